@@ -1,0 +1,88 @@
+# `make` lists what there is. Every target sets itself up: a virtual environment in .venv, then the package from this
+# checkout. Talk goes to stderr; stdout of `make -s translate` and `make -s align` holds their answer only.
+
+PYTHON ?= python3
+VENV := .venv
+NMT := $(VENV)/bin/nmt
+INSTALL := $(VENV)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt
+
+# Only what stands on make's command line counts: some systems export NAME or PORT for their own purposes.
+$(foreach variable,MODEL DATA TOKENIZER NAME RUN PORT ARGS,\
+  $(if $(filter environment,$(origin $(variable))),$(eval $(variable) :=)))
+OVERRIDES := $(if $(MODEL),model=$(MODEL)) $(if $(DATA),data=$(DATA)) $(if $(TOKENIZER),tokenizer=$(TOKENIZER)) \
+             $(if $(NAME),name=$(NAME))
+RUN := $(or $(RUN),latest)
+PORT := $(or $(PORT),6006)
+
+# A sentence goes through the environment, letter by letter as it was written: quotes, dollars and all.
+override TEXT := $(value TEXT)
+export TEXT
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install download tokenize train evaluate translate align tensorboard test test-slow lint check clean
+
+help: ## this list
+	@echo 'Usage: make TARGET [MODEL=…] [DATA=…] [TOKENIZER=…] [NAME=…] [RUN=…] [TEXT=…] [PORT=…] [ARGS=…]'
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo '  MODEL, DATA, TOKENIZER  a file in conf/model, conf/data, conf/tokenizer'
+	@echo '  NAME, RUN               name of a new run; the run to use (default: the latest)'
+	@echo '  ARGS                    anything else for the command, e.g. ARGS="train.max_steps=500 seed=2"'
+
+install: $(VENV)/.installed ## make .venv and install the package (the other targets do it themselves)
+	@echo 'Ready. For the nmt command itself: source $(VENV)/bin/activate' >&2
+
+download: $(VENV)/.installed ## fetch the corpus DATA and drop the pairs that cannot be right
+	@$(NMT) download $(OVERRIDES) $(ARGS)
+
+tokenize: $(VENV)/.installed ## learn the subword pieces TOKENIZER
+	@$(NMT) tokenize $(OVERRIDES) $(ARGS)
+
+train: $(VENV)/.installed ## train MODEL on DATA; the same command again continues
+	@$(NMT) train $(OVERRIDES) $(ARGS)
+
+evaluate: $(VENV)/.installed ## BLEU and chrF of RUN on the test set
+	@$(NMT) evaluate $(ARGS) -- '$(RUN)'
+
+translate: $(VENV)/.installed ## translate TEXT with RUN; without TEXT, the lines of stdin
+	@$(NMT) translate $(ARGS) -- '$(RUN)' $${TEXT:+"$$TEXT"}
+
+align: $(VENV)/.installed ## show where the attention looked while translating TEXT
+	@$(NMT) align $(ARGS) -- '$(RUN)' $${TEXT:+"$$TEXT"}
+
+tensorboard: $(VENV)/.installed ## curves, translations and heatmaps of all runs in the browser
+	@echo 'Open http://localhost:$(PORT) in a browser; Ctrl-C here ends it.' >&2
+	@$(VENV)/bin/tensorboard --logdir runs --port '$(PORT)' $(ARGS)
+
+test: $(VENV)/.dev ## the fast tests
+	@$(VENV)/bin/pytest -m 'not slow and not gpu' $(ARGS)
+
+test-slow: $(VENV)/.dev ## the tests that train for minutes
+	@# 5 = no test is marked slow
+	@$(VENV)/bin/pytest -m 'slow and not gpu' $(ARGS) || [ $$? -eq 5 ]
+
+lint: $(VENV)/.dev ## format, lint, types
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/mypy nmt $(wildcard scripts)
+
+check: lint test ## what a change must pass: lint, then the fast tests
+
+clean: ## remove build output and caches; runs/, data/ and .venv stay
+	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	@find . -path ./.venv -prune -o -path ./data -prune -o -path ./runs -prune -o \
+		-type d -name __pycache__ -exec rm -rf {} +
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@[ -x $(VENV)/bin/pip ] || '$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || \
+	{ echo "nmt needs Python 3.10 or newer, and '$(PYTHON)' is not; name one with PYTHON=/path/to/python3." >&2; exit 2; }
+	@[ -x $(VENV)/bin/pip ] || '$(PYTHON)' -m venv $(VENV) >&2
+	@echo 'Installing into $(VENV); the first time takes some minutes …' >&2
+	@$(INSTALL) -e . >&2
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.installed
+	@$(INSTALL) -e '.[dev]' >&2
+	@touch $@

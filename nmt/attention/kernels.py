@@ -1,0 +1,65 @@
+"""Two roads from scores to contexts: the explicit one, which shows its weights, and the fused one, which is fast.
+
+B batch, H heads, S source length, T target length, K head size, M memory size.
+A mask is boolean, True = may be looked at, and None when it would hide nothing.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def attend(scores: Tensor, values: Tensor, mask: Tensor | None = None, prior: Tensor | None = None) -> tuple:
+    """weights = softmax(scores where mask) × prior; context = weights · values.
+
+    scores [… T S], values [… S M], mask and prior broadcast to scores → context [… T M], weights [… T S].
+    The softmax runs in float32. Every row of the mask must allow at least one position.
+    """
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    weights = scores.softmax(-1, dtype=torch.float32)
+    if prior is not None:
+        weights = weights * prior
+    return weights.to(values.dtype) @ values, weights
+
+
+def scaled_dot_product(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    weights: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """softmax(q kᵀ / √K) v (Vaswani 2017 eq. 1): [B H T K], [B H S K] twice → [B H T K], weights [B H T S] | None.
+
+    `causal` counts back from the end: the last query sees every key, so it also holds with a filled cache (S > T).
+    """
+    seen = query.size(2) < key.size(2)
+    if causal and query.size(2) == 1:
+        causal = False  # the newest position sees everything before it
+    if not weights and not prefers_explicit(query):
+        if causal and (seen or mask is not None):
+            mask, causal = join(mask, causal_mask(query, key)), False
+        return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal), None
+    if causal:
+        mask = join(mask, causal_mask(query, key))
+    scores = query @ key.transpose(2, 3) / query.size(-1) ** 0.5
+    context, looked = attend(scores, value, mask)
+    return context, looked if weights else None
+
+
+def prefers_explicit(query: Tensor) -> bool:
+    """PyTorch's fused CPU attention has a bf16 backward ten times slower than matrix products and a softmax."""
+    return query.device.type == "cpu" and query.dtype == torch.bfloat16 and query.requires_grad
+
+
+def causal_mask(query: Tensor, key: Tensor) -> Tensor:
+    """[T S]: query t, counted from the end, sees every key that is not after it."""
+    rows, columns = query.size(2), key.size(2)
+    return torch.ones(rows, columns, dtype=torch.bool, device=query.device).tril(columns - rows)
+
+
+def join(mask: Tensor | None, other: Tensor) -> Tensor:
+    """Both masks together."""
+    return other if mask is None else mask & other

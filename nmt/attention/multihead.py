@@ -1,0 +1,60 @@
+"""Multi-head attention (Vaswani 2017 §3.2.2).
+
+B batch, H heads, S source length, T target length, D model size, K = D / H head size.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from nmt.attention.kernels import scaled_dot_product
+
+
+class MultiHead(nn.Module):
+    """Concat(head_1 … head_H) W^O, head_i = attention(Q W_i^Q, K W_i^K, V W_i^V).
+
+    The three input projections lie in one matrix, so that self-attention is one product.
+    """
+
+    def __init__(self, size: int, heads: int) -> None:
+        super().__init__()
+        self.size, self.heads = size, heads
+        self.weight = nn.Parameter(torch.empty(3 * size, size))
+        self.bias = nn.Parameter(torch.zeros(3 * size))
+        self.output = nn.Linear(size, size)
+        for part in self.weight.chunk(3):
+            nn.init.xavier_uniform_(part)
+        nn.init.xavier_uniform_(self.output.weight)
+        nn.init.zeros_(self.output.bias)
+
+    def split(self, projected: Tensor, parts: int) -> tuple[Tensor, ...]:
+        """[B T parts·D] → parts × [B H T K]."""
+        shape = (*projected.shape[:2], parts, self.heads, self.size // self.heads)
+        return projected.view(shape).permute(2, 0, 3, 1, 4).unbind(0)
+
+    def project_all(self, inputs: Tensor) -> tuple[Tensor, ...]:
+        """[B T D] → query, key, value [B H T K] of self-attention."""
+        return self.split(functional.linear(inputs, self.weight, self.bias), 3)
+
+    def project_memory(self, memory: Tensor) -> tuple[Tensor, ...]:
+        """[B S D] → key, value [B H S K] of cross-attention, once per sentence."""
+        size = self.size
+        return self.split(functional.linear(memory, self.weight[size:], self.bias[size:]), 2)
+
+    def project_query(self, inputs: Tensor) -> Tensor:
+        """[B T D] → query [B H T K] of cross-attention."""
+        size = self.size
+        return self.split(functional.linear(inputs, self.weight[:size], self.bias[:size]), 1)[0]
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Projected query [B H T K], key and value [B H S K], mask [B|1 1 T|1 S] → [B T D], weights [B H T S] | None."""
+        context, looked = scaled_dot_product(query, key, value, mask, causal, weights)
+        return self.output(context.transpose(1, 2).flatten(2)), looked

@@ -1,0 +1,95 @@
+"""Where a query may look at all: everywhere, or near one position (Luong 2015 §3.2).
+
+B batch, S source length (padded), T target length, D query size. A window gives a mask (True = may be looked at) and
+perhaps a prior that multiplies the weights after the softmax. Positions s and t count from 0, in the original order of
+the source even where the encoder reads it reversed. `length` is each sentence's own S, </s> included, never the padded
+one.
+"""
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from nmt.errors import choose
+
+
+class Window(nn.Module, ABC):
+    """A mask and perhaps a prior on top of any score."""
+
+    @abstractmethod
+    def forward(
+        self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """query [B T D], step [B T], length [B], mask [B S] | None, size = S → mask [B|1 T|1 S] | None, prior | None."""
+
+
+class Global(Window):
+    """Every position of the sentence."""
+
+    def __init__(self, query_size: int, radius: int) -> None:
+        super().__init__()
+
+    def forward(
+        self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int
+    ) -> tuple[Tensor | None, Tensor | None]:
+        return None if mask is None else mask[:, None], None
+
+
+class LocalMonotonic(Window):
+    """local-m: p_t = t, and only [p_t − D, p_t + D] is seen (Luong 2015 §3.2).
+
+    Deviation: p_t is clamped to the last source position, since past the end of a short source the paper's window is
+    empty and its softmax undefined.
+    """
+
+    def __init__(self, query_size: int, radius: int) -> None:
+        super().__init__()
+        self.radius = radius
+
+    def forward(
+        self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int
+    ) -> tuple[Tensor | None, Tensor | None]:
+        centre = torch.minimum(step, length[:, None] - 1)
+        return near(centre, self.radius, length, size), None
+
+
+class LocalPredictive(Window):
+    """local-p: p_t = S · sigmoid(v_pᵀ tanh(W_p h_t)); |s − p_t| ≤ D; weights × exp(−(s − p_t)² / (2 (D/2)²)).
+
+    As in the paper (Luong 2015 §3.2, eqs. 9 and 10) the product is not renormalised, so the weights sum to at most 1.
+    """
+
+    def __init__(self, query_size: int, radius: int) -> None:
+        super().__init__()
+        self.radius = radius
+        self.hidden = nn.Linear(query_size, query_size, bias=False)
+        self.position = nn.Linear(query_size, 1, bias=False)
+
+    def centre(self, query: Tensor, length: Tensor) -> Tensor:
+        """[B T D], [B] → p_t [B T], a real number in [0, S]; float32 since bf16 cannot count to 300."""
+        relative = self.position(torch.tanh(self.hidden(query))).squeeze(-1).float()
+        return length[:, None] * torch.sigmoid(relative)
+
+    def forward(
+        self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int
+    ) -> tuple[Tensor | None, Tensor | None]:
+        centre = self.centre(query, length)
+        distance = torch.arange(size, device=query.device) - centre[:, :, None]
+        prior = torch.exp(-(distance**2) / (2 * (self.radius / 2) ** 2))
+        return near(centre, self.radius, length, size), prior
+
+
+def near(centre: Tensor, radius: int, length: Tensor, size: int) -> Tensor:
+    """|s − centre| ≤ radius and s < length: [B T], [B] → [B T S]."""
+    position = torch.arange(size, device=centre.device)
+    inside = (position - centre[:, :, None]).abs() <= radius
+    return inside & (position < length[:, None, None])
+
+
+WINDOWS: dict[str, type[Window]] = {"global": Global, "local_m": LocalMonotonic, "local_p": LocalPredictive}
+
+
+def make_window(name: str, query_size: int, radius: int) -> Window:
+    """The window called `name`; raises UserError for an unknown name."""
+    return choose("window", name, WINDOWS)(query_size, radius)  # type: ignore[call-arg]

@@ -1,0 +1,102 @@
+"""From words on the command line to checked configurations: the only place that asks Hydra.
+
+Hydra's compose API alone: no working folders, no logs, no change of directory. Its errors become one sentence.
+"""
+
+import difflib
+import re
+from collections.abc import Sequence
+
+import hydra
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from nmt.config import Config, check, config_folder, first_line, plain_keys, unknown_key
+from nmt.errors import UserError
+
+GROUPS = ("data", "tokenizer", "model", "optim", "train", "decode", "experiment")
+
+
+def compose_all(overrides: Sequence[str], multirun: bool) -> list[Config]:
+    """The configuration of each combination of KEY=A,B (one without `multirun`); raises UserError."""
+    with hydra.initialize_config_dir(str(config_folder()), version_base="1.3"):
+        parsed = parse(overrides)
+        swept = [override for override in parsed if override.is_sweep_override()]
+        if not multirun:
+            if swept:
+                raise UserError(f"'{swept[0].input_line}' means several runs; add -m, or quote it as KEY='[A,B]'.")
+            return [compose(list(overrides), "")]
+        combinations = BasicSweeper.split_arguments(parsed, max_batch_size=None)[0]
+        keys = [override.get_key_element() for override in swept]
+        return [compose(list(one), suffix(one, keys)) for one in combinations]
+
+
+def parse(overrides: Sequence[str]) -> list[Override]:
+    """Hydra's own grammar."""
+    try:
+        return OverridesParser.create(GlobalHydra.instance().config_loader()).parse_overrides(list(overrides))
+    except HydraException as error:
+        raise UserError(f"An argument cannot be read as KEY=VALUE: {first_line(error)}") from None
+
+
+def suffix(combination: Sequence[str], swept: Sequence[str]) -> str:
+    """What tells the runs of a multirun apart in their default names, such as -seed2."""
+    parts = []
+    for override in combination:
+        key, _, value = override.partition("=")
+        if key in swept and key not in ("data", "model", "name"):
+            parts.append(re.sub(r"[^A-Za-z0-9.+_-]", "", f"{key.split('.')[-1]}{value}"))
+    return "".join(f"-{part}" for part in parts)
+
+
+def compose(overrides: list[str], name_suffix: str) -> Config:
+    """One checked configuration; its default name is DATA-MODEL after the chosen groups."""
+    try:
+        composed = hydra.compose("config", overrides, return_hydra_config=True)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UserError(sentence(error)) from None
+    choices = composed.hydra.runtime.choices
+    with open_dict(composed):
+        del composed["hydra"]
+        if composed.name is None:
+            composed.name = f"{choices.data}-{choices.model}{name_suffix}"
+    return check(composed)
+
+
+def sentence(error: Exception) -> str:
+    """One sentence for what Hydra refused."""
+    text = f"{error} {error.__cause__ or ''}"
+    if found := re.search(r"Could not override '([^']*)'", text):
+        key = found[1].lstrip("+~").partition("=")[0]
+        return unknown_key(key, plain_keys(base()))
+    if found := re.search(r"In '[^']*': Could not find '([^/']+)/([^']+)'", text) or re.search(
+        r"Could not find '([^/']+)/([^']+)'", text
+    ):
+        return unknown_choice(found[1], found[2])
+    if found := re.search(r"Could not override '([^']+)'.*?No match in the defaults list", text):
+        return unknown_choice(found[1], "")
+    return f"The configuration cannot be composed: {first_line(error)}"
+
+
+def base() -> DictConfig:
+    """The default configuration, to know which keys there are."""
+    composed = hydra.compose("config")
+    assert isinstance(composed, DictConfig)
+    return composed
+
+
+def unknown_choice(group: str, name: str) -> str:
+    """The sentence for GROUP=NAME when there is no such file."""
+    possible = sorted(path.stem for path in (config_folder() / group).glob("*.yaml"))
+    if not possible:
+        return f"There is no configuration group '{group}'; known: {', '.join(GROUPS)}."
+    near = difflib.get_close_matches(name, possible, n=1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    return f"{group}={name} is not possible{hint}; choose one of {', '.join(possible)}."
+
+

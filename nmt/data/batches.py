@@ -1,0 +1,127 @@
+"""Seating sentences among others of their own length.
+
+B batch, S source length, T target length. A plan is a pure function of (lengths, budget, seed, epoch), so a training
+that continues knows the rest of its epoch from two numbers.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmt.data.ids import Pairs
+from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizers
+
+Ids = np.ndarray  # int32, one sentence
+
+
+class Batch(NamedTuple):
+    """Token ids of some pairs; sources end in </s>, targets begin with <s> as input and end in </s> as output."""
+
+    source: Tensor  # [B S]
+    mask: Tensor | None  # [B S], None when all sources are equally long
+    target: Tensor  # [B T], what the decoder reads
+    output: Tensor  # [B T], what it should write
+    tokens: int  # real target tokens, </s> counted, padding not
+
+    def to(self, device: torch.device) -> "Batch":
+        """The same batch on a device."""
+        move = [None if t is None else t.to(device, non_blocking=True) for t in self[:4]]
+        return Batch(*move, self.tokens)  # type: ignore[arg-type]
+
+    @property
+    def padding(self) -> float:
+        """Share of positions, on both sides, that hold no token."""
+        source = self.source.numel() if self.mask is None else int(self.mask.sum())
+        return 1 - (source + self.tokens) / (self.source.numel() + self.output.numel())
+
+
+def plan(source: np.ndarray, target: np.ndarray, budget: int, seed: int, epoch: int) -> list[np.ndarray]:
+    """Row numbers of each batch of this epoch: sorted by both lengths, ties and the order of batches shuffled.
+
+    source and target are lengths in pieces. A batch has at most `budget` padded positions on its longer side (a longer
+    sentence sits alone). A new source length opens a new batch once the last is half full, so that nearly all batches
+    need no source mask.
+    """
+    random = np.random.default_rng((seed, epoch))
+    order = np.lexsort((random.random(len(source)), target, source))
+    batches = cut(source[order] + 1, target[order] + 1, budget)
+    return [order[batches[number] : batches[number + 1]] for number in random.permutation(len(batches) - 1)]
+
+
+def cut(source: np.ndarray, target: np.ndarray, budget: int) -> list[int]:
+    """Boundaries between batches over sorted lengths."""
+    bounds, longest, first = [0], 0, 0
+    for row, (ours, theirs) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
+        wider = max(longest, ours, theirs)
+        rows = row - bounds[-1]
+        full = wider * (rows + 1) > budget
+        changed = rows and ours != first and longest * rows * 2 >= budget
+        if rows and (full or changed):
+            bounds.append(row)
+            wider = max(ours, theirs)
+        if row == bounds[-1]:
+            first = ours
+        longest = wider
+    return bounds + [len(source)] if len(source) else bounds
+
+
+def collate(sources: list[Ids], targets: list[Ids]) -> Batch:
+    """Pad sentences to one length each side."""
+    source = pad([np.append(ids, EOS) for ids in sources])
+    target = pad([np.concatenate(([BOS], ids)) for ids in targets])
+    output = pad([np.append(ids, EOS) for ids in targets])
+    return Batch(source, mask(source), target, output, int((output != PAD).sum()))
+
+
+def pad(rows: list[Ids]) -> Tensor:
+    """[B longest] of token ids."""
+    full = np.full((len(rows), max(map(len, rows))), PAD, dtype=np.int64)
+    for number, row in enumerate(rows):
+        full[number, : len(row)] = row
+    return torch.from_numpy(full)
+
+
+def mask(source: Tensor) -> Tensor | None:
+    """True where there is a token; None when that is everywhere."""
+    real = source != PAD
+    return None if bool(real.all()) else real
+
+
+class Epochs:
+    """The batches of a training, any epoch from any position."""
+
+    def __init__(self, pairs: Pairs, tokenizers: Tokenizers, budget: int, seed: int, sampling: float) -> None:
+        self.pairs, self.tokenizers, self.budget, self.seed, self.sampling = pairs, tokenizers, budget, seed, sampling
+        self.planned: tuple[int, list[np.ndarray]] = (-1, [])
+
+    def plan(self, epoch: int) -> list[np.ndarray]:
+        """The rows of each batch; the last epoch asked for is kept."""
+        if self.planned[0] != epoch:
+            lengths = self.pairs.source_lengths, self.pairs.target_lengths
+            self.planned = (epoch, plan(*lengths, self.budget, self.seed, epoch))
+        return self.planned[1]
+
+    def batch(self, epoch: int, position: int) -> Batch:
+        """Batch `position` of `epoch`, re-cut into other pieces when subword sampling is on."""
+        rows = self.plan(epoch)[position]
+        if not self.sampling:
+            return collate([self.pairs.source(row) for row in rows], [self.pairs.target(row) for row in rows])
+        texts = [self.pairs.texts(row) for row in rows]
+        seed = int(np.random.default_rng((self.seed, epoch, position)).integers(2**31))
+        sources = self.tokenizers.source.sample_all([pair[0] for pair in texts], self.sampling, seed)
+        targets = self.tokenizers.target.sample_all([pair[1] for pair in texts], self.sampling, seed + 1)
+        return collate([np.asarray(ids) for ids in sources], [np.asarray(ids) for ids in targets])
+
+
+def in_order(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
+    """Rows sorted by length, longest first, in batches of at most `budget` padded positions: for validation, search."""
+    order = np.argsort(-lengths, kind="stable")
+    sorted_lengths = lengths[order]
+    batches, start = [], 0
+    while start < len(order):
+        rows = max(1, int(budget // (sorted_lengths[start] + 1)))
+        batches.append(order[start : start + rows])
+        start += rows
+    return batches

@@ -1,0 +1,155 @@
+"""Multi30k by two roads: the Hugging Face hub (en and de), else the plain files of its authors' repository.
+
+Both end as a pair of files in the download folder, so that the rest of the house knows files only, and what was
+downloaded once needs no network again. Licence: the Flickr30k terms, non-commercial research and education.
+"""
+
+import contextlib
+import hashlib
+import logging
+import os
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from nmt.data.digests import file_digest
+from nmt.data.lines import LineWriter
+from nmt.errors import UserError, choose
+
+HUB_NAME = "bentrevett/multi30k"
+HUB_SPLITS = {"train": "train", "val": "validation", "test_2016_flickr": "test"}
+HUB_LANGUAGES = {"de", "en"}
+COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
+ADDRESS = f"https://raw.githubusercontent.com/multi30k/dataset/{COMMIT}/data/task1/raw"
+PATIENCE = 10  # seconds without an answer
+LANGUAGES = ("en", "de", "fr", "cs")
+# sha256 of NAME.LANGUAGE.gz; None: not known to us, the commit in the address is the only pin.
+CHECKSUMS: dict[str, str | None] = {
+    "test_2016_flickr.cs": "200a4a74cc9560f051924abb9803be008d1908d77f747e9141aeb86dfd2797f1",
+    "test_2016_flickr.de": "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
+    "test_2016_flickr.en": "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
+    "test_2016_flickr.fr": "6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90",
+    "test_2017_flickr.de": "a2c89666db00c495cd8513b9d708d5a3acc205d7de312ef2bf5fb7ebc1540aee",
+    "test_2017_flickr.en": "76a444ee25172e72695cddb13ae4a3bda59430617be88e0bb46b60504f054074",
+    "test_2017_flickr.fr": "3ba671ceb2299f3304ffafefea7a833d08632fbaf0ba18546f8a2ec2391af496",
+    "train.cs": "a65adb8b32e3bc664f21ecba7a6e7f6950fd1f405e135f7c312faabdb6255077",
+    "train.de": "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
+    "train.en": "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
+    "train.fr": "622e75069e9f4c577425c4f277116ce66e63a2401c0a2312d90073cb12379a3c",
+    "val.cs": "b63226e05c4bd5dd6a42897d74b86a1b9d2c31498252c572b1ea7f7996927fcc",
+    "val.de": "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
+    "val.en": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
+    "val.fr": "ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9",
+    "test_2017_mscoco.de": None,
+    "test_2017_mscoco.en": None,
+    "test_2017_mscoco.fr": None,
+}
+
+logger = logging.getLogger("nmt")
+
+
+def check(source: str, target: str, names: list[str]) -> None:
+    """Raise UserError unless every named set exists in both languages."""
+    for language in (source, target):
+        choose("language of Multi30k", language, dict.fromkeys(LANGUAGES))
+    stems = {key.rsplit(".", 1)[0] for key in CHECKSUMS}
+    known = sorted(stem for stem in stems if f"{stem}.{source}" in CHECKSUMS and f"{stem}.{target}" in CHECKSUMS)
+    for name in names:
+        choose(f"Multi30k set for {source}-{target}", name, dict.fromkeys(known))
+
+
+def fetch(source: str, target: str, names: list[str], downloads: Path) -> dict[str, tuple[Path, Path]]:
+    """The two files of every named set, downloaded where they are not there yet; raises UserError."""
+    check(source, target, names)
+    downloads.mkdir(parents=True, exist_ok=True)
+    found = {name: files for name in names if (files := present(name, source, target, downloads))}
+    missing = [name for name in names if name not in found]
+    offered = [name for name in missing if name in HUB_SPLITS]
+    if offered and {source, target} == HUB_LANGUAGES:
+        found |= from_hub(source, target, offered, downloads)
+    for name in missing:
+        if name not in found:
+            left, right = (from_address(f"{name}.{language}", downloads) for language in (source, target))
+            found[name] = (left, right)
+    return found
+
+
+def present(name: str, source: str, target: str, downloads: Path) -> tuple[Path, Path] | None:
+    """The files of a set that an earlier call downloaded, by either road."""
+    for folder, ending in ((downloads / "hub", ""), (downloads, ".gz")):
+        left, right = folder / f"{name}.{source}{ending}", folder / f"{name}.{target}{ending}"
+        if left.is_file() and right.is_file() and (not ending or sound(left) and sound(right)):
+            return left, right
+    return None
+
+
+def sound(path: Path) -> bool:
+    """Whether a downloaded .gz has the checksum it should have."""
+    expected = CHECKSUMS[path.name.removesuffix(".gz")]
+    return expected is None or file_digest(path) == expected
+
+
+def from_hub(source: str, target: str, names: list[str], downloads: Path) -> dict[str, tuple[Path, Path]]:
+    """The named sets from the hub, or from its cache; {} when neither answers."""
+    if not answers(os.environ.get("HF_ENDPOINT", "https://huggingface.co")):
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")  # only its cache is asked, instead of half a minute of retries
+    try:
+        from datasets import load_dataset  # here, because the import alone takes more than a second
+
+        splits = load_dataset(HUB_NAME)
+        columns = {name: (splits[HUB_SPLITS[name]][source], splits[HUB_SPLITS[name]][target]) for name in names}
+    except Exception as error:  # the hub fails in many ways, and each means: take the other road
+        logger.info("The Hugging Face hub does not give %s (%s); trying the plain files.", HUB_NAME, error)
+        return {}
+    folder = downloads / "hub"
+    folder.mkdir(exist_ok=True)
+    found = {}
+    for name, (left, right) in columns.items():
+        files = folder / f"{name}.{source}", folder / f"{name}.{target}"
+        for path, sentences in zip(files, (left, right), strict=True):
+            save(path, sentences)
+        found[name] = files
+    return found
+
+
+def save(path: Path, sentences: list[str]) -> None:
+    """Write sentences to a file that is complete if it exists."""
+    part = path.with_name(path.name + ".part")
+    with contextlib.closing(LineWriter(part)) as writer:
+        for sentence in sentences:
+            writer.write(sentence)
+    os.replace(part, path)
+
+
+def answers(address: str) -> bool:
+    """Whether a server answers at all, be it with an error."""
+    try:
+        urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=PATIENCE).close()
+    except urllib.error.HTTPError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def from_address(key: str, downloads: Path) -> Path:
+    """Download one plain file; raises UserError when there is no network or the bytes are not the expected ones."""
+    address = f"{ADDRESS}/{key}.gz"
+    try:
+        with urllib.request.urlopen(address, timeout=PATIENCE) as answer:
+            content = answer.read()
+    except (OSError, ValueError) as error:
+        reason = str(getattr(error, "reason", error)).rstrip(".")
+        raise UserError(
+            f"Multi30k cannot be downloaded ({address}: {reason}): connect to a network or set HF_ENDPOINT to a "
+            "mirror of the Hugging Face hub, or use files of your own with data=files data.source=de data.target=en "
+            "data.train=PREFIX data.valid=PREFIX data.test=PREFIX ."
+        ) from None
+    expected, got = CHECKSUMS[key], hashlib.sha256(content).hexdigest()
+    if expected is not None and got != expected:
+        raise UserError(f"{address} has sha256 {got} instead of {expected}; it was changed or damaged on its way.")
+    path = downloads / f"{key}.gz"
+    part = path.with_name(path.name + ".part")
+    part.write_bytes(content)
+    os.replace(part, path)
+    return path

@@ -1,0 +1,172 @@
+"""Text to pieces and back with SentencePiece, trained on the training pairs.
+
+Text in = text out: it is brought to Unicode NFC and otherwise left alone (SentencePiece's own normalisation, NFKC,
+would turn "…" into "..." and "½" into "1⁄2"). What is lost: spaces at the ends, repeated spaces, and U+2581 "▁", which
+is SentencePiece's sign for a space.
+"""
+
+import io
+import json
+import re
+import threading
+import unicodedata
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import sentencepiece
+
+from nmt.config import TokenizerConfig
+from nmt.data.lines import read_lines, writing
+from nmt.errors import UserError
+
+PAD, UNK, BOS, EOS = range(4)
+LONGEST = 10_000  # characters of a training line that are looked at; SentencePiece would leave a longer line out
+SAMPLE = 1_000_000  # lines to train on at most; SentencePiece's own choice of lines differs from process to process
+THREADS = 8  # fixed, because sums over threads are part of the model
+
+seeding = threading.Lock()
+
+
+class Tokenizer:
+    """One SentencePiece model; ids have no BOS and no EOS."""
+
+    def __init__(self, model: bytes, lowercase: bool) -> None:
+        self.model, self.lowercase = model, lowercase
+        self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self.size: int = self.processor.get_piece_size()
+
+    def encode(self, text: str) -> list[int]:
+        """The most probable pieces of a sentence."""
+        return self.processor.encode(self.prepare(text))
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` of many sentences on all processors."""
+        return self.processor.encode([self.prepare(text) for text in texts], num_threads=-1)
+
+    def sample(self, text: str, alpha: float) -> list[int]:
+        """Pieces drawn at random: unigram sampling (Kudo 2018) with its α, or BPE-dropout with probability alpha."""
+        return self.processor.encode(self.prepare(text), enable_sampling=True, nbest_size=-1, alpha=alpha)
+
+    def sample_all(self, texts: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
+        """`sample` of many sentences as a pure function of texts, alpha and seed, so that a resumed run is exact.
+
+        The generator belongs to a thread and takes the common seed when the thread first draws. So every call seeds
+        and draws in a thread of its own, and in one only: shares of several would depend on the number of processors.
+        """
+        prepared, drawn = [self.prepare(text) for text in texts], []
+
+        def draw() -> None:
+            sentencepiece.set_random_generator_seed(seed % 2**32)
+            drawn.extend(
+                self.processor.encode(prepared, enable_sampling=True, nbest_size=-1, alpha=alpha, num_threads=1)
+            )
+
+        with seeding:
+            thread = threading.Thread(target=draw)
+            thread.start()
+            thread.join()
+        return drawn
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of pieces on one line; PAD, BOS and EOS are skipped, UNK shows as ⁇."""
+        text = self.processor.decode([int(piece) for piece in ids if piece not in (PAD, BOS, EOS)])
+        return text.replace("\r", " ").replace("\n", " ")  # a model may write the byte pieces <0x0D> and <0x0A>
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """What each id stands for, for displays."""
+        return [self.processor.id_to_piece(int(piece)) for piece in ids]
+
+    def prepare(self, text: str) -> str:
+        """What SentencePiece is given."""
+        text = unicodedata.normalize("NFC", text)
+        return text.lower() if self.lowercase else text
+
+
+class Tokenizers(NamedTuple):
+    """The tokenizers of both languages, one and the same when the vocabulary is joint."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @property
+    def joint(self) -> bool:
+        """Whether both languages share one vocabulary."""
+        return self.source.model == self.target.model
+
+    def save(self, folder: Path) -> None:
+        """Write joint.model, or source.model and target.model, and tokenizer.json."""
+        for name, tokenizer in ({"joint": self.source} if self.joint else self._asdict()).items():
+            (folder / f"{name}.model").write_bytes(tokenizer.model)
+        about = {"joint": self.joint, "lowercase": self.source.lowercase, "size": [one.size for one in self]}
+        (folder / "tokenizer.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> "Tokenizers":
+        """Read what `save` wrote; raises UserError when it is not there or damaged."""
+        try:
+            about = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+            names = ["joint"] if about["joint"] else ["source", "target"]
+            made = [Tokenizer((folder / f"{name}.model").read_bytes(), about["lowercase"]) for name in names]
+        except (OSError, ValueError, KeyError, RuntimeError) as error:
+            raise UserError(f"There is no sound tokenizer in {folder}: {error}.") from None
+        return cls(made[0], made[-1])
+
+
+def build(config: TokenizerConfig, source_file: Path, target_file: Path, folder: Path) -> None:
+    """Train on the two files and write the models into `folder`; raises UserError when the size is not possible."""
+    if config.joint:
+        model = Tokenizer(train(config, [source_file, target_file]), config.lowercase)
+        tokenizers = Tokenizers(model, model)
+    else:
+        source, target = (Tokenizer(train(config, [file]), config.lowercase) for file in (source_file, target_file))
+        tokenizers = Tokenizers(source, target)
+    with writing(folder):
+        tokenizers.save(folder)
+
+
+def train(config: TokenizerConfig, files: list[Path]) -> bytes:
+    """A serialized SentencePiece model; the same lines give the same bytes."""
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=training_lines(files, config.lowercase),
+            model_writer=model,
+            model_type=config.algorithm,
+            vocab_size=config.size,
+            character_coverage=config.coverage,
+            byte_fallback=config.byte_fallback,
+            normalization_rule_name="identity",
+            pad_id=PAD,
+            unk_id=UNK,
+            bos_id=BOS,
+            eos_id=EOS,
+            max_sentence_length=4 * LONGEST,
+            num_threads=THREADS,
+            minloglevel=4,  # it would write pages to stderr
+        )
+    except (RuntimeError, OSError) as error:
+        raise UserError(complaint(str(error), config, files)) from None
+    return model.getvalue()
+
+
+def training_lines(files: list[Path], lowercase: bool) -> Iterator[str]:
+    """The lines of all files as they will be encoded; of a large corpus every second, third, … line."""
+    total = sum(1 for file in files for _ in read_lines(file))
+    stride = max(1, -(-total // SAMPLE))
+    for file in files:
+        for line in islice(read_lines(file), 0, None, stride):
+            text = unicodedata.normalize("NFC", line[:LONGEST])
+            yield text.lower() if lowercase else text
+
+
+def complaint(message: str, config: TokenizerConfig, files: list[Path]) -> str:
+    """The sentence for what SentencePiece refused."""
+    where = " and ".join(map(str, files))
+    if most := re.search(r"too high.*<= (\d+)", message):
+        return f"tokenizer.size={config.size} is too large for {where}; the largest possible is {most[1]}."
+    if least := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
+        remedy = f"give at least tokenizer.size={least[1]} or lower tokenizer.coverage={config.coverage}"
+        return f"tokenizer.size={config.size} is too small for the characters in {where}; {remedy}."
+    return f"SentencePiece cannot be trained on {where}: {message.splitlines()[0].strip()}"

@@ -1,0 +1,130 @@
+"""Beam search for any model, through `decode` alone.
+
+N sentences still open, K beam, V vocabulary, T pieces so far. Row n·K + k of the batch is hypothesis k of sentence n.
+Score = log-probability / length^α, </s> counted in both. A sentence is closed as soon as K of its hypotheses have
+ended, or at its maximum length, where </s> is forced; closed sentences leave the batch. Greedy search is K = 1.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nmt.data.tokenizer import BOS, EOS, PAD
+from nmt.models.base import EncoderDecoder, Memory, State, select
+
+
+@dataclass
+class Hypothesis:
+    """A finished target, without <s> and </s>."""
+
+    ids: list[int]
+    score: float  # log-probability / length^α
+
+
+@dataclass
+class Beams:
+    """The open hypotheses of the sentences that are still open."""
+
+    sentences: list[int]  # their places in the input
+    tokens: Tensor  # [N K T], beginning with <s>
+    scores: Tensor  # [N K]: log-probabilities
+    state: State
+    memory: Memory  # [N·K …]
+    limit: Tensor  # [N]: most pieces, </s> counted
+
+
+@torch.inference_mode()
+def search(
+    model: EncoderDecoder, source: Tensor, mask: Tensor | None, beam: int, alpha: float, limit: Tensor
+) -> list[list[Hypothesis]]:
+    """source [B S], mask [B S] | None, limit [B] → for each sentence at most `beam` hypotheses, best first."""
+    finished: list[list[Hypothesis]] = [[] for _ in range(len(source))]
+    beams = open_beams(model, source, mask, beam, limit)
+    while beams.sentences:
+        decoded = model.decode(beams.tokens[:, :, -1].reshape(-1, 1), beams.state, beams.memory)
+        scores, parents, tokens = extend(model.logits(decoded.hidden[:, -1]), beams)
+        collect(finished, beams, scores, parents, tokens, alpha)
+        beams = advance(beams, decoded.state, scores, parents, tokens, finished)
+    return [sorted(found, key=lambda hypothesis: -hypothesis.score) for found in finished]
+
+
+def open_beams(model: EncoderDecoder, source: Tensor, mask: Tensor | None, beam: int, limit: Tensor) -> Beams:
+    """K copies of <s> for each sentence; only the first may be extended in the first step."""
+    memory = model.encode(source, mask)
+    rows = torch.arange(len(source), device=source.device).repeat_interleave(beam)
+    scores = torch.full((len(source), beam), float("-inf"), device=source.device)
+    scores[:, 0] = 0.0
+    tokens = torch.full((len(source), beam, 1), BOS, device=source.device)
+    state = select(model.start(memory), rows)
+    return Beams(list(range(len(source))), tokens, scores, state, memory.rows(rows), limit.to(source.device))
+
+
+def extend(logits: Tensor, beams: Beams) -> tuple[Tensor, Tensor, Tensor]:
+    """The 2 K best one-piece extensions: scores, parents (0 … K-1), tokens, each [N 2K]; at most K of them end.
+
+    <pad> and <s> are never written, and at the limit only </s> is.
+    """
+    log_probabilities = logits.float().log_softmax(-1).view(*beams.scores.shape, -1)  # [N K V]
+    log_probabilities[:, :, [PAD, BOS]] = float("-inf")
+    last = beams.limit <= beams.tokens.size(2)
+    if bool(last.any()):
+        ending = log_probabilities[last][:, :, EOS].clone()
+        log_probabilities[last] = float("-inf")
+        log_probabilities[last, :, EOS] = ending
+    beam, vocabulary = beams.scores.size(1), log_probabilities.size(2)
+    scores, index = (beams.scores[:, :, None] + log_probabilities).flatten(1).topk(2 * beam, dim=1)
+    return scores, index // vocabulary, index % vocabulary
+
+
+def collect(
+    finished: list[list[Hypothesis]], beams: Beams, scores: Tensor, parents: Tensor, tokens: Tensor, alpha: float
+) -> None:
+    """Keep the hypotheses among the K best extensions that end here."""
+    beam, length = beams.scores.size(1), beams.tokens.size(2)
+    ends = (tokens[:, :beam] == EOS) & scores[:, :beam].isfinite()
+    for row, rank in ends.nonzero().tolist():
+        found = finished[beams.sentences[row]]
+        if len(found) < beam:
+            ids = beams.tokens[row, parents[row, rank], 1:].tolist()
+            found.append(Hypothesis(ids, scores[row, rank].item() / length**alpha))
+
+
+def advance(
+    beams: Beams,
+    state: State,
+    scores: Tensor,
+    parents: Tensor,
+    tokens: Tensor,
+    finished: list[list[Hypothesis]],
+) -> Beams:
+    """The K best that go on, of the sentences that stay open."""
+    beam, length = beams.scores.size(1), beams.tokens.size(2)
+    going = scores.masked_fill(tokens == EOS, float("-inf"))
+    scores, order = going.topk(beam, dim=1)
+    parents, tokens = parents.gather(1, order), tokens.gather(1, order)
+    limits = beams.limit.tolist()
+    stay = [
+        row
+        for row, sentence in enumerate(beams.sentences)
+        if len(finished[sentence]) < beam and limits[row] > length
+    ]
+    keep = torch.tensor(stay, dtype=torch.long, device=scores.device)
+    rows = keep[:, None] * beam + parents[keep]  # [N' K] of the old batch
+    grown = torch.cat((beams.tokens.flatten(0, 1)[rows], tokens[keep][:, :, None]), 2)
+    memory = beams.memory if len(stay) == len(beams.sentences) else beams.memory.rows(rows.flatten())
+    sentences = [beams.sentences[row] for row in stay]
+    return Beams(sentences, grown, scores[keep], select(state, rows.flatten()), memory, beams.limit[keep])
+
+
+@torch.inference_mode()
+def forced(
+    model: EncoderDecoder, source: Tensor, mask: Tensor | None, target: Tensor, output: Tensor, weights: bool = True
+) -> tuple[Tensor, Tensor | None]:
+    """Log-probability of each output piece [B T], and where each layer and head looked [B L H T S] | None.
+
+    The explicit road over a finished target: how pictures and alignments are made, after beam search too.
+    """
+    decoded = model(source, mask, target, weights and model.attends)
+    log_probabilities = model.logits(decoded.hidden).float().log_softmax(-1)
+    return log_probabilities.gather(2, output[:, :, None]).squeeze(2), decoded.weights

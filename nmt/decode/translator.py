@@ -1,0 +1,161 @@
+"""Text in, text out, in order, without holding more of it than a window.
+
+S source pieces, T target pieces, L layers, H heads.
+"""
+
+import itertools
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from nmt.config import DecodeConfig
+from nmt.data.batches import Ids, collate, in_order, mask, pad
+from nmt.data.tokenizer import EOS, Tokenizers
+from nmt.decode.search import Hypothesis, forced, search
+from nmt.models.base import EncoderDecoder
+
+log = logging.getLogger("nmt")
+WINDOW = 2000  # sentences that are sorted by length and translated together
+
+
+@dataclass
+class Look:
+    """One pair under forced decoding: what was written, how likely, and where the model looked."""
+
+    source_pieces: list[str]
+    target_pieces: list[str]
+    log_probabilities: list[float]  # of each target piece, and of </s>
+    weights: np.ndarray | None  # [L H T+1 S+1], </s> included on both sides
+
+
+@dataclass
+class Translation:
+    """What came of one line; `alternatives` holds the n best, itself first."""
+
+    text: str
+    score: float
+    source_ids: list[int]
+    ids: list[int]
+    alternatives: list["Translation"] = field(default_factory=list)
+
+
+class Translator:
+    """A model with its tokenizers, and how to search."""
+
+    def __init__(
+        self,
+        model: EncoderDecoder,
+        tokenizers: Tokenizers,
+        decode: DecodeConfig,
+        max_pieces: int,
+        device: torch.device,
+        autocast: torch.autocast,
+    ) -> None:
+        self.model, self.tokenizers, self.decode = model, tokenizers, decode
+        self.max_pieces, self.device, self.autocast = max_pieces, device, autocast
+
+    def translate(self, lines: Iterable[str], window: int = WINDOW) -> Iterator[Translation]:
+        """One translation for each line, in order; a blank line stays blank."""
+        remaining = iter(lines)
+        start = 1
+        while texts := list(itertools.islice(remaining, window)):
+            ids = self.tokenizers.source.encode_all(texts)
+            parts = [self.cut(row, start + number) for number, row in enumerate(ids)]
+            found = iter(self.search([part for row in parts for part in row]))
+            for row in parts:
+                yield self.whole([(part, next(found)) for part in row])
+            start += len(texts)
+
+    def cut(self, ids: list[int], line: int) -> list[list[int]]:
+        """A sentence longer than any seen in training in parts that are not, cut between words where possible."""
+        if len(ids) <= self.max_pieces:
+            return [ids] if ids else []
+        pieces = self.tokenizers.source.pieces(ids)
+        parts, start = [], 0
+        while len(ids) - start > self.max_pieces:
+            stop = best_cut(pieces, start, start + self.max_pieces)
+            parts.append(ids[start:stop])
+            start = stop
+        log.warning(
+            "Line %d has %d pieces, more than the %d the model was trained on; it is translated in %d parts.",
+            line, len(ids), self.max_pieces, len(parts) + 1,
+        )  # fmt: skip
+        return [*parts, ids[start:]]
+
+    def whole(self, parts: list[tuple[list[int], list[Hypothesis]]]) -> Translation:
+        """The parts of one line put together; the n best are given for a line of one part."""
+        if len(parts) == 1:
+            source, found = parts[0]
+            ranked = [self.one(source, hypothesis) for hypothesis in found]
+            ranked[0].alternatives = ranked
+            return ranked[0]
+        best = [self.one(source, found[0]) for source, found in parts]
+        joined = Translation(
+            " ".join(part.text for part in best if part.text),
+            sum(part.score for part in best),
+            [piece for part in best for piece in part.source_ids],
+            [piece for part in best for piece in part.ids],
+        )
+        joined.alternatives = [joined]
+        return joined
+
+    def one(self, source: list[int], hypothesis: Hypothesis) -> Translation:
+        """A hypothesis as text."""
+        return Translation(self.tokenizers.target.decode(hypothesis.ids), hypothesis.score, source, hypothesis.ids)
+
+    def search(
+        self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray | None = None
+    ) -> list[list[Hypothesis]]:
+        """Beam search over sentences in any order: their n best each. `limits`: most pieces of each, </s> counted."""
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+        for rows in self.batches(sources):
+            found_here = self.search_batch([sources[row] for row in rows], None if limits is None else limits[rows])
+            for row, hypotheses in zip(rows, found_here, strict=True):
+                found[row] = hypotheses
+        return found
+
+    def batches(self, sources: Sequence[Sequence[int] | Ids]) -> list[np.ndarray]:
+        """Rows to search together, longest first."""
+        return in_order(np.array([len(ids) for ids in sources]), self.decode.batch_tokens // self.decode.beam)
+
+    def search_batch(
+        self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray | None
+    ) -> list[list[Hypothesis]]:
+        """One batch."""
+        source = pad([np.append(ids, EOS) for ids in sources])
+        if limits is None:
+            lengths = np.array([len(ids) for ids in sources])
+            limits = (self.decode.max_ratio * lengths + self.decode.max_extra).astype(np.int64) + 1
+        real = mask(source)
+        source, real = source.to(self.device), None if real is None else real.to(self.device)
+        with self.autocast:
+            return search(
+                self.model, source, real, self.decode.beam, self.decode.length_penalty, torch.as_tensor(limits)
+            )
+
+    def look(self, source: Sequence[int], target: Sequence[int], weights: bool = True) -> Look:
+        """Forced decoding of a pair."""
+        batch = collate([np.asarray(source, dtype=np.int64)], [np.asarray(target, dtype=np.int64)]).to(self.device)
+        with self.autocast:
+            likely, looked = forced(self.model, batch.source, batch.mask, batch.target, batch.output, weights)
+        return Look(
+            self.tokenizers.source.pieces(source),
+            self.tokenizers.target.pieces(target),
+            likely[0].float().tolist(),
+            None if looked is None else looked[0].float().cpu().numpy(),
+        )
+
+
+def best_cut(pieces: list[str], start: int, stop: int) -> int:
+    """Where to end a part: after the last sentence end in its second half, else before the last word, else anywhere."""
+    middle = (start + stop) // 2
+    for place in range(stop, middle, -1):
+        if pieces[place].startswith("▁") and pieces[place - 1][-1] in ".!?;。！？":
+            return place
+    for place in range(stop, middle, -1):
+        if pieces[place].startswith("▁"):
+            return place
+    return stop

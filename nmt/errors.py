@@ -1,0 +1,15 @@
+"""What a person can mend.
+
+UserError   one clear sentence: what is wrong, where, what is possible. The door prints it and exits with code 2.
+"""
+
+
+class UserError(Exception):
+    """A mistake in the input, the configuration or the surroundings; its text is shown without a traceback."""
+
+
+def choose(kind: str, name: str, table: dict):
+    """Look `name` up in `table`; an unknown name is a UserError that lists the known ones."""
+    if name not in table:
+        raise UserError(f"Unknown {kind} '{name}'; possible: {', '.join(map(str, table))}.")
+    return table[name]

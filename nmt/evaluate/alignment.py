@@ -1,0 +1,96 @@
+"""Word alignments: the Pharaoh format, links from attention, and the alignment error rate (Och & Ney 2003).
+
+A link (i, j) says that source word i and target word j translate each other; both count from 0 inside the program.
+In a file a line is a sentence pair: `0-0 1-2 2p1`, where `i-j` is a sure link and `ipj` only a possible one.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from nmt.errors import UserError
+
+Link = tuple[int, int]
+TOKEN = re.compile(r"([0-9]+)([-p])([0-9]+)")
+
+
+class AlignmentScore(NamedTuple):
+    """AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|), precision = |A∩P| / |A|, recall = |A∩S| / |S|; shares, not percent."""
+
+    aer: float
+    precision: float
+    recall: float
+
+
+def parse_links(line: str, base: int = 0, where: str = "") -> tuple[set[Link], set[Link]]:
+    """The sure and the possible links of a Pharaoh line, counted from 0; sure links are possible too (P ⊇ S).
+
+    `base` is the index of the first word in the file, `where` its name and line (`gold.txt:12`) for the message.
+    Raises UserError on anything that is not `i-j` or `ipj`, and on an index below `base`.
+    """
+    sure: set[Link] = set()
+    possible: set[Link] = set()
+    place = f"{where}: " if where else ""
+    for token in line.split():
+        match = TOKEN.fullmatch(token)
+        if not match:
+            raise UserError(
+                f"{place}'{token}' is not an alignment link; expected i-j (sure) or ipj (possible), as in 0-0 1-2 2p1."
+            )
+        link = int(match[1]) - base, int(match[3]) - base
+        if min(link) < 0:
+            raise UserError(f"{place}link '{token}' lies before the first word when words count from base {base}.")
+        possible.add(link)
+        if match[2] == "-":
+            sure.add(link)
+    return sure, possible
+
+
+def format_links(links: Iterable[Link], base: int = 0) -> str:
+    """A Pharaoh line of links, sorted by source word and then target word."""
+    return " ".join(f"{source + base}-{target + base}" for source, target in sorted(links))
+
+
+def argmax_links(matrix: np.ndarray, end: bool = True) -> set[Link]:
+    """One link for each target word, to its heaviest source word (Luong 2015 §5.4); a row of zeros gives none.
+
+    matrix [target words, source words]; `end` says that the last column is the source's </s>, which is never linked.
+    The first of equal weights wins.
+    """
+    matrix = matrix[:, :-1] if end else matrix
+    if not matrix.shape[1]:
+        return set()
+    best = matrix.argmax(axis=1)
+    return {(int(source), target) for target, source in enumerate(best) if matrix[target, source] > 0}
+
+
+def threshold_links(matrix: np.ndarray, threshold: float, end: bool = True) -> set[Link]:
+    """All links whose weight is at least `threshold`; matrix and `end` as for `argmax_links`.
+
+    Raises UserError for a threshold that is not in (0, 1].
+    """
+    if not 0 < threshold <= 1:
+        raise UserError(f"An alignment threshold of {threshold} is not possible; it must be above 0 and at most 1.")
+    matrix = matrix[:, :-1] if end else matrix
+    return {(int(source), int(target)) for target, source in zip(*np.nonzero(matrix >= threshold), strict=True)}
+
+
+def aer(links: list[set[Link]], sure: list[set[Link]], possible: list[set[Link]]) -> AlignmentScore:
+    """The alignment error rate of a corpus, one set a sentence pair, counts summed over the corpus; P ⊇ S is ensured.
+
+    An empty denominator means that nothing was missed: without links and sure links the AER is 0, without links the
+    precision is 1, without sure links the recall is 1. Raises UserError when the corpora differ in length.
+    """
+    if not len(links) == len(sure) == len(possible):
+        raise UserError(f"{len(links)} lines of links cannot be compared with {len(sure)} lines of gold links.")
+    drawn = sum(map(len, links))
+    wanted = sum(map(len, sure))
+    hits_sure = sum(len(a & s) for a, s in zip(links, sure, strict=True))
+    hits_possible = sum(len(a & (s | p)) for a, s, p in zip(links, sure, possible, strict=True))
+    return AlignmentScore(
+        aer=1 - (hits_sure + hits_possible) / (drawn + wanted) if drawn + wanted else 0.0,
+        precision=hits_possible / drawn if drawn else 1.0,
+        recall=hits_sure / wanted if wanted else 1.0,
+    )

@@ -1,0 +1,1 @@
+"""Encoder-decoders that can be changed for one another by one word."""

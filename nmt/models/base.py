@@ -1,0 +1,78 @@
+"""What every model is: something that reads a source once and writes a target in pieces of any length.
+
+B batch, S source length, T target length, M memory size, D model size, V vocabulary, L layers, H heads.
+Law: decoding in pieces ≡ decoding whole, at every cut. So training (whole sentences) and search (one column at a time)
+use the same `decode`, and search reorders hypotheses by indexing the rows of the state.
+"""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+State = dict[str, Tensor]  # whatever the decoder carries; every tensor batch-first
+
+
+class Memory(NamedTuple):
+    """What a model keeps of a source; the same for all hypotheses of a sentence, so never reordered."""
+
+    values: Tensor  # [B S M]
+    mask: Tensor | None  # [B S], True = may be looked at; None when nothing is padded
+    fixed: State  # whatever else is computed once per sentence: projected keys, final encoder states
+
+    def rows(self, index: Tensor) -> "Memory":
+        """The memory of these rows of the batch."""
+        mask = None if self.mask is None else self.mask[index]
+        return Memory(self.values[index], mask, {name: tensor[index] for name, tensor in self.fixed.items()})
+
+    def lengths(self) -> Tensor:
+        """[B]: each sentence's own length."""
+        if self.mask is not None:
+            return self.mask.sum(1)
+        return torch.full((self.values.size(0),), self.values.size(1), device=self.values.device)
+
+
+class Decoded(NamedTuple):
+    """What `decode` returns."""
+
+    hidden: Tensor  # [B T D], ready for `logits`
+    weights: Tensor | None  # [B L H T S]: where each layer and head looked
+    state: State  # after the last column
+
+
+class EncoderDecoder(nn.Module, ABC):
+    """The interface between models and everything else."""
+
+    output: nn.Linear  # hidden → logits over the target vocabulary
+
+    @abstractmethod
+    def encode(self, source: Tensor, mask: Tensor | None) -> Memory:
+        """source [B S] of token ids ending in </s>, mask [B S] | None → memory."""
+
+    @abstractmethod
+    def start(self, memory: Memory) -> State:
+        """The decoder's state before the first column."""
+
+    @abstractmethod
+    def decode(self, target: Tensor, state: State, memory: Memory, weights: bool = False) -> Decoded:
+        """target [B T] (any T ≥ 1) continues what led to `state`; `weights` takes the explicit road."""
+
+    @property
+    def attends(self) -> bool:
+        """Whether there are weights to look at."""
+        return True
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[… D] → [… V], unnormalised."""
+        return self.output(hidden)
+
+    def forward(self, source: Tensor, mask: Tensor | None, target: Tensor, weights: bool = False) -> Decoded:
+        """Teacher forcing: the whole target at once."""
+        memory = self.encode(source, mask)
+        return self.decode(target, self.start(memory), memory, weights)
+
+
+def select(state: State, index: Tensor) -> State:
+    """The state of these rows: how search reorders, duplicates and drops hypotheses of any model."""
+    return {name: tensor[index] for name, tensor in state.items()}

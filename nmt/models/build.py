@@ -1,0 +1,58 @@
+"""From a configuration to a model; layers themselves take plain arguments."""
+
+from nmt.config import RecurrentConfig, TransformerConfig
+from nmt.models.base import EncoderDecoder
+from nmt.models.recurrent import Bahdanau, Luong
+from nmt.models.transformer import Transformer
+
+
+def build(
+    config: RecurrentConfig | TransformerConfig, source_size: int, target_size: int, joint: bool
+) -> EncoderDecoder:
+    """The model of this configuration over vocabularies of these sizes, freshly initialised from torch's generator."""
+    if isinstance(config, TransformerConfig):
+        return Transformer(
+            source_size,
+            target_size,
+            joint,
+            encoder_layers=config.encoder_layers,
+            decoder_layers=config.decoder_layers,
+            size=config.size,
+            heads=config.heads,
+            feed_forward=config.feed_forward,
+            norm=config.norm,
+            activation=config.activation,
+            dropout=config.dropout,
+            tie=config.tie,
+        )
+    if config.order == "before":
+        return Bahdanau(
+            source_size,
+            target_size,
+            joint,
+            embedding=config.embedding,
+            hidden=config.hidden,
+            score=config.score,
+            window=config.window,
+            radius=config.radius,
+            dropout=config.dropout,
+            tie=config.tie,
+        )
+    return Luong(
+        source_size,
+        target_size,
+        joint,
+        cell=config.cell,
+        layers=config.layers,
+        embedding=config.embedding,
+        hidden=config.hidden,
+        bidirectional=config.bidirectional,
+        reverse_source=config.reverse_source,
+        order=config.order,
+        input_feeding=config.input_feeding,
+        score=config.score,
+        window=config.window,
+        radius=config.radius,
+        dropout=config.dropout,
+        tie=config.tie,
+    )

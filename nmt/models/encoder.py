@@ -1,0 +1,83 @@
+"""The recurrent encoder: a stack of LSTM or GRU layers over the source, forwards or in both directions.
+
+B batch, S source length, E embedding size, D state size, L layers.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from nmt.models.base import State
+from nmt.models.dropout import Dropout
+
+
+class RecurrentEncoder(nn.Module):
+    """values = top layer at every position [B S D]; last = {"hidden", "cell"} of every layer after its last step.
+
+    In both directions each has D / 2 units and the two are concatenated. Padding changes nothing: each sentence's
+    recurrence starts and ends at its own ends.
+    """
+
+    def __init__(
+        self,
+        embedding: nn.Embedding,
+        cell: str,
+        layers: int,
+        hidden: int,
+        bidirectional: bool,
+        reverse: bool,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        kind = nn.LSTM if cell == "lstm" else nn.GRU
+        directions = 2 if bidirectional else 1
+        self.embedding, self.directions, self.reverse = embedding, directions, reverse
+        self.backward_size = hidden // directions
+        self.dropout = Dropout(dropout)
+        sizes = [embedding.embedding_dim] + [hidden] * (layers - 1)
+        self.layers = nn.ModuleList(
+            kind(size, hidden // directions, batch_first=True, bidirectional=bidirectional) for size in sizes
+        )
+
+    def forward(self, source: Tensor, mask: Tensor | None) -> tuple[Tensor, State]:
+        """source [B S], mask [B S] | None → values [B S D], last states [B L D]."""
+        lengths = None if mask is None else mask.sum(1)
+        if self.reverse:
+            source = flip(source, lengths)
+        hidden = self.embedding(source)
+        finals = []
+        for layer in self.layers:
+            hidden, final = run(layer, self.dropout(hidden), lengths)
+            finals.append(final)
+        last = {"hidden": torch.stack([join(final[0]) for final in finals], 1)}
+        if isinstance(self.layers[0], nn.LSTM):
+            last["cell"] = torch.stack([join(final[1]) for final in finals], 1)
+        return flip(hidden, lengths) if self.reverse else hidden, last
+
+
+def run(layer: nn.Module, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """One layer over each sentence's own length."""
+    if lengths is None:
+        outputs, final = layer(inputs)
+    else:
+        packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        outputs, final = layer(packed)
+        outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=inputs.size(1))
+    return outputs, final if isinstance(final, tuple) else (final,)
+
+
+def join(final: Tensor) -> Tensor:
+    """[directions B D/directions] → [B D]."""
+    return final.transpose(0, 1).flatten(1)
+
+
+def flip(sequence: Tensor, lengths: Tensor | None) -> Tensor:
+    """Reverses each row within its own length; padding stays at the end."""
+    if lengths is None:
+        return sequence.flip(1)
+    position = torch.arange(sequence.size(1), device=sequence.device)
+    mirrored = lengths[:, None] - 1 - position
+    index = torch.where(mirrored >= 0, mirrored, position)
+    if sequence.dim() == 3:
+        return sequence.gather(1, index[:, :, None].expand_as(sequence))
+    return sequence.gather(1, index)

@@ -1,0 +1,179 @@
+"""Recurrent encoder-decoders: Sutskever 2014 (never looks), Bahdanau 2015 (looks before), Luong 2015 (looks after).
+
+B batch, S source length, T target length, E embedding size, D state size, M memory size, L layers.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from nmt.attention.single import Attention
+from nmt.models.base import Decoded, EncoderDecoder, Memory, State
+from nmt.models.cells import ConditionalGRU, Stack, maxout
+from nmt.models.dropout import Dropout
+from nmt.models.encoder import RecurrentEncoder
+
+
+class Bahdanau(EncoderDecoder):
+    """Looks with s_{t-1} before the step: c_t = attend(s_{t-1}), s_t = GRU(y_{t-1}, c_t, s_{t-1}) (A.1.2, A.2).
+
+    s_0 = tanh(W h←_1); readout maxout(U s_{t-1} + V E y_{t-1} + C c_t), then W_o. Deviations: the encoder is PyTorch's
+    GRU, whose reset gate is applied after the product (the decoder's is the paper's own); biases everywhere; dropout.
+    """
+
+    def __init__(
+        self,
+        source_size: int,
+        target_size: int,
+        joint: bool,
+        embedding: int,
+        hidden: int,
+        score: str,
+        window: str,
+        radius: int,
+        dropout: float,
+        tie: bool,
+    ) -> None:
+        super().__init__()
+        self.target_embedding = nn.Embedding(target_size, embedding)
+        shared = self.target_embedding if tie and joint else nn.Embedding(source_size, embedding)
+        self.encoder = RecurrentEncoder(shared, "gru", 1, hidden, bidirectional=True, reverse=False, dropout=dropout)
+        self.initial = nn.Linear(self.encoder.backward_size, hidden)
+        self.attention = Attention(hidden, hidden, score, window, radius)
+        self.cell = ConditionalGRU(embedding, hidden, hidden)
+        self.readout = nn.Linear(hidden + embedding + hidden, 2 * embedding)
+        self.dropout = Dropout(dropout)
+        self.output = nn.Linear(embedding, target_size, bias=not tie)
+        initialise(self, tie)
+
+    def encode(self, source: Tensor, mask: Tensor | None) -> Memory:
+        values, _ = self.encoder(source, mask)
+        return Memory(values, mask, {"keys": self.attention.keys(values)})
+
+    def start(self, memory: Memory) -> State:
+        backward = memory.values[:, 0, -self.encoder.backward_size :]
+        step = torch.zeros(memory.values.size(0), dtype=torch.long, device=memory.values.device)
+        return {"hidden": torch.tanh(self.initial(backward)), "step": step}
+
+    def decode(self, target: Tensor, state: State, memory: Memory, weights: bool = False) -> Decoded:
+        embedded = self.dropout(self.target_embedding(target))
+        prepared, lengths = self.cell.prepare(embedded), memory.lengths()
+        hidden, step = state["hidden"], state["step"]
+        queries, contexts, looks = [], [], []
+        for column in range(target.size(1)):
+            queries.append(hidden)
+            context, looked = self.attention(
+                hidden[:, None], memory.fixed["keys"], memory.values, step[:, None], lengths, memory.mask
+            )
+            contexts.append(context[:, 0])
+            looks.append(looked[:, 0])
+            hidden = self.cell(prepared[column], contexts[-1], hidden)
+            step = step + 1
+        read = torch.cat((torch.stack(queries, 1), embedded, torch.stack(contexts, 1)), -1)
+        outputs = self.dropout(maxout(self.readout(read)))
+        stacked = torch.stack(looks, 1)[:, None, None] if weights else None
+        return Decoded(outputs, stacked, {"hidden": hidden, "step": step})
+
+
+class Luong(EncoderDecoder):
+    """Looks with h_t after the step: h̃_t = tanh(W_c [c_t; h_t]), fed into the next step (Luong 2015 §3, §3.3).
+
+    Without input feeding all columns run at once; without attention this is Sutskever 2014. The decoder starts from the
+    encoder's last states. What is fed is h̃ before its dropout.
+    """
+
+    def __init__(
+        self,
+        source_size: int,
+        target_size: int,
+        joint: bool,
+        cell: str,
+        layers: int,
+        embedding: int,
+        hidden: int,
+        bidirectional: bool,
+        reverse_source: bool,
+        order: str,
+        input_feeding: bool,
+        score: str,
+        window: str,
+        radius: int,
+        dropout: float,
+        tie: bool,
+    ) -> None:
+        super().__init__()
+        self.looks, self.feeds = order == "after", input_feeding and order == "after"
+        self.target_embedding = nn.Embedding(target_size, embedding)
+        shared = self.target_embedding if tie and joint else nn.Embedding(source_size, embedding)
+        self.encoder = RecurrentEncoder(shared, cell, layers, hidden, bidirectional, reverse_source, dropout)
+        self.stack = Stack(cell, embedding, hidden, layers, hidden if self.feeds else 0, dropout)
+        if self.looks:
+            self.attention = Attention(hidden, hidden, score, window, radius)
+            self.combine = nn.Linear(2 * hidden, hidden, bias=False)
+        self.dropout = Dropout(dropout)
+        self.output = nn.Linear(hidden, target_size, bias=not tie)
+        initialise(self, tie)
+
+    @property
+    def attends(self) -> bool:
+        return self.looks
+
+    def encode(self, source: Tensor, mask: Tensor | None) -> Memory:
+        values, last = self.encoder(source, mask)
+        if self.looks:
+            last = last | {"keys": self.attention.keys(values)}
+        return Memory(values, mask, last)
+
+    def start(self, memory: Memory) -> State:
+        state = {name: memory.fixed[name] for name in self.stack.states}
+        if self.feeds:
+            state["feed"] = torch.zeros_like(memory.values[:, 0])
+        return state | {"step": torch.zeros(memory.values.size(0), dtype=torch.long, device=memory.values.device)}
+
+    def decode(self, target: Tensor, state: State, memory: Memory, weights: bool = False) -> Decoded:
+        embedded = self.dropout(self.target_embedding(target))
+        step = state["step"][:, None] + torch.arange(target.size(1), device=target.device)
+        if self.feeds:
+            outputs, looked, after = self.feed(embedded, step, state, memory)
+        else:
+            outputs, after = self.stack.whole(embedded, state)
+            outputs, looked = self.look(outputs, step, memory, memory.lengths()) if self.looks else (outputs, None)
+        after["step"] = state["step"] + target.size(1)
+        shown = looked[:, None, None] if weights and looked is not None else None
+        return Decoded(self.dropout(outputs), shown, after)
+
+    def look(self, hidden: Tensor, step: Tensor, memory: Memory, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """h_t [B T D] → h̃_t [B T D], weights [B T S]."""
+        context, looked = self.attention(hidden, memory.fixed["keys"], memory.values, step, lengths, memory.mask)
+        return torch.tanh(self.combine(torch.cat((context, hidden), -1))), looked
+
+    def feed(self, embedded: Tensor, step: Tensor, state: State, memory: Memory) -> tuple[Tensor, Tensor, State]:
+        """Input feeding: column by column, h̃_{t-1} beside the embedding."""
+        prepared, lengths = self.stack.prepare(embedded), memory.lengths()
+        fed, carried = state["feed"], {name: state[name] for name in self.stack.states}
+        outputs, looks = [], []
+        for column in range(embedded.size(1)):
+            top, carried = self.stack.step(prepared[column], fed, carried)
+            attentional, looked = self.look(top[:, None], step[:, column : column + 1], memory, lengths)
+            fed = attentional[:, 0]
+            outputs.append(fed)
+            looks.append(looked[:, 0])
+        return torch.stack(outputs, 1), torch.stack(looks, 1), carried | {"feed": fed}
+
+
+def initialise(model: EncoderDecoder, tie: bool) -> None:
+    """Glorot for matrices, orthogonal for state-to-state ones, 0 for biases, 1 for an LSTM's forget gates."""
+    for name, parameter in model.named_parameters():
+        if parameter.dim() < 2:
+            nn.init.zeros_(parameter)
+        elif "weight_hh" in name:
+            for gate in parameter.data.chunk(parameter.size(0) // parameter.size(1)):
+                nn.init.orthogonal_(gate)
+        elif "embedding" in name:
+            nn.init.normal_(parameter, std=parameter.size(1) ** -0.5)
+        else:
+            nn.init.xavier_uniform_(parameter)
+    for module in model.modules():
+        if isinstance(module, nn.LSTM):
+            module.bias_ih_l0.data.chunk(4)[1].fill_(1.0)  # type: ignore[operator, union-attr]
+    if tie:
+        model.output.weight = model.target_embedding.weight  # type: ignore[assignment, union-attr]

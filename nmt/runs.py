@@ -1,0 +1,146 @@
+"""Trained runs: found by name, folder or checkpoint file; loaded; scored on test sets."""
+
+import json
+import logging
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from nmt.config import Config, DecodeConfig, flatten
+from nmt.data.lines import read_lines, read_pairs
+from nmt.decode.translator import Translator
+from nmt.errors import UserError
+from nmt.evaluate.scores import looks_tokenised, score, write_result
+from nmt.train import checkpoint
+from nmt.train.precision import autocast, pick_device, pick_precision
+from nmt.view.journal import Journal
+from nmt.view.progress import Progress
+
+log = logging.getLogger("nmt")
+
+
+@dataclass
+class Result:
+    """The scores of one test set."""
+
+    name: str
+    bleu: float
+    chrf: float
+    signature: str
+
+    def line(self) -> str:
+        """SET, BLEU, chrF, signature, with tabs between."""
+        return f"{self.name}\t{self.bleu:.2f}\t{self.chrf:.2f}\t{self.signature}"
+
+
+@dataclass
+class Run:
+    """A translator from disk, and how it was made."""
+
+    path: Path  # of its checkpoint
+    config: Config
+    made: dict[str, Any]
+    translator: Translator
+
+
+def run_folder(config: Config) -> Path:
+    """Where a run lives; without a time in it, so that the same command finds its own work."""
+    return Path(config.run_folder) / config.name
+
+
+def find(run: str, root: Path = Path("runs")) -> Path:
+    """The checkpoint that RUN means: a file, a folder, a name under `root`, or the word `latest`; raises UserError."""
+    if run == "latest":
+        found = sorted(root.glob("*/best.pt"), key=lambda path: path.stat().st_mtime)
+        if not found:
+            raise UserError(f"There is no trained run in {root}; train one with `nmt train`.")
+        log.info("The latest run is %s.", found[-1].parent)
+        return found[-1]
+    for folder in (Path(run), root / run):
+        if folder.is_file():
+            return folder
+        if (folder / "best.pt").is_file():
+            return folder / "best.pt"
+        if folder.is_dir() and (folder / "config.yaml").exists():
+            raise UserError(f"The run {folder} has no best.pt yet; it is written at the first validation.")
+    known = sorted(path.parent.name for path in root.glob("*/best.pt"))
+    hint = f"trained runs in {root}: {', '.join(known)}" if known else f"there is no trained run in {root}"
+    raise UserError(f"'{run}' is no run name, folder or checkpoint file; {hint}.")
+
+
+def load(path: Path, beam: int | None = None, batch_tokens: int | None = None) -> Run:
+    """A checkpoint ready to translate; `beam` and `batch_tokens` replace the run's own."""
+    payload = checkpoint.load(path)
+    device = pick_device("auto")
+    config, tokenizers, model = checkpoint.restore(payload, device)
+    decode = DecodeConfig(**asdict(config.decode))
+    decode.beam, decode.batch_tokens = beam or decode.beam, batch_tokens or decode.batch_tokens
+    context = autocast(device, pick_precision(config.precision, device))
+    translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)
+    made = {
+        "checkpoint": path.name,
+        "origin": payload.get("origin", f"update {payload['place']['step']}" if "place" in payload else "?"),
+        "seed": config.seed,
+        "corpus_hash": payload["corpus_hash"],
+        "decode": asdict(decode),
+        "trained_with": payload["versions"],
+        "scored_with": checkpoint.versions(),
+        "config": payload["config"],
+    }
+    return Run(path, config, made, translator)
+
+
+def score_files(run: Run, name: str, source: Path, reference: Path) -> Result:
+    """Translate a file, score it against its reference, and write hypotheses and result beside the checkpoint."""
+    folder = run.path.parent / "evaluate" / name
+    pairs = list(read_pairs(source, reference))
+    references = [pair[1] for pair in pairs]
+    stored = reuse(folder, run.made | {"files": fingerprint(pairs)})
+    if stored is None:
+        if warning := looks_tokenised(references):
+            log.warning("%s: %s", name, warning)
+        began, hypotheses = time.monotonic(), []
+        with Progress(len(pairs), "sentence", f"translating {name}") as bar:
+            for translation in run.translator.translate(pair[0] for pair in pairs):
+                hypotheses.append(translation.text)
+                bar.update(1)
+        seconds = time.monotonic() - began
+        stored = score(hypotheses, references, run.config.data.target) | {"seconds": round(seconds, 2)}
+        stored["made"] = run.made | {"files": fingerprint(pairs)}
+        write_result(folder, hypotheses, stored)
+        log.info("%s: %d sentences in %.1f s, written to %s", name, len(pairs), seconds, folder)
+    return Result(name, stored["bleu"], stored["chrf"], stored["bleu_signature"])
+
+
+def fingerprint(pairs: list[tuple[str, str]]) -> str:
+    """Names the text that was scored."""
+    import hashlib
+
+    return hashlib.sha256("\n".join(f"{source}\t{target}" for source, target in pairs).encode()).hexdigest()
+
+
+def reuse(folder: Path, made: dict[str, Any]) -> dict[str, Any] | None:
+    """A stored result made in just this way."""
+    try:
+        stored = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return stored if stored.get("made") == json.loads(json.dumps(made)) else None
+
+
+def score_sets(path: Path, corpus: Path, sets: list[str], decode: DecodeConfig) -> list[Result]:
+    """Score a finished run on every test set of its corpus, and close its journal with settings and scores."""
+    run = load(path)
+    run.translator.decode = decode
+    run.made["decode"] = asdict(decode)
+    sides = run.config.data.source, run.config.data.target
+    results = [score_files(run, name, *(corpus / f"{name}.{side}" for side in sides)) for name in sets]
+    marker = path.parent / "evaluate" / "journal.json"
+    scores = {f"test/{result.name}_bleu": result.bleu for result in results}
+    if results and not (marker.exists() and json.loads(marker.read_text()) == scores):
+        journal = Journal(path.parent / "tensorboard")
+        journal.hyperparameters(flatten(run.config), scores)
+        journal.close()
+        marker.write_text(json.dumps(scores))
+    return results

@@ -1,0 +1,1 @@
+"""Showing the decoder the right words, and correcting it."""

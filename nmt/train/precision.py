@@ -1,0 +1,64 @@
+"""Which device, which number format, and how the machine is told."""
+
+import ctypes
+import logging
+import random
+
+import numpy as np
+import torch
+
+from nmt.errors import UserError
+
+log = logging.getLogger("nmt")
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
+
+
+def pick_device(name: str) -> torch.device:
+    """`auto` is cuda where there is one, else the CPU; raises UserError for a device that is not here."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise UserError(f"device={name} is not available here; choose auto, cpu or a device that torch sees.") from None
+    return device
+
+
+def pick_precision(name: str, device: torch.device) -> torch.dtype:
+    """`auto` is bf16 where the hardware multiplies it fast (CUDA ≥ 8.0, AMX), else fp32."""
+    if name != "auto":
+        return {"bf16": torch.bfloat16, "fp32": torch.float32}[name]
+    if device.type == "cuda":
+        fast = torch.cuda.get_device_capability(device) >= (8, 0)
+    else:
+        fast = device.type == "cpu" and has_amx()
+    return torch.bfloat16 if fast else torch.float32
+
+
+def has_amx() -> bool:
+    """Whether this CPU has matrix units for bf16."""
+    probe = getattr(torch.cpu, "_is_amx_tile_supported", None)
+    return bool(probe and probe())
+
+
+def autocast(device: torch.device, dtype: torch.dtype) -> torch.autocast:
+    """bf16 for matrix products where chosen; parameters stay fp32."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=dtype == torch.bfloat16)
+
+
+def seed_everything(seed: int) -> None:
+    """All generators there are."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def keep_memory() -> None:
+    """Tell glibc not to give large buffers back after every step: faulting them in again costs more than the sums."""
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+        libc.mallopt(M_MMAP_THRESHOLD, 1 << 25)  # the largest value glibc takes
+        libc.mallopt(M_TRIM_THRESHOLD, 1 << 30)
+    except (OSError, AttributeError):
+        log.debug("no glibc here; its allocator is left as it is")

@@ -1,0 +1,29 @@
+"""Whether a run may be continued under another configuration than it began with."""
+
+from typing import Any
+
+from nmt.errors import UserError
+from nmt.train.checkpoint import Payload, differences
+from nmt.train.schedule import FITTED
+
+# These change where things lie, how much is looked at, or how the finished model is used; not what is trained.
+FREE = ("name", "device", "data_folder", "run_folder", "train.log_every", "train.pictures", "train.picture_layer")
+FREE_GROUPS = ("decode.", "data.")  # the corpus is compared by its hash, the tokenizer and limits by their own keys
+BUDGET = ("train.max_steps", "train.max_epochs", "train.patience")
+
+
+def refuse_changes(saved: Payload, config: dict[str, Any], corpus_hash: str, name: str) -> None:
+    """Raise UserError, naming the keys, when the saved run would not be what the configuration says."""
+    changed = differences(saved["config"], config)
+    free = set(FREE)
+    if config["optim"]["schedule"] not in FITTED and config["train"]["max_minutes"] is None:
+        free |= set(BUDGET)
+    wrong = {key: values for key, values in changed.items() if key not in free and not key.startswith(FREE_GROUPS)}
+    if saved["corpus_hash"] != corpus_hash:
+        wrong["the corpus"] = (saved["corpus_hash"][:10], corpus_hash[:10])
+    if wrong:
+        told = ", ".join(f"{key} (was {old}, now {new})" for key, (old, new) in wrong.items())
+        raise UserError(
+            f"The run '{name}' was begun with another configuration: {told}; go back to the old values to continue it, "
+            f"or give this one another name=…, or delete its folder."
+        )

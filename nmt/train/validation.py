@@ -1,0 +1,131 @@
+"""How good is it now: loss and translations of the validation set, and pictures of a few of its sentences."""
+
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from nmt.data.batches import collate, in_order
+from nmt.data.ids import Pairs
+from nmt.data.tokenizer import PAD, Tokenizers
+from nmt.decode.translator import Look, Translator
+from nmt.evaluate.scores import score
+from nmt.evaluate.words import merge
+from nmt.models.base import EncoderDecoder
+from nmt.train.loss import cross_entropy
+from nmt.view.heatmap import heatmap
+from nmt.view.journal import Journal
+
+
+class Interrupted(Exception):
+    """Somebody asked the training to stop; it stops between two batches."""
+
+
+@dataclass
+class Report:
+    """One validation."""
+
+    loss: float  # mean −log p of a target piece
+    bleu: float
+    chrf: float
+    seconds: float
+    hypotheses: list[list[int]]
+
+    def better_than(self, best: float | None, metric: str) -> bool:
+        """Whether this beats `best` in the chosen metric."""
+        return best is None or (self.bleu > best if metric == "bleu" else self.loss < best)
+
+    def scalars(self) -> dict[str, float]:
+        """For the curves."""
+        perplexity = math.exp(min(self.loss, 50.0))
+        return {
+            "loss/valid": self.loss,
+            "perplexity/valid": perplexity,
+            "bleu/valid": self.bleu,
+            "chrf/valid": self.chrf,
+        }
+
+
+class Validation:
+    """The validation set, ready to be looked at again and again."""
+
+    def __init__(self, pairs: Pairs, tokenizers: Tokenizers, language: str, tokens: int) -> None:
+        self.pairs, self.tokenizers, self.language = pairs, tokenizers, language
+        self.sources = [pairs.source(row) for row in range(len(pairs))]
+        self.references = [pairs.texts(row)[1] for row in range(len(pairs))]
+        self.groups = in_order(np.maximum(pairs.source_lengths, pairs.target_lengths), tokens)
+        self.stop = False  # set from outside to interrupt
+
+    def run(self, translator: Translator, short: bool = False) -> Report:
+        """Loss, then search. `short` holds hypotheses to their references' lengths: what a trained model would cost."""
+        began = time.monotonic()
+        model, training = translator.model, translator.model.training
+        model.eval()
+        try:
+            loss = self.loss(translator)
+            limits = self.pairs.target_lengths.astype(np.int64) + 1 if short else None
+            found: list[list[int]] = [[] for _ in self.sources]
+            for rows in translator.batches(self.sources):
+                self.check()
+                some = translator.search_batch([self.sources[row] for row in rows], limits[rows] if short else None)  # type: ignore[index]
+                for row, hypotheses in zip(rows, some, strict=True):
+                    found[row] = hypotheses[0].ids
+        finally:
+            model.train(training)
+        texts = [self.tokenizers.target.decode(ids) for ids in found]
+        scores = score(texts, self.references, self.language)
+        return Report(loss, scores["bleu"], scores["chrf"], time.monotonic() - began, found)
+
+    @torch.inference_mode()
+    def loss(self, translator: Translator) -> float:
+        """Mean −log p of a real target piece, </s> counted, without smoothing."""
+        total, tokens = 0.0, 0
+        for rows in self.groups:
+            self.check()
+            batch = collate([self.sources[row] for row in rows], [self.pairs.target(row) for row in rows])
+            batch = batch.to(translator.device)
+            with translator.autocast:
+                decoded = translator.model(batch.source, batch.mask, batch.target)
+                _, likelihood = cross_entropy(decoded.hidden, translator.model.output, batch.output, PAD, 0.0)
+            total, tokens = total + likelihood.item(), tokens + batch.tokens
+        return total / tokens
+
+    def check(self) -> None:
+        """Give way to an interruption."""
+        if self.stop:
+            raise Interrupted
+
+    def show(
+        self, journal: Journal, translator: Translator, report: Report, count: int, layer: int, step: int
+    ) -> None:
+        """A table and the heatmaps of the first `count` sentences, always the same ones."""
+        rows = range(min(count, len(self.pairs)))
+        table = [
+            (*self.pairs.texts(row), self.tokenizers.target.decode(report.hypotheses[row])) for row in rows
+        ]
+        journal.table("translations", table, step)
+        translator.model.eval()
+        try:
+            for row in rows:
+                if translator.model.attends and report.hypotheses[row]:
+                    look = translator.look(self.sources[row].tolist(), report.hypotheses[row])
+                    journal.picture(f"alignment/{row + 1}", picture(look, layer, None), step)
+        finally:
+            translator.model.train()
+
+
+def chosen(look: Look, layer: int, head: int | None) -> np.ndarray:
+    """[T+1 S+1]: the weights of one head, or the mean of the heads, of one layer; a layer that is not there is the
+    nearest that is."""
+    assert look.weights is not None
+    layers = look.weights.shape[0]
+    place = min(max(layer if layer >= 0 else layers + layer, 0), layers - 1)
+    return look.weights[place].mean(0) if head is None else look.weights[place, head]
+
+
+def picture(look: Look, layer: int, head: int | None):  # type: ignore[no-untyped-def]  # a matplotlib Figure
+    """The heatmap of one pair, in words."""
+    matrix, source, target = merge(chosen(look, layer, head), look.source_pieces, look.target_pieces)
+    return heatmap(matrix, source, target)

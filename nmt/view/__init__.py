@@ -1,0 +1,1 @@
+"""Everything that can be seen: heatmaps, TensorBoard, progress. The only room that knows TensorBoard and matplotlib."""

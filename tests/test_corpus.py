@@ -1,0 +1,395 @@
+"""The corpus: pairs never shift, nothing passes that cannot be right, and every mistake is told in one sentence."""
+
+import errno
+import gzip
+import hashlib
+import json
+import logging
+import os
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from nmt.config import DataConfig, config_folder
+from nmt.data import audit, corpus, digests, hub, lines
+from nmt.data.lines import read_lines
+from nmt.errors import UserError
+
+DE = ["Der Hund schläft.", "Die Katze trinkt Milch.", "Wir gehen heim.", "Es regnet schon wieder."]
+EN = ["The dog is asleep.", "The cat drinks milk.", "We are going home.", "It is raining again."]
+
+
+def write(path: Path, sentences: list[str], end: str = "\n") -> Path:
+    path.write_bytes("".join(sentence + end for sentence in sentences).encode())
+    return path
+
+
+def make(folder: Path, train: tuple[list[str], list[str]] = (DE, EN)) -> DataConfig:
+    held_out = {"valid": (["Guten Tag."], ["Good day."]), "test": (["Gute Nacht."], ["Good night."])}
+    for name, (source, target) in ({"train": train} | held_out).items():
+        write(folder / f"{name}.de", source)
+        write(folder / f"{name}.en", target)
+    train_prefix, valid, test = (str(folder / name) for name in ("train", "valid", "test"))
+    return DataConfig("files", "de", "en", train_prefix, valid, test, 1000, 5.0)
+
+
+def build(data: DataConfig, folder: Path) -> dict:
+    output = folder / "output"
+    output.mkdir()
+    corpus.build(data, output, folder / "downloads")
+    return json.loads((output / "report.json").read_text(encoding="utf-8"))
+
+
+def built(folder: Path, name: str = "train") -> list[tuple[str, str]]:
+    return list(lines.read_pairs(folder / "output" / f"{name}.de", folder / "output" / f"{name}.en"))
+
+
+def test_sets_are_written_with_their_hashes(tmp_path: Path) -> None:
+    report = build(make(tmp_path), tmp_path)
+    assert report["sets"] == ["test"]
+    assert built(tmp_path) == list(zip(DE, EN, strict=True))
+    assert built(tmp_path, "valid") == [("Guten Tag.", "Good day.")]
+    for name in ("train", "valid", "test"):
+        for language, digest in report["audit"][name]["sha256"].items():
+            content = (tmp_path / "output" / f"{name}.{language}").read_bytes()
+            assert digest == hashlib.sha256(content).hexdigest()
+
+
+def test_corpus_hash_follows_content(tmp_path: Path) -> None:
+    hashes = []
+    for number, last in enumerate(("It is raining again.", "It is raining again.", "It is raining.")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        hashes.append(build(make(folder, (DE, EN[:3] + [last])), folder)["corpus_hash"])
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_one_sided_blank_lines_do_not_shift_pairs(tmp_path: Path) -> None:
+    source = ["eins", " ", "drei", "vier", "", "sechs"]
+    target = ["one", "two", "three", "\u00a0", "\t", "six"]
+    report = build(make(tmp_path, (source, target)), tmp_path)
+    assert built(tmp_path) == [("eins", "one"), ("drei", "three"), ("sechs", "six")]
+    train = report["audit"]["train"]
+    assert train["dropped"] == {"one side blank": 2, "both sides blank": 1}
+    assert (train["read"], train["kept"]) == (6, 3)
+    assert train["examples"]["one side blank"].endswith("train.de:2")
+    assert train["examples"]["both sides blank"].endswith("train.de:5")
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c"])
+def test_other_line_breaks_stay_inside_a_sentence(tmp_path: Path, mark: str) -> None:
+    source = [f"Der Hund{mark}schläft."] + DE[1:]
+    build(make(tmp_path, (source, EN)), tmp_path)
+    assert built(tmp_path) == list(zip(source, EN, strict=True))
+
+
+def test_carriage_returns(tmp_path: Path) -> None:
+    data = make(tmp_path)
+    write(tmp_path / "train.de", ["Der\rHund schläft."] + DE[1:], "\r\n")
+    build(data, tmp_path)
+    assert built(tmp_path)[0] == ("Der Hund schläft.", EN[0])
+    assert b"\r" not in (tmp_path / "output" / "train.de").read_bytes()
+
+
+def test_byte_order_mark_only_at_the_start(tmp_path: Path) -> None:
+    path = write(tmp_path / "text", ["\ufeffeins", "\ufeffzwei"])
+    assert list(read_lines(path)) == ["eins", "\ufeffzwei"]
+
+
+def test_last_line_without_line_feed(tmp_path: Path) -> None:
+    (tmp_path / "text").write_bytes(b"eins\nzwei")
+    assert list(read_lines(tmp_path / "text")) == ["eins", "zwei"]
+
+
+def test_gzip_is_read_and_plain_preferred(tmp_path: Path) -> None:
+    data = make(tmp_path)
+    (tmp_path / "train.de").unlink()
+    (tmp_path / "train.de.gz").write_bytes(gzip.compress("\n".join(DE).encode()))
+    (tmp_path / "train.en.gz").write_bytes(gzip.compress(b"not this one\n" * 4))
+    build(data, tmp_path)
+    assert built(tmp_path) == list(zip(DE, EN, strict=True))
+
+
+def test_long_and_unlike_pairs_are_dropped(tmp_path: Path) -> None:
+    source = ["a" * 1000, "a" * 1001, "Ja.", "Ja."]  # (55 + 10) / (3 + 10) is 5.0 and passes, 56 does not
+    target = ["b" * 1000, "b" * 1001, "b" * 55, "b" * 56]
+    report = build(make(tmp_path, (source, target)), tmp_path)
+    assert report["audit"]["train"]["dropped"] == {"too long": 1, "lengths too unlike": 1}
+    assert built(tmp_path) == [(source[0], target[0]), (source[2], target[2])]
+
+
+def test_held_out_sets_are_never_thinned(tmp_path: Path) -> None:
+    data = make(tmp_path)
+    write(tmp_path / "test.de", ["a" * 2000, "", "Hallo."])
+    write(tmp_path / "test.en", ["b", "Hello.", "Hello there."])
+    report = build(data, tmp_path)
+    assert [len(source) for source, _ in built(tmp_path, "test")] == [2000, 0, 6]
+    assert report["audit"]["test"]["counted"] == {"a side blank": 1}
+    assert report["audit"]["test"]["examples"]["a side blank"].endswith("test.de:2")
+
+
+def test_duplicates_copies_and_leaks_are_counted_not_dropped(tmp_path: Path) -> None:
+    source = ["Tee", "GUTEN TAG", "Hund", "Tee", "Radio", "Abend", "..."]
+    target = ["tea", "hello", "dog", "tea", "Radio", "good night", "!"]
+    data = make(tmp_path, (source, target))
+    write(tmp_path / "valid.de", ["Guten Tag.", "?"])
+    write(tmp_path / "valid.en", ["Good day.", "?"])
+    report = build(data, tmp_path)["audit"]["train"]
+    assert report["counted"] == {"duplicates": 1, "both sides equal": 1, "also in valid or test": 2}
+    assert report["examples"]["duplicates"].endswith("train.de:4")
+    assert report["examples"]["also in valid or test"].endswith("train.de:2")
+    assert report["kept"] == 7
+
+
+def test_lists_are_joined_and_places_are_those_of_the_file(tmp_path: Path) -> None:
+    data = make(tmp_path, (DE + DE[:1], EN + EN[:1]))
+    write(tmp_path / "more.de", ["Salz", ""])
+    write(tmp_path / "more.en", ["salt", "pepper"])
+    data.train = [data.train, str(tmp_path / "more")]
+    report = build(data, tmp_path)
+    assert built(tmp_path) == [*zip(DE, EN, strict=True), (DE[0], EN[0]), ("Salz", "salt")]
+    assert report["audit"]["train"]["examples"]["duplicates"].endswith("train.de:5")
+    assert report["audit"]["train"]["examples"]["one side blank"].endswith("more.de:2")
+
+
+def test_several_tests_and_none(tmp_path: Path) -> None:
+    data = make(tmp_path)
+    for ending in ("de", "en"):
+        write(tmp_path / f"news.{ending}", ["x"])
+    data.test = [str(tmp_path / "news"), data.test]
+    assert build(data, tmp_path)["sets"] == ["news", "test"]
+    data.test = None
+    assert list(corpus.inputs(data, tmp_path / "cache.json")) == ["train", "valid"]
+
+
+def test_report_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "nmt"):
+        build(make(tmp_path, ([*DE, ""], [*EN, "Hello."])), tmp_path)
+    assert "one side blank, first: " + str(tmp_path / "train.de:5") in caplog.text
+    assert capsys.readouterr().out == ""
+
+
+def broken(folder: Path, kind: str) -> DataConfig:
+    """A corpus with one mistake."""
+    data = make(folder)
+    match kind:
+        case "counts":
+            write(folder / "train.en", EN[:3])
+        case "utf-8":
+            (folder / "train.en").write_bytes(b"one\ntwo\nthr\xffee\nfour\n")
+        case "empty":
+            (folder / "train.en").write_bytes(b"")
+        case "all empty":
+            (folder / "train.de").write_bytes(b"")
+            (folder / "train.en").write_bytes(b"")
+        case "missing":
+            (folder / "valid.en").unlink()
+        case "same file":
+            (folder / "train.en").unlink()
+            (folder / "train.en").symlink_to(folder / "train.de")
+        case "gz cut":
+            (folder / "train.en").unlink()
+            (folder / "train.en.gz").write_bytes(gzip.compress("\n".join(EN).encode())[:-12])
+        case "gz wrong":
+            (folder / "train.en").rename(folder / "train.en.gz")
+        case "nothing left":
+            write(folder / "train.de", [""] * 4)
+        case "valid blank":
+            write(folder / "valid.de", [" "])
+        case "two names":
+            data.test = [data.test, data.test]
+        case "reserved":
+            data.test = data.valid
+        case "no value":
+            data.test = "???"
+        case "no train":
+            data.train = None
+    return data
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [
+        ("counts", ["train.de has 4 lines", "train.en has 3 lines"]),
+        ("utf-8", ["train.en, line 3, is not UTF-8"]),
+        ("empty", ["train.en is empty"]),
+        ("all empty", ["train.de", "train.en are empty"]),
+        ("missing", ["no file", "valid.en (nor valid.en.gz)"]),
+        ("same file", ["train.de", "train.en are the same file"]),
+        ("gz cut", ["train.en.gz is cut short or damaged"]),
+        ("gz wrong", ["train.en.gz is cut short or damaged"]),
+        ("nothing left", ["No training pair is left of 4", "4 one side blank"]),
+        ("valid blank", ["'valid' has no pair"]),
+        ("two names", ["two sets 'test'"]),
+        ("reserved", ["cannot be named 'valid'"]),
+        ("no value", ["data.test=NAME", "data.test=null"]),
+        ("no train", ["data.train=NAME"]),
+    ],
+)
+def test_mistakes_are_told_in_one_sentence(tmp_path: Path, kind: str, parts: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        build(broken(tmp_path, kind), tmp_path)
+    for part in parts:
+        assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_full_disk_and_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: lines.LineWriter, sentence: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    data = make(tmp_path)
+    with pytest.raises(UserError, match="Cannot write .*nowhere.*: No such file"):
+        corpus.build(data, tmp_path / "nowhere", tmp_path)
+    monkeypatch.setattr(lines.LineWriter, "write", full)
+    with pytest.raises(UserError, match="Cannot write .*output: No space left"):
+        build(data, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["missing", "same file", "two names", "no value"])
+def test_inputs_check_before_they_hash(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = broken(tmp_path, kind)
+    monkeypatch.setattr(digests, "file_digest", lambda path: pytest.fail("hashed first"))
+    with pytest.raises(UserError):
+        corpus.inputs(data, tmp_path / "cache.json")
+
+
+def test_inputs_are_the_content_and_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, cache = make(tmp_path), tmp_path / "new" / "digests.json"
+    first = corpus.inputs(data, cache)
+    assert first["train"] == [[digests.file_digest(tmp_path / f"train.{language}") for language in ("de", "en")]]
+    write(tmp_path / "train.en", EN[::-1])
+    os.utime(tmp_path / "train.en", ns=(1, 1))
+    changed = corpus.inputs(data, cache)
+    assert changed["train"] != first["train"] and changed["valid"] == first["valid"]
+    with monkeypatch.context() as patch:
+        patch.setattr(digests, "file_digest", lambda path: pytest.fail("hashed again"))
+        assert corpus.inputs(data, cache) == changed
+    cache.write_text("[broken")
+    assert corpus.inputs(data, cache) == changed
+
+
+def multi30k(source: str = "de", target: str = "en", **changes: object) -> DataConfig:
+    data = DataConfig("multi30k", source, target, "train", "val", ["test_2016_flickr", "test_2017_flickr"], 1000, 5.0)
+    for key, value in changes.items():
+        setattr(data, key, value)
+    return data
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The plain files, invented, on a server of our own; their checksums are adjusted."""
+    folder = tmp_path / "server"
+    folder.mkdir()
+    for key in hub.CHECKSUMS:
+        content = gzip.compress(f"{key} eins\n{key} zwei\n".encode())
+        (folder / f"{key}.gz").write_bytes(content)
+        monkeypatch.setitem(hub.CHECKSUMS, key, hashlib.sha256(content).hexdigest())
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *words: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as running:
+        threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True).start()
+        monkeypatch.setattr(hub, "ADDRESS", f"http://127.0.0.1:{running.server_port}")
+        yield folder
+        running.shutdown()
+
+
+@pytest.fixture
+def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr("datasets.load_dataset", refuse)
+
+
+def refuse(name: str) -> dict:
+    raise ConnectionError(f"Couldn't reach {name}")
+
+
+@pytest.mark.parametrize(("source", "target"), [("de", "en"), ("en", "fr")])
+def test_multi30k_plain_road_and_once_only(tmp_path: Path, server: Path, no_hub: None, source: str, target: str):
+    data = multi30k(source, target)
+    report = build(data, tmp_path)
+    assert report["sets"] == ["test_2016_flickr", "test_2017_flickr"]
+    assert list(read_lines(tmp_path / "output" / f"train.{source}")) == [f"train.{source} eins", f"train.{source} zwei"]
+    assert list(read_lines(tmp_path / "output" / f"valid.{target}"))[0] == f"val.{target} eins"
+    for file in server.iterdir():
+        file.unlink()
+    again = tmp_path / "again"
+    again.mkdir()
+    corpus.build(data, again, tmp_path / "downloads")
+    assert json.loads((again / "report.json").read_text())["corpus_hash"] == report["corpus_hash"]
+
+
+def test_multi30k_hub_road(tmp_path: Path, server: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load_dataset(name: str) -> dict:
+        assert name == "bentrevett/multi30k"
+        return {split: {"de": [f"{split}\nA", "B"], "en": [f"{split} a", "b"]} for split in hub.HUB_SPLITS.values()}
+
+    monkeypatch.setattr(hub, "answers", lambda address: True)
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    build(multi30k(), tmp_path)
+    assert built(tmp_path, "train") == [("train A", "train a"), ("B", "b")]
+    assert built(tmp_path, "valid")[0] == ("validation A", "validation a")
+    assert built(tmp_path, "test_2016_flickr")[0] == ("test A", "test a")
+    assert built(tmp_path, "test_2017_flickr")[0] == ("test_2017_flickr.de eins", "test_2017_flickr.en eins")
+    monkeypatch.setattr("datasets.load_dataset", refuse)
+    assert hub.fetch("en", "de", ["train"], tmp_path / "downloads")["train"][0].parent.name == "hub"
+
+
+def test_multi30k_wrong_checksum(tmp_path: Path, server: Path, no_hub: None) -> None:
+    (server / "val.en.gz").write_bytes(gzip.compress(b"something else\n"))
+    with pytest.raises(UserError, match=r"val\.en\.gz has sha256 .* instead of"):
+        build(multi30k(), tmp_path)
+    assert not (tmp_path / "downloads" / "val.en.gz").exists()
+
+
+def test_multi30k_damaged_download_is_replaced(tmp_path: Path, server: Path, no_hub: None) -> None:
+    (tmp_path / "downloads").mkdir()
+    for language in ("de", "en"):
+        (tmp_path / "downloads" / f"train.{language}.gz").write_bytes(b"half a file")
+    build(multi30k(), tmp_path)
+    assert built(tmp_path)[0] == ("train.de eins", "train.en eins")
+
+
+def test_multi30k_without_network_names_both_ways_out(tmp_path: Path, no_hub: None, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(hub, "ADDRESS", "http://127.0.0.1:9")
+    with pytest.raises(UserError) as caught:
+        build(multi30k(), tmp_path)
+    for part in ("connect to a network", "HF_ENDPOINT", "data=files", "data.train=PREFIX"):
+        assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_multi30k_sets_that_do_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="for cs-en 'test_2017_flickr'; possible: test_2016_flickr, train, val"):
+        corpus.inputs(multi30k("cs", "en"), tmp_path / "cache.json")
+    with pytest.raises(UserError, match="Multi30k 'ja'; possible: en, de, fr, cs"):
+        corpus.inputs(multi30k("ja", "en"), tmp_path / "cache.json")
+    assert corpus.inputs(multi30k("cs", "en", test="test_2016_flickr"), tmp_path / "cache.json") == {
+        "commit": hub.COMMIT
+    }
+
+
+@pytest.mark.parametrize("name", ["multi30k", "files"])
+def test_conf_has_every_key(name: str) -> None:
+    path = config_folder() / "data" / f"{name}.yaml"
+    assert path.read_text(encoding="utf-8").startswith("# ")
+    assert set(OmegaConf.load(path)) == set(DataConfig.__dataclass_fields__)
+
+
+def test_checksums_and_limits_fit_the_real_files(tmp_path: Path) -> None:
+    folder = Path(__file__).parents[2] / "shared" / "data" / "multi30k"
+    if not folder.is_dir():
+        pytest.skip("the Multi30k files in ../shared are not here")
+    for key, digest in hub.CHECKSUMS.items():
+        file = folder / (key.replace("val.", "valid.") + ".gz")
+        assert digest is None or digests.file_digest(file) == digest
+    pairs = lines.read_pairs(folder / "train.de.gz", folder / "train.en.gz")
+    assert sum(audit.reason(*pair, 1000, 5.0) is not None for pair in pairs) == 1  # one side of it is two signs

@@ -1,0 +1,84 @@
+"""BLEU and chrF: numbers worked out by hand, signatures, and what users of other toolkits get wrong."""
+
+import json
+from math import exp
+
+import pytest
+
+from nmt.errors import UserError
+from nmt.evaluate.scores import looks_tokenised, score, tokenizer_for, write_result
+
+
+def test_identical_text_scores_100():
+    lines = ["The cat sat on the mat.", "It's 3.50, isn't it?"]
+    result = score(lines, lines)
+    assert (result["bleu"], result["chrf"], result["sentences"]) == (pytest.approx(100), pytest.approx(100), 2)
+
+
+def test_bleu_by_hand():
+    # Six words, the last one wrong: precisions 5/6, 4/5, 3/4, 2/3, product 1/3, no brevity penalty.
+    assert score(["a b c d e x"], ["a b c d e f"])["bleu"] == pytest.approx(100 * (1 / 3) ** 0.25)
+    # Four of five words: all precisions 1, brevity penalty exp(1 − 5/4).
+    assert score(["a b c d"], ["a b c d e"])["bleu"] == pytest.approx(100 * exp(-0.25))
+
+
+def test_text_is_raw():
+    """13a cuts the full stop off by itself, so raw and spaced text agree, and case counts."""
+    assert score(["The cat sat there ."], ["The cat sat there."])["bleu"] == pytest.approx(100)
+    assert score(["the cat sat there."], ["The cat sat there."])["bleu"] < 90
+
+
+def test_signatures_say_how():
+    result = score(["a"], ["a"])
+    assert result["bleu_signature"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.")
+    assert result["chrf_signature"].startswith("nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.")
+
+
+@pytest.mark.parametrize(
+    ("language", "tokenizer"),
+    [("de", "13a"), ("zh", "zh"), ("zh_CN", "zh"), ("ZH-tw", "zh"), ("ja", "char"), ("ko", "char")],
+)
+def test_languages_without_spaces_have_their_tokenizer(language, tokenizer):
+    assert tokenizer_for(language) == tokenizer
+    assert f"|tok:{tokenizer}|" in score(["東京都"], ["東京都"], language)["bleu_signature"]
+
+
+def test_japanese_is_more_than_one_word():
+    # 5 of 6 characters as above; with 13a the sentence would be one wrong word.
+    assert score(["私は猫が犬"], ["私は猫が好"], "ja")["bleu"] == pytest.approx(
+        100 * (4 / 5 * 3 / 4 * 2 / 3 / 2) ** 0.25
+    )
+    assert score(["私は猫が犬"], ["私は猫が好"], "en")["bleu"] < 1
+
+
+def test_lines_must_match():
+    with pytest.raises(UserError, match="2 translations .* 1 references"):
+        score(["a", "b"], ["a"])
+    with pytest.raises(UserError, match="empty"):
+        score([], [])
+
+
+@pytest.mark.parametrize("line", ["A man sleeps .", "Well , he &apos;s here", "a well @-@ known man"])
+def test_moses_tokenisation_is_noticed(line):
+    warning = looks_tokenised([line] * 2 + ["A man sleeps."])
+    assert warning is not None and "2 of 3" in warning and line[:10] in warning
+
+
+@pytest.mark.parametrize(
+    "line", ["A man sleeps.", "Il dort, non ?", "Cost: .5 or ,5 percent", "Nun ... gut", "AT&T says: me@home-alone"]
+)
+def test_raw_text_is_not_suspected(line):
+    assert looks_tokenised([line] * 3) is None
+    assert looks_tokenised([line] * 9 + ["An odd one ."]) is None
+    assert looks_tokenised([]) is None
+
+
+def test_results_are_written_whole(tmp_path):
+    folder = tmp_path / "run" / "test"
+    path = write_result(folder, "flickr", ["Ein Hund.", "zwei\nZeilen", ""], {"bleu": 1.5, "of": "größte"})
+    assert json.loads(path.read_text(encoding="utf-8")) == {"bleu": 1.5, "of": "größte"}
+    assert (folder / "flickr.txt").read_text(encoding="utf-8") == "Ein Hund.\nzwei Zeilen\n\n"
+    with pytest.raises(TypeError):
+        write_result(folder, "flickr", ["new"], {"bad": object()})
+    assert json.loads(path.read_text(encoding="utf-8"))["bleu"] == 1.5
+    assert sorted(entry.name for entry in folder.iterdir()) == ["flickr.json", "flickr.txt"]

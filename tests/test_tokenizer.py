@@ -1,0 +1,196 @@
+"""The tokenizer: text in = text out, drawn pieces are a function of the seed, impossible sizes name a possible one."""
+
+import re
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from nmt.config import TokenizerConfig, config_folder
+from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers, build, train, training_lines
+from nmt.errors import UserError
+
+WHO = [("der Hund", "the dog"), ("die Katze", "the cat"), ("das Kind", "the child"), ("ein Vogel", "a bird")]
+DOES = [("schläft", "sleeps"), ("spielt", "plays"), ("wartet", "waits"), ("singt leise", "sings softly")]
+WHERE = [("im Garten", "in the garden"), ("am Fenster", "at the window"), ("auf der Straße", "in the street")]
+PAIRS = [tuple(" ".join(words) + "." for words in zip(a, b, c, strict=True)) for a in WHO for b in DOES for c in WHERE]
+STRANGE = [
+    "مرحبا بالعالم",
+    "Grüße 😀👩‍👩‍👧",
+    "zero\u200bwidth",
+    "a\u2028b",
+    "a\x85b",
+    "a\x0bb",
+    "½ … Ａ ﬁ",
+    "x\u00a0y",
+    "tab\there",
+]
+
+
+def config(algorithm: str = "unigram", size: int = 305, joint: bool = True, lowercase: bool = False) -> TokenizerConfig:
+    return TokenizerConfig(algorithm, size, joint, True, 1.0, lowercase, 256)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("corpus")
+    for side, language in enumerate(("de", "en")):
+        (folder / f"train.{language}").write_text("".join(pair[side] + "\n" for pair in PAIRS), encoding="utf-8")
+    return folder / "train.de", folder / "train.en"
+
+
+@pytest.fixture(scope="module", params=["unigram", "bpe"])
+def tokenizer(request: pytest.FixtureRequest, files: tuple[Path, Path]) -> Tokenizer:
+    return Tokenizer(train(config(request.param), list(files)), lowercase=False)
+
+
+def test_specials_and_size(tokenizer: Tokenizer) -> None:
+    assert (PAD, UNK, BOS, EOS) == (0, 1, 2, 3)
+    assert tokenizer.pieces([PAD, UNK, BOS, EOS]) == ["<pad>", "<unk>", "<s>", "</s>"]
+    assert tokenizer.size == 305
+
+
+def test_words_of_the_corpus_are_pieces_and_others_are_bytes(tokenizer: Tokenizer) -> None:
+    assert tokenizer.pieces(tokenizer.encode("der"))[0].startswith("▁d")
+    assert len(tokenizer.encode(PAIRS[0][0])) < len(PAIRS[0][0])
+    assert tokenizer.pieces(tokenizer.encode("😀"))[-4:] == ["<0xF0>", "<0x9F>", "<0x98>", "<0x80>"]
+
+
+@pytest.mark.parametrize("text", STRANGE)
+def test_strange_text_survives(tokenizer: Tokenizer, text: str) -> None:
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == text
+    assert not {PAD, UNK, BOS, EOS} & set(ids)
+
+
+# Everything but what the module says is lost: the sign ▁, and line feeds, which are no part of a sentence.
+@settings(max_examples=300, deadline=None)
+@given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="▁\n\r")), alpha=st.floats(0, 0.9))
+def test_round_trip(tokenizer: Tokenizer, text: str, alpha: float) -> None:
+    expected = re.sub(" +", " ", unicodedata.normalize("NFC", text)).strip(" ")
+    assert tokenizer.decode(tokenizer.encode(text)) == expected
+    assert tokenizer.decode(tokenizer.sample(text, alpha)) == expected
+
+
+def test_encode_all_is_encode(tokenizer: Tokenizer) -> None:
+    texts = [text for pair in PAIRS for text in pair] + STRANGE + [""]
+    assert tokenizer.encode_all(texts) == [tokenizer.encode(text) for text in texts]
+
+
+def test_composed_and_decomposed_letters_are_one(tokenizer: Tokenizer) -> None:
+    assert tokenizer.encode("schla\u0308ft") == tokenizer.encode("schl\u00e4ft")
+
+
+def test_decode_skips_specials_and_stays_on_one_line(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("der Hund")
+    assert tokenizer.decode([BOS, *ids, EOS, PAD, PAD]) == "der Hund"
+    assert "\n" not in tokenizer.decode([*ids, tokenizer.processor.piece_to_id("<0x0A>"), *ids])
+    assert "⁇" in tokenizer.decode([*ids, UNK])
+
+
+def test_lowercase_only_when_asked(files: tuple[Path, Path]) -> None:
+    model = train(config(lowercase=True), list(files))
+    assert Tokenizer(model, True).decode(Tokenizer(model, True).encode("Der HUND")) == "der hund"
+    assert Tokenizer(model, False).decode(Tokenizer(model, False).encode("Der HUND")) == "Der HUND"
+    assert all(piece == piece.lower() for piece in Tokenizer(model, True).pieces(range(260, 305)))
+
+
+def test_drawing_is_a_function_of_the_seed(tokenizer: Tokenizer) -> None:
+    texts = [pair[0] for pair in PAIRS]
+    first = tokenizer.sample_all(texts, 0.2, 7)
+    assert tokenizer.sample_all(texts, 0.2, 8) != first
+    tokenizer.sample(texts[0], 0.2)
+    assert tokenizer.sample_all(texts, 0.2, 7) == first
+    assert tokenizer.sample_all(texts, 0.2, 2**40 + 7) == first  # any integer is a seed, modulo 2**32
+    assert [tokenizer.decode(ids) for ids in first] == texts
+    assert first != tokenizer.encode_all(texts)
+
+
+def test_every_draw_is_a_new_one(tokenizer: Tokenizer) -> None:
+    assert len({tuple(ids) for ids in tokenizer.sample_all([PAIRS[0][0]] * 50, 0.2, 7)}) > 5
+
+
+ANOTHER_PROCESS = """
+import hashlib, sys
+from pathlib import Path
+from nmt.config import TokenizerConfig
+from nmt.data import tokenizer
+tokenizer.SAMPLE = int(sys.argv[1])
+for algorithm in ("unigram", "bpe"):
+    config = TokenizerConfig(algorithm, 295, True, True, 1.0, False, 256)
+    model = tokenizer.train(config, [Path(file) for file in sys.argv[2:]])
+    drawn = tokenizer.Tokenizer(model, False).sample_all(["der Hund schläft", "the cat waits"] * 20, 0.2, 7)
+    print(hashlib.sha256(model).hexdigest(), drawn)
+"""
+
+
+@pytest.mark.parametrize("sample", [1000, 50])
+def test_other_processes_train_the_same_bytes_and_draw_the_same_pieces(files: tuple[Path, Path], sample: int) -> None:
+    command = [sys.executable, "-c", ANOTHER_PROCESS, str(sample), *map(str, files)]
+    root = Path(__file__).parents[1]
+    runs = [subprocess.run(command, capture_output=True, text=True, check=True, cwd=root) for _ in range(2)]
+    first, second = (run.stdout for run in runs)
+    assert first == second and first.count("\n") == 2
+
+
+def test_a_large_corpus_is_thinned_evenly(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(training_lines(list(files), False)) == [source for source, _ in PAIRS] + [target for _, target in PAIRS]
+    monkeypatch.setattr("nmt.data.tokenizer.SAMPLE", 40)  # of 96 lines: every third
+    thinned = [source for source, _ in PAIRS[::3]] + [target for _, target in PAIRS[::3]]
+    assert list(training_lines(list(files), False)) == thinned
+
+
+@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
+@pytest.mark.parametrize(("size", "which"), [(9000, "largest possible is"), (100, "at least tokenizer.size=")])
+def test_the_size_an_error_names_is_possible(files: tuple[Path, Path], algorithm: str, size: int, which: str) -> None:
+    with pytest.raises(UserError, match=f"tokenizer.size={size} is too") as caught:
+        train(config(algorithm, size), list(files))
+    found = re.search(rf"{which} ?(\d+)", str(caught.value))
+    assert found and "train.de" in str(caught.value)
+    named = int(found[1])
+    assert Tokenizer(train(config(algorithm, named), list(files)), False).size == named
+    with pytest.raises(UserError):
+        train(config(algorithm, named + (1 if size > named else -1)), list(files))
+
+
+def test_lines_sentencepiece_would_not_take(tmp_path: Path) -> None:
+    path = tmp_path / "train.de"
+    path.write_bytes(("x" * 50_000 + "\n\n \na\0b\u2028c\n" + "der Hund schläft\n" * 3).encode())
+    assert Tokenizer(train(config(size=280), [path]), False).size == 280
+    path.write_bytes(b"\n \n")
+    with pytest.raises(UserError, match="SentencePiece cannot be trained on .*train.de"):
+        train(config(), [path])
+
+
+def test_joint_and_separate_are_saved_and_loaded(files: tuple[Path, Path], tmp_path: Path) -> None:
+    for joint, names in ((True, {"joint.model"}), (False, {"source.model", "target.model"})):
+        folder = tmp_path / str(joint)
+        folder.mkdir()
+        build(config(size=300 if joint else 286, joint=joint, lowercase=True), *files, folder)
+        assert {path.name for path in folder.iterdir()} == names | {"tokenizer.json"}
+        loaded = Tokenizers.load(folder)
+        assert loaded.joint == joint and loaded.source.lowercase
+        again = tmp_path / f"{joint} again"
+        again.mkdir()
+        loaded.save(again)
+        assert [one.model for one in Tokenizers.load(again)] == [one.model for one in loaded]
+    with pytest.raises(UserError, match="no sound tokenizer"):
+        Tokenizers.load(tmp_path)
+
+
+def test_training_is_silent(files: tuple[Path, Path], capfd: pytest.CaptureFixture) -> None:
+    train(config(), list(files))
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("name", ["unigram", "bpe"])
+def test_conf_has_every_key(name: str) -> None:
+    path = config_folder() / "tokenizer" / f"{name}.yaml"
+    assert path.read_text(encoding="utf-8").startswith("# ")
+    assert set(OmegaConf.load(path)) == set(TokenizerConfig.__dataclass_fields__)
+    assert OmegaConf.load(path).algorithm == name

@@ -1,0 +1,167 @@
+"""From pieces to words: what is a word, and where a piece's weight goes."""
+
+import io
+
+import numpy as np
+import pytest
+import sentencepiece
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmt.evaluate.words import merge, shares, spans, units, words
+
+
+def cut(text: str, tokenised: bool = False) -> list[str]:
+    return [text[start:end] for start, end in words(text, tokenised)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(Hallo!)", "( Hallo ! )"),
+        ("I don't pay 3.50 $.", "I don't pay 3.50 $ ."),
+        ("Die Fahrrad-Tour, ja?!", "Die Fahrrad-Tour , ja ? !"),
+        ("„Nein…“ – sagte er", "„ Nein … “ – sagte er"),
+        ("...", ". . ."),
+        ("caf⁇ ⁇", "caf⁇ ⁇"),
+        ("  a \u3000 b ", "a b"),
+        ("", ""),
+    ],
+)
+def test_words_set_punctuation_apart_at_edges_only(text, expected):
+    assert cut(text) == expected.split()
+
+
+def test_tokenised_text_is_cut_at_spaces_only():
+    assert cut("( don 't ... )", tokenised=True) == ["(", "don", "'t", "...", ")"]
+
+
+def test_spans_of_plain_pieces():
+    assert spans(["▁Ein", "▁Mann", "▁schlä", "ft", "."]) == (
+        "Ein Mann schläft.",
+        [(0, 3), (3, 8), (8, 14), (14, 16), (16, 17)],
+    )
+
+
+def test_spans_of_bytes_and_unknown():
+    text, found = spans(["▁", "a", "<0xE2>", "<0x82>", "<0xAC>", "<0xC3>", "<unk>", "▁", "<0x41>", "<0xFF>"])
+    assert text == "a€\ufffd⁇ A\ufffd"
+    assert found == [(0, 0), (0, 1), (1, 2), (1, 2), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7)]
+
+
+@pytest.fixture(scope="module")
+def processor():
+    model = io.BytesIO()
+    text = ["the cat sat on the mat .", "a man sleeps , and the dog barks !", "der Hund schläft nicht ."] * 5
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(text), model_writer=model, vocab_size=285, byte_fallback=True, minloglevel=2
+    )
+    return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+
+
+@pytest.mark.parametrize("text", ["the cat sleeps.", "schläft 東京 € nicht 🙂 !", "  Ωmega  the ", "", "x▁y"])
+def test_spans_spell_what_sentencepiece_decodes(processor, text):
+    pieces = processor.encode(text, out_type=str)
+    spelled, found = spans(pieces)
+    assert spelled == processor.decode(processor.encode(text))
+    assert len(found) == len(pieces)
+
+
+PIECES = st.lists(
+    st.one_of(
+        st.text("▁ab.,!'äß京は", min_size=1, max_size=5),
+        st.integers(0, 255).map("<0x{:02X}>".format),
+        st.sampled_from(["<unk>", "▁", "<0xE2>", "<0x82>", "<0xAC>"]),
+    ),
+    max_size=12,
+)
+
+
+@given(PIECES)
+def test_spans_follow_each_other_and_cover_the_text(pieces):
+    text, found = spans(pieces)
+    assert len(found) == len(pieces) and not text.startswith(" ")
+    place = 0
+    for index, (start, end) in enumerate(found):
+        repeats = index > 0 and (start, end) == found[index - 1] and pieces[index].startswith("<0x")
+        assert start == place or repeats
+        place = end
+    assert place == len(text)
+
+
+@given(PIECES.filter(lambda pieces: not any(piece.startswith("<") for piece in pieces)))
+def test_text_is_the_concatenation(pieces):
+    text, found = spans(pieces)
+    assert text == "".join(pieces).replace("▁", " ").lstrip(" ")
+    assert "".join(text[start:end] for start, end in found) == text
+
+
+def test_merge_by_hand():
+    source, target = ["▁Ein", "▁Hau", "s", "."], ["▁a", "▁hou", "se."]
+    weights = np.array(
+        [
+            [0.6, 0.1, 0.1, 0.1, 0.1],
+            [0.1, 0.5, 0.2, 0.1, 0.1],
+            [0.0, 0.3, 0.1, 0.4, 0.2],
+            [0.0, 0.0, 0.0, 0.0, 1.0],  # the row of </s>
+        ]
+    )
+    matrix, source_words, target_words = merge(weights, source, target)
+    assert source_words == ["Ein", "Haus", ".", "</s>"]
+    assert target_words == ["a", "house", "."]
+    # "se." gives two of its three characters to "house": row = (1 · hou + 2/3 · se.) / (5/3) = 0.6 hou + 0.4 se.
+    expected = [[0.6, 0.2, 0.1, 0.1], [0.06, 0.58, 0.22, 0.14], [0.0, 0.4, 0.4, 0.2]]
+    np.testing.assert_allclose(matrix, expected, atol=1e-12)
+    without = merge(weights[:3], source, target, end=False)
+    np.testing.assert_allclose(without[0], matrix[:, :-1])
+    assert without[1:] == (["Ein", "Haus", "."], target_words)
+
+
+def test_merge_divides_a_source_piece_by_characters():
+    matrix, source_words, _ = merge(np.array([[0.9, 0.1]]), ["▁ja!"], ["▁yes"])
+    assert source_words == ["ja", "!", "</s>"]
+    np.testing.assert_allclose(matrix, [[0.6, 0.3, 0.1]])
+
+
+def test_tokenised_merge_keeps_the_words_of_the_file():
+    assert merge(np.ones((1, 3)), ["▁ja", "!"], ["▁yes!"], tokenised=True)[1:] == (["ja!", "</s>"], ["yes!"])
+
+
+def test_scripts_without_spaces_keep_their_pieces():
+    assert units(["▁私は", "猫", "が好き", "。", "▁OK", "AY"])[0] == ["私は", "猫", "が好き", "。", "OKAY"]
+    assert units(["▁ไทย", "ดี"])[0] == ["ไทย", "ดี"]
+    assert units(["▁私は", "猫"], tokenised=True)[0] == ["私は猫"]
+    assert units(["▁", "<0xE4>", "<0xBA>", "<0xAC>", "都"])[0] == ["京", "都"]
+
+
+def test_merge_refuses_shapes_that_do_not_fit():
+    with pytest.raises(ValueError, match="do not fit"):
+        merge(np.ones((1, 2)), ["▁a", "b"], ["▁c"])
+    with pytest.raises(ValueError, match="do not fit"):
+        merge(np.ones((3, 3)), ["▁a", "b"], ["▁c"])
+
+
+@given(PIECES)
+def test_every_piece_is_shared_out_whole(pieces):
+    found, word_spans, piece_spans = units(pieces)
+    matrix = shares(piece_spans, word_spans)
+    assert matrix.shape == (len(pieces), len(found))
+    assert (matrix >= 0).all()
+    if found:
+        np.testing.assert_allclose(matrix.sum(axis=1), 1)
+        assert (matrix.sum(axis=0) > 0).all()
+
+
+@given(PIECES, PIECES, st.integers(0, 2**32 - 1), st.booleans(), st.booleans())
+@settings(deadline=None)
+def test_merging_loses_no_weight(source, target, seed, ending, tokenised):
+    weights = np.random.default_rng(seed).random((len(target) + ending, len(source) + 1))
+    matrix, source_words, target_words = merge(weights, source, target, tokenised)
+    assert matrix.shape == (len(target_words), len(source_words)) and source_words[-1] == "</s>"
+    if len(source_words) == 1:
+        return  # a source without words: only the column of </s> is left
+    text, piece_spans = spans(target)
+    down = shares(piece_spans, units(target, tokenised)[1])
+    mass = weights[: len(target)].sum(axis=1)
+    for word, total in enumerate(matrix.sum(axis=1)):
+        np.testing.assert_allclose(total, np.average(mass, weights=down[:, word]))
