@@ -50,7 +50,9 @@ def parser() -> argparse.ArgumentParser:
     verbs = whole.add_subparsers(required=True, metavar="VERB")
     for verb, purpose in COMPOSED.items():
         one = verbs.add_parser(verb, help=purpose, description=purpose)
-        one.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="as in model=luong_local_p train.max_steps=500")
+        one.add_argument(
+            "overrides", nargs="*", metavar="KEY=VALUE", help="as in model=luong_local_p train.max_steps=500"
+        )
         one.add_argument("-m", "--multirun", action="store_true", help="one run for each combination of KEY=A,B")
         one.set_defaults(run=run_composed, verb=verb)
     add_translate(verbs.add_parser("translate", help="translate sentences, a file, or stdin"))

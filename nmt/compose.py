@@ -98,5 +98,3 @@ def unknown_choice(group: str, name: str) -> str:
     near = difflib.get_close_matches(name, possible, n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
     return f"{group}={name} is not possible{hint}; choose one of {', '.join(possible)}."
-
-

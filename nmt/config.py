@@ -5,7 +5,6 @@ dataclasses, or says in one sentence what is wrong and what is possible. Nothing
 """
 
 import difflib
-import os
 import re
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -259,6 +258,11 @@ def to_dict(config: Config) -> dict[str, Any]:
     return {str(key): value for key, value in nested.items()}
 
 
+def to_yaml(config: Config) -> str:
+    """The same as text."""
+    return OmegaConf.to_yaml(OmegaConf.structured(config))
+
+
 def plain_keys(node: Any, prefix: str = "") -> list[str]:
     """All keys of a composed configuration, groups and leaves."""
     keys = []
@@ -272,4 +276,4 @@ def plain_keys(node: Any, prefix: str = "") -> list[str]:
 
 def first_line(error: Exception) -> str:
     """An error of OmegaConf without its lines of context."""
-    return str(error).strip().split(os.linesep)[0].split("\n")[0]
+    return str(error).strip().split("\n")[0]

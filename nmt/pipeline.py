@@ -14,9 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
-from nmt.config import Config, to_dict
+from nmt.config import Config, to_yaml
 from nmt.data import corpus, ids, tokenizer
 from nmt.data.ids import Pairs
 from nmt.data.tokenizer import Tokenizers
@@ -146,6 +144,6 @@ def begin(folder: Path, config: Config) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "config.yaml").exists():
-            (folder / "config.yaml").write_text(OmegaConf.to_yaml(to_dict(config)), encoding="utf-8")
+            (folder / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
     except OSError as error:
         raise UserError(f"Nothing can be written to the run folder {folder}: {error.strerror or error}.") from None

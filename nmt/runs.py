@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import Config, DecodeConfig, flatten
-from nmt.data.lines import read_lines, read_pairs
+from nmt.data.lines import read_pairs
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluate.scores import looks_tokenised, score, write_result

@@ -33,7 +33,9 @@ def translate(options: argparse.Namespace) -> int:
         raise UserError("Give sentences or --input, not both.")
     run = open_run(options)
     if options.nbest > run.translator.decode.beam:
-        raise UserError(f"--nbest {options.nbest} needs --beam {options.nbest} or more; it is now {run.translator.decode.beam}.")
+        raise UserError(
+            f"--nbest {options.nbest} needs --beam {options.nbest} or more; it is now {run.translator.decode.beam}."
+        )
     interactive = not options.sentences and not options.input and sys.stdin.isatty()
     if interactive:
         log.info("Type a sentence and press Enter; Ctrl-D ends.")
@@ -127,7 +129,9 @@ def evaluate(options: argparse.Namespace) -> int:
         corpus = pipeline.prepare_corpus(run.config)
         sets = pipeline.report(corpus)["sets"]
         if options.split not in ("test", "valid", *sets):
-            raise UserError(f"--split {options.split} is not possible; choose one of {', '.join(['test', 'valid', *sets])}.")
+            raise UserError(
+                f"--split {options.split} is not possible; choose one of {', '.join(['test', 'valid', *sets])}."
+            )
         wanted = sets if options.split == "test" and "test" not in sets else [options.split]
         sides = run.config.data.source, run.config.data.target
         results = [score_files(run, name, *(corpus / f"{name}.{side}" for side in sides)) for name in wanted]
@@ -211,6 +215,8 @@ def table(matrix, source: list[str], target: list[str]) -> str:  # type: ignore[
     """One line for each target word: the word, then the source words that had at least 5 % of its attention."""
     lines = []
     for row, word in zip(matrix, target, strict=True):
-        seen = sorted(((weight, name) for weight, name in zip(row, source, strict=True) if weight >= 0.05), reverse=True)
+        seen = sorted(
+            ((weight, name) for weight, name in zip(row, source, strict=True) if weight >= 0.05), reverse=True
+        )
         lines.append("\t".join([word, *(f"{name} {weight:.2f}" for weight, name in seen)]))
     return "\n".join(lines)

@@ -17,6 +17,7 @@ FLOORS = {
     "__init__": 0,
     "errors": 0,
     "config": 1,
+    "compose": 2,
     "attention": 2,
     "data": 3,
     "models": 3,
@@ -25,9 +26,11 @@ FLOORS = {
     "view": 4,
     "train": 5,
     "deploy": 5,
-    "pipeline": 6,
-    "cli": 7,
-    "__main__": 8,
+    "runs": 6,
+    "pipeline": 7,
+    "verbs": 8,
+    "cli": 9,
+    "__main__": 10,
 }
 # These work on plain words and numbers, so that they can be used without the rest of the house.
 ALOOF = {"evaluate", "view"}
@@ -38,8 +41,8 @@ HOMES = {
     "matplotlib": r"view/.*",
     "tensorboard": r"view/.*",
     "torch.utils.tensorboard": r"view/.*",
-    "hydra": r"(config|cli)\.py",
-    "omegaconf": r"(config|cli)\.py",
+    "hydra": r"compose\.py",
+    "omegaconf": r"(config|compose)\.py",
 }
 LONGEST_FUNCTION = 60
 LONGEST_FILE = 260
@@ -74,6 +77,10 @@ def is_within(name: str, module: str) -> bool:
     return name == module or name.startswith(module + ".")
 
 
+def floor_of(room: str) -> int:
+    return FLOORS.get(room, max(FLOORS.values()))
+
+
 def imported_rooms(path: Path) -> Iterator[tuple[int, str]]:
     for line, name in imports(path):
         if is_within(name, "nmt") and name != "nmt":
@@ -92,7 +99,7 @@ def test_imports_point_one_way(path):
     upwards = [
         f"{path.relative_to(ROOT)}:{line} imports {other}"
         for line, other in imported_rooms(path)
-        if other != room and FLOORS[other] >= FLOORS[room]
+        if other != room and floor_of(other) >= floor_of(room)
     ]
     assert not upwards
 

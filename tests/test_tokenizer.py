@@ -1,10 +1,14 @@
 """The tokenizer: text in = text out, drawn pieces are a function of the seed, impossible sizes name a possible one."""
 
+import math
+import pickle
 import re
 import subprocess
 import sys
 import unicodedata
+from collections import Counter
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +16,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from nmt.config import TokenizerConfig, config_folder
+from nmt.data.sampling import Pieces, Sampler
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers, build, train, training_lines
 from nmt.errors import UserError
 
@@ -74,7 +79,7 @@ def test_strange_text_survives(tokenizer: Tokenizer, text: str) -> None:
 def test_round_trip(tokenizer: Tokenizer, text: str, alpha: float) -> None:
     expected = re.sub(" +", " ", unicodedata.normalize("NFC", text)).strip(" ")
     assert tokenizer.decode(tokenizer.encode(text)) == expected
-    assert tokenizer.decode(tokenizer.sample(text, alpha)) == expected
+    assert tokenizer.decode(tokenizer.sample(text, alpha, Random(1))) == expected
 
 
 def test_encode_all_is_encode(tokenizer: Tokenizer) -> None:
@@ -104,11 +109,55 @@ def test_drawing_is_a_function_of_the_seed(tokenizer: Tokenizer) -> None:
     texts = [pair[0] for pair in PAIRS]
     first = tokenizer.sample_all(texts, 0.2, 7)
     assert tokenizer.sample_all(texts, 0.2, 8) != first
-    tokenizer.sample(texts[0], 0.2)
+    tokenizer.sample_all(texts, 0.3, 1)
     assert tokenizer.sample_all(texts, 0.2, 7) == first
-    assert tokenizer.sample_all(texts, 0.2, 2**40 + 7) == first  # any integer is a seed, modulo 2**32
+    assert pickle.loads(pickle.dumps(tokenizer)).sample_all(texts, 0.2, 7) == first
     assert [tokenizer.decode(ids) for ids in first] == texts
     assert first != tokenizer.encode_all(texts)
+
+
+def test_drawing_ends_at_the_best_pieces(tokenizer: Tokenizer) -> None:
+    texts = [text for pair in PAIRS for text in pair] + [*STRANGE, "", "  a  b ", "<0x41> </s> x▁y"]
+    never = 0.0 if tokenizer.sampler.dropout else 200.0  # no merge left out; or only the most probable cut is left
+    assert tokenizer.sample_all(texts, never, 1) == tokenizer.encode_all(texts)
+
+
+def cuts(word: str, vocabulary: dict[str, float]) -> list[list[str]]:
+    """All ways to cut a word into known pieces."""
+    ends = [end for end in range(1, len(word) + 1) if word[:end] in vocabulary]
+    return [[word[:end], *rest] for end in ends for rest in (cuts(word[end:], vocabulary) if word[end:] else [[]])]
+
+
+def test_unigram_draws_have_the_probabilities_of_the_formula() -> None:
+    scores = {"▁": -2.0, "a": -2.5, "b": -3.0, "▁a": -2.2, "ab": -2.7, "ba": -3.1, "▁ab": -4.0, "aba": -5.0}
+    ids = {piece: number for number, piece in enumerate(scores, 4)}
+    sampler, generator, alpha, draws = Sampler(Pieces(ids, scores, UNK, []), dropout=False), Random(0), 0.5, 20_000
+    found = Counter(tuple(sampler.draw("abab", alpha, generator)) for _ in range(draws))
+    weights = {
+        tuple(ids[p] for p in cut): math.exp(alpha * sum(scores[p] for p in cut)) for cut in cuts("▁abab", scores)
+    }
+    assert len(weights) > 10 and set(found) <= set(weights)
+    for cut, weight in weights.items():
+        expected = weight / sum(weights.values())
+        assert abs(found[cut] / draws - expected) < 5 * math.sqrt(expected * (1 - expected) / draws)
+
+
+def test_dropout_leaves_out_merges_with_its_probability() -> None:
+    scores = {"▁": -3.0, "a": -4.0, "▁a": 0.0}
+    sampler = Sampler(Pieces({"▁": 4, "a": 5, "▁a": 6}, scores, UNK, []), dropout=True)
+    generator = Random(0)
+    whole = sum(sampler.draw("a", 0.3, generator) == [6] for _ in range(10_000))
+    assert abs(whole / 10_000 - 0.7) < 5 * math.sqrt(0.3 * 0.7 / 10_000)
+
+
+@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
+def test_unknown_characters_without_bytes(files: tuple[Path, Path], algorithm: str) -> None:
+    settings = TokenizerConfig(algorithm, 45, True, False, 1.0, False, 256)
+    tokenizer = Tokenizer(train(settings, list(files)), False)
+    texts = ["der Żółw schläft", "ŻŻ ŻŻ", "Ż"]
+    assert UNK in tokenizer.encode(texts[0])
+    never = 0.0 if algorithm == "bpe" else 200.0
+    assert tokenizer.sample_all(texts, never, 1) == tokenizer.encode_all(texts)
 
 
 def test_every_draw_is_a_new_one(tokenizer: Tokenizer) -> None:

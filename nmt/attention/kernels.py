@@ -13,11 +13,11 @@ def attend(scores: Tensor, values: Tensor, mask: Tensor | None = None, prior: Te
     """weights = softmax(scores where mask) × prior; context = weights · values.
 
     scores [… T S], values [… S M], mask and prior broadcast to scores → context [… T M], weights [… T S].
-    The softmax runs in float32. Every row of the mask must allow at least one position.
+    The softmax runs in float32 at least. Every row of the mask must allow at least one position.
     """
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
-    weights = scores.softmax(-1, dtype=torch.float32)
+    weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
     if prior is not None:
         weights = weights * prior
     return weights.to(values.dtype) @ values, weights

@@ -55,6 +55,6 @@ class MultiHead(nn.Module):
         causal: bool = False,
         weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Projected query [B H T K], key and value [B H S K], mask [B|1 1 T|1 S] → [B T D], weights [B H T S] | None."""
+        """Projected query [B H T K], key, value [B H S K], mask [B|1 1 T|1 S] → [B T D], weights [B H T S] | None."""
         context, looked = scaled_dot_product(query, key, value, mask, causal, weights)
         return self.output(context.transpose(1, 2).flatten(2)), looked

@@ -21,7 +21,7 @@ class Window(nn.Module, ABC):
     def forward(
         self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int
     ) -> tuple[Tensor | None, Tensor | None]:
-        """query [B T D], step [B T], length [B], mask [B S] | None, size = S → mask [B|1 T|1 S] | None, prior | None."""
+        """query [B T D], step [B T], length [B], mask [B S] | None, size = S → mask [B|1 T|1 S], prior"""
 
 
 class Global(Window):
@@ -67,9 +67,9 @@ class LocalPredictive(Window):
         self.position = nn.Linear(query_size, 1, bias=False)
 
     def centre(self, query: Tensor, length: Tensor) -> Tensor:
-        """[B T D], [B] → p_t [B T], a real number in [0, S]; float32 since bf16 cannot count to 300."""
-        relative = self.position(torch.tanh(self.hidden(query))).squeeze(-1).float()
-        return length[:, None] * torch.sigmoid(relative)
+        """[B T D], [B] → p_t [B T], a real number in [0, S]; float32 at least, since bf16 cannot count to 300."""
+        relative = self.position(torch.tanh(self.hidden(query))).squeeze(-1)
+        return length[:, None] * torch.sigmoid(relative.to(torch.promote_types(relative.dtype, torch.float32)))
 
     def forward(
         self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int
@@ -92,4 +92,4 @@ WINDOWS: dict[str, type[Window]] = {"global": Global, "local_m": LocalMonotonic,
 
 def make_window(name: str, query_size: int, radius: int) -> Window:
     """The window called `name`; raises UserError for an unknown name."""
-    return choose("window", name, WINDOWS)(query_size, radius)  # type: ignore[call-arg]
+    return choose("window", name, WINDOWS)(query_size, radius)

@@ -27,8 +27,9 @@ class Batch(NamedTuple):
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on a device."""
-        move = [None if t is None else t.to(device, non_blocking=True) for t in self[:4]]
-        return Batch(*move, self.tokens)  # type: ignore[arg-type]
+        mask = None if self.mask is None else self.mask.to(device, non_blocking=True)
+        source, target = self.source.to(device, non_blocking=True), self.target.to(device, non_blocking=True)
+        return Batch(source, mask, target, self.output.to(device, non_blocking=True), self.tokens)
 
     @property
     def padding(self) -> float:

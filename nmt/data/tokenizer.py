@@ -8,25 +8,25 @@ is SentencePiece's sign for a space.
 import io
 import json
 import re
-import threading
 import unicodedata
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from random import Random
 from typing import NamedTuple
 
 import sentencepiece
 
 from nmt.config import TokenizerConfig
 from nmt.data.lines import read_lines, writing
+from nmt.data.sampling import Pieces, Sampler
 from nmt.errors import UserError
 
 PAD, UNK, BOS, EOS = range(4)
 LONGEST = 10_000  # characters of a training line that are looked at; SentencePiece would leave a longer line out
 SAMPLE = 1_000_000  # lines to train on at most; SentencePiece's own choice of lines differs from process to process
 THREADS = 8  # fixed, because sums over threads are part of the model
-
-seeding = threading.Lock()
 
 
 class Tokenizer:
@@ -45,29 +45,30 @@ class Tokenizer:
         """`encode` of many sentences on all processors."""
         return self.processor.encode([self.prepare(text) for text in texts], num_threads=-1)
 
-    def sample(self, text: str, alpha: float) -> list[int]:
+    def sample(self, text: str, alpha: float, generator: Random) -> list[int]:
         """Pieces drawn at random: unigram sampling (Kudo 2018) with its α, or BPE-dropout with probability alpha."""
-        return self.processor.encode(self.prepare(text), enable_sampling=True, nbest_size=-1, alpha=alpha)
+        return self.sampler.draw(self.prepare(text), alpha, generator)
 
     def sample_all(self, texts: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
-        """`sample` of many sentences as a pure function of texts, alpha and seed, so that a resumed run is exact.
+        """`sample` of many sentences, a pure function of texts, alpha and seed, so that a resumed run is exact."""
+        generator = Random(int(seed))
+        return [self.sample(text, alpha, generator) for text in texts]
 
-        The generator belongs to a thread and takes the common seed when the thread first draws. So every call seeds
-        and draws in a thread of its own, and in one only: shares of several would depend on the number of processors.
-        """
-        prepared, drawn = [self.prepare(text) for text in texts], []
+    @cached_property
+    def sampler(self) -> Sampler:
+        """The vocabulary as the sampler wants it."""
+        model = self.processor
+        kinds = (model.is_byte, model.is_control, model.is_unknown)
+        plain = [number for number in range(self.size) if not any(kind(number) for kind in kinds)]
+        ids = {model.id_to_piece(number): number for number in plain}
+        scores = {piece: model.get_score(number) for piece, number in ids.items()}
+        spelled = [model.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)]
+        # Log-probabilities are no whole numbers; the scores of BPE are the ranks of its merges.
+        dropout = all(score.is_integer() for score in scores.values())
+        return Sampler(Pieces(ids, scores, UNK, [] if UNK in spelled else spelled), dropout)
 
-        def draw() -> None:
-            sentencepiece.set_random_generator_seed(seed % 2**32)
-            drawn.extend(
-                self.processor.encode(prepared, enable_sampling=True, nbest_size=-1, alpha=alpha, num_threads=1)
-            )
-
-        with seeding:
-            thread = threading.Thread(target=draw)
-            thread.start()
-            thread.join()
-        return drawn
+    def __reduce__(self) -> tuple:
+        return Tokenizer, (self.model, self.lowercase)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of pieces on one line; PAD, BOS and EOS are skipped, UNK shows as ⁇."""

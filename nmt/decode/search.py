@@ -105,9 +105,7 @@ def advance(
     parents, tokens = parents.gather(1, order), tokens.gather(1, order)
     limits = beams.limit.tolist()
     stay = [
-        row
-        for row, sentence in enumerate(beams.sentences)
-        if len(finished[sentence]) < beam and limits[row] > length
+        row for row, sentence in enumerate(beams.sentences) if len(finished[sentence]) < beam and limits[row] > length
     ]
     keep = torch.tensor(stay, dtype=torch.long, device=scores.device)
     rows = keep[:, None] * beam + parents[keep]  # [N' K] of the old batch

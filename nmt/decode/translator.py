@@ -121,9 +121,7 @@ class Translator:
         """Rows to search together, longest first."""
         return in_order(np.array([len(ids) for ids in sources]), self.decode.batch_tokens // self.decode.beam)
 
-    def search_batch(
-        self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray | None
-    ) -> list[list[Hypothesis]]:
+    def search_batch(self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray | None) -> list[list[Hypothesis]]:
         """One batch."""
         source = pad([np.append(ids, EOS) for ids in sources])
         if limits is None:

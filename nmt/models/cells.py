@@ -3,6 +3,8 @@
 B batch, T target length, E embedding size, F fed size, D state size, L layers.
 """
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -26,6 +28,10 @@ class Stack(nn.Module):
         self.layers = nn.ModuleList(kind(size, hidden, batch_first=True) for size in sizes)
         self.dropout = Dropout(dropout)
 
+    def weights(self, number: int) -> list[nn.Parameter]:
+        """weight_ih [gates·D in], weight_hh [gates·D D], bias_ih, bias_hh [gates·D] of a layer."""
+        return cast(nn.RNNBase, self.layers[number]).all_weights[0]
+
     def whole(self, embedded: Tensor, state: State) -> tuple[Tensor, State]:
         """[B T E] → top layer [B T D], state [B L D]."""
         outputs, finals = embedded, []
@@ -37,18 +43,19 @@ class Stack(nn.Module):
 
     def prepare(self, embedded: Tensor) -> tuple[Tensor, ...]:
         """The embedding's share of the lowest layer's gates, for all columns at once: [B T E] → T × [B gates·D]."""
-        lowest = self.layers[0]
-        return functional.linear(embedded, lowest.weight_ih_l0[:, : self.embedding_size], lowest.bias_ih_l0).unbind(1)
+        weight, _, bias, _ = self.weights(0)
+        return functional.linear(embedded, weight[:, : self.embedding_size], bias).unbind(1)
 
     def step(self, prepared: Tensor, fed: Tensor, state: State) -> tuple[Tensor, State]:
         """One column: prepared [B gates·D], fed [B F] → top layer [B D], state [B L D]."""
         after: list[tuple[Tensor, ...]] = []
-        for number, layer in enumerate(self.layers):
+        for number in range(len(self.layers)):
+            weight_ih, weight_hh, bias_ih, bias_hh = self.weights(number)
             if number:
-                prepared = functional.linear(self.dropout(after[-1][0]), layer.weight_ih_l0, layer.bias_ih_l0)
+                prepared = functional.linear(self.dropout(after[-1][0]), weight_ih, bias_ih)
             else:
-                prepared = prepared + functional.linear(fed, layer.weight_ih_l0[:, self.embedding_size :])
-            recurrent = functional.linear(state["hidden"][:, number], layer.weight_hh_l0, layer.bias_hh_l0)
+                prepared = prepared + functional.linear(fed, weight_ih[:, self.embedding_size :])
+            recurrent = functional.linear(state["hidden"][:, number], weight_hh, bias_hh)
             if self.cell == "lstm":
                 after.append(lstm_step(prepared + recurrent, state["cell"][:, number]))
             else:
@@ -57,7 +64,7 @@ class Stack(nn.Module):
 
 
 class ConditionalGRU(nn.Module):
-    """s_t = (1 − z) s_{t-1} + z tanh(W e + C c + U (r ∘ s_{t-1})), z and r = σ(W e + C c + U s_{t-1}) (A.1.1, A.2.2)."""
+    """s_t = (1 − z) s_{t-1} + z tanh(W e + C c + U (r ∘ s_{t-1})); z, r = σ(W e + C c + U s_{t-1}) (A.1.1, A.2.2)."""
 
     def __init__(self, embedding: int, context: int, hidden: int) -> None:
         super().__init__()

@@ -132,11 +132,14 @@ class Luong(EncoderDecoder):
     def decode(self, target: Tensor, state: State, memory: Memory, weights: bool = False) -> Decoded:
         embedded = self.dropout(self.target_embedding(target))
         step = state["step"][:, None] + torch.arange(target.size(1), device=target.device)
+        looked: Tensor | None
         if self.feeds:
             outputs, looked, after = self.feed(embedded, step, state, memory)
         else:
             outputs, after = self.stack.whole(embedded, state)
-            outputs, looked = self.look(outputs, step, memory, memory.lengths()) if self.looks else (outputs, None)
+            looked = None
+            if self.looks:
+                outputs, looked = self.look(outputs, step, memory, memory.lengths())
         after["step"] = state["step"] + target.size(1)
         shown = looked[:, None, None] if weights and looked is not None else None
         return Decoded(self.dropout(outputs), shown, after)
@@ -174,6 +177,6 @@ def initialise(model: EncoderDecoder, tie: bool) -> None:
             nn.init.xavier_uniform_(parameter)
     for module in model.modules():
         if isinstance(module, nn.LSTM):
-            module.bias_ih_l0.data.chunk(4)[1].fill_(1.0)  # type: ignore[operator, union-attr]
+            module.bias_ih_l0.data.chunk(4)[1].fill_(1.0)  # type: ignore[operator]
     if tie:
         model.output.weight = model.target_embedding.weight  # type: ignore[assignment, union-attr]

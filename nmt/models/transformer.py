@@ -22,8 +22,9 @@ class FeedForward(nn.Sequential):
 
     def __init__(self, size: int, hidden: int, activation: str) -> None:
         nonlinear = nn.GELU() if activation == "gelu" else nn.ReLU()
-        super().__init__(nn.Linear(size, hidden), nonlinear, nn.Linear(hidden, size))
-        for linear in (self[0], self[2]):
+        linears = nn.Linear(size, hidden), nn.Linear(hidden, size)
+        super().__init__(linears[0], nonlinear, linears[1])
+        for linear in linears:
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 

@@ -4,14 +4,18 @@ Minutes are turned into updates once, after the first FIT updates; from then on 
 was interrupted ends where the uninterrupted one would have.
 """
 
+import time
+
 from nmt.config import TrainConfig
+from nmt.train.place import Place
 
-FIT = 50  # updates that are timed
-WARM = 5  # of them, not counted: the first ones allocate
+FIT = 50  # updates before the minutes are fitted
+WARM = 5  # of them not timed: the first ones allocate
+TIMED = 10  # at least so many must have been timed in this life
 
 
-def total_updates(train: TrainConfig, updates_per_epoch: float) -> int | None:
-    """The smallest of the limits that are known in advance; None if there are only minutes."""
+def known_total(train: TrainConfig, updates_per_epoch: float) -> int | None:
+    """The smaller of the limits that are known in advance; None if there are only minutes."""
     limits = []
     if train.max_steps is not None:
         limits.append(train.max_steps)
@@ -20,10 +24,31 @@ def total_updates(train: TrainConfig, updates_per_epoch: float) -> int | None:
     return min(limits) if limits else None
 
 
-def fitted(train: TrainConfig, known: int | None, elapsed: float, update: float, validation: float) -> int:
-    """How many updates fit into max_minutes: `elapsed` seconds are gone after FIT updates, one more takes `update`
-    seconds and a validation `validation`."""
-    assert train.max_minutes is not None
-    left = max(0.0, 60 * train.max_minutes - elapsed - validation)  # the last update is followed by a validation
-    total = FIT + int(left / (update + validation / train.validate_every))
-    return total if known is None else min(total, known)
+class Clock:
+    """Counts the seconds of a training over all its lives, and what an update takes."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.began = time.monotonic() - place.seconds
+        self.mark = (place.step, place.seconds)
+
+    def tick(self) -> None:
+        """After each update."""
+        self.place.seconds = time.monotonic() - self.began
+        if self.place.step == WARM:
+            self.mark = (WARM, self.place.seconds)
+
+    def ready(self, train: TrainConfig) -> bool:
+        """Whether it is time to turn the minutes into updates."""
+        timed = self.place.step - self.mark[0]
+        return train.max_minutes is not None and not self.place.fitted and self.place.step >= FIT and timed >= TIMED
+
+    def fit(self, train: TrainConfig, validation: float) -> tuple[int, float]:
+        """How many updates fit into max_minutes if a validation takes so many seconds; and the seconds of one."""
+        assert train.max_minutes is not None
+        self.tick()
+        step, seconds = self.mark
+        update = (self.place.seconds - validation - seconds) / (self.place.step - step)
+        left = max(0.0, 60 * train.max_minutes - self.place.seconds - validation)  # one validation follows the end
+        total = self.place.step + int(left / (update + validation / train.validate_every))
+        return min(total, self.place.total or total), update

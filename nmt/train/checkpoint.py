@@ -8,11 +8,10 @@ import os
 import platform
 import zipfile
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import sacrebleu
-import sentencepiece
 import torch
 from torch import Tensor
 
@@ -33,8 +32,8 @@ def versions() -> dict[str, str]:
         "nmt": nmt.__version__,
         "python": platform.python_version(),
         "torch": str(torch.__version__),
-        "sentencepiece": str(sentencepiece.__version__),
-        "sacrebleu": str(sacrebleu.__version__),
+        "sentencepiece": metadata.version("sentencepiece"),
+        "sacrebleu": metadata.version("sacrebleu"),
     }
 
 

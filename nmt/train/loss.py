@@ -30,11 +30,12 @@ class LinearCrossEntropy(Function):
             low = torch.get_autocast_dtype(kind)
         hidden_low, weight_low = hidden.to(low), weight.to(low)
         grads = [torch.empty_like(hidden), torch.zeros_like(weight), None if bias is None else torch.zeros_like(bias)]
-        loss, likelihood = hidden.new_zeros((), dtype=torch.float32), hidden.new_zeros((), dtype=torch.float32)
+        full = torch.promote_types(low, torch.float32)
+        loss, likelihood = hidden.new_zeros((), dtype=full), hidden.new_zeros((), dtype=full)
         with torch.autocast(kind, enabled=False):
             for start in range(0, len(hidden), CHUNK.get(kind, 4096)):
                 rows = slice(start, start + CHUNK.get(kind, 4096))
-                logits = functional.linear(hidden_low[rows], weight_low).float()
+                logits = functional.linear(hidden_low[rows], weight_low).to(full)
                 if bias is not None:
                     logits += bias
                 chunk, nll = chunk_loss(logits, target[rows], smoothing)
@@ -45,7 +46,7 @@ class LinearCrossEntropy(Function):
                     chunk_gradients(slope, hidden_low[rows], weight_low, grads, rows)
         if wanted:
             ctx.save_for_backward(*[grad for grad in grads if grad is not None])
-        ctx.mark_non_differentiable(likelihood)  # type: ignore[attr-defined]
+        ctx.mark_non_differentiable(likelihood)
         return loss, likelihood
 
     @staticmethod
@@ -97,4 +98,4 @@ def cross_entropy(
     real = (target != padding).nonzero().squeeze(1)
     if len(real) < len(target):
         hidden, target = hidden[real], target[real]
-    return LinearCrossEntropy.apply(hidden, output.weight, output.bias, target, smoothing)  # type: ignore[no-untyped-call]
+    return LinearCrossEntropy.apply(hidden, output.weight, output.bias, target, smoothing)

@@ -13,14 +13,10 @@ from nmt.data.tokenizer import PAD, Tokenizers
 from nmt.decode.translator import Look, Translator
 from nmt.evaluate.scores import score
 from nmt.evaluate.words import merge
-from nmt.models.base import EncoderDecoder
+from nmt.train.interrupt import Stop
 from nmt.train.loss import cross_entropy
 from nmt.view.heatmap import heatmap
 from nmt.view.journal import Journal
-
-
-class Interrupted(Exception):
-    """Somebody asked the training to stop; it stops between two batches."""
 
 
 @dataclass
@@ -37,6 +33,13 @@ class Report:
         """Whether this beats `best` in the chosen metric."""
         return best is None or (self.bleu > best if metric == "bleu" else self.loss < best)
 
+    def value(self, metric: str) -> float:
+        """The chosen metric."""
+        return self.bleu if metric == "bleu" else self.loss
+
+    def __str__(self) -> str:
+        return f"validation loss {self.loss:.3f}, BLEU {self.bleu:.2f}, chrF {self.chrf:.2f}"
+
     def scalars(self) -> dict[str, float]:
         """For the curves."""
         perplexity = math.exp(min(self.loss, 50.0))
@@ -51,12 +54,11 @@ class Report:
 class Validation:
     """The validation set, ready to be looked at again and again."""
 
-    def __init__(self, pairs: Pairs, tokenizers: Tokenizers, language: str, tokens: int) -> None:
-        self.pairs, self.tokenizers, self.language = pairs, tokenizers, language
+    def __init__(self, pairs: Pairs, tokenizers: Tokenizers, language: str, tokens: int, stop: Stop) -> None:
+        self.pairs, self.tokenizers, self.language, self.stop = pairs, tokenizers, language, stop
         self.sources = [pairs.source(row) for row in range(len(pairs))]
         self.references = [pairs.texts(row)[1] for row in range(len(pairs))]
         self.groups = in_order(np.maximum(pairs.source_lengths, pairs.target_lengths), tokens)
-        self.stop = False  # set from outside to interrupt
 
     def run(self, translator: Translator, short: bool = False) -> Report:
         """Loss, then search. `short` holds hypotheses to their references' lengths: what a trained model would cost."""
@@ -68,7 +70,7 @@ class Validation:
             limits = self.pairs.target_lengths.astype(np.int64) + 1 if short else None
             found: list[list[int]] = [[] for _ in self.sources]
             for rows in translator.batches(self.sources):
-                self.check()
+                self.stop.check()
                 some = translator.search_batch([self.sources[row] for row in rows], limits[rows] if short else None)  # type: ignore[index]
                 for row, hypotheses in zip(rows, some, strict=True):
                     found[row] = hypotheses[0].ids
@@ -83,7 +85,7 @@ class Validation:
         """Mean −log p of a real target piece, </s> counted, without smoothing."""
         total, tokens = 0.0, 0
         for rows in self.groups:
-            self.check()
+            self.stop.check()
             batch = collate([self.sources[row] for row in rows], [self.pairs.target(row) for row in rows])
             batch = batch.to(translator.device)
             with translator.autocast:
@@ -92,19 +94,10 @@ class Validation:
             total, tokens = total + likelihood.item(), tokens + batch.tokens
         return total / tokens
 
-    def check(self) -> None:
-        """Give way to an interruption."""
-        if self.stop:
-            raise Interrupted
-
-    def show(
-        self, journal: Journal, translator: Translator, report: Report, count: int, layer: int, step: int
-    ) -> None:
+    def show(self, journal: Journal, translator: Translator, report: Report, count: int, layer: int, step: int) -> None:
         """A table and the heatmaps of the first `count` sentences, always the same ones."""
         rows = range(min(count, len(self.pairs)))
-        table = [
-            (*self.pairs.texts(row), self.tokenizers.target.decode(report.hypotheses[row])) for row in rows
-        ]
+        table = [(*self.pairs.texts(row), self.tokenizers.target.decode(report.hypotheses[row])) for row in rows]
         journal.table("translations", table, step)
         translator.model.eval()
         try:

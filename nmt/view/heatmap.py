@@ -100,7 +100,7 @@ def panels(
     rows = -(-len(matrices) // columns)
     cell = min(cell, LARGEST / max(columns * shape[1], rows * shape[0]))
     size = 11 if numbers else min(9, 35 * cell)
-    style = {"fontfamily": families, "fontsize": size, "parse_math": False}  # $ is no formula
+    style: dict[str, Any] = {"fontfamily": families, "fontsize": size, "parse_math": False}  # $ is no formula
 
     figure, width = canvas(style)
     upright = max(map(width, sources)) < 0.95 * cell

@@ -1,0 +1,47 @@
+"""What the tests share: every model of conf/model, made narrow."""
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from nmt.compose import compose_all
+from nmt.config import RecurrentConfig, TransformerConfig, config_folder
+from nmt.models.base import EncoderDecoder
+from nmt.models.build import build
+
+VOCABULARY = 50
+MODELS = sorted(path.stem for path in (config_folder() / "model").glob("*.yaml"))
+# radius: so small that local windows hide something in short sentences.
+NARROW = {"size": 32, "heads": 4, "feed_forward": 64, "embedding": 32, "hidden": 32, "radius": 2}
+AT_MOST = {"layers": 2, "encoder_layers": 2, "decoder_layers": 2}
+
+
+@cache
+def small_config(name: str, changes: tuple[tuple[str, object], ...]) -> RecurrentConfig | TransformerConfig:
+    """conf/model/NAME.yaml with other sizes and the same structure."""
+    plain = OmegaConf.load(config_folder() / "model" / f"{name}.yaml")
+    sizes = {key: value for key, value in NARROW.items() if key in plain}
+    sizes |= {key: min(value, plain[key]) for key, value in AT_MOST.items() if key in plain}
+    words = [f"model.{key}={str(value).lower()}" for key, value in (sizes | dict(changes)).items()]
+    return compose_all([f"model={name}", *words], multirun=False)[0].model
+
+
+@pytest.fixture(params=MODELS)
+def name(request: pytest.FixtureRequest) -> str:
+    """Every file of conf/model, also the one that is added tomorrow."""
+    return request.param
+
+
+@pytest.fixture
+def small_model() -> Callable[..., EncoderDecoder]:
+    """small_model(NAME, KEY=VALUE …): a narrow model in float64, ready to be asked."""
+
+    def make(name: str, joint: bool = True, **changes: object) -> EncoderDecoder:
+        torch.manual_seed(1)
+        config = small_config(name, tuple(changes.items()))
+        return build(config, VOCABULARY, VOCABULARY, joint).double().eval()
+
+    return make

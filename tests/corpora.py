@@ -1,0 +1,199 @@
+"""An invented corpus, a training small enough for a test, and ways through the door: shared by the tests of whole commands."""
+
+import contextlib
+import io
+import logging
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from nmt import cli
+
+WHO = {
+    "der Bäcker": "the baker",
+    "die Lehrerin": "the teacher",
+    "ein Junge": "a boy",
+    "eine Frau": "a woman",
+    "mein Bruder": "my brother",
+    "das Mädchen": "the girl",
+    "unser Nachbar": "our neighbour",
+    "die alte Katze": "the old cat",
+}
+DOES = {
+    "sieht": "sees",
+    "kauft": "buys",
+    "malt": "paints",
+    "sucht": "looks for",
+    "trägt": "carries",
+    "findet": "finds",
+}
+WHAT = {
+    "einen Apfel": "an apple",
+    "das rote Fahrrad": "the red bicycle",
+    "zwei Bücher": "two books",
+    "einen großen Hut": "a big hat",
+    "die Blumen": "the flowers",
+    "kein Brot": "no bread",
+}
+WHERE = {
+    "": "",
+    " im Garten": " in the garden",
+    " am Fluss": " by the river",
+    " auf dem Markt": " at the market",
+    " hinter dem Haus": " behind the house",
+}
+
+
+class Trained(NamedTuple):
+    """A finished run that tests may read; none may write to it."""
+
+    root: Path  # of its data and of its runs
+    name: str
+    arguments: list[str]  # the command that made it
+    lines: list[str]  # what that command printed
+
+    @property
+    def folder(self) -> Path:
+        return self.root / "runs" / self.name
+
+    @property
+    def runs(self) -> str:
+        return str(self.root / "runs")
+
+
+class Answer(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+def pairs(count: int, seed: int = 0) -> list[tuple[str, str]]:
+    """Different German sentences with their English ones; the same ones for the same seed."""
+    tables = (WHO, DOES, WHAT, WHERE)
+    every = [(who, does, what, where) for who in WHO for does in DOES for what in WHAT for where in WHERE]
+    chosen = random.Random(seed).sample(every, count)
+    return [(german(parts), english([table[part] for table, part in zip(tables, parts, strict=True)])) for parts in chosen]
+
+
+def german(parts: tuple[str, ...]) -> str:
+    who, does, what, where = parts
+    return f"{who[0].upper()}{who[1:]} {does} {what}{where}."
+
+
+def english(parts: list[str]) -> str:
+    who, does, what, where = parts
+    return f"{who[0].upper()}{who[1:]} {does} {what}{where}."
+
+
+def write_pairs(folder: Path, name: str, some: list[tuple[str, str]]) -> None:
+    for number, language in enumerate(("de", "en")):
+        text = "".join(pair[number] + "\n" for pair in some)
+        (folder / f"{name}.{language}").write_bytes(text.encode())
+
+
+def write_corpus(folder: Path, train: int = 240, valid: int = 16, test: int = 12) -> list[str]:
+    """train, valid and test files, and the words of the command line that name them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    every = pairs(train + valid + test)
+    write_pairs(folder, "train", every[:train])
+    write_pairs(folder, "valid", every[train : train + valid])
+    write_pairs(folder, "test", every[train + valid :])
+    sets = [f"data.{name}={folder / name}" for name in ("train", "valid", "test")]
+    return ["data=files", "data.source=de", "data.target=en", *sets]
+
+
+TRANSFORMER = [
+    "model=transformer_tiny",
+    "model.size=16",
+    "model.heads=2",
+    "model.feed_forward=32",
+    "model.encoder_layers=1",
+    "model.decoder_layers=2",
+]
+RECURRENT = ["model=luong_global", "model.hidden=16", "model.embedding=16"]
+SMALL = [
+    "tokenizer.size=360",
+    "device=cpu",
+    "precision=fp32",
+    "train.batch_tokens=256",
+    "train.validate_every=20",
+    "train.log_every=5",
+    "train.pictures=1",
+    "train.max_epochs=null",
+    "optim.lr=0.01",
+    "optim.warmup_steps=5",
+    "decode.beam=2",
+    "decode.max_ratio=1.0",
+    "decode.max_extra=6",
+]
+
+
+def places(root: Path) -> list[str]:
+    """Where a run and what it is made from go."""
+    return [f"data_folder={root / 'data'}", f"run_folder={root / 'runs'}"]
+
+
+def small(root: Path, corpus: list[str], *more: str) -> list[str]:
+    """The words of a small training below `root`; later ones replace earlier ones."""
+    given = {}
+    for word in [*corpus, *TRANSFORMER, *SMALL, *places(root), *more]:
+        given[word.partition("=")[0]] = word
+    if more_model := [word for word in more if word.startswith("model=")]:
+        for word in TRANSFORMER[1:]:
+            if word not in more and not more_model[0].startswith("model=transformer"):
+                given.pop(word.partition("=")[0], None)
+    return list(given.values())
+
+
+def door(capfd: pytest.CaptureFixture[str], *words: str) -> Answer:
+    """Run a command in this process."""
+    capfd.readouterr()
+    code = cli.main(list(words))
+    out, err = capfd.readouterr()
+    return Answer(code, out, err)
+
+
+def environment() -> dict[str, str]:
+    """One thread for commands in a process of their own, and no hub."""
+    return os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "default"}
+
+
+def process(*words: str, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """Run a command in a process of its own."""
+    command = [sys.executable, "-m", "nmt", *words]
+    return subprocess.run(command, input=text, capture_output=True, env=environment(), timeout=120, check=False)
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """A small Transformer, trained for 40 updates once and for all tests."""
+    root = tmp_path_factory.mktemp("trained")
+    arguments = small(root, write_corpus(root / "corpus"), "train.max_steps=40", "name=tiny")
+    with as_it_was(), contextlib.redirect_stdout(io.StringIO()) as out:
+        assert cli.main(["train", *arguments]) == 0
+    return Trained(root, "tiny", arguments, out.getvalue().splitlines())
+
+
+@pytest.fixture(autouse=True)
+def logger_as_it_was() -> Iterator[None]:
+    """A command installs its own way of logging; afterwards caplog must hear the logger again."""
+    with as_it_was():
+        yield
+
+
+@contextlib.contextmanager
+def as_it_was() -> Iterator[None]:
+    """Around commands in this process."""
+    log = logging.getLogger("nmt")
+    before = log.propagate, log.level, list(log.handlers)
+    yield
+    log.propagate, log.level = before[:2]
+    log.handlers[:] = before[2]

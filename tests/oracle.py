@@ -1,0 +1,57 @@
+"""Attention in NumPy, one sentence at a time, written from the papers alone: what the torch code must agree with.
+
+query [T D], memory [S M], step [T]: target positions. A new score or window needs its line here.
+"""
+
+import numpy as np
+
+SCORES = {
+    "dot": lambda q, k, p: q @ k,
+    "scaled_dot": lambda q, k, p: q @ k / np.sqrt(len(k)),
+    "general": lambda q, k, p: q @ p["W"] @ k,
+    "additive": lambda q, k, p: p["v"] @ np.tanh(p["W_q"] @ q + p["W_k"] @ k),
+    "concat": lambda q, k, p: p["v"] @ np.tanh(np.concatenate((p["W_q"], p["W_k"]), 1) @ np.concatenate((q, k))),
+}
+
+
+def everywhere(query, step, length, radius, p):
+    """Global: no centre."""
+    return None
+
+
+def monotonic(query, step, length, radius, p):
+    """local-m: p_t = t, held at the last position once the source is over (the paper's window would be empty)."""
+    return min(step, length - 1)
+
+
+def predicted(query, step, length, radius, p):
+    """local-p: p_t = S · sigmoid(v_pᵀ tanh(W_p h_t))."""
+    return length / (1 + np.exp(-(p["v_p"] @ np.tanh(p["W_p"] @ query))))
+
+
+CENTRES = {"global": everywhere, "local_m": monotonic, "local_p": predicted}
+
+
+def softmax(scores):
+    shares = np.exp(scores - scores.max())
+    return shares / shares.sum()
+
+
+def attention(score, window, radius, query, memory, step, p):
+    """Contexts [T M] and weights [T S]."""
+    weights = np.zeros((len(query), len(memory)))
+    for t, q in enumerate(query):
+        centre = CENTRES[window](q, step[t], len(memory), radius, p)
+        inside = [s for s in range(len(memory)) if centre is None or abs(s - centre) <= radius]
+        weights[t, inside] = softmax(np.array([SCORES[score](q, memory[s], p) for s in inside]))
+        if window == "local_p":
+            weights[t] *= np.exp(-((np.arange(len(memory)) - centre) ** 2) / (2 * (radius / 2) ** 2))
+    return weights @ memory, weights
+
+
+def gru(e, c, s, W, C, U, b):
+    """Bahdanau 2015 A.1.1 and A.2.2; W, C, U, b: dicts of update z, reset r and candidate h."""
+    z = 1 / (1 + np.exp(-(W["z"] @ e + C["z"] @ c + U["z"] @ s + b["z"])))
+    r = 1 / (1 + np.exp(-(W["r"] @ e + C["r"] @ c + U["r"] @ s + b["r"])))
+    candidate = np.tanh(W["h"] @ e + C["h"] @ c + U["h"] @ (r * s) + b["h"])
+    return (1 - z) * s + z * candidate

@@ -1,0 +1,300 @@
+"""Laws that every model of conf/model keeps, and what tells Sutskever, Bahdanau and Luong apart."""
+
+import itertools
+
+import numpy as np
+import oracle
+import pytest
+import torch
+from torch.testing import assert_close
+
+from nmt.attention.scores import SCORES
+from nmt.attention.windows import WINDOWS
+from nmt.data.batches import Batch, collate
+from nmt.data.tokenizer import PAD
+from nmt.decode.search import search
+from nmt.models.base import EncoderDecoder, select
+from nmt.models.cells import ConditionalGRU, Stack, maxout
+from nmt.models.encoder import RecurrentEncoder
+from nmt.models.recurrent import Bahdanau
+from nmt.train.loss import cross_entropy
+
+EXACT = {"atol": 1e-10, "rtol": 0}
+GARBAGE = 7  # a piece that stands where nobody may look
+
+
+def sentences(lengths: list[int], seed: int) -> list[np.ndarray]:
+    random = np.random.default_rng(seed)
+    return [random.integers(4, 50, length) for length in lengths]
+
+
+def uneven() -> Batch:
+    """Four pairs, every length another one; the shortest source is </s> alone."""
+    return collate(sentences([4, 0, 7, 2], 1), sentences([6, 3, 0, 5], 2))
+
+
+def even() -> Batch:
+    """Three pairs without padding."""
+    return collate(sentences([5] * 3, 3), sentences([6] * 3, 4))
+
+
+def gradients(model: EncoderDecoder, source, mask, target, output) -> dict[str, torch.Tensor]:
+    """Of the project's own loss; a parameter without a share in it has 0."""
+    model.zero_grad()
+    cross_entropy(model(source, mask, target).hidden, model.output, output, PAD, 0.1)[0].backward()
+    named = dict(model.named_parameters())
+    return {key: torch.zeros_like(value) if value.grad is None else value.grad for key, value in named.items()}
+
+
+def in_pieces(model: EncoderDecoder, batch: Batch, cuts: list[int], weights: bool):
+    """hidden, weights | None and the last state of a target decoded piece by piece."""
+    memory = model.encode(batch.source, batch.mask)
+    state, hidden, looks = model.start(memory), [], []
+    for piece in batch.target.tensor_split(cuts, 1):
+        decoded = model.decode(piece, state, memory, weights)
+        state = decoded.state
+        hidden.append(decoded.hidden)
+        looks.append(decoded.weights)
+    return torch.cat(hidden, 1), None if looks[0] is None else torch.cat(looks, 3), state
+
+
+def assert_pieces_are_the_whole(model: EncoderDecoder, weights: bool, all_cuts: list[list[int]]) -> None:
+    batch = uneven()
+    whole = in_pieces(model, batch, [], weights)
+    for cuts in all_cuts:
+        assert_close(in_pieces(model, batch, cuts, weights), whole, **EXACT)
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_pieces_are_the_whole_at_every_cut(name, small_model, weights):
+    length = uneven().target.size(1)
+    cuts = [[cut] for cut in range(1, length)] + [list(two) for two in itertools.combinations(range(1, length), 2)]
+    assert_pieces_are_the_whole(small_model(name), weights, [*cuts, list(range(1, length))])
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("fed", ["before", "after", "after, fed"])
+def test_every_score_and_window_goes_with_either_order(small_model, score, window, fed):
+    if fed == "before":
+        model = small_model("bahdanau", score=score, window=window)
+    else:
+        model = small_model("luong_global", score=score, window=window, input_feeding=fed == "after, fed")
+    assert_pieces_are_the_whole(model, True, [[1, 3]])
+
+
+@pytest.mark.parametrize("changes", [{"cell": "gru", "layers": 2}, {"layers": 2, "bidirectional": False}])
+@pytest.mark.parametrize("feeding", [False, True])
+def test_pieces_are_the_whole_in_stacks(small_model, changes, feeding):
+    assert_pieces_are_the_whole(small_model("luong_global", input_feeding=feeding, **changes), True, [[1, 3]])
+
+
+def padded(batch: Batch) -> tuple[torch.Tensor, ...]:
+    """The batch with three hidden source columns and two target columns that do not count."""
+    more = torch.full((len(batch.source), 3), GARBAGE)
+    source = torch.cat((batch.source, more), 1)
+    mask = torch.arange(source.size(1)).expand_as(source) < batch.source.size(1)
+    target = torch.cat((batch.target, more[:, :2]), 1)
+    return source, mask, target, torch.cat((batch.output, torch.full_like(more[:, :2], PAD)), 1)
+
+
+def test_padding_changes_no_value(name, small_model):
+    model, batch = small_model(name), even()
+    source, mask, target, _ = padded(batch)
+    plain = model(batch.source, None, batch.target, True)
+    wider = model(source, mask, target, True)
+    assert_close(wider.hidden[:, :-2], plain.hidden, **EXACT)
+    if plain.weights is not None:
+        assert_close(wider.weights[..., :-2, :-3], plain.weights, **EXACT)
+        assert not wider.weights[..., -3:].any()
+
+
+def test_padding_changes_no_gradient(name, small_model):
+    model, batch = small_model(name), even()
+    plain = gradients(model, batch.source, None, batch.target, batch.output)
+    assert_close(gradients(model, *padded(batch)), plain, **EXACT)
+    assert all(gradient.any() for gradient in plain.values())
+
+
+def test_alone_is_as_in_a_batch(name, small_model):
+    model, batch = small_model(name), uneven()
+    together = model(batch.source, batch.mask, batch.target, True)
+    for row in range(len(batch.source)):
+        length, written = int(batch.mask[row].sum()), int((batch.output[row] != PAD).sum())
+        alone = model(batch.source[row : row + 1, :length], None, batch.target[row : row + 1, :written], True)
+        assert_close(together.hidden[row, :written], alone.hidden[0], **EXACT)
+        if together.weights is not None:
+            assert_close(together.weights[row, :, :, :written, :length], alone.weights[0], **EXACT)
+
+
+def test_the_future_changes_nothing(name, small_model):
+    model, batch = small_model(name), even()
+    for t in range(batch.target.size(1) - 1):
+        changed, until_t = batch.target.clone(), batch.output.clone()
+        changed[:, t + 1 :] = GARBAGE
+        until_t[:, t + 1 :] = PAD
+        before, after = (model(batch.source, None, target, True) for target in (batch.target, changed))
+        assert_close(after.hidden[:, : t + 1], before.hidden[:, : t + 1], **EXACT)
+        assert not torch.isclose(after.hidden[:, t + 1 :], before.hidden[:, t + 1 :]).all(-1).any()
+        if before.weights is not None:
+            assert_close(after.weights[:, :, :, : t + 1], before.weights[:, :, :, : t + 1], **EXACT)
+        one = gradients(model, batch.source, None, batch.target, until_t)
+        assert_close(gradients(model, batch.source, None, changed, until_t), one, **EXACT)
+
+
+def test_weights_or_not_the_logits_are_the_same(name, small_model):
+    model, batch = small_model(name), uneven()
+    with_weights, without = (model(batch.source, batch.mask, batch.target, wanted) for wanted in (True, False))
+    assert_close(model.logits(with_weights.hidden), model.logits(without.hidden), **EXACT)
+    assert without.weights is None
+
+
+def test_rows_of_weights_are_shares(name, small_model):
+    model, batch = small_model(name), uneven()
+    weights = model(batch.source, batch.mask, batch.target, True).weights
+    assert (weights is not None) == model.attends
+    if weights is None:
+        return
+    rows, columns = batch.target.shape[1], batch.source.shape[1]
+    assert weights.shape[0] == 4 and weights.shape[3:] == (rows, columns)
+    assert (weights >= 0).all()
+    assert (weights.masked_select(~batch.mask[:, None, None, None]) == 0).all()
+    sums = weights.sum(-1)
+    if name == "luong_local_p":
+        assert (sums <= 1 + 1e-12).all() and (sums < 0.999).any() and (sums > 0).all()
+    else:
+        assert_close(sums, torch.ones_like(sums), **EXACT)
+
+
+def test_seq2seq_never_looks(small_model):
+    model, batch = small_model("seq2seq"), even()
+    assert model.attends is False
+    assert model(batch.source, None, batch.target, True).weights is None
+    memory = model.encode(batch.source, None)
+    blind = memory._replace(values=torch.full_like(memory.values, float("nan")))
+    assert_close(model.decode(batch.target, model.start(blind), blind), model(batch.source, None, batch.target))
+
+
+@pytest.mark.parametrize(("tie", "joint", "tables"), [(True, True, 1), (True, False, 2), (False, True, 3)])
+def test_tables_are_shared_when_asked(name, small_model, tie, joint, tables):
+    """Source embedding, target embedding, output: how many different ones are there?"""
+    model = small_model(name, joint, tie=tie)
+    assert sum(parameter.dim() == 2 and len(parameter) == 50 for parameter in model.parameters()) == tables
+    assert (model.output.weight is model.target_embedding.weight) == tie
+
+
+def test_every_state_is_batch_first(name, small_model):
+    model, batch = small_model(name), uneven()
+    memory = model.encode(batch.source, batch.mask)
+    state = model.decode(batch.target[:, :2], model.start(memory), memory).state
+    rows = torch.tensor([2, 0, 3, 3, 1])
+    plain = model.decode(batch.target[:, 2:], state, memory, True)
+    moved = model.decode(batch.target[rows, 2:], select(state, rows), memory.rows(rows), True)
+    assert_close(moved.hidden, plain.hidden[rows], **EXACT)
+    assert_close(moved.state, select(plain.state, rows), **EXACT)
+    if model.attends:
+        assert_close(moved.weights, plain.weights[rows], **EXACT)
+
+
+def test_only_bahdanau_looks_before_it_reads(name, small_model):
+    model, batch = small_model(name), even()
+    if not model.attends:
+        return
+    changed = batch.target.clone()
+    changed[:, 3] = GARBAGE
+    before, after = (model(batch.source, None, target, True).weights for target in (batch.target, changed))
+    assert_close(after[:, :, :, :3], before[:, :, :, :3], **EXACT)
+    assert torch.equal(after[:, :, :, 3], before[:, :, :, 3]) == isinstance(model, Bahdanau)
+    assert not torch.equal(after[:, :, :, 4], before[:, :, :, 4])
+
+
+def sixteen() -> tuple[list[np.ndarray], Batch]:
+    """Invented pairs: a target is its source backwards in other pieces, so that order and content both count."""
+    random = np.random.default_rng(5)
+    sources = [random.permutation(np.arange(4, 26))[: 2 + number % 4] for number in range(16)]
+    targets = [source[::-1] + 22 for source in sources]
+    return targets, collate(sources, targets)
+
+
+def test_can_learn_sixteen_sentences(name, small_model):
+    model, (targets, batch) = small_model(name).float().train(), sixteen()
+    optimizer = torch.optim.Adam(model.parameters(), 4e-3)
+    for _ in range(UPDATES):
+        loss, _ = cross_entropy(model(*batch[:3]).hidden, model.output, batch.output, PAD, 0.1)
+        optimizer.zero_grad()
+        (loss / batch.tokens).backward()
+        optimizer.step()
+    found = search(model.eval(), batch.source, batch.mask, 1, 0.0, torch.full((16,), 12))
+    assert [best[0].ids for best in found] == [target.tolist() for target in targets]
+
+
+UPDATES = 250
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_stack_step_by_step_is_the_whole(cell):
+    torch.manual_seed(1)
+    stack = Stack(cell, 5, 6, layers=3, fed=0, dropout=0.5).double().eval()
+    embedded, state = torch.randn(4, 7, 5).double(), {key: torch.randn(4, 3, 6).double() for key in stack.states}
+    outputs, last = stack.whole(embedded, state)
+    for column, prepared in enumerate(stack.prepare(embedded)):
+        output, state = stack.step(prepared, embedded.new_empty(4, 0), state)
+        assert_close(output, outputs[:, column], **EXACT)
+    assert_close(state, last, **EXACT)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_what_is_fed_stands_beside_the_embedding(cell):
+    torch.manual_seed(1)
+    stack = Stack(cell, 5, 6, layers=2, fed=3, dropout=0.0).double().eval()
+    embedded, fed = torch.randn(4, 1, 5).double(), torch.randn(4, 3).double()
+    state = {key: torch.randn(4, 2, 6).double() for key in stack.states}
+    output, after = stack.step(stack.prepare(embedded)[0], fed, state)
+    outputs, last = stack.whole(torch.cat((embedded, fed[:, None]), 2), state)
+    assert_close((output, after), (outputs[:, 0], last), **EXACT)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_a_reversed_source_is_remembered_in_its_own_order(cell):
+    torch.manual_seed(1)
+    embedding = torch.nn.Embedding(50, 6)
+    forwards = RecurrentEncoder(embedding, cell, 2, 6, False, False, 0.0).double().eval()
+    backwards = RecurrentEncoder(embedding, cell, 2, 6, False, True, 0.0).double().eval()
+    backwards.load_state_dict(forwards.state_dict())
+    batch = uneven()
+    values, last = backwards(batch.source, batch.mask)
+    for row, length in enumerate(batch.mask.sum(1).tolist()):
+        mirrored, mirrored_last = forwards(batch.source[row : row + 1, :length].flip(1), None)
+        assert_close(values[row, :length], mirrored[0].flip(0), **EXACT)
+        assert_close(select(last, torch.tensor([row])), mirrored_last, **EXACT)
+
+
+def test_conditional_gru_is_the_papers():
+    torch.manual_seed(1)
+    cell = ConditionalGRU(4, 5, 3).double()
+    for parameter in cell.parameters():
+        torch.nn.init.normal_(parameter)
+    e, c, s = (torch.randn(2, size).double() for size in (4, 5, 3))
+
+    def gates(parameter: torch.Tensor) -> dict[str, np.ndarray]:
+        return dict(zip("zrh", np.split(parameter.detach().numpy(), 3), strict=True))
+
+    U = gates(torch.cat((cell.weight_hh, cell.candidate_weight_hh)))
+    W, C, b = gates(cell.embedding.weight), gates(cell.context.weight), gates(cell.embedding.bias)
+    found = cell(cell.prepare(e[:, None])[0], c, s).detach().numpy()
+    for row in range(2):
+        wanted = oracle.gru(e[row].numpy(), c[row].numpy(), s[row].numpy(), W, C, U, b)
+        np.testing.assert_allclose(found[row], wanted, rtol=0, atol=1e-12)
+
+
+def test_bahdanau_starts_from_the_backward_state_of_the_first_piece(small_model):
+    model, batch = small_model("bahdanau"), uneven()
+    memory = model.encode(batch.source, batch.mask)
+    weight, bias = model.initial.weight, model.initial.bias
+    wanted = torch.tanh(memory.values[:, 0, 16:] @ weight.T + bias)  # 32 = forward 16 + backward 16
+    assert_close(model.start(memory)["hidden"], wanted, **EXACT)
+
+
+def test_maxout_by_hand():
+    pairs = torch.tensor([[1.0, 3.0, 2.0, -1.0], [-5.0, -4.0, 0.0, 0.0]])
+    assert maxout(pairs).tolist() == [[3.0, 2.0], [-4.0, 0.0]]
