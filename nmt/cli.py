@@ -9,9 +9,12 @@ stdout carries data only, everything else goes to stderr; a person's mistake is 
 """
 
 import argparse
+import errno
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 from nmt.errors import UserError
 
@@ -37,17 +40,52 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"nmt: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of our output left, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        forget_output()
         return 141
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        forget_output()
+        print(f"nmt: The output cannot be written: {error.strerror}.", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("nmt: interrupted.", file=sys.stderr)
         return 130
 
 
+def forget_output() -> None:
+    """Python shall not try once more to write what nobody can read."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence, like everything else here."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message[:1].upper()}{message[1:].rstrip('.')}; see {self.prog} --help.")
+
+
+class VerbParser(Parser):
+    """Takes options before, between and behind the words; argparse would lose the words behind an option."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        options, words, rest = [], [], iter(args)
+        for word in rest:
+            if word == "--":
+                words += rest
+            elif re.match(r"--?[A-Za-z]", word) and " " not in word:
+                action = self._option_string_actions.get(word)
+                value = [next(rest, None)] if action is not None and action.nargs is None else []
+                options += [word, *(one for one in value if one is not None)]
+            else:
+                words.append(word)
+        return super().parse_known_args([*options, *(["--", *words] if words else [])], namespace)
+
+
 def parser() -> argparse.ArgumentParser:
     """The verbs and their options."""
-    whole = argparse.ArgumentParser(prog="nmt", description="Train a translator, and see where its attention looked.")
-    verbs = whole.add_subparsers(required=True, metavar="VERB")
+    whole = Parser(prog="nmt", description="Train a translator, and see where its attention looked.")
+    verbs = whole.add_subparsers(required=True, metavar="VERB", parser_class=VerbParser)
     for verb, purpose in COMPOSED.items():
         one = verbs.add_parser(verb, help=purpose, description=purpose)
         one.add_argument(

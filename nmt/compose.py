@@ -33,7 +33,7 @@ def compose_all(overrides: Sequence[str], multirun: bool) -> list[Config]:
             return [compose(list(overrides), "")]
         combinations = BasicSweeper.split_arguments(parsed, max_batch_size=None)[0]
         keys = [override.get_key_element() for override in swept]
-        return [compose(list(one), suffix(one, keys)) for one in combinations]
+        return differ([compose(list(one), suffix(one, keys)) for one in combinations])
 
 
 def parse(overrides: Sequence[str]) -> list[Override]:
@@ -52,6 +52,14 @@ def suffix(combination: Sequence[str], swept: Sequence[str]) -> str:
         if key in swept and key not in ("data", "model", "name"):
             parts.append(re.sub(r"[^A-Za-z0-9.+_-]", "", f"{key.split('.')[-1]}{value}"))
     return "".join(f"-{part}" for part in parts)
+
+
+def differ(configs: list[Config]) -> list[Config]:
+    """The configurations of a multirun, if no two have one name; raises UserError."""
+    names = [config.name for config in configs]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"Two of the {len(names)} runs would be called '{twice[0]}'; leave name=… out, or give each its own.")
+    return configs
 
 
 def compose(overrides: list[str], name_suffix: str) -> Config:
@@ -94,7 +102,8 @@ def unknown_choice(group: str, name: str) -> str:
     """The sentence for GROUP=NAME when there is no such file."""
     possible = sorted(path.stem for path in (config_folder() / group).glob("*.yaml"))
     if not possible:
-        return f"There is no configuration group '{group}'; known: {', '.join(GROUPS)}."
+        known = [name for name in GROUPS if (config_folder() / name).is_dir()]
+        return f"There is no configuration group '{group}'; known: {', '.join(known)}."
     near = difflib.get_close_matches(name, possible, n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
     return f"{group}={name} is not possible{hint}; choose one of {', '.join(possible)}."

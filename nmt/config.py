@@ -164,6 +164,10 @@ POSITIVE = (
     "train.validate_every", "train.validate_beam",
     "train.log_every", "decode.beam", "decode.max_extra", "decode.batch_tokens",
 )  # fmt: skip
+NOT_NEGATIVE = (
+    "seed", "data.max_ratio", "optim.eps", "optim.weight_decay", "optim.clip", "optim.warmup_steps",
+    "train.patience", "train.average", "train.pictures", "decode.max_ratio",
+)  # fmt: skip
 SHARES = ("model.dropout", "train.label_smoothing", "train.sampling", "optim.final")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
@@ -202,6 +206,8 @@ def check_value(key: str, value: Any) -> None:
         raise UserError(f"{key}={value} is not possible; choose one of {', '.join(CHOICES[key])}.")
     if key in POSITIVE and value is not None and not value > 0:
         raise UserError(f"{key}={value} is not possible; it must be greater than 0.")
+    if key in NOT_NEGATIVE and not value >= 0:
+        raise UserError(f"{key}={value} is not possible; it must be at least 0.")
     if key in SHARES and not 0 <= value < 1:
         raise UserError(f"{key}={value} is not possible; it must be at least 0 and less than 1.")
 
@@ -217,6 +223,8 @@ def check_whole(config: Config) -> None:
         raise UserError("The training has no end; give train.max_steps, train.max_epochs or train.max_minutes.")
     if len(config.optim.betas) != 2:
         raise UserError(f"optim.betas={config.optim.betas} must be two numbers.")
+    if not all(0 <= beta < 1 for beta in config.optim.betas):
+        raise UserError(f"optim.betas={config.optim.betas} is not possible; both must be at least 0 and less than 1.")
     if isinstance(model, TransformerConfig):
         if model.size % (2 * model.heads):
             raise UserError(f"model.size={model.size} must be a multiple of 2 × model.heads={model.heads}.")

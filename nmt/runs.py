@@ -1,14 +1,16 @@
 """Trained runs: found by name, folder or checkpoint file; loaded; scored on test sets."""
 
+import hashlib
 import json
 import logging
+import os
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from nmt.config import Config, DecodeConfig, flatten
-from nmt.data.lines import read_pairs
+from nmt.data.lines import read_pairs, writing
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluate.scores import looks_tokenised, score, write_result
@@ -58,11 +60,11 @@ def find(run: str, root: Path = Path("runs")) -> Path:
         log.info("The latest run is %s.", found[-1].parent)
         return found[-1]
     for folder in (Path(run), root / run):
-        if folder.is_file():
+        if os.path.isfile(folder):  # unlike Path.is_file, says no to a sentence too long to be a name
             return folder
-        if (folder / "best.pt").is_file():
+        if os.path.isfile(folder / "best.pt"):
             return folder / "best.pt"
-        if folder.is_dir() and (folder / "config.yaml").exists():
+        if os.path.isdir(folder) and (folder / "config.yaml").exists():
             raise UserError(f"The run {folder} has no best.pt yet; it is written at the first validation.")
     known = sorted(path.parent.name for path in root.glob("*/best.pt"))
     hint = f"trained runs in {root}: {', '.join(known)}" if known else f"there is no trained run in {root}"
@@ -108,15 +110,14 @@ def score_files(run: Run, name: str, source: Path, reference: Path) -> Result:
         seconds = time.monotonic() - began
         stored = score(hypotheses, references, run.config.data.target) | {"seconds": round(seconds, 2)}
         stored["made"] = run.made | {"files": fingerprint(pairs)}
-        write_result(folder, hypotheses, stored)
+        with writing(folder):
+            write_result(folder, hypotheses, stored)
         log.info("%s: %d sentences in %.1f s, written to %s", name, len(pairs), seconds, folder)
     return Result(name, stored["bleu"], stored["chrf"], stored["bleu_signature"])
 
 
 def fingerprint(pairs: list[tuple[str, str]]) -> str:
     """Names the text that was scored."""
-    import hashlib
-
     return hashlib.sha256("\n".join(f"{source}\t{target}" for source, target in pairs).encode()).hexdigest()
 
 

@@ -5,7 +5,7 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -44,15 +44,14 @@ def translate(options: argparse.Namespace) -> int:
         for number, translation in enumerate(translations, 1):
             for line in shown(run, translation, options, number):
                 out.write(line + "\n")
-            if interactive:
-                out.flush()
+            out.flush()
     return 0
 
 
 def sentences(options: argparse.Namespace) -> Iterator[str]:
     """Arguments, else --input, else stdin; a line ends at \\n and nowhere else."""
     if options.sentences:
-        yield from (" ".join(sentence.split("\n")) for sentence in options.sentences)
+        yield from map(one_line, options.sentences)
     elif options.input:
         yield from read_lines(Path(options.input))
     else:
@@ -63,6 +62,15 @@ def sentences(options: argparse.Namespace) -> Iterator[str]:
                 raise UserError(f"stdin, line {number}, is not UTF-8; convert it to UTF-8.") from None
 
 
+def one_line(sentence: str) -> str:
+    """A sentence from the command line."""
+    try:
+        sentence.encode()
+    except UnicodeEncodeError:  # bytes that are no UTF-8 arrive as lone surrogates
+        raise UserError(f"The argument {sentence!r} is not UTF-8.") from None
+    return " ".join(sentence.split("\n"))
+
+
 @contextmanager
 def output(path: str | None) -> Iterator[TextIO]:
     """stdout, or a file that appears whole."""
@@ -70,13 +78,20 @@ def output(path: str | None) -> Iterator[TextIO]:
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
         yield sys.stdout
         return
-    temporary = Path(f"{path}.part")
+    final = Path(path).resolve()
+    special = final.exists() and not final.is_file()  # a device or a pipe is written to, not replaced
+    temporary = final if special else final.with_name(f"{final.name}.part")
     try:
         with open(temporary, "w", encoding="utf-8", newline="\n") as file:
             yield file
-        temporary.replace(path)
+        if not special:
+            temporary.replace(final)
     except OSError as error:
         raise UserError(f"--output {path} cannot be written: {error.strerror or error}.") from None
+    finally:
+        if not special:
+            with suppress(OSError):
+                temporary.unlink()
 
 
 def shown(run: Run, translation: Translation, options: argparse.Namespace, number: int) -> Iterator[str]:
@@ -144,6 +159,8 @@ def align(options: argparse.Namespace) -> int:
     """Where the model looked: links, pictures, or a table in words."""
     if (options.sentence is None) == (options.source is None):
         raise UserError("Give a SOURCE sentence, or --source FILE.")
+    if options.target and not options.source:
+        raise UserError("--target FILE belongs to --source FILE; give a TARGET sentence after SOURCE instead.")
     if options.heads and not options.png:
         raise UserError("--heads draws every head; it needs --png FILE.")
     run = open_run(options)
@@ -167,7 +184,7 @@ def align(options: argparse.Namespace) -> int:
 def aligned(options: argparse.Namespace) -> Iterator[tuple[str, str | None]]:
     """The pairs to look at; a target that is None is translated."""
     if options.source is None:
-        yield options.sentence, options.translation
+        yield one_line(options.sentence), None if options.translation is None else one_line(options.translation)
     elif options.target:
         yield from read_pairs(Path(options.source), Path(options.target))
     else:
@@ -199,6 +216,9 @@ def draw(look: Look, layer: int, options: argparse.Namespace, number: int | None
     if number is not None:
         path = path.with_name(f"{path.stem}-{number}{path.suffix or '.png'}")
     matrix, source, target = in_words(look, layer, options.head)
+    if not target:
+        log.warning("%s is not written: there is no word to draw.", path)
+        return
     if options.heads:
         matrices = [in_words(look, layer, head)[0] for head in range(look.weights.shape[1])]
         figure = grid(matrices, source, target, [f"head {head}" for head in range(len(matrices))])

@@ -119,6 +119,7 @@ TRANSFORMER = [
     "model.decoder_layers=2",
 ]
 RECURRENT = ["model=luong_global", "model.hidden=16", "model.embedding=16"]
+TRAINED = ["name=tiny", "model.size=32", "model.feed_forward=64", "train.max_steps=120", "train.validate_every=60"]
 SMALL = [
     "tokenizer.size=360",
     "device=cpu",
@@ -126,7 +127,7 @@ SMALL = [
     "train.batch_tokens=256",
     "train.validate_every=20",
     "train.log_every=5",
-    "train.pictures=1",
+    "train.pictures=0",
     "train.max_epochs=null",
     "optim.lr=0.01",
     "optim.warmup_steps=5",
@@ -174,9 +175,9 @@ def process(*words: str, text: bytes = b"") -> subprocess.CompletedProcess[bytes
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """A small Transformer, trained for 40 updates once and for all tests."""
+    """A small Transformer, trained for 120 updates once and for all tests."""
     root = tmp_path_factory.mktemp("trained")
-    arguments = small(root, write_corpus(root / "corpus"), "train.max_steps=40", "name=tiny")
+    arguments = small(root, write_corpus(root / "corpus"), "train.pictures=1", *TRAINED)
     with as_it_was(), contextlib.redirect_stdout(io.StringIO()) as out:
         assert cli.main(["train", *arguments]) == 0
     return Trained(root, "tiny", arguments, out.getvalue().splitlines())

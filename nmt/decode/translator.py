@@ -57,9 +57,9 @@ class Translator:
         self.model, self.tokenizers, self.decode = model, tokenizers, decode
         self.max_pieces, self.device, self.autocast = max_pieces, device, autocast
 
-    def translate(self, lines: Iterable[str], window: int = WINDOW) -> Iterator[Translation]:
+    def translate(self, lines: Iterable[str], window: int | None = None) -> Iterator[Translation]:
         """One translation for each line, in order; a blank line stays blank."""
-        remaining = iter(lines)
+        remaining, window = iter(lines), window or WINDOW
         start = 1
         while texts := list(itertools.islice(remaining, window)):
             ids = self.tokenizers.source.encode_all(texts)

@@ -96,17 +96,22 @@ def first_sentence(error: Exception) -> str:
 
 def restore(payload: Payload, device: torch.device) -> tuple[Config, Tokenizers, EncoderDecoder]:
     """The translator in a checkpoint, ready to translate."""
-    config = check(payload["config"])
-    stored = payload["tokenizers"]
-    source = Tokenizer(bytes(stored["source"].numpy()), stored["lowercase"])
-    target = Tokenizer(bytes(stored["target"].numpy()), stored["lowercase"]) if "target" in stored else source
-    tokenizers = Tokenizers(source, target)
-    model = build(config.model, source.size, target.size, tokenizers.joint)
+    if missing := {"config", "tokenizers", "model", "corpus_hash", "versions"} - payload.keys():
+        raise UserError(f"The checkpoint holds no {', '.join(sorted(missing))}; it is not one of this program's.")
+    config, tokenizers = check(payload["config"]), unpack(payload["tokenizers"])
+    model = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint)
     try:
         model.load_state_dict(payload["model"])
     except RuntimeError as error:
         raise UserError(f"The weights do not fit their configuration ({first_sentence(error)}).") from None
     return config, tokenizers, model.to(device).eval()
+
+
+def unpack(stored: Payload) -> Tokenizers:
+    """The tokenizers in a checkpoint."""
+    source = Tokenizer(bytes(stored["source"].numpy()), stored["lowercase"])
+    target = Tokenizer(bytes(stored["target"].numpy()), stored["lowercase"]) if "target" in stored else source
+    return Tokenizers(source, target)
 
 
 def average(paths: Sequence[Path]) -> dict[str, Tensor]:

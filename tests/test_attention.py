@@ -1,0 +1,289 @@
+"""Attention against the formulas in NumPy, against finite differences, and against what must always hold."""
+
+import numpy as np
+import oracle
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.testing import assert_close
+
+from nmt.attention.kernels import attend, scaled_dot_product
+from nmt.attention.multihead import MultiHead
+from nmt.attention.scores import SCORES
+from nmt.attention.single import Attention
+from nmt.attention.windows import WINDOWS
+
+QUERY, MEMORY, RADIUS = 8, 8, 4
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 2e-2}
+EXACT = {"atol": 1e-10, "rtol": 0}
+some = settings(max_examples=40, deadline=None)
+seeds = st.integers(0, 2**32 - 1)
+every_score_and_window = [
+    pytest.mark.parametrize("window", WINDOWS),
+    pytest.mark.parametrize("score", SCORES),
+]
+
+
+def each(test):
+    """Every score through every window."""
+    for mark in every_score_and_window:
+        test = mark(test)
+    return test
+
+
+def unit(*shape: int) -> Tensor:
+    """Between −1 and 1."""
+    return 2 * torch.rand(*shape, dtype=torch.float64) - 1
+
+
+def make(score: str, window: str, query: int = QUERY, memory: int = MEMORY, radius: int = RADIUS) -> Attention:
+    """Parameters of unit scale: products keep the scale of their inputs."""
+    attention = Attention(query, memory, score, window, radius).double()
+    for parameter in attention.parameters():
+        parameter.data = unit(*parameter.shape) * (3 / parameter.size(-1)) ** 0.5
+    return attention
+
+
+def look(attention: Attention, query: Tensor, memory: Tensor, step: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
+    mask = torch.arange(memory.size(1)) < length[:, None]
+    return attention(query, attention.keys(memory), memory, step, length, None if mask.all() else mask)
+
+
+def as_in_the_papers(attention: Attention) -> dict[str, np.ndarray]:
+    """The parameters under the names of the papers."""
+    parameters = {key: value.detach().double().numpy() for key, value in attention.named_parameters()}
+    papers = {
+        "W": "score.memory.weight",
+        "W_q": "score.query.weight",
+        "W_k": "score.memory.weight",
+        "v": "score.energy.weight",
+        "W_p": "window.hidden.weight",
+        "v_p": "window.position.weight",
+    }
+    found = {short: parameters[long] for short, long in papers.items() if long in parameters}
+    return {key: value[0] if key[0] == "v" else value for key, value in found.items()}
+
+
+@each
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_every_score_in_every_window_is_the_oracles(score, window, dtype):
+    torch.manual_seed(1)
+    attention = make(score, window).to(dtype)
+    lengths = torch.arange(1, 61)
+    query, memory = unit(60, 3, QUERY).to(dtype), unit(60, 60, MEMORY).to(dtype)
+    step = torch.randint(0, 60, (60, 3))
+    context, weights = look(attention, query, memory, step, lengths)
+    p = as_in_the_papers(attention)
+    for row, length in enumerate(lengths.tolist()):
+        q, m = query[row].double().numpy(), memory[row, :length].double().numpy()
+        wanted = oracle.attention(score, window, RADIUS, q, m, step[row].numpy(), p)
+        found = context[row], weights[row, :, :length]
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(one.detach().double().numpy(), other, rtol=0, atol=TOLERANCE[dtype])
+        assert not weights[row, :, length:].any()
+
+
+@each
+def test_gradients_are_finite_differences(score, window):
+    torch.manual_seed(2)
+    attention = make(score, window, 3, 3, radius=2)
+    names = [key for key, _ in attention.named_parameters()]
+    inputs = [unit(2, 3, 3), unit(2, 6, 3), *(parameter.data for parameter in attention.parameters())]
+
+    def run(query: Tensor, memory: Tensor, *parameters: Tensor) -> tuple[Tensor, Tensor]:
+        return functional_call(module, dict(zip(names, parameters, strict=True)), (query, memory))
+
+    class Look(nn.Module):
+        """`look` with its parameters given from outside."""
+
+        def forward(self, query: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+            return look(attention, query, memory, torch.tensor([[0, 2, 4]] * 2), torch.tensor([6, 3]))
+
+    module = Look()
+    module.inner = attention
+    names = [f"inner.{key}" for key in names]
+    assert torch.autograd.gradcheck(run, [value.clone().requires_grad_() for value in inputs], atol=1e-6, rtol=0)
+
+
+@each
+@some
+@given(seed=seeds, lengths=st.lists(st.integers(1, 30), min_size=1, max_size=4), columns=st.integers(1, 4))
+def test_weights_are_shares_of_what_may_be_seen(score, window, seed, lengths, columns):
+    torch.manual_seed(seed)
+    attention, length = make(score, window).float(), torch.tensor(lengths)
+    query, memory = torch.randn(len(lengths), columns, QUERY), torch.randn(len(lengths), max(lengths), MEMORY)
+    step = torch.randint(0, 40, (len(lengths), columns))
+    context, weights = look(attention, query, memory, step, length)
+    hidden = torch.arange(max(lengths)) >= length[:, None]
+    sums = weights.sum(-1)
+    assert (weights >= 0).all() and not weights.masked_select(hidden[:, None]).any()
+    assert (sums > 0).all() and (sums <= 1 + 1e-5).all()
+    if window != "local_p":
+        assert_close(sums, torch.ones_like(sums))
+    for row, own in enumerate(lengths):
+        seen = memory[row, :own]
+        least, most = seen.amin(0), seen.amax(0)
+        if window == "local_p":
+            least, most = least.clamp(max=0), most.clamp(min=0)
+        assert (context[row] >= least - 1e-5).all() and (context[row] <= most + 1e-5).all()
+
+
+@pytest.mark.parametrize("score", SCORES)
+@some
+@given(seed=seeds, rows=st.integers(1, 6), columns=st.integers(1, 12))
+def test_a_global_window_knows_no_order(score, seed, rows, columns):
+    torch.manual_seed(seed)
+    attention = make(score, "global")
+    query, memory, step = unit(2, rows, QUERY), unit(2, columns, MEMORY), torch.zeros(2, rows)
+    mask = torch.rand(2, columns) < 0.5
+    mask[:, 0] = True
+    context, weights = attention(query, attention.keys(memory), memory, step, mask.sum(1), mask)
+    q, s = torch.randperm(rows), torch.randperm(columns)
+    moved = memory[:, s]
+    turned = attention(query[:, q], attention.keys(moved), moved, step, mask.sum(1), mask[:, s])
+    assert_close(turned, (context[:, q], weights[:, q][:, :, s]), **EXACT)
+
+
+@some
+@given(
+    seed=seeds,
+    scale=st.sampled_from([0.0, 1.0, 100.0, 1e4]),
+    dtype=st.sampled_from([torch.float32, torch.bfloat16]),
+    shape=st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 40)),
+    masked=st.booleans(),
+)
+def test_no_score_is_too_large(seed, scale, dtype, shape, masked):
+    torch.manual_seed(seed)
+    scores, values = (unit(*shape).sign() * scale * torch.rand(shape)).to(dtype), torch.randn(shape[0], shape[2], 5)
+    mask = None
+    if masked:
+        mask = torch.rand(shape) < 0.5
+        mask[..., -1] = True
+    scores.requires_grad_()
+    context, weights = attend(scores, values.to(dtype), mask)
+    context.sum().backward()
+    assert context.isfinite().all() and scores.grad.isfinite().all()
+    assert_close(weights.sum(-1), torch.ones(shape[:2]))
+    assert (weights >= 0).all() and (mask is None or not weights[~mask].any())
+    assert (context <= values.amax(1, keepdim=True) + 2e-2 * values.abs().max()).all()
+
+
+def test_attend_by_hand():
+    """Scores ln 1, ln 3, ln 4 and a hidden one: shares ⅛, ⅜, ½."""
+    scores = torch.tensor([[[1.0, 3.0, 4.0, 9.0]]]).log()
+    values, mask = torch.tensor([[[8.0], [16.0], [2.0], [1e3]]]), torch.tensor([[[True, True, True, False]]])
+    context, weights = attend(scores, values, mask)
+    assert_close(weights, torch.tensor([[[0.125, 0.375, 0.5, 0.0]]]))
+    assert_close(context, torch.tensor([[[1.0 + 6.0 + 1.0]]]))
+    context, weights = attend(scores, values, mask, torch.tensor([[[1.0, 0.0, 0.5, 1.0]]]))
+    assert_close(weights, torch.tensor([[[0.125, 0.0, 0.25, 0.0]]]))
+    assert_close(context, torch.tensor([[[1.5]]]))
+
+
+def test_local_monotonic_by_hand():
+    """Radius 1, a source of 4: the second and the ninth query see 0 … 2 and, held at the end, 2 and 3."""
+    attention = make("dot", "local_m", radius=1)
+    _, weights = look(attention, unit(1, 2, QUERY), unit(1, 4, MEMORY), torch.tensor([[1, 8]]), torch.tensor([4]))
+    assert (weights[0] > 0).tolist() == [[True, True, True, False], [False, False, True, True]]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("cached", [0, 3])
+@pytest.mark.parametrize("rows", [1, 4])
+def test_the_fused_road_is_the_explicit_one(causal, masked, cached, rows):
+    torch.manual_seed(1)
+    query, key, value = unit(2, 3, rows, 5), unit(2, 3, rows + cached, 5), unit(2, 3, rows + cached, 5)
+    mask = None
+    if masked:
+        mask = torch.rand(2, 1, 1, rows + cached) < 0.5
+        mask[..., 0] = True
+    fused, nothing = scaled_dot_product(query, key, value, mask, causal)
+    explicit, weights = scaled_dot_product(query, key, value, mask, causal, weights=True)
+    assert nothing is None
+    assert_close(fused, explicit, **EXACT)
+    scores = np.einsum("bhtk,bhsk->bhts", query, key) / np.sqrt(5)
+    allowed = np.ones_like(scores, dtype=bool) if mask is None else np.broadcast_to(mask.numpy(), scores.shape).copy()
+    for t in range(rows) if causal else ():
+        allowed[:, :, t, cached + t + 1 :] = False  # query t stands at position cached + t
+    shares = np.where(allowed, np.exp(scores), 0)
+    np.testing.assert_allclose(weights, shares / shares.sum(-1, keepdims=True), rtol=0, atol=1e-10)
+    assert_close(explicit, weights @ value, **EXACT)
+
+
+@some
+@given(seed=seeds, rows=st.integers(2, 7), cached=st.integers(0, 3), row=st.integers(0, 5))
+def test_causal_rows_do_not_feel_the_future(seed, rows, cached, row):
+    torch.manual_seed(seed)
+    row = min(row, rows - 2)
+    inputs = [unit(1, 2, rows + more, 4).requires_grad_() for more in (0, cached, cached)]
+    for weights in (False, True):
+        context, _ = scaled_dot_product(*inputs, causal=True, weights=weights)
+        for gradient, start in zip(torch.autograd.grad(context[:, :, row].sum(), inputs), (0, cached, cached)):
+            assert not gradient[:, :, start + row + 1 :].any()
+        changed = [value.detach().clone() for value in inputs]
+        for value, start in zip(changed, (0, cached, cached), strict=True):
+            value[:, :, start + row + 1 :] = 9.0
+        moved, _ = scaled_dot_product(*changed, causal=True, weights=weights)
+        assert_close(moved[:, :, : row + 1], context[:, :, : row + 1].detach(), **EXACT)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_low_precision_training_agrees(causal):
+    """The road that a bf16 training takes on a CPU, values and gradients."""
+    torch.manual_seed(1)
+    exact = [unit(2, 2, 6, 4).bfloat16().double().requires_grad_() for _ in range(3)]
+    low = [value.detach().bfloat16().requires_grad_() for value in exact]
+    results = [scaled_dot_product(*inputs, causal=causal)[0] for inputs in (exact, low)]
+    assert_close(results[1].double(), results[0], atol=2e-2, rtol=0)
+    for result in results:
+        result.sum().backward()
+    for one, other in zip(low, exact, strict=True):
+        assert_close(one.grad.double(), other.grad, atol=5e-2, rtol=0)
+
+
+def test_one_head_with_identities_is_scaled_dot_product():
+    heads = MultiHead(6, 1).double()
+    heads.weight.data = torch.eye(6).double().repeat(3, 1)
+    heads.output.weight.data = torch.eye(6).double()
+    query, memory = unit(2, 3, 6), unit(2, 5, 6)
+    found = heads(heads.project_query(query), *heads.project_memory(memory), weights=True)
+    context, weights = scaled_dot_product(query[:, None], memory[:, None], memory[:, None], weights=True)
+    assert_close(found, (context[:, 0], weights), **EXACT)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_many_heads_are_pytorchs(masked):
+    torch.manual_seed(1)
+    ours, theirs = MultiHead(12, 3).double(), nn.MultiheadAttention(12, 3, batch_first=True).double()
+    for parameter in ours.parameters():
+        nn.init.normal_(parameter)
+    theirs.load_state_dict({f"in_proj_{part}": getattr(ours, part) for part in ("weight", "bias")}, strict=False)
+    theirs.out_proj.load_state_dict(ours.output.state_dict())
+    query, memory = unit(2, 4, 12), unit(2, 5, 12)
+    hidden = torch.tensor([[False] * 5, [False] * 3 + [True] * 2]) if masked else None
+    wanted = theirs(query, memory, memory, key_padding_mask=hidden, average_attn_weights=False)
+    mask = None if hidden is None else ~hidden[:, None, None]
+    cross = heads_of(ours, query, memory)
+    assert_close(ours(*cross, mask, weights=True), wanted, **EXACT)
+    assert_close(ours(*cross, mask)[0], wanted[0], **EXACT)
+    itself = theirs(query, query, query, is_causal=True, attn_mask=torch.ones(4, 4).triu(1).bool(), need_weights=False)
+    assert_close(ours(*ours.project_all(query), causal=True)[0], itself[0], **EXACT)
+
+
+def heads_of(heads: MultiHead, query: Tensor, memory: Tensor) -> tuple[Tensor, ...]:
+    return (heads.project_query(query), *heads.project_memory(memory))
+
+
+def test_heads_without_a_mask_know_no_order():
+    """X ↦ attention(X, X, X) turns with X; a query does not care how the memory is ordered."""
+    torch.manual_seed(1)
+    heads, inputs, memory = MultiHead(12, 3).double(), unit(2, 6, 12), unit(2, 5, 12)
+    order, other = torch.randperm(6), torch.randperm(5)
+    plain, turned = (heads(*heads.project_all(x))[0] for x in (inputs, inputs[:, order]))
+    assert_close(turned, plain[:, order], **EXACT)
+    plain, turned = (heads(*heads_of(heads, inputs, m))[0] for m in (memory, memory[:, other]))
+    assert_close(turned, plain, **EXACT)
