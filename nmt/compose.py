@@ -58,7 +58,9 @@ def differ(configs: list[Config]) -> list[Config]:
     """The configurations of a multirun, if no two have one name; raises UserError."""
     names = [config.name for config in configs]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise UserError(f"Two of the {len(names)} runs would be called '{twice[0]}'; leave name=… out, or give each its own.")
+        raise UserError(
+            f"Two of the {len(names)} runs would be called '{twice[0]}'; leave name=… out, or give each its own."
+        )
     return configs
 
 

@@ -60,7 +60,7 @@ class RecurrentConfig:
     window: str  # global | local_m | local_p
     radius: int  # D of Luong's local attention
     dropout: float
-    tie: bool  # the output layer shares the target embedding (needs a readout of the embedding's size)
+    tie: bool  # the output layer shares the target embedding; with a joint vocabulary the source does too
 
 
 @dataclass
@@ -236,8 +236,9 @@ def check_whole(config: Config) -> None:
     if model.order == "before" and not (model.cell == "gru" and model.layers == 1 and model.bidirectional):
         wanted = "model.cell=gru, model.layers=1 and model.bidirectional=true"
         raise UserError(f"model.order=before (Bahdanau) is defined for {wanted} alone.")
-    if model.tie and model.order != "before" and model.hidden != model.embedding:
-        raise UserError(f"model.tie=true needs model.hidden={model.hidden} equal to model.embedding={model.embedding}.")
+    if model.tie and model.order == "never" and model.hidden != model.embedding:
+        sizes = f"model.hidden={model.hidden} equal to model.embedding={model.embedding}"
+        raise UserError(f"model.tie=true with model.order=never needs {sizes}.")
 
 
 def unknown_key(key: str, known: list[str]) -> str:

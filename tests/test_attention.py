@@ -16,7 +16,7 @@ from nmt.attention.scores import SCORES
 from nmt.attention.single import Attention
 from nmt.attention.windows import WINDOWS
 
-QUERY, MEMORY, RADIUS = 8, 8, 4
+QUERY, MEMORY, RADIUS = 8, 8, 10
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 2e-2}
 EXACT = {"atol": 1e-10, "rtol": 0}
 some = settings(max_examples=40, deadline=None)

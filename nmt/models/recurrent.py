@@ -78,7 +78,8 @@ class Luong(EncoderDecoder):
     """Looks with h_t after the step: h̃_t = tanh(W_c [c_t; h_t]), fed into the next step (Luong 2015 §3, §3.3).
 
     Without input feeding all columns run at once; without attention this is Sutskever 2014. The decoder starts from the
-    encoder's last states. What is fed is h̃ before its dropout.
+    encoder's last states. h̃ has the embeddings' size, so that the output layer can share them; what is fed is h̃
+    before its dropout.
     """
 
     def __init__(
@@ -105,12 +106,12 @@ class Luong(EncoderDecoder):
         self.target_embedding = nn.Embedding(target_size, embedding)
         shared = self.target_embedding if tie and joint else nn.Embedding(source_size, embedding)
         self.encoder = RecurrentEncoder(shared, cell, layers, hidden, bidirectional, reverse_source, dropout)
-        self.stack = Stack(cell, embedding, hidden, layers, hidden if self.feeds else 0, dropout)
+        self.stack = Stack(cell, embedding, hidden, layers, embedding if self.feeds else 0, dropout)
         if self.looks:
             self.attention = Attention(hidden, hidden, score, window, radius)
-            self.combine = nn.Linear(2 * hidden, hidden, bias=False)
+            self.combine = nn.Linear(2 * hidden, embedding, bias=False)
         self.dropout = Dropout(dropout)
-        self.output = nn.Linear(hidden, target_size, bias=not tie)
+        self.output = nn.Linear(embedding if self.looks else hidden, target_size, bias=not tie)
         initialise(self, tie)
 
     @property
@@ -126,7 +127,7 @@ class Luong(EncoderDecoder):
     def start(self, memory: Memory) -> State:
         state = {name: memory.fixed[name] for name in self.stack.states}
         if self.feeds:
-            state["feed"] = torch.zeros_like(memory.values[:, 0])
+            state["feed"] = memory.values.new_zeros(memory.values.size(0), self.combine.out_features)
         return state | {"step": torch.zeros(memory.values.size(0), dtype=torch.long, device=memory.values.device)}
 
     def decode(self, target: Tensor, state: State, memory: Memory, weights: bool = False) -> Decoded:
@@ -145,7 +146,7 @@ class Luong(EncoderDecoder):
         return Decoded(self.dropout(outputs), shown, after)
 
     def look(self, hidden: Tensor, step: Tensor, memory: Memory, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """h_t [B T D] → h̃_t [B T D], weights [B T S]."""
+        """h_t [B T D] → h̃_t [B T E], weights [B T S]."""
         context, looked = self.attention(hidden, memory.fixed["keys"], memory.values, step, lengths, memory.mask)
         return torch.tanh(self.combine(torch.cat((context, hidden), -1))), looked
 

@@ -1,7 +1,6 @@
 """How good is it now: loss and translations of the validation set, and pictures of a few of its sentences."""
 
 import math
-import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +25,6 @@ class Report:
     loss: float  # mean −log p of a target piece
     bleu: float
     chrf: float
-    seconds: float
     hypotheses: list[list[int]]
 
     def better_than(self, best: float | None, metric: str) -> bool:
@@ -62,7 +60,6 @@ class Validation:
 
     def run(self, translator: Translator, short: bool = False) -> Report:
         """Loss, then search. `short` holds hypotheses to their references' lengths: what a trained model would cost."""
-        began = time.monotonic()
         model, training = translator.model, translator.model.training
         model.eval()
         try:
@@ -78,7 +75,7 @@ class Validation:
             model.train(training)
         texts = [self.tokenizers.target.decode(ids) for ids in found]
         scores = score(texts, self.references, self.language)
-        return Report(loss, scores["bleu"], scores["chrf"], time.monotonic() - began, found)
+        return Report(loss, scores["bleu"], scores["chrf"], found)
 
     @torch.inference_mode()
     def loss(self, translator: Translator) -> float:

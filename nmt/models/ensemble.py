@@ -1,0 +1,71 @@
+"""Several models that write one target together.
+
+B batch, S source length, T target length, V vocabulary.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from nmt.models.base import Decoded, EncoderDecoder, Memory, State
+
+
+class Ensemble(EncoderDecoder):
+    """log p = log mean_i p_i over models of any kind that share their vocabularies.
+
+    Memories and states are kept side by side under the prefixes `0.`, `1.`, …; weights are those of the first model
+    that attends.
+    """
+
+    def __init__(self, members: Sequence[EncoderDecoder]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+
+    @property
+    def models(self) -> list[EncoderDecoder]:
+        """The members, typed."""
+        return [cast(EncoderDecoder, member) for member in self.members]
+
+    @property
+    def attends(self) -> bool:
+        return any(model.attends for model in self.models)
+
+    def encode(self, source: Tensor, mask: Tensor | None) -> Memory:
+        memories = [model.encode(source, mask) for model in self.models]
+        fixed = side_by_side([memory.fixed | {"values": memory.values} for memory in memories])
+        return Memory(memories[0].values, mask, fixed)
+
+    def start(self, memory: Memory) -> State:
+        return side_by_side([model.start(self.own(memory, number)) for number, model in enumerate(self.models)])
+
+    def decode(self, target: Tensor, state: State, memory: Memory, weights: bool = False) -> Decoded:
+        shows = next((number for number, model in enumerate(self.models) if model.attends), 0)
+        decoded = [
+            model.decode(target, own(state, number), self.own(memory, number), weights and number == shows)
+            for number, model in enumerate(self.models)
+        ]
+        logits = [model.logits(one.hidden).float() for model, one in zip(self.models, decoded, strict=True)]
+        mean = torch.stack([one.log_softmax(-1) for one in logits]).logsumexp(0)  # + log n, which a softmax removes
+        return Decoded(mean, decoded[shows].weights, side_by_side([one.state for one in decoded]))
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """What `decode` returns already is over the vocabulary."""
+        return hidden
+
+    def own(self, memory: Memory, number: int) -> Memory:
+        """The memory of one member."""
+        fixed = own(memory.fixed, number)
+        return Memory(fixed.pop("values"), memory.mask, fixed)
+
+
+def side_by_side(states: Sequence[Mapping[str, Tensor]]) -> State:
+    """One state of several."""
+    return {f"{number}.{name}": tensor for number, state in enumerate(states) for name, tensor in state.items()}
+
+
+def own(state: State, number: int) -> State:
+    """The share of one member."""
+    prefix = f"{number}."
+    return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
