@@ -33,6 +33,8 @@ def compose_all(overrides: Sequence[str], multirun: bool) -> list[Config]:
             return [compose(list(overrides), "")]
         combinations = BasicSweeper.split_arguments(parsed, max_batch_size=None)[0]
         keys = [override.get_key_element() for override in swept]
+        if not any(override.get_key_element() == "name" for override in parsed):
+            keys = [key for key in keys if key not in ("data", "model")]  # these are in the default name
         return differ([compose(list(one), suffix(one, keys)) for one in combinations])
 
 
@@ -41,15 +43,15 @@ def parse(overrides: Sequence[str]) -> list[Override]:
     try:
         return OverridesParser.create(GlobalHydra.instance().config_loader()).parse_overrides(list(overrides))
     except HydraException as error:
-        raise UserError(f"An argument cannot be read as KEY=VALUE: {first_line(error)}") from None
+        raise UserError(f"An argument cannot be read as KEY=VALUE: {first_line(error)}.") from None
 
 
 def suffix(combination: Sequence[str], swept: Sequence[str]) -> str:
-    """What tells the runs of a multirun apart in their default names, such as -seed2."""
+    """What tells the runs of a multirun apart in their names, such as -seed2."""
     parts = []
     for override in combination:
         key, _, value = override.partition("=")
-        if key in swept and key not in ("data", "model", "name"):
+        if key in swept and key != "name":
             parts.append(re.sub(r"[^A-Za-z0-9.+_-]", "", f"{key.split('.')[-1]}{value}"))
     return "".join(f"-{part}" for part in parts)
 
@@ -58,9 +60,7 @@ def differ(configs: list[Config]) -> list[Config]:
     """The configurations of a multirun, if no two have one name; raises UserError."""
     names = [config.name for config in configs]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise UserError(
-            f"Two of the {len(names)} runs would be called '{twice[0]}'; leave name=… out, or give each its own."
-        )
+        raise UserError(f"Two of the {len(names)} runs would be called '{twice[0]}'; give each a name: name=A,B.")
     return configs
 
 
@@ -74,7 +74,8 @@ def compose(overrides: list[str], name_suffix: str) -> Config:
     with open_dict(composed):
         del composed["hydra"]
         if composed.name is None:
-            composed.name = f"{choices.data}-{choices.model}{name_suffix}"
+            composed.name = f"{choices.data}-{choices.model}"
+        composed.name = f"{composed.name}{name_suffix}"
     return check(composed)
 
 
@@ -90,7 +91,7 @@ def sentence(error: Exception) -> str:
         return unknown_choice(found[1], found[2])
     if found := re.search(r"Could not override '([^']+)'.*?No match in the defaults list", text):
         return unknown_choice(found[1], "")
-    return f"The configuration cannot be composed: {first_line(error)}"
+    return f"The configuration cannot be composed: {first_line(error)}."
 
 
 def base() -> DictConfig:

@@ -192,7 +192,7 @@ def check(composed: DictConfig | dict) -> Config:
     except ConfigKeyError as error:
         raise UserError(unknown_key(str(error.full_key), plain_keys(schema))) from None
     except OmegaConfBaseException as error:
-        raise UserError(f"Configuration key '{error.full_key}': {first_line(error)}") from None
+        raise UserError(f"Configuration key '{error.full_key}': {first_line(error)}.") from None
     assert isinstance(config, Config)
     for key, value in flatten(config).items():
         check_value(key, value)
@@ -285,4 +285,4 @@ def plain_keys(node: Any, prefix: str = "") -> list[str]:
 
 def first_line(error: Exception) -> str:
     """An error of OmegaConf without its lines of context."""
-    return str(error).strip().split("\n")[0]
+    return str(error).strip().split("\n")[0].rstrip(".")

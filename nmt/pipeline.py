@@ -17,6 +17,7 @@ from typing import Any
 from nmt.config import Config, to_yaml
 from nmt.data import corpus, ids, tokenizer
 from nmt.data.ids import Pairs
+from nmt.data.lines import writing
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.runs import Result, run_folder, score_sets
@@ -126,7 +127,7 @@ def train(config: Config) -> list[Result]:
     prepared = prepare(config)
     about = report(prepared.corpus)
     folder = run_folder(config)
-    begin(folder, config)
+    begin(folder)
     trainer = Trainer(
         config,
         Tokenizers.load(prepared.tokenizer),
@@ -135,15 +136,20 @@ def train(config: Config) -> list[Result]:
         folder,
         about["corpus_hash"],
     )
+    describe(folder, config)
     trainer.run()
     return score_sets(folder / "best.pt", prepared.corpus, about["sets"], config.decode)
 
 
-def begin(folder: Path, config: Config) -> None:
-    """Make the folder of a run and leave its configuration there to be read."""
+def begin(folder: Path) -> None:
+    """Make the folder of a run."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / "config.yaml").exists():
-            (folder / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
     except OSError as error:
         raise UserError(f"Nothing can be written to the run folder {folder}: {error.strerror or error}.") from None
+
+
+def describe(folder: Path, config: Config) -> None:
+    """Leave the configuration to be read, as it is for this command: some keys may change while a run goes on."""
+    with writing(folder):
+        (folder / "config.yaml").write_text(to_yaml(config), encoding="utf-8")

@@ -68,7 +68,8 @@ def find(run: str, root: Path = Path("runs")) -> Path:
             raise UserError(f"The run {folder} has no best.pt yet; it is written at the first validation.")
     known = sorted(path.parent.name for path in root.glob("*/best.pt"))
     hint = f"trained runs in {root}: {', '.join(known)}" if known else f"there is no trained run in {root}"
-    raise UserError(f"'{run}' is no run name, folder or checkpoint file; {hint}.")
+    shown = run if len(run) <= 60 else f"{run[:60]} …"
+    raise UserError(f"'{shown}' is no run name, folder or checkpoint file; {hint}.")
 
 
 def load(path: Path, beam: int | None = None, batch_tokens: int | None = None) -> Run:

@@ -5,6 +5,7 @@ from functools import cache
 
 import pytest
 import torch
+from corpora import logger_as_it_was, trained  # noqa: F401
 from omegaconf import OmegaConf
 
 from nmt.compose import compose_all

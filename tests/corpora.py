@@ -1,4 +1,4 @@
-"""An invented corpus, a training small enough for a test, and ways through the door: shared by the tests of whole commands."""
+"""An invented corpus, a training small enough for a test, and ways through the door."""
 
 import contextlib
 import io
@@ -80,7 +80,9 @@ def pairs(count: int, seed: int = 0) -> list[tuple[str, str]]:
     tables = (WHO, DOES, WHAT, WHERE)
     every = [(who, does, what, where) for who in WHO for does in DOES for what in WHAT for where in WHERE]
     chosen = random.Random(seed).sample(every, count)
-    return [(german(parts), english([table[part] for table, part in zip(tables, parts, strict=True)])) for parts in chosen]
+    return [
+        (german(parts), english([table[part] for table, part in zip(tables, parts, strict=True)])) for parts in chosen
+    ]
 
 
 def german(parts: tuple[str, ...]) -> str:

@@ -21,17 +21,11 @@ TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 2e-2}
 EXACT = {"atol": 1e-10, "rtol": 0}
 some = settings(max_examples=40, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
-every_score_and_window = [
-    pytest.mark.parametrize("window", WINDOWS),
-    pytest.mark.parametrize("score", SCORES),
-]
 
 
 def each(test):
     """Every score through every window."""
-    for mark in every_score_and_window:
-        test = mark(test)
-    return test
+    return pytest.mark.parametrize("score", SCORES)(pytest.mark.parametrize("window", WINDOWS)(test))
 
 
 def unit(*shape: int) -> Tensor:
@@ -86,25 +80,27 @@ def test_every_score_in_every_window_is_the_oracles(score, window, dtype):
         assert not weights[row, :, length:].any()
 
 
+class Look(nn.Module):
+    """`look` at two sentences of 6 and 3 pieces from three columns."""
+
+    def __init__(self, attention: Attention) -> None:
+        super().__init__()
+        self.attention = attention
+
+    def forward(self, query: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        return look(self.attention, query, memory, torch.tensor([[0, 2, 4]] * 2), torch.tensor([6, 3]))
+
+
 @each
 def test_gradients_are_finite_differences(score, window):
     torch.manual_seed(2)
-    attention = make(score, window, 3, 3, radius=2)
-    names = [key for key, _ in attention.named_parameters()]
-    inputs = [unit(2, 3, 3), unit(2, 6, 3), *(parameter.data for parameter in attention.parameters())]
+    module = Look(make(score, window, 3, 3, radius=2))
+    names = [key for key, _ in module.named_parameters()]
 
     def run(query: Tensor, memory: Tensor, *parameters: Tensor) -> tuple[Tensor, Tensor]:
         return functional_call(module, dict(zip(names, parameters, strict=True)), (query, memory))
 
-    class Look(nn.Module):
-        """`look` with its parameters given from outside."""
-
-        def forward(self, query: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-            return look(attention, query, memory, torch.tensor([[0, 2, 4]] * 2), torch.tensor([6, 3]))
-
-    module = Look()
-    module.inner = attention
-    names = [f"inner.{key}" for key in names]
+    inputs = [unit(2, 3, 3), unit(2, 6, 3), *(parameter.detach() for parameter in module.parameters())]
     assert torch.autograd.gradcheck(run, [value.clone().requires_grad_() for value in inputs], atol=1e-6, rtol=0)
 
 
@@ -190,6 +186,16 @@ def test_local_monotonic_by_hand():
     assert (weights[0] > 0).tolist() == [[True, True, True, False], [False, False, True, True]]
 
 
+def test_autocast_does_not_move_the_predicted_window():
+    """Positions up to 60 are not counted in bf16, whatever the rest is computed in."""
+    torch.manual_seed(1)
+    attention = make("dot", "local_p").float()
+    query, memory, length = unit(4, 30, QUERY).float(), torch.zeros(4, 60, MEMORY), torch.full((4,), 60)
+    _, wanted = look(attention, query, memory, torch.zeros(4, 30), length)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert_close(look(attention, query, memory, torch.zeros(4, 30), length)[1], wanted, atol=1e-5, rtol=0)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("cached", [0, 3])
@@ -219,13 +225,14 @@ def test_the_fused_road_is_the_explicit_one(causal, masked, cached, rows):
 def test_causal_rows_do_not_feel_the_future(seed, rows, cached, row):
     torch.manual_seed(seed)
     row = min(row, rows - 2)
-    inputs = [unit(1, 2, rows + more, 4).requires_grad_() for more in (0, cached, cached)]
+    starts = 0, cached, cached  # of the query's, key's and value's last `rows` rows
+    inputs = [unit(1, 2, rows + start, 4).requires_grad_() for start in starts]
     for weights in (False, True):
         context, _ = scaled_dot_product(*inputs, causal=True, weights=weights)
-        for gradient, start in zip(torch.autograd.grad(context[:, :, row].sum(), inputs), (0, cached, cached)):
+        for gradient, start in zip(torch.autograd.grad(context[:, :, row].sum(), inputs), starts, strict=True):
             assert not gradient[:, :, start + row + 1 :].any()
         changed = [value.detach().clone() for value in inputs]
-        for value, start in zip(changed, (0, cached, cached), strict=True):
+        for value, start in zip(changed, starts, strict=True):
             value[:, :, start + row + 1 :] = 9.0
         moved, _ = scaled_dot_product(*changed, causal=True, weights=weights)
         assert_close(moved[:, :, : row + 1], context[:, :, : row + 1].detach(), **EXACT)

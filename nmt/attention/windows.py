@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from nmt.errors import choose
 
@@ -67,9 +68,15 @@ class LocalPredictive(Window):
         self.position = nn.Linear(query_size, 1, bias=False)
 
     def centre(self, query: Tensor, length: Tensor) -> Tensor:
-        """[B T D], [B] → p_t [B T], a real number in [0, S]; float32 at least, since bf16 cannot count to 300."""
-        relative = self.position(torch.tanh(self.hidden(query))).squeeze(-1)
-        return length[:, None] * torch.sigmoid(relative.to(torch.promote_types(relative.dtype, torch.float32)))
+        """[B T D], [B] → p_t [B T], a real number in [0, S].
+
+        In float32 at least, throughout: bf16 cannot count to 300, and moves the edge of the window by whole positions.
+        """
+        full = torch.promote_types(query.dtype, torch.float32)
+        with torch.autocast(query.device.type, enabled=False):
+            inner = torch.tanh(functional.linear(query.to(full), self.hidden.weight.to(full)))
+            relative = functional.linear(inner, self.position.weight.to(full)).squeeze(-1)
+        return length[:, None] * torch.sigmoid(relative)
 
     def forward(
         self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int

@@ -9,13 +9,13 @@ class Dropout(nn.Module):
     """Zeroes a share of its input in training and scales the rest up (Srivastava 2014), optionally adding a residual.
 
     On a CPU one 64-bit draw decides eight elements, each by one byte: an order of magnitude faster than a Bernoulli
-    draw for each. So the share is rounded to 1/256 there; the scale uses the rounded one and stays unbiased.
+    draw for each. So the share is rounded to 1/256 … 255/256 there; the scale uses the rounded one and stays unbiased.
     """
 
     def __init__(self, share: float) -> None:
         super().__init__()
         self.share = share
-        self.threshold = round(256 * share)
+        self.threshold = min(max(round(256 * share), 1), 255) if share else 0
 
     def forward(self, inputs: Tensor, residual: Tensor | None = None) -> Tensor:
         if not self.training or not self.threshold:

@@ -1,0 +1,395 @@
+"""What a person can get wrong: each ends in one sentence that says what is wrong and what is possible, exit code 2."""
+
+import gzip
+import io
+import os
+import pickle
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+from corpora import Trained, door, small, write_corpus
+
+from nmt.data import hub
+from nmt.train import checkpoint
+
+SENTENCE = "Ein Junge malt das rote Fahrrad."
+
+
+@pytest.fixture
+def refused(capfd):
+    """refused(WORD …) → the one sentence of a command that must fail."""
+
+    def run(*words: str) -> str:
+        answer = door(capfd, *words)
+        assert answer.code == 2
+        assert answer.out == ""
+        assert "Traceback" not in answer.err
+        said = [line for line in answer.err.splitlines() if line.startswith("nmt: ")]
+        assert len(said) == 1 and answer.err.endswith(said[0] + "\n")
+        assert said[0].endswith((".", "?")) and len(said[0]) < 600
+        return said[0]
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    write_corpus(folder, train=40)
+    return folder
+
+
+CONFIGURATION = {
+    "a typo": (["optim.lrr=1"], ["'optim.lrr'", "optim.lr"]),
+    "a typo with a plus": (["+optim.lrr=1"], ["'optim.lrr'", "optim.lr"]),
+    "a typo in a longer key": (["train.max_stepps=5"], ["'train.max_stepps'", "did you mean train.max_steps"]),
+    "a typo in a group": (["modle=transformer"], ["modle", "model"]),
+    "a new key": (["+learning.rate=1"], ["'learning"]),
+    "a typo in a choice": (["model=luong_gobal"], ["did you mean luong_global?", "bahdanau", "transformer_tiny"]),
+    "a group inside a group": (["+foo/bar=baz"], ["foo/bar"]),
+    "an unknown recipe": (["experiment=mine"], ["experiment"]),
+    "an unknown schedule": (["optim.schedule=x"], ["optim.schedule=x", "inverse_sqrt, cosine, linear, constant"]),
+    "an unknown tokenizer": (["tokenizer.algorithm=word"], ["tokenizer.algorithm=word", "unigram, bpe"]),
+    "an unknown model kind": (["model.kind=rnn"], ["'rnn'", "recurrent, transformer"]),
+    "an unknown score": (["model=luong_global", "model.score=cosine"], ["model.score=cosine", "general", "additive"]),
+    "text for a number": (["optim.lr=abc"], ["optim.lr", "abc"]),
+    "a fraction for a whole number": (["train.max_steps=1.5"], ["train.max_steps", "1.5"]),
+    "text for a seed": (["seed=x"], ["seed", "'x'"]),
+    "nothing for a number": (["optim.lr="], ["optim.lr"]),
+    "null for a number": (["optim.lr=null"], ["optim.lr"]),
+    "a number for a list": (["optim.betas=1"], ["optim.betas"]),
+    "impossible betas": (["optim.betas=[0.9,2]"], ["optim.betas=[0.9, 2.0]", "less than 1"]),
+    "a negative seed": (["seed=-1"], ["seed=-1", "at least 0"]),
+    "negative steps": (["train.max_steps=-5"], ["train.max_steps=-5", "greater than 0"]),
+    "negative patience": (["train.patience=-1"], ["train.patience=-1", "at least 0"]),
+    "dropout of one": (["model.dropout=1"], ["model.dropout=1", "less than 1"]),
+    "not a number": (["optim.lr=nan"], ["optim.lr=nan"]),
+    "no equals sign": (["model"], ["model"]),
+    "a broken bracket": (["optim.betas=[0.9"], ["KEY=VALUE"]),
+    "several without -m": (["seed=1,2"], ["'seed=1,2'", "-m"]),
+    "a typo in one of several": (["-m", "model=seq2seq,luong_gobal"], ["luong_global"]),
+    "a slash in the name": (["name=a/b"], ["a/b", "letters"]),
+    "a name that leads out": (["name=.."], ["'..'"]),
+    "a size that heads do not divide": (["model.size=100", "model.heads=8"], ["model.size=100", "model.heads=8"]),
+    "Bahdanau with an LSTM": (["model=luong_global", "model.order=before"], ["model.order=before", "model.cell=gru"]),
+    "an odd bidirectional size": (["model=bahdanau", "model.hidden=33"], ["model.hidden=33", "even"]),
+    "no end": (["train.max_epochs=null"], ["train.max_steps", "train.max_epochs", "train.max_minutes"]),
+    "one language": (["data.target=de"], ["'de'", "differ"]),
+    "no language": (["data=files", "data.train=a", "data.valid=a", "data.test=a"], ["data.source"]),
+    "an unknown language": (["data.source=xx"], ["'xx'", "de"]),
+    "an unknown device": (["device=gpu"], ["device=gpu", "cpu"]),
+    "an unknown option": (["--steps", "5"], ["--steps"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "fragments"), CONFIGURATION.values(), ids=CONFIGURATION)
+def test_a_configuration(refused, words, fragments, tmp_path, corpus, monkeypatch):
+    """Before anything is downloaded or built (a device is asked for when the corpus is there)."""
+    monkeypatch.setattr(hub, "fetch", lambda *_: pytest.fail("it has begun to download"))
+    given = [f"data_folder={tmp_path / 'data'}", f"run_folder={tmp_path / 'runs'}"]
+    if words == ["device=gpu"]:
+        given = small(
+            tmp_path,
+            [*files(corpus), "data.source=de", "data.target=en", "data=files"],
+            "train.max_steps=1",
+            "tokenizer.size=330",
+        )
+    said = refused("train", *[word for word in given if not word.startswith("device")], *words)
+    for fragment in fragments:
+        assert fragment in said
+    assert words == ["device=gpu"] or not (tmp_path / "data").exists()
+
+
+VERBS = {
+    "no verb": ([], ["VERB", "--help"]),
+    "a typo in a verb": (["trian"], ["trian", "train", "translate"]),
+    "no run": (["translate"], ["RUN"]),
+    "an unknown run": (["translate", "other", SENTENCE], ["'other'", "tiny"]),
+    "a sentence for a run": (["translate", SENTENCE * 20], ["tiny", "…"]),
+    "a beam of zero": (["translate", "tiny", "--beam", "0", SENTENCE], ["--beam", "'0'", "above 0"]),
+    "a beam of text": (["translate", "tiny", "--beam", "wide", SENTENCE], ["--beam", "'wide'"]),
+    "a beam without a number": (["translate", "tiny", SENTENCE, "--beam"], ["--beam"]),
+    "an unknown option": (["translate", "tiny", "--bream", "5", SENTENCE], ["--bream"]),
+    "more than the beam": (["translate", "tiny", "--nbest", "9", SENTENCE], ["--nbest 9", "--beam 9", "2"]),
+    "an unknown format": (["translate", "tiny", "--format", "xml", SENTENCE], ["xml", "jsonl"]),
+    "two inputs": (["translate", "tiny", "--input", "x", SENTENCE], ["--input"]),
+    "a missing input": (["translate", "tiny", "--input", "/none/such.de"], ["/none/such.de", "No such file"]),
+    "a folder as input": (["translate", "tiny", "--input", "/"], ["/", "directory"]),
+    "a full disk": (["translate", "tiny", "--output", "/dev/full", SENTENCE], ["/dev/full", "No space left"]),
+    "a missing folder": (["translate", "tiny", "--output", "/none/such", SENTENCE], ["/none/such", "No such file"]),
+    "a folder as output": (["translate", "tiny", "--output", "/tmp", SENTENCE], ["/tmp", "directory"]),
+    "bytes that are no text": (["translate", "tiny", "M\udcfcller"], ["UTF-8"]),
+    "half of a pair": (["evaluate", "tiny", "--source", "x"], ["--source", "--reference"]),
+    "an unknown set": (["evaluate", "tiny", "--split", "tset"], ["tset", "test", "valid"]),
+    "a layer too high": (["align", "tiny", SENTENCE, "--layer", "2"], ["--layer 2", "0 to 1"]),
+    "a layer too low": (["align", "tiny", SENTENCE, "--layer", "-3"], ["--layer -3", "0 to 1"]),
+    "a head too high": (["align", "tiny", SENTENCE, "--head", "2"], ["--head 2", "0 to 1"]),
+    "a negative head": (["align", "tiny", SENTENCE, "--head", "-1"], ["--head -1", "0 to 1"]),
+    "heads without a picture": (["align", "tiny", SENTENCE, "--heads"], ["--heads", "--png"]),
+    "nothing to align": (["align", "tiny"], ["SOURCE", "--source"]),
+    "a target file alone": (["align", "tiny", SENTENCE, "--target", "x"], ["--target", "--source"]),
+    "a picture in no folder": (["align", "tiny", SENTENCE, "--png", "/none/a.png"], ["/none/a.png", "No such file"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "fragments"), VERBS.values(), ids=VERBS)
+def test_a_command(refused, trained: Trained, words, fragments, monkeypatch):
+    monkeypatch.chdir(trained.root)
+    said = refused(*words)
+    for fragment in fragments:
+        assert fragment in said
+    assert Path("/dev/full").is_char_device()
+
+
+def files(folder: Path) -> list[str]:
+    return [f"data.{name}={folder / name}" for name in ("train", "valid", "test")]
+
+
+def missing(folder: Path) -> list[str]:
+    (folder / "train.en").unlink()
+    return [str(folder / "train.en"), "PREFIX"]
+
+
+def same(folder: Path) -> list[str]:
+    (folder / "train.en").unlink()
+    (folder / "train.en").symlink_to(folder / "train.de")
+    return ["train.de", "train.en", "same file"]
+
+
+def shorter(folder: Path) -> list[str]:
+    text = (folder / "train.en").read_bytes().splitlines(keepends=True)
+    (folder / "train.en").write_bytes(b"".join(text[:-3]))
+    return ["train.de has 40 lines", "train.en has 37 lines"]
+
+
+def empty(folder: Path) -> list[str]:
+    (folder / "valid.de").write_bytes(b"")
+    return [str(folder / "valid.de"), "empty"]
+
+
+def both_empty(folder: Path) -> list[str]:
+    for language in ("de", "en"):
+        (folder / f"train.{language}").write_bytes(b"")
+    return ["train.de", "train.en", "empty"]
+
+
+def latin(folder: Path) -> list[str]:
+    text = (folder / "train.de").read_bytes().split(b"\n")
+    text[4] = "Müller".encode("latin-1")
+    (folder / "train.de").write_bytes(b"\n".join(text))
+    return [f"{folder / 'train.de'}, line 5", "UTF-8"]
+
+
+def cut_short(folder: Path) -> list[str]:
+    packed = gzip.compress((folder / "train.de").read_bytes())
+    (folder / "train.de").unlink()
+    (folder / "train.de.gz").write_bytes(packed[:-20])
+    return [str(folder / "train.de.gz"), "cut short"]
+
+
+def nothing_left(folder: Path) -> list[str]:
+    (folder / "train.en").write_bytes(b"\n" * 40)
+    return ["No training pair is left of 40"]
+
+
+@pytest.mark.parametrize("damage", [missing, same, shorter, empty, both_empty, latin, cut_short, nothing_left])
+def test_a_corpus(refused, damage, tmp_path):
+    words = small(tmp_path, write_corpus(tmp_path / "corpus", train=40), "train.max_steps=1")
+    fragments = damage(tmp_path / "corpus")
+    said = refused("train", *words)
+    for fragment in fragments:
+        assert fragment in said
+    assert not list((tmp_path / "data").glob("*corpus-*")), "half a corpus was left behind"
+
+
+def test_no_corpus(refused, tmp_path):
+    words = small(
+        tmp_path, ["data=files", "data.source=de", "data.target=en", "data.valid=a", "data.test=a"], "train.max_steps=1"
+    )
+    assert "data.train" in refused("train", *words)
+
+
+def test_no_network(refused, tmp_path, monkeypatch):
+    """The hub is down and so are the plain files: the sentence says what to do without."""
+
+    def down(*_: object, **__: object) -> None:
+        raise OSError("Network is unreachable")
+
+    monkeypatch.setattr(hub, "from_hub", lambda *_: {})
+    monkeypatch.setattr("urllib.request.urlopen", down)
+    said = refused("train", f"data_folder={tmp_path / 'data'}", f"run_folder={tmp_path / 'runs'}")
+    for fragment in ("Multi30k cannot be downloaded", "Network is unreachable", "HF_ENDPOINT", "data=files"):
+        assert fragment in said
+
+
+def test_too_many_pieces_names_the_most_and_that_many_work(refused, capfd, tmp_path, corpus):
+    words = small(tmp_path, ["data=files", "data.source=de", "data.target=en", *files(corpus)])
+    said = refused("tokenize", *words, "train.max_steps=1", "tokenizer.size=50000")
+    assert "tokenizer.size=50000" in said
+    largest = said.rstrip(".").split()[-1]
+    assert 300 < int(largest) < 2000
+    again = [word for word in words if not word.startswith("tokenizer.size")]
+    assert door(capfd, "tokenize", *again, "train.max_steps=1", f"tokenizer.size={largest}").code == 0
+    more = refused("tokenize", *again, "train.max_steps=1", f"tokenizer.size={int(largest) + 1}")
+    assert f"largest possible is {largest}" in more
+
+
+def test_too_few_pieces_names_the_least(refused, tmp_path, corpus):
+    words = small(
+        tmp_path,
+        ["data=files", "data.source=de", "data.target=en", *files(corpus)],
+        "tokenizer.size=270",
+        "train.max_steps=1",
+    )
+    said = refused("tokenize", *words)
+    assert "tokenizer.size=270" in said and "at least tokenizer.size=" in said
+
+
+@pytest.mark.parametrize("key", ["data_folder", "run_folder"])
+@pytest.mark.parametrize("kind", ["below a file", "read-only"])
+def test_a_folder_that_cannot_be_written(refused, key, kind, tmp_path, corpus):
+    closed = tmp_path / "closed"
+    if kind == "read-only":
+        if os.geteuid() == 0:
+            pytest.skip("root may write everywhere")
+        closed.mkdir(mode=0o555)
+    else:
+        closed.write_text("")
+    words = small(
+        tmp_path,
+        ["data=files", "data.source=de", "data.target=en", *files(corpus)],
+        "train.max_steps=1",
+        "tokenizer.size=330",
+    )
+    said = refused("train", *words, f"{key}={closed / 'x'}")
+    assert str(closed) in said
+
+
+def test_no_run_at_all(refused, tmp_path):
+    for name in ("latest", "mine"):
+        said = refused("translate", name, "--runs", str(tmp_path), SENTENCE)
+        assert f"no trained run in {tmp_path}" in said
+
+
+def test_a_run_that_has_only_begun(refused, tmp_path):
+    (tmp_path / "young").mkdir()
+    (tmp_path / "young" / "config.yaml").write_text("")
+    assert "no best.pt yet" in refused("translate", "young", "--runs", str(tmp_path), SENTENCE)
+
+
+class Bomb:
+    """What a stranger's file may hold: reading it would run a command."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple:
+        return os.mkdir, (str(self.path),)
+
+
+def other_files(trained: Trained, folder: Path) -> dict[str, bytes]:
+    """By kind, the bytes of files that are no checkpoint."""
+    whole = (trained.folder / "best.pt").read_bytes()
+    packed, bomb, zipped_bomb, foreign, partial = (io.BytesIO() for _ in range(5))
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("readme.txt", "hello")
+    pickle.dump(Bomb(folder / "exploded"), bomb)
+    torch.save({"format": 1, "model": Bomb(folder / "exploded")}, zipped_bomb)
+    torch.save({"state_dict": {"weight": torch.zeros(3)}}, foreign)
+    torch.save({"format": 1, "model": {}}, partial)
+    return {
+        "cut in half": whole[: len(whole) // 2],
+        "cut at the end": whole[:-100],
+        "cut at the beginning": whole[:3],
+        "empty": b"",
+        "random": bytes(range(7, 256)) * 40,
+        "text": b"Ein Junge malt.\n" * 20,
+        "zip": packed.getvalue(),
+        "pickle": bomb.getvalue(),
+        "zipped pickle": zipped_bomb.getvalue(),
+        "another program's": foreign.getvalue(),
+        "without most": partial.getvalue(),
+    }  # fmt: skip
+
+
+KINDS = ["cut in half", "cut at the end", "cut at the beginning", "empty", "random", "text", "zip", "pickle"]
+KINDS += ["zipped pickle", "another program's", "without most"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_that_is_no_checkpoint(refused, trained: Trained, kind, tmp_path):
+    path = tmp_path / "bad.pt"
+    path.write_bytes(other_files(trained, tmp_path)[kind])
+    said = refused("translate", str(path), SENTENCE)
+    assert "checkpoint" in said
+    assert not (tmp_path / "exploded").exists(), "a checkpoint has run code"
+
+
+def test_the_bomb_would_go_off(tmp_path):
+    """So that the test above is worth something."""
+    pickle.loads(pickle.dumps(Bomb(tmp_path / "exploded")))
+    assert (tmp_path / "exploded").is_dir()
+
+
+def test_a_damaged_last_checkpoint_stops_the_training(refused, trained: Trained, tmp_path):
+    (tmp_path / "tiny").mkdir()
+    whole = (trained.folder / "last.pt").read_bytes()
+    (tmp_path / "tiny" / "last.pt").write_bytes(whole[: len(whole) // 2])
+    said = refused("train", *small(trained.root, [], *trained.arguments, f"run_folder={tmp_path}"))
+    assert str(tmp_path / "tiny" / "last.pt") in said
+
+
+def test_weights_that_do_not_fit(refused, trained: Trained, tmp_path):
+    payload = checkpoint.load(trained.folder / "best.pt")
+    payload["config"]["model"]["feed_forward"] = 128
+    checkpoint.save(tmp_path / "best.pt", payload)
+    said = refused("translate", str(tmp_path), SENTENCE)
+    assert "weights do not fit" in said
+
+
+def test_a_configuration_in_a_checkpoint_is_checked(refused, trained: Trained, tmp_path):
+    payload = checkpoint.load(trained.folder / "best.pt")
+    payload["config"]["model"]["magic"] = 3
+    checkpoint.save(tmp_path / "best.pt", payload)
+    assert "model.magic" in refused("translate", str(tmp_path), SENTENCE)
+
+
+def test_a_line_of_stdin_that_is_not_utf8(refused, trained: Trained, monkeypatch):
+    text = io.TextIOWrapper(io.BytesIO(b"Ja.\nM\xfcller\n"))
+    monkeypatch.setattr(sys, "stdin", text)
+    assert "stdin, line 2, is not UTF-8" in refused("translate", "tiny", "--runs", trained.runs)
+
+
+def test_pairs_that_do_not_match(refused, trained: Trained, tmp_path):
+    (tmp_path / "a.de").write_text("Ja.\nNein.\n")
+    (tmp_path / "a.en").write_text("Yes.\n")
+    words = ["--source", str(tmp_path / "a.de"), "--reference", str(tmp_path / "a.en"), "--runs", trained.runs]
+    said = refused("evaluate", "tiny", *words)
+    assert "a.de has 2 lines" in said and "a.en has 1 lines" in said
+
+
+def test_a_result_that_cannot_be_written(refused, trained: Trained, tmp_path):
+    """The run lies where somebody else's files are."""
+    (tmp_path / "best.pt").write_bytes((trained.folder / "best.pt").read_bytes())
+    (tmp_path / "evaluate").write_text("")
+    assert str(tmp_path / "evaluate") in refused("evaluate", str(tmp_path))
+
+
+def test_a_model_without_attention(refused, trained: Trained, tmp_path, capfd):
+    words = [
+        "model=seq2seq",
+        "model.hidden=16",
+        "model.embedding=16",
+        "model.layers=1",
+        "name=blind",
+        "train.max_steps=1",
+    ]
+    sets = [word for word in trained.arguments if word.startswith("data") and not word.startswith("data_folder")]
+    given = small(tmp_path, sets, *words, f"data_folder={trained.root / 'data'}")
+    assert door(capfd, "train", *given).code == 0
+    said = refused("align", "blind", "--runs", str(tmp_path / "runs"), SENTENCE)
+    assert "blind" in said and "no attention" in said
+    assert door(capfd, "translate", "blind", "--runs", str(tmp_path / "runs"), "--format", "jsonl", SENTENCE).code == 0

@@ -1,0 +1,146 @@
+"""Batches: every pair once, never more than the budget, and the same again from the same numbers."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.data.batches import Epochs, collate, cut, in_order, plan
+from nmt.data.tokenizer import BOS, EOS, PAD
+
+LENGTHS = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), max_size=60)
+BUDGETS = st.integers(1, 200)
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def columns(lengths: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    table = np.array(lengths, dtype=np.int32).reshape(-1, 2)
+    return table[:, 0], table[:, 1]
+
+
+def corpus(rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Many equal lengths, as in Multi30k."""
+    random = np.random.default_rng(1)
+    source = random.integers(5, 20, rows)
+    return source, np.maximum(1, source + random.integers(-3, 4, rows))
+
+
+@given(LENGTHS, BUDGETS, SEEDS, st.integers(0, 9))
+def test_every_row_once_and_none_over_budget(lengths, budget, seed, epoch):
+    source, target = columns(lengths)
+    batches = plan(source, target, budget, seed, epoch)
+    assert sorted(np.concatenate([[], *batches])) == list(range(len(lengths)))
+    for rows in batches:
+        longer = max(source[rows].max(), target[rows].max()) + 1  # </s>, and <s> or </s>
+        assert len(rows) * longer <= budget or len(rows) == 1
+
+
+@given(LENGTHS, BUDGETS)
+def test_cut_opens_a_batch_for_a_new_length_once_half_full(lengths, budget):
+    source, target = columns(sorted(lengths))
+    bounds = cut(source, target, budget)
+    assert bounds[0] == 0 and bounds[-1] == len(lengths) and bounds == sorted(set(bounds))
+    for start, end in zip(bounds, bounds[1:], strict=False):
+        longest = np.maximum(source[start:end], target[start:end]).max()
+        if source[start] != source[end - 1]:  # the last row was let in while the others filled less than half
+            others = np.maximum(source[start : end - 1], target[start : end - 1]).max() * (end - 1 - start)
+            assert 2 * others < budget
+        if end < len(lengths):  # never closed without a reason
+            full = max(longest, source[end], target[end]) * (end - start + 1) > budget
+            assert full or (source[end] != source[start] and 2 * longest * (end - start) >= budget)
+
+
+def test_cut_by_hand():
+    """12: two of 5, two of 6, and 7 twice is too much. 20: three times 6 would fit, but 2 × 5 is half of it.
+
+    21: 2 × 5 is not, so a 6 joins; the next opens a batch, a 7 joins it; the last 7 would fit, but 2 × 7 is over half.
+    """
+    source, target = np.array([5, 5, 6, 6, 7, 7]), np.array([5, 5, 5, 6, 3, 3])
+    assert cut(source, target, 12) == [0, 2, 4, 5, 6]
+    assert cut(source, target, 20) == [0, 2, 4, 6]
+    assert cut(source, target, 21) == [0, 3, 5, 6]
+    assert cut(source, target, 10**6) == [0, 6]
+    assert cut(source[:0], target[:0], 12) == [0]
+
+
+def test_a_plan_is_a_function_of_seed_and_epoch():
+    lengths = corpus(500)
+    first, again = (plan(*lengths, 300, 7, 3) for _ in range(2))
+    assert all(np.array_equal(one, other) for one, other in zip(first, again, strict=True))
+    for seed, epoch in ((7, 4), (8, 3)):
+        other = plan(*lengths, 300, seed, epoch)
+        assert {frozenset(rows.tolist()) for rows in first} != {frozenset(rows.tolist()) for rows in other}
+        assert [len(rows) for rows in first] != [len(rows) for rows in other]  # the order of batches, too
+
+
+def test_batches_are_not_in_order_of_length():
+    source, target = corpus(500)
+    means = [source[rows].mean() for rows in plan(source, target, 300, 1, 0)]
+    assert means != sorted(means) and means != sorted(means, reverse=True)
+
+
+def test_most_sources_need_no_mask_and_little_is_padding():
+    source, target = corpus(20_000)
+    batches = plan(source, target, 1024, 1, 0)
+    even = sum(len(set(source[rows].tolist())) == 1 for rows in batches)
+    assert even >= 0.95 * len(batches)
+    positions = sum(len(rows) * (source[rows].max() + target[rows].max() + 2) for rows in batches)
+    assert (source + target + 2).sum() >= 0.95 * positions
+
+
+def test_collate_by_hand():
+    batch = collate([np.array([9, 8]), np.array([7])], [np.array([4]), np.array([5, 6, 10])])
+    assert batch.source.tolist() == [[9, 8, EOS], [7, EOS, PAD]]
+    assert batch.mask.tolist() == [[True, True, True], [True, True, False]]
+    assert batch.target.tolist() == [[BOS, 4, PAD, PAD], [BOS, 5, 6, 10]]
+    assert batch.output.tolist() == [[4, EOS, PAD, PAD], [5, 6, 10, EOS]]
+    assert batch.tokens == 6
+    assert batch.padding == pytest.approx(1 - 11 / 14)
+    assert all(tensor.dtype == torch.int64 for tensor in (batch.source, batch.target, batch.output))
+
+
+def test_equal_sources_have_no_mask():
+    batch = collate([np.array([9, 8])] * 2, [np.array([4]), np.array([], dtype=np.int32)])
+    assert batch.mask is None
+    assert batch.target.tolist() == [[BOS, 4], [BOS, PAD]] and batch.output.tolist() == [[4, EOS], [EOS, PAD]]
+    assert batch.padding == pytest.approx(1 / 10)
+    moved = batch.to(torch.device("cpu"))
+    assert moved.mask is None and torch.equal(moved.output, batch.output) and moved.tokens == 3
+
+
+class Rows:
+    """Pairs whose ids tell their row."""
+
+    def __init__(self, rows: int) -> None:
+        self.source_lengths, self.target_lengths = corpus(rows)
+
+    def source(self, row: int) -> np.ndarray:
+        return np.full(self.source_lengths[row], 4 + row, dtype=np.int32)
+
+    def target(self, row: int) -> np.ndarray:
+        return np.full(self.target_lengths[row], 1000 + row, dtype=np.int32)
+
+
+def test_an_epoch_shows_every_pair_once_from_any_position():
+    epochs = Epochs(Rows(300), None, 200, 1, 0.0)
+    seen = []
+    for position, rows in enumerate(epochs.plan(2)):
+        batch = Epochs(Rows(300), None, 200, 1, 0.0).batch(2, position)  # one that has seen nothing before
+        assert (batch.source[:, 0] - 4).tolist() == (batch.target[:, 1] - 1000).tolist() == rows.tolist()
+        assert torch.equal(batch.source, epochs.batch(2, position).source)
+        seen += rows.tolist()
+    assert sorted(seen) == list(range(300))
+    for epoch in (3, 2):  # another one, and back
+        fresh = Epochs(Rows(300), None, 200, 1, 0.0).plan(epoch)
+        assert [rows.tolist() for rows in epochs.plan(epoch)] == [rows.tolist() for rows in fresh]
+
+
+@given(st.lists(st.integers(1, 40), max_size=50), BUDGETS)
+def test_batches_in_order_hold_every_row_longest_first(lengths, budget):
+    batches = in_order(np.array(lengths, dtype=np.int64), budget)
+    order = np.concatenate([[], *batches]).astype(int).tolist()
+    assert sorted(order) == list(range(len(lengths)))
+    assert [lengths[row] for row in order] == sorted(lengths, reverse=True)
+    for rows in batches:
+        assert len(rows) == 1 or len(rows) * (max(lengths[row] for row in rows) + 1) <= budget

@@ -1,0 +1,427 @@
+"""The commands as a person gives them: what comes out, where, and in which order."""
+
+import contextlib
+import gzip
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from corpora import Trained, door, environment, process, small, write_corpus
+
+from nmt import cli
+from nmt.decode import translator as translator_module
+
+SENTENCE = "Ein Junge malt das rote Fahrrad."
+OTHER = "Mein Bruder sucht kein Brot im Garten."
+SIGNATURE = r"nrefs:1\|case:mixed\|eff:no\|tok:13a\|smooth:exp\|version:[0-9.]+"
+STRANGE = {
+    "line separator": "Ein Junge\u2028malt.",
+    "vertical tab": "Ein Junge\x0bmalt.",
+    "next line": "Ein Junge\x85malt.",
+    "emoji": "Ein Junge 👩‍👩‍👧 malt 🚲.",
+    "arabic": "الولد يرسم دراجة حمراء.",
+    "zero-width space": "Ein\u200bJunge malt.",
+    "only a zero-width space": "\u200b",
+    "carriage return": "Ein Junge\rmalt.",
+    "nul": "Ein Junge\x00malt.",
+    "spaces": "   ",
+    "tab": "Ein\tJunge",
+    "byte order mark": "\ufeffEin Junge",
+    "a piece's sign": "▁▁ <s> </s> <pad> <unk> <0x0A>",
+}
+
+
+@pytest.fixture
+def translate(trained: Trained, capfd):
+    """translate(WORD …) → what came of `nmt translate tiny WORD …`."""
+    return lambda *words: door(capfd, "translate", "tiny", "--runs", trained.runs, *words)
+
+
+@pytest.fixture
+def align(trained: Trained, capfd):
+    return lambda *words: door(capfd, "align", "tiny", "--runs", trained.runs, *words)
+
+
+def in_process(trained: Trained, *words: str, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return process(words[0], "tiny", "--runs", trained.runs, *words[1:], text=text)
+
+
+def test_help_is_there():
+    done = process("--help")
+    assert done.returncode == 0 and not done.stderr
+    for verb in ("download", "tokenize", "train", "translate", "evaluate", "align"):
+        assert verb in done.stdout.decode()
+
+
+@pytest.mark.parametrize("verb", ["download", "tokenize", "train", "translate", "evaluate", "align"])
+def test_each_verb_has_help(verb, capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.main([verb, "--help"])
+    assert caught.value.code == 0 and f"usage: nmt {verb}" in capsys.readouterr().out
+
+
+def test_training_prints_its_scores_and_nothing_else(trained: Trained):
+    assert len(trained.lines) == 1
+    assert re.fullmatch(rf"test\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}", trained.lines[0])
+
+
+def test_stdout_holds_data_only(trained: Trained):
+    """In processes of their own, so that nothing can pass beside sys.stdout."""
+    trained_again = process("train", *trained.arguments)
+    assert trained_again.stdout.decode().splitlines() == trained.lines
+    assert b"already trained" in trained_again.stderr
+    scored = in_process(trained, "evaluate")
+    assert scored.stdout.decode().splitlines() == trained.lines
+    written = in_process(trained, "translate", text=f"{SENTENCE}\n\n{OTHER}".encode())
+    lines = written.stdout.decode().split("\n")
+    assert len(lines) == 4 and lines[1] == "" and lines[3] == "" and lines[0] and lines[2]
+    looked = in_process(trained, "align", "--pharaoh", SENTENCE)
+    assert re.fullmatch(rb"(\d+-\d+ ?)*\n", looked.stdout)
+    assert {done.returncode for done in (trained_again, scored, written, looked)} == {0}
+
+
+def test_arguments_come_before_input_and_stdin(translate, tmp_path, monkeypatch):
+    one, other = translate(SENTENCE).out, translate(OTHER).out
+    assert one != other and one.endswith("\n")
+    assert translate(OTHER, SENTENCE).out == other + one
+    plain = tmp_path / "some.de"
+    plain.write_text(f"{SENTENCE}\n{OTHER}\n", encoding="utf-8")
+    packed = tmp_path / "some.de.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    with open(plain, encoding="utf-8") as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        assert translate().out == one + other
+        assert translate(OTHER).out == other
+        plain_answer, packed_answer = translate("--input", str(plain)), translate("--input", str(packed))
+    assert plain_answer.out == packed_answer.out == one + other
+
+
+def test_options_may_stand_anywhere(translate, align):
+    wanted = translate("--beam", "1", SENTENCE, OTHER).out
+    assert translate(SENTENCE, "--beam", "1", OTHER).out == wanted
+    assert translate(SENTENCE, OTHER, "--beam=1").out == wanted
+    assert translate("--beam", "1", "--", SENTENCE, OTHER).out == wanted
+    assert translate("--", "--beam 1").out.count("\n") == 1
+    assert align("--pharaoh", SENTENCE, "A boy.").out == align(SENTENCE, "A boy.", "--pharaoh").out
+
+
+def test_order_is_kept_whatever_the_batches(translate, tmp_path, monkeypatch):
+    """Sorted by length and cut into batches and windows inside; outside nothing of it shows."""
+    lines = [SENTENCE, "Ein Junge.", "", OTHER, "Eine Frau kauft zwei Bücher am Fluss.", "Ja."]
+    wanted = [translate(line).out for line in lines]
+    file = tmp_path / "some.de"
+    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    monkeypatch.setattr(translator_module, "WINDOW", 4)
+    assert translate("--input", str(file), "--batch-tokens", "40").out == "".join(wanted)
+
+
+@pytest.mark.parametrize("sentence", STRANGE.values(), ids=STRANGE)
+def test_one_line_out_for_each_line_in(translate, tmp_path, sentence):
+    file = tmp_path / "some.de"
+    file.write_bytes(f"{SENTENCE}\n{sentence}\n{OTHER}\n".encode())
+    answer = translate("--input", str(file))
+    assert answer.code == 0
+    lines = answer.out.split("\n")
+    assert len(lines) == 4
+    assert lines[0] + "\n" == translate(SENTENCE).out and lines[2] + "\n" == translate(OTHER).out
+    if not sentence.strip():
+        assert lines[1] == ""
+
+
+def test_a_whole_file_of_strange_lines_through_a_pipe(trained: Trained):
+    text = "".join(f"{sentence}\n" for sentence in STRANGE.values()).encode()
+    done = in_process(trained, "translate", "--format", "jsonl", text=text)
+    lines = done.stdout.split(b"\n")
+    assert done.returncode == 0 and len(lines) == len(STRANGE) + 1
+    assert [json.loads(line)["line"] for line in lines[:-1]] == list(range(1, len(STRANGE) + 1))
+
+
+def test_a_sentence_far_too_long_is_cut_with_a_warning(translate):
+    long = ("Der Bäcker kauft einen Apfel. " * 200)[:5000]
+    answer = translate(long, SENTENCE)
+    assert answer.out.count("\n") == 2 and answer.out.endswith(translate(SENTENCE).out)
+    assert re.search(r"Line 1 has \d+ pieces, more than the 256 .* \d+ parts", answer.err)
+    assert translate("x" * 5000).out.count("\n") == 1
+
+
+def test_first_lines_come_before_the_last_are_given(trained: Trained):
+    """A pipe is translated a window at a time: an endless input has a beginning of an output."""
+    script = "import sys, nmt.decode.translator as t; t.WINDOW = 3; from nmt.cli import main; sys.exit(main())"
+    words = ["translate", "tiny", "--runs", trained.runs]
+    command = [sys.executable, "-c", script, *words]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, env=environment(), **pipes) as running:
+        assert running.stdin and running.stdout
+        try:
+            running.stdin.write(f"{SENTENCE}\n".encode() * 4)
+            running.stdin.flush()
+            os.set_blocking(running.stdout.fileno(), False)
+            got, end = b"", time.monotonic() + 60
+            while got.count(b"\n") < 3 and time.monotonic() < end:
+                got += running.stdout.read() or b""
+                time.sleep(0.05)
+            assert got.count(b"\n") == 3 and running.poll() is None
+            os.set_blocking(running.stdout.fileno(), True)
+            running.stdin.close()
+            assert running.stdout.read().count(b"\n") == 1
+            assert running.wait(30) == 0
+        finally:
+            running.kill()
+
+
+def test_a_reader_that_leaves_is_no_error(trained: Trained):
+    """As in `nmt translate … | head -1`."""
+    text = f"{SENTENCE}\n".encode() * 3000
+    with subprocess.Popen(
+        [sys.executable, "-m", "nmt", "translate", "tiny", "--runs", trained.runs, "--beam", "1"],
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as running:
+        assert running.stdin and running.stdout and running.stderr
+        running.stdout.close()
+        with contextlib.suppress(BrokenPipeError):
+            running.stdin.write(text)
+            running.stdin.close()
+        assert running.wait(60) == 141
+        assert running.stderr.read() == b""
+
+
+def test_a_full_disk_behind_stdout_is_told(trained: Trained):
+    with open("/dev/full", "wb") as full:
+        words = [sys.executable, "-m", "nmt", "translate", "tiny", "--runs", trained.runs, SENTENCE]
+        done = subprocess.run(words, env=environment(), stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr == b"nmt: The output cannot be written: No space left on device.\n"
+
+
+def test_the_n_best_come_best_first(translate):
+    lines = translate("--beam", "4", "--nbest", "3", SENTENCE, OTHER).out.splitlines()
+    scores = [float(line.split("\t")[0]) for line in lines]
+    assert len(lines) == 6
+    assert scores[:3] == sorted(scores[:3], reverse=True) and scores[3:] == sorted(scores[3:], reverse=True)
+    assert lines[0].split("\t")[1] + "\n" == translate("--beam", "4", SENTENCE).out
+    assert len({line.split("\t")[1] for line in lines[:3]}) > 1
+
+
+@pytest.mark.parametrize("beam", ["1", "4"])
+def test_a_record_says_everything(translate, beam):
+    """score = Σ log p / length^α, </s> counted, with the run's α = 1."""
+    records = [
+        json.loads(line)
+        for line in translate("--format", "jsonl", "--beam", beam, SENTENCE, OTHER, "").out.splitlines()
+    ]
+    assert [record["line"] for record in records] == [1, 2, 3]
+    for record, sentence in zip(records, (SENTENCE, OTHER), strict=False):
+        assert record["text"] == "".join(record["pieces"]).replace("▁", " ").strip()
+        assert "".join(record["source_pieces"]).replace("▁", " ").strip() == sentence
+        count = len(record["log_probabilities"])
+        assert count == len(record["pieces"]) + 1
+        assert all(value <= 0 for value in record["log_probabilities"])
+        assert record["score"] == pytest.approx(sum(record["log_probabilities"]) / count, abs=2e-3)
+        for source, target in record["alignment"]:
+            assert 0 <= source < len(record["source_words"]) and 0 <= target < len(record["words"])
+    assert records[2]["text"] == "" and records[2]["pieces"] == [] and records[2]["alignment"] == []
+
+
+def test_a_record_holds_the_n_best(translate):
+    record = json.loads(translate("--format", "jsonl", "--beam", "3", "--nbest", "3", SENTENCE).out)
+    assert [one["score"] for one in record["nbest"]] == sorted((one["score"] for one in record["nbest"]), reverse=True)
+    assert len(record["nbest"]) == 3 and record["nbest"][0] == {"text": record["text"], "score": record["score"]}
+
+
+def test_the_output_file_appears_whole(translate, tmp_path, trained: Trained, monkeypatch):
+    wanted = translate(SENTENCE, OTHER).out
+    path = tmp_path / "out" / "some.en"
+    path.parent.mkdir()
+    path.write_text("older\n")
+    answer = translate("--output", str(path), SENTENCE, OTHER)
+    assert answer.code == 0 and answer.out == "" and path.read_text(encoding="utf-8") == wanted
+    bad = tmp_path / "bad.de"
+    bad.write_bytes(f"{SENTENCE}\n".encode() * 3 + b"\xff\n")
+    monkeypatch.setattr(translator_module, "WINDOW", 1)
+    assert translate("--input", str(bad), "--output", str(path)).code == 2
+    assert path.read_text(encoding="utf-8") == wanted, "half an answer has replaced a whole one"
+    assert [one.name for one in path.parent.iterdir()] == ["some.en"]
+
+
+def test_a_device_is_written_to_and_never_replaced(translate):
+    assert translate("--output", os.devnull, SENTENCE).code == 0
+    assert Path(os.devnull).is_char_device()
+
+
+def test_a_run_goes_by_name_folder_file_and_latest(trained: Trained, capfd, monkeypatch, tmp_path):
+    wanted = door(capfd, "translate", "tiny", "--runs", trained.runs, SENTENCE).out
+    for name in (str(trained.folder), str(trained.folder / "best.pt")):
+        assert door(capfd, "translate", name, SENTENCE).out == wanted
+    last = door(capfd, "translate", "latest", "--runs", trained.runs, SENTENCE)
+    assert last.out == wanted and "latest run is" in last.err
+    assert door(capfd, "translate", str(trained.folder / "last.pt"), SENTENCE).code == 0
+    monkeypatch.chdir(trained.root)
+    assert door(capfd, "translate", "tiny", SENTENCE).out == wanted
+    monkeypatch.chdir(tmp_path)
+    assert door(capfd, "translate", "tiny", SENTENCE).code == 2
+
+
+def test_latest_is_the_run_trained_last(tmp_path, trained: Trained, capfd):
+    for number, name in enumerate(("newer", "older")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "best.pt").write_bytes((trained.folder / "best.pt").read_bytes())
+        os.utime(tmp_path / name / "best.pt", (1e9 - number, 1e9 - number))
+    assert (
+        f"latest run is {tmp_path / 'newer'}." in door(capfd, "translate", "latest", "--runs", str(tmp_path), "Ja.").err
+    )
+
+
+def test_the_table_shows_where_each_word_looked(align):
+    lines = align(SENTENCE, "A boy paints.").out.splitlines()
+    assert [line.split("\t")[0] for line in lines] == ["A", "boy", "paints", "."]
+    for line in lines:
+        seen = [one.rsplit(" ", 1) for one in line.split("\t")[1:]]
+        weights = [float(weight) for _, weight in seen]
+        assert weights == sorted(weights, reverse=True) and 0 < sum(weights) <= 1.03
+        assert {word for word, _ in seen} <= {*SENTENCE.rstrip(".").split(), ".", "</s>"}
+
+
+def links(line: str) -> list[tuple[int, int]]:
+    return [(int(link.split("-")[0]), int(link.split("-")[1])) for link in line.split()]
+
+
+def test_a_given_target_is_aligned_and_not_translated(align, tmp_path):
+    """Forced decoding: the same through arguments and through files; without a target, the model's own words."""
+    answer = align("--pharaoh", SENTENCE, "A boy paints.")
+    assert all(0 <= source < 7 and 0 <= target < 4 for source, target in links(answer.out))
+    assert links(answer.out), "no link at all"
+    (tmp_path / "a.de").write_text(f"{SENTENCE}\n\n{OTHER}\n", encoding="utf-8")
+    (tmp_path / "a.en").write_text("A boy paints.\n\nMy brother.\n", encoding="utf-8")
+    both = align("--pharaoh", "--source", str(tmp_path / "a.de"), "--target", str(tmp_path / "a.en"))
+    assert both.out == answer.out + "\n" + align("--pharaoh", OTHER, "My brother.").out
+    alone = align("--pharaoh", "--source", str(tmp_path / "a.de"))
+    assert alone.out == align("--pharaoh", SENTENCE).out + "\n" + align("--pharaoh", OTHER).out
+    table = align("--source", str(tmp_path / "a.de"), "--target", str(tmp_path / "a.en")).out
+    assert table.startswith(align(SENTENCE, "A boy paints.").out)
+
+
+def test_layers_and_heads_can_be_chosen(align):
+    answers = {align(SENTENCE, "A boy paints.", *words).out for words in (["--layer", "0"], ["--layer", "1"])}
+    assert len(answers) == 2
+    assert align(SENTENCE, "A boy.", "--layer", "-1").out == align(SENTENCE, "A boy.", "--layer", "1").out
+    assert align(SENTENCE, "A boy.", "--head", "0").out != align(SENTENCE, "A boy.", "--head", "1").out
+
+
+def test_pictures_are_pictures(align, tmp_path):
+    path = tmp_path / "map.png"
+    answer = align(SENTENCE, "--png", str(path))
+    assert answer.code == 0 and answer.out == ""
+    content = path.read_bytes()
+    assert content.startswith(b"\x89PNG\r\n\x1a\n") and b"IEND" in content[-12:]
+    width, height = (int.from_bytes(content[start : start + 4], "big") for start in (16, 20))
+    assert width > 150 and height > 150
+    heads = tmp_path / "heads.png"
+    align(SENTENCE, "--heads", "--png", str(heads))
+    assert int.from_bytes(heads.read_bytes()[16:20], "big") > width
+    (tmp_path / "a.de").write_text(f"{SENTENCE}\n\n{OTHER}\n", encoding="utf-8")
+    several = align("--source", str(tmp_path / "a.de"), "--png", str(tmp_path / "many.png"))
+    assert several.code == 0
+    assert {one.name for one in tmp_path.glob("many*")} == {"many-1.png", "many-3.png"}
+
+
+def test_evaluate_leaves_a_result_that_says_how_it_was_made(trained: Trained):
+    folder = trained.folder / "evaluate" / "test"
+    hypotheses = (folder / "hyp").read_text(encoding="utf-8").split("\n")
+    assert len(hypotheses) == 13 and hypotheses[-1] == ""
+    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    name, bleu, chrf, signature = trained.lines[0].split("\t")
+    assert (f"{result['bleu']:.2f}", f"{result['chrf']:.2f}", result["bleu_signature"]) == (bleu, chrf, signature)
+    assert result["sentences"] == 12 and "nc:6" in result["chrf_signature"]
+    made = result["made"]
+    assert made["seed"] == 1 and made["config"]["model"]["size"] == 32 and made["decode"]["beam"] == 2
+    assert re.fullmatch(r"[0-9a-f]{64}", made["corpus_hash"])
+    assert made["checkpoint"] == "best.pt" and re.match(r"(update|average of updates) \d+", made["origin"])
+    assert {"nmt", "torch", "sacrebleu", "sentencepiece", "python"} <= made["trained_with"].keys() & made[
+        "scored_with"
+    ].keys()
+
+
+def test_hypotheses_are_what_translate_writes(trained: Trained, translate, capfd):
+    door(capfd, "evaluate", "tiny", "--runs", trained.runs)
+    wanted = translate("--input", str(trained.root / "corpus" / "test.de")).out
+    assert (trained.folder / "evaluate" / "test" / "hyp").read_text(encoding="utf-8") == wanted
+
+
+def test_scores_are_those_of_sacrebleu(trained: Trained):
+    from sacrebleu import corpus_bleu, corpus_chrf
+
+    hypotheses = (trained.folder / "evaluate" / "test" / "hyp").read_text(encoding="utf-8").splitlines()
+    references = (trained.root / "corpus" / "test.en").read_text(encoding="utf-8").splitlines()
+    bleu, chrf = corpus_bleu(hypotheses, [references]).score, corpus_chrf(hypotheses, [references]).score
+    assert trained.lines[0].split("\t")[1:3] == [f"{bleu:.2f}", f"{chrf:.2f}"]
+    assert bleu > 0
+
+
+def test_other_text_can_be_scored(trained: Trained, capfd, tmp_path):
+    (tmp_path / "some.de").write_text(f"{SENTENCE}\n{OTHER}\n", encoding="utf-8")
+    (tmp_path / "some.en").write_text("A boy paints the red bicycle.\nMy brother.\n", encoding="utf-8")
+    words = ["--source", str(tmp_path / "some.de"), "--reference", str(tmp_path / "some.en")]
+    answer = door(capfd, "evaluate", "tiny", "--runs", trained.runs, *words)
+    assert answer.code == 0 and re.fullmatch(rf"some.de\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}\n", answer.out)
+    assert (trained.folder / "evaluate" / "some.de" / "result.json").exists()
+
+
+def test_the_validation_set_can_be_scored(trained: Trained, capfd):
+    answer = door(capfd, "evaluate", "tiny", "--runs", trained.runs, "--split", "valid")
+    assert answer.code == 0 and answer.out.startswith("valid\t")
+
+
+def test_two_test_sets_give_two_lines(trained: Trained, capfd, tmp_path):
+    """The training is there already; only the second set is new."""
+    (tmp_path / "more.de").write_text(f"{SENTENCE}\n", encoding="utf-8")
+    (tmp_path / "more.en").write_text("A boy paints the red bicycle.\n", encoding="utf-8")
+    corpus = write_corpus(tmp_path / "corpus", train=40)[:-1]
+    words = small(
+        tmp_path, corpus, f"data.test=[{tmp_path / 'corpus' / 'test'},{tmp_path / 'more'}]", "train.max_steps=2"
+    )
+    answer = door(capfd, "train", *words, "tokenizer.size=330")
+    assert [line.split("\t")[0] for line in answer.out.splitlines()] == ["test", "more"]
+
+
+def test_a_multirun_runs_each_combination_under_its_own_name(tmp_path, capfd):
+    words = small(tmp_path, write_corpus(tmp_path / "corpus", train=40), "train.max_steps=2", "tokenizer.size=330")
+    words = [*words, "seed=1,2", "train.label_smoothing=0,0.1", "-m"]
+    answer = door(capfd, "train", *words)
+    assert answer.code == 0
+    names = [f"files-transformer_tiny-seed{seed}-label_smoothing{some}" for seed in (1, 2) for some in ("0", "0.1")]
+    assert [line.split("\t")[:2] for line in answer.out.splitlines()] == [[name, "test"] for name in names]
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == sorted(names)
+
+
+def test_a_given_name_is_kept_apart_too():
+    from nmt.compose import compose_all
+
+    names = [config.name for config in compose_all(["name=try", "model=seq2seq,bahdanau", "seed=1,2"], multirun=True)]
+    assert names == [
+        "try-modelseq2seq-seed1",
+        "try-modelseq2seq-seed2",
+        "try-modelbahdanau-seed1",
+        "try-modelbahdanau-seed2",
+    ]
+    defaults = [config.name for config in compose_all(["model=seq2seq,bahdanau"], multirun=True)]
+    assert defaults == ["multi30k-seq2seq", "multi30k-bahdanau"]
+    assert [one.name for one in compose_all(["name=a,b"], multirun=True)] == ["a", "b"]
+
+
+def test_stages_can_be_made_one_by_one(tmp_path, capfd):
+    words = small(tmp_path, write_corpus(tmp_path / "corpus", train=40), "tokenizer.size=330", "train.max_steps=1")
+    for verb, kinds in (("download", {"corpus"}), ("tokenize", {"corpus", "tokenizer", "ids"})):
+        answer = door(capfd, verb, *words)
+        assert answer.code == 0 and answer.out == ""
+        assert {path.name.split("-")[0] for path in (tmp_path / "data").glob("*-*")} == kinds
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "data").glob("*-*")}
+    assert door(capfd, "train", *words).code == 0
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "data").glob("*-*")} == before

@@ -1,0 +1,122 @@
+"""The loss in chunks against PyTorch's own, and by hand."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.testing import assert_close
+
+from nmt.train import loss
+from nmt.train.loss import cross_entropy
+
+PAD = 0
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 2e-5}
+
+
+def case(bias: bool, dtype: torch.dtype, scale: float = 1.0) -> tuple[Tensor, nn.Linear, Tensor]:
+    """Ten tokens, two of them padding, over eleven pieces."""
+    torch.manual_seed(1)
+    hidden, output = torch.randn(2, 5, 6, dtype=dtype) * scale, nn.Linear(6, 11, bias=bias, dtype=dtype)
+    target = torch.randint(1, 11, (2, 5))
+    target[1, 3:] = PAD
+    return hidden.requires_grad_(), output, target
+
+
+def results(hidden: Tensor, output: nn.Linear, total: Tensor) -> list[Tensor]:
+    """The loss and its gradients, times 3 so that the backward pass has something to scale."""
+    return [total.detach(), *torch.autograd.grad(3 * total, [hidden, *output.parameters()])]
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 4, 8, 256])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_loss_and_gradients_are_pytorchs(monkeypatch, chunk, smoothing, bias, dtype):
+    monkeypatch.setitem(loss.CHUNK, "cpu", chunk)
+    hidden, output, target = case(bias, dtype)
+    total, likelihood = cross_entropy(hidden, output, target, PAD, smoothing)
+    logits, flat = output(hidden).flatten(0, 1), target.flatten()
+    options = {"ignore_index": PAD, "reduction": "sum"}
+    wanted = functional.cross_entropy(logits, flat, label_smoothing=smoothing, **options)
+    within = {"atol": TOLERANCE[dtype], "rtol": 0}
+    assert_close(results(hidden, output, total), results(hidden, output, wanted), **within)
+    assert_close(likelihood, functional.cross_entropy(logits, flat, **options).detach(), **within)
+    assert not likelihood.requires_grad
+
+
+def test_gradients_are_finite_differences(monkeypatch):
+    monkeypatch.setitem(loss.CHUNK, "cpu", 3)
+    hidden, output, target = case(True, torch.float64)
+    inputs = [hidden.detach(), *(parameter.detach() for parameter in output.parameters())]
+
+    def total(values: list[Tensor]) -> Tensor:
+        output.weight.data, output.bias.data = values[1], values[2]
+        return cross_entropy(values[0], output, target, PAD, 0.1)[0]
+
+    found = results(hidden, output, cross_entropy(hidden, output, target, PAD, 0.1)[0])[1:]
+    torch.manual_seed(2)
+    directions, step = [torch.randn_like(value) for value in inputs], 1e-6
+    for number, direction in enumerate(directions):
+        ahead, behind = ([*inputs] for _ in range(2))
+        ahead[number], behind[number] = inputs[number] + step * direction, inputs[number] - step * direction
+        slope = (total(ahead) - total(behind)) / (2 * step)
+        assert_close((found[number] * direction).sum(), 3 * slope, atol=1e-6, rtol=0)
+
+
+def test_loss_by_hand():
+    """Shares ⅛, ⅜, ½, smoothing 0.3: 0.7 · ln 2 + 0.1 · (ln 8 + ln 8/3 + ln 2).
+
+    Slope: shares − 0.1, and − 0.7 at the third.
+    """
+    output = nn.Linear(1, 3, bias=True)
+    output.weight.data.zero_()
+    output.bias.data = torch.tensor([1.0, 3.0, 4.0]).log()
+    total, likelihood = cross_entropy(torch.ones(1, 1, 1), output, torch.tensor([[2]]), PAD, 0.3)
+    assert total.item() == pytest.approx(0.7 * math.log(2) + 0.1 * (math.log(8) + math.log(8 / 3) + math.log(2)))
+    assert likelihood.item() == pytest.approx(math.log(2))
+    total.backward()
+    assert output.bias.grad.tolist() == pytest.approx([0.025, 0.275, -0.3])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_extreme_logits_are_finite(dtype):
+    """Logits 10⁴, −10⁴, 0: right, 2 · 10⁴ off, 10⁴ off; slopes are softmax − onehot."""
+    output = nn.Linear(3, 3, bias=False, dtype=dtype)
+    output.weight.data = torch.eye(3, dtype=dtype)
+    hidden = torch.tensor([1e4, -1e4, 0.0], dtype=dtype).expand(1, 3, 3).clone().requires_grad_()
+    total, likelihood = cross_entropy(hidden, output, torch.tensor([[0, 1, 2]]), -1, 0.0)
+    big = hidden[0, 0, 0].item()  # 10⁴ as bf16 writes it
+    assert total.item() == likelihood.item() == 3 * big
+    total.backward()
+    assert hidden.grad[0].tolist() == [[0, 0, 0], [1, -1, 0], [1, 0, -1]]
+
+
+def test_smoothed_extreme_logits_are_finite():
+    hidden, output, target = case(True, torch.float32, scale=1e4)
+    total, likelihood = cross_entropy(hidden, output, target, PAD, 0.1)
+    assert all(value.isfinite().all() for value in [likelihood, *results(hidden, output, total)])
+
+
+def test_padding_has_no_gradient():
+    hidden, output, target = case(False, torch.float32)
+    cross_entropy(hidden, output, target, PAD, 0.1)[0].backward()
+    assert ((hidden.grad != 0).any(-1) == (target != PAD)).all()
+
+
+def test_autocast_computes_in_bf16_and_adds_up_in_float32():
+    hidden, output, target = case(True, torch.float32)
+    exact = results(hidden, output, cross_entropy(hidden, output, target, PAD, 0.1)[0])
+    with torch.autocast("cpu", torch.bfloat16):
+        low = results(hidden, output, cross_entropy(hidden, output, target, PAD, 0.1)[0])
+    assert all(value.dtype == torch.float32 for value in low)
+    assert_close(low, exact, atol=0.1, rtol=0.02)
+    assert not torch.equal(low[1], exact[1])
+
+
+def test_without_gradients_only_the_loss():
+    hidden, output, target = case(True, torch.float32)
+    wanted = cross_entropy(hidden, output, target, PAD, 0.1)
+    with torch.inference_mode():
+        assert_close(cross_entropy(hidden, output, target, PAD, 0.1), tuple(value.detach() for value in wanted))
