@@ -101,7 +101,9 @@ def parser() -> argparse.ArgumentParser:
 
 def add_run(one: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
     """What all verbs after training share."""
-    one.add_argument("name", metavar="RUN", help="a run name, a folder, a checkpoint file, or latest")
+    one.add_argument(
+        "name", metavar="RUN", help="a run name, a folder, a checkpoint file, or latest; RUN,RUN: an ensemble"
+    )
     one.add_argument("--runs", default="runs", metavar="DIR", help="where run names are looked up (default: runs)")
     one.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept by the search (default: the run's)")
     one.add_argument("--batch-tokens", type=positive, metavar="N", help="source positions × beam in one batch")

@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from nmt.data.lines import read_pairs, writing
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluate.scores import looks_tokenised, score, write_result
+from nmt.models.ensemble import Ensemble
 from nmt.train import checkpoint
 from nmt.train.precision import autocast, pick_device, pick_precision
 from nmt.view.journal import Journal
@@ -40,7 +42,7 @@ class Result:
 class Run:
     """A translator from disk, and how it was made."""
 
-    path: Path  # of its checkpoint
+    folder: Path  # where its results go
     config: Config
     made: dict[str, Any]
     translator: Translator
@@ -72,31 +74,51 @@ def find(run: str, root: Path = Path("runs")) -> Path:
     raise UserError(f"'{shown}' is no run name, folder or checkpoint file; {hint}.")
 
 
-def load(path: Path, beam: int | None = None, batch_tokens: int | None = None) -> Run:
-    """A checkpoint ready to translate; `beam` and `batch_tokens` replace the run's own."""
-    payload = checkpoint.load(path)
+def find_all(runs: str, root: Path) -> list[Path]:
+    """The checkpoints of RUN or of RUN,RUN,…"""
+    return [find(run, root) for run in ([runs] if os.path.exists(runs) else runs.split(","))]
+
+
+def load(paths: Sequence[Path], beam: int | None = None, batch_tokens: int | None = None) -> Run:
+    """Checkpoints ready to translate, several as an ensemble; `beam` and `batch_tokens` replace the first run's own.
+
+    Raises UserError when an ensemble's members do not share their vocabularies.
+    """
+    payloads = [checkpoint.load(path) for path in paths]
     device = pick_device("auto")
-    config, tokenizers, model = checkpoint.restore(payload, device)
+    restored = [checkpoint.restore(payload, device) for payload in payloads]
+    config, tokenizers, model = restored[0]
+    for path, (_, other, _) in zip(paths, restored, strict=True):
+        if (other.source.model, other.target.model) != (tokenizers.source.model, tokenizers.target.model):
+            raise UserError(f"{path} has another vocabulary than {paths[0]}; an ensemble needs one tokenizer for all.")
+    folder = paths[0].parent
+    if len(paths) > 1:
+        model = Ensemble([one[2] for one in restored]).eval()
+        folder = folder.parent / "+".join(path.parent.name for path in paths)
     decode = DecodeConfig(**asdict(config.decode))
     decode.beam, decode.batch_tokens = beam or decode.beam, batch_tokens or decode.batch_tokens
     context = autocast(device, pick_precision(config.precision, device))
     translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)
-    made = {
-        "checkpoint": path.name,
-        "origin": payload.get("origin", f"update {payload['place']['step']}" if "place" in payload else "?"),
-        "seed": config.seed,
+    members = [provenance(path, payload) for path, payload in zip(paths, payloads, strict=True)]
+    made = {"decode": asdict(decode), "scored_with": checkpoint.versions(), "models": members}
+    return Run(folder, config, made, translator)
+
+
+def provenance(path: Path, payload: checkpoint.Payload) -> dict[str, Any]:
+    """How a checkpoint was made."""
+    return {
+        "checkpoint": f"{path.parent.name}/{path.name}",
+        "origin": payload.get("origin") or f"update {payload['place']['step']}",
+        "seed": payload["config"]["seed"],
         "corpus_hash": payload["corpus_hash"],
-        "decode": asdict(decode),
         "trained_with": payload["versions"],
-        "scored_with": checkpoint.versions(),
         "config": payload["config"],
     }
-    return Run(path, config, made, translator)
 
 
 def score_files(run: Run, name: str, source: Path, reference: Path) -> Result:
     """Translate a file, score it against its reference, and write hypotheses and result beside the checkpoint."""
-    folder = run.path.parent / "evaluate" / name
+    folder = run.folder / "evaluate" / name
     pairs = list(read_pairs(source, reference))
     references = [pair[1] for pair in pairs]
     stored = reuse(folder, run.made | {"files": fingerprint(pairs)})
@@ -133,7 +155,7 @@ def reuse(folder: Path, made: dict[str, Any]) -> dict[str, Any] | None:
 
 def score_sets(path: Path, corpus: Path, sets: list[str], decode: DecodeConfig) -> list[Result]:
     """Score a finished run on every test set of its corpus, and close its journal with settings and scores."""
-    run = load(path)
+    run = load([path])
     run.translator.decode = decode
     run.made["decode"] = asdict(decode)
     sides = run.config.data.source, run.config.data.target

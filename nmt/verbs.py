@@ -15,7 +15,7 @@ from nmt.decode.translator import Look, Translation, Translator
 from nmt.errors import UserError
 from nmt.evaluate.alignment import argmax_links, format_links
 from nmt.evaluate.words import merge
-from nmt.runs import Run, find, load, score_files
+from nmt.runs import Run, find_all, load, score_files
 from nmt.train.validation import chosen
 from nmt.view.heatmap import grid, heatmap, png
 
@@ -24,7 +24,7 @@ log = logging.getLogger("nmt")
 
 def open_run(options: argparse.Namespace) -> Run:
     """The run that was asked for."""
-    return load(find(options.name, Path(options.runs)), options.beam, options.batch_tokens)
+    return load(find_all(options.name, Path(options.runs)), options.beam, options.batch_tokens)
 
 
 def translate(options: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from nmt.decode.search import search
 from nmt.models.base import EncoderDecoder, select
 from nmt.models.cells import ConditionalGRU, Stack, maxout
 from nmt.models.encoder import RecurrentEncoder
+from nmt.models.ensemble import Ensemble
 from nmt.models.recurrent import Bahdanau
 from nmt.train.loss import cross_entropy
 
@@ -299,3 +300,22 @@ def test_bahdanau_starts_from_the_backward_state_of_the_first_piece(small_model)
 def test_maxout_by_hand():
     pairs = torch.tensor([[1.0, 3.0, 2.0, -1.0], [-5.0, -4.0, 0.0, 0.0]])
     assert maxout(pairs).tolist() == [[3.0, 2.0], [-4.0, 0.0]]
+
+
+def test_an_ensemble_writes_the_mean_of_its_members(small_model):
+    """log p = log mean_i p_i over members of three kinds, whole and in pieces; its state is batch-first too."""
+    batch = uneven()
+    members = [small_model("seq2seq"), small_model("luong_local_p"), small_model("transformer")]
+    ensemble = Ensemble(members).eval()
+    decoded = ensemble(batch.source, batch.mask, batch.target, weights=True)
+    alone = [model(batch.source, batch.mask, batch.target, weights=model.attends) for model in members]
+    shares = [model.logits(one.hidden).softmax(-1) for model, one in zip(members, alone, strict=True)]
+    assert_close(ensemble.logits(decoded.hidden).softmax(-1), sum(shares) / 3, **EXACT)
+    assert ensemble.attends and not Ensemble(members[:1]).attends
+    assert_close(decoded.weights, alone[1].weights, **EXACT)  # of the first member that attends
+    hidden, weights, _ = in_pieces(ensemble, batch, [1, 3], weights=True)
+    assert_close(hidden, decoded.hidden, **EXACT)
+    assert_close(weights, decoded.weights, **EXACT)
+    order, memory = torch.tensor([2, 0, 3, 1]), ensemble.encode(batch.source, batch.mask)
+    moved = ensemble.decode(batch.target[order], select(ensemble.start(memory), order), memory.rows(order))
+    assert_close(moved.hidden, decoded.hidden[order], **EXACT)

@@ -46,8 +46,9 @@ class Ensemble(EncoderDecoder):
             model.decode(target, own(state, number), self.own(memory, number), weights and number == shows)
             for number, model in enumerate(self.models)
         ]
-        logits = [model.logits(one.hidden).float() for model, one in zip(self.models, decoded, strict=True)]
-        mean = torch.stack([one.log_softmax(-1) for one in logits]).logsumexp(0)  # + log n, which a softmax removes
+        logits = [model.logits(one.hidden) for model, one in zip(self.models, decoded, strict=True)]
+        full = torch.promote_types(logits[0].dtype, torch.float32)
+        mean = torch.stack([one.log_softmax(-1, dtype=full) for one in logits]).logsumexp(0)  # off by log n: no matter
         return Decoded(mean, decoded[shows].weights, side_by_side([one.state for one in decoded]))
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -14,6 +14,10 @@ class Interrupted(Exception):
     """Somebody asked the training to stop."""
 
 
+class Broken(Exception):
+    """The numbers of a training have become useless; says which."""
+
+
 class Stop:
     """A request to stop, raised where it is safe."""
 
@@ -46,6 +50,7 @@ class Stop:
                 signal.signal(number, handler)
 
 
-def broken(loss: float, norm: float, vocabulary: int) -> bool:
-    """Whether the numbers of an update must not reach the weights: not finite, or five times worse than guessing."""
-    return not (math.isfinite(loss) and math.isfinite(norm)) or loss > 5 * math.log(vocabulary)
+def watch(loss: float, norm: float, vocabulary: int) -> None:
+    """Raise Broken when a loss or gradient norm is not finite, or the loss five times worse than guessing."""
+    if not (math.isfinite(loss) and math.isfinite(norm)) or loss > 5 * math.log(vocabulary):
+        raise Broken(f"loss {loss:.4g}, gradient norm {norm:.4g}")

@@ -19,7 +19,7 @@ from nmt.errors import UserError
 from nmt.models.build import build
 from nmt.train import checkpoint
 from nmt.train.budget import Clock, known_total
-from nmt.train.interrupt import Interrupted, Stop, broken
+from nmt.train.interrupt import Broken, Interrupted, Stop, watch
 from nmt.train.keeper import Keeper
 from nmt.train.loss import cross_entropy
 from nmt.train.place import Meter, Place
@@ -93,6 +93,8 @@ class Trainer:
             self.save()
             where = f"Interrupted after update {self.place.step}; everything is saved in {self.folder}"
             raise UserError(f"{where}: give the same command again to continue.") from None
+        except Broken as error:
+            raise UserError(self.complaint(error)) from None
         finally:
             self.journal.close()
 
@@ -137,8 +139,7 @@ class Trainer:
         self.model.train()
         likelihood = sum(self.backward(batch.to(self.device), tokens) for batch in batches)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.optim.clip or math.inf).item()
-        if broken(likelihood / tokens, norm, self.vocabulary):
-            raise UserError(self.complaint(likelihood / tokens, norm))
+        watch(likelihood / tokens, norm, self.vocabulary)
         lr = self.rate(place.step + 1)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
@@ -171,16 +172,16 @@ class Trainer:
         optim = self.config.optim
         return rate(optim.schedule, optim.lr, step, optim.warmup_steps, self.place.total or 10**9, optim.final)
 
-    def complaint(self, loss: float, norm: float) -> str:
-        """The sentence for a broken update."""
+    def complaint(self, error: Broken) -> str:
+        """The sentence for a broken training."""
         place, last = self.place, self.keeper.last
         rows = self.epochs.plan(place.epoch)[place.position - 1]
         lines = ", ".join(str(self.epochs.pairs.line(int(row))) for row in rows[:5])
         good = f"the last good checkpoint is {last}" if last.exists() else "there is no checkpoint yet"
         return (
-            f"The training broke at update {place.step + 1}: loss {loss:.4g}, gradient norm {norm:.4g} in batch "
-            f"{place.position} of epoch {place.epoch + 1} (corpus lines {lines}, …); {good}; try a smaller optim.lr, "
-            "a longer optim.warmup_steps or precision=fp32 under another name=…"
+            f"The training broke after update {place.step}: {error} in batch {place.position} of epoch "
+            f"{place.epoch + 1} (corpus lines {lines}, …); {good}; try a smaller optim.lr, a longer "
+            "optim.warmup_steps or precision=fp32 under another name=…"
         )
 
     def fit_budget(self, clock: Clock, bar: Progress) -> None:
@@ -229,12 +230,14 @@ class Trainer:
         if len(paths) > 1:
             trained = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
             mean = checkpoint.average(paths)
-            self.model.load_state_dict(mean)
-            report = self.validation.run(self.translator)
+            try:
+                self.model.load_state_dict(mean)
+                report = self.validation.run(self.translator)
+            finally:  # whatever happens, the training goes on from its own weights
+                self.model.load_state_dict(trained)
             better = report.better_than(place.best, self.config.train.metric)
             log.info("average of %d checkpoints: %s%s", len(paths), report, "  (best)" if better else "")
             self.keeper.keep_average(mean, place.step, report, better)
-            self.model.load_state_dict(trained)
         place.finished = True
         self.save()
 

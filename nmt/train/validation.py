@@ -12,7 +12,7 @@ from nmt.data.tokenizer import PAD, Tokenizers
 from nmt.decode.translator import Look, Translator
 from nmt.evaluate.scores import score
 from nmt.evaluate.words import merge
-from nmt.train.interrupt import Stop
+from nmt.train.interrupt import Broken, Stop
 from nmt.train.loss import cross_entropy
 from nmt.view.heatmap import heatmap
 from nmt.view.journal import Journal
@@ -64,6 +64,8 @@ class Validation:
         model.eval()
         try:
             loss = self.loss(translator)
+            if not math.isfinite(loss):
+                raise Broken(f"validation loss {loss:.4g}")
             limits = self.pairs.target_lengths.astype(np.int64) + 1 if short else None
             found: list[list[int]] = [[] for _ in self.sources]
             for rows in translator.batches(self.sources):
@@ -99,9 +101,12 @@ class Validation:
         translator.model.eval()
         try:
             for row in rows:
-                if translator.model.attends and report.hypotheses[row]:
-                    look = translator.look(self.sources[row].tolist(), report.hypotheses[row])
-                    journal.picture(f"alignment/{row + 1}", picture(look, layer, None), step)
+                if not translator.model.attends or not report.hypotheses[row]:
+                    continue
+                look = translator.look(self.sources[row].tolist(), report.hypotheses[row])
+                matrix, source, target = merge(chosen(look, layer, None), look.source_pieces, look.target_pieces)
+                if target:  # a young model may write pieces without a word in them
+                    journal.picture(f"alignment/{row + 1}", heatmap(matrix, source, target), step)
         finally:
             translator.model.train()
 
@@ -113,9 +118,3 @@ def chosen(look: Look, layer: int, head: int | None) -> np.ndarray:
     layers = look.weights.shape[0]
     place = min(max(layer if layer >= 0 else layers + layer, 0), layers - 1)
     return look.weights[place].mean(0) if head is None else look.weights[place, head]
-
-
-def picture(look: Look, layer: int, head: int | None):  # type: ignore[no-untyped-def]  # a matplotlib Figure
-    """The heatmap of one pair, in words."""
-    matrix, source, target = merge(chosen(look, layer, head), look.source_pieces, look.target_pieces)
-    return heatmap(matrix, source, target)
