@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from nmt.errors import UserError
+from nmt.errors import Stopped, UserError
 
 COMPOSED = {
     "download": "get the corpus",
@@ -163,7 +163,7 @@ def run_composed(options: argparse.Namespace) -> int:
                 print(f"{config.name}\t{result.line()}" if options.multirun else result.line(), flush=True)
             codes.append(0)
         except UserError as error:
-            if len(configs) == 1 or "Interrupted" in str(error):
+            if len(configs) == 1 or isinstance(error, Stopped):
                 raise
             print(f"nmt: {config.name}: {error}", file=sys.stderr)
             codes.append(2)

@@ -1,6 +1,7 @@
 """What a person can mend.
 
-UserError   one clear sentence: what is wrong, where, what is possible. The door prints it and exits with code 2.
+UserError      one clear sentence: what is wrong, where, what is possible. The door prints it and exits with code 2.
+└── Stopped    an interruption; a multirun ends with it instead of going on to its next run.
 """
 
 from collections.abc import Mapping
@@ -11,6 +12,10 @@ T = TypeVar("T")
 
 class UserError(Exception):
     """A mistake in the input, the configuration or the surroundings; its text is shown without a traceback."""
+
+
+class Stopped(UserError):
+    """Somebody interrupted the work; the text says how to continue it."""
 
 
 def choose(kind: str, name: str, table: Mapping[str, T]) -> T:

@@ -85,7 +85,8 @@ def load(paths: Sequence[Path], beam: int | None = None, batch_tokens: int | Non
     Raises UserError when an ensemble's members do not share their vocabularies.
     """
     payloads = [checkpoint.load(path) for path in paths]
-    device = pick_device("auto")
+    wanted = payloads[0]["config"]["device"]
+    device = pick_device(wanted if wanted == "cpu" else "auto")  # this machine may have other devices
     restored = [checkpoint.restore(payload, device) for payload in payloads]
     config, tokenizers, model = restored[0]
     for path, (_, other, _) in zip(paths, restored, strict=True):

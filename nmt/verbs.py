@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 from nmt import pipeline
-from nmt.data.lines import read_lines, read_pairs
+from nmt.data.lines import decoded, read_lines, read_pairs
 from nmt.decode.translator import Look, Translation, Translator
 from nmt.errors import UserError
 from nmt.evaluate.alignment import argmax_links, format_links
@@ -55,11 +55,7 @@ def sentences(options: argparse.Namespace) -> Iterator[str]:
     elif options.input:
         yield from read_lines(Path(options.input))
     else:
-        for number, line in enumerate(sys.stdin.buffer, 1):
-            try:
-                yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-            except UnicodeDecodeError:
-                raise UserError(f"stdin, line {number}, is not UTF-8; convert it to UTF-8.") from None
+        yield from decoded(sys.stdin.buffer, "stdin")
 
 
 def one_line(sentence: str) -> str:
@@ -147,6 +143,8 @@ def evaluate(options: argparse.Namespace) -> int:
             raise UserError(
                 f"--split {options.split} is not possible; choose one of {', '.join(['test', 'valid', *sets])}."
             )
+        if options.split == "test" and not sets:
+            raise UserError(f"The corpus of {options.name} has no test set; give --source and --reference.")
         wanted = sets if options.split == "test" and "test" not in sets else [options.split]
         sides = run.config.data.source, run.config.data.target
         results = [score_files(run, name, *(corpus / f"{name}.{side}" for side in sides)) for name in wanted]

@@ -8,7 +8,7 @@ import contextlib
 import gzip
 import hashlib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 
@@ -32,15 +32,22 @@ def read_lines(path: Path) -> Iterator[str]:
     number = 0
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                line = line.removesuffix(b"\n").removesuffix(b"\r")
-                yield (line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line).decode()
-    except UnicodeDecodeError:
-        raise UserError(f"{path}, line {number}, is not UTF-8; convert the file to UTF-8.") from None
+            for number, line in enumerate(decoded(file, str(path)), 1):
+                yield line
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise UserError(f"{path} is cut short or damaged after line {number}; it cannot be unpacked.") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
+
+
+def decoded(file: Iterable[bytes], name: str) -> Iterator[str]:
+    """Yield the sentences of an open file, which `name` calls; raises UserError for bytes that are no UTF-8."""
+    for number, line in enumerate(file, 1):
+        line = line.removesuffix(b"\n").removesuffix(b"\r")
+        try:
+            yield (line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line).decode()
+        except UnicodeDecodeError:
+            raise UserError(f"{name}, line {number}, is not UTF-8; convert the file to UTF-8.") from None
 
 
 def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:

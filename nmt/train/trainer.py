@@ -15,7 +15,7 @@ from nmt.data.batches import Batch, Epochs
 from nmt.data.ids import Pairs
 from nmt.data.tokenizer import PAD, Tokenizers
 from nmt.decode.translator import Translator
-from nmt.errors import UserError
+from nmt.errors import Stopped, UserError
 from nmt.models.build import build
 from nmt.train import checkpoint
 from nmt.train.budget import Clock, known_total
@@ -92,7 +92,7 @@ class Trainer:
         except Interrupted:
             self.save()
             where = f"Interrupted after update {self.place.step}; everything is saved in {self.folder}"
-            raise UserError(f"{where}: give the same command again to continue.") from None
+            raise Stopped(f"{where}: give the same command again to continue.") from None
         except Broken as error:
             raise UserError(self.complaint(error)) from None
         finally:
