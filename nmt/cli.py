@@ -172,23 +172,23 @@ def run_composed(options: argparse.Namespace) -> int:
 
 def run_translate(options: argparse.Namespace) -> int:
     """nmt translate."""
-    from nmt import verbs
+    from nmt.verbs.translate import translate
 
-    return verbs.translate(options)
+    return translate(options)
 
 
 def run_evaluate(options: argparse.Namespace) -> int:
     """nmt evaluate."""
-    from nmt import verbs
+    from nmt.verbs.evaluate import evaluate
 
-    return verbs.evaluate(options)
+    return evaluate(options)
 
 
 def run_align(options: argparse.Namespace) -> int:
     """nmt align."""
-    from nmt import verbs
+    from nmt.verbs.align import align
 
-    return verbs.align(options)
+    return align(options)
 
 
 if __name__ == "__main__":

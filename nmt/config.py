@@ -1,19 +1,14 @@
 """The schema of conf/: dataclasses say which keys exist and of which type, YAML files say their values.
 
-A field without a default must stand in the YAML. `check` turns what Hydra composed (or what a run saved) into these
-dataclasses, or says in one sentence what is wrong and what is possible. Nothing in a file can name code to run.
+A field without a default must stand in the YAML. Nothing in a file can name code to run. nmt/check.py turns what Hydra
+composed (or what a run saved) into these dataclasses.
 """
 
-import difflib
-import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
-
-from nmt.errors import UserError, choose
+from omegaconf import OmegaConf
 
 
 @dataclass
@@ -143,112 +138,10 @@ class Config:
     decode: DecodeConfig
 
 
-MODELS = {"recurrent": RecurrentConfig, "transformer": TransformerConfig}
-CHOICES = {
-    "precision": ("auto", "fp32", "bf16"),
-    "data.kind": ("files", "multi30k"),
-    "tokenizer.algorithm": ("unigram", "bpe"),
-    "model.cell": ("lstm", "gru"),
-    "model.order": ("before", "after", "never"),
-    "model.score": ("dot", "general", "concat", "additive", "scaled_dot"),
-    "model.window": ("global", "local_m", "local_p"),
-    "model.norm": ("pre", "post"),
-    "model.activation": ("relu", "gelu"),
-    "optim.schedule": ("inverse_sqrt", "cosine", "linear", "constant"),
-    "train.metric": ("bleu", "loss"),
-}
-POSITIVE = (
-    "data.max_characters", "tokenizer.size", "tokenizer.max_pieces", "model.layers", "model.embedding", "model.hidden",
-    "model.radius", "model.encoder_layers", "model.decoder_layers", "model.size", "model.heads", "model.feed_forward",
-    "optim.lr", "train.batch_tokens", "train.accumulate", "train.max_steps", "train.max_epochs", "train.max_minutes",
-    "train.validate_every", "train.validate_beam",
-    "train.log_every", "decode.beam", "decode.max_extra", "decode.batch_tokens",
-)  # fmt: skip
-NOT_NEGATIVE = (
-    "seed", "data.max_ratio", "optim.eps", "optim.weight_decay", "optim.clip", "optim.warmup_steps",
-    "train.patience", "train.average", "train.pictures", "decode.max_ratio",
-)  # fmt: skip
-SHARES = ("model.dropout", "train.label_smoothing", "train.sampling", "optim.final")
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
-
-
 def config_folder() -> Path:
     """The folder of YAML files: beside the package in a checkout, inside it after a plain `pip install`."""
     inside = Path(__file__).resolve().parent / "conf"
     return inside if inside.is_dir() else inside.parent.parent / "conf"
-
-
-def check(composed: DictConfig | dict) -> Config:
-    """Turn a composed or saved configuration into a Config; raises UserError with one sentence."""
-    composed = OmegaConf.create(composed) if isinstance(composed, dict) else composed
-    kind = OmegaConf.select(composed, "model.kind")
-    schema = OmegaConf.structured(Config)
-    schema.model = OmegaConf.structured(choose("model.kind", str(kind), MODELS))
-    try:
-        plain = OmegaConf.create(OmegaConf.to_container(composed, resolve=True))
-        config = OmegaConf.to_object(OmegaConf.merge(schema, plain))
-    except MissingMandatoryValue as error:
-        raise UserError(f"'{error.full_key}' has no value; give one with {error.full_key}=… .") from None
-    except ConfigKeyError as error:
-        raise UserError(unknown_key(str(error.full_key), plain_keys(schema))) from None
-    except OmegaConfBaseException as error:
-        raise UserError(f"Configuration key '{error.full_key}': {first_line(error)}.") from None
-    assert isinstance(config, Config)
-    for key, value in flatten(config).items():
-        check_value(key, value)
-    check_whole(config)
-    return config
-
-
-def check_value(key: str, value: Any) -> None:
-    """One value by itself."""
-    if key in CHOICES and value not in CHOICES[key]:
-        raise UserError(f"{key}={value} is not possible; choose one of {', '.join(CHOICES[key])}.")
-    if key in POSITIVE and value is not None and not value > 0:
-        raise UserError(f"{key}={value} is not possible; it must be greater than 0.")
-    if key in NOT_NEGATIVE and not value >= 0:
-        raise UserError(f"{key}={value} is not possible; it must be at least 0.")
-    if key in SHARES and not 0 <= value < 1:
-        raise UserError(f"{key}={value} is not possible; it must be at least 0 and less than 1.")
-
-
-def check_whole(config: Config) -> None:
-    """What must fit together."""
-    model, train = config.model, config.train
-    if not NAME.fullmatch(config.name):
-        raise UserError(f"name={config.name!r} cannot name a run; use letters, digits, '.', '_', '+' and '-'.")
-    if config.data.source == config.data.target:
-        raise UserError(f"data.source and data.target are both '{config.data.source}'; they must differ.")
-    if train.max_steps is None and train.max_epochs is None and train.max_minutes is None:
-        raise UserError("The training has no end; give train.max_steps, train.max_epochs or train.max_minutes.")
-    if len(config.optim.betas) != 2:
-        raise UserError(f"optim.betas={config.optim.betas} must be two numbers.")
-    if not all(0 <= beta < 1 for beta in config.optim.betas):
-        raise UserError(f"optim.betas={config.optim.betas} is not possible; both must be at least 0 and less than 1.")
-    if isinstance(model, TransformerConfig):
-        if model.size % (2 * model.heads):
-            raise UserError(f"model.size={model.size} must be a multiple of 2 × model.heads={model.heads}.")
-        return
-    if model.bidirectional and model.hidden % 2:
-        raise UserError(f"model.hidden={model.hidden} must be even when model.bidirectional=true.")
-    if model.bidirectional and model.reverse_source:
-        raise UserError("model.reverse_source=true changes nothing with model.bidirectional=true; choose one of them.")
-    if model.order == "before" and not (model.cell == "gru" and model.layers == 1 and model.bidirectional):
-        wanted = "model.cell=gru, model.layers=1 and model.bidirectional=true"
-        raise UserError(f"model.order=before (Bahdanau) is defined for {wanted} alone.")
-    if model.tie and model.order == "never" and model.hidden != model.embedding:
-        sizes = f"model.hidden={model.hidden} equal to model.embedding={model.embedding}"
-        raise UserError(f"model.tie=true with model.order=never needs {sizes}.")
-
-
-def unknown_key(key: str, known: list[str]) -> str:
-    """The sentence for a key that does not exist, with the nearest that does."""
-    near = difflib.get_close_matches(key, known, n=3, cutoff=0.6)
-    if not near:
-        group = key.rsplit(".", 1)[0] + "."
-        near = [other for other in known if other.startswith(group)]
-    hint = f"did you mean {' or '.join(near[:3])}?" if near else f"known: {', '.join(known)}."
-    return f"There is no configuration key '{key}'; {hint}"
 
 
 def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
@@ -270,19 +163,3 @@ def to_dict(config: Config) -> dict[str, Any]:
 def to_yaml(config: Config) -> str:
     """The same as text."""
     return OmegaConf.to_yaml(OmegaConf.structured(config))
-
-
-def plain_keys(node: Any, prefix: str = "") -> list[str]:
-    """All keys of a composed configuration, groups and leaves."""
-    keys = []
-    for key in node:
-        keys.append(prefix + str(key))
-        child = node._get_node(key)
-        if isinstance(child, DictConfig) and not (child._is_none() or child._is_missing()):
-            keys += plain_keys(child, f"{prefix}{key}.")
-    return keys
-
-
-def first_line(error: Exception) -> str:
-    """An error of OmegaConf without its lines of context."""
-    return str(error).strip().split("\n")[0].rstrip(".")

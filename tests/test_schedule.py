@@ -2,6 +2,7 @@
 
 import pytest
 
+from nmt.check import CHOICES
 from nmt.errors import UserError
 from nmt.train.schedule import SCHEDULES, rate
 
@@ -12,6 +13,10 @@ POINTS = {
     "linear": {4: 2.0, 6: 1.6, 8: 1.2, 10: 0.8, 12: 0.4, 99: 0.4},
     "constant": {4: 2.0, 8: 2.0, 99: 2.0},
 }
+
+
+def test_the_configuration_knows_them():
+    assert CHOICES["optim.schedule"] == tuple(SCHEDULES)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

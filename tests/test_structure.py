@@ -17,8 +17,9 @@ FLOORS = {
     "__init__": 0,
     "errors": 0,
     "config": 1,
-    "compose": 2,
     "attention": 2,
+    "check": 3,
+    "compose": 4,
     "data": 3,
     "models": 3,
     "decode": 4,
@@ -42,11 +43,11 @@ HOMES = {
     "tensorboard": r"view/.*",
     "torch.utils.tensorboard": r"view/.*",
     "hydra": r"compose\.py",
-    "omegaconf": r"(config|compose)\.py",
+    "omegaconf": r"(config|check|compose)\.py",
 }
 LONGEST_FUNCTION = 60
 LONGEST_FILE = 260
-LONGER = {"config.py": 300}  # a table of every key there is; it reads as one piece
+LONGER: dict[str, int] = {}  # a file that must be longer stands here, with the reason
 
 every_file = pytest.mark.parametrize("path", FILES, ids=NAMES)
 

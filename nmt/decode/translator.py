@@ -30,6 +30,13 @@ class Look:
     log_probabilities: list[float]  # of each target piece, and of </s>
     weights: np.ndarray | None  # [L H T+1 S+1], </s> included on both sides
 
+    def chosen(self, layer: int, head: int | None) -> np.ndarray:
+        """[T+1 S+1]: one head of a layer, or the mean of its heads; a layer too high or low is the last or first."""
+        assert self.weights is not None
+        layers = len(self.weights)
+        place = min(max(layer if layer >= 0 else layers + layer, 0), layers - 1)
+        return self.weights[place].mean(0) if head is None else self.weights[place, head]
+
 
 @dataclass
 class Translation:

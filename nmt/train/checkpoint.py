@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 import nmt
-from nmt.config import Config, check, to_dict
+from nmt.check import check
+from nmt.config import Config, to_dict
 from nmt.data.tokenizer import Tokenizer, Tokenizers
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder

@@ -9,7 +9,7 @@ import torch
 from nmt.data.batches import collate, in_order
 from nmt.data.ids import Pairs
 from nmt.data.tokenizer import PAD, Tokenizers
-from nmt.decode.translator import Look, Translator
+from nmt.decode.translator import Translator
 from nmt.evaluate.scores import score
 from nmt.evaluate.words import merge
 from nmt.train.interrupt import Broken, Stop
@@ -104,17 +104,8 @@ class Validation:
                 if not translator.model.attends or not report.hypotheses[row]:
                     continue
                 look = translator.look(self.sources[row].tolist(), report.hypotheses[row])
-                matrix, source, target = merge(chosen(look, layer, None), look.source_pieces, look.target_pieces)
+                matrix, source, target = merge(look.chosen(layer, None), look.source_pieces, look.target_pieces)
                 if target:  # a young model may write pieces without a word in them
                     journal.picture(f"alignment/{row + 1}", heatmap(matrix, source, target), step)
         finally:
             translator.model.train()
-
-
-def chosen(look: Look, layer: int, head: int | None) -> np.ndarray:
-    """[T+1 S+1]: the weights of one head, or the mean of the heads, of one layer; a layer that is not there is the
-    nearest that is."""
-    assert look.weights is not None
-    layers = look.weights.shape[0]
-    place = min(max(layer if layer >= 0 else layers + layer, 0), layers - 1)
-    return look.weights[place].mean(0) if head is None else look.weights[place, head]

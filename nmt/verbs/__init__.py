@@ -1,0 +1,30 @@
+"""What a trained run can be asked for: translations, scores, alignments."""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from nmt.decode.translator import Look
+from nmt.errors import UserError
+from nmt.evaluate.words import merge
+from nmt.runs import Run, find_all, load
+
+
+def open_run(options: argparse.Namespace) -> Run:
+    """The run that was asked for."""
+    return load(find_all(options.name, Path(options.runs)), options.beam, options.batch_tokens)
+
+
+def one_line(sentence: str) -> str:
+    """A sentence from the command line."""
+    try:
+        sentence.encode()
+    except UnicodeEncodeError:  # bytes that are no UTF-8 arrive as lone surrogates
+        raise UserError(f"The argument {sentence!r} is not UTF-8.") from None
+    return " ".join(sentence.split("\n"))
+
+
+def in_words(look: Look, layer: int, head: int | None) -> tuple[np.ndarray, list[str], list[str]]:
+    """Matrix [target words, source words and </s>], source words and </s>, target words."""
+    return merge(look.chosen(layer, head), look.source_pieces, look.target_pieces)
