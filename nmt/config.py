@@ -107,6 +107,7 @@ class TrainConfig:
     log_every: int  # updates
     pictures: int  # validation sentences whose translation and heatmap are logged
     picture_layer: int  # decoder layer of the heatmaps, counted from 0; negative from the top
+    picture_heads: bool = False  # also a picture of every head of that layer
 
 
 @dataclass

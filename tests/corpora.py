@@ -179,7 +179,7 @@ def process(*words: str, text: bytes = b"") -> subprocess.CompletedProcess[bytes
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """A small Transformer, trained for 120 updates once and for all tests."""
     root = tmp_path_factory.mktemp("trained")
-    arguments = small(root, write_corpus(root / "corpus"), "train.pictures=1", *TRAINED)
+    arguments = small(root, write_corpus(root / "corpus"), "train.pictures=1", "train.picture_heads=true", *TRAINED)
     with as_it_was(), contextlib.redirect_stdout(io.StringIO()) as out:
         assert cli.main(["train", *arguments]) == 0
     return Trained(root, "tiny", arguments, out.getvalue().splitlines())

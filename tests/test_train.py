@@ -440,6 +440,7 @@ def test_the_journal_holds_what_is_promised(trained: Trained):
     assert all(value > 10 for value in values["speed/target_tokens_per_second"])
     assert [event.step for event in events.Images("alignment/1")] == [60, 120]
     assert events.Images("alignment/1")[0].encoded_image_string.startswith(b"\x89PNG")
+    assert [event.step for event in events.Images("heads/1")] == [60, 120]
     table = events.Tensors("translations/text_summary")
     assert [event.step for event in table] == [60, 120]
     text = table[-1].tensor_proto.string_val[0].decode()

@@ -30,6 +30,11 @@ class Look:
     log_probabilities: list[float]  # of each target piece, and of </s>
     weights: np.ndarray | None  # [L H T+1 S+1], </s> included on both sides
 
+    @property
+    def heads(self) -> int:
+        """Heads of a layer."""
+        return 0 if self.weights is None else self.weights.shape[1]
+
     def chosen(self, layer: int, head: int | None) -> np.ndarray:
         """[T+1 S+1]: one head of a layer, or the mean of its heads; a layer too high or low is the last or first."""
         assert self.weights is not None

@@ -7,8 +7,12 @@ from nmt.train.checkpoint import Payload, differences
 from nmt.train.schedule import FITTED
 
 # These change where things lie, how much is looked at, or how the finished model is used; not what is trained.
-FREE = ("name", "device", "data_folder", "run_folder", "train.log_every", "train.pictures", "train.picture_layer")
-FREE_GROUPS = ("decode.", "data.")  # the corpus is compared by its hash, the tokenizer and limits by their own keys
+FREE = ("name", "device", "data_folder", "run_folder", "train.log_every")
+FREE_GROUPS = (
+    "decode.",
+    "train.picture",
+    "data.",
+)  # the corpus is compared by its hash, the tokenizer and limits by their own keys
 BUDGET = ("train.max_steps", "train.max_epochs", "train.patience")
 
 

@@ -198,11 +198,8 @@ class Trainer:
 
     def look(self, short: bool = False) -> Report:
         """Validate and show; `short` holds the translations to their references' lengths."""
-        train = self.config.train
         report = self.validation.run(self.translator, short)
-        self.validation.show(
-            self.journal, self.translator, report, train.pictures, train.picture_layer, self.place.step
-        )
+        self.validation.show(self.journal, self.translator, report, self.config.train, self.place.step)
         return report
 
     def validate(self) -> None:

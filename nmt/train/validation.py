@@ -6,15 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from nmt.config import TrainConfig
 from nmt.data.batches import collate, in_order
 from nmt.data.ids import Pairs
 from nmt.data.tokenizer import PAD, Tokenizers
-from nmt.decode.translator import Translator
+from nmt.decode.translator import Look, Translator
 from nmt.evaluate.scores import score
 from nmt.evaluate.words import merge
 from nmt.train.interrupt import Broken, Stop
 from nmt.train.loss import cross_entropy
-from nmt.view.heatmap import heatmap
+from nmt.view.heatmap import grid, heatmap
 from nmt.view.journal import Journal
 
 
@@ -93,19 +94,29 @@ class Validation:
             total, tokens = total + likelihood.item(), tokens + batch.tokens
         return total / tokens
 
-    def show(self, journal: Journal, translator: Translator, report: Report, count: int, layer: int, step: int) -> None:
-        """A table and the heatmaps of the first `count` sentences, always the same ones."""
-        rows = range(min(count, len(self.pairs)))
+    def show(self, journal: Journal, translator: Translator, report: Report, train: TrainConfig, step: int) -> None:
+        """A table and the heatmaps of a few sentences, always the same ones."""
+        rows = range(min(train.pictures, len(self.pairs)))
         table = [(*self.pairs.texts(row), self.tokenizers.target.decode(report.hypotheses[row])) for row in rows]
         journal.table("translations", table, step)
+        training = translator.model.training
         translator.model.eval()
         try:
             for row in rows:
-                if not translator.model.attends or not report.hypotheses[row]:
-                    continue
-                look = translator.look(self.sources[row].tolist(), report.hypotheses[row])
-                matrix, source, target = merge(look.chosen(layer, None), look.source_pieces, look.target_pieces)
-                if target:  # a young model may write pieces without a word in them
-                    journal.picture(f"alignment/{row + 1}", heatmap(matrix, source, target), step)
+                if translator.model.attends and report.hypotheses[row]:
+                    look = translator.look(self.sources[row].tolist(), report.hypotheses[row])
+                    draw(journal, look, str(row + 1), train, step)
         finally:
-            translator.model.train()
+            translator.model.train(training)
+
+
+def draw(journal: Journal, look: Look, name: str, train: TrainConfig, step: int) -> None:
+    """The heatmap of one pair, and of every head when asked for."""
+    pieces, layer = (look.source_pieces, look.target_pieces), train.picture_layer
+    matrix, source, target = merge(look.chosen(layer, None), *pieces)
+    if not target:  # a young model may write pieces without a word in them
+        return
+    journal.picture(f"alignment/{name}", heatmap(matrix, source, target), step)
+    if train.picture_heads:
+        heads = [merge(look.chosen(layer, head), *pieces)[0] for head in range(look.heads)]
+        journal.picture(f"heads/{name}", grid(heads, source, target), step)
