@@ -57,11 +57,11 @@ tensorboard: $(VENV)/.installed ## curves, translations and heatmaps of all runs
 	@$(VENV)/bin/tensorboard --logdir runs --port '$(PORT)' $(ARGS)
 
 test: $(VENV)/.dev ## the fast tests
-	@$(VENV)/bin/pytest -m 'not slow and not gpu' $(ARGS)
+	@$(VENV)/bin/pytest -n auto --dist worksteal -m 'not slow and not gpu' $(ARGS)
 
 test-slow: $(VENV)/.dev ## the tests that train for minutes
 	@# 5 = no test is marked slow
-	@$(VENV)/bin/pytest -m 'slow and not gpu' $(ARGS) || [ $$? -eq 5 ]
+	@$(VENV)/bin/pytest -n auto --dist worksteal -m 'slow and not gpu' $(ARGS) || [ $$? -eq 5 ]
 
 lint: $(VENV)/.dev ## format, lint, types
 	@$(VENV)/bin/ruff format --check .

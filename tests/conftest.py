@@ -1,5 +1,9 @@
 """What the tests share: every model of conf/model, made narrow."""
 
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: the tests share the cores among themselves
+
 from collections.abc import Callable
 from functools import cache
 
