@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     except UserError as error:
         print(f"nmt: {error}", file=sys.stderr)
-        return 2
+        return 130 if isinstance(error, Stopped) else 2
     except BrokenPipeError:  # the reader of our output left, as `head` does
         forget_output()
         return 141

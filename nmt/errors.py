@@ -1,7 +1,7 @@
 """What a person can mend.
 
 UserError      one clear sentence: what is wrong, where, what is possible. The door prints it and exits with code 2.
-└── Stopped    an interruption; a multirun ends with it instead of going on to its next run.
+└── Stopped    an interruption, exit code 130 as in a shell; a multirun ends with it.
 """
 
 from collections.abc import Mapping

@@ -12,6 +12,7 @@ from nmt.train.place import Place
 FIT = 50  # updates before the minutes are fitted
 WARM = 5  # of them not timed: the first ones allocate
 TIMED = 10  # at least so many must have been timed in this life
+RESERVE = 0.02  # of the minutes: what a machine may slow down after it was timed, and the last checkpoints
 
 
 def known_total(train: TrainConfig, updates_per_epoch: float) -> int | None:
@@ -49,6 +50,6 @@ class Clock:
         self.tick()
         step, seconds = self.mark
         update = (self.place.seconds - validation - seconds) / (self.place.step - step)
-        left = max(0.0, 60 * train.max_minutes - self.place.seconds - validation)  # one validation follows the end
+        left = max(0.0, 60 * train.max_minutes * (1 - RESERVE) - self.place.seconds - validation)  # one ends it
         total = self.place.step + int(left / (update + validation / train.validate_every))
         return min(total, self.place.total or total), update
