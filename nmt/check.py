@@ -1,6 +1,7 @@
 """From a composed or saved configuration to a Config, or one sentence that says what is wrong and what is possible."""
 
 import difflib
+import math
 import re
 from typing import Any
 
@@ -44,10 +45,10 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 def check(composed: DictConfig | dict) -> Config:
     """Turn a composed or saved configuration into a Config; raises UserError with one sentence."""
     composed = OmegaConf.create(composed) if isinstance(composed, dict) else composed
-    kind = OmegaConf.select(composed, "model.kind")
     schema = OmegaConf.structured(Config)
-    schema.model = OmegaConf.structured(choose("model.kind", str(kind), MODELS))
     try:
+        kind = OmegaConf.select(composed, "model.kind")
+        schema.model = OmegaConf.structured(choose("model.kind", str(kind), MODELS))
         plain = OmegaConf.create(OmegaConf.to_container(composed, resolve=True))
         config = OmegaConf.to_object(OmegaConf.merge(schema, plain))
     except MissingMandatoryValue as error:
@@ -65,6 +66,8 @@ def check(composed: DictConfig | dict) -> Config:
 
 def check_value(key: str, value: Any) -> None:
     """One value by itself."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"{key}={value} is not possible; it must be a finite number.")
     if key in CHOICES and value not in CHOICES[key]:
         raise UserError(f"{key}={value} is not possible; choose one of {', '.join(CHOICES[key])}.")
     if key in POSITIVE and value is not None and not value > 0:
@@ -84,6 +87,8 @@ def check_whole(config: Config) -> None:
         raise UserError(f"data.source and data.target are both '{config.data.source}'; they must differ.")
     if train.max_steps is None and train.max_epochs is None and train.max_minutes is None:
         raise UserError("The training has no end; give train.max_steps, train.max_epochs or train.max_minutes.")
+    if not 0.98 <= config.tokenizer.coverage <= 1:
+        raise UserError(f"tokenizer.coverage={config.tokenizer.coverage} is not possible; it must be 0.98 to 1.")
     if len(config.optim.betas) != 2:
         raise UserError(f"optim.betas={config.optim.betas} must be two numbers.")
     if not all(0 <= beta < 1 for beta in config.optim.betas):
@@ -110,6 +115,7 @@ def unknown_key(key: str, known: list[str]) -> str:
     if not near:
         group = key.rsplit(".", 1)[0] + "."
         near = [other for other in known if other.startswith(group)]
+        known = [other for other in known if "." not in other]
     hint = f"did you mean {' or '.join(near[:3])}?" if near else f"known: {', '.join(known)}."
     return f"There is no configuration key '{key}'; {hint}"
 

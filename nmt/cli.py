@@ -10,6 +10,7 @@ stdout carries data only, everything else goes to stderr; a person's mistake is 
 
 import argparse
 import errno
+import io
 import os
 import re
 import sys
@@ -30,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from nmt.view.progress import install_logging
 
     install_logging()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # data looks the same on every machine
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         options = parser().parse_args(arguments)
@@ -47,6 +50,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         forget_output()
         print(f"nmt: The output cannot be written: {error.strerror}.", file=sys.stderr)
+        return 2
+    except RuntimeError as error:
+        if type(error).__name__ != "OutOfMemoryError":  # torch's; importing it here would make `nmt --help` slow
+            raise
+        print("nmt: The GPU's memory is full; make train.batch_tokens or --batch-tokens smaller.", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("nmt: interrupted.", file=sys.stderr)
@@ -87,15 +95,15 @@ def parser() -> argparse.ArgumentParser:
     whole = Parser(prog="nmt", description="Train a translator, and see where its attention looked.")
     verbs = whole.add_subparsers(required=True, metavar="VERB", parser_class=VerbParser)
     for verb, purpose in COMPOSED.items():
-        one = verbs.add_parser(verb, help=purpose, description=purpose)
+        one = verbs.add_parser(verb, help=purpose, description=purpose, allow_abbrev=False)
         one.add_argument(
             "overrides", nargs="*", metavar="KEY=VALUE", help="as in model=luong_local_p train.max_steps=500"
         )
         one.add_argument("-m", "--multirun", action="store_true", help="one run for each combination of KEY=A,B")
         one.set_defaults(run=run_composed, verb=verb)
-    add_translate(verbs.add_parser("translate", help="translate sentences, a file, or stdin"))
-    add_evaluate(verbs.add_parser("evaluate", help="BLEU and chrF of a run"))
-    add_align(verbs.add_parser("align", help="where the model looked"))
+    add_translate(verbs.add_parser("translate", help="translate sentences, a file, or stdin", allow_abbrev=False))
+    add_evaluate(verbs.add_parser("evaluate", help="BLEU and chrF of a run", allow_abbrev=False))
+    add_align(verbs.add_parser("align", help="where the model looked", allow_abbrev=False))
     return whole
 
 
@@ -113,7 +121,7 @@ def add_run(one: argparse.ArgumentParser, run: Callable[[argparse.Namespace], in
 def add_translate(one: argparse.ArgumentParser) -> None:
     """nmt translate."""
     add_run(one, run_translate)
-    one.add_argument("sentences", nargs="*", metavar="SENTENCE", help="without any: --input, else stdin")
+    one.add_argument("sentences", nargs="*", default=[], metavar="SENTENCE", help="without any: --input, else stdin")
     one.add_argument("--input", metavar="FILE", help="one sentence a line, plain or .gz")
     one.add_argument("--output", metavar="FILE", help="instead of stdout")
     one.add_argument("--format", choices=("text", "jsonl"), default="text")

@@ -20,7 +20,7 @@ from nmt.check import check, first_line, plain_keys, unknown_key
 from nmt.config import Config, config_folder
 from nmt.errors import UserError
 
-GROUPS = ("data", "tokenizer", "model", "optim", "train", "decode", "experiment")
+GROUPS = ("data", "tokenizer", "model", "optim", "train", "decode")
 
 
 def compose_all(overrides: Sequence[str], multirun: bool) -> list[Config]:
@@ -41,6 +41,9 @@ def compose_all(overrides: Sequence[str], multirun: bool) -> list[Config]:
 
 def parse(overrides: Sequence[str]) -> list[Override]:
     """Hydra's own grammar."""
+    for word in overrides:
+        if re.match(r"[+~]*hydra[./=]", word):
+            raise UserError(f"'{word}' has no effect here: nmt only uses Hydra to compose its own configuration.")
     try:
         return OverridesParser.create(GlobalHydra.instance().config_loader()).parse_overrides(list(overrides))
     except HydraException as error:
@@ -69,14 +72,14 @@ def compose(overrides: list[str], name_suffix: str) -> Config:
     """One checked configuration; its default name is DATA-MODEL after the chosen groups."""
     try:
         composed = hydra.compose("config", overrides, return_hydra_config=True)
-    except (HydraException, OmegaConfBaseException) as error:
+        choices = composed.hydra.runtime.choices
+        with open_dict(composed):
+            del composed["hydra"]
+            if composed.name is None:
+                composed.name = f"{choices.data}-{choices.model}"
+            composed.name = f"{composed.name}{name_suffix}"
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise UserError(sentence(error)) from None
-    choices = composed.hydra.runtime.choices
-    with open_dict(composed):
-        del composed["hydra"]
-        if composed.name is None:
-            composed.name = f"{choices.data}-{choices.model}"
-        composed.name = f"{composed.name}{name_suffix}"
     return check(composed)
 
 
@@ -90,6 +93,8 @@ def sentence(error: Exception) -> str:
         r"Could not find '([^/']+)/([^']+)'", text
     ):
         return unknown_choice(found[1], found[2])
+    if "Config group override must be" in text:
+        return f"A configuration group cannot be null; choose a file of conf/ for each of {', '.join(GROUPS)}."
     if found := re.search(r"Could not override '([^']+)'.*?No match in the defaults list", text):
         return unknown_choice(found[1], "")
     return f"The configuration cannot be composed: {first_line(error)}."
@@ -106,8 +111,7 @@ def unknown_choice(group: str, name: str) -> str:
     """The sentence for GROUP=NAME when there is no such file."""
     possible = sorted(path.stem for path in (config_folder() / group).glob("*.yaml"))
     if not possible:
-        known = [name for name in GROUPS if (config_folder() / name).is_dir()]
-        return f"There is no configuration group '{group}'; known: {', '.join(known)}."
+        return f"There is no configuration group '{group}'; known: {', '.join(GROUPS)}."
     near = difflib.get_close_matches(name, possible, n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
     return f"{group}={name} is not possible{hint}; choose one of {', '.join(possible)}."

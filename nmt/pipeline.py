@@ -21,7 +21,7 @@ from nmt.data.lines import writing
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.runs import Result, run_folder, score_sets
-from nmt.train.precision import keep_memory
+from nmt.train.precision import keep_memory, pick_device
 from nmt.train.trainer import Trainer
 
 log = logging.getLogger("nmt")
@@ -124,6 +124,7 @@ def tokenize(config: Config) -> None:
 def train(config: Config) -> list[Result]:
     """Everything from text to scores: one result for each test set."""
     keep_memory()
+    pick_device(config.device)  # a device that is not here is refused before anything is downloaded
     prepared = prepare(config)
     about = report(prepared.corpus)
     folder = run_folder(config)

@@ -17,7 +17,7 @@ from nmt.errors import UserError
 from nmt.evaluate.scores import looks_tokenised, score, write_result
 from nmt.models.ensemble import Ensemble
 from nmt.train import checkpoint
-from nmt.train.precision import autocast, pick_device, pick_precision
+from nmt.train.precision import autocast, pick_device_again, pick_precision
 from nmt.view.journal import Journal
 from nmt.view.progress import Progress
 
@@ -85,8 +85,7 @@ def load(paths: Sequence[Path], beam: int | None = None, batch_tokens: int | Non
     Raises UserError when an ensemble's members do not share their vocabularies.
     """
     payloads = [checkpoint.load(path) for path in paths]
-    wanted = payloads[0]["config"]["device"]
-    device = pick_device(wanted if wanted == "cpu" else "auto")  # this machine may have other devices
+    device = pick_device_again(payloads[0]["config"].get("device", "auto"))
     restored = [checkpoint.restore(payload, device) for payload in payloads]
     config, tokenizers, model = restored[0]
     for path, (_, other, _) in zip(paths, restored, strict=True):

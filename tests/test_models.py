@@ -319,3 +319,20 @@ def test_an_ensemble_writes_the_mean_of_its_members(small_model):
     order, memory = torch.tensor([2, 0, 3, 1]), ensemble.encode(batch.source, batch.mask)
     moved = ensemble.decode(batch.target[order], select(ensemble.start(memory), order), memory.rows(order))
     assert_close(moved.hidden, decoded.hidden[order], **EXACT)
+
+
+@pytest.mark.parametrize("batch", [even(), uneven()], ids=["even", "uneven"])
+@pytest.mark.parametrize("changes", [{}, {"cell": "gru"}, {"input_feeding": False}], ids=["as is", "gru", "unfed"])
+def test_bf16_trains_and_searches(name, small_model, batch, changes):
+    """Under autocast, on any CPU: finite gradients for every parameter, a loss near that of float32, a translation."""
+    if changes and not name.startswith("luong"):
+        pytest.skip("these switches are Luong's")
+    model = small_model(name, **changes).float().train()
+    wanted = cross_entropy(model.eval()(*batch[:3]).hidden, model.output, batch.output, PAD, 0.1)[0]
+    with torch.autocast("cpu", torch.bfloat16):
+        found = cross_entropy(model(*batch[:3]).hidden, model.output, batch.output, PAD, 0.1)[0]
+        found.backward()
+        hypotheses = search(model, batch.source, batch.mask, 3, 1.0, torch.full((len(batch.source),), 4))
+    assert_close(found, wanted, rtol=0.02, atol=0)
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+    assert all(hypotheses)

@@ -227,7 +227,6 @@ def test_a_seed_is_a_run(train, folder):
         assert train(name, *words, f"seed={seed}").code == 0
     first, second, third = (state(folder(name) / "last.pt") for name in ("first", "second", "third"))
     assert differing(first, second) == []
-    assert "embedding" not in differing(first["model"], third["model"]), differing(first["model"], third["model"])
     assert len(differing(first["model"], third["model"])) > 5
 
 

@@ -82,7 +82,7 @@ class Translator:
             start += len(texts)
 
     def cut(self, ids: list[int], line: int) -> list[list[int]]:
-        """A sentence longer than any seen in training in parts that are not, cut between words where possible."""
+        """A sentence longer than those kept for training in parts that are not, cut between words where possible."""
         if len(ids) <= self.max_pieces:
             return [ids] if ids else []
         pieces = self.tokenizers.source.pieces(ids)
@@ -92,7 +92,7 @@ class Translator:
             parts.append(ids[start:stop])
             start = stop
         log.warning(
-            "Line %d has %d pieces, more than the %d the model was trained on; it is translated in %d parts.",
+            "Line %d has %d pieces, more than tokenizer.max_pieces=%d; it is translated in %d parts.",
             line, len(ids), self.max_pieces, len(parts) + 1,
         )  # fmt: skip
         return [*parts, ids[start:]]
@@ -105,9 +105,12 @@ class Translator:
             ranked[0].alternatives = ranked
             return ranked[0]
         best = [self.one(source, found[0]) for source, found in parts]
+        alpha = self.decode.length_penalty
+        lengths = [len(part.ids) + 1 for part in best]
+        likely = sum(part.score * length**alpha for part, length in zip(best, lengths, strict=True))
         joined = Translation(
             " ".join(part.text for part in best if part.text),
-            sum(part.score for part in best),
+            likely / sum(lengths) ** alpha,
             [piece for part in best for piece in part.source_ids],
             [piece for part in best for piece in part.ids],
         )
@@ -118,13 +121,11 @@ class Translator:
         """A hypothesis as text."""
         return Translation(self.tokenizers.target.decode(hypothesis.ids), hypothesis.score, source, hypothesis.ids)
 
-    def search(
-        self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray | None = None
-    ) -> list[list[Hypothesis]]:
-        """Beam search over sentences in any order: their n best each. `limits`: most pieces of each, </s> counted."""
+    def search(self, sources: Sequence[Sequence[int] | Ids]) -> list[list[Hypothesis]]:
+        """Beam search over sentences in any order: their n best each."""
         found: list[list[Hypothesis]] = [[] for _ in sources]
         for rows in self.batches(sources):
-            found_here = self.search_batch([sources[row] for row in rows], None if limits is None else limits[rows])
+            found_here = self.search_batch([sources[row] for row in rows])
             for row, hypotheses in zip(rows, found_here, strict=True):
                 found[row] = hypotheses
         return found
@@ -133,8 +134,10 @@ class Translator:
         """Rows to search together, longest first."""
         return in_order(np.array([len(ids) for ids in sources]), self.decode.batch_tokens // self.decode.beam)
 
-    def search_batch(self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray | None) -> list[list[Hypothesis]]:
-        """One batch."""
+    def search_batch(
+        self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray | None = None
+    ) -> list[list[Hypothesis]]:
+        """One batch; `limits`: most pieces of each hypothesis, </s> counted."""
         source = pad([np.append(ids, EOS) for ids in sources])
         if limits is None:
             lengths = np.array([len(ids) for ids in sources])

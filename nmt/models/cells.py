@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from nmt.models.base import State
 from nmt.models.dropout import Dropout
+from nmt.models.encoder import full
 
 
 class Stack(nn.Module):
@@ -36,8 +37,10 @@ class Stack(nn.Module):
         """[B T E] → top layer [B T D], state [B L D]."""
         outputs, finals = embedded, []
         for number, layer in enumerate(self.layers):
-            past = tuple(state[name][:, number][None].contiguous() for name in self.states)
-            outputs, final = layer(self.dropout(outputs) if number else outputs, past if len(past) > 1 else past[0])
+            inputs = full(self.dropout(outputs) if number else outputs, layer)
+            past = tuple(full(state[name][:, number][None].contiguous(), layer) for name in self.states)
+            with torch.autocast(inputs.device.type, enabled=False):
+                outputs, final = layer(inputs, past if len(past) > 1 else past[0])
             finals.append(final if isinstance(final, tuple) else (final,))
         return outputs, {name: torch.cat([f[i] for f in finals]).transpose(0, 1) for i, name in enumerate(self.states)}
 
@@ -83,7 +86,7 @@ class ConditionalGRU(nn.Module):
         gates, candidate = (prepared + self.context(context)).split((2 * self.hidden, self.hidden), -1)
         update, reset = torch.sigmoid(gates + functional.linear(state, self.weight_hh)).chunk(2, -1)
         proposed = torch.tanh(candidate + functional.linear(reset * state, self.candidate_weight_hh))
-        return torch.lerp(state, proposed, update)
+        return state + update * (proposed - state)
 
 
 def lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
@@ -98,7 +101,8 @@ def gru_step(inputs: Tensor, recurrent: Tensor, state: Tensor) -> Tensor:
     reset_input, update_input, candidate_input = inputs.chunk(3, -1)
     reset_state, update_state, candidate_state = recurrent.chunk(3, -1)
     reset, update = torch.sigmoid(reset_input + reset_state), torch.sigmoid(update_input + update_state)
-    return torch.lerp(torch.tanh(candidate_input + reset * candidate_state), state, update)
+    proposed = torch.tanh(candidate_input + reset * candidate_state)
+    return proposed + update * (state - proposed)
 
 
 def maxout(pairs: Tensor) -> Tensor:

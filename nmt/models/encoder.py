@@ -56,14 +56,25 @@ class RecurrentEncoder(nn.Module):
 
 
 def run(layer: nn.Module, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """One layer over each sentence's own length."""
-    if lengths is None:
-        outputs, final = layer(inputs)
-    else:
-        packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        outputs, final = layer(packed)
-        outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=inputs.size(1))
+    """One layer over each sentence's own length, in float32: see `full`."""
+    with torch.autocast(inputs.device.type, enabled=False):
+        inputs = full(inputs, layer)
+        if lengths is None:
+            outputs, final = layer(inputs)
+        else:
+            packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
+            outputs, final = layer(packed)
+            outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=inputs.size(1))
     return outputs, final if isinstance(final, tuple) else (final,)
+
+
+def full(tensor: Tensor, layer: nn.Module) -> Tensor:
+    """The tensor in the number format of the layer's weights.
+
+    PyTorch's whole-sequence LSTM and GRU stay out of autocast: CPUs without bf16 units cannot run them in it, and on
+    CUDA it would run them in float16, whose range gradients leave.
+    """
+    return tensor.to(next(layer.parameters()).dtype)
 
 
 def join(final: Tensor) -> Tensor:

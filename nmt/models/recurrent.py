@@ -17,7 +17,7 @@ class Bahdanau(EncoderDecoder):
     """Looks with s_{t-1} before the step: c_t = attend(s_{t-1}), s_t = GRU(y_{t-1}, c_t, s_{t-1}) (A.1.2, A.2).
 
     s_0 = tanh(W h←_1); readout maxout(U s_{t-1} + V E y_{t-1} + C c_t), then W_o. Deviations: the encoder is PyTorch's
-    GRU, whose reset gate is applied after the product (the decoder's is the paper's own); biases everywhere; dropout.
+    GRU, whose reset gate is applied after the product (the decoder's is the paper's own); some biases; dropout.
     """
 
     def __init__(
@@ -172,12 +172,14 @@ def initialise(model: EncoderDecoder, tie: bool) -> None:
         elif "weight_hh" in name:
             for gate in parameter.data.chunk(parameter.size(0) // parameter.size(1)):
                 nn.init.orthogonal_(gate)
-        elif "embedding" in name:
+        elif name.endswith("_embedding.weight") or name.endswith("encoder.embedding.weight"):
             nn.init.normal_(parameter, std=parameter.size(1) ** -0.5)
         else:
             nn.init.xavier_uniform_(parameter)
     for module in model.modules():
         if isinstance(module, nn.LSTM):
-            module.bias_ih_l0.data.chunk(4)[1].fill_(1.0)  # type: ignore[operator]
+            for name, parameter in module.named_parameters():
+                if name.startswith("bias_ih"):  # of both directions
+                    parameter.data.chunk(4)[1].fill_(1.0)
     if tie:
         model.output.weight = model.target_embedding.weight  # type: ignore[assignment, union-attr]

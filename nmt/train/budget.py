@@ -32,12 +32,13 @@ class Clock:
         self.place = place
         self.began = time.monotonic() - place.seconds
         self.mark = (place.step, place.seconds)
+        self.looking = 0.0  # seconds of validations since the mark
 
     def tick(self) -> None:
         """After each update."""
         self.place.seconds = time.monotonic() - self.began
         if self.place.step == WARM:
-            self.mark = (WARM, self.place.seconds)
+            self.mark, self.looking = (WARM, self.place.seconds), 0.0
 
     def ready(self, train: TrainConfig) -> bool:
         """Whether it is time to turn the minutes into updates."""
@@ -49,7 +50,7 @@ class Clock:
         assert train.max_minutes is not None
         self.tick()
         step, seconds = self.mark
-        update = (self.place.seconds - validation - seconds) / (self.place.step - step)
+        update = (self.place.seconds - seconds - self.looking) / (self.place.step - step)
         left = max(0.0, 60 * train.max_minutes * (1 - RESERVE) - self.place.seconds - validation)  # one ends it
         total = self.place.step + int(left / (update + validation / train.validate_every))
         return min(total, self.place.total or total), update

@@ -86,6 +86,8 @@ def load(path: Path) -> Payload:
     if not isinstance(payload, dict) or payload.get("format") != FORMAT:
         found = payload.get("format") if isinstance(payload, dict) else None
         raise UserError(f"{path} is not a checkpoint of format {FORMAT} (found: {found}).")
+    if missing := {"config", "tokenizers", "model", "corpus_hash", "versions"} - payload.keys():
+        raise UserError(f"{path} holds no {', '.join(sorted(missing))}; it is not a checkpoint of this program.")
     return payload
 
 
@@ -97,8 +99,6 @@ def first_sentence(error: Exception) -> str:
 
 def restore(payload: Payload, device: torch.device) -> tuple[Config, Tokenizers, EncoderDecoder]:
     """The translator in a checkpoint, ready to translate."""
-    if missing := {"config", "tokenizers", "model", "corpus_hash", "versions"} - payload.keys():
-        raise UserError(f"The checkpoint holds no {', '.join(sorted(missing))}; it is not one of this program's.")
     config, tokenizers = check(payload["config"]), unpack(payload["tokenizers"])
     model = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint)
     try:

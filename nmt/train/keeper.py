@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from nmt.config import Config, to_dict
+from nmt.config import Config
 from nmt.data.tokenizer import Tokenizers
 from nmt.train import checkpoint
 from nmt.train.place import Place
@@ -32,7 +32,7 @@ class Keeper:
         """What a validation leaves: a checkpoint to average, and the best."""
         payload = self.weights(state, step, report, f"update {step}")
         if better:
-            checkpoint.save(self.best, payload)
+            self.keep_best(payload, report)
         if self.config.train.average:
             checkpoint.save(self.folder / f"step-{step}.pt", payload)
             for old in self.steps()[: -self.config.train.average]:
@@ -44,6 +44,13 @@ class Keeper:
         payload = self.weights(state, step, report, origin)
         checkpoint.save(self.folder / "average.pt", payload)
         if better:
+            self.keep_best(payload, report)
+
+    def keep_best(self, payload: checkpoint.Payload, report: Report) -> None:
+        """Replace best.pt, unless an average of an earlier, shorter training is better still."""
+        metric = self.config.train.metric
+        stored = checkpoint.load(self.best)["valid"][metric] if self.best.exists() else None
+        if report.better_than(stored, metric):
             checkpoint.save(self.best, payload)
 
     def weights(self, state: dict[str, Tensor], step: int, report: Report, origin: str) -> checkpoint.Payload:
@@ -70,7 +77,7 @@ class Keeper:
         if not self.last.exists():
             return None
         payload = checkpoint.load(self.last)
-        refuse_changes(payload, to_dict(self.config), self.shared["corpus_hash"], self.config.name)
+        refuse_changes(payload, self.shared, self.config.name)
         model.load_state_dict(payload["model"])
         optimizer.load_state_dict(payload["optimizer"])
         checkpoint.set_random_state(payload["random"], device)

@@ -98,4 +98,9 @@ def cross_entropy(
     real = (target != padding).nonzero().squeeze(1)
     if len(real) < len(target):
         hidden, target = hidden[real], target[real]
-    return LinearCrossEntropy.apply(hidden, output.weight, output.bias, target, smoothing)
+    weight: Tensor = output.weight
+    bias: Tensor | None = output.bias
+    if not torch.is_grad_enabled():  # inside `forward` nobody can tell any more
+        hidden, weight = hidden.detach(), weight.detach()
+        bias = None if bias is None else bias.detach()
+    return LinearCrossEntropy.apply(hidden, weight, bias, target, smoothing)

@@ -1,6 +1,7 @@
 """Where a training stands, and what it measured since it last wrote a line."""
 
 import math
+import sys
 import time
 from dataclasses import dataclass, field
 
@@ -63,4 +64,5 @@ def memory(device: torch.device) -> float:
         import resource  # not on Windows
     except ImportError:
         return 0.0
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**30 if sys.platform == "darwin" else peak / 2**20  # bytes there, KiB elsewhere

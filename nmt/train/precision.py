@@ -25,6 +25,14 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
+def pick_device_again(name: str) -> torch.device:
+    """The device a run was trained on where there is such a one, else what `auto` finds."""
+    try:
+        return pick_device(name)
+    except UserError:
+        return pick_device("auto")
+
+
 def pick_precision(name: str, device: torch.device) -> torch.dtype:
     """`auto` is bf16 where the hardware multiplies it fast (CUDA ≥ 8.0, AMX), else fp32."""
     if name != "auto":

@@ -1,6 +1,6 @@
 """Whether a run may be continued under another configuration than it began with."""
 
-from typing import Any
+from torch import Tensor
 
 from nmt.errors import UserError
 from nmt.train.checkpoint import Payload, differences
@@ -16,18 +16,27 @@ FREE_GROUPS = (
 BUDGET = ("train.max_steps", "train.max_epochs", "train.patience")
 
 
-def refuse_changes(saved: Payload, config: dict[str, Any], corpus_hash: str, name: str) -> None:
+def refuse_changes(saved: Payload, new: Payload, name: str) -> None:
     """Raise UserError, naming the keys, when the saved run would not be what the configuration says."""
-    changed = differences(saved["config"], config)
+    config = new["config"]
     free = set(FREE)
     if config["optim"]["schedule"] not in FITTED and config["train"]["max_minutes"] is None:
         free |= set(BUDGET)
+    changed = differences(saved["config"], config)
     wrong = {key: values for key, values in changed.items() if key not in free and not key.startswith(FREE_GROUPS)}
-    if saved["corpus_hash"] != corpus_hash:
-        wrong["the corpus"] = (saved["corpus_hash"][:10], corpus_hash[:10])
+    if saved["corpus_hash"] != new["corpus_hash"]:
+        wrong["the corpus"] = (saved["corpus_hash"][:10], new["corpus_hash"][:10])
+    elif not wrong and not same_tokenizers(saved["tokenizers"], new["tokenizers"]):
+        wrong["the tokenizer, built again"] = ("one", "another")
     if wrong:
         told = ", ".join(f"{key} (was {old}, now {new})" for key, (old, new) in wrong.items())
         raise UserError(
             f"The run '{name}' was begun with another configuration: {told}; go back to the old values to continue it, "
             f"or give this one another name=…, or delete its folder."
         )
+
+
+def same_tokenizers(saved: Payload, new: Payload) -> bool:
+    """Byte for byte."""
+    both = saved.keys() == new.keys()
+    return both and all(saved[key].equal(new[key]) for key in saved if isinstance(saved[key], Tensor))

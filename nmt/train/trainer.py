@@ -106,7 +106,9 @@ class Trainer:
             if clock.ready(train):
                 self.fit_budget(clock, bar)
             if self.due():
+                began = time.monotonic()
                 self.validate()
+                clock.looking += time.monotonic() - began
             if self.spent(place):
                 return
             figures = self.update()
@@ -190,6 +192,7 @@ class Trainer:
         began = time.monotonic()
         self.look(short=True)
         validation = time.monotonic() - began
+        clock.looking += validation
         place.total, update = clock.fit(train, validation)
         place.fitted = True
         bar.retotal(place.total)

@@ -15,6 +15,7 @@ from nmt.verbs import in_words, one_line, open_run
 from nmt.view.heatmap import grid, heatmap, png
 
 log = logging.getLogger("nmt")
+LONGEST = 4  # times tokenizer.max_pieces: what a heatmap is made of grows with the square of the length
 
 
 def align(options: argparse.Namespace) -> int:
@@ -31,7 +32,7 @@ def align(options: argparse.Namespace) -> int:
     layer = run.config.train.picture_layer if options.layer is None else options.layer
     several = options.source is not None
     for number, (source, target) in enumerate(aligned(options), 1):
-        look = look_at(run.translator, source, target)
+        look = look_at(run.translator, source, target, number)
         check_choice(look, layer, options)
         matrix, source_words, target_words = in_words(look, layer, options.head)
         if options.png:
@@ -53,12 +54,15 @@ def aligned(options: argparse.Namespace) -> Iterator[tuple[str, str | None]]:
         yield from ((line, None) for line in read_lines(Path(options.source)))
 
 
-def look_at(translator: Translator, source: str, target: str | None) -> Look:
-    """Forced decoding of a pair, or of a source and its translation."""
-    if target is None:
-        translation = next(translator.translate([source]))
-        return translator.look(translation.source_ids, translation.ids)
-    return translator.look(translator.tokenizers.source.encode(source), translator.tokenizers.target.encode(target))
+def look_at(translator: Translator, source: str, target: str | None, line: int) -> Look:
+    """Forced decoding of a pair, or of a source and its translation; raises UserError for one that is too long."""
+    ids = translator.tokenizers.source.encode(source)
+    if len(ids) <= LONGEST * translator.max_pieces:
+        found = translator.tokenizers.target.encode(target) if target is not None else None
+        found = next(translator.translate([source])).ids if found is None else found
+        if len(found) <= LONGEST * translator.max_pieces:
+            return translator.look(ids, found)
+    raise UserError(f"Pair {line} is longer than {LONGEST * translator.max_pieces} pieces, too long to look at.")
 
 
 def check_choice(look: Look, layer: int, options: argparse.Namespace) -> None:

@@ -26,7 +26,7 @@ def evaluate(options: argparse.Namespace) -> int:
             )
         if options.split == "test" and not sets:
             raise UserError(f"The corpus of {options.name} has no test set; give --source and --reference.")
-        wanted = sets if options.split == "test" and "test" not in sets else [options.split]
+        wanted = sets if options.split == "test" else [options.split]
         sides = run.config.data.source, run.config.data.target
         results = [score_files(run, name, *(corpus / f"{name}.{side}" for side in sides)) for name in wanted]
     for result in results:

@@ -54,7 +54,6 @@ def sentences(options: argparse.Namespace) -> Iterator[str]:
 def output(path: str | None) -> Iterator[TextIO]:
     """stdout, or a file that appears whole."""
     if path is None:
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
         yield sys.stdout
         return
     final = Path(path).resolve()
@@ -80,12 +79,14 @@ def shown(run: Run, translation: Translation, options: argparse.Namespace, numbe
     elif options.nbest == 1:
         yield translation.text
     else:
-        for one in translation.alternatives[: options.nbest] or [translation]:
-            yield f"{one.score:.4f}\t{one.text}"
+        found = [f"{one.score:.4f}\t{one.text}" for one in translation.alternatives[: options.nbest]]
+        yield from found + ["-inf\t"] * (options.nbest - len(found))  # always N lines
 
 
 def record(run: Run, translation: Translation, nbest: int, number: int) -> dict[str, Any]:
     """Everything known of a translation; alignment = [source word, target word] pairs, counted from 0."""
+    if len(translation.source_ids) > run.config.tokenizer.max_pieces:  # translated in parts; there is no one look
+        return {"line": number, "text": translation.text, "score": round(translation.score, 4)}
     if not translation.source_ids:
         return {"line": number, "text": "", "score": 0.0, "pieces": [], "log_probabilities": [], "alignment": []}
     look = run.translator.look(translation.source_ids, translation.ids)
