@@ -145,7 +145,7 @@ def test_a_sentence_far_too_long_is_cut_with_a_warning(translate):
     long = ("Der Bäcker kauft einen Apfel. " * 200)[:5000]
     answer = translate(long, SENTENCE)
     assert answer.out.count("\n") == 2 and answer.out.endswith(translate(SENTENCE).out)
-    assert re.search(r"Line 1 has \d+ pieces, more than the 256 .* \d+ parts", answer.err)
+    assert re.search(r"Line 1 has \d+ pieces, more than tokenizer\.max_pieces=256; .* \d+ parts", answer.err)
     assert translate("x" * 5000).out.count("\n") == 1
 
 

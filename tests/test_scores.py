@@ -75,10 +75,10 @@ def test_raw_text_is_not_suspected(line):
 
 def test_results_are_written_whole(tmp_path):
     folder = tmp_path / "run" / "test"
-    path = write_result(folder, "flickr", ["Ein Hund.", "zwei\nZeilen", ""], {"bleu": 1.5, "of": "größte"})
+    path = write_result(folder, ["Ein Hund.", "zwei\nZeilen", ""], {"bleu": 1.5, "of": "größte"})
     assert json.loads(path.read_text(encoding="utf-8")) == {"bleu": 1.5, "of": "größte"}
-    assert (folder / "flickr.txt").read_text(encoding="utf-8") == "Ein Hund.\nzwei Zeilen\n\n"
+    assert (folder / "hyp").read_text(encoding="utf-8") == "Ein Hund.\nzwei Zeilen\n\n"
     with pytest.raises(TypeError):
-        write_result(folder, "flickr", ["new"], {"bad": object()})
+        write_result(folder, ["new"], {"bad": object()})
     assert json.loads(path.read_text(encoding="utf-8"))["bleu"] == 1.5
-    assert sorted(entry.name for entry in folder.iterdir()) == ["flickr.json", "flickr.txt"]
+    assert sorted(entry.name for entry in folder.iterdir()) == ["hyp", "result.json"]

@@ -98,7 +98,9 @@ class Translator:
         return [*parts, ids[start:]]
 
     def whole(self, parts: list[tuple[list[int], list[Hypothesis]]]) -> Translation:
-        """The parts of one line put together; the n best are given for a line of one part."""
+        """The parts of one line put together; the n best are given for a line of one part, a blank line has none."""
+        if not parts:
+            return Translation("", 0.0, [], [])
         if len(parts) == 1:
             source, found = parts[0]
             ranked = [self.one(source, hypothesis) for hypothesis in found]
