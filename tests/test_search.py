@@ -109,7 +109,7 @@ def batch_of(lengths: list[int]):
     return collate(ids, ids)
 
 
-def sharper(model: EncoderDecoder) -> EncoderDecoder:
+def sharper(model: EncoderDecoder, end: float = 3.0) -> EncoderDecoder:
     """Untrained logits are nearly flat and nothing ends; make them differ, with deviation 3, and the end likely."""
     model.requires_grad_(False)
     for parameter in model.parameters():
@@ -118,7 +118,7 @@ def sharper(model: EncoderDecoder) -> EncoderDecoder:
     model.output = nn.Linear(size, 50).double().requires_grad_(False)
     scale = model(batch.source, batch.mask, batch.target).hidden.square().mean().sqrt()
     nn.init.normal_(model.output.weight, std=3 / (size**0.5 * scale.item()))
-    model.output.bias.zero_()[EOS] = 4.0
+    model.output.bias.zero_()[EOS] = end
     return model
 
 
@@ -127,11 +127,14 @@ LIMIT = 9
 
 
 def test_a_beam_of_one_is_greedy(name, small_model):
-    model, batch = sharper(small_model(name)), batch_of(LENGTHS)
-    found = search(model, batch.source, batch.mask, 1, 1.0, torch.full((len(LENGTHS),), LIMIT))
-    wanted = [greedy(model, row[: length + 1], LIMIT) for row, length in zip(batch.source, LENGTHS, strict=True)]
-    assert [[hypothesis.ids for hypothesis in one] for one in found] == [[ids] for ids in wanted]
-    assert len(set(map(len, wanted))) > 1  # they do not all end at the same time
+    batch, ends = batch_of(LENGTHS), set()
+    for end in (3.0, 5.0, 7.0):
+        model = sharper(small_model(name), end)
+        found = search(model, batch.source, batch.mask, 1, 1.0, torch.full((len(LENGTHS),), LIMIT))
+        wanted = [greedy(model, row[: length + 1], LIMIT) for row, length in zip(batch.source, LENGTHS, strict=True)]
+        assert [[hypothesis.ids for hypothesis in one] for one in found] == [[ids] for ids in wanted]
+        ends |= {tuple(map(len, wanted))}
+    assert any(len(set(lengths)) > 1 for lengths in ends)  # they do not all end at the same time
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.7])
