@@ -3,7 +3,7 @@
 import os
 
 # Idle OpenMP threads that spin for ever collapse on shared cores; those that sleep at once wake up late and cost a
-# quarter of the speed. So: spin for half a millisecond, then sleep. This must be set before torch is imported, and a
+# quarter of the speed. So: spin for a short while, then sleep. This must be set before torch is imported, and a
 # person's own setting wins.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ["OMP_WAIT_POLICY"] = "PASSIVE"

@@ -323,12 +323,12 @@ def test_an_ensemble_writes_the_mean_of_its_members(small_model):
 
 @pytest.mark.parametrize("batch", [even(), uneven()], ids=["even", "uneven"])
 @pytest.mark.parametrize("changes", [{}, {"cell": "gru"}, {"input_feeding": False}], ids=["as is", "gru", "unfed"])
-def test_bf16_trains_and_searches(name, small_model, batch, changes):
+def test_bf16_has_gradients_and_searches(name, small_model, batch, changes):
     """Under autocast, on any CPU: finite gradients for every parameter, a loss near that of float32, a translation."""
     if changes and not name.startswith("luong"):
         pytest.skip("these switches are Luong's")
-    model = small_model(name, **changes).float().train()
-    wanted = cross_entropy(model.eval()(*batch[:3]).hidden, model.output, batch.output, PAD, 0.1)[0]
+    model = small_model(name, **changes).float()
+    wanted = cross_entropy(model(*batch[:3]).hidden, model.output, batch.output, PAD, 0.1)[0]
     with torch.autocast("cpu", torch.bfloat16):
         found = cross_entropy(model(*batch[:3]).hidden, model.output, batch.output, PAD, 0.1)[0]
         found.backward()
