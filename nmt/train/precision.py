@@ -34,20 +34,20 @@ def pick_device_again(name: str) -> torch.device:
 
 
 def pick_precision(name: str, device: torch.device) -> torch.dtype:
-    """`auto` is bf16 where the hardware multiplies it fast (CUDA ≥ 8.0, AMX), else fp32."""
+    """`auto` is bf16 where the hardware multiplies it fast (CUDA ≥ 8.0, AMX, AVX512-BF16), else fp32."""
     if name != "auto":
         return {"bf16": torch.bfloat16, "fp32": torch.float32}[name]
     if device.type == "cuda":
         fast = torch.cuda.get_device_capability(device) >= (8, 0)
     else:
-        fast = device.type == "cpu" and has_amx()
+        fast = device.type == "cpu" and multiplies_bf16()
     return torch.bfloat16 if fast else torch.float32
 
 
-def has_amx() -> bool:
-    """Whether this CPU has matrix units for bf16."""
-    probe = getattr(torch.cpu, "_is_amx_tile_supported", None)
-    return bool(probe and probe())
+def multiplies_bf16() -> bool:
+    """Whether this CPU has units for products of bf16: AMX tiles, or AVX512-BF16 (AMD since Zen 4)."""
+    probes = (getattr(torch.cpu, f"_is_{unit}_supported", None) for unit in ("amx_tile", "avx512_bf16"))
+    return any(probe() for probe in probes if probe)
 
 
 def autocast(device: torch.device, dtype: torch.dtype) -> torch.autocast:
