@@ -16,7 +16,7 @@ from nmt.errors import UserError, choose
 MODELS = {"recurrent": RecurrentConfig, "transformer": TransformerConfig}
 CHOICES = {
     "precision": ("auto", "fp32", "bf16"),
-    "data.kind": ("files", "multi30k"),
+    "data.kind": ("phrasebook", "files", "multi30k"),
     "tokenizer.algorithm": ("unigram", "bpe"),
     "model.cell": ("lstm", "gru"),
     "model.order": ("before", "after", "never"),
@@ -35,7 +35,8 @@ POSITIVE = (
     "train.log_every", "decode.beam", "decode.max_extra", "decode.batch_tokens",
 )  # fmt: skip
 NOT_NEGATIVE = (
-    "seed", "data.max_ratio", "optim.eps", "optim.weight_decay", "optim.clip", "optim.warmup_steps",
+    "seed", "data.seed", "data.pairs", "data.max_ratio", "optim.eps", "optim.weight_decay", "optim.clip",
+    "optim.warmup_steps",
     "train.patience", "train.average", "train.pictures", "decode.max_ratio",
 )  # fmt: skip
 SHARES = ("model.dropout", "train.label_smoothing", "train.sampling", "optim.final")

@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 class DataConfig:
     """Where the sentence pairs come from, and which pairs may not be trained on."""
 
-    kind: str  # files | multi30k
+    kind: str  # phrasebook | files | multi30k
     source: str  # language code = file name ending
     target: str
     train: Any  # PREFIX or list of PREFIXes (kind=files), set names otherwise
@@ -23,6 +23,8 @@ class DataConfig:
     test: Any
     max_characters: int  # training pairs with a longer side are dropped
     max_ratio: float  # so are pairs whose (longer + 10) / (shorter + 10) characters exceed this
+    pairs: int = 0  # kind=phrasebook: how many to draw for training
+    seed: int = 1  # and from which seed
 
 
 @dataclass

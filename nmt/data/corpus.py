@@ -1,13 +1,15 @@
-"""Where sentence pairs come from: PREFIX files or Multi30k, turned into one folder of plain text.
+"""Where sentence pairs come from: the phrasebook, PREFIX files or Multi30k, turned into one folder of plain text.
 
-The folder holds train, valid and each test set as NAME.source and NAME.target, UTF-8, one sentence a line, and
-report.json. Training pairs that cannot be right are left out, as pairs; validation and test sets are copied whole,
+The folder holds train, valid and each test set as NAME.source and NAME.target, UTF-8, one sentence a line, NAME.align
+where gold alignments are known, and report.json. Training pairs that cannot be right are left out, as pairs; validation and test sets are copied whole,
 because a score over part of a set is no score of the set. Everything streams.
 """
 
 import hashlib
 import json
 import logging
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from nmt.data import hub
 from nmt.data.audit import Duplicates, HeldOut, Tally, reason
 from nmt.data.digests import Digests
 from nmt.data.lines import LineWriter, read_pairs, side, writing
+from nmt.data.phrasebook import splits
 from nmt.errors import UserError
 
 Files = tuple[Path, Path]  # the source and the target side
@@ -32,6 +35,9 @@ def inputs(data: DataConfig, cache: Path) -> dict[str, Any]:
     if data.kind == "multi30k":
         hub.check(data.source, data.target, [name for group in named.values() for name in group])
         return {"commit": hub.COMMIT}
+    if data.kind == "phrasebook":
+        check_phrasebook(data, named)
+        return splits.recipe()
     digests = Digests(cache)
     sets = {name: [[digests.of(path) for path in files] for files in many] for name, many in local(data, named).items()}
     digests.save()
@@ -40,12 +46,14 @@ def inputs(data: DataConfig, cache: Path) -> dict[str, Any]:
 
 def build(data: DataConfig, folder: Path, downloads: Path) -> None:
     """Write the sets and report.json into an empty folder; raises UserError when the input is unusable."""
-    with writing(folder):
-        sets = find(data, downloads)
+    with writing(folder), tempfile.TemporaryDirectory(dir=folder) as drawn:
+        sets = find(data, downloads, Path(drawn))
         held_out, audit = HeldOut(), {}
         for name in [name for name in sets if name != "train"]:
             audit[name] = copy(name, sets[name], data, folder, held_out)
         audit = {"train": clean(sets["train"], data, folder, held_out)} | audit
+        if data.kind == "phrasebook":
+            gold(audit, Path(drawn), folder)
         digests = [digest for entry in audit.values() for digest in entry["sha256"].values()]
         report = {
             "source": data.source,
@@ -80,9 +88,34 @@ def listed(role: str, value: Any) -> list[str]:
     return many
 
 
-def find(data: DataConfig, downloads: Path) -> dict[str, list[Files]]:
-    """The files of train, valid and each test set, in this order, downloaded if need be; raises UserError."""
+def check_phrasebook(data: DataConfig, named: dict[str, list[str]]) -> None:
+    """Raises UserError for languages, sets or a number of pairs that the phrasebook does not have."""
+    if {data.source, data.target} != {"de", "en"}:
+        raise UserError(f"The phrasebook has no {data.source}-{data.target}; choose de and en, or en and de.")
+    if not data.pairs:
+        raise UserError("data.pairs=0 is not possible; it must be greater than 0.")
+    for role, group in named.items():
+        for name in group:
+            if name not in splits.SETS or (role != "train") == (name == "train"):
+                raise UserError(f"data: the phrasebook has no set '{name}' for {role}; it has {', '.join(splits.SETS)}.")
+
+
+def gold(audit: dict[str, Any], drawn: Path, folder: Path) -> None:
+    """Copy the alignments of the sets that are whole, so that line by line they belong to the text."""
+    for name, entry in audit.items():
+        if entry["kept"] == entry["read"]:
+            shutil.copyfile(drawn / f"{name}.align", folder / f"{name}.align")
+
+
+def find(data: DataConfig, downloads: Path, drawn: Path) -> dict[str, list[Files]]:
+    """The files of train, valid and each test set, in this order, downloaded or drawn if need be; raises UserError."""
     named = names(data)
+    if data.kind == "phrasebook":
+        splits.write(drawn, data.source, data.target, data.pairs, data.seed)
+        return {
+            name: [(drawn / f"{one}.{data.source}", drawn / f"{one}.{data.target}") for one in group]
+            for name, group in named.items()
+        }
     if data.kind == "files":
         return local(data, named)
     wanted = list(dict.fromkeys(name for group in named.values() for name in group))

@@ -1,0 +1,136 @@
+"""What may stand in a slot: words by class, number and restriction, forms by whether they can be filled."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+from nmt.data.phrasebook.entries import Adjective, Head
+from nmt.data.phrasebook.form import Form
+from nmt.data.phrasebook.lexicon import Lexicon
+from nmt.data.phrasebook.rules import NUMBERS, Slot
+from nmt.data.phrasebook.side import Phrase
+
+
+class Dead(Exception):
+    """Nothing fits: draw again."""
+
+
+class Choice:
+    """Forms of a category with cumulative weights."""
+
+    def __init__(self, forms: Sequence[Form]) -> None:
+        self.forms = forms
+        weights = [form.rule.weight / len(form.rule.variants) for form in forms]
+        self.cumulative = list(accumulate(weights))
+
+    def draw(self, rnd: Any) -> Form:
+        """One of them."""
+        return self.forms[bisect_right(self.cumulative, rnd() * self.cumulative[-1], hi=len(self.forms) - 1)]
+
+
+class Candidates:
+    """The words and forms there are; what was asked for once is remembered."""
+
+    def __init__(self, lexicon: Lexicon, forms: dict[str, list[Form]]) -> None:
+        self.lexicon, self.forms = lexicon, forms
+        self.cache: dict[Any, Any] = {}
+
+    def heads(self, classes: tuple[str, ...], only: tuple[str, ...], kind: str) -> list[Head]:
+        """Nouns or pronouns of these classes in the numbers allowed."""
+        key = kind, classes, only
+        if key not in self.cache:
+            pool = self.lexicon.pronouns if kind == "pronoun" else self.lexicon.heads
+            found = [head for head in pool if fits(head.classes, classes) and allowed(head, only)]
+            self.cache[key] = found
+        return self.cache[key]
+
+    def entries(self, pool: Sequence[Any], kind: str, classes: tuple[str, ...]) -> list[Any]:
+        """Verbs or words of these classes."""
+        key = kind, classes
+        if key not in self.cache:
+            self.cache[key] = [entry for entry in pool if fits(entry.classes, classes)]
+        return self.cache[key]
+
+    def describing(self, noun: Head, classes: tuple[str, ...]) -> list[Adjective]:
+        """Adjectives that go with a noun."""
+        key = "adjective", noun.line, classes
+        if key not in self.cache:
+            self.cache[key] = [
+                adjective
+                for adjective in self.lexicon.adjectives
+                if adjective.classes & noun.classes and (not classes or fits(adjective.classes, classes))
+            ]
+        return self.cache[key]
+
+    def choice(self, category: str, classes: tuple[str, ...], only: tuple[str, ...]) -> Choice:
+        """The forms of a category that can be filled with these classes and restrictions."""
+        key = "choice", category, classes, only
+        if key not in self.cache:
+            names = {word for word in only if word not in NUMBERS}
+            forms = [form for form in self.forms[category] if not names or form.rule.name in names]
+            forms = [form for form in forms if self.possible(form, classes, only)]
+            self.cache[key] = Choice(forms)
+        return self.cache[key]
+
+    def possible(self, form: Form, classes: tuple[str, ...], only: tuple[str, ...]) -> bool:
+        """Whether the nouns and categories of a form have candidates."""
+        if form.rule.plural and "sg" in only:
+            return False
+        for _, slot in form.needed:
+            if any("." in word or word in form.names for word in slot.classes):
+                continue
+            wanted, limits = inherit(slot, classes, only)
+            if slot.kind in ("noun", "pronoun") and not self.heads(wanted, limits, slot.kind):
+                return False
+            if slot.kind in self.forms and not self.choice(slot.kind, wanted, limits).forms:
+                return False
+        return True
+
+
+def pick(candidates: Sequence[Any], rnd: Any) -> Any:
+    """One of them; raises Dead when there is none."""
+    if not candidates:
+        raise Dead
+    return candidates[int(rnd() * len(candidates))]
+
+
+def fits(has: frozenset[str], wanted: tuple[str, ...]) -> bool:
+    """Whether something with these classes fits `food drink+cold -fruit`: any of the first, none of the last."""
+    some = [word for word in wanted if word[0] != "-"]
+    if any(word[1:] in has for word in wanted if word[0] == "-"):
+        return False
+    return any(all(part in has for part in word.split("+")) for word in some)
+
+
+def allowed(head: Head, only: tuple[str, ...]) -> bool:
+    """Whether a head is what the brackets ask for: a number, a way to take articles, further classes."""
+    for word in only:
+        if word in ("sg", "pl"):
+            good = head.number == word
+        elif word == "article":
+            good = head.plain not in ("bare", "name")
+        elif word in NUMBERS:
+            good = head.plain == word
+        else:
+            good = word in head.classes
+        if not good:
+            return False
+    return True
+
+
+def inherit(
+    slot: Slot, classes: tuple[str, ...], only: tuple[str, ...], phrase: Phrase | None = None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The classes and restrictions of a slot: `$` stands for those of the rule around, V.object for a verb's."""
+    wanted: tuple[str, ...] = ()
+    for word in slot.classes:
+        if word == "$":
+            wanted += classes
+        elif "." in word and phrase:
+            name, _, part = word.partition(".")
+            wanted += getattr(phrase.slots[phrase.names.index(name)], part)
+        else:
+            wanted += (word,)
+    numbers = tuple(word for word in only if word in NUMBERS) if "$" in slot.classes else ()
+    return wanted, tuple(dict.fromkeys(slot.only + numbers))

@@ -1,0 +1,114 @@
+"""English tokens of rules as operations."""
+
+from nmt.data.phrasebook import english
+from nmt.data.phrasebook.rules import Token
+from nmt.data.phrasebook.side import DEGREES, Out, Phrase, Side, Write
+
+ROLES = {"subject": 0, "object": 1, "possessor": 2}
+FORMS = {"participle", "infinitive", "ing", "past"}
+
+
+class English(Side):
+    """Roles are handed down; verbs agree with the heads of slots."""
+
+    language = "en"
+
+    def compile(self, token: Token) -> Write:
+        """The operation of an English token."""
+        if token.literal:
+            return self.literal(token)
+        word = token.words[0]
+        if word[:1].isupper():
+            return self.slot_token(token, self.slot(token, word), self.kinds[word])
+        if word in ("he", "him", "his", "himself", "this", "that"):
+            return self.pronoun(token, word)
+        if word in self.lexicon.auxiliaries:
+            return self.auxiliary(token, word)
+        raise token.line.error(f"expected a slot or a word that inflects, not '{word}'.")
+
+    def slot_token(self, token: Token, index: int, kind: str) -> Write:
+        label = token.words[0]
+        if kind == "verb":
+            return self.verb(token, index)
+        if kind == "adjective":
+            said, _ = self.parts(token, set(DEGREES))
+            degree = DEGREES[said[0]] if said else 0
+            marks = self.marks(token, ((label, True),))
+            return lambda out, phrase, form: out.append((phrase.slots[index].english[degree], marks(phrase.base)))
+        if kind == "word":
+            self.parts(token, set())
+            marks = self.marks(token, ((label, True),))
+            return lambda out, phrase, form: out.append((phrase.slots[index].english, marks(phrase.base)))
+        said, _ = self.parts(token, {*ROLES, "at", "to", "the"})
+        place = next((word for word in said if word in ("at", "to")), None)
+        if place and "the" in said:
+            marks = self.marks(token, (("der", True),))
+
+            def the(out: Out, phrase: Phrase, form: int) -> None:
+                if getattr(phrase.heads[index], place)[2]:
+                    out.append(("the", marks(phrase.base)))
+
+            return the
+        if place:
+            marks = self.marks(token, ((label + ".preposition", True),))
+            return lambda out, phrase, form: out.append((getattr(phrase.heads[index], place)[1], marks(phrase.base)))
+        role = next((ROLES[word] for word in said), None)
+        if kind in ("noun", "pronoun"):
+            marks = self.marks(token, ((label, True),))
+
+            def noun(out: Out, phrase: Phrase, form: int) -> None:
+                out.append((phrase.slots[index].english[form if role is None else role], marks(phrase.base)))
+
+            return noun
+        self.seen.setdefault(label, token)
+        if role is None and self.rule.category == "sentence":
+            role = 1 if self.cases.get(label) else 0
+
+        def phrase_slot(out: Out, phrase: Phrase, form: int) -> None:
+            inner = phrase.slots[index]
+            inner_form = form if role is None else role
+            for write in inner.write[1]:
+                write(out, inner, inner_form)
+
+        return phrase_slot
+
+    def verb(self, token: Token, index: int) -> Write:
+        said, slots = self.parts(token, {"pres", *FORMS, "preposition"})
+        label = token.words[0]
+        if "preposition" in said:
+            marks = self.marks(token, ((label + ".preposition", True),))
+            return lambda out, phrase, form: out.append((phrase.slots[index].preposition[2], marks(phrase.base)))
+        marks = self.marks(token, ((label, True),))
+        if "pres" in said:
+            who = self.agreeing(token, slots)
+            return lambda out, phrase, form: out.append(
+                (phrase.slots[index].english["present"][phrase.heads[who].english_person], marks(phrase.base))
+            )
+        which = said[0] if said else "infinitive"
+        return lambda out, phrase, form: out.append((phrase.slots[index].english[which][0], marks(phrase.base)))
+
+    def pronoun(self, token: Token, word: str) -> Write:
+        """{he S}, {him S}, {his S}, {himself S}; {this N}, {that N}."""
+        _, slots = self.parts(token, set())
+        who = self.agreeing(token, slots)
+        default = {"he": "er", "him": "er", "his": "poss", "himself": "sich", "this": "dieser", "that": "that"}[word]
+        marks = self.marks(token, ((default, True),))
+        if word in ("this", "that"):
+            forms = ("this", "these") if word == "this" else ("that", "those")
+            return lambda out, phrase, form: out.append(
+                (forms[phrase.heads[who].english_person > 2], marks(phrase.base))
+            )
+        if word in ("he", "him"):
+            table = english.SUBJECTS if word == "he" else english.OBJECTS
+            return lambda out, phrase, form: out.append((table[phrase.heads[who].natural], marks(phrase.base)))
+
+        def write(out: Out, phrase: Phrase, form: int) -> None:
+            head = phrase.heads[who]
+            if word == "his":
+                shown = english.OWNERS[head.natural] if head.person == 2 else english.POSSESSIVES[head.person]
+            else:
+                third = {"m": "himself", "f": "herself", "n": "itself", "p": "themselves"}
+                shown = third[head.natural] if head.person == 2 else english.REFLEXIVES[head.person]
+            out.append((shown, marks(phrase.base)))
+
+        return write

@@ -1,0 +1,29 @@
+"""A variant of a rule, both sides compiled, with the slots that it needs."""
+
+from nmt.data.phrasebook.english_side import English
+from nmt.data.phrasebook.german_side import German
+from nmt.data.phrasebook.lexicon import Lexicon
+from nmt.data.phrasebook.rules import PUNCTUATION, Rule, Variant
+from nmt.data.phrasebook.side import Phrase, Shared
+
+
+class Form:
+    """Ready to be drawn and written; raises UserError for a token that is not possible, or a label on one side alone."""
+
+    def __init__(self, rule: Rule, variant: Variant, number: int, lexicon: Lexicon) -> None:
+        self.rule, self.name, self.names = rule, f"{rule.category} {rule.name}.{number}", list(rule.slots)
+        shared: Shared = {}, set(), {}
+        left, right = German(rule, lexicon, shared), English(rule, lexicon, shared)
+        self.write = [left.compile(one) for one in variant.german], [right.compile(one) for one in variant.english]
+        for label, token in [*left.seen.items(), *right.seen.items()]:
+            if (label in left.seen) != (label in right.seen) and label not in PUNCTUATION:
+                raise token.line.error(f"expected the label or slot '{label}' on the other side too.")
+        need = set(shared[1])
+        for name in reversed(self.names):  # what the used ones refer to
+            if name in need:
+                need |= {word.split(".")[0] for word in rule.slots[name].classes} & set(self.names)
+        self.needed = [(index, rule.slots[name]) for index, name in enumerate(self.names) if name in need]
+
+    def phrase(self, base: int) -> Phrase:
+        """An empty one."""
+        return Phrase(self.name, self.names, self.write, base)

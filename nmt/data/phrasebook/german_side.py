@@ -1,0 +1,174 @@
+"""German tokens of rules as operations."""
+
+from nmt.data.phrasebook import german
+from nmt.data.phrasebook.rules import Token
+from nmt.data.phrasebook.side import DEGREES, MARKER, TENSES, Out, Phrase, Side, Write
+
+DETERMINERS = german.determiners()
+PRONOUNS = german.split(german.PRONOUN)
+FORMS = {"participle", "infinitive", "zu", "imperative", "bare"}
+
+
+class German(Side):
+    """Cases are handed down; words agree with the heads of slots."""
+
+    language = "de"
+
+    def compile(self, token: Token) -> Write:
+        """The operation of a German token."""
+        if token.literal:
+            return self.literal(token)
+        word = token.words[0]
+        if word[:1].isupper():
+            return self.slot_token(token, self.slot(token, word), self.kinds[word])
+        if word in DETERMINERS:
+            return self.determiner(token, word)
+        if word in ("er", "sich", "poss"):
+            return self.pronoun(token, word)
+        if word in self.lexicon.auxiliaries:
+            return self.auxiliary(token, word)
+        raise token.line.error(f"expected a slot or a word that inflects, not '{word}'.")
+
+    def slot_token(self, token: Token, index: int, kind: str) -> Write:
+        if kind == "verb":
+            return self.verb(token, index)
+        if kind == "adjective":
+            return self.adjective(token, index)
+        label = token.words[0]
+        if kind == "word":
+            marks = self.marks(token, ((label, True),))
+            self.parts(token, set())
+            return lambda out, phrase, form: out.append((phrase.slots[index].german, marks(phrase.base)))
+        said, governors = self.parts(token, {*german.CASES, "at", "to", "place"})
+        place = next((word for word in said if word in ("at", "to")), None)
+        if place and "place" not in said:
+            marks = self.marks(token, ((label + ".preposition", True),))
+            return lambda out, phrase, form: out.append((getattr(phrase.heads[index], place)[0], marks(phrase.base)))
+        case = next((german.CASE[word] for word in said if word in german.CASE), None)
+        if kind in ("noun", "pronoun"):
+            marks = self.marks(token, ((label, True),))
+
+            def noun(out: Out, phrase: Phrase, form: int) -> None:
+                out.append((phrase.slots[index].german[form if case is None else case], marks(phrase.base)))
+
+            return noun
+        self.cases.setdefault(label, case or 0)
+        if governors:
+            self.cases[label] = 1
+            verb = governors[0]
+
+            def governed(out: Out, phrase: Phrase, form: int) -> None:
+                inner = phrase.slots[index]
+                case = phrase.slots[verb].preposition[1]
+                for write in inner.write[0]:
+                    write(out, inner, case)
+
+            self.seen.setdefault(label, token)
+            return governed
+        self.seen.setdefault(label, token)
+        fixed = 0 if case is None and self.rule.category == "sentence" else case
+
+        def phrase_slot(out: Out, phrase: Phrase, form: int) -> None:
+            inner = phrase.slots[index]
+            inner_form = form if fixed is None else fixed
+            for write in inner.write[0]:
+                write(out, inner, inner_form)
+
+        return phrase_slot
+
+    def verb(self, token: Token, index: int) -> Write:
+        said, slots = self.parts(token, {*TENSES, *FORMS, "aux", "prefix", "final", "preposition"})
+        label = token.words[0]
+        if "prefix" in said:
+            marks = self.marks(token, ((label, False),))
+
+            def prefix(out: Out, phrase: Phrase, form: int) -> None:
+                if phrase.slots[index].prefix:
+                    out.append((phrase.slots[index].prefix, marks(phrase.base)))
+
+            return prefix
+        if "preposition" in said:
+            marks = self.marks(token, ((label + ".preposition", True),))
+            return lambda out, phrase, form: out.append((phrase.slots[index].preposition[0], marks(phrase.base)))
+        if "aux" in said:
+            marks, subject = self.marks(token, ((label, False),)), self.agreeing(token, slots)
+            tense = TENSES[next((word for word in said if word in TENSES), "pres")]
+            auxiliaries = self.lexicon.auxiliaries
+
+            def aux(out: Out, phrase: Phrase, form: int) -> None:
+                name = phrase.slots[index].auxiliary
+                out.append((auxiliaries[name][tense][phrase.heads[subject].person], marks(phrase.base)))
+
+            return aux
+        marks = self.marks(token, ((label, True),))
+        finite = next((TENSES[word] for word in said if word in TENSES), None)
+        if finite:
+            subject, final = self.agreeing(token, slots), "final" in said
+
+            def finite_verb(out: Out, phrase: Phrase, form: int) -> None:
+                verb = phrase.slots[index]
+                word = verb.german[finite][phrase.heads[subject].person]
+                out.append((verb.prefix + word if final else word, marks(phrase.base)))
+
+            return finite_verb
+        which = said[0] if said else "infinitive"
+
+        def nonfinite(out: Out, phrase: Phrase, form: int) -> None:
+            for word in phrase.slots[index].german[which]:
+                out.append((word, marks(phrase.base)))
+
+        return nonfinite
+
+    def adjective(self, token: Token, index: int) -> Write:
+        said, slots = self.parts(token, {*german.ENDINGS, *DEGREES, *german.CASES})
+        marks = self.marks(token, ((token.words[0], True),))
+        degree = next((DEGREES[word] for word in said if word in DEGREES), 0)
+        ending = next((german.ENDINGS[word] for word in said if word in german.ENDINGS), None)
+        if ending is None:
+            return lambda out, phrase, form: out.append((phrase.slots[index].german[degree][0], marks(phrase.base)))
+        noun = self.agreeing(token, slots)
+        case = next((german.CASE[word] for word in said if word in german.CASE), None)
+
+        def attribute(out: Out, phrase: Phrase, form: int) -> None:
+            end = ending[phrase.heads[noun].gender][form if case is None else case]
+            out.append((phrase.slots[index].german[degree][1] + end, marks(phrase.base)))
+
+        return attribute
+
+    def determiner(self, token: Token, word: str) -> Write:
+        said, slots = self.parts(token, set(german.CASES))
+        noun, forms = self.agreeing(token, slots), DETERMINERS[word]
+        marks = self.marks(token, ((word, True),))
+        case = next((german.CASE[name] for name in said), None)
+        before = MARKER if word == "der" else ""
+
+        def write(out: Out, phrase: Phrase, form: int) -> None:
+            shown = forms[phrase.heads[noun].gender][form if case is None else case]
+            out.append((before + shown, marks(phrase.base)))
+
+        return write
+
+    def pronoun(self, token: Token, word: str) -> Write:
+        """{er acc S}, {sich S}, {poss S N acc}: what stands for, or belongs to, a slot."""
+        said, slots = self.parts(token, set(german.CASES))
+        marks = self.marks(token, ((word, True),))
+        case = next((german.CASE[name] for name in said), None)
+        if word == "er":
+            who = self.agreeing(token, slots)
+            return lambda out, phrase, form: out.append(
+                (PRONOUNS[phrase.heads[who].gender][case or 0], marks(phrase.base))
+            )
+        if word == "sich":
+            who = self.agreeing(token, slots)
+            table = german.REFLEXIVES_DATIVE if case == german.CASE["dat"] else german.REFLEXIVES
+            return lambda out, phrase, form: out.append((table[phrase.heads[who].person], marks(phrase.base)))
+        if len(slots) != 2:
+            raise token.line.error("expected {poss OWNER THING CASE}.")
+        owner, thing = slots
+
+        def possessive(out: Out, phrase: Phrase, form: int) -> None:
+            own, of = phrase.heads[owner], phrase.heads[thing]
+            stem = "ihr" if own.person == 2 and own.gender == "f" else german.POSSESSIVES[own.person]
+            out.append((DETERMINERS[stem][of.gender][form if case is None else case], marks(phrase.base)))
+
+        return possessive

@@ -1,0 +1,167 @@
+"""The words: lines of the lexicon files, inflected for all their forms once.
+
+nouns*.txt, verbs*.txt, adjectives.txt, adverbs.txt, names.txt, pronouns.txt, auxiliaries.txt, articles.txt; what their
+columns mean stands in data/phrasebook/README.md.
+"""
+
+from pathlib import Path
+
+from nmt.data.phrasebook import english, german, nouns
+from nmt.data.phrasebook.entries import Adjective, Forms, Head, Verb, Word
+from nmt.data.phrasebook.tables import Line, read
+
+FRAMES = ("intrans", "trans", "dative", "ditrans", "prep", "motion", "located", "reflexive")
+
+
+class Lexicon:
+    """All entries, by kind; raises UserError for a line that cannot be understood."""
+
+    def __init__(self, folder: Path) -> None:
+        self.heads: list[Head] = []
+        self.verbs: list[Verb] = []
+        self.adjectives: list[Adjective] = []
+        self.words: list[Word] = []
+        self.pronouns: list[Head] = []
+        self.auxiliaries: dict[str, dict[str, Forms]] = {}
+        self.articles: dict[str, frozenset[str]] = {}
+        seen: dict[tuple[str, str], Line] = {}
+        for kind, make in (
+            ("nouns", self.noun),
+            ("verbs", self.verb),
+            ("adjectives", self.adjective),
+            ("adverbs", self.word),
+            ("names", self.word),
+            ("pronouns", self.pronoun),
+            ("auxiliaries", self.auxiliary),
+            ("articles", self.article),
+        ):
+            for path in sorted(folder.glob(f"{kind}*.txt")):
+                for line in read(path):
+                    key = kind, line.text.split(" | ")[0].strip() + (line.text if kind in ("names", "adverbs") else "")
+                    if key in seen:
+                        raise line.error(f"expected each entry once; it stands in line {seen[key].number} already.")
+                    seen[key] = line
+                    make(line)
+
+    def noun(self, line: Line) -> None:
+        """See nouns.py."""
+        self.heads += nouns.heads(line)
+
+    def verb(self, line: Line) -> None:
+        """`auf|stehen, steht, stand, ist aufgestanden | get up, got up, got up, getting up | intrans action | person`."""
+        pattern = "GERMAN | ENGLISH | FRAME ASPECT | SUBJECTS [| OBJECTS [| PREPOSITION+CASE/ENGLISH]]"
+        columns = line.columns(4, 6, pattern) + ["", ""]
+        forms = [form.strip() for form in columns[0].split(",")]
+        shown = [form.strip() for form in columns[1].split(",")]
+        classes = frozenset(columns[2].split())
+        if len(forms) != 4 or len(shown) not in (3, 4):
+            raise line.error("expected four German forms and three or four English ones.")
+        frame = classes & set(FRAMES)
+        if len(frame) != 1 or not classes & {"action", "state"}:
+            raise line.error(f"expected one frame of {', '.join(FRAMES)}, and action or state.")
+        if frame <= {"trans", "dative", "ditrans", "prep"} and not columns[4]:
+            raise line.error("expected a column of classes for the object.")
+        lemma = forms[0].replace("|", "")
+        prefix, _, infinitive = forms[0].removeprefix("sich ").rpartition("|")
+        participle = forms[3].removeprefix("ist ").removeprefix("sich ")
+        preposition = None
+        if frame == {"prep"}:
+            before, _, target = columns[5].partition("/")
+            word, _, case = before.partition("+")
+            if case not in german.CASE or not target:
+                raise line.error("expected a preposition such as auf+acc/for in the last column.")
+            preposition = word, german.CASE[case], target
+        self.verbs.append(
+            Verb(
+                lemma=lemma,
+                line=line,
+                classes=classes,
+                subject=tuple(columns[3].split()),
+                object=tuple(columns[4].split()),
+                prefix=prefix,
+                german={
+                    "present": german.present(infinitive, forms[1]),
+                    "past": german.past(forms[2]),
+                    "participle": (participle,),
+                    "infinitive": (prefix + infinitive,),
+                    "zu": tuple(german.to_infinitive(prefix, infinitive).split()),
+                    "imperative": (german.imperative(infinitive, forms[1]),),
+                    "bare": (infinitive,),
+                },
+                english={
+                    "present": english.present(shown[0]),
+                    "past": (shown[1],),
+                    "participle": (shown[2],),
+                    "infinitive": (shown[0],),
+                    "ing": (shown[3] if len(shown) == 4 else english.ing_form(shown[0]),),
+                },
+                auxiliary="sein" if forms[3].startswith("ist ") else "haben",
+                preposition=preposition,
+            )
+        )
+
+    def adjective(self, line: Line) -> None:
+        """`groß, größer, größt | big, bigger, biggest | furniture building`."""
+        columns = line.columns(3, 3, "GERMAN[, COMPARATIVE, SUPERLATIVE STEM] | ENGLISH[, …, …] | CLASSES")
+        left, right = ([form.strip() for form in column.split(",")] for column in columns[:2])
+        words = left[-1].split()
+        left[-1], stem = words[0], words[-1] if len(words) > 1 else left[0]
+        if len(left) != len(right) or len(left) not in (1, 3) or len(words) > 2:
+            raise line.error("expected one form or three in each language.")
+        stems = [stem, *left[1:]]
+        shown = [left[0]] + ([left[1], left[2] + "en"] if len(left) == 3 else [])
+        if stem == left[0] and stem.endswith("e"):
+            stems[0] = stem[:-1]
+        classes = frozenset(columns[2].split()) | ({"comparable"} if len(left) == 3 else set())
+        self.adjectives.append(Adjective(left[0], line, classes, tuple(zip(shown, stems, strict=True)), tuple(right)))
+
+    def word(self, line: Line) -> None:
+        """`heute | today | time now`; names of people become heads."""
+        left, right, classes = line.columns(3, 3, "GERMAN | ENGLISH | CLASSES")
+        kinds = frozenset(classes.split())
+        if "name" in kinds:
+            gender = "f" if "female" in kinds else "m"
+            owner = left + ("'" if left.endswith(("s", "x", "z", "ß")) else "s")
+            shown = (right, right, right + "'s")
+            self.heads.append(
+                Head(left, line, kinds | {"person"}, (left, left, left, owner), shown, gender, natural=gender, plain="name")
+            )
+        else:
+            self.words.append(Word(left, line, kinds, left, right))
+
+    def pronoun(self, line: Line) -> None:
+        """`ich mich mir | I me | 0 | m | subject`: nom, acc, dat; subject, object; person; gender; classes."""
+        left, right, person, gender, classes = line.columns(5, 5, "NOM ACC DAT | SUBJECT OBJECT | PERSON | GENDER | CLASSES")
+        forms, shown = left.split(), right.split()
+        if len(forms) != 3 or len(shown) != 2 or person not in tuple("012345") or gender not in tuple("mfnp"):
+            raise line.error("expected three German forms, two English ones, a person from 0 to 5 and m, f, n or p.")
+        self.pronouns.append(
+            Head(
+                f"{forms[0]} {shown[0]}",
+                line,
+                frozenset(classes.split()),
+                (*forms, ""),
+                (*shown, ""),
+                gender,
+                int(person),
+                int(person),
+                gender,
+                "pl" if int(person) > 2 else "sg",
+                "pronoun",
+            )
+        )
+
+    def auxiliary(self, line: Line) -> None:
+        """`haben | habe hast hat haben habt haben | hatte hattest hatte hatten hattet hatten`, German and English."""
+        name, *tenses = line.columns(3, 4, "NAME | SIX PRESENT FORMS | SIX PAST FORMS [| SIX SUBJUNCTIVE FORMS]")
+        forms = {}
+        for tense, row in zip(("present", "past", "subjunctive"), tenses, strict=False):
+            forms[tense] = tuple(form.replace("_", " ") for form in row.split())
+            if len(forms[tense]) != 6:
+                raise line.error(f"expected six {tense} forms.")
+        self.auxiliaries[name] = forms
+
+    def article(self, line: Line) -> None:
+        """`an | hour honest`: words whose spelling misleads."""
+        which, listed = line.columns(2, 2, "a or an | WORDS")
+        self.articles[which] = frozenset(listed.split())

@@ -1,0 +1,154 @@
+"""The paired rules: what the rule files say, checked, but not yet in motion.
+
+    np definite 5                         category, name, weight (1 unless given)
+        N: noun $                         a slot: what may stand there
+    de  {der N} {N}                       German, and
+    en  the~der {N}                       English; further pairs of lines are variants with the same slots
+
+What slots and tokens may say stands in data/phrasebook/README.md.
+"""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nmt.data.phrasebook.tables import Line, read
+
+KINDS = ("noun", "pronoun", "verb", "adjective", "word")
+NUMBERS = ("sg", "pl", "article", "count", "mass", "bare", "name")
+TOKEN = re.compile(r"\{([^{}]*)\}((?:~[A-Za-z0-9äöüß.]+\??)*)|([^\s~{}]+)((?:~[A-Za-z0-9äöüß.]+\??)*)")
+PUNCTUATION = frozenset(".,!?;:")
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What may stand in a place of a rule: a kind of word or a category, with its classes and restrictions."""
+
+    name: str
+    kind: str
+    classes: tuple[str, ...]
+    only: tuple[str, ...]  # in brackets: numbers, and names of rules of the category
+    line: Line
+
+    @property
+    def governor(self) -> str:
+        """The verb slot whose object this is, or nothing."""
+        return next((word.split(".")[0] for word in self.classes if word.endswith(".object")), "")
+
+
+@dataclass(frozen=True)
+class Token:
+    """A word, or a place to be filled: `words` are what stands in the braces; labels say what it is linked by."""
+
+    words: tuple[str, ...]
+    labels: tuple[tuple[str, bool], ...]  # label, sure
+    literal: bool
+    line: Line
+
+
+@dataclass
+class Variant:
+    """A pair of lines, German and English."""
+
+    german: list[Token]
+    english: list[Token]
+    line: Line
+
+
+@dataclass
+class Rule:
+    """One way to build a category."""
+
+    category: str
+    name: str
+    weight: float
+    line: Line
+    plural: bool = False  # two together: they
+    slots: dict[str, Slot] = field(default_factory=dict)
+    variants: list[Variant] = field(default_factory=list)
+
+
+def read_rules(folder: Path) -> list[Rule]:
+    """All rules of the files in a folder; raises UserError for a line that cannot be understood."""
+    rules: list[Rule] = []
+    names: dict[tuple[str, str], Line] = {}
+    for path in sorted(folder.glob("*.txt")):
+        german: Line | None = None
+        for line in read(path):
+            first, _, rest = line.text.strip().partition(" ")
+            if german and first != "en":
+                raise german.error("expected a line `en …` behind this line `de …`.")
+            if first == "de":
+                german = line
+            elif first == "en":
+                if not german or not rules or not rules[-1].line.file == line.file:
+                    raise line.error("expected a line `de …` in front of this line `en …`.")
+                rules[-1].variants.append(Variant(tokens(german), tokens(line), german))
+                german = None
+            elif first.endswith(":"):
+                if not rules or rules[-1].variants or rules[-1].line.file != line.file:
+                    raise line.error("expected slots behind the first line of a rule and in front of `de …`.")
+                add_slot(rules[-1], first[:-1], rest, line)
+            else:
+                rule = header(line)
+                if (rule.category, rule.name) in names:
+                    there = names[rule.category, rule.name]
+                    raise line.error(f"expected another name; {there.file}, line {there.number} has this one.")
+                names[rule.category, rule.name] = line
+                rules.append(rule)
+        if german:
+            raise german.error("expected a line `en …` behind this line `de …`.")
+    for rule in rules:
+        if not rule.variants:
+            raise rule.line.error("expected lines `de …` and `en …` for this rule.")
+    return rules
+
+
+def header(line: Line) -> Rule:
+    """`np definite 5`."""
+    words = line.text.split()
+    if not 2 <= len(words) <= 3 or not re.fullmatch(r"[a-z]+", words[0]):
+        raise line.error("expected CATEGORY NAME [WEIGHT], a slot `X: …`, `de …` or `en …`.")
+    try:
+        weight = float(words[2]) if len(words) == 3 else 1.0
+    except ValueError:
+        raise line.error(f"expected a number as weight, not '{words[2]}'.") from None
+    return Rule(words[0], words[1], weight, line)
+
+
+def add_slot(rule: Rule, name: str, rest: str, line: Line) -> None:
+    """`O: np V.object (definite sg)`; `head: plural`."""
+    if name == "head":
+        if rest.strip() != "plural":
+            raise line.error("expected `head: plural`.")
+        rule.plural = True
+        return
+    if not re.fullmatch(r"[A-Z][A-Z0-9]*", name) or name in rule.slots:
+        raise line.error("expected a new slot name in capital letters.")
+    match = re.fullmatch(r"([a-z]+)\s*([^()]*?)\s*(?:\(([^()]*)\))?", rest.strip())
+    if not match:
+        raise line.error("expected KIND CLASSES (RESTRICTIONS) behind the colon.")
+    rule.slots[name] = Slot(name, match[1], tuple(match[2].split()), tuple((match[3] or "").split()), line)
+
+
+def tokens(line: Line) -> list[Token]:
+    """The tokens behind `de` or `en`."""
+    text = line.text.strip()[2:].strip()
+    found: list[Token] = []
+    place = 0
+    for match in TOKEN.finditer(text):
+        if text[place : match.start()].strip():
+            raise line.error(f"expected words and {{…}} separated by spaces, not '{text[place : match.start()].strip()}'.")
+        place = match.end()
+        literal = match[1] is None
+        words = (match[3],) if literal else tuple(match[1].split())
+        if not words:
+            raise line.error("expected a slot or a word in the braces.")
+        marks = (match[4] if literal else match[2]) or ""
+        labels = tuple((mark.rstrip("?"), not mark.endswith("?")) for mark in marks.split("~") if mark)
+        if literal and words[0] in PUNCTUATION and not labels:
+            labels = ((words[0], True),)
+        found.append(Token(words, labels, literal, line))
+    if text[place:].strip() or not found:
+        raise line.error(f"expected words and {{…}} separated by spaces, not '{text[place:].strip()}'.")
+    return found

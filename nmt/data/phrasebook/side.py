@@ -1,0 +1,109 @@
+"""One side of a rule's variant, compiled: what both languages need to turn a token into an operation.
+
+An operation `write(out, phrase, form)` appends (word, marks) pairs. `form` is the case on the German side and the role
+on the English side (subject, object, possessor = 0, 1, 2), handed down from the rule around. A mark is (key, sure);
+words of the two sides whose marks share a key are linked. `MARKER` in front of a word says that it is an article that
+may still change: German contractions, English a and an.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from nmt.data.phrasebook.entries import Head
+from nmt.data.phrasebook.lexicon import Lexicon
+from nmt.data.phrasebook.rules import Rule, Token
+
+Marks = tuple[tuple[int, bool], ...]
+Out = list[tuple[str, Marks]]
+Shared = tuple[dict[str, int], set[str], dict[str, int]]  # numbers of labels, slots used, cases of phrase slots
+Write = Callable[[Out, "Phrase", int], None]
+
+LABELS = 64  # keys of one phrase
+MARKER = "\x01"
+TENSES = {"pres": "present", "past": "past", "subj": "subjunctive"}
+DEGREES = {"comparative": 1, "superlative": 2}
+
+
+class Phrase:
+    """A rule that was chosen, with what fills its slots; `write` holds its German and its English operations."""
+
+    __slots__ = ("base", "head", "heads", "name", "names", "slots", "write")
+
+    def __init__(self, name: str, names: list[str], write: tuple[list[Write], list[Write]], base: int) -> None:
+        self.name, self.names, self.write, self.base = name, names, write, base
+        self.slots: list[Any] = [None] * len(names)
+        self.heads: list[Any] = [None] * len(names)  # what others agree with, by slot
+        self.head: Head | None = None
+
+
+class Side:
+    """The tokens of one language in a variant; `labels`, `used` and `cases` are shared with the other side."""
+
+    language = ""
+
+    def __init__(self, rule: Rule, lexicon: Lexicon, shared: Shared) -> None:
+        self.rule, self.lexicon = rule, lexicon
+        self.names = list(rule.slots)
+        self.kinds = {name: slot.kind for name, slot in rule.slots.items()}
+        self.labels, self.used, self.cases = shared
+        self.seen: dict[str, Token] = {}
+
+    def marks(self, token: Token, default: tuple[tuple[str, bool], ...]) -> Callable[[int], Marks]:
+        """base → marks; notes the labels as said on this side."""
+        labels = token.labels or default
+        for label, _ in labels:
+            self.seen.setdefault(label, token)
+            self.labels.setdefault(label, len(self.labels))
+        if len(self.labels) > LABELS:
+            raise token.line.error(f"expected at most {LABELS} labels.")
+        pairs = [(self.labels[label], sure) for label, sure in labels]
+        if not pairs:
+            return lambda base: ()
+        if len(pairs) == 1:
+            ((number, sure),) = pairs
+            return lambda base: ((base + number, sure),)
+        return lambda base: tuple((base + number, sure) for number, sure in pairs)
+
+    def slot(self, token: Token, name: str) -> int:
+        """The number of a slot; raises UserError for one that the rule does not have."""
+        if name not in self.names:
+            raise token.line.error(f"expected one of the rule's slots ({', '.join(self.names)}), not '{name}'.")
+        self.used.add(name)
+        return self.names.index(name)
+
+    def parts(self, token: Token, features: set[str]) -> tuple[list[str], list[int]]:
+        """The features and the slots behind the first word in the braces."""
+        said, slots = [], []
+        for word in token.words[1:]:
+            if word in features:
+                said.append(word)
+            elif word[:1].isupper():
+                slots.append(self.slot(token, word))
+            else:
+                raise token.line.error(f"expected one of {', '.join(sorted(features))} or a slot, not '{word}'.")
+        return said, slots
+
+    def agreeing(self, token: Token, slots: list[int]) -> int:
+        """The one slot that something agrees with."""
+        if len(slots) != 1:
+            raise token.line.error(f"expected one slot to agree with in {{{' '.join(token.words)}}}.")
+        return slots[0]
+
+    def literal(self, token: Token) -> Write:
+        """A word that stands as it is."""
+        marks, word = self.marks(token, ()), token.words[0]
+        if self.language == "en" and word in ("a", "an"):
+            word = MARKER + "a"
+        return lambda out, phrase, form: out.append((word, marks(phrase.base)))
+
+    def auxiliary(self, token: Token, word: str) -> Write:
+        """{haben pres S}, {be past S}: linked only by labels that are given."""
+        said, slots = self.parts(token, set(TENSES))
+        marks, who = self.marks(token, ()), self.agreeing(token, slots)
+        tense = TENSES[said[0]] if said else "present"
+        if tense not in self.lexicon.auxiliaries[word]:
+            raise token.line.error(f"expected a tense that '{word}' has.")
+        forms = self.lexicon.auxiliaries[word][tense]
+        if self.language == "en":
+            return lambda out, phrase, form: out.append((forms[phrase.heads[who].english_person], marks(phrase.base)))
+        return lambda out, phrase, form: out.append((forms[phrase.heads[who].person], marks(phrase.base)))

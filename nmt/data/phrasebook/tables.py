@@ -1,0 +1,46 @@
+"""The phrasebook's text files: where they are, line by line, and what to say about a broken one."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from nmt.errors import UserError
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line without its comment, and where it stands."""
+
+    text: str
+    file: str
+    number: int
+
+    def error(self, expected: str) -> UserError:
+        """The sentence about a broken line; `expected` says what is wrong and what was expected."""
+        return UserError(f"{self.file}, line {self.number}: {expected} It reads: {self.text.strip()}")
+
+    def columns(self, least: int, most: int, pattern: str) -> list[str]:
+        """The columns, separated by ` | `; raises UserError when there are too few or too many."""
+        found = [column.strip() for column in self.text.split(" | ")]
+        if not least <= len(found) <= most or not all(found[:least]):
+            raise self.error(f"expected {pattern}.")
+        return found
+
+
+def folder() -> Path:
+    """data/phrasebook: inside the package after a plain `pip install`, else at the top of the checkout."""
+    inside = Path(__file__).resolve().parents[2]
+    packaged = inside / "data" / "phrasebook" / "text"
+    return packaged if packaged.is_dir() else inside.parent / "data" / "phrasebook"
+
+
+def read(path: Path) -> Iterator[Line]:
+    """The lines of a file that say something; raises UserError when it cannot be read as UTF-8."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+    for number, line in enumerate(text.split("\n"), 1):
+        said = line.split("#", 1)[0].rstrip()
+        if said.strip():
+            yield Line(said, path.name, number)
