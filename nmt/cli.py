@@ -148,6 +148,10 @@ def add_align(one: argparse.ArgumentParser) -> None:
     one.add_argument("--heads", action="store_true", help="with --png: every head of the layer")
     one.add_argument("--png", metavar="FILE", help="write a heatmap; several sentences: FILE-1.png, FILE-2.png, …")
     one.add_argument("--pharaoh", action="store_true", help="links i-j between words, from 0, one line a sentence")
+    one.add_argument("--gold", metavar="FILE", help="Pharaoh links of --source and --target: print error rates")
+    one.add_argument(
+        "--base", type=int, choices=(0, 1), default=0, help="what --gold calls the first word (default: 0)"
+    )
 
 
 def positive(text: str) -> int:

@@ -308,6 +308,29 @@ def test_a_given_target_is_aligned_and_not_translated(align, tmp_path):
     assert table.startswith(align(SENTENCE, "A boy paints.").out)
 
 
+def test_gold_gives_an_error_rate_for_each_layer_and_row(align, tmp_path):
+    sides = {"de": [SENTENCE, OTHER], "en": ["A boy paints.", "My brother."]}
+    for language, lines in sides.items():
+        (tmp_path / f"a.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    files = ["--source", str(tmp_path / "a.de"), "--target", str(tmp_path / "a.en")]
+    drawn = align(*files, "--pharaoh", "--layer", "0").out
+    (tmp_path / "own").write_text(drawn, encoding="utf-8")
+    header, *rows = align(*files, "--gold", str(tmp_path / "own")).out.splitlines()
+    assert header == "layer\trow\tAER\tprecision\trecall"
+    table = {tuple(row.split("\t")[:2]): row.split("\t")[2:] for row in rows}
+    assert table["0", "predicts"] == ["0.0000", "1.0000", "1.0000"]  # its own links
+    assert {row for _, row in table} == {"predicts", "reads"}
+    one = align(*files, "--gold", str(tmp_path / "own"), "--layer", "-1").out.splitlines()
+    assert one[1:] == rows[-2:]
+    counted = [re.sub(r"[0-9]+", lambda found: str(int(found[0]) + 1), line) for line in drawn.splitlines()]
+    (tmp_path / "from-one").write_text("\n".join(counted) + "\n", encoding="utf-8")
+    assert align(*files, "--gold", str(tmp_path / "from-one"), "--base", "1").out.splitlines()[1:] == rows
+    (tmp_path / "short").write_text("0-0\n", encoding="utf-8")
+    short = align(*files, "--gold", str(tmp_path / "short"))
+    assert short.code == 2 and "has 1 lines, but there are 2 sentence pairs" in short.err
+    assert align("--gold", str(tmp_path / "own"), SENTENCE).code == 2
+
+
 def test_layers_and_heads_can_be_chosen(align):
     answers = {align(SENTENCE, "A boy paints.", *words).out for words in (["--layer", "0"], ["--layer", "1"])}
     assert len(answers) == 2
@@ -412,7 +435,7 @@ def test_a_given_name_is_kept_apart_too():
         "try-modelbahdanau-seed2",
     ]
     defaults = [config.name for config in compose_all(["model=seq2seq,bahdanau"], multirun=True)]
-    assert defaults == ["multi30k-seq2seq", "multi30k-bahdanau"]
+    assert defaults == ["phrasebook-seq2seq", "phrasebook-bahdanau"]
     assert [one.name for one in compose_all(["name=a,b"], multirun=True)] == ["a", "b"]
 
 

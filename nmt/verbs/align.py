@@ -8,14 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from nmt.data.lines import read_lines, read_pairs
-from nmt.decode.translator import Look, Translator
+from nmt.decode.translator import Look
 from nmt.errors import UserError
 from nmt.evaluate.alignment import argmax_links, format_links
-from nmt.verbs import in_words, one_line, open_run
+from nmt.verbs import check_choice, gold, in_words, look_at, one_line, open_run
 from nmt.view.heatmap import grid, heatmap, png
 
 log = logging.getLogger("nmt")
-LONGEST = 4  # times tokenizer.max_pieces: what a heatmap is made of grows with the square of the length
 
 
 def align(options: argparse.Namespace) -> int:
@@ -24,11 +23,15 @@ def align(options: argparse.Namespace) -> int:
         raise UserError("Give a SOURCE sentence, or --source FILE.")
     if options.target and not options.source:
         raise UserError("--target FILE belongs to --source FILE; give a TARGET sentence after SOURCE instead.")
+    if options.gold and not (options.target and not (options.png or options.pharaoh)):
+        raise UserError("--gold FILE belongs to --source FILE and --target FILE, without --png or --pharaoh.")
     if options.heads and not options.png:
         raise UserError("--heads draws every head; it needs --png FILE.")
     run = open_run(options)
     if not run.translator.model.attends:
         raise UserError(f"The model of {options.name} has no attention to look at.")
+    if options.gold:
+        return gold.score(options, run)
     layer = run.config.train.picture_layer if options.layer is None else options.layer
     several = options.source is not None
     for number, (source, target) in enumerate(aligned(options), 1):
@@ -52,27 +55,6 @@ def aligned(options: argparse.Namespace) -> Iterator[tuple[str, str | None]]:
         yield from read_pairs(Path(options.source), Path(options.target))
     else:
         yield from ((line, None) for line in read_lines(Path(options.source)))
-
-
-def look_at(translator: Translator, source: str, target: str | None, line: int) -> Look:
-    """Forced decoding of a pair, or of a source and its translation; raises UserError for one that is too long."""
-    ids = translator.tokenizers.source.encode(source)
-    if len(ids) <= LONGEST * translator.max_pieces:
-        found = translator.tokenizers.target.encode(target) if target is not None else None
-        found = next(translator.translate([source])).ids if found is None else found
-        if len(found) <= LONGEST * translator.max_pieces:
-            return translator.look(ids, found)
-    raise UserError(f"Pair {line} is longer than {LONGEST * translator.max_pieces} pieces, too long to look at.")
-
-
-def check_choice(look: Look, layer: int, options: argparse.Namespace) -> None:
-    """Refuse a layer or head that is not there."""
-    assert look.weights is not None
-    layers, heads = look.weights.shape[:2]
-    if options.layer is not None and not -layers <= layer < layers:
-        raise UserError(f"--layer {layer} is not there; the model has layers 0 to {layers - 1}.")
-    if options.head is not None and not 0 <= options.head < heads:
-        raise UserError(f"--head {options.head} is not there; the model has heads 0 to {heads - 1}.")
 
 
 def draw(look: Look, layer: int, options: argparse.Namespace, number: int | None) -> None:

@@ -21,7 +21,8 @@ class German(Side):
         word = token.words[0]
         if word[:1].isupper():
             return self.slot_token(token, self.slot(token, word), self.kinds[word])
-        if word in DETERMINERS:
+        finite = word in self.lexicon.auxiliaries and TENSES.keys() & set(token.words)  # sein is also "his"
+        if word in DETERMINERS and not finite:
             return self.determiner(token, word)
         if word in ("er", "sich", "poss"):
             return self.pronoun(token, word)

@@ -1,0 +1,440 @@
+"""The built-in phrasebook: inflection, paired rules, alignments, splits, and what is said about a broken line."""
+
+import re
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from nmt.data import corpus
+from nmt.data.phrasebook import english, german, splits
+from nmt.data.phrasebook.draw import Grammar, Pair, draws
+from nmt.data.phrasebook.tables import folder
+from nmt.errors import UserError
+from nmt.evaluate.alignment import parse_links
+from nmt.evaluate.words import words
+
+# Inflection, against forms from a school grammar
+
+
+@pytest.mark.parametrize(
+    ("infinitive", "third", "forms"),
+    [
+        ("kaufen", "kauft", "kaufe kaufst kauft kaufen kauft kaufen"),
+        ("arbeiten", "arbeitet", "arbeite arbeitest arbeitet arbeiten arbeitet arbeiten"),
+        ("öffnen", "öffnet", "öffne öffnest öffnet öffnen öffnet öffnen"),
+        ("lesen", "liest", "lese liest liest lesen lest lesen"),
+        ("essen", "isst", "esse isst isst essen esst essen"),
+        ("nehmen", "nimmt", "nehme nimmst nimmt nehmen nehmt nehmen"),
+        ("halten", "hält", "halte hältst hält halten haltet halten"),
+        ("treten", "tritt", "trete trittst tritt treten tretet treten"),
+        ("laden", "lädt", "lade lädst lädt laden ladet laden"),
+        ("waschen", "wäscht", "wasche wäschst wäscht waschen wascht waschen"),
+        ("heißen", "heißt", "heiße heißt heißt heißen heißt heißen"),
+        ("sitzen", "sitzt", "sitze sitzt sitzt sitzen sitzt sitzen"),
+        ("sammeln", "sammelt", "sammle sammelst sammelt sammeln sammelt sammeln"),
+        ("wandern", "wandert", "wandere wanderst wandert wandern wandert wandern"),
+        ("knien", "kniet", "knie kniest kniet knien kniet knien"),
+    ],
+)
+def test_german_present(infinitive: str, third: str, forms: str) -> None:
+    assert " ".join(german.present(infinitive, third)) == forms
+
+
+@pytest.mark.parametrize(
+    ("third", "forms"),
+    [
+        ("kaufte", "kaufte kauftest kaufte kauften kauftet kauften"),
+        ("ging", "ging gingst ging gingen gingt gingen"),
+        ("fand", "fand fandest fand fanden fandet fanden"),
+        ("las", "las lasest las lasen last lasen"),
+    ],
+)
+def test_german_past(third: str, forms: str) -> None:
+    assert " ".join(german.past(third)) == forms
+
+
+@pytest.mark.parametrize(
+    ("infinitive", "third", "form"),
+    [
+        ("kommen", "kommt", "komm"),
+        ("nehmen", "nimmt", "nimm"),
+        ("lesen", "liest", "lies"),
+        ("essen", "isst", "iss"),
+        ("geben", "gibt", "gib"),
+        ("treten", "tritt", "tritt"),
+        ("sehen", "sieht", "sieh"),
+        ("fahren", "fährt", "fahr"),
+        ("halten", "hält", "halte"),
+        ("warten", "wartet", "warte"),
+        ("öffnen", "öffnet", "öffne"),
+        ("sammeln", "sammelt", "sammle"),
+        ("erledigen", "erledigt", "erledige"),
+        ("spielen", "spielt", "spiel"),
+    ],
+)
+def test_german_imperative(infinitive: str, third: str, form: str) -> None:
+    assert german.imperative(infinitive, third) == form
+
+
+def test_german_nouns_and_articles() -> None:
+    assert [german.genitive(noun) for noun in ("Tisch", "Haus", "Apfel", "Arzt", "Platz")] == [
+        "Tisches",
+        "Hauses",
+        "Apfels",
+        "Arzts",
+        "Platzes",
+    ]
+    assert [german.dative_plural(form) for form in ("Tische", "Frauen", "Autos", "Lehrer")] == [
+        "Tischen",
+        "Frauen",
+        "Autos",
+        "Lehrern",
+    ]
+    forms = german.determiners()
+    assert forms["kein"]["m"] == ("kein", "keinen", "keinem", "keines")
+    assert forms["euer"]["f"] == ("eure", "eure", "eurer", "eurer")
+    assert forms["dieser"]["p"] == ("diese", "diese", "diesen", "dieser")
+    assert forms["rel"]["p"] == ("die", "die", "denen", "deren")
+    assert german.to_infinitive("auf", "stehen") == "aufzustehen"
+
+
+def test_english_forms() -> None:
+    assert [english.s_form(verb) for verb in ("buy", "carry", "watch", "go", "get up")] == [
+        "buys",
+        "carries",
+        "watches",
+        "goes",
+        "gets up",
+    ]
+    assert [english.ing_form(verb) for verb in ("make", "see", "lie", "look after", "write down")] == [
+        "making",
+        "seeing",
+        "lying",
+        "looking after",
+        "writing down",
+    ]
+    assert [english.plural(noun) for noun in ("cherry", "boy", "bus stop", "bench")] == [
+        "cherries",
+        "boys",
+        "bus stops",
+        "benches",
+    ]
+    misleading = frozenset({"hour"}), frozenset({"university"})
+    assert [english.article(word, *misleading) for word in ("apple", "bus", "hour", "university")] == [
+        "an",
+        "a",
+        "an",
+        "a",
+    ]
+    assert (english.possessive("actress", False), english.possessive("parents", True)) == ("actress's", "parents'")
+
+
+# A phrasebook of few words, whose pairs and links are written out by hand
+
+LITTLE = {
+    "nouns.txt": "der Hund, Hunde | dog | animal\n"
+    "die Oma, Omas | grandma | person\n"
+    "der Bahnhof, Bahnhöfe | train station | place at=an/at to=zu/to\n",
+    "verbs.txt": "ab|holen, holt, holte, abgeholt | pick up, picked up, picked up | trans action | person | animal\n"
+    "kommen, kommt, kam, ist gekommen | come, came, come | motion action | person\n",
+    "adjectives.txt": "alt, älter, ältest | old, older, oldest | animal\n",
+    "adverbs.txt": "heute | today | time\n",
+    "pronouns.txt": "ich mich mir | I me | 0 | m | subject\n",
+    "auxiliaries.txt": "haben | habe hast hat haben habt haben | hatte hattest hatte hatten hattet hatten\n"
+    "sein | bin bist ist sind seid sind | war warst war waren wart waren\n"
+    "be | am are is are are are | was were was were were were\n",
+}
+RULES = """
+np definite
+    N: noun $ (sg article)
+    A: adjective N
+de  {der N} {A weak N} {N}
+en  the~der {A} {N}
+
+np indefinite
+    N: noun $ (sg count)
+de  {ein N} {N}
+en  a~ein {N}
+"""
+
+
+def little(where: Path, sentence: str, **files: str) -> Grammar:
+    """A phrasebook with one sentence rule."""
+    (where / "grammar").mkdir(parents=True)
+    for name, text in {**LITTLE, **{f"{name}.txt": text for name, text in files.items()}}.items():
+        (where / name).write_text(text, encoding="utf-8")
+    (where / "grammar" / "rules.txt").write_text(f"{RULES}\nsentence only\n{sentence}\n", encoding="utf-8")
+    return Grammar(where)
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (
+            "V: verb trans\nS: noun person (sg)\nO: np V.object (definite)\n"
+            "de heute~t {V pres S} {der S} {S} {O acc} nicht~n {V prefix} .\n"
+            "en the~der {S} {be pres S}~V? not~n {V ing} {O} today~t .",
+            (
+                "Heute holt die Oma den alten Hund nicht ab.",
+                "The grandma is not picking up the old dog today.",
+                # 0 Heute 1 holt 2 die 3 Oma 4 den 5 alten 6 Hund 7 nicht 8 ab 9 .
+                # 0 The 1 grandma 2 is 3 not 4 picking 5 up 6 the 7 old 8 dog 9 today 10 .
+                "0-9 1p2 1-4 1-5 2-0 3-1 4-6 5-7 6-8 7-3 8p2 8p4 8p5 9-10",
+            ),
+        ),
+        (
+            "V: verb trans\nS: pronoun subject\nO: np V.object (indefinite)\n"
+            "de {S} {V aux S} {O acc} {V participle} .\nen {S} {V past} {O} .",
+            ("Ich habe einen Hund abgeholt.", "I picked up a dog.", "0-0 1p1 1p2 2-3 3-4 4-1 4-2 5-5"),
+        ),
+        (
+            "V: verb motion\nS: np V.subject (indefinite)\nP: noun place (sg)\n"
+            "de {S} {V aux S} {P to} {der P dat} {P dat} {V participle} .\nen {S} {V past} {P to} {P to the} {P} .",
+            # 0 Eine 1 Oma 2 ist 3 zum 4 Bahnhof 5 gekommen 6 . · 0 A 1 grandma 2 came 3 to 4 the 5 train 6 station 7 .
+            (
+                "Eine Oma ist zum Bahnhof gekommen.",
+                "A grandma came to the train station.",
+                "0-0 1-1 2p2 3-3 3-4 4-5 4-6 5-2 6-7",
+            ),
+        ),
+        (
+            "O: noun animal (sg)\nA: adjective O comparable\n"
+            "de {ein O} {A comparative mixed O} {O} , {rel O nom} {A} {sein pres O}~s .\n"
+            "en a~ein {A comparative} {O} that~rel {be pres O}~s {A} .",
+            (
+                "Ein älterer Hund, der alt ist.",
+                "An older dog that is old.",
+                # 0 Ein 1 älterer 2 Hund 3 , 4 der 5 alt 6 ist 7 . · 0 An 1 older 2 dog 3 that 4 is 5 old 6 .
+                "0-0 1-1 1-5 2-2 4-3 5-1 5-5 6-4 7-6",
+            ),
+        ),
+    ],
+    ids=["separable verb, negation, progressive", "perfect", "contraction", "comparison, a relative clause"],
+)
+def test_pairs_written_out_by_hand(tmp_path: Path, rule: str, expected: tuple[str, str, str]) -> None:
+    pair = next(draws(little(tmp_path, rule), 1))
+    assert (pair.german, pair.english, pair.links) == expected
+
+
+def test_only_random_numbers_decide_in_the_order_of_the_slots(tmp_path: Path) -> None:
+    """The one source of chance is `random()`, whose sequence Python keeps for a seed in every version."""
+    nouns = "".join(f"der N{word}, -e | n{word} | thing\n" for word in "abcd")
+    rule = "A: noun thing (sg)\nB: noun thing (sg)\nde {A} und~u {B} .\nen {A} and~u {B} ."
+    grammar = little(tmp_path, rule, nouns=LITTLE["nouns.txt"] + nouns)
+    numbers = iter([0.5, 0.99, 0.25])  # the only sentence; the last of four; the second of four
+    pair = grammar.draw(lambda: next(numbers))
+    assert pair and pair.german == "Nd und Nb."
+    same = iter([0.5, 0.3, 0.3])  # a word never comes twice
+    assert grammar.draw(lambda: next(same)) is None
+
+
+BROKEN = {
+    "a missing column": ({"nouns": "der Hund, Hunde | dog"}, "nouns.txt, line 1: expected ARTICLE SINGULAR, PLURAL"),
+    "no article": ({"nouns": "# a comment\nHund, Hunde | dog | animal"}, "nouns.txt, line 2: expected der, die or das"),
+    "no plural": ({"nouns": "der Hund | dog | animal"}, "nouns.txt, line 1: expected ARTICLE SINGULAR, PLURAL"),
+    "half a place": ({"nouns": "der Ort, -e | town | place at=in"}, "line 1: expected at=GERMAN/ENGLISH"),
+    "an entry twice": (
+        {"nouns": "der Hund, -e | dog | animal\nder Hund, -e | hound | animal"},
+        "nouns.txt, line 2: expected each entry once; it stands in line 1",
+    ),
+    "three verb forms": (
+        {"verbs": "kaufen, kauft, gekauft | buy, bought, bought | trans action | person | thing"},
+        "verbs.txt, line 1: expected four German forms",
+    ),
+    "no frame": (
+        {"verbs": "kaufen, kauft, kaufte, gekauft | buy, bought, bought | action | person | thing"},
+        "verbs.txt, line 1: expected one frame of intrans, trans",
+    ),
+    "no object": (
+        {"verbs": "kaufen, kauft, kaufte, gekauft | buy, bought, bought | trans action | person"},
+        "verbs.txt, line 1: expected a column of classes for the object",
+    ),
+    "no case": (
+        {"verbs": "warten, wartet, wartete, gewartet | wait, waited, waited | prep action | person | person | auf/for"},
+        "verbs.txt, line 1: expected a preposition such as auf+acc/for",
+    ),
+    "two degrees": ({"adjectives": "alt, älter | old, older | animal"}, "adjectives.txt, line 1: expected one form or"),
+    "five persons": ({"auxiliaries": "sein | bin bist ist sind seid | war"}, "auxiliaries.txt, line 1"),
+    "a person too many": ({"pronouns": "man man man | one one | 7 | m | subject"}, "pronouns.txt, line 1: expected"),
+}
+BROKEN_RULES = {
+    "an unknown kind": ("N: nuon animal\nde {N}\nen {N}", "not 'nuon'"),
+    "an unknown class": ("N: noun animla\nde {N}\nen {N}", "expected a class that some word has, not 'animla'"),
+    "an unknown slot": ("N: noun animal\nde {M}\nen {N}", r"expected one of the rule's slots \(N\), not 'M'"),
+    "an unknown feature": ("N: noun animal\nde {N akk}\nen {N}", "not 'akk'"),
+    "an unknown auxiliary": ("N: noun animal\nde {N} {habn pres N}\nen {N}", "not 'habn'"),
+    "a label on one side": ("N: noun animal\nde {N} da~d\nen {N} there", "'d' on the other side"),
+    "a slot on one side": ("N: noun animal\nde {N} da\nen there", "'N' on the other side"),
+    "no English": ("N: noun animal\nde {N}", "expected a line `en …`"),
+    "no German": ("N: noun animal\nen {N}", "expected a line `de …`"),
+    "nothing": ("N: noun animal", "expected lines `de …` and `en …`"),
+    "a bad brace": ("N: noun animal\nde {N\nen {N}", r"expected words and \{…\} separated by spaces"),
+    "the object of a noun": ("N: noun animal\nO: noun N.object\nde {N} {O}\nen {N} {O}", "'N.object'"),
+    "a slot twice": ("N: noun animal\nN: noun person\nde {N}\nen {N}", "new slot name"),
+}
+
+
+@pytest.mark.parametrize(("files", "expected"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_line_of_the_lexicon_is_named(tmp_path: Path, files: dict[str, str], expected: str) -> None:
+    with pytest.raises(UserError, match=re.escape(expected)):
+        little(tmp_path, "T: word time\nde {T} .\nen {T} .", **files)
+
+
+@pytest.mark.parametrize(("rule", "expected"), BROKEN_RULES.values(), ids=BROKEN_RULES)
+def test_a_broken_rule_is_named(tmp_path: Path, rule: str, expected: str) -> None:
+    with pytest.raises(UserError, match=f"^rules.txt, line [0-9]+: .*{expected}"):
+        little(tmp_path, rule)
+
+
+# The real one
+
+
+@pytest.fixture(scope="module")
+def grammar() -> Grammar:
+    return Grammar()
+
+
+@pytest.fixture(scope="module")
+def pairs(grammar: Grammar) -> list[Pair]:
+    return list(islice(draws(grammar, 7), 20_000))
+
+
+def test_sentences_are_well_formed(pairs: list[Pair]) -> None:
+    for pair in pairs:
+        for side in (pair.german, pair.english):
+            assert re.fullmatch(r"[A-ZÄÖÜ][^{}~\x01|_]*[.!?]", side), pair
+            assert "  " not in side and not re.search(r"\s[.,!?;:]", side), pair
+        assert not re.search(r"\b([Zz]u|[Vv]on|[Bb]ei|[Ii]n|[Aa]n) dem \b(?!ich|du|er|sie|es|wir|ihr)", pair.german), (
+            pair
+        )
+        assert not re.search(r"\ba [aeio]\w|\ban [^aeiouh]\w", pair.english, re.IGNORECASE), pair
+        assert 2 <= len(pair.german.split()) <= 27 and 2 <= len(pair.english.split()) <= 32, pair
+
+
+def test_links_are_about_the_words_that_stand_there(pairs: list[Pair]) -> None:
+    """Pharaoh indices count words as alignment error rates do: punctuation apart."""
+    for pair in pairs:
+        sure, possible = parse_links(pair.links)
+        left, right = len(words(pair.german)), len(words(pair.english))
+        assert sure and all(i < left and j < right for i, j in possible), pair
+        assert max(i for i, _ in sure) == left - 1 and max(j for _, j in sure) == right - 1, pair  # the last mark
+
+
+def test_first_names_are_linked_with_themselves(pairs: list[Pair]) -> None:
+    checked = 0
+    for pair in pairs:
+        left, right = ([side[a:b] for a, b in words(side)] for side in (pair.german, pair.english))
+        for i, j in parse_links(pair.links)[0]:
+            if left[i] in ("Anna", "Berlin", "Lukas", "Hannah"):
+                assert right[j].removesuffix("'s") == left[i], pair
+                checked += 1
+    assert checked > 100
+
+
+def test_breadth(grammar: Grammar, pairs: list[Pair]) -> None:
+    lexicon = grammar.lexicon
+    lemmas = {head.lemma for head in lexicon.heads if "name" not in head.classes}
+    lemmas |= {entry.lemma for entry in (*lexicon.verbs, *lexicon.adjectives)}
+    names = {"number", "hour", "half", "city", "country"}  # names and numbers do not count
+    lemmas |= {word.lemma for word in lexicon.words if not word.classes & names}
+    assert len(lemmas) >= 1200
+    skeletons = Counter(pair.skeleton for pair in pairs)
+    assert len(skeletons) >= 400
+    assert skeletons.most_common(1)[0][1] <= 0.01 * len(pairs)
+    assert len({pair.german for pair in pairs}) > 0.9 * len(pairs)
+
+
+def test_the_same_seed_draws_the_same(grammar: Grammar) -> None:
+    def said(seed: int) -> list[str]:
+        return [pair.german for pair in islice(draws(grammar, seed), 50)]
+
+    assert said(3) == said(3) != said(4)
+    assert said(3) == [pair.german for pair in islice(draws(Grammar(), 3), 50)]
+
+
+@pytest.fixture(scope="module")
+def sets(grammar: Grammar) -> dict[str, list[Pair]]:
+    return splits.draw_sets(grammar, 12_000, 1)
+
+
+def test_no_sentence_is_in_two_sets(sets: dict[str, list[Pair]]) -> None:
+    assert {name: len(chosen) for name, chosen in sets.items()} == {
+        "train": 12_000,
+        "valid": 600,
+        "test": 600,
+        "test_unseen": 600,
+    }
+    for side in (0, 1):
+        every = [pair[side] for chosen in sets.values() for pair in chosen]
+        assert len(every) == len(set(every))
+
+
+def test_unseen_combinations_are_unseen_and_their_parts_are_not(sets: dict[str, list[Pair]]) -> None:
+    known = {one for name in ("train", "valid", "test") for pair in sets[name] for one in pair.combinations}
+    parts = splits.parts(sets["train"])
+    for pair in sets["test_unseen"]:
+        assert any(one not in known for one in pair.combinations)
+        assert splits.parts([pair]) <= parts
+    held_out = {one for pair in sets["test_unseen"] for one in pair.combinations} - known
+    assert len({verb for verb, _ in held_out}) > 50  # all over the phrasebook
+
+
+def test_the_other_direction_is_the_mirror(tmp_path: Path) -> None:
+    for source, target in (("de", "en"), ("en", "de")):
+        (tmp_path / source).mkdir()
+        splits.write(tmp_path / source, source, target, pairs=200, seed=1)
+    for name in splits.SETS:
+        for language in ("de", "en"):
+            assert (tmp_path / "de" / f"{name}.{language}").read_bytes() == (
+                tmp_path / "en" / f"{name}.{language}"
+            ).read_bytes()
+        for here, there in zip(
+            (tmp_path / "de" / f"{name}.align").read_text().splitlines(),
+            (tmp_path / "en" / f"{name}.align").read_text().splitlines(),
+            strict=True,
+        ):
+            for mine, turned in zip(parse_links(here), parse_links(there), strict=True):
+                assert mine == {(i, j) for j, i in turned}
+
+
+def test_too_many_pairs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grammar = little(tmp_path, "S: pronoun subject\nT: word time\nde {S} {T} .\nen {S} {T} .")
+    monkeypatch.setattr(splits, "Grammar", lambda: grammar)
+    with pytest.raises(UserError, match="data.pairs=100 is not possible: the phrasebook gave 1 for train"):
+        splits.write(tmp_path, "de", "en", 100, 1)
+
+
+def test_as_a_corpus_with_gold(tmp_path: Path) -> None:
+    from nmt.compose import compose_all
+
+    (config,) = compose_all(["data=phrasebook", "data.pairs=300"], multirun=False)
+    assert corpus.inputs(config.data, tmp_path / "digests.json") == splits.recipe()
+    (tmp_path / "corpus").mkdir()
+    corpus.build(config.data, tmp_path / "corpus", tmp_path / "downloads")
+    for name, number in (("train", 300), ("valid", 15), ("test", 15), ("test_unseen", 15)):
+        for ending in ("de", "en", "align"):
+            assert len((tmp_path / "corpus" / f"{name}.{ending}").read_text("utf-8").splitlines()) == number
+    assert not [path for path in (tmp_path / "corpus").iterdir() if path.is_dir()]
+
+
+@pytest.mark.parametrize(
+    ("words_", "expected"),
+    [
+        (["data.target=fr"], "The phrasebook has no de-fr; choose de and en"),
+        (["data.test=test_2016_flickr"], "the phrasebook has no set 'test_2016_flickr' for test"),
+        (["data.valid=train"], "the phrasebook has no set 'train' for valid"),
+        (["data.pairs=0"], "data.pairs=0 is not possible"),
+    ],
+)
+def test_a_wrong_wish_is_refused(tmp_path: Path, words_: list[str], expected: str) -> None:
+    from nmt.compose import compose_all
+
+    with pytest.raises(UserError, match=re.escape(expected)):
+        (config,) = compose_all(["data=phrasebook", *words_], multirun=False)
+        corpus.inputs(config.data, tmp_path / "digests.json")
+
+
+def test_the_text_is_found() -> None:
+    assert (folder() / "grammar" / "phrases.txt").is_file()
