@@ -25,7 +25,8 @@ def main() -> None:
     parser.add_argument("--count", type=int, help="draw so many distinct pairs and print distributions")
     arguments = parser.parse_args()
     try:
-        grammar = Grammar()
+        files = [word for word in arguments.rule if word.endswith(".txt")]
+        grammar = Grammar(files=[*files, "phrases.txt"] if files else ())
         forms = grammar.sentences.forms
         if arguments.rule:
             named = tuple(arguments.rule)

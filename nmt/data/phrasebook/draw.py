@@ -5,7 +5,7 @@ Only `random()` of the generator is used: Python keeps its sequence for a seed t
 
 import random
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -38,10 +38,10 @@ class Pair(NamedTuple):
 class Grammar:
     """The phrasebook's words and rules, ready to draw; raises UserError for a broken line."""
 
-    def __init__(self, where: Path | None = None) -> None:
+    def __init__(self, where: Path | None = None, files: Collection[str] = ()) -> None:
         where = where or folder()
         self.lexicon = Lexicon(where)
-        rules = read_rules(where / "grammar")
+        rules = read_rules(where / "grammar", files)
         self.categories = {rule.category for rule in rules}
         self.known = self.classes()
         self.forms: dict[str, list[Form]] = {}

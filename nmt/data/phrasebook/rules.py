@@ -9,6 +9,7 @@ What slots and tokens may say stands in data/phrasebook/README.md.
 """
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -68,11 +69,13 @@ class Rule:
     variants: list[Variant] = field(default_factory=list)
 
 
-def read_rules(folder: Path) -> list[Rule]:
-    """All rules of the files in a folder; raises UserError for a line that cannot be understood."""
+def read_rules(folder: Path, files: Collection[str] = ()) -> list[Rule]:
+    """The rules of all files in a folder, or of some; raises UserError for a line that cannot be understood."""
     rules: list[Rule] = []
     names: dict[tuple[str, str], Line] = {}
     for path in sorted(folder.glob("*.txt")):
+        if files and path.name not in files:
+            continue
         german: Line | None = None
         for line in read(path):
             first, _, rest = line.text.strip().partition(" ")
