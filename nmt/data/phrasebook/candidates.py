@@ -29,38 +29,55 @@ class Choice:
         return self.forms[bisect_right(self.cumulative, rnd() * self.cumulative[-1], hi=len(self.forms) - 1)]
 
 
+class Pool:
+    """Entries of a kind, found by their classes."""
+
+    def __init__(self, entries: Sequence[Any]) -> None:
+        self.entries = entries
+        self.places: dict[str, set[int]] = {}
+        for place, entry in enumerate(entries):
+            for name in entry.classes:
+                self.places.setdefault(name, set()).add(place)
+
+    def select(self, wanted: tuple[str, ...]) -> list[Any]:
+        """What fits `food drink+cold -fruit`: has any of the first, none of the last; in the order of the files."""
+        found: set[int] = set()
+        for word in wanted:
+            if word[0] != "-":
+                found |= set.intersection(*(self.places.get(name, set()) for name in word.split("+")))
+        for word in wanted:
+            if word[0] == "-":
+                found -= self.places.get(word[1:], set())
+        return [self.entries[place] for place in sorted(found)]
+
+
 class Candidates:
     """The words and forms there are; what was asked for once is remembered."""
 
     def __init__(self, lexicon: Lexicon, forms: dict[str, list[Form]]) -> None:
-        self.lexicon, self.forms = lexicon, forms
+        self.forms = forms
+        self.pools = {
+            "noun": Pool(lexicon.heads),
+            "pronoun": Pool(lexicon.pronouns),
+            "verb": Pool(lexicon.verbs),
+            "adjective": Pool(lexicon.adjectives),
+            "word": Pool(lexicon.words),
+        }
         self.cache: dict[Any, Any] = {}
 
-    def heads(self, classes: tuple[str, ...], only: tuple[str, ...], kind: str) -> list[Head]:
-        """Nouns or pronouns of these classes in the numbers allowed."""
+    def entries(self, kind: str, classes: tuple[str, ...], only: tuple[str, ...] = ()) -> list[Any]:
+        """Words of a kind and of these classes; nouns and pronouns in the numbers allowed."""
         key = kind, classes, only
         if key not in self.cache:
-            pool = self.lexicon.pronouns if kind == "pronoun" else self.lexicon.heads
-            found = [head for head in pool if fits(head.classes, classes) and allowed(head, only)]
-            self.cache[key] = found
-        return self.cache[key]
-
-    def entries(self, pool: Sequence[Any], kind: str, classes: tuple[str, ...]) -> list[Any]:
-        """Verbs or words of these classes."""
-        key = kind, classes
-        if key not in self.cache:
-            self.cache[key] = [entry for entry in pool if fits(entry.classes, classes)]
+            self.cache[key] = [entry for entry in self.pools[kind].select(classes) if not only or allowed(entry, only)]
         return self.cache[key]
 
     def describing(self, noun: Head, classes: tuple[str, ...]) -> list[Adjective]:
         """Adjectives that go with a noun."""
-        key = "adjective", noun.line, classes
+        key = "describing", noun.classes, classes
         if key not in self.cache:
-            self.cache[key] = [
-                adjective
-                for adjective in self.lexicon.adjectives
-                if adjective.classes & noun.classes and (not classes or fits(adjective.classes, classes))
-            ]
+            found = self.pools["adjective"].select(classes or tuple(self.pools["adjective"].places))
+            self.cache[key] = [adjective for adjective in found if adjective.classes & noun.classes]
         return self.cache[key]
 
     def choice(self, category: str, classes: tuple[str, ...], only: tuple[str, ...]) -> Choice:
@@ -81,7 +98,7 @@ class Candidates:
             if any("." in word or word in form.names for word in slot.classes):
                 continue
             wanted, limits = inherit(slot, classes, only)
-            if slot.kind in ("noun", "pronoun") and not self.heads(wanted, limits, slot.kind):
+            if slot.kind in ("noun", "pronoun") and not self.entries(slot.kind, wanted, limits):
                 return False
             if slot.kind in self.forms and not self.choice(slot.kind, wanted, limits).forms:
                 return False
@@ -93,14 +110,6 @@ def pick(candidates: Sequence[Any], rnd: Any) -> Any:
     if not candidates:
         raise Dead
     return candidates[int(rnd() * len(candidates))]
-
-
-def fits(has: frozenset[str], wanted: tuple[str, ...]) -> bool:
-    """Whether something with these classes fits `food drink+cold -fruit`: any of the first, none of the last."""
-    some = [word for word in wanted if word[0] != "-"]
-    if any(word[1:] in has for word in wanted if word[0] == "-"):
-        return False
-    return any(all(part in has for part in word.split("+")) for word in some)
 
 
 def allowed(head: Head, only: tuple[str, ...]) -> bool:

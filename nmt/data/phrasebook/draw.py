@@ -118,14 +118,12 @@ class Grammar:
         if kind == "adjective":
             noun = phrase.heads[phrase.names.index(slot.classes[0])]
             value: Any = pick(self.candidates.describing(noun, slot.classes[1:]), rnd)
-        elif kind == "verb":
-            value = pick(self.candidates.entries(self.lexicon.verbs, "verb", slot.classes), rnd)
-        elif kind == "word":
-            value = pick(self.candidates.entries(self.lexicon.words, "word", slot.classes), rnd)
+        elif kind in ("verb", "word"):
+            value = pick(self.candidates.entries(kind, slot.classes), rnd)
         else:
             wanted, limits = inherit(slot, classes, only, phrase)
             if kind in ("noun", "pronoun"):
-                value = phrase.heads[index] = pick(self.candidates.heads(wanted, limits, kind), rnd)
+                value = phrase.heads[index] = pick(self.candidates.entries(kind, wanted, limits), rnd)
             else:
                 choice = self.candidates.choice(kind, wanted, limits)
                 if not choice.forms:

@@ -102,7 +102,7 @@ class German(Side):
 
             return aux
         marks = self.marks(token, ((label, True),))
-        finite = next((TENSES[word] for word in said if word in TENSES), None)
+        finite = next((TENSES[word] for word in said if word in TENSES), "present" if "final" in said else None)
         if finite:
             subject, final = self.agreeing(token, slots), "final" in said
 
@@ -113,10 +113,12 @@ class German(Side):
 
             return finite_verb
         which = said[0] if said else "infinitive"
+        apart = self.marks(token, tuple((name, False) for name, _ in token.labels or ((label, True),)), given=False)
 
         def nonfinite(out: Out, phrase: Phrase, form: int) -> None:
-            for word in phrase.slots[index].german[which]:
-                out.append((word, marks(phrase.base)))
+            *zu, word = phrase.slots[index].german[which]
+            out.extend((one, apart(phrase.base)) for one in zu)  # zu gehen: only the verb itself is sure
+            out.append((word, marks(phrase.base)))
 
         return nonfinite
 

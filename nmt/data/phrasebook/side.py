@@ -48,9 +48,11 @@ class Side:
         self.labels, self.used, self.cases = shared
         self.seen: dict[str, Token] = {}
 
-    def marks(self, token: Token, default: tuple[tuple[str, bool], ...]) -> Callable[[int], Marks]:
-        """base → marks; notes the labels as said on this side."""
-        labels = token.labels or default
+    def marks(
+        self, token: Token, default: tuple[tuple[str, bool], ...], given: bool = True
+    ) -> Callable[[int], Marks]:
+        """base → marks of the labels that are given, or else of the default; notes them as said on this side."""
+        labels = (given and token.labels) or default
         for label, _ in labels:
             self.seen.setdefault(label, token)
             self.labels.setdefault(label, len(self.labels))

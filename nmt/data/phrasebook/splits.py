@@ -35,6 +35,8 @@ def recipe() -> dict[str, Any]:
 def write(where: Path, source: str, target: str, pairs: int, seed: int) -> None:
     """Write SET.de, SET.en and SET.align (Pharaoh, source first) of every set; raises UserError when too few exist."""
     drawn = draw_sets(Grammar(), pairs, seed)
+    if empty := [name for name in SETS if not drawn[name]]:
+        raise UserError(f"data.pairs={pairs} is too few: it leaves nothing for {', '.join(empty)}; take some thousand.")
     for name, chosen in drawn.items():
         sides = {"de": [pair.german for pair in chosen], "en": [pair.english for pair in chosen]}
         sides["align"] = [pair.links if source == "de" else turned(pair.links) for pair in chosen]
