@@ -2,7 +2,7 @@
 
 from nmt.data.phrasebook import english
 from nmt.data.phrasebook.rules import Token
-from nmt.data.phrasebook.side import DEGREES, Out, Phrase, Side, Write
+from nmt.data.phrasebook.side import DEGREES, GROUP, Out, Phrase, Side, Write
 
 ROLES = {"subject": 0, "object": 1, "possessor": 2}
 FORMS = {"participle", "infinitive", "ing", "past"}
@@ -36,9 +36,7 @@ class English(Side):
             marks = self.marks(token, ((label, True),))
             return lambda out, phrase, form: out.append((phrase.slots[index].english[degree], marks(phrase.base)))
         if kind == "word":
-            self.parts(token, set())
-            marks = self.marks(token, ((label, True),))
-            return lambda out, phrase, form: out.append((phrase.slots[index].english, marks(phrase.base)))
+            return self.word(token, index)
         said, _ = self.parts(token, {*ROLES, "at", "to", "the"})
         place = next((word for word in said if word in ("at", "to")), None)
         if place and "the" in said:
@@ -78,14 +76,22 @@ class English(Side):
         if "preposition" in said:
             marks = self.marks(token, ((label + ".preposition", True),))
             return lambda out, phrase, form: out.append((phrase.slots[index].preposition[2], marks(phrase.base)))
-        marks = self.marks(token, ((label, True),))
+        marks, single = self.marks(token, ((label, True),)), bool(token.labels)
+
+        def write(out: Out, phrase: Phrase, text: str) -> None:
+            first, _, rest = text.partition(" ")
+            own = marks(phrase.base)
+            out.append((first, own))
+            if rest:  # particles: get up, take part
+                out.append((rest, own if single else tuple((key + GROUP, sure) for key, sure in own)))
+
         if "pres" in said:
             who = self.agreeing(token, slots)
-            return lambda out, phrase, form: out.append(
-                (phrase.slots[index].english["present"][phrase.heads[who].english_person], marks(phrase.base))
+            return lambda out, phrase, form: write(
+                out, phrase, phrase.slots[index].english["present"][phrase.heads[who].english_person]
             )
         which = said[0] if said else "infinitive"
-        return lambda out, phrase, form: out.append((phrase.slots[index].english[which][0], marks(phrase.base)))
+        return lambda out, phrase, form: write(out, phrase, phrase.slots[index].english[which][0])
 
     def pronoun(self, token: Token, word: str) -> Write:
         """{he S}, {him S}, {his S}, {himself S}; {this N}, {that N}."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from nmt.data.phrasebook.tables import Line
 
 Forms = tuple[str, ...]
+Groups = tuple[tuple[int, bool], ...]  # words of the two languages in one group are linked; whether surely
 
 
 @dataclass(eq=False, slots=True)
@@ -59,7 +60,7 @@ class Adjective(Entry):
 
 @dataclass(eq=False, slots=True)
 class Word(Entry):
-    """An adverb, a name, a number: the same form everywhere."""
+    """An adverb, a name, a number: the same form everywhere; each of its words with the groups it is linked by."""
 
-    german: str = ""
-    english: str = ""
+    german: tuple[tuple[str, Groups], ...] = ()
+    english: tuple[tuple[str, Groups], ...] = ()

@@ -3,7 +3,7 @@
 from nmt.data.phrasebook.english_side import English
 from nmt.data.phrasebook.german_side import German
 from nmt.data.phrasebook.lexicon import Lexicon
-from nmt.data.phrasebook.rules import PUNCTUATION, Rule, Variant
+from nmt.data.phrasebook.rules import KINDS, Rule, Variant
 from nmt.data.phrasebook.side import Phrase, Shared
 
 
@@ -16,7 +16,9 @@ class Form:
         left, right = German(rule, lexicon, shared), English(rule, lexicon, shared)
         self.write = [left.compile(one) for one in variant.german], [right.compile(one) for one in variant.english]
         for label, token in [*left.seen.items(), *right.seen.items()]:
-            if (label in left.seen) != (label in right.seen) and label not in PUNCTUATION:
+            if label in shared[0] and label in rule.slots and rule.slots[label].kind not in KINDS:
+                raise token.line.error(f"expected another label than '{label}': a phrase has links of its own.")
+            if (label in left.seen) != (label in right.seen):
                 raise token.line.error(f"expected the label or slot '{label}' on the other side too.")
         need = set(shared[1])
         for name in reversed(self.names):  # what the used ones refer to

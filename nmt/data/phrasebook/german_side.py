@@ -1,8 +1,10 @@
 """German tokens of rules as operations."""
 
+from collections.abc import Callable
+
 from nmt.data.phrasebook import german
 from nmt.data.phrasebook.rules import Token
-from nmt.data.phrasebook.side import DEGREES, MARKER, TENSES, Out, Phrase, Side, Write
+from nmt.data.phrasebook.side import DEGREES, GROUP, MARKER, TENSES, Marks, Out, Phrase, Side, Write
 
 DETERMINERS = german.determiners()
 PRONOUNS = german.split(german.PRONOUN)
@@ -37,9 +39,7 @@ class German(Side):
             return self.adjective(token, index)
         label = token.words[0]
         if kind == "word":
-            marks = self.marks(token, ((label, True),))
-            self.parts(token, set())
-            return lambda out, phrase, form: out.append((phrase.slots[index].german, marks(phrase.base)))
+            return self.word(token, index)
         said, governors = self.parts(token, {*german.CASES, "at", "to", "place"})
         place = next((word for word in said if word in ("at", "to")), None)
         if place and "place" not in said:
@@ -81,7 +81,7 @@ class German(Side):
         said, slots = self.parts(token, {*TENSES, *FORMS, "aux", "prefix", "final", "preposition"})
         label = token.words[0]
         if "prefix" in said:
-            marks = self.marks(token, ((label, False),))
+            marks = self.with_particle(token, label, False, False)
 
             def prefix(out: Out, phrase: Phrase, form: int) -> None:
                 if phrase.slots[index].prefix:
@@ -101,7 +101,7 @@ class German(Side):
                 out.append((auxiliaries[name][tense][phrase.heads[subject].person], marks(phrase.base)))
 
             return aux
-        marks = self.marks(token, ((label, True),))
+        whole, stem = self.with_particle(token, label, True, True), self.with_particle(token, label, True, False)
         finite = next((TENSES[word] for word in said if word in TENSES), "present" if "final" in said else None)
         if finite:
             subject, final = self.agreeing(token, slots), "final" in said
@@ -109,7 +109,10 @@ class German(Side):
             def finite_verb(out: Out, phrase: Phrase, form: int) -> None:
                 verb = phrase.slots[index]
                 word = verb.german[finite][phrase.heads[subject].person]
-                out.append((verb.prefix + word if final else word, marks(phrase.base)))
+                if verb.prefix and not final:
+                    out.append((word, stem(phrase.base)))
+                else:
+                    out.append((verb.prefix + word, whole(phrase.base)))
 
             return finite_verb
         which = said[0] if said else "infinitive"
@@ -118,9 +121,16 @@ class German(Side):
         def nonfinite(out: Out, phrase: Phrase, form: int) -> None:
             *zu, word = phrase.slots[index].german[which]
             out.extend((one, apart(phrase.base)) for one in zu)  # zu gehen: only the verb itself is sure
-            out.append((word, marks(phrase.base)))
+            out.append((word, whole(phrase.base)))
 
         return nonfinite
+
+    def with_particle(self, token: Token, label: str, verb: bool, particle: bool) -> Callable[[int], Marks]:
+        """Marks for the English verb and for its particle (up, part): whether each is sure."""
+        marks = self.marks(token, ((label, verb),))
+        if token.labels:
+            return marks
+        return lambda base: (*marks(base), *((key + GROUP, particle) for key, _ in marks(base)))
 
     def adjective(self, token: Token, index: int) -> Write:
         said, slots = self.parts(token, {*german.ENDINGS, *DEGREES, *german.CASES})

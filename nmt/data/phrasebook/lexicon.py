@@ -4,12 +4,15 @@ nouns*.txt, verbs*.txt, adjectives.txt, adverbs.txt, names.txt, pronouns.txt, au
 columns mean stands in data/phrasebook/README.md.
 """
 
+import re
 from pathlib import Path
 
 from nmt.data.phrasebook import english, german, nouns
-from nmt.data.phrasebook.entries import Adjective, Forms, Head, Verb, Word
+from nmt.data.phrasebook.entries import Adjective, Forms, Groups, Head, Verb, Word
 from nmt.data.phrasebook.tables import Line, read
 
+LINK = re.compile(r"([0-9]+)([-p])([0-9]+)")
+Linked = tuple[tuple[str, Groups], ...]
 FRAMES = ("intrans", "trans", "dative", "ditrans", "prep", "motion", "located", "reflexive")
 
 
@@ -116,8 +119,8 @@ class Lexicon:
         self.adjectives.append(Adjective(left[0], line, classes, tuple(zip(shown, stems, strict=True)), tuple(right)))
 
     def word(self, line: Line) -> None:
-        """`heute | today | time now`; names of people become heads."""
-        left, right, classes = line.columns(3, 3, "GERMAN | ENGLISH | CLASSES")
+        """`heute | today | time now`, `vor zwei Tagen | two days ago | time past | 0-2 1-0 2-1`; names become heads."""
+        left, right, classes, *given = line.columns(3, 4, "GERMAN | ENGLISH | CLASSES [| LINKS]")
         kinds = frozenset(classes.split())
         if "name" in kinds:
             gender = "f" if "female" in kinds else "m"
@@ -127,7 +130,7 @@ class Lexicon:
                 Head(left, line, kinds | {"person"}, (left, left, left, owner), shown, gender, natural=gender, plain="name")
             )
         else:
-            self.words.append(Word(left, line, kinds, left, right))
+            self.words.append(Word(left, line, kinds, *grouped(line, left.split(), right.split(), "".join(given))))
 
     def pronoun(self, line: Line) -> None:
         """`ich mich mir | I me | 0 | m | subject`: nom, acc, dat; subject, object; person; gender; classes."""
@@ -165,3 +168,28 @@ class Lexicon:
         """`an | hour honest`: words whose spelling misleads."""
         which, listed = line.columns(2, 2, "a or an | WORDS")
         self.articles[which] = frozenset(listed.split())
+
+
+def grouped(line: Line, left: list[str], right: list[str], given: str) -> tuple[Linked, Linked]:
+    """The words of an entry with their groups: by the links given, else one to one, else all with all.
+
+    All with all is sure where one side is a single word, and possible between several.
+    """
+    if given:
+        links = [LINK.fullmatch(link) for link in given.split()]
+        if not all(link and int(link[1]) < len(left) and int(link[3]) < len(right) for link in links):
+            raise line.error("expected links such as 0-2 1p0 between the words of both languages.")
+        found = [(int(link[1]), int(link[3]), link[2] == "-") for link in links if link]
+    elif len(left) == len(right):
+        found = [(place, place, True) for place in range(len(left))]
+    else:
+        found = [(i, j, 1 in (len(left), len(right))) for i in range(len(left)) for j in range(len(right))]
+    german: list[list[tuple[int, bool]]] = [[] for _ in left]
+    shown: list[list[tuple[int, bool]]] = [[] for _ in right]
+    for group, (i, j, sure) in enumerate(found):
+        german[i].append((group, sure))
+        shown[j].append((group, sure))
+    return (
+        tuple((word, tuple(groups)) for word, groups in zip(left, german, strict=True)),
+        tuple((word, tuple(groups)) for word, groups in zip(right, shown, strict=True)),
+    )

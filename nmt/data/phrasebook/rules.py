@@ -10,7 +10,7 @@ What slots and tokens may say stands in data/phrasebook/README.md.
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nmt.data.phrasebook.tables import Line, read
@@ -18,7 +18,7 @@ from nmt.data.phrasebook.tables import Line, read
 KINDS = ("noun", "pronoun", "verb", "adjective", "word")
 NUMBERS = ("sg", "pl", "article", "count", "mass", "bare", "name")
 TOKEN = re.compile(r"\{([^{}]*)\}((?:~[A-Za-z0-9äöüß.]+\??)*)|([^\s~{}]+)((?:~[A-Za-z0-9äöüß.]+\??)*)")
-PUNCTUATION = frozenset(".,!?;:")
+PUNCTUATION = (".", ",", "!", "?", ";", ":")
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def read_rules(folder: Path, files: Collection[str] = ()) -> list[Rule]:
             elif first == "en":
                 if not german or not rules or not rules[-1].line.file == line.file:
                     raise line.error("expected a line `de …` in front of this line `en …`.")
-                rules[-1].variants.append(Variant(tokens(german), tokens(line), german))
+                rules[-1].variants.append(Variant(*punctuated(tokens(german), tokens(line)), german))
                 german = None
             elif first.endswith(":"):
                 if not rules or rules[-1].variants or rules[-1].line.file != line.file:
@@ -134,6 +134,21 @@ def add_slot(rule: Rule, name: str, rest: str, line: Line) -> None:
     rule.slots[name] = Slot(name, match[1], tuple(match[2].split()), tuple((match[3] or "").split()), line)
 
 
+def punctuated(german: list[Token], english: list[Token]) -> tuple[list[Token], list[Token]]:
+    """Link punctuation that has no label: mark by mark where both sides have as many, else only the last full stops."""
+    for mark in PUNCTUATION:
+        sides = [
+            [place for place, token in enumerate(side) if token.words == (mark,) and not token.labels]
+            for side in (german, english)
+        ]
+        if len(sides[0]) != len(sides[1]):
+            sides = [places[-1:] if mark in ".!?" else [] for places in sides]
+        for number, (left, right) in enumerate(zip(*sides, strict=False)):
+            german[left] = replace(german[left], labels=((f"{mark}{number}", True),))
+            english[right] = replace(english[right], labels=((f"{mark}{number}", True),))
+    return german, english
+
+
 def tokens(line: Line) -> list[Token]:
     """The tokens behind `de` or `en`."""
     text = line.text.strip()[2:].strip()
@@ -149,8 +164,6 @@ def tokens(line: Line) -> list[Token]:
             raise line.error("expected a slot or a word in the braces.")
         marks = (match[4] if literal else match[2]) or ""
         labels = tuple((mark.rstrip("?"), not mark.endswith("?")) for mark in marks.split("~") if mark)
-        if literal and words[0] in PUNCTUATION and not labels:
-            labels = ((words[0], True),)
         found.append(Token(words, labels, literal, line))
     if text[place:].strip() or not found:
         raise line.error(f"expected words and {{…}} separated by spaces, not '{text[place:].strip()}'.")

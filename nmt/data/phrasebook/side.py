@@ -19,6 +19,7 @@ Shared = tuple[dict[str, int], set[str], dict[str, int]]  # numbers of labels, s
 Write = Callable[[Out, "Phrase", int], None]
 
 LABELS = 64  # keys of one phrase
+GROUP = 1 << 40  # between the keys of two groups under one label: words of an entry, particles of a verb
 MARKER = "\x01"
 TENSES = {"pres": "present", "past": "past", "subj": "subjunctive"}
 DEGREES = {"comparative": 1, "superlative": 2}
@@ -65,6 +66,19 @@ class Side:
             ((number, sure),) = pairs
             return lambda base: ((base + number, sure),)
         return lambda base: tuple((base + number, sure) for number, sure in pairs)
+
+    def word(self, token: Token, index: int) -> Write:
+        """An entry of kind `word`: each of its words with the links of its own."""
+        self.parts(token, set())
+        marks, german = self.marks(token, ((token.words[0], True),)), self.language == "de"
+
+        def write(out: Out, phrase: Phrase, form: int) -> None:
+            entry, own = phrase.slots[index], marks(phrase.base)
+            for word, groups in entry.german if german else entry.english:
+                linked = [(key + group * GROUP, sure and also) for key, sure in own for group, also in groups]
+                out.append((word, tuple(linked)))
+
+        return write
 
     def slot(self, token: Token, name: str) -> int:
         """The number of a slot; raises UserError for one that the rule does not have."""
