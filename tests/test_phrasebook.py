@@ -66,6 +66,7 @@ def test_german_past(third: str, forms: str) -> None:
         ("treten", "tritt", "tritt"),
         ("sehen", "sieht", "sieh"),
         ("fahren", "fährt", "fahr"),
+        ("hinterlassen", "hinterlässt", "hinterlass"),
         ("halten", "hält", "halte"),
         ("warten", "wartet", "warte"),
         ("öffnen", "öffnet", "öffne"),
@@ -140,7 +141,8 @@ LITTLE = {
     "verbs.txt": "ab|holen, holt, holte, abgeholt | pick up, picked up, picked up | trans action | person | animal\n"
     "kommen, kommt, kam, ist gekommen | come, came, come | motion action | person\n",
     "adjectives.txt": "alt, älter, ältest | old, older, oldest | animal\n",
-    "adverbs.txt": "heute | today | time\n",
+    "adverbs.txt": "heute | today | time\nvor zwei Tagen | two days ago | past | 0-2 1-0 2-1\n"
+    "halb drei | half past two | half\nheute Abend | this evening | evening\n",
     "pronouns.txt": "ich mich mir | I me | 0 | m | subject\n",
     "auxiliaries.txt": "haben | habe hast hat haben habt haben | hatte hattest hatte hatten hattet hatten\n"
     "sein | bin bist ist sind seid sind | war warst war waren wart waren\n"
@@ -181,13 +183,13 @@ def little(where: Path, sentence: str, **files: str) -> Grammar:
                 "The grandma is not picking up the old dog today.",
                 # 0 Heute 1 holt 2 die 3 Oma 4 den 5 alten 6 Hund 7 nicht 8 ab 9 .
                 # 0 The 1 grandma 2 is 3 not 4 picking 5 up 6 the 7 old 8 dog 9 today 10 .
-                "0-9 1p2 1-4 1-5 2-0 3-1 4-6 5-7 6-8 7-3 8p2 8p4 8p5 9-10",
+                "0-9 1p2 1-4 1p5 2-0 3-1 4-6 5-7 6-8 7-3 8p2 8p4 8p5 9-10",
             ),
         ),
         (
             "V: verb trans\nS: pronoun subject\nO: np V.object (indefinite)\n"
             "de {S} {V aux S} {O acc} {V participle} .\nen {S} {V past} {O} .",
-            ("Ich habe einen Hund abgeholt.", "I picked up a dog.", "0-0 1p1 1p2 2-3 3-4 4-1 4-2 5-5"),
+            ("Ich habe einen Hund abgeholt.", "I picked up a dog.", "0-0 1p1 2-3 3-4 4-1 4-2 5-5"),
         ),
         (
             "V: verb motion\nS: np V.subject (indefinite)\nP: noun place (sg)\n"
@@ -210,8 +212,26 @@ def little(where: Path, sentence: str, **files: str) -> Grammar:
                 "0-0 1-1 1-5 2-2 4-3 5-1 5-5 6-4 7-6",
             ),
         ),
+        (
+            "T: word past\nH: word half\nE: word evening\n"
+            "de {T} um~u {H} , {E} , und~b im Moment~m ! ja~j .\nen {T} at~u {H} , {E} and~b at the moment~m ! yes~j .",
+            # 0 Vor 1 zwei 2 Tagen 3 um 4 halb 5 drei 6 , 7 heute 8 Abend 9 , 10 und 11 im 12 Moment 13 ! 14 Ja 15 .
+            # 0 Two 1 days 2 ago 3 at 4 half 5 past 6 two 7 , 8 this 9 evening 10 and 11 at 12 the 13 moment 14 ! 15 Yes 16 .
+            # Two commas against one: none is linked. Several words against several, without links: all are possible.
+            (
+                "Vor zwei Tagen um halb drei, heute Abend, und im Moment! Ja.",
+                "Two days ago at half past two, this evening and at the moment! Yes.",
+                "0-2 1-0 2-1 3-3 4p4 4p5 4p6 5p4 5p5 5p6 7-8 8-9 10-10 12-13 13-14 14-15 15-16",
+            ),
+        ),
     ],
-    ids=["separable verb, negation, progressive", "perfect", "contraction", "comparison, a relative clause"],
+    ids=[
+        "separable verb, negation, progressive",
+        "perfect",
+        "contraction",
+        "comparison, a relative clause",
+        "words of an entry, punctuation",
+    ],
 )
 def test_pairs_written_out_by_hand(tmp_path: Path, rule: str, expected: tuple[str, str, str]) -> None:
     pair = next(draws(little(tmp_path, rule), 1))
@@ -255,6 +275,10 @@ BROKEN = {
         {"verbs": "warten, wartet, wartete, gewartet | wait, waited, waited | prep action | person | person | auf/for"},
         "verbs.txt, line 1: expected a preposition such as auf+acc/for",
     ),
+    "links between words that are not there": (
+        {"adverbs": "heute | today | time\nvor Tagen | days ago | past | 0-2 1-0"},
+        "adverbs.txt, line 2: expected links such as 0-2 1p0",
+    ),
     "two degrees": ({"adjectives": "alt, älter | old, older | animal"}, "adjectives.txt, line 1: expected one form or"),
     "five persons": ({"auxiliaries": "sein | bin bist ist sind seid | war"}, "auxiliaries.txt, line 1"),
     "a person too many": ({"pronouns": "man man man | one one | 7 | m | subject"}, "pronouns.txt, line 1: expected"),
@@ -272,6 +296,7 @@ BROKEN_RULES = {
     "nothing": ("N: noun animal", "expected lines `de …` and `en …`"),
     "a bad brace": ("N: noun animal\nde {N\nen {N}", r"expected words and \{…\} separated by spaces"),
     "the object of a noun": ("N: noun animal\nO: noun N.object\nde {N} {O}\nen {N} {O}", "'N.object'"),
+    "a phrase's own label": ("N: np animal\nde {N} da~N\nen {N} there~N", "expected another label than 'N'"),
     "a slot twice": ("N: noun animal\nN: noun person\nde {N}\nen {N}", "new slot name"),
 }
 

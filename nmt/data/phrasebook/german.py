@@ -89,7 +89,8 @@ def past(third: str) -> tuple[str, ...]:
 def imperative(infinitive: str, third: str) -> str:
     """To one friend: from the third person where e turns into i (iss, lies, gib), else the stem (komm, fahr, warte)."""
     stem = verb_stem(infinitive)
-    if third[:-1] != stem and "i" in third and "e" in stem and not third.startswith(stem):
+    changed = next(((old, new) for old, new in zip(stem, third, strict=False) if old != new), None)
+    if changed == ("e", "i"):
         return third if stem.endswith("t") and third.endswith("tt") else third[:-1]
     if infinitive.endswith("eln"):
         return stem[:-2] + "le"
