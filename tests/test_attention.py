@@ -58,6 +58,8 @@ def as_in_the_papers(attention: Attention) -> dict[str, np.ndarray]:
         "v_p": "window.position.weight",
     }
     found = {short: parameters[long] for short, long in papers.items() if long in parameters}
+    if "v_p" in found:
+        found["v_p"] = found["v_p"] * QUERY**-0.75  # what is learnt is a multiple of the paper's
     return {key: value[0] if key[0] == "v" else value for key, value in found.items()}
 
 

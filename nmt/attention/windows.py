@@ -59,6 +59,9 @@ class LocalPredictive(Window):
     """local-p: p_t = S · sigmoid(v_pᵀ tanh(W_p h_t)); |s − p_t| ≤ D; weights × exp(−(s − p_t)² / (2 (D/2)²)).
 
     As in the paper (Luong 2015 §3.2, eqs. 9 and 10) the product is not renormalised, so the weights sum to at most 1.
+    v_p is size^(−3/4) times what is learnt: the same functions, learnt more slowly. AdamW moves every one of the
+    `size` numbers by up to the learning rate at each update, and without this p_t ran to an end of the source, where
+    sigmoid has no slope, before attention had learnt where to look (docs/benchmarks.md).
     """
 
     def __init__(self, query_size: int, radius: int) -> None:
@@ -66,6 +69,7 @@ class LocalPredictive(Window):
         self.radius = radius
         self.hidden = nn.Linear(query_size, query_size, bias=False)
         self.position = nn.Linear(query_size, 1, bias=False)
+        self.scale = query_size**-0.75
 
     def centre(self, query: Tensor, length: Tensor) -> Tensor:
         """[B T D], [B] → p_t [B T], a real number in [0, S].
@@ -76,7 +80,7 @@ class LocalPredictive(Window):
         with torch.autocast(query.device.type, enabled=False):
             inner = torch.tanh(functional.linear(query.to(full), self.hidden.weight.to(full)))
             relative = functional.linear(inner, self.position.weight.to(full)).squeeze(-1)
-        return length[:, None] * torch.sigmoid(relative)
+        return length[:, None] * torch.sigmoid(self.scale * relative)
 
     def forward(
         self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int
