@@ -70,6 +70,8 @@ def prepare_corpus(config: Config) -> Path:
     recipe = asdict(data) | {"inputs": corpus.inputs(data, root / "digests.json")}
     if data.kind == "files":  # files are known by their content, wherever they lie
         recipe = {key: value for key, value in recipe.items() if key not in ("train", "valid", "test")}
+    if data.kind != "phrasebook":
+        recipe = {key: value for key, value in recipe.items() if key not in ("pairs", "seed")}
     return stage(root, "corpus", recipe, lambda folder: corpus.build(data, folder, root / "downloads"))
 
 

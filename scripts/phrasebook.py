@@ -40,7 +40,8 @@ def main() -> None:
             for pair in islice(draws(grammar, arguments.seed), arguments.number):
                 show(pair, arguments.links)
     except UserError as error:
-        sys.exit(str(error))
+        print(error, file=sys.stderr)
+        sys.exit(2)
 
 
 def show(pair: Pair, links: bool) -> None:

@@ -55,7 +55,7 @@ def as_in_the_papers(attention: Attention) -> dict[str, np.ndarray]:
         "W_k": "score.memory.weight",
         "v": "score.energy.weight",
         "W_p": "window.hidden.weight",
-        "v_p": "window.position.weight",
+        "v_p": "window.slope.weight",
     }
     found = {short: parameters[long] for short, long in papers.items() if long in parameters}
     if "v_p" in found:

@@ -76,7 +76,7 @@ CONFIGURATION = {
     "a size that heads do not divide": (["model.size=100", "model.heads=8"], ["model.size=100", "model.heads=8"]),
     "Bahdanau with an LSTM": (["model=luong_global", "model.order=before"], ["model.order=before", "model.cell=gru"]),
     "an odd bidirectional size": (["model=bahdanau", "model.hidden=33"], ["model.hidden=33", "even"]),
-    "no end": (["train.max_epochs=null", "train.max_minutes=null"], ["train.max_steps", "train.max_epochs", "train.max_minutes"]),
+    "no end": (["train.max_epochs=null", "train.max_minutes=null"], ["train.max_steps", "train.max_minutes"]),
     "one language": (["data.target=de"], ["'de'", "differ"]),
     "no language": (["data=files", "data.train=a", "data.valid=a", "data.test=a"], ["data.source"]),
     "an unknown language": (["data.source=xx"], ["'xx'", "de"]),

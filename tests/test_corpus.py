@@ -381,7 +381,7 @@ def test_multi30k_sets_that_do_not_exist(tmp_path: Path) -> None:
 def test_conf_has_every_key(name: str) -> None:
     path = config_folder() / "data" / f"{name}.yaml"
     assert path.read_text(encoding="utf-8").startswith("# ")
-    assert set(OmegaConf.load(path)) == set(DataConfig.__dataclass_fields__) - {"pairs", "seed"}  # the phrasebook's
+    assert set(OmegaConf.load(path)) == set(DataConfig.__dataclass_fields__)
 
 
 def test_checksums_and_limits_fit_the_real_files(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ class LocalPredictive(Window):
         super().__init__()
         self.radius = radius
         self.hidden = nn.Linear(query_size, query_size, bias=False)
-        self.position = nn.Linear(query_size, 1, bias=False)
+        self.slope = nn.Linear(query_size, 1, bias=False)
         self.scale = query_size**-0.75
 
     def centre(self, query: Tensor, length: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ class LocalPredictive(Window):
         full = torch.promote_types(query.dtype, torch.float32)
         with torch.autocast(query.device.type, enabled=False):
             inner = torch.tanh(functional.linear(query.to(full), self.hidden.weight.to(full)))
-            relative = functional.linear(inner, self.position.weight.to(full)).squeeze(-1)
+            relative = functional.linear(inner, self.slope.weight.to(full)).squeeze(-1)
         return length[:, None] * torch.sigmoid(self.scale * relative)
 
     def forward(

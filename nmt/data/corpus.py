@@ -8,7 +8,6 @@ because a score over part of a set is no score of the set. Everything streams.
 import hashlib
 import json
 import logging
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,7 +52,7 @@ def build(data: DataConfig, folder: Path, downloads: Path) -> None:
             audit[name] = copy(name, sets[name], data, folder, held_out)
         audit = {"train": clean(sets["train"], data, folder, held_out)} | audit
         if data.kind == "phrasebook":
-            gold(audit, Path(drawn), folder)
+            gold(audit, names(data), Path(drawn), folder)
         digests = [digest for entry in audit.values() for digest in entry["sha256"].values()]
         report = {
             "source": data.source,
@@ -100,11 +99,11 @@ def check_phrasebook(data: DataConfig, named: dict[str, list[str]]) -> None:
                 raise UserError(f"data: the phrasebook has no set '{name}' for {role}; it has {', '.join(splits.SETS)}.")
 
 
-def gold(audit: dict[str, Any], drawn: Path, folder: Path) -> None:
-    """Copy the alignments of the sets that are whole, so that line by line they belong to the text."""
-    for name, entry in audit.items():
-        if entry["kept"] == entry["read"]:
-            shutil.copyfile(drawn / f"{name}.align", folder / f"{name}.align")
+def gold(audit: dict[str, Any], named: dict[str, list[str]], drawn: Path, folder: Path) -> None:
+    """Write the alignments of the sets that are whole, so that line by line they belong to the text."""
+    for name, group in named.items():
+        if audit[name]["kept"] == audit[name]["read"]:
+            (folder / f"{name}.align").write_bytes(b"".join((drawn / f"{one}.align").read_bytes() for one in group))
 
 
 def find(data: DataConfig, downloads: Path, drawn: Path) -> dict[str, list[Files]]:

@@ -53,8 +53,7 @@ def drawn_links(
     """
     look = look_at(run.translator, source, target, number)
     assert look.weights is not None
-    if options.layer is not None:
-        check_choice(look, options.layer, options)
+    check_choice(look, options.layer or 0, options)
     layers = range(len(look.weights)) if options.layer is None else [options.layer % len(look.weights)]
     links = {}
     for layer in layers:

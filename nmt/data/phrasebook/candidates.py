@@ -92,8 +92,6 @@ class Candidates:
 
     def possible(self, form: Form, classes: tuple[str, ...], only: tuple[str, ...]) -> bool:
         """Whether the nouns and categories of a form have candidates."""
-        if form.rule.plural and "sg" in only:
-            return False
         for _, slot in form.needed:
             if any("." in word or word in form.names for word in slot.classes):
                 continue

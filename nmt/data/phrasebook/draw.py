@@ -16,12 +16,13 @@ from nmt.data.phrasebook.entries import Entry, Head
 from nmt.data.phrasebook.finish import finish_english, finish_german, join, links
 from nmt.data.phrasebook.form import Form
 from nmt.data.phrasebook.lexicon import Lexicon
-from nmt.data.phrasebook.rules import KINDS, NUMBERS, Rule, Slot, read_rules
+from nmt.data.phrasebook.check import check
+from nmt.data.phrasebook.rules import Slot, read_rules
 from nmt.data.phrasebook.side import LABELS, Out, Phrase
 from nmt.data.phrasebook.tables import folder
 from nmt.errors import UserError
 
-TOGETHER = "together"  # the lemma of what `head: plural` stands for
+PATIENCE = 10_000  # draws in a row that lead nowhere
 
 
 class Pair(NamedTuple):
@@ -42,39 +43,15 @@ class Grammar:
         where = where or folder()
         self.lexicon = Lexicon(where)
         rules = read_rules(where / "grammar", files)
-        self.categories = {rule.category for rule in rules}
-        self.known = self.classes()
+        check(rules, self.lexicon)
         self.forms: dict[str, list[Form]] = {}
         for rule in rules:
-            for slot in rule.slots.values():
-                self.check(rule, slot)
             for number, variant in enumerate(rule.variants, 1):
                 form = Form(rule, variant, number, self.lexicon)
                 self.forms.setdefault(rule.category, []).append(form)
         if "sentence" not in self.forms:
             raise UserError(f"{where / 'grammar'} has no rule of the category 'sentence'.")
-        self.plural = Head(TOGETHER, rules[0].line, frozenset(), gender="p", person=5, english_person=5, natural="p")
         self.candidates = Candidates(self.lexicon, self.forms)
-
-    def classes(self) -> set[str]:
-        """Every class that a word has."""
-        words = (self.lexicon.heads, self.lexicon.verbs, self.lexicon.adjectives, self.lexicon.words)
-        entries = [entry for group in (*words, self.lexicon.pronouns) for entry in group]
-        return {name for entry in entries for name in entry.classes}
-
-    def check(self, rule: Rule, slot: Slot) -> None:
-        """Refuse unknown kinds, classes and restrictions."""
-        if slot.kind not in KINDS and slot.kind not in self.categories:
-            raise slot.line.error(f"expected one of {', '.join((*KINDS, *sorted(self.categories)))}, not '{slot.kind}'.")
-        for word in slot.classes:
-            name = word.split(".")[0]
-            if word == "$" or name in rule.slots:
-                if "." in word and (rule.slots[name].kind != "verb" or word.split(".")[1] not in ("subject", "object")):
-                    raise slot.line.error(f"expected the subject or object of a verb slot, not '{word}'.")
-                continue
-            for part in word.lstrip("-").split("+"):
-                if part not in self.known:
-                    raise slot.line.error(f"expected a class that some word has, not '{part}'.")
 
     @cached_property
     def sentences(self) -> Choice:
@@ -91,12 +68,13 @@ class Grammar:
         form = self.sentences.draw(rnd)
         try:
             phrase = self.fill(form, (), (), rnd)
+            lines = [entry.line for entry in self.used]
+            return None if len(set(map(id, lines))) < len(lines) else self.pair(phrase)
         except Dead:
             return None
-        lines = [entry.line for entry in self.used]
-        if len(set(map(id, lines))) < len(lines):
-            return None
-        return self.pair(phrase)
+        except (AttributeError, IndexError, KeyError, TypeError) as error:
+            wish = "expected only forms that every word has which its slots, or phrases in them, can hold."
+            raise form.line.error(wish) from error
 
     def fill(self, form: Form, classes: tuple[str, ...], only: tuple[str, ...], rnd: Any) -> Phrase:
         """A phrase of this form with every slot filled; raises Dead when one cannot be."""
@@ -107,7 +85,7 @@ class Grammar:
             if slot.governor and (head := phrase.heads[index]):
                 verb = phrase.slots[form.names.index(slot.governor)]
                 self.combinations.append((verb.lemma, head.lemma))
-        phrase.head = self.plural if form.rule.plural else next((head for head in phrase.heads if head), None)
+        phrase.head = next((head for head in phrase.heads if head), None)
         return phrase
 
     def fill_slot(
@@ -147,8 +125,11 @@ class Grammar:
 
 
 def draws(grammar: Grammar, seed: int) -> Iterator[Pair]:
-    """Pairs without end, the same for the same seed."""
-    rnd = random.Random(seed).random
-    while True:
-        if pair := grammar.draw(rnd):
+    """Pairs without end, the same for the same seed; raises UserError when the rules give none."""
+    rnd, nowhere = random.Random(seed).random, 0
+    while nowhere < PATIENCE:
+        pair = grammar.draw(rnd)
+        nowhere = 0 if pair else nowhere + 1
+        if pair:
             yield pair
+    raise UserError(f"{PATIENCE:,} draws in a row led nowhere: some slots of these rules have too few words, or none.")

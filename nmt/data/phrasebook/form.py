@@ -11,10 +11,13 @@ class Form:
     """Ready to be drawn and written; raises UserError for a token that is not possible, or a label on one side alone."""
 
     def __init__(self, rule: Rule, variant: Variant, number: int, lexicon: Lexicon) -> None:
-        self.rule, self.name, self.names = rule, f"{rule.category} {rule.name}.{number}", list(rule.slots)
+        self.line, self.rule, self.name, self.names = variant.line, rule, f"{rule.category} {rule.name}.{number}", list(rule.slots)
         shared: Shared = {}, set(), {}
         left, right = German(rule, lexicon, shared), English(rule, lexicon, shared)
-        self.write = [left.compile(one) for one in variant.german], [right.compile(one) for one in variant.english]
+        try:
+            self.write = [left.compile(one) for one in variant.german], [right.compile(one) for one in variant.english]
+        except (IndexError, KeyError) as error:
+            raise variant.line.error("expected features that go together in each {…} of this line and the next.") from error
         for label, token in [*left.seen.items(), *right.seen.items()]:
             if label in shared[0] and label in rule.slots and rule.slots[label].kind not in KINDS:
                 raise token.line.error(f"expected another label than '{label}': a phrase has links of its own.")

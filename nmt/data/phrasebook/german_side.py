@@ -40,22 +40,26 @@ class German(Side):
         label = token.words[0]
         if kind == "word":
             return self.word(token, index)
-        said, governors = self.parts(token, {*german.CASES, "at", "to", "place"})
+        said, governors = self.parts(token, {*german.CASES, "at", "to"})
         place = next((word for word in said if word in ("at", "to")), None)
-        if place and "place" not in said:
+        if place:
             marks = self.marks(token, ((label + ".preposition", True),))
             return lambda out, phrase, form: out.append((getattr(phrase.heads[index], place)[0], marks(phrase.base)))
         case = next((german.CASE[word] for word in said if word in german.CASE), None)
         if kind in ("noun", "pronoun"):
             marks = self.marks(token, ((label, True),))
+            if governors:
+                by = governors[0]
+                return lambda out, phrase, form: out.append(
+                    (phrase.slots[index].german[phrase.slots[by].preposition[1]], marks(phrase.base))
+                )
 
             def noun(out: Out, phrase: Phrase, form: int) -> None:
                 out.append((phrase.slots[index].german[form if case is None else case], marks(phrase.base)))
 
             return noun
-        self.cases.setdefault(label, case or 0)
+        self.cases.setdefault(label, 1 if governors else case or 0)
         if governors:
-            self.cases[label] = 1
             verb = governors[0]
 
             def governed(out: Out, phrase: Phrase, form: int) -> None:

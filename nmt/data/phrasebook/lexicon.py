@@ -40,11 +40,18 @@ class Lexicon:
         ):
             for path in sorted(folder.glob(f"{kind}*.txt")):
                 for line in read(path):
-                    key = kind, line.text.split(" | ")[0].strip() + (line.text if kind in ("names", "adverbs") else "")
+                    key = kind, line.text.split(" | ")[0].strip() + (" ".join(line.text.split(" | ")[2:3]) if kind in ("names", "adverbs") else "")
                     if key in seen:
-                        raise line.error(f"expected each entry once; it stands in line {seen[key].number} already.")
+                        there = seen[key]
+                        raise line.error(f"expected each entry once; {there.file}, line {there.number} has it already.")
                     seen[key] = line
-                    make(line)
+                    first = line.text.split(" | ")[:2]
+                    if any(not part.strip() for column in first for part in column.split(",")):
+                        raise line.error("expected no empty form between commas.")
+                    try:
+                        make(line)
+                    except (IndexError, KeyError, ValueError) as error:
+                        raise line.error("expected what data/phrasebook/README.md says about this file.") from error
 
     def noun(self, line: Line) -> None:
         """See nouns.py."""

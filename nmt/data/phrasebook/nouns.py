@@ -15,6 +15,8 @@ def heads(line: Line) -> list[Head]:
     """Singular and plural; raises UserError for a line that cannot be understood."""
     left, right, last = line.columns(3, 3, "ARTICLE SINGULAR, PLURAL | ENGLISH | CLASSES")
     tags = [tag for tag in f"{left} {last}".split() if "=" in tag]
+    if strange := [tag for tag in tags if tag.partition("=")[0] not in ("gen", "at", "to")]:
+        raise line.error(f"expected gen=, at= or to=, not '{strange[0]}'.")
     classes = frozenset(last.split()) - set(tags)
     at, to = (place(line, tags, side) for side in ("at", "to"))
     if to:

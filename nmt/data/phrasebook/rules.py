@@ -8,6 +8,7 @@
 What slots and tokens may say stands in data/phrasebook/README.md.
 """
 
+import math
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
@@ -64,7 +65,6 @@ class Rule:
     name: str
     weight: float
     line: Line
-    plural: bool = False  # two together: they
     slots: dict[str, Slot] = field(default_factory=dict)
     variants: list[Variant] = field(default_factory=list)
 
@@ -116,16 +116,13 @@ def header(line: Line) -> Rule:
         weight = float(words[2]) if len(words) == 3 else 1.0
     except ValueError:
         raise line.error(f"expected a number as weight, not '{words[2]}'.") from None
+    if not 0 < weight < math.inf:
+        raise line.error(f"expected a weight above 0, not '{words[2]}'.")
     return Rule(words[0], words[1], weight, line)
 
 
 def add_slot(rule: Rule, name: str, rest: str, line: Line) -> None:
-    """`O: np V.object (definite sg)`; `head: plural`."""
-    if name == "head":
-        if rest.strip() != "plural":
-            raise line.error("expected `head: plural`.")
-        rule.plural = True
-        return
+    """`O: known V.object (definite sg)`."""
     if not re.fullmatch(r"[A-Z][A-Z0-9]*", name) or name in rule.slots:
         raise line.error("expected a new slot name in capital letters.")
     match = re.fullmatch(r"([a-z]+)\s*([^()]*?)\s*(?:\(([^()]*)\))?", rest.strip())
@@ -157,11 +154,15 @@ def tokens(line: Line) -> list[Token]:
     for match in TOKEN.finditer(text):
         if text[place : match.start()].strip():
             raise line.error(f"expected words and {{…}} separated by spaces, not '{text[place : match.start()].strip()}'.")
+        if found and match.start() == place:
+            raise line.error(f"expected a space in front of '{text[place:]}'.")
         place = match.end()
         literal = match[1] is None
         words = (match[3],) if literal else tuple(match[1].split())
         if not words:
             raise line.error("expected a slot or a word in the braces.")
+        if literal and len(words[0]) > 1 and words[0][-1] in PUNCTUATION:
+            raise line.error(f"expected a space in front of the mark in '{words[0]}'.")
         marks = (match[4] if literal else match[2]) or ""
         labels = tuple((mark.rstrip("?"), not mark.endswith("?")) for mark in marks.split("~") if mark)
         found.append(Token(words, labels, literal, line))
