@@ -79,7 +79,8 @@ CONFIGURATION = {
     "no end": (["train.max_epochs=null", "train.max_minutes=null"], ["train.max_steps", "train.max_minutes"]),
     "one language": (["data.target=de"], ["'de'", "differ"]),
     "no language": (["data=files", "data.train=a", "data.valid=a", "data.test=a"], ["data.source"]),
-    "an unknown language": (["data.source=xx"], ["'xx'", "de"]),
+    "an unknown language": (["data=multi30k", "data.source=xx"], ["'xx'", "de"]),
+    "a language that the phrasebook has not": (["data.source=fr"], ["no fr-en", "de and en"]),
     "an unknown device": (["device=gpu"], ["device=gpu", "cpu"]),
     "no group": (["data=null"], ["null", "data"]),
     "a name without a value": (["name=???"], ["name"]),
@@ -220,7 +221,7 @@ def test_no_network(refused, tmp_path, monkeypatch):
 
     monkeypatch.setattr(hub, "from_hub", lambda *_: {})
     monkeypatch.setattr("urllib.request.urlopen", down)
-    said = refused("train", f"data_folder={tmp_path / 'data'}", f"run_folder={tmp_path / 'runs'}")
+    said = refused("train", "data=multi30k", f"data_folder={tmp_path / 'data'}", f"run_folder={tmp_path / 'runs'}")
     for fragment in ("Multi30k cannot be downloaded", "Network is unreachable", "HF_ENDPOINT", "data=files"):
         assert fragment in said
 

@@ -26,6 +26,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from nmt.decode.translator import Translator
 from nmt.train import budget, checkpoint
+from nmt.train.precision import pick_precision
 from nmt.view.progress import Progress
 
 HARD = [
@@ -505,3 +506,12 @@ def test_the_run_folder_says_what_it_is(trained: Trained):
     assert "size: 32\n" in (trained.folder / "config.yaml").read_text(encoding="utf-8")
     report = json.loads(next((trained.root / "data").glob("corpus-*/report.json")).read_text(encoding="utf-8"))
     assert state(trained.folder / "last.pt")["corpus_hash"] == report["corpus_hash"]
+
+
+@pytest.mark.parametrize("units", [set(), {"amx_tile"}, {"avx512_bf16"}])
+def test_auto_takes_bf16_where_the_cpu_multiplies_it(monkeypatch: pytest.MonkeyPatch, units: set[str]) -> None:
+    for unit in ("amx_tile", "avx512_bf16"):
+        monkeypatch.setattr(torch.cpu, f"_is_{unit}_supported", lambda unit=unit: unit in units, raising=False)
+    wanted = torch.bfloat16 if units else torch.float32
+    assert pick_precision("auto", torch.device("cpu")) is wanted
+    assert pick_precision("fp32", torch.device("cpu")) is torch.float32

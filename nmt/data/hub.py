@@ -143,7 +143,7 @@ def from_address(key: str, downloads: Path) -> Path:
         raise UserError(
             f"Multi30k cannot be downloaded ({address}: {reason}): connect to a network or set HF_ENDPOINT to a "
             "mirror of the Hugging Face hub, or use files of your own with data=files data.source=de data.target=en "
-            "data.train=PREFIX data.valid=PREFIX data.test=PREFIX ."
+            "data.train=PREFIX data.valid=PREFIX data.test=PREFIX; data=phrasebook needs no network."
         ) from None
     expected, got = CHECKSUMS[key], hashlib.sha256(content).hexdigest()
     if expected is not None and got != expected:
