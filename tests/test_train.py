@@ -469,7 +469,7 @@ def test_the_batches_of_an_update_are_one_batch(root, folder, tmp_path, capfd):
         "optim.clip=0",
         "model.dropout=0",
         "train.max_steps=3",
-        "tokenizer.size=300",
+        "tokenizer.size=320",
     ]
 
     def weights(name: str, *more: str) -> tuple[dict, int]:
@@ -504,8 +504,8 @@ def test_an_empty_translation_at_a_validation_is_no_crash(train):
 
 def test_the_run_folder_says_what_it_is(trained: Trained):
     assert "size: 32\n" in (trained.folder / "config.yaml").read_text(encoding="utf-8")
-    report = json.loads(next((trained.root / "data").glob("corpus-*/report.json")).read_text(encoding="utf-8"))
-    assert state(trained.folder / "last.pt")["corpus_hash"] == report["corpus_hash"]
+    reports = [json.loads(path.read_text(encoding="utf-8")) for path in trained.root.glob("data/corpus-*/report.json")]
+    assert state(trained.folder / "last.pt")["corpus_hash"] in [report["corpus_hash"] for report in reports]
 
 
 @pytest.mark.parametrize("units", [set(), {"amx_tile"}, {"avx512_bf16"}])
