@@ -175,6 +175,12 @@ def little(where: Path, sentence: str, **files: str) -> Grammar:
     ("rule", "expected"),
     [
         (
+            "V: verb trans\nO: noun animal (sg)\n"
+            "de {V imperative} {der O acc} {O acc} {V prefix} !\nen {V} the~der {O} !",
+            # 0 Hol 1 den 2 Hund 3 ab 4 ! · 0 Pick 1 up 2 the 3 dog 4 !
+            ("Hol den Hund ab!", "Pick up the dog!", "0-0 0p1 1-2 2-3 3p0 3p1 4-4"),
+        ),
+        (
             "V: verb trans\nS: noun person (sg)\nO: np V.object (definite)\n"
             "de heute~t {V pres S} {der S} {S} {O acc} nicht~n {V prefix} .\n"
             "en the~der {S} {be pres S}~V? not~n {V ing} {O} today~t .",
@@ -227,6 +233,7 @@ def little(where: Path, sentence: str, **files: str) -> Grammar:
         ),
     ],
     ids=[
+        "a split imperative",
         "separable verb, negation, progressive",
         "perfect",
         "contraction",

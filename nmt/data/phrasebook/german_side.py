@@ -125,7 +125,8 @@ class German(Side):
         def nonfinite(out: Out, phrase: Phrase, form: int) -> None:
             *zu, word = phrase.slots[index].german[which]
             out.extend((one, apart(phrase.base)) for one in zu)  # zu gehen: only the verb itself is sure
-            out.append((word, whole(phrase.base)))
+            split = which in ("imperative", "bare") and phrase.slots[index].prefix
+            out.append((word, (stem if split else whole)(phrase.base)))
 
         return nonfinite
 

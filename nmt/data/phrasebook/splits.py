@@ -20,6 +20,7 @@ VERSION = 1  # raise when the same text files would now give other pairs
 SETS = ("train", "valid", "test", "test_unseen")
 HELD_OUT = 20  # one combination in so many is held out
 ASIDE = 40  # one pair in so many is for valid, and one for test
+SHORTEST, LONGEST = 3, 25  # words of a sentence, as spaces separate them
 PATIENCE = 30  # draws per pair asked for, until the phrasebook counts as exhausted
 logger = logging.getLogger("nmt")
 
@@ -53,7 +54,7 @@ def draw_sets(grammar: Grammar, pairs: int, seed: int) -> dict[str, list[Pair]]:
     for number, pair in enumerate(draws(grammar, seed)):
         if number > PATIENCE * pairs + 10_000:
             raise UserError(f"data.pairs={pairs} is not possible: the phrasebook gave {len(sets['train']):,} for train.")
-        if pair.german in seen[0] or pair.english in seen[1]:
+        if pair.german in seen[0] or pair.english in seen[1] or not fits(pair):
             continue
         seen[0].add(pair.german)
         seen[1].add(pair.english)
@@ -65,6 +66,11 @@ def draw_sets(grammar: Grammar, pairs: int, seed: int) -> dict[str, list[Pair]]:
     shown = parts(sets["train"])
     sets["test_unseen"] = [pair for pair in sets["test_unseen"] if parts([pair]) <= shown][: wanted["test_unseen"]]
     return sets
+
+
+def fits(pair: Pair) -> bool:
+    """Whether both sides are SHORTEST to LONGEST words long."""
+    return all(SHORTEST <= len(side.split()) <= LONGEST for side in (pair.german, pair.english))
 
 
 def belongs(pair: Pair) -> str:
