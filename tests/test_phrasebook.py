@@ -440,6 +440,7 @@ def test_no_sentence_is_in_two_sets(sets: dict[str, list[Pair]]) -> None:
         "test_unseen": 600,
     }
     for side in (0, 1):
+        assert {len(pair[side].split()) for chosen in sets.values() for pair in chosen} <= set(range(3, 26))
         every = [pair[side] for chosen in sets.values() for pair in chosen]
         assert len(every) == len(set(every))
 
@@ -473,7 +474,7 @@ def test_the_other_direction_is_the_mirror(tmp_path: Path) -> None:
 
 
 def test_too_many_pairs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    grammar = little(tmp_path, "S: pronoun subject\nT: word time\nde {S} {T} .\nen {S} {T} .")
+    grammar = little(tmp_path, "S: pronoun subject\nT: word time\nde {S} {T} da~d .\nen {S} {T} there~d .")
     monkeypatch.setattr(splits, "Grammar", lambda: grammar)
     with pytest.raises(UserError, match="data.pairs=100 is not possible: the phrasebook gave 1 for train"):
         splits.write(tmp_path, "de", "en", 100, 1)
