@@ -137,7 +137,8 @@ def test_english_forms() -> None:
 LITTLE = {
     "nouns.txt": "der Hund, Hunde | dog | animal\n"
     "die Oma, Omas | grandma | person\n"
-    "der Bahnhof, Bahnhöfe | train station | place at=an/at to=zu/to\n",
+    "der Bahnhof, Bahnhöfe | train station | place at=an/at to=zu/to\n"
+    "das Fieber, - | a fever, - | illness\n",
     "verbs.txt": "ab|holen, holt, holte, abgeholt | pick up, picked up, picked up | trans action | person | animal\n"
     "kommen, kommt, kam, ist gekommen | come, came, come | motion action | person\n",
     "adjectives.txt": "alt, älter, ältest | old, older, oldest | animal\n",
@@ -193,6 +194,10 @@ def little(where: Path, sentence: str, **files: str) -> Grammar:
             ),
         ),
         (
+            "S: pronoun subject\nI: noun illness\nde {S} {haben pres S}~h {I acc} .\nen {S} {be past S}~h {I} .",
+            ("Ich habe Fieber.", "I was a fever.", "0-0 1-1 2p2 2-3 3-4"),
+        ),
+        (
             "V: verb trans\nS: pronoun subject\nO: np V.object (indefinite)\n"
             "de {S} {V aux S} {O acc} {V participle} .\nen {S} {V past} {O} .",
             ("Ich habe einen Hund abgeholt.", "I picked up a dog.", "0-0 1p1 2-3 3-4 4-1 4-2 5-5"),
@@ -235,6 +240,7 @@ def little(where: Path, sentence: str, **files: str) -> Grammar:
     ids=[
         "a split imperative",
         "separable verb, negation, progressive",
+        "an article inside a noun",
         "perfect",
         "contraction",
         "comparison, a relative clause",

@@ -55,7 +55,12 @@ class English(Side):
             marks = self.marks(token, ((label, True),))
 
             def noun(out: Out, phrase: Phrase, form: int) -> None:
-                out.append((phrase.slots[index].english[form if role is None else role], marks(phrase.base)))
+                text, own = phrase.slots[index].english[form if role is None else role], marks(phrase.base)
+                article, space, rest = text.partition(" ")
+                if space and article in ("a", "an"):  # an illness brings its article, which German does not say
+                    out.append((article, tuple((key, False) for key, _ in own)))
+                    text = rest
+                out.append((text, own))
 
             return noun
         self.seen.setdefault(label, token)
