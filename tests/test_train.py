@@ -469,7 +469,7 @@ def test_the_batches_of_an_update_are_one_batch(root, folder, tmp_path, capfd):
         "optim.clip=0",
         "model.dropout=0",
         "train.max_steps=3",
-        "tokenizer.size=320",
+        "tokenizer.size=300",
     ]
 
     def weights(name: str, *more: str) -> tuple[dict, int]:
