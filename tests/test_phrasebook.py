@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from corpora import door, small
 
 from nmt.data import corpus
 from nmt.data.phrasebook import english, german, splits
@@ -519,3 +520,20 @@ def test_a_wrong_wish_is_refused(tmp_path: Path, words_: list[str], expected: st
 
 def test_the_text_is_found() -> None:
     assert (folder() / "grammar" / "phrases.txt").is_file()
+
+
+@pytest.mark.parametrize("source", ["de", "en"])
+def test_the_default_corpus_goes_all_the_way(tmp_path: Path, capfd: pytest.CaptureFixture[str], source: str) -> None:
+    """Drawn, trained on, scored on both test sets, and held against its gold alignment, in either direction."""
+    target = {"de": "en", "en": "de"}[source]
+    words_ = [f"data.source={source}", f"data.target={target}", "data.pairs=1500", "tokenizer.size=800", "name=tiny"]
+    answer = door(capfd, "train", *small(tmp_path, words_, "train.max_steps=4", "train.max_minutes=null"))
+    assert answer.code == 0, answer.err
+    assert [line.split("\t")[0] for line in answer.out.splitlines()] == ["test", "test_unseen"]
+    folder_ = next((tmp_path / "data").glob("corpus-*"))
+    files = [
+        f"--{role}={folder_ / name}" for role, name in (("source", f"valid.{source}"), ("target", f"valid.{target}"))
+    ]
+    gold = door(capfd, "align", "tiny", "--runs", str(tmp_path / "runs"), *files, f"--gold={folder_ / 'valid.align'}")
+    assert gold.code == 0, gold.err
+    assert all(0 < float(line.split("\t")[2]) < 1 for line in gold.out.splitlines()[1:])
