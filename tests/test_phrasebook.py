@@ -144,7 +144,7 @@ LITTLE = {
     "kommen, kommt, kam, ist gekommen | come, came, come | motion action | person\n",
     "adjectives.txt": "alt, älter, ältest | old, older, oldest | animal\n",
     "adverbs.txt": "heute | today | time\nvor zwei Tagen | two days ago | past | 0-2 1-0 2-1\n"
-    "halb drei | half past two | half\nheute Abend | this evening | evening\n",
+    "halb drei | half past two | half\nSchnupfen | a cold | cold\nheute Abend | this evening | evening\n",
     "pronouns.txt": "ich mich mir | I me | 0 | m | subject\n",
     "auxiliaries.txt": "haben | habe hast hat haben habt haben | hatte hattest hatte hatten hattet hatten\n"
     "sein | bin bist ist sind seid sind | war warst war waren wart waren\n"
@@ -195,6 +195,10 @@ def little(where: Path, sentence: str, **files: str) -> Grammar:
             ),
         ),
         (
+            "S: pronoun subject\nW: word cold\nde {S} {haben pres S}~h {W} .\nen {S} {be past S}~h {W} .",
+            ("Ich habe Schnupfen.", "I was a cold.", "0-0 1-1 2p2 2-3 3-4"),
+        ),
+        (
             "S: pronoun subject\nI: noun illness\nde {S} {haben pres S}~h {I acc} .\nen {S} {be past S}~h {I} .",
             ("Ich habe Fieber.", "I was a fever.", "0-0 1-1 2p2 2-3 3-4"),
         ),
@@ -241,6 +245,7 @@ def little(where: Path, sentence: str, **files: str) -> Grammar:
     ids=[
         "a split imperative",
         "separable verb, negation, progressive",
+        "an article inside an entry",
         "an article inside a noun",
         "perfect",
         "contraction",

@@ -180,7 +180,8 @@ class Lexicon:
 def grouped(line: Line, left: list[str], right: list[str], given: str) -> tuple[Linked, Linked]:
     """The words of an entry with their groups: by the links given, else one to one, else all with all.
 
-    All with all is sure where one side is a single word, and possible between several.
+    All with all is sure where one side is a single word, but for an English article (Schnupfen, a cold), and possible
+    between several.
     """
     if given:
         links = [LINK.fullmatch(link) for link in given.split()]
@@ -190,7 +191,8 @@ def grouped(line: Line, left: list[str], right: list[str], given: str) -> tuple[
     elif len(left) == len(right):
         found = [(place, place, True) for place in range(len(left))]
     else:
-        found = [(i, j, 1 in (len(left), len(right))) for i in range(len(left)) for j in range(len(right))]
+        alone = 1 in (len(left), len(right))
+        found = [(i, j, alone and word not in ("a", "an")) for i in range(len(left)) for j, word in enumerate(right)]
     german: list[list[tuple[int, bool]]] = [[] for _ in left]
     shown: list[list[tuple[int, bool]]] = [[] for _ in right]
     for group, (i, j, sure) in enumerate(found):
