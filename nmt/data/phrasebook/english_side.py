@@ -13,20 +13,12 @@ class English(Side):
 
     language = "en"
 
-    def compile(self, token: Token) -> Write:
-        """The operation of an English token."""
-        if token.literal:
-            return self.literal(token)
-        word = token.words[0]
-        if word[:1].isupper():
-            return self.slot_token(token, self.slot(token, word), self.kinds[word])
-        if word in ("he", "him", "his", "himself", "this", "that"):
-            return self.pronoun(token, word)
-        if word in self.lexicon.auxiliaries:
-            return self.auxiliary(token, word)
-        raise token.line.error(f"expected a slot or a word that inflects, not '{word}'.")
+    def inflecting(self, token: Token, word: str) -> Write | None:
+        """A pronoun or a demonstrative."""
+        return self.pronoun(token, word) if word in ("he", "him", "his", "himself", "this", "that") else None
 
     def slot_token(self, token: Token, index: int, kind: str) -> Write:
+        """{S}, {O object}, {N possessor}, {A comparative}, {P at the}: what fills a slot, in a role."""
         label = token.words[0]
         if kind == "verb":
             return self.verb(token, index)
@@ -76,6 +68,7 @@ class English(Side):
         return phrase_slot
 
     def verb(self, token: Token, index: int) -> Write:
+        """{V}, {V pres S}, {V ing}, {V preposition}, …"""
         said, slots = self.parts(token, {"pres", *FORMS, "preposition"})
         label = token.words[0]
         if "preposition" in said:

@@ -16,23 +16,15 @@ class German(Side):
 
     language = "de"
 
-    def compile(self, token: Token) -> Write:
-        """The operation of a German token."""
-        if token.literal:
-            return self.literal(token)
-        word = token.words[0]
-        if word[:1].isupper():
-            return self.slot_token(token, self.slot(token, word), self.kinds[word])
+    def inflecting(self, token: Token, word: str) -> Write | None:
+        """A determiner or a pronoun."""
         finite = word in self.lexicon.auxiliaries and TENSES.keys() & set(token.words)  # sein is also "his"
         if word in DETERMINERS and not finite:
             return self.determiner(token, word)
-        if word in ("er", "sich", "poss"):
-            return self.pronoun(token, word)
-        if word in self.lexicon.auxiliaries:
-            return self.auxiliary(token, word)
-        raise token.line.error(f"expected a slot or a word that inflects, not '{word}'.")
+        return self.pronoun(token, word) if word in ("er", "sich", "poss") else None
 
     def slot_token(self, token: Token, index: int, kind: str) -> Write:
+        """{S}, {O acc}, {O V}, {P at}: what fills a slot, in a case."""
         if kind == "verb":
             return self.verb(token, index)
         if kind == "adjective":
@@ -82,6 +74,7 @@ class German(Side):
         return phrase_slot
 
     def verb(self, token: Token, index: int) -> Write:
+        """{V pres S}, {V participle}, {V aux S}, {V prefix}, {V preposition}, …"""
         said, slots = self.parts(token, {*TENSES, *FORMS, "aux", "prefix", "final", "preposition"})
         label = token.words[0]
         if "prefix" in said:
@@ -138,6 +131,7 @@ class German(Side):
         return lambda base: (*marks(base), *((key + GROUP, particle) for key, _ in marks(base)))
 
     def adjective(self, token: Token, index: int) -> Write:
+        """{A}, {A weak N}, {A comparative mixed N acc}."""
         said, slots = self.parts(token, {*german.ENDINGS, *DEGREES, *german.CASES})
         marks = self.marks(token, ((token.words[0], True),))
         degree = next((DEGREES[word] for word in said if word in DEGREES), 0)
@@ -154,6 +148,7 @@ class German(Side):
         return attribute
 
     def determiner(self, token: Token, word: str) -> Write:
+        """{der N}, {kein N acc}, {rel N dat}."""
         said, slots = self.parts(token, set(german.CASES))
         noun, forms = self.agreeing(token, slots), DETERMINERS[word]
         marks = self.marks(token, ((word, True),))

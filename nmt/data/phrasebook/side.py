@@ -6,6 +6,7 @@ words of the two sides whose marks share a key are linked. `MARKER` in front of 
 may still change: German contractions, English a and an.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -37,7 +38,7 @@ class Phrase:
         self.head: Head | None = None
 
 
-class Side:
+class Side(ABC):
     """The tokens of one language in a variant; `labels`, `used` and `cases` are shared with the other side."""
 
     language = ""
@@ -48,6 +49,27 @@ class Side:
         self.kinds = {name: slot.kind for name, slot in rule.slots.items()}
         self.labels, self.used, self.cases = shared
         self.seen: dict[str, Token] = {}
+
+    def compile(self, token: Token) -> Write:
+        """The operation of a token; raises UserError for one that is not possible."""
+        if token.literal:
+            return self.literal(token)
+        word = token.words[0]
+        if word[:1].isupper():
+            return self.slot_token(token, self.slot(token, word), self.kinds[word])
+        if operation := self.inflecting(token, word):
+            return operation
+        if word in self.lexicon.auxiliaries:
+            return self.auxiliary(token, word)
+        raise token.line.error(f"expected a slot or a word that inflects, not '{word}'.")
+
+    @abstractmethod
+    def inflecting(self, token: Token, word: str) -> Write | None:
+        """A closed-class word of the language that agrees with a slot, or None."""
+
+    @abstractmethod
+    def slot_token(self, token: Token, index: int, kind: str) -> Write:
+        """What fills a slot."""
 
     def marks(
         self, token: Token, default: tuple[tuple[str, bool], ...], given: bool = True
