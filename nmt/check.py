@@ -29,7 +29,8 @@ CHOICES = {
 }
 POSITIVE = (
     "data.max_characters", "tokenizer.size", "tokenizer.max_pieces", "model.layers", "model.embedding", "model.hidden",
-    "model.radius", "model.encoder_layers", "model.decoder_layers", "model.size", "model.heads", "model.feed_forward",
+    "model.radius", "model.max_positions",
+    "model.encoder_layers", "model.decoder_layers", "model.size", "model.heads", "model.feed_forward",
     "optim.lr", "train.batch_tokens", "train.accumulate", "train.max_steps", "train.max_epochs", "train.max_minutes",
     "train.validate_every", "train.validate_beam",
     "train.log_every", "decode.beam", "decode.max_extra", "decode.batch_tokens",

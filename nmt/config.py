@@ -58,6 +58,7 @@ class RecurrentConfig:
     radius: int  # D of Luong's local attention
     dropout: float
     tie: bool  # the output layer shares the target embedding; with a joint vocabulary the source does too
+    max_positions: int = 512  # source positions that score=location knows; later ones get no weight
 
 
 @dataclass

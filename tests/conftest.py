@@ -5,12 +5,12 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: the tests share the cores among themselves
 
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import cache
 
 import pytest
 import torch
 from corpora import logger_as_it_was, trained  # noqa: F401
-from omegaconf import OmegaConf
 
 from nmt.compose import compose_all
 from nmt.config import RecurrentConfig, TransformerConfig, config_folder
@@ -27,7 +27,7 @@ AT_MOST = {"layers": 2, "encoder_layers": 2, "decoder_layers": 2}
 @cache
 def small_config(name: str, changes: tuple[tuple[str, object], ...]) -> RecurrentConfig | TransformerConfig:
     """conf/model/NAME.yaml with other sizes and the same structure."""
-    plain = OmegaConf.load(config_folder() / "model" / f"{name}.yaml")
+    plain = asdict(compose_all([f"model={name}"], multirun=False)[0].model)
     sizes = {key: value for key, value in NARROW.items() if key in plain}
     sizes |= {key: min(value, plain[key]) for key, value in AT_MOST.items() if key in plain}
     words = [f"model.{key}={str(value).lower()}" for key, value in (sizes | dict(changes)).items()]

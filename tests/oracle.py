@@ -1,16 +1,21 @@
 """Attention in NumPy, one sentence at a time, written from the papers alone: what the torch code must agree with.
 
-query [T D], memory [S M], step [T]: target positions. A new score or window needs its line here.
+query [T D], memory [S M], step [T]: target positions. A new score or window needs its line here. A score takes a query,
+a key, the key's position in the source, and the parameters.
 """
 
 import numpy as np
 
 SCORES = {
-    "dot": lambda q, k, p: q @ k,
-    "scaled_dot": lambda q, k, p: q @ k / np.sqrt(len(k)),
-    "general": lambda q, k, p: q @ p["W"] @ k,
-    "additive": lambda q, k, p: p["v"] @ np.tanh(p["W_q"] @ q + p["W_k"] @ k),
-    "concat": lambda q, k, p: p["v"] @ np.tanh(np.concatenate((p["W_q"], p["W_k"]), 1) @ np.concatenate((q, k))),
+    "dot": lambda q, k, s, p: q @ k,
+    "scaled_dot": lambda q, k, s, p: q @ k / np.sqrt(len(k)),
+    "general": lambda q, k, s, p: q @ p["W"] @ k,
+    "additive": lambda q, k, s, p: p["v"] @ np.tanh(p["W_q"] @ q + p["W_k"] @ k),
+    "additive_sum": lambda q, k, s, p: np.sum(np.tanh(p["W_q"] @ q + p["W_k"] @ k)),
+    "concat": lambda q, k, s, p: p["v"] @ np.tanh(np.concatenate((p["W_q"], p["W_k"]), 1) @ np.concatenate((q, k))),
+    "concat_identity": lambda q, k, s, p: p["v"] @ np.tanh(np.hstack((p["W_q"], np.eye(len(k)))) @ np.hstack((q, k))),
+    "cosine": lambda q, k, s, p: p["beta"] * (q @ k) / (np.linalg.norm(q) * np.linalg.norm(k)),
+    "location": lambda q, k, s, p: (p["W_a"] @ q)[s],
 }
 
 
@@ -43,7 +48,7 @@ def attention(score, window, radius, query, memory, step, p):
     for t, q in enumerate(query):
         centre = CENTRES[window](q, step[t], len(memory), radius, p)
         inside = [s for s in range(len(memory)) if centre is None or abs(s - centre) <= radius]
-        weights[t, inside] = softmax(np.array([SCORES[score](q, memory[s], p) for s in inside]))
+        weights[t, inside] = softmax(np.array([SCORES[score](q, memory[s], s, p) for s in inside]))
         if window == "local_p":
             weights[t] *= np.exp(-((np.arange(len(memory)) - centre) ** 2) / (2 * (radius / 2) ** 2))
     return weights @ memory, weights

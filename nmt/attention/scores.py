@@ -1,19 +1,26 @@
-"""How well a query fits a key: the scores of Luong 2015 §3.1, Bahdanau 2015 A.1.2 and Vaswani 2017 §3.2.1.
+"""How well a query fits a key: the scores of Luong 2015 §3.1, Bahdanau 2015 A.1.2, Vaswani 2017 §3.2.1 and others.
 
 B batch, S source length, T target length, D query size, M memory size, A key size.
-A new score is one class here and one line in SCORES.
+A new score is one class here and one line in SCORES; docs/extending.md shows one.
 """
 
+import logging
 from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from nmt.errors import UserError, choose
 
+log = logging.getLogger("nmt")
+
 
 class Score(nn.Module, ABC):
-    """score(query, key) for every pair; whatever depends on the memory alone is computed once, in `keys`."""
+    """score(query, key) for every pair; whatever depends on the memory alone is computed once, in `keys`.
+
+    Made from the sizes of query and memory and the number of source positions that a score may know by number.
+    """
 
     def keys(self, memory: Tensor) -> Tensor:
         """[B S M] → [B S A]: what `forward` wants instead of the raw memory, once per sentence."""
@@ -27,10 +34,9 @@ class Score(nn.Module, ABC):
 class Dot(Score):
     """qᵀ k (Luong 2015 §3.1); both sides have the same size."""
 
-    def __init__(self, query_size: int, memory_size: int) -> None:
+    def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
         super().__init__()
-        if query_size != memory_size:
-            raise UserError(f"The dot scores need query and memory of one size; here {query_size} and {memory_size}.")
+        same_size("dot", query_size, memory_size)
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         return query @ keys.transpose(1, 2)
@@ -46,7 +52,7 @@ class ScaledDot(Dot):
 class General(Score):
     """qᵀ W k (Luong 2015 §3.1)."""
 
-    def __init__(self, query_size: int, memory_size: int) -> None:
+    def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
         super().__init__()
         self.memory = nn.Linear(memory_size, query_size, bias=False)
 
@@ -60,7 +66,7 @@ class General(Score):
 class Additive(Score):
     """vᵀ tanh(W_q q + W_k k) (Bahdanau 2015 A.1.2), with as many hidden units as the query has."""
 
-    def __init__(self, query_size: int, memory_size: int) -> None:
+    def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
         super().__init__()
         self.query = nn.Linear(query_size, query_size, bias=False)
         self.memory = nn.Linear(memory_size, query_size, bias=False)
@@ -74,8 +80,77 @@ class Additive(Score):
         return self.energy(mixed).squeeze(-1)
 
 
+class AdditiveSum(Additive):
+    """Σ tanh(W_q q + W_k k): additive with v = 1, the encyclopaedias' softmax(tanh(W_Q Q + W_K K)) V.
+
+    Every hidden unit weighs the same, and the score stays within ± their number.
+    """
+
+    def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
+        super().__init__(query_size, memory_size, positions)
+        del self.energy
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        return torch.tanh(self.query(query)[:, :, None] + keys[:, None]).sum(-1)
+
+
 class Concat(Additive):
     """vᵀ tanh(W [q; k]) (Luong 2015 §3.1): W cut in two columns is the additive score, and is computed as such."""
+
+
+class ConcatIdentity(Concat):
+    """vᵀ tanh(W_q q + k): concat with the memory's part of W fixed to the identity, as in the runs of Luong 2015.
+
+    (Footnote 15 there; it is why concat did badly.) Both sides have the same size.
+    """
+
+    def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
+        super().__init__(query_size, memory_size, positions)
+        same_size("concat_identity", query_size, memory_size)
+        del self.memory
+
+    def keys(self, memory: Tensor) -> Tensor:
+        return memory
+
+
+class Cosine(Score):
+    """β cos(q, k) with a learned β > 0 (Graves 2014 eq. 5, content addressing); a zero vector has cosine 0.
+
+    β = 10 eᵇ with b learned from 0: a cosine is at most 1, and a softmax of numbers within ±1 sees no difference.
+    """
+
+    def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
+        super().__init__()
+        same_size("cosine", query_size, memory_size)
+        self.log_strength = nn.Parameter(torch.zeros(()))
+
+    def keys(self, memory: Tensor) -> Tensor:
+        return functional.normalize(memory, dim=-1)
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        strength = 10 * self.log_strength.exp()
+        return strength * functional.normalize(query, dim=-1) @ keys.transpose(1, 2)
+
+
+class Location(Score):
+    """Row s of W q (Luong 2015 eq. 8): depends on the position in the source, not on what stands there.
+
+    Positions past the configured maximum get no weight (footnote 6 there) as long as a window holds any other.
+    """
+
+    def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
+        super().__init__()
+        self.rows = nn.Linear(query_size, positions, bias=False)
+        self.warned = False
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        scores, length, known = self.rows(query), keys.size(1), self.rows.out_features
+        if length <= known:
+            return scores[:, :, :length]
+        if not self.warned:
+            log.warning("A source has %d positions; those past model.max_positions=%d get no weight.", length, known)
+            self.warned = True
+        return functional.pad(scores, (0, length - known), value=torch.finfo(scores.dtype).min)
 
 
 SCORES: dict[str, type[Score]] = {
@@ -83,10 +158,20 @@ SCORES: dict[str, type[Score]] = {
     "scaled_dot": ScaledDot,
     "general": General,
     "concat": Concat,
+    "concat_identity": ConcatIdentity,
     "additive": Additive,
+    "additive_sum": AdditiveSum,
+    "cosine": Cosine,
+    "location": Location,
 }
 
 
-def make_score(name: str, query_size: int, memory_size: int) -> Score:
+def make_score(name: str, query_size: int, memory_size: int, positions: int) -> Score:
     """The score called `name`; raises UserError for an unknown name or sizes that do not fit it."""
-    return choose("score", name, SCORES)(query_size, memory_size)
+    return choose("score", name, SCORES)(query_size, memory_size, positions)
+
+
+def same_size(name: str, query_size: int, memory_size: int) -> None:
+    """Refuse two sizes where a score compares vectors number by number."""
+    if query_size != memory_size:
+        raise UserError(f"The score {name} needs query and memory of one size; here {query_size} and {memory_size}.")

@@ -13,9 +13,9 @@ from nmt.attention.windows import make_window
 class Attention(nn.Module):
     """weights = softmax(score(query, keys) inside the window) [× prior]; context = weights · memory."""
 
-    def __init__(self, query_size: int, memory_size: int, score: str, window: str, radius: int) -> None:
+    def __init__(self, query_size: int, memory_size: int, score: str, window: str, radius: int, positions: int) -> None:
         super().__init__()
-        self.score = make_score(score, query_size, memory_size)
+        self.score = make_score(score, query_size, memory_size, positions)
         self.window = make_window(window, query_size, radius)
 
     def keys(self, memory: Tensor) -> Tensor:

@@ -20,11 +20,13 @@ class Memory(NamedTuple):
     values: Tensor  # [B S M]
     mask: Tensor | None  # [B S], True = may be looked at; None when nothing is padded
     fixed: State  # whatever else is computed once per sentence: projected keys, final encoder states
+    weights: Tensor | None = None  # [B L H S S]: where self-attention looked, if there is any and it was asked for
 
     def rows(self, index: Tensor) -> "Memory":
         """The memory of these rows of the batch."""
         mask = None if self.mask is None else self.mask[index]
-        return Memory(self.values[index], mask, {name: tensor[index] for name, tensor in self.fixed.items()})
+        weights = None if self.weights is None else self.weights[index]
+        return Memory(self.values[index], mask, {name: tensor[index] for name, tensor in self.fixed.items()}, weights)
 
     def lengths(self) -> Tensor:
         """[B]: each sentence's own length."""
@@ -33,12 +35,22 @@ class Memory(NamedTuple):
         return torch.full((self.values.size(0),), self.values.size(1), device=self.values.device)
 
 
+class Policy(NamedTuple):
+    """What hard attention drew in training: one position a column (Xu et al. 2015 §4.1)."""
+
+    log_probability: Tensor  # [B T], of the position that was drawn
+    entropy: Tensor  # [B T], of the distribution it was drawn from, in nats
+
+
 class Decoded(NamedTuple):
     """What `decode` returns."""
 
     hidden: Tensor  # [B T D], ready for `logits`
     weights: Tensor | None  # [B L H T S]: where each layer and head looked
     state: State  # after the last column
+    self_weights: Tensor | None = None  # [B L H T P]: the same for self-attention over all P columns so far
+    centre: Tensor | None = None  # [B T]: p_t of local attention, in source positions; with `weights` only
+    policy: Policy | None = None  # of hard attention in training
 
 
 class EncoderDecoder(nn.Module, ABC):
@@ -47,8 +59,8 @@ class EncoderDecoder(nn.Module, ABC):
     output: nn.Linear  # hidden → logits over the target vocabulary
 
     @abstractmethod
-    def encode(self, source: Tensor, mask: Tensor | None) -> Memory:
-        """source [B S] of token ids ending in </s>, mask [B S] | None → memory."""
+    def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
+        """source [B S] of token ids ending in </s>, mask [B S] | None → memory; `weights` takes the explicit road."""
 
     @abstractmethod
     def start(self, memory: Memory) -> State:
@@ -69,7 +81,7 @@ class EncoderDecoder(nn.Module, ABC):
 
     def forward(self, source: Tensor, mask: Tensor | None, target: Tensor, weights: bool = False) -> Decoded:
         """Teacher forcing: the whole target at once."""
-        memory = self.encode(source, mask)
+        memory = self.encode(source, mask, weights)
         return self.decode(target, self.start(memory), memory, weights)
 
 

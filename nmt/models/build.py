@@ -35,6 +35,7 @@ def build(
             score=config.score,
             window=config.window,
             radius=config.radius,
+            max_positions=config.max_positions,
             dropout=config.dropout,
             tie=config.tie,
         )
@@ -53,6 +54,7 @@ def build(
         score=config.score,
         window=config.window,
         radius=config.radius,
+        max_positions=config.max_positions,
         dropout=config.dropout,
         tie=config.tie,
     )

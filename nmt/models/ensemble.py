@@ -32,24 +32,32 @@ class Ensemble(EncoderDecoder):
     def attends(self) -> bool:
         return any(model.attends for model in self.models)
 
-    def encode(self, source: Tensor, mask: Tensor | None) -> Memory:
-        memories = [model.encode(source, mask) for model in self.models]
+    @property
+    def shown(self) -> EncoderDecoder:
+        """The member whose weights are shown."""
+        return next((model for model in self.models if model.attends), self.models[0])
+
+    def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
+        shown = self.shown
+        memories = [model.encode(source, mask, weights and model is shown) for model in self.models]
         fixed = side_by_side([memory.fixed | {"values": memory.values} for memory in memories])
-        return Memory(memories[0].values, mask, fixed)
+        looked = memories[self.models.index(shown)].weights
+        return Memory(memories[0].values, mask, fixed, looked)
 
     def start(self, memory: Memory) -> State:
         return side_by_side([model.start(self.own(memory, number)) for number, model in enumerate(self.models)])
 
     def decode(self, target: Tensor, state: State, memory: Memory, weights: bool = False) -> Decoded:
-        shows = next((number for number, model in enumerate(self.models) if model.attends), 0)
+        shown = self.shown
         decoded = [
-            model.decode(target, own(state, number), self.own(memory, number), weights and number == shows)
+            model.decode(target, own(state, number), self.own(memory, number), weights and model is shown)
             for number, model in enumerate(self.models)
         ]
         logits = [model.logits(one.hidden) for model, one in zip(self.models, decoded, strict=True)]
         full = torch.promote_types(logits[0].dtype, torch.float32)
         mean = torch.stack([one.log_softmax(-1, dtype=full) for one in logits]).logsumexp(0)  # off by log n: no matter
-        return Decoded(mean, decoded[shows].weights, side_by_side([one.state for one in decoded]))
+        looked = decoded[self.models.index(shown)]
+        return looked._replace(hidden=mean, state=side_by_side([one.state for one in decoded]), policy=None)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """What `decode` returns already is over the vocabulary."""

@@ -30,6 +30,7 @@ class Bahdanau(EncoderDecoder):
         score: str,
         window: str,
         radius: int,
+        max_positions: int,
         dropout: float,
         tie: bool,
     ) -> None:
@@ -38,14 +39,14 @@ class Bahdanau(EncoderDecoder):
         shared = self.target_embedding if tie and joint else nn.Embedding(source_size, embedding)
         self.encoder = RecurrentEncoder(shared, "gru", 1, hidden, bidirectional=True, reverse=False, dropout=dropout)
         self.initial = nn.Linear(self.encoder.backward_size, hidden)
-        self.attention = Attention(hidden, hidden, score, window, radius)
+        self.attention = Attention(hidden, hidden, score, window, radius, max_positions)
         self.cell = ConditionalGRU(embedding, hidden, hidden)
         self.readout = nn.Linear(hidden + embedding + hidden, 2 * embedding)
         self.dropout = Dropout(dropout)
         self.output = nn.Linear(embedding, target_size, bias=not tie)
         initialise(self, tie)
 
-    def encode(self, source: Tensor, mask: Tensor | None) -> Memory:
+    def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
         values, _ = self.encoder(source, mask)
         return Memory(values, mask, {"keys": self.attention.keys(values)})
 
@@ -98,6 +99,7 @@ class Luong(EncoderDecoder):
         score: str,
         window: str,
         radius: int,
+        max_positions: int,
         dropout: float,
         tie: bool,
     ) -> None:
@@ -108,7 +110,7 @@ class Luong(EncoderDecoder):
         self.encoder = RecurrentEncoder(shared, cell, layers, hidden, bidirectional, reverse_source, dropout)
         self.stack = Stack(cell, embedding, hidden, layers, embedding if self.feeds else 0, dropout)
         if self.looks:
-            self.attention = Attention(hidden, hidden, score, window, radius)
+            self.attention = Attention(hidden, hidden, score, window, radius, max_positions)
             self.combine = nn.Linear(2 * hidden, embedding, bias=False)
         self.dropout = Dropout(dropout)
         self.output = nn.Linear(embedding if self.looks else hidden, target_size, bias=not tie)
@@ -118,7 +120,7 @@ class Luong(EncoderDecoder):
     def attends(self) -> bool:
         return self.looks
 
-    def encode(self, source: Tensor, mask: Tensor | None) -> Memory:
+    def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
         values, last = self.encoder(source, mask)
         if self.looks:
             last = last | {"keys": self.attention.keys(values)}

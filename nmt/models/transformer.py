@@ -125,7 +125,7 @@ class Transformer(EncoderDecoder):
         else:
             nn.init.normal_(self.output.weight, std=size**-0.5)
 
-    def encode(self, source: Tensor, mask: Tensor | None) -> Memory:
+    def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
         hidden = self.embed(self.source_embedding, source, 0)
         attention_mask = None if mask is None else mask[:, None, None]
         for layer in self.encoder:
