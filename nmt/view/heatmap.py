@@ -29,7 +29,7 @@ COLOURS = "Blues"  # light to dark: reads like ink, also without colour vision a
 CAPTION = "where the model looked – not a proof of why"
 NUMBERED = 12  # a matrix of at most this many rows and columns has large cells with numbers in them
 WIDEST = 1.0  # inches: numbered cells become as wide as the longest source word, up to here, so that it lies flat
-FAR = 25  # a matrix of more rows or columns names its words on both sides
+FAR = 25  # a matrix alone, of more rows or columns than this, names its words on both sides
 SMALLEST = 6  # points: where cells are too small for this, only every second word is named, or every third, …
 DPI = 100
 SMALL: dict[str, Any] = {"fontfamily": "DejaVu Sans", "fontsize": 8}  # caption and legend
@@ -80,6 +80,8 @@ class Names:
     targets: list[str]
     step: int
     flat: bool  # source words lie above their columns; else they stand on end
+    below: bool  # source words stand below the cells, too
+    beyond: bool  # target words stand to the right of the cells, too
     style: dict[str, Any]
 
 
@@ -149,7 +151,8 @@ def panels(
     figure, width = canvas()
     longest = [max(width(word, style) for word in words[::step]) for words in (sources, targets)]
     wide = max(cell, longest[0] + 0.12) if numbers and longest[0] + 0.12 <= WIDEST else cell
-    names = Names(sources, targets, step, flat=longest[0] < 0.95 * wide * step, style=style)
+    flat, alone = longest[0] < 0.95 * wide * step, len(matrices) == 1
+    names = Names(sources, targets, step, flat, alone and shape[0] > FAR, alone and shape[1] > FAR, style)
     top = 0.25 if names.flat else longest[0] + 0.1
     caption = CAPTION if step == 1 else f"{CAPTION}; one word in {step} is named"
     legend = legend_width(marks.names, lambda text: width(text, SMALL))
@@ -159,8 +162,8 @@ def panels(
         panel=(shape[1] * wide, shape[0] * cell),
         left=longest[1] + 0.2,
         top=top,
-        right=longest[1] + 0.1 if shape[1] > FAR else 0.0,
-        under=top if shape[0] > FAR else 0.0,
+        right=longest[1] + 0.1 if names.beyond else 0.0,
+        under=top if names.below else 0.0,
         heading=max(width(title, style) for title in titles),
         footing=0.35 + (ENTRY + 0.1 if marks.names else 0),
         widest=max(3.6, legend + 0.2, width(caption, SMALL) + 0.2),
@@ -211,12 +214,11 @@ def draw(axes: Axes, matrix: np.ndarray, numbers: bool) -> None:
 
 def name(axes: Axes, names: Names, shape: tuple[int, int]) -> None:
     """The words beside and above the cells, and on the far sides too where those are far."""
-    far_right, far_below = shape[1] > FAR, shape[0] > FAR
     step = names.step
     axes.set_xticks(range(0, shape[1], step), names.sources[::step], rotation=0 if names.flat else 90, **names.style)
     axes.set_yticks(range(0, shape[0], step), names.targets[::step], **names.style)
     axes.tick_params(top=False, bottom=False, left=False, right=False, pad=3)
-    axes.tick_params(labeltop=True, labelbottom=far_below, labelleft=True, labelright=far_right)
+    axes.tick_params(labeltop=True, labelbottom=names.below, labelleft=True, labelright=names.beyond)
 
 
 def finish(figure: Figure, layout: Layout, caption: str) -> None:

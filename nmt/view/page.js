@@ -1,7 +1,7 @@
 "use strict";
 // Weights are thousandths, row after row: a row for each target word, a column for each source word. A place is
 // {row, column}: a target word has no column, a source word no row, a cell has both.
-const STRONG = 0.66; // from here on words change their colour; see the style sheet
+const STRONG = 0.7; // from here on words change their colour; see the style sheet
 const NUMBERED = 12; // a table of at most this many columns has numbers in its cells
 const NAMED = 3; // how many words the sentence below a pair names
 
