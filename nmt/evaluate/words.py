@@ -180,7 +180,8 @@ def focus_in_words(
         raise ValueError(f"Centres {centres.shape} do not fit {len(target_pieces)} target pieces.")
     _, source_spans, piece_spans = units(source_pieces, tokenised)
     columns = places(piece_spans, source_spans)
-    end = len(columns) - 1
+    end = len(piece_spans)
+    words_of = [np.flatnonzero(share) for share in shares(piece_spans, source_spans)] + [np.array([len(source_spans)])]
     _, target_spans, piece_spans = units(target_pieces, tokenised)
     found: list[tuple[float, float, float] | None] = []
     for share in shares(piece_spans, target_spans).T:
@@ -192,5 +193,6 @@ def focus_in_words(
         first = int(np.clip(np.ceil(seen - radius), 0, end).min())
         last = int(np.clip(np.floor(seen + radius), 0, end).max())
         centre = np.average(np.interp(seen, np.arange(end + 1), columns), weights=share[pieces])
-        found.append((float(centre), float(np.floor(columns[first])), float(np.ceil(columns[last]))))
+        edges = words_of[first].min(initial=len(source_spans)), words_of[last].max(initial=0)
+        found.append((float(centre), float(edges[0]), float(edges[1])))
     return found

@@ -33,7 +33,7 @@ FAR = 25  # a matrix alone, of more rows or columns than this, names its words o
 SMALLEST = 6  # points: where cells are too small for this, only every second word is named, or every third, …
 DPI = 100
 SMALL: dict[str, Any] = {"fontfamily": "DejaVu Sans", "fontsize": 8}  # caption and legend
-DARK = 0.55  # the numbers of darker cells are white
+DARK = 0.715  # the numbers of darker cells are white, of others black: 4.5 : 1 or more on every cell
 LARGEST = 40  # inches: beyond that cells and words shrink, since a picture of 1000 × 1000 words would fill the memory
 
 
@@ -208,7 +208,7 @@ def draw(axes: Axes, matrix: np.ndarray, numbers: bool) -> None:
     axes.grid(which="minor", color="#dddddd", linewidth=0.5)
     axes.spines[:].set_color("#999999")
     for (row, column), weight in np.ndenumerate(matrix if numbers else np.empty((0, 0))):
-        colour = "white" if weight > DARK else "#222222"
+        colour = "white" if weight > DARK else "black"
         axes.text(column, row, f"{weight:.2f}", ha="center", va="center", fontsize=8, color=colour)
 
 

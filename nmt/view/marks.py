@@ -121,7 +121,7 @@ def draw_legend(
     wide = legend_width(names, width)
     axes = figure.add_axes((0.1 / sizes[0], bottom / sizes[1], wide / sizes[0], ENTRY / sizes[1]), label="legend")
     axes.set_axis_off()
-    axes.set(xlim=(-0.5, wide / ENTRY - 0.5), ylim=(0.5, -0.5))
+    axes.set(xticks=[], yticks=[], xlim=(-0.5, wide / ENTRY - 0.5), ylim=(0.5, -0.5))
     place, pen = 0.0, 1.3
     for name in names:
         sample = (place, 0)  # a link to column `place`, row 0
