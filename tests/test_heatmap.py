@@ -33,9 +33,8 @@ def test_the_worked_example():
     assert {text.get_text() for text in axes.texts} == {f"{weight:.2f}" for weight in WEIGHTS.flat}
 
 
-def cells(figure, rows: int, columns: int, y: float = 0.15, x: float = 0.15) -> np.ndarray:
+def cells(figure, picture: np.ndarray, rows: int, columns: int, y: float, x: float) -> np.ndarray:
     """The colours at one place of every cell, in shares of it from its upper left corner, [rows columns 3]."""
-    picture = pixels(figure).astype(int)
     corner = figure.axes[0].get_window_extent()
     down = len(picture) - corner.y1 + (np.arange(rows) + y) * corner.height / rows
     across = corner.x0 + (np.arange(columns) + x) * corner.width / columns
@@ -46,8 +45,9 @@ def cells(figure, rows: int, columns: int, y: float = 0.15, x: float = 0.15) -> 
 def test_the_worked_example_in_pixels(gold):
     """The darkest cell of each row is (je, I), (t', you), (aime, love), also inside of the gold links."""
     figure = heatmap(WEIGHTS, SOURCE, TARGET, gold=gold)
+    picture = pixels(figure).astype(int)
     for y in (0.26, 0.76):  # above and below the number, inside of the outlines
-        light = cells(figure, 3, 3, y=y, x=0.5).sum(-1)
+        light = cells(figure, picture, 3, 3, y=y, x=0.5).sum(-1)
         assert light.argmin(axis=1).tolist() == [0, 2, 1]
         assert (np.sort(light, axis=1)[:, 1] - light.min(axis=1) > 250).all()
 
@@ -89,17 +89,20 @@ def test_gold_links_are_outlined_where_they_are():
     """Two sure links and a possible one, unlike under transposition: outlines there and nowhere else, ink left."""
     weights = np.full((3, 4), 0.25)
     figure = heatmap(weights, [*SOURCE, "</s>"], TARGET, gold=({(3, 0), (1, 2)}, {(3, 0), (0, 1)}))
+    picture = pixels(figure).astype(int)
     sure, possible = (np.zeros((3, 4), dtype=bool) for _ in range(2))
     sure[0, 3] = sure[2, 1] = possible[1, 0] = True
 
     def found(inset: float) -> np.ndarray:
         """Where any of a few places beside the left edge has the colour of gold."""
-        return np.any([has(cells(figure, 3, 4, y=0.5 + y, x=inset), GOLD) for y in np.linspace(-0.2, 0.2, 9)], axis=0)
+        return np.any(
+            [has(cells(figure, picture, 3, 4, y=0.5 + y, x=inset), GOLD) for y in np.linspace(-0.2, 0.2, 9)], axis=0
+        )
 
     assert (found(0.07) == sure).all()
     assert (found(0.19) == possible).all()
-    plain = cells(heatmap(weights, [*SOURCE, "</s>"], TARGET), 3, 4, y=0.3, x=0.5)
-    assert (cells(figure, 3, 4, y=0.3, x=0.5) == plain).all()
+    ink = 255 * np.array(matplotlib.colormaps[COLOURS](0.25)[:3])
+    assert np.abs(cells(figure, picture, 3, 4, y=0.3, x=0.5) - ink).max() <= 1
     legend = [axes for axes in figure.axes if axes.get_label() == "legend"]
     assert [text.get_text() for text in legend[0].texts] == ["sure link", "possible link"]
     assert inside(figure)

@@ -80,7 +80,8 @@ PIECES = st.lists(
 @given(PIECES)
 def test_spans_follow_each_other_and_cover_the_text(pieces):
     text, found = spans(pieces)
-    assert len(found) == len(pieces) and not text.startswith(" ")
+    # A space that is spelled as a byte stays, in SentencePiece too.
+    assert len(found) == len(pieces) and ("<0x20>" in pieces or not text.startswith(" "))
     place = 0
     for index, (start, end) in enumerate(found):
         repeats = index > 0 and (start, end) == found[index - 1] and pieces[index].startswith("<0x")
