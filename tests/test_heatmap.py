@@ -2,13 +2,16 @@
 
 import io
 import logging
+from itertools import pairwise
 
+import matplotlib
 import numpy as np
 import pytest
 from PIL import Image
 
-from nmt.view.heatmap import CAPTION, grid, heatmap, missing_glyphs, pixels, png
+from nmt.view.heatmap import CAPTION, COLOURS, DARK, grid, heatmap, missing_glyphs, pixels, png
 from nmt.view.labels import BOX, LONGEST, fonts, label, warn_script
+from nmt.view.marks import CASING, GOLD, WINDOW
 
 WEIGHTS = np.array([[0.94, 0.02, 0.04], [0.11, 0.01, 0.88], [0.03, 0.95, 0.02]])
 SOURCE, TARGET = ["I", "love", "you"], ["je", "t'", "aime"]
@@ -28,6 +31,118 @@ def test_the_worked_example():
     strong = {(rows[row], columns[column]) for row, column in zip(*np.nonzero(image > 0.5), strict=True)}
     assert strong == {("je", "I"), ("t'", "you"), ("aime", "love")}
     assert {text.get_text() for text in axes.texts} == {f"{weight:.2f}" for weight in WEIGHTS.flat}
+
+
+def cells(figure, picture: np.ndarray, rows: int, columns: int, y: float, x: float) -> np.ndarray:
+    """The colours at one place of every cell, in shares of it from its upper left corner, [rows columns 3]."""
+    corner = figure.axes[0].get_window_extent()
+    down = len(picture) - corner.y1 + (np.arange(rows) + y) * corner.height / rows
+    across = corner.x0 + (np.arange(columns) + x) * corner.width / columns
+    return picture[np.ix_(down.astype(int), across.astype(int))]
+
+
+@pytest.mark.parametrize("gold", [None, ({(0, 0), (2, 1), (1, 2)}, {(0, 1)})])
+def test_the_worked_example_in_pixels(gold):
+    """The darkest cell of each row is (je, I), (t', you), (aime, love), also inside of the gold links."""
+    figure = heatmap(WEIGHTS, SOURCE, TARGET, gold=gold)
+    picture = pixels(figure).astype(int)
+    for y in (0.26, 0.76):  # above and below the number, inside of the outlines
+        light = cells(figure, picture, 3, 3, y=y, x=0.5).sum(-1)
+        assert light.argmin(axis=1).tolist() == [0, 2, 1]
+        assert (np.sort(light, axis=1)[:, 1] - light.min(axis=1) > 250).all()
+
+
+def luminance(colours: np.ndarray) -> np.ndarray:
+    """Relative luminance (WCAG 2.2) of sRGB colours in 0..1, [… 3] → […]."""
+    linear = np.where(colours <= 0.04045, colours / 12.92, ((colours + 0.055) / 1.055) ** 2.4)
+    return linear @ np.array([0.2126, 0.7152, 0.0722])
+
+
+def contrast(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    light, dark = np.maximum(one, other), np.minimum(one, other)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_colours_are_ordered_without_colour_vision_and_marks_stand_out_on_all_of_them():
+    """Every heavier weight is darker, by luminance and by each cone alone; lines or their casing reach 3 : 1."""
+    scale = matplotlib.colormaps[COLOURS](np.linspace(0, 1, 256))[:, :3]
+    ink = luminance(scale)
+    assert (np.diff(ink) < 0).all()
+    assert (np.diff(scale[:, 0]) <= 1e-9).all() and (np.diff(scale[:, 1]) <= 1e-9).all()  # red and green never rise
+    # Lightness L* of CIE 1976, so that equal steps of weight look alike: no step is 3 times the mean one.
+    steps = -np.diff(116 * np.cbrt(ink) - 16)
+    assert steps.max() < 3 * steps.mean()
+    marks = {name: luminance(np.array(matplotlib.colors.to_rgb(name))) for name in (CASING, GOLD, WINDOW, "black")}
+    for mark in (GOLD, WINDOW):
+        assert np.maximum(contrast(ink, marks[mark]), contrast(ink, marks[CASING])).min() >= 3
+    weights = np.linspace(0, 1, 256)
+    numbers = np.where(weights > DARK, contrast(ink, marks[CASING]), contrast(ink, marks["black"]))
+    assert numbers.min() >= 4.5
+
+
+def has(colours: np.ndarray, name: str) -> np.ndarray:
+    """Where the colour is nearly the named one."""
+    return np.abs(colours - 255 * np.array(matplotlib.colors.to_rgb(name))).max(-1) < 70
+
+
+def test_gold_links_are_outlined_where_they_are():
+    """Two sure links and a possible one, unlike under transposition: outlines there and nowhere else, ink left."""
+    weights = np.full((3, 4), 0.25)
+    figure = heatmap(weights, [*SOURCE, "</s>"], TARGET, gold=({(3, 0), (1, 2)}, {(3, 0), (0, 1)}))
+    picture = pixels(figure).astype(int)
+    sure, possible = (np.zeros((3, 4), dtype=bool) for _ in range(2))
+    sure[0, 3] = sure[2, 1] = possible[1, 0] = True
+
+    def found(inset: float) -> np.ndarray:
+        """Where any of a few places beside the left edge has the colour of gold."""
+        return np.any(
+            [has(cells(figure, picture, 3, 4, y=0.5 + y, x=inset), GOLD) for y in np.linspace(-0.2, 0.2, 9)], axis=0
+        )
+
+    assert (found(0.07) == sure).all()
+    assert (found(0.19) == possible).all()
+    ink = 255 * np.array(matplotlib.colormaps[COLOURS](0.25)[:3])
+    assert np.abs(cells(figure, picture, 3, 4, y=0.3, x=0.5) - ink).max() <= 1
+    legend = [axes for axes in figure.axes if axes.get_label() == "legend"]
+    assert [text.get_text() for text in legend[0].texts] == ["sure link", "possible link"]
+    assert inside(figure)
+
+
+def test_a_window_is_drawn_around_its_words_and_p_t_below_its_number():
+    """Row 0 sees words 1 to 2 with p_t = 1.5, row 1 nothing special, row 2 words 0 to 3 with p_t = 3."""
+    focus = [(1.5, 1, 2), None, (3, 0, 3)]
+    figure = heatmap(np.full((3, 4), 0.25), ["a", "b", "c", "d"], TARGET, focus=focus)
+    picture = has(pixels(figure).astype(int), WINDOW)
+    corner = figure.axes[0].get_window_extent()
+    step, top = corner.width / 4, len(picture) - corner.y1
+
+    def edges(row: int) -> list[float]:
+        """The borders of columns that are dark at a quarter of the row's height."""
+        line = picture[int(top + (row + 0.25) * step)]
+        return [edge for edge in range(5) if line[int(corner.x0 + edge * step) - 2 :][:4].any()]
+
+    assert [edges(row) for row in range(3)] == [[1, 3], [], [0, 4]]
+
+    def arrows(row: int) -> np.ndarray:
+        """Where, in columns, the lowest fifth of a row is dark."""
+        low = picture[int(top + (row + 0.8) * step) : int(top + (row + 0.86) * step)].any(axis=0)
+        places = (np.flatnonzero(low) - corner.x0) / step - 0.5
+        return places[(places > -0.6) & (places < 3.6)]  # the colour bar is dark, too
+
+    assert not arrows(1).size
+    assert np.abs(arrows(0) - 1.5).min() < 0.05 and np.abs(arrows(2) - 3).min() < 0.05
+    assert np.abs(arrows(0) - 2).min() > 0.3 and np.abs(arrows(2) - 2).min() > 0.3
+    texts = [text.get_text() for axes in figure.axes if axes.get_label() == "legend" for text in axes.texts]
+    assert texts == ["window", "its centre pₜ"]
+    assert inside(figure)
+
+
+def test_marks_must_fit():
+    for gold in (({(3, 0)}, set()), (set(), {(0, 3)}), ({(-1, 0)}, set())):
+        with pytest.raises(ValueError, match="outside 3 target, 3 source words"):
+            heatmap(WEIGHTS, SOURCE, TARGET, gold=gold)
+    with pytest.raises(ValueError, match="2 windows do not fit 3"):
+        grid([WEIGHTS], SOURCE, TARGET, focus=[None, None])
 
 
 def test_words_stand_where_they_are_read():
@@ -62,17 +177,58 @@ def inside(figure) -> bool:
     return all(e.x0 >= 0 and e.y0 >= 0 and e.x1 <= box.x1 and e.y1 <= box.y1 for e in extents)
 
 
-def test_forty_words_stay_readable():
-    words = [f"word{number}" for number in range(39)] + ["Donaudampfschiff"]
-    figure = heatmap(np.full((38, 40), 0.025), words, words[-38:], title="a title of some length")
-    axes = figure.axes[0]
+LINE = (
+    "the old woman who lives near the river has never seen a Donaudampfschifffahrtsgesellschaft in her garden".split()
+)
+
+
+def labels(axis, far: bool = False) -> list:
+    """The words drawn along one axis: above or left, or on the far side."""
+    ticks = axis.get_major_ticks()
+    near = "label2" if axis.axis_name == "x" else "label1"
+    other = {"label1": "label2", "label2": "label1"}[near]
+    texts = [getattr(tick, other if far else near) for tick in ticks]
+    return [text for text in texts if text.get_visible()]
+
+
+@pytest.mark.parametrize("count", [1, 5, 12, 26, 40, 100])
+@pytest.mark.parametrize("heads", [1, 4])
+def test_words_can_be_read_at_any_length(count, heads):
+    """Letters of 6 points or more (at most 40 words: 7), no word on another, all in a picture of bounded size."""
+    source = [LINE[number % len(LINE)] for number in range(count)] + ["</s>"]
+    target = [word.upper() for word in source[:-1]]
+    matrix = np.full((count, count + 1), 0.1)
+    links = {(number, number) for number in range(count)}
+    title = "layer 5, mean of all heads"
+    marked = {"gold": (links, set()), "focus": [(0.0, 0.0, count)] * count}
+    figure = heatmap(matrix, source, target, title, **marked) if heads == 1 else grid([matrix] * 4, source, target)
     assert inside(figure)
-    assert not axes.texts  # no numbers
-    assert {text.get_rotation() for text in axes.get_xticklabels()} == {90.0}
-    boxes = [text.get_window_extent() for text in axes.get_xticklabels()]
-    assert all(left.x1 <= right.x0 for left, right in zip(boxes, boxes[1:], strict=False))
-    boxes = [text.get_window_extent() for text in axes.get_yticklabels()]
-    assert all(upper.y0 >= lower.y1 - 1 for upper, lower in zip(boxes, boxes[1:], strict=False))
+    assert max(figure.get_size_inches()) < 60
+    for axes in [axes for axes in figure.axes if axes.images]:
+        cells_box, title_box = axes.get_window_extent(), axes._left_title.get_window_extent()
+        assert bool(axes.texts) == (heads == 1 and count < 12)  # numbers
+        for axis, far in ((axes.xaxis, False), (axes.yaxis, False), (axes.xaxis, True), (axes.yaxis, True)):
+            words = labels(axis, far)
+            assert bool(words) != far or (heads == 1 and count >= 26)
+            assert all(word.get_fontsize() >= (7 if count <= 40 else 6) for word in words)
+            boxes = sorted((word.get_window_extent() for word in words), key=lambda box: (box.x0, box.y0))
+            assert not any(one.shrunk(0.95, 0.8).overlaps(two.shrunk(0.95, 0.8)) for one, two in pairwise(boxes))
+            assert not any(box.shrunk(1, 0.9).overlaps(cells_box) for box in boxes)
+            assert not any(box.overlaps(title_box) for box in boxes if not far)
+
+
+def test_few_words_lie_flat_and_many_stand_on_end():
+    for count, angle in ((3, 0.0), (30, 90.0)):
+        words = ["neighbours"] * count
+        axes = heatmap(np.zeros((count, count)), words, words).axes[0]
+        assert {text.get_rotation() for text in labels(axes.xaxis)} == {angle}
+
+
+def test_where_words_would_be_tiny_some_are_named_and_the_caption_says_so():
+    figure = heatmap(np.zeros((3, 500)), [f"w{number}" for number in range(500)], TARGET)
+    shown = names(figure.axes[0].xaxis)
+    assert [shown[place] for place in sorted(shown)][:3] == ["w0", "w3", "w6"] and set(shown) == set(range(0, 500, 3))
+    assert f"{CAPTION}; one word in 3 is named" in [text.get_text() for text in figure.texts]
 
 
 def test_a_huge_matrix_stays_drawable():

@@ -8,7 +8,7 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.evaluate.words import merge, shares, spans, units, words
+from nmt.evaluate.words import focus_in_words, merge, place_in_words, shares, spans, units, words
 
 
 def cut(text: str, tokenised: bool = False) -> list[str]:
@@ -80,7 +80,8 @@ PIECES = st.lists(
 @given(PIECES)
 def test_spans_follow_each_other_and_cover_the_text(pieces):
     text, found = spans(pieces)
-    assert len(found) == len(pieces) and not text.startswith(" ")
+    # A space that is spelled as a byte stays, in SentencePiece too.
+    assert len(found) == len(pieces) and ("<0x20>" in pieces or not text.startswith(" "))
     place = 0
     for index, (start, end) in enumerate(found):
         repeats = index > 0 and (start, end) == found[index - 1] and pieces[index].startswith("<0x")
@@ -165,3 +166,69 @@ def test_merging_loses_no_weight(source, target, seed, ending, tokenised):
     mass = weights[: len(target)].sum(axis=1)
     for word, total in enumerate(matrix.sum(axis=1)):
         np.testing.assert_allclose(total, np.average(mass, weights=down[:, word]))
+
+
+SOURCE_PIECES = ["▁the", "▁gar", "den", "er", "▁sleeps", "."]  # words: the gardener sleeps .
+
+
+def place(position: float, pieces: list[str]) -> float:
+    _, word_spans, piece_spans = units(pieces)
+    return place_in_words(position, piece_spans, word_spans)
+
+
+@pytest.mark.parametrize(
+    ("position", "expected"),
+    [(0, 0), (0.5, 0.5), (1, 1), (2, 1), (3, 1), (3.25, 1.25), (4, 2), (5, 3), (6, 4), (5.5, 3.5), (7, 4), (-1, 0)],
+)
+def test_positions_of_pieces_are_places_of_words(position, expected):
+    """All pieces of gardener stand at column 1, </s> (6) is the column after the last word."""
+    assert place(position, SOURCE_PIECES) == pytest.approx(expected)
+
+
+def test_a_piece_of_two_words_stands_between_them():
+    """Of ▁don't, three and a half … the comma is one of six characters: (5 · 0 + 1 · 1) / 6."""
+    assert place(0, ["▁don't,"]) == pytest.approx(1 / 6)
+
+
+def test_without_words_everything_is_at_the_end():
+    assert place(0, []) == place(3, []) == 0
+
+
+@given(PIECES, st.floats(-2, 15), st.floats(0, 5))
+@settings(max_examples=200, deadline=None)
+def test_places_keep_the_order_of_positions(pieces, position, further):
+    words_there = len(units(pieces)[0])
+    first, second = place(position, pieces), place(position + further, pieces)
+    assert 0 <= first <= second + 1e-12 and second <= words_there
+    assert place(len(pieces), pieces) == words_there
+
+
+def test_the_window_of_local_attention_in_words():
+    """D = 1. der: p_t = 0.5 sees pieces 0 and 1. Gärtner: pieces at 2 and 4, so 1 to 5, p_t the mean of 1 and 2.
+
+    schläft: p_t = 7, past </s> (6), sees only that: column 4.
+    """
+    found = focus_in_words(np.array([0.5, 2, 4, 7, 0]), 1, SOURCE_PIECES, ["▁der", "▁Gärt", "ner", "▁schläft"])
+    # Gärtner has the pieces "▁Gärt" (4 letters) and "ner" (3): each counts once, as for the weights.
+    assert found == [(0.5, 0, 1), (pytest.approx(1.5), 1, 3), (4, 4, 4)]
+
+
+@given(PIECES.filter(bool), PIECES.filter(bool), st.integers(1, 4), st.integers(0, 10**6))
+@settings(max_examples=200, deadline=None)
+def test_no_weight_stands_outside_its_window(source, target, radius, seed):
+    """Weights that are 0 outside of |s − p_t| ≤ D are 0 outside of the window of words, too; p_t is inside of it."""
+    size = len(source) + 1
+    centres = np.random.default_rng(seed).uniform(0, size, len(target))
+    weights = (np.abs(np.arange(size) - centres[:, None]) <= radius).astype(float)
+    matrix, _, _ = merge(weights, source, target)
+    found = focus_in_words(centres, radius, source, target)
+    assert len(found) == len(matrix)
+    for row, seen in zip(matrix, found, strict=True):
+        assert seen is not None and seen[1] <= seen[0] + 1e-9 and seen[0] <= seen[2] + 1e-9
+        columns = np.flatnonzero(row > 1e-12)
+        assert columns.size == 0 or (seen[1] <= columns.min() and columns.max() <= seen[2])
+
+
+def test_centres_must_fit():
+    with pytest.raises(ValueError, match="do not fit 4 target pieces"):
+        focus_in_words(np.zeros(3), 1, SOURCE_PIECES, SOURCE_PIECES[:4])

@@ -145,3 +145,54 @@ def merge(
     if not end:
         return matrix, source_words, target_words
     return np.hstack([matrix, down.T @ weights[:, -1:]]), source_words + [END], target_words
+
+
+def places(piece_spans: list[Span], word_spans: list[Span]) -> np.ndarray:
+    """The word column at which each source piece and then </s> stands, [S+1]; all pieces of a word stand at its column.
+
+    A piece that lies in two words stands between their columns, by characters, as its weight does in `shares`.
+    """
+    columns = shares(piece_spans, word_spans) @ np.arange(len(word_spans))
+    return np.append(columns, len(word_spans))
+
+
+def place_in_words(position: float, piece_spans: list[Span], word_spans: list[Span]) -> float:
+    """Where a position among source pieces, such as p_t of local attention, stands among the word columns.
+
+    Linear between pieces. Positions count from 0; S is </s>, which is the column after the last word. What is outside
+    0..S (p_t may be up to S + 1) is put at the nearer end.
+    """
+    columns = places(piece_spans, word_spans)
+    return float(np.interp(position, np.arange(len(columns)), columns))
+
+
+def focus_in_words(
+    centres: np.ndarray, radius: float, source_pieces: list[str], target_pieces: list[str], tokenised: bool = False
+) -> list[tuple[float, float, float] | None]:
+    """p_t and the window |s − p_t| ≤ radius between words: (p_t, first word, last word) in columns, per target word.
+
+    centres [T or T+1]: p_t of each target piece, in source pieces; one of the target's </s> is dropped. p_t of a word
+    is the mean over its pieces, as for the weights. Its window is all that any of its pieces could see, not a mean:
+    else weight could stand outside it. A source word of which one piece is inside counts as seen. None stands for a
+    word without pieces. Raises ValueError when the shapes disagree.
+    """
+    if centres.shape not in ((len(target_pieces),), (len(target_pieces) + 1,)):
+        raise ValueError(f"Centres {centres.shape} do not fit {len(target_pieces)} target pieces.")
+    _, source_spans, piece_spans = units(source_pieces, tokenised)
+    columns = places(piece_spans, source_spans)
+    end = len(piece_spans)
+    words_of = [np.flatnonzero(share) for share in shares(piece_spans, source_spans)] + [np.array([len(source_spans)])]
+    _, target_spans, piece_spans = units(target_pieces, tokenised)
+    found: list[tuple[float, float, float] | None] = []
+    for share in shares(piece_spans, target_spans).T:
+        pieces = np.flatnonzero(share)
+        if not pieces.size:
+            found.append(None)
+            continue
+        seen = centres[pieces].astype(np.float64)
+        first = int(np.clip(np.ceil(seen - radius), 0, end).min())
+        last = int(np.clip(np.floor(seen + radius), 0, end).max())
+        centre = np.average(np.interp(seen, np.arange(end + 1), columns), weights=share[pieces])
+        edges = words_of[first].min(initial=len(source_spans)), words_of[last].max(initial=0)
+        found.append((float(centre), float(edges[0]), float(edges[1])))
+    return found
