@@ -13,7 +13,7 @@ from nmt.errors import UserError
 LOOKS = 1000  # pairs that are sorted by length and looked at together
 # What is kept of a pair grows with L · H · T · S, so windows and batches of long pairs are smaller.
 WINDOW_CELLS = 1 << 19  # T · S of a window
-BATCH_CELLS = 1 << 17  # max(T, S)² of a batch: self-attention's weights are there as well
+BATCH_CELLS = 1 << 15  # max(T, S)² of a batch: self-attention's weights are there as well
 IdPair = tuple[Sequence[int], Sequence[int]]  # source and target, without </s>
 
 

@@ -144,10 +144,14 @@ class Translator:
             yield from (look for look in found if look is not None)
 
     def look_batch(self, pairs: Sequence[IdPair], weights: bool = True) -> list[Look]:
-        """Forced decoding of some pairs at once; padding is cut off again."""
+        """Forced decoding of some pairs at once, padding cut off again.
+
+        Without bf16, whatever the run's precision: there two nearly equal weights change places with the batch, and the
+        links of a pair shall not depend on its neighbours.
+        """
         batch = collate(*([np.asarray(pair[side], dtype=np.int64) for pair in pairs] for side in (0, 1)))
         batch = batch.to(self.device)
-        with self.autocast:
+        with torch.autocast(self.device.type, enabled=False):
             found = forced(self.model, batch.source, batch.mask, batch.target, batch.output, weights)
         likely, looked, rolled, centre = (None if part is None else part.float().cpu().numpy() for part in found)
         assert likely is not None
