@@ -87,7 +87,7 @@ def test_aer_by_hand():
         ("0-0 1-1", "", 0, (1.0, 0.0, 1.0)),
         # only possible links are known: A = {00, 11}, P = {00}: 1 − (0 + 1)/(2 + 0), 1/2, nothing sure is missed
         ("0-0 1-1", "0p0", 0, (0.5, 0.5, 1.0)),
-        # words count from 1, three source words belong to one target word: A = {00}, S = {00, 10, 20}: 1 − 2/4, 1/1, 1/3
+        # words count from 1, three source words for one target word: A = {00}, S = {00, 10, 20}: 1 − 2/4, 1/1, 1/3
         ("1-1", "1-1 2-1 3-1", 1, (0.5, 1.0, 1 / 3)),
     ],
     ids=["sure and possible", "too many", "nothing drawn", "nothing known", "only possible", "from 1, many to one"],
