@@ -27,6 +27,7 @@ from nmt.evaluate.alignment import (
     parse_links,
     threshold_links,
 )
+from nmt.evaluate.scores import looks_tokenised
 from nmt.evaluate.words import END, WordPair, word_pair
 
 log = logging.getLogger("nmt")
@@ -139,6 +140,8 @@ def read_gold(
     tokenised: bool = False,
 ) -> Gold:
     """Pharaoh links of sentence pairs, a line each; raises UserError when a line is no links or lines are missing."""
+    if not tokenised and any(looks_tokenised([pair[side] for pair in pairs]) for side in (0, 1)):
+        log.warning("The text of %s looks tokenised; if its links count what spaces separate, say --tokenised.", path)
     lines = list(read_lines(path))
     if len(lines) != len(pairs):
         raise UserError(f"{path} has {len(lines)} lines, but there are {len(pairs)} sentence pairs.")

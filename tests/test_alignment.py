@@ -149,3 +149,13 @@ def test_gold_files_are_read_whole(tmp_path):
         read_gold(path, pairs[:2])
     digests = {read_gold(path, pairs, base, reverse).digest() for base in (0, 1) for reverse in (False, True)}
     assert len(digests) == 4
+
+
+@pytest.mark.parametrize(("text", "tokenised", "warned"), [("a b .", False, 1), ("a b .", True, 0), ("a b.", False, 0)])
+def test_gold_of_text_that_looks_tokenised_is_asked_about(tmp_path, caplog, text, tokenised, warned):
+    path = tmp_path / "a.gold"
+    path.write_text("0-0\n", encoding="utf-8")
+    for pair in ((text, "x"), ("x", text)):
+        caplog.clear()
+        read_gold(path, [pair], tokenised=tokenised)
+        assert [("--tokenised" in message) for message in caplog.messages] == [True] * warned
