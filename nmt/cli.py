@@ -9,6 +9,7 @@ stdout carries data only, everything else goes to stderr; a person's mistake is 
 """
 
 import argparse
+import contextlib
 import errno
 import io
 import os
@@ -126,6 +127,7 @@ def add_translate(one: argparse.ArgumentParser) -> None:
     one.add_argument("--output", metavar="FILE", help="instead of stdout")
     one.add_argument("--format", choices=("text", "jsonl"), default="text")
     one.add_argument("--nbest", type=positive, default=1, metavar="N", help="text: N lines each, as SCORE<TAB>TEXT")
+    add_words(one)
 
 
 def add_evaluate(one: argparse.ArgumentParser) -> None:
@@ -134,6 +136,8 @@ def add_evaluate(one: argparse.ArgumentParser) -> None:
     one.add_argument("--split", default="test", help="test (all test sets), valid, or one test set by name")
     one.add_argument("--source", metavar="FILE", help="with --reference: other text than the run's corpus")
     one.add_argument("--reference", metavar="FILE")
+    add_gold(one, "with --reference: Pharaoh links of both files; the alignment error rate is reported too")
+    one.add_argument("--tokenised", action="store_true", help="with --gold: a word is what spaces separate")
 
 
 def add_align(one: argparse.ArgumentParser) -> None:
@@ -145,13 +149,53 @@ def add_align(one: argparse.ArgumentParser) -> None:
     one.add_argument("--target", metavar="FILE", help="instead of TARGET")
     one.add_argument("--layer", type=int, metavar="L", help="from 0; negative from the top (default: the run's)")
     one.add_argument("--head", type=int, metavar="H", help="from 0 (default: the mean of the heads)")
-    one.add_argument("--heads", action="store_true", help="with --png: every head of the layer")
-    one.add_argument("--png", metavar="FILE", help="write a heatmap; several sentences: FILE-1.png, FILE-2.png, …")
-    one.add_argument("--pharaoh", action="store_true", help="links i-j between words, from 0, one line a sentence")
-    one.add_argument("--gold", metavar="FILE", help="Pharaoh links of --source and --target: print error rates")
+    one.add_argument("--heads", action="store_true", help="with --png or --gold: every head")
     one.add_argument(
-        "--base", type=int, choices=(0, 1), default=0, help="what --gold calls the first word (default: 0)"
+        "--method",
+        choices=("mean", "rollout"),
+        default="mean",
+        help="one layer, or attention rollout through all layers of encoder and decoder (default: mean)",
     )
+    one.add_argument("--png", metavar="FILE", help="write a heatmap; several sentences: FILE-1.png, FILE-2.png, …")
+    one.add_argument("--pharaoh", action="store_true", help="links i-j between words, one line a sentence")
+    one.add_argument(
+        "--threshold",
+        type=share,
+        metavar="X",
+        help="links are all pairs of words with this share of attention or more (default: one link a target word)",
+    )
+    one.add_argument("--links", action="store_true", help="with --gold: print the links of the best line as well")
+    add_words(one)
+    add_gold(one, "Pharaoh links of --source and --target: print error rates of each layer and row")
+
+
+def add_words(one: argparse.ArgumentParser) -> None:
+    """How weights become links between words."""
+    one.add_argument(
+        "--row",
+        choices=("predicts", "reads"),
+        default="predicts",
+        help="a word's weights are those of the step that predicts it, or of the next, which reads it: Luong's content "
+        "scores align the word that is read (2015, footnote 14); --gold shows both (default: predicts)",
+    )
+    one.add_argument("--tokenised", action="store_true", help="the text is tokenised: a word is what spaces separate")
+
+
+def add_gold(one: argparse.ArgumentParser, purpose: str) -> None:
+    """Links that are known."""
+    one.add_argument("--gold", metavar="FILE", help=purpose)
+    one.add_argument(
+        "--base", type=int, choices=(0, 1), default=0, help="what links in files call the first word (default: 0)"
+    )
+    one.add_argument("--reverse", action="store_true", help="--gold says the target word first")
+
+
+def share(text: str) -> float:
+    """A number above 0 and at most 1."""
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) <= 1:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0 and at most 1")
 
 
 def positive(text: str) -> int:

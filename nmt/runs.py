@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from nmt.alignments import Gold, Judge, read_gold
 from nmt.config import Config, DecodeConfig, flatten
 from nmt.data.lines import read_pairs, writing
 from nmt.decode.translator import Translator
@@ -32,10 +33,13 @@ class Result:
     bleu: float
     chrf: float
     signature: str
+    aer: float | None = None  # where gold links are known
+    aligned: str = ""  # by which weights: layer 1, predicts
 
     def line(self) -> str:
-        """SET, BLEU, chrF, signature, with tabs between."""
-        return f"{self.name}\t{self.bleu:.2f}\t{self.chrf:.2f}\t{self.signature}"
+        """SET, BLEU, chrF, signature, and the alignment error rate where there is one, with tabs between."""
+        rate = "" if self.aer is None else f"\tAER {self.aer:.3f} ({self.aligned})"
+        return f"{self.name}\t{self.bleu:.2f}\t{self.chrf:.2f}\t{self.signature}{rate}"
 
 
 @dataclass
@@ -116,15 +120,24 @@ def provenance(path: Path, payload: checkpoint.Payload) -> dict[str, Any]:
     }
 
 
-def score_files(run: Run, name: str, source: Path, reference: Path) -> Result:
-    """Translate a file, score it against its reference, and write hypotheses and result beside the checkpoint."""
+def score_files(
+    run: Run, name: str, source: Path, reference: Path, gold: Gold | None = None, judge: Judge | None = None
+) -> Result:
+    """Translate a file, score it against its reference, and write hypotheses and result beside the checkpoint.
+
+    With gold links and a judge the references are aligned as well; a model without attention is asked for no judge.
+    """
     folder = run.folder / "evaluate" / name
     pairs = list(read_pairs(source, reference))
     references = [pair[1] for pair in pairs]
-    stored = reuse(folder, run.made | {"files": fingerprint(pairs)})
+    made = run.made | {"files": fingerprint(pairs)}
+    if gold is not None and judge is not None:
+        made["alignment"] = judge.made(gold)
+    stored = reuse(folder, made)
     if stored is None:
         if warning := looks_tokenised(references):
             log.warning("%s: %s", name, warning)
+        aligned = {} if gold is None or judge is None else judge.score(gold)  # first: bad links are told at once
         began, hypotheses = time.monotonic(), []
         with Progress(len(pairs), "sentence", f"translating {name}") as bar:
             for translation in run.translator.translate(pair[0] for pair in pairs):
@@ -132,11 +145,40 @@ def score_files(run: Run, name: str, source: Path, reference: Path) -> Result:
                 bar.update(1)
         seconds = time.monotonic() - began
         stored = score(hypotheses, references, run.config.data.target) | {"seconds": round(seconds, 2)}
-        stored["made"] = run.made | {"files": fingerprint(pairs)}
+        stored |= aligned | {"made": made}
         with writing(folder):
             write_result(folder, hypotheses, stored)
         log.info("%s: %d sentences in %.1f s, written to %s", name, len(pairs), seconds, folder)
-    return Result(name, stored["bleu"], stored["chrf"], stored["bleu_signature"])
+    how = stored.get("alignment", {})
+    told = f"layer {how['layer']}, {how['row']}" if how else ""
+    return Result(name, stored["bleu"], stored["chrf"], stored["bleu_signature"], stored.get("aer"), told)
+
+
+def score_corpus(run: Run, corpus: Path, sets: list[str]) -> list[Result]:
+    """Score a run on sets of its corpus, with the alignment error rate where the corpus has gold links."""
+    judge = judge_of(run, corpus)
+    results = []
+    for name in sets:
+        source, reference = (corpus / f"{name}.{side}" for side in (run.config.data.source, run.config.data.target))
+        results.append(score_files(run, name, source, reference, gold_of(run, corpus, name), judge))
+    return results
+
+
+def judge_of(run: Run, corpus: Path | None) -> Judge | None:
+    """Who chooses a layer and row, on the corpus's validation set if it can; None for a model without attention."""
+    if not run.translator.model.attends:
+        return None
+    valid = None if corpus is None else gold_of(run, corpus, "valid")
+    return Judge(run.translator, run.config.train.picture_layer, valid)
+
+
+def gold_of(run: Run, corpus: Path, name: str) -> Gold | None:
+    """A set of a corpus with its gold links, if it has some."""
+    links = corpus / f"{name}.align"
+    if not links.exists():
+        return None
+    sides = run.config.data.source, run.config.data.target
+    return read_gold(links, list(read_pairs(*(corpus / f"{name}.{side}" for side in sides))))
 
 
 def fingerprint(pairs: list[tuple[str, str]]) -> str:
@@ -158,10 +200,10 @@ def score_sets(path: Path, corpus: Path, sets: list[str], decode: DecodeConfig) 
     run = load([path])
     run.translator.decode = decode
     run.made["decode"] = asdict(decode)
-    sides = run.config.data.source, run.config.data.target
-    results = [score_files(run, name, *(corpus / f"{name}.{side}" for side in sides)) for name in sets]
+    results = score_corpus(run, corpus, sets)
     marker = path.parent / "evaluate" / "journal.json"
     scores = {f"test/{result.name}_bleu": result.bleu for result in results}
+    scores |= {f"test/{result.name}_aer": result.aer for result in results if result.aer is not None}
     if results and not (marker.exists() and json.loads(marker.read_text()) == scores):
         journal = Journal(path.parent / "tensorboard")
         journal.hyperparameters(flatten(run.config), scores)

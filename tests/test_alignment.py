@@ -1,12 +1,16 @@
 """Pharaoh files, links from weights, and the alignment error rate by hand."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt.alignments import Gold, read_gold
 from nmt.errors import UserError
-from nmt.evaluate.alignment import aer, argmax_links, format_links, parse_links, threshold_links
+from nmt.evaluate.alignment import Counts, aer, argmax_links, format_links, parse_links, threshold_links
+from nmt.evaluate.words import word_pair
 
 LINKS = st.sets(st.tuples(st.integers(0, 30), st.integers(0, 30)))
 
@@ -22,9 +26,14 @@ def test_links_are_written_sorted_by_number():
     assert format_links([(0, 0)], base=1) == "1-1"
 
 
-@given(LINKS, st.integers(0, 1))
-def test_what_is_written_can_be_read(links, base):
-    assert parse_links(format_links(links, base), base)[0] == links
+def test_a_reversed_file_says_the_target_first():
+    assert parse_links("1-2 3p4", reverse=True) == ({(2, 1)}, {(2, 1), (4, 3)})
+    assert format_links({(5, 0), (0, 1)}, reverse=True) == "0-5 1-0"
+
+
+@given(LINKS, st.integers(0, 1), st.booleans())
+def test_what_is_written_can_be_read(links, base, reverse):
+    assert parse_links(format_links(links, base, reverse), base, reverse=reverse)[0] == links
 
 
 @pytest.mark.parametrize("token", ["1:2", "1-", "a-b", "-1-2", "1-2-3", "1–2", "²-1", "1?2"])
@@ -65,6 +74,31 @@ def test_aer_by_hand():
     assert aer([links], [sure], [{(1, 1)}]) == pytest.approx((0.4, 2 / 3, 0.5))  # P without S is completed
 
 
+@pytest.mark.parametrize(
+    ("drawn", "gold", "base", "expected"),
+    [
+        # S = {00, 11}, P = S + {12}; A = {00, 12}: |A∩S| = 1, |A∩P| = 2: 1 − 3/4, 2/2, 1/2.
+        ("0-0 1-2", "0-0 1-1 1p2", 0, (0.25, 1.0, 0.5)),
+        # A = {00, 01, 20} against S = {00, 20}, P = S + {21}: hits 2 and 2: 1 − 4/5, 2/3, 2/2.
+        ("0-0 0-1 2-0", "0-0 2-0 2p1", 0, (0.2, 2 / 3, 1.0)),
+        # nothing drawn: 1 − 0/(0 + 2); no link is wrong, none of two is found
+        ("", "0-0 1-1", 0, (1.0, 1.0, 0.0)),
+        # nothing known: 1 − 0/(2 + 0); both links are wrong, none is missed
+        ("0-0 1-1", "", 0, (1.0, 0.0, 1.0)),
+        # only possible links are known: A = {00, 11}, P = {00}: 1 − (0 + 1)/(2 + 0), 1/2, nothing sure is missed
+        ("0-0 1-1", "0p0", 0, (0.5, 0.5, 1.0)),
+        # words count from 1, three source words for one target word: A = {00}, S = {00, 10, 20}: 1 − 2/4, 1/1, 1/3
+        ("1-1", "1-1 2-1 3-1", 1, (0.5, 1.0, 1 / 3)),
+    ],
+    ids=["sure and possible", "too many", "nothing drawn", "nothing known", "only possible", "from 1, many to one"],
+)
+def test_aer_of_pharaoh_lines_by_hand(drawn, gold, base, expected):
+    links, _ = parse_links(drawn, base)
+    sure, possible = parse_links(gold, base)
+    assert aer([links], [sure], [possible]) == pytest.approx(expected)
+    assert Counts().plus(links, sure, possible).score() == pytest.approx(expected)
+
+
 def test_aer_sums_counts_over_the_corpus():
     # |A| = 1 + 3, |S| = 1 + 1, hits sure 1 + 0, possible 1 + 0: 1 − 2/6; the mean of the lines would be (0 + 1) / 2.
     links = [{(0, 0)}, {(0, 1), (1, 2), (2, 3)}]
@@ -85,3 +119,43 @@ def test_aer_between_sure_and_possible_is_zero(sure, possible, more):
     possible = sure | possible
     assert aer([sure | (more & possible)], [sure], [possible]).aer == pytest.approx(0)
     assert 0 <= aer([more], [sure], [possible]).aer <= 1
+
+
+PIECES = ["▁Ein", "▁Junge", "▁malt", "."]  # four words; three when the text is tokenised
+
+
+def test_gold_links_to_words_that_are_not_there_name_their_place():
+    pair = word_pair(PIECES, PIECES[:2])
+    Gold(Path("a.gold"), [], [(set(), {(3, 1)}), (set(), set())]).check(1, pair)
+    Gold(Path("a.gold"), [], [(set(), set())]).check(1, word_pair([], []))
+    with pytest.raises(UserError) as caught:
+        Gold(Path("a.gold"), [], [(set(), set()), (set(), {(0, 0), (4, 1)})]).check(2, pair)
+    assert str(caught.value) == (
+        "a.gold:2: a link names source word 4, but the source has 4 words, counted from 0; see --tokenised and --base."
+    )
+    with pytest.raises(UserError, match=r"a.gold:1: a link names target word 3, but the target has 2 .* from 1"):
+        Gold(Path("a.gold"), [], [({(0, 2)}, {(0, 2)})], base=1).check(1, pair)
+    with pytest.raises(UserError, match="source word 3, but the source has 3 words"):
+        Gold(Path("a.gold"), [], [(set(), {(3, 0)})]).check(1, word_pair(PIECES, PIECES[:2], tokenised=True))
+
+
+def test_gold_files_are_read_whole(tmp_path):
+    path = tmp_path / "a.gold"
+    path.write_text("1-2\n\n2p1\n", encoding="utf-8")
+    pairs = [("a", "b")] * 3
+    assert read_gold(path, pairs).links == [({(1, 2)}, {(1, 2)}), (set(), set()), (set(), {(2, 1)})]
+    assert read_gold(path, pairs, base=1, reverse=True).links[0] == ({(1, 0)}, {(1, 0)})
+    with pytest.raises(UserError, match="has 3 lines, but there are 2 sentence pairs"):
+        read_gold(path, pairs[:2])
+    digests = {read_gold(path, pairs, base, reverse).digest() for base in (0, 1) for reverse in (False, True)}
+    assert len(digests) == 4
+
+
+@pytest.mark.parametrize(("text", "tokenised", "warned"), [("a b .", False, 1), ("a b .", True, 0), ("a b.", False, 0)])
+def test_gold_of_text_that_looks_tokenised_is_asked_about(tmp_path, caplog, text, tokenised, warned):
+    path = tmp_path / "a.gold"
+    path.write_text("0-0\n", encoding="utf-8")
+    for pair in ((text, "x"), ("x", text)):
+        caplog.clear()
+        read_gold(path, [pair], tokenised=tokenised)
+        assert [("--tokenised" in message) for message in caplog.messages] == [True] * warned

@@ -5,16 +5,28 @@ import gzip
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-from corpora import Trained, door, environment, process, small, write_corpus
+import torch
+from corpora import Answer, Trained, door, environment, process, small, write_corpus
 
 from nmt import cli
+from nmt.alignments import Reading, encoded, in_words
+from nmt.data.lines import read_pairs
+from nmt.data.tokenizer import BOS, EOS
 from nmt.decode import translator as translator_module
+from nmt.decode.translator import Translator
+from nmt.evaluate.alignment import argmax_links, format_links
+from nmt.evaluate.words import merge
+from nmt.runs import Run, load, score_corpus, score_sets
+from nmt.verbs import translate as translate_module
 
 SENTENCE = "Ein Junge malt das rote Fahrrad."
 OTHER = "Mein Bruder sucht kein Brot im Garten."
@@ -308,27 +320,210 @@ def test_a_given_target_is_aligned_and_not_translated(align, tmp_path):
     assert table.startswith(align(SENTENCE, "A boy paints.").out)
 
 
-def test_gold_gives_an_error_rate_for_each_layer_and_row(align, tmp_path):
-    sides = {"de": [SENTENCE, OTHER], "en": ["A boy paints.", "My brother."]}
-    for language, lines in sides.items():
-        (tmp_path / f"a.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    files = ["--source", str(tmp_path / "a.de"), "--target", str(tmp_path / "a.en")]
+@pytest.fixture
+def known(align, tmp_path):
+    """Two pairs, an empty one between them, and the words that name the files: known(FILE, LINES) writes one more."""
+    sides = {"a.de": [SENTENCE, "", OTHER], "a.en": ["A boy paints.", "", "My brother."]}
+
+    def write(name: str, text: str) -> str:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return str(tmp_path / name)
+
+    for name, lines in sides.items():
+        write(name, "".join(f"{line}\n" for line in lines))
+    return ["--source", str(tmp_path / "a.de"), "--target", str(tmp_path / "a.en")], write
+
+
+def rates(answer: Answer) -> dict[tuple[str, ...], list[str]]:
+    """(layer, head, row) → AER, precision, recall."""
+    header, *rows = answer.out.split("\n\n")[0].splitlines()
+    assert header == "layer\thead\trow\tAER\tprecision\trecall"
+    return {tuple(row.split("\t")[:3]): row.split("\t")[3:] for row in rows}
+
+
+FOUND = ["0.0000", "1.0000", "1.0000"]
+
+
+def test_gold_gives_an_error_rate_for_each_layer_and_row(align, known):
+    files, write = known
     drawn = align(*files, "--pharaoh", "--layer", "0").out
-    (tmp_path / "own").write_text(drawn, encoding="utf-8")
-    header, *rows = align(*files, "--gold", str(tmp_path / "own")).out.splitlines()
-    assert header == "layer\trow\tAER\tprecision\trecall"
-    table = {tuple(row.split("\t")[:2]): row.split("\t")[2:] for row in rows}
-    assert table["0", "predicts"] == ["0.0000", "1.0000", "1.0000"]  # its own links
-    assert {row for _, row in table} == {"predicts", "reads"}
-    one = align(*files, "--gold", str(tmp_path / "own"), "--layer", "-1").out.splitlines()
-    assert one[1:] == rows[-2:]
-    counted = [re.sub(r"[0-9]+", lambda found: str(int(found[0]) + 1), line) for line in drawn.splitlines()]
-    (tmp_path / "from-one").write_text("\n".join(counted) + "\n", encoding="utf-8")
-    assert align(*files, "--gold", str(tmp_path / "from-one"), "--base", "1").out.splitlines()[1:] == rows
-    (tmp_path / "short").write_text("0-0\n", encoding="utf-8")
-    short = align(*files, "--gold", str(tmp_path / "short"))
-    assert short.code == 2 and "has 1 lines, but there are 2 sentence pairs" in short.err
-    assert align("--gold", str(tmp_path / "own"), SENTENCE).code == 2
+    own = write("own", drawn)
+    table = rates(align(*files, "--gold", own))
+    assert list(table) == [(layer, "mean", row) for layer in "01" for row in ("predicts", "reads")]
+    assert table["0", "mean", "predicts"] == FOUND  # its own links
+    assert table["1", "mean", "reads"] != FOUND
+    one = rates(align(*files, "--gold", own, "--layer", "-1"))
+    assert one == {key: value for key, value in table.items() if key[0] == "1"}
+    short = align(*files, "--gold", write("short", "0-0\n"))
+    assert short.code == 2 and "has 1 lines, but there are 3 sentence pairs" in short.err
+    assert align("--gold", own, SENTENCE).code == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--layer", "0", "--row", "reads"],
+        ["--layer", "1", "--head", "1"],
+        ["--layer", "1", "--threshold", "0.2"],
+        ["--layer", "1", "--base", "1"],
+    ],
+    ids=" ".join,
+)
+def test_links_that_were_drawn_in_a_way_are_found_in_this_way(align, known, words):
+    files, write = known
+    drawn = align(*files, "--pharaoh", *words)
+    own = write("own", drawn.out)
+    assert drawn.out != align(*files, "--pharaoh", "--layer", words[1]).out
+    choice = words[1], words[3] if "--head" in words else "mean", "reads" if "--row" in words else "predicts"
+    like = words[2:] if "--row" not in words else []
+    table = align(*files, "--gold", own, "--links", *like)
+    assert rates(table)[choice] == FOUND
+    others = [rate for key, rate in rates(table).items() if key != choice]
+    assert any(rate != FOUND for rate in others)
+    assert table.out.split("\n\n", 1)[1] == drawn.out  # the links of the best line
+
+
+def test_every_head_is_rated(align, known):
+    files, write = known
+    own = write("own", align(*files, "--pharaoh", "--layer", "1", "--head", "1").out)
+    table = rates(align(*files, "--gold", own, "--heads"))
+    assert {key[:2] for key in table} == {(layer, head) for layer in "01" for head in ("mean", "0", "1")}
+    assert len(table) == 12 and table["1", "1", "predicts"] == FOUND
+    alone = rates(align(*files, "--gold", own, "--head", "0", "--layer", "1"))
+    assert alone == {key: rate for key, rate in table.items() if key[:2] == ("1", "0")}
+
+
+def test_reversed_gold_is_turned(align, known):
+    files, write = known
+    drawn = align(*files, "--pharaoh").out
+    turned = re.sub(r"(\d+)-(\d+)", r"\2-\1", drawn)
+    table = align(*files, "--gold", write("own", turned), "--reverse", "--links")
+    assert FOUND in rates(table).values()
+    assert FOUND not in rates(align(*files, "--gold", write("own", drawn), "--reverse")).values()
+    lines = table.out.split("\n\n", 1)[1].splitlines()
+    assert [sorted(line.split()) for line in lines] == [sorted(line.split()) for line in turned.splitlines()]
+
+
+def test_tokenised_text_is_counted_at_spaces(align, known):
+    files, write = known
+    assert len(align(*files).out.split("\n\n")[0].splitlines()) == 4
+    table = align(*files, "--tokenised").out.split("\n\n")[0].splitlines()
+    assert [line.split("\t")[0] for line in table] == ["A", "boy", "paints."]
+    last = write("last", "5-3\n\n\n")  # Fahrrad – the full stop
+    assert align(*files, "--gold", last).code == 0
+    far = align(*files, "--gold", last, "--tokenised")
+    assert far.code == 2 and far.out == ""
+    told = "last:1: a link names source word 5, but the source has 6 words"
+    assert told not in far.err and "last:1: a link names target word 3, but the target has 3 words" in far.err
+    empty = align(*files, "--gold", write("empty", "\n0-0\n\n"))
+    assert empty.code == 2 and "empty:2: a link names source word 0, but the source has 0 words" in empty.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--method", "rollout", "--layer", "0"], "--layer, --head or --heads say nothing"),
+        (["--method", "rollout", "--head", "0"], "--layer, --head or --heads say nothing"),
+        (["--threshold", "0.2"], "needs --pharaoh or --gold"),
+        (["--pharaoh", "--threshold", "0"], "above 0 and at most 1"),
+        (["--pharaoh", "--threshold", "nan"], "above 0 and at most 1"),
+        (["--reverse"], "--reverse needs --gold"),
+        (["--links"], "--links needs --gold"),
+        (["--heads"], "needs --png FILE or --gold FILE"),
+        (["--heads", "--head", "0", "--png", "x.png"], "cannot go with --head"),
+        (["--layer", "2"], "layers 0 to 1"),
+        (["--layer", "-3"], "layers 0 to 1"),
+        (["--head", "2"], "heads 0 to 1"),
+    ],
+)
+def test_options_that_would_say_nothing_are_refused(align, words, told):
+    answer = align(SENTENCE, *words)
+    assert answer.code == 2 and answer.out == "" and told in answer.err and answer.err.count("\n") == 1
+
+
+def test_rollout_goes_through_all_layers(align, known, monkeypatch):
+    """Where self-attention tells no weights it is refused; here a look is given a rollout by hand."""
+    files, write = known
+    look_batch = Translator.look_batch
+
+    def without(self, pairs, weights=True):
+        return [replace(look, rollout=None) for look in look_batch(self, pairs, weights)]
+
+    def rolled(self, pairs, weights=True):
+        return [replace(look, rollout=look.weights[1, 1]) for look in look_batch(self, pairs, weights)]
+
+    monkeypatch.setattr(Translator, "look_batch", without)
+    refused = align(SENTENCE, "--method", "rollout")
+    assert refused.code == 2 and "needs the weights of self-attention, which the model of tiny" in refused.err
+    monkeypatch.setattr(Translator, "look_batch", rolled)
+    drawn = align(*files, "--pharaoh", "--method", "rollout").out
+    assert drawn == align(*files, "--pharaoh", "--layer", "1", "--head", "1").out
+    table = rates(align(*files, "--gold", write("own", drawn), "--method", "rollout"))
+    assert list(table) == [("rollout", "mean", "predicts"), ("rollout", "mean", "reads")]
+    assert table["rollout", "mean", "predicts"] == FOUND
+
+
+def test_a_pair_too_long_to_look_at_is_refused(align, tmp_path):
+    (tmp_path / "a.de").write_text(f"{SENTENCE}\n{'x' * 1100}\n", encoding="utf-8")
+    (tmp_path / "a.en").write_text("A boy.\nA boy.\n", encoding="utf-8")
+    answer = align("--pharaoh", "--source", str(tmp_path / "a.de"), "--target", str(tmp_path / "a.en"))
+    assert answer.code == 2 and "Pair 2 is longer than 1024 pieces, too long to look at." in answer.err
+
+
+def columns_apart(translator: Translator, source: list[int], target: list[int]) -> np.ndarray:
+    """[L H T+1 S+1], one column at a time through the explicit road: as slow and as plain as it can be."""
+    model, looks = translator.model, []
+    with torch.inference_mode():
+        memory = model.encode(torch.tensor([[*source, EOS]]), None)
+        state = model.start(memory)
+        for piece in [BOS, *target]:
+            decoded = model.decode(torch.tensor([[piece]]), state, memory, weights=True)
+            state = decoded.state
+            assert decoded.weights is not None
+            looks.append(decoded.weights[0])
+    return torch.cat(looks, 2).numpy()
+
+
+@pytest.mark.parametrize("row", ["predicts", "reads"])
+def test_links_after_beam_search_are_those_of_forced_decoding(translate, align, trained: Trained, tmp_path, row):
+    """The fused kernels of the search tell nothing; what is shown comes from the explicit road over what was found."""
+    sources = [SENTENCE, OTHER, "Eine Frau kauft zwei Bücher am Fluss."]
+    (tmp_path / "a.de").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
+    words = ["--beam", "5", "--row", row]
+    records = translate("--input", str(tmp_path / "a.de"), "--format", "jsonl", *words).out
+    drawn = align("--source", str(tmp_path / "a.de"), "--pharaoh", *words).out.splitlines()
+    translator = load([trained.folder / "best.pt"], beam=5).translator
+    layer = 0  # the penultimate of two
+    for record, line, found in zip(
+        map(json.loads, records.splitlines()), drawn, translator.translate(sources), strict=True
+    ):
+        matrix = columns_apart(translator, found.source_ids, found.ids)[layer].mean(0)
+        pieces = [
+            side.pieces(ids) for side, ids in zip(translator.tokenizers, (found.source_ids, found.ids), strict=True)
+        ]
+        merged, _, _ = merge(matrix[1:] if row == "reads" else matrix, *pieces)
+        wanted = argmax_links(merged)
+        assert record["text"] == found.text and len(wanted) == len(record["words"]) > 0
+        assert record["alignment"] == sorted(map(list, wanted))
+        assert line == format_links(wanted)
+
+
+def test_records_do_not_depend_on_their_neighbours(translate, tmp_path, monkeypatch):
+    lines = [SENTENCE, "", OTHER, "Ein Junge.", "x" * 300, "Eine Frau kauft zwei Bücher am Fluss."]
+    alone = [json.loads(translate("--format", "jsonl", "--", line).out) for line in lines]
+    (tmp_path / "a.de").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    for looks in (1000, 2):
+        monkeypatch.setattr(translate_module, "LOOKS", looks)
+        together = translate("--format", "jsonl", "--input", str(tmp_path / "a.de")).out.splitlines()
+        for number, (one, other) in enumerate(zip(alone, map(json.loads, together), strict=True), 1):
+            assert other.pop("line") == number
+            one = {key: value for key, value in one.items() if key != "line"}
+            assert other.pop("score") == pytest.approx(one.pop("score"), abs=2e-4)
+            likely = one.pop("log_probabilities", [])
+            assert other.pop("log_probabilities", []) == pytest.approx(likely, abs=2e-4)
+            assert one == other
+    refused = translate("--row", "reads", SENTENCE)
+    assert refused.code == 2 and "--format jsonl" in refused.err
 
 
 def test_layers_and_heads_can_be_chosen(align):
@@ -395,6 +590,81 @@ def test_other_text_can_be_scored(trained: Trained, capfd, tmp_path):
     answer = door(capfd, "evaluate", "tiny", "--runs", trained.runs, *words)
     assert answer.code == 0 and re.fullmatch(rf"some.de\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}\n", answer.out)
     assert (trained.folder / "evaluate" / "some.de" / "result.json").exists()
+
+
+def test_given_gold_links_give_an_error_rate(trained: Trained, align, known, tmp_path, capfd):
+    files, write = known
+    own = write("own", align(*files, "--pharaoh", "--base", "1").out)
+    words = ["--source", files[1], "--reference", files[3], "--gold", own, "--base", "1"]
+    answer = door(capfd, "evaluate", "tiny", "--runs", trained.runs, *words)
+    assert re.fullmatch(rf"a.de\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}\tAER 0.000 \(layer 0, predicts\)\n", answer.out)
+    assert "no gold links to choose a layer on" in answer.err
+    result = json.loads((trained.folder / "evaluate" / "a.de" / "result.json").read_text(encoding="utf-8"))
+    assert (result["aer"], result["precision"], result["recall"]) == (0.0, 1.0, 1.0)
+    assert result["alignment"] == {"layer": 0, "row": "predicts", "links": "argmax", "chosen_on": None}
+    for wrong in (words[4:], [*words[:4], "--reverse"], [*words[:4], "--tokenised"]):
+        assert door(capfd, "evaluate", "tiny", "--runs", trained.runs, *wrong).code == 2
+
+
+def copied_run(trained: Trained, root: Path) -> Path:
+    """A checkpoint in a folder of its own, which tests may write to."""
+    (root / "tiny").mkdir(parents=True)
+    return Path(shutil.copy(trained.folder / "best.pt", root / "tiny" / "best.pt"))
+
+
+def own_links(run: Run, corpus: Path, name: str, reading: Reading) -> None:
+    """Gold links that are those of one layer and row, so that they must be found again."""
+    pairs = list(read_pairs(corpus / f"{name}.de", corpus / f"{name}.en"))
+    looks = run.translator.looks(encoded(run.translator, pairs))
+    lines = [format_links(argmax_links(in_words(look, reading)[0])) + "\n" for look in looks]
+    (corpus / f"{name}.align").write_text("".join(lines), encoding="utf-8")
+
+
+def test_layer_and_row_are_chosen_on_the_validation_set(trained: Trained, tmp_path, monkeypatch):
+    """The validation set knows layer 1, reads; the test set knows layer 0, predicts, which must not be chosen."""
+    corpus = tmp_path / "corpus"
+    shutil.copytree(trained.root / "corpus", corpus)
+    run = load([copied_run(trained, tmp_path / "runs")])
+    (before,) = score_corpus(run, corpus, ["test"])
+    assert before.aer is None and "AER" not in before.line()
+    own_links(run, corpus, "test", Reading(0))
+    (unchosen,) = score_corpus(run, corpus, ["test"])  # the stored result knows no error rate: it is not enough
+    assert unchosen.aer == 0 and unchosen.line().endswith("\tAER 0.000 (layer 0, predicts)")
+    own_links(run, corpus, "valid", Reading(1, row="reads"))
+    valid, test = score_corpus(run, corpus, ["valid", "test"])
+    assert (valid.aer, valid.aligned) == (0, "layer 1, reads")
+    assert test.aer and test.aligned == "layer 1, reads" and test.bleu == before.bleu
+    result = json.loads((tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json").read_text(encoding="utf-8"))
+    assert result["alignment"] == {"layer": 1, "row": "reads", "links": "argmax", "chosen_on": "16 validation pairs"}
+    monkeypatch.setattr(Translator, "look_batch", None)
+    monkeypatch.setattr(Translator, "translate", None)
+    assert score_corpus(run, corpus, ["valid", "test"]) == [valid, test]  # nothing is done twice
+
+
+def test_a_model_without_attention_is_asked_for_no_error_rate(trained: Trained, tmp_path, monkeypatch):
+    corpus = tmp_path / "corpus"
+    shutil.copytree(trained.root / "corpus", corpus)
+    run = load([copied_run(trained, tmp_path / "runs")])
+    for name in ("valid", "test"):
+        own_links(run, corpus, name, Reading(0))
+    monkeypatch.setattr(type(run.translator.model), "attends", False)
+    (result,) = score_corpus(run, corpus, ["test"])
+    assert result.aer is None and "AER" not in result.line()
+    stored = json.loads((tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json").read_text(encoding="utf-8"))
+    assert not {"aer", "alignment"} & stored.keys()
+
+
+def test_the_end_of_a_training_tells_the_error_rate(trained: Trained, tmp_path):
+    corpus = tmp_path / "corpus"
+    shutil.copytree(trained.root / "corpus", corpus)
+    path = copied_run(trained, tmp_path / "runs")
+    run = load([path])
+    for name in ("valid", "test"):
+        own_links(run, corpus, name, Reading(0, row="reads"))
+    (result,) = score_sets(path, corpus, ["test"], run.config.decode)
+    assert result.line().endswith("\tAER 0.000 (layer 0, reads)")
+    curves = b"".join(file.read_bytes() for file in (path.parent / "tensorboard").iterdir())
+    assert b"test/test_aer" in curves and b"test/test_bleu" in curves
 
 
 def test_the_validation_set_can_be_scored(trained: Trained, capfd):

@@ -143,7 +143,7 @@ def test_scores_are_those_of_forced_decoding(name, small_model, alpha):
     found = search(model, batch.source, batch.mask, 3, alpha, torch.full((len(LENGTHS),), LIMIT))
     for rank in range(3):
         again = collate(list(batch.source), [np.array(best[rank].ids, dtype=np.int64) for best in found])
-        shares, weights = forced(model, batch.source, batch.mask, again.target, again.output)
+        shares, weights, *_ = forced(model, batch.source, batch.mask, again.target, again.output)
         assert (weights is not None) == model.attends
         real = again.output != PAD
         wanted = (shares * real).sum(1) / real.sum(1) ** alpha

@@ -27,6 +27,7 @@ FLOORS = {
     "view": 4,
     "train": 5,
     "deploy": 5,
+    "alignments": 5,
     "runs": 6,
     "pipeline": 7,
     "verbs": 8,

@@ -6,12 +6,16 @@ ended, or at its maximum length, where </s> is forced; closed sentences leave th
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from nmt.attention.rollout import rollout
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.models.base import EncoderDecoder, Memory, State, select
+
+CHUNK = 1024  # columns of forced decoding whose logits exist at the same time
 
 
 @dataclass
@@ -115,14 +119,36 @@ def advance(
     return Beams(sentences, grown, scores[keep], select(state, rows.flatten()), memory, beams.limit[keep])
 
 
+class Forced(NamedTuple):
+    """A finished target under forced decoding."""
+
+    log_probabilities: Tensor  # [B T], of each output piece
+    weights: Tensor | None  # [B L H T S]: where each layer and head looked
+    rollout: Tensor | None  # [B T S]: the same through all layers, where self-attention told its weights
+    centre: Tensor | None  # [B T]: p_t of local attention
+
+
 @torch.inference_mode()
 def forced(
     model: EncoderDecoder, source: Tensor, mask: Tensor | None, target: Tensor, output: Tensor, weights: bool = True
-) -> tuple[Tensor, Tensor | None]:
-    """Log-probability of each output piece [B T], and where each layer and head looked [B L H T S] | None.
+) -> Forced:
+    """target [B T] as input, output [B T] as what it should write → how likely that is, and where the model looked.
 
     The explicit road over a finished target: how pictures and alignments are made, after beam search too.
     """
-    decoded = model(source, mask, target, weights and model.attends)
-    log_probabilities = model.logits(decoded.hidden).float().log_softmax(-1)
-    return log_probabilities.gather(2, output[:, :, None]).squeeze(2), decoded.weights
+    looks = weights and model.attends
+    memory = model.encode(source, mask, looks)
+    decoded = model.decode(target, model.start(memory), memory, looks)
+    rolled = None
+    if memory.weights is not None and decoded.self_weights is not None and decoded.weights is not None:
+        seen = memory.weights, decoded.self_weights, decoded.weights
+        rolled = rollout(*(one.float() for one in seen))
+    likely = log_probabilities(model, decoded.hidden, output)
+    return Forced(likely, decoded.weights, rolled, decoded.centre)
+
+
+def log_probabilities(model: EncoderDecoder, hidden: Tensor, output: Tensor) -> Tensor:
+    """hidden [B T D], output [B T] → [B T]; the logits of no more than CHUNK columns exist at the same time."""
+    columns = zip(hidden.flatten(0, 1).split(CHUNK), output.flatten().split(CHUNK), strict=True)
+    found = [model.logits(some).float().log_softmax(-1).gather(1, ids[:, None]) for some, ids in columns]
+    return torch.cat(found).view_as(output)

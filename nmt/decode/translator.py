@@ -1,6 +1,6 @@
 """Text in, text out, in order, without holding more of it than a window.
 
-S source pieces, T target pieces, L layers, H heads.
+L layers, H heads, S source pieces, T target pieces.
 """
 
 import itertools
@@ -14,33 +14,12 @@ import torch
 from nmt.config import DecodeConfig
 from nmt.data.batches import Ids, collate, in_order, mask, pad
 from nmt.data.tokenizer import EOS, Tokenizers
+from nmt.decode.look import IdPair, Look, look_batches, windows
 from nmt.decode.search import Hypothesis, forced, search
 from nmt.models.base import EncoderDecoder
 
 log = logging.getLogger("nmt")
 WINDOW = 2000  # sentences that are sorted by length and translated together
-
-
-@dataclass
-class Look:
-    """One pair under forced decoding: what was written, how likely, and where the model looked."""
-
-    source_pieces: list[str]
-    target_pieces: list[str]
-    log_probabilities: list[float]  # of each target piece, and of </s>
-    weights: np.ndarray | None  # [L H T+1 S+1], </s> included on both sides
-
-    @property
-    def heads(self) -> int:
-        """Heads of a layer."""
-        return 0 if self.weights is None else self.weights.shape[1]
-
-    def chosen(self, layer: int, head: int | None) -> np.ndarray:
-        """[T+1 S+1]: one head of a layer, or the mean of its heads; a layer too high or low is the last or first."""
-        assert self.weights is not None
-        layers = len(self.weights)
-        place = min(max(layer if layer >= 0 else layers + layer, 0), layers - 1)
-        return self.weights[place].mean(0) if head is None else self.weights[place, head]
 
 
 @dataclass
@@ -153,15 +132,43 @@ class Translator:
 
     def look(self, source: Sequence[int], target: Sequence[int], weights: bool = True) -> Look:
         """Forced decoding of a pair."""
-        batch = collate([np.asarray(source, dtype=np.int64)], [np.asarray(target, dtype=np.int64)]).to(self.device)
-        with self.autocast:
-            likely, looked = forced(self.model, batch.source, batch.mask, batch.target, batch.output, weights)
-        return Look(
-            self.tokenizers.source.pieces(source),
-            self.tokenizers.target.pieces(target),
-            likely[0].float().tolist(),
-            None if looked is None else looked[0].float().cpu().numpy(),
-        )
+        return self.look_batch([(source, target)], weights)[0]
+
+    def looks(self, pairs: Iterable[IdPair], weights: bool = True) -> Iterator[Look]:
+        """Forced decoding of pairs, in order; a window of them is sorted by length and looked at in batches."""
+        for window in windows(pairs):
+            found: list[Look | None] = [None] * len(window)
+            for rows in look_batches(window, self.decode.batch_tokens):
+                for row, look in zip(rows, self.look_batch([window[row] for row in rows], weights), strict=True):
+                    found[row] = look
+            yield from (look for look in found if look is not None)
+
+    def look_batch(self, pairs: Sequence[IdPair], weights: bool = True) -> list[Look]:
+        """Forced decoding of some pairs at once, padding cut off again.
+
+        Without bf16, whatever the run's precision: there two nearly equal weights change places with the batch, and the
+        links of a pair shall not depend on its neighbours.
+        """
+        batch = collate(*([np.asarray(pair[side], dtype=np.int64) for pair in pairs] for side in (0, 1)))
+        batch = batch.to(self.device)
+        with torch.autocast(self.device.type, enabled=False):
+            found = forced(self.model, batch.source, batch.mask, batch.target, batch.output, weights)
+        likely, looked, rolled, centre = (None if part is None else part.float().cpu().numpy() for part in found)
+        assert likely is not None
+        looks = []
+        for row, (source, target) in enumerate(pairs):
+            height, width = len(target) + 1, len(source) + 1
+            looks.append(
+                Look(
+                    self.tokenizers.source.pieces(source),
+                    self.tokenizers.target.pieces(target),
+                    likely[row, :height].tolist(),
+                    None if looked is None else looked[row, :, :, :height, :width].copy(),
+                    None if rolled is None else rolled[row, :height, :width].copy(),
+                    None if centre is None else centre[row, :height].copy(),
+                )
+            )
+        return looks
 
 
 def best_cut(pieces: list[str], start: int, stop: int) -> int:

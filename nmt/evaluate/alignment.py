@@ -24,10 +24,41 @@ class AlignmentScore(NamedTuple):
     recall: float
 
 
-def parse_links(line: str, base: int = 0, where: str = "") -> tuple[set[Link], set[Link]]:
+class Counts(NamedTuple):
+    """What the alignment error rate is made of; counts are summed over a corpus, rates are not averaged."""
+
+    drawn: int = 0  # |A|
+    wanted: int = 0  # |S|
+    hits_sure: int = 0  # |A∩S|
+    hits_possible: int = 0  # |A∩P|
+
+    def plus(self, links: set[Link], sure: set[Link], possible: set[Link]) -> "Counts":
+        """One more pair; P ⊇ S is ensured."""
+        return Counts(
+            self.drawn + len(links),
+            self.wanted + len(sure),
+            self.hits_sure + len(links & sure),
+            self.hits_possible + len(links & (sure | possible)),
+        )
+
+    def score(self) -> AlignmentScore:
+        """The rates. An empty denominator means that nothing was missed.
+
+        Without links and sure links the AER is 0, without links the precision is 1, without sure links the recall is 1.
+        """
+        drawn, wanted = self.drawn, self.wanted
+        return AlignmentScore(
+            aer=1 - (self.hits_sure + self.hits_possible) / (drawn + wanted) if drawn + wanted else 0.0,
+            precision=self.hits_possible / drawn if drawn else 1.0,
+            recall=self.hits_sure / wanted if wanted else 1.0,
+        )
+
+
+def parse_links(line: str, base: int = 0, where: str = "", reverse: bool = False) -> tuple[set[Link], set[Link]]:
     """The sure and the possible links of a Pharaoh line, counted from 0; sure links are possible too (P ⊇ S).
 
-    `base` is the index of the first word in the file, `where` its name and line (`gold.txt:12`) for the message.
+    `base` is the index of the first word in the file, `where` its name and line (`gold.txt:12`) for the message;
+    `reverse` reads a file that says the target word first.
     Raises UserError on anything that is not `i-j` or `ipj`, and on an index below `base`.
     """
     sure: set[Link] = set()
@@ -42,15 +73,17 @@ def parse_links(line: str, base: int = 0, where: str = "") -> tuple[set[Link], s
         link = int(match[1]) - base, int(match[3]) - base
         if min(link) < 0:
             raise UserError(f"{place}link '{token}' lies before the first word when words count from base {base}.")
+        link = link[::-1] if reverse else link
         possible.add(link)
         if match[2] == "-":
             sure.add(link)
     return sure, possible
 
 
-def format_links(links: Iterable[Link], base: int = 0) -> str:
-    """A Pharaoh line of links, sorted by source word and then target word."""
-    return " ".join(f"{source + base}-{target + base}" for source, target in sorted(links))
+def format_links(links: Iterable[Link], base: int = 0, reverse: bool = False) -> str:
+    """A Pharaoh line of links, sorted by the word it says first: the source's, or with `reverse` the target's."""
+    turned = sorted(link[::-1] if reverse else link for link in links)
+    return " ".join(f"{first + base}-{second + base}" for first, second in turned)
 
 
 def argmax_links(matrix: np.ndarray, end: bool = True) -> set[Link]:
@@ -78,19 +111,10 @@ def threshold_links(matrix: np.ndarray, threshold: float, end: bool = True) -> s
 
 
 def aer(links: list[set[Link]], sure: list[set[Link]], possible: list[set[Link]]) -> AlignmentScore:
-    """The alignment error rate of a corpus, one set a sentence pair, counts summed over the corpus; P ⊇ S is ensured.
-
-    An empty denominator means that nothing was missed: without links and sure links the AER is 0, without links the
-    precision is 1, without sure links the recall is 1. Raises UserError when the corpora differ in length.
-    """
+    """The alignment error rate of a corpus, one set a sentence pair; raises UserError for corpora of unequal length."""
     if not len(links) == len(sure) == len(possible):
         raise UserError(f"{len(links)} lines of links cannot be compared with {len(sure)} lines of gold links.")
-    drawn = sum(map(len, links))
-    wanted = sum(map(len, sure))
-    hits_sure = sum(len(a & s) for a, s in zip(links, sure, strict=True))
-    hits_possible = sum(len(a & (s | p)) for a, s, p in zip(links, sure, possible, strict=True))
-    return AlignmentScore(
-        aer=1 - (hits_sure + hits_possible) / (drawn + wanted) if drawn + wanted else 0.0,
-        precision=hits_possible / drawn if drawn else 1.0,
-        recall=hits_sure / wanted if wanted else 1.0,
-    )
+    counts = Counts()
+    for one in zip(links, sure, possible, strict=True):
+        counts = counts.plus(*one)
+    return counts.score()

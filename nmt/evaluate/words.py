@@ -9,6 +9,7 @@ Legend: S source pieces, T target pieces; a span is (first character, one past t
 
 import re
 import unicodedata
+from typing import NamedTuple
 
 import numpy as np
 
@@ -116,6 +117,34 @@ def shares(piece_spans: list[Span], word_spans: list[Span]) -> np.ndarray:
     return matrix
 
 
+class WordPair(NamedTuple):
+    """The words of a pair of sentences and its pieces' shares in them, made once for the weights of many heads."""
+
+    source: list[str]
+    target: list[str]
+    across: np.ndarray  # [S, source words]; every row sums to 1
+    down: np.ndarray  # [T, target words]; every column sums to 1
+
+    def merge(self, weights: np.ndarray, end: bool = True) -> np.ndarray:
+        """weights [… T or T+1, S+1] → [… target words, source words (+ 1)]; `merge` below says how."""
+        rows, columns = weights.shape[-2:]
+        pieces, width = len(self.down), len(self.across) + 1
+        if columns != width or rows not in (pieces, pieces + 1):
+            raise ValueError(f"Weights {rows} × {columns} do not fit {pieces} target and {width - 1} source pieces.")
+        weights = self.down.T @ weights[..., :pieces, :].astype(np.float64)
+        matrix = weights[..., :-1] @ self.across
+        return np.concatenate([matrix, weights[..., -1:]], axis=-1) if end else matrix
+
+
+def word_pair(source_pieces: list[str], target_pieces: list[str], tokenised: bool = False) -> WordPair:
+    """The words on both sides; the piece lists hold no </s>."""
+    source, source_spans, piece_spans = units(source_pieces, tokenised)
+    across = shares(piece_spans, source_spans)
+    target, target_spans, piece_spans = units(target_pieces, tokenised)
+    down = shares(piece_spans, target_spans)
+    return WordPair(source, target, across, down / np.maximum(down.sum(axis=0), 1e-12))  # a sum becomes a mean
+
+
 def merge(
     weights: np.ndarray,
     source_pieces: list[str],
@@ -130,21 +159,8 @@ def merge(
     a row sums to the mean of its pieces' rows. The row of the target's </s> is dropped. A piece that lies in two words
     divides its weight by characters. The piece lists hold no </s>; raises ValueError when the shapes disagree.
     """
-    rows, columns = weights.shape
-    if columns != len(source_pieces) + 1 or rows not in (len(target_pieces), len(target_pieces) + 1):
-        raise ValueError(
-            f"Weights {rows} × {columns} do not fit {len(target_pieces)} target and {len(source_pieces)} source pieces."
-        )
-    source_words, source_spans, piece_spans = units(source_pieces, tokenised)
-    across = shares(piece_spans, source_spans)  # [S source words]
-    target_words, target_spans, piece_spans = units(target_pieces, tokenised)
-    down = shares(piece_spans, target_spans)  # [T target words]
-    down = down / np.maximum(down.sum(axis=0), 1e-12)  # a sum becomes a mean
-    weights = weights[: len(target_pieces)].astype(np.float64)
-    matrix = down.T @ weights[:, :-1] @ across
-    if not end:
-        return matrix, source_words, target_words
-    return np.hstack([matrix, down.T @ weights[:, -1:]]), source_words + [END], target_words
+    pair = word_pair(source_pieces, target_pieces, tokenised)
+    return pair.merge(weights, end), pair.source + [END] * end, pair.target
 
 
 def places(piece_spans: list[Span], word_spans: list[Span]) -> np.ndarray:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
+from nmt.alignments import Reading, encoded, in_words, links_in, shape, translated
 from nmt.data.lines import read_lines, read_pairs
-from nmt.decode.translator import Look
+from nmt.decode.look import IdPair, Look
+from nmt.decode.translator import Translator
 from nmt.errors import UserError
-from nmt.evaluate.alignment import argmax_links, format_links
-from nmt.verbs import check_choice, gold, in_words, look_at, one_line, open_run
+from nmt.evaluate.alignment import format_links
+from nmt.verbs import gold, one_line, open_run
 from nmt.view.heatmap import grid, heatmap, png
 
 log = logging.getLogger("nmt")
@@ -19,56 +21,88 @@ log = logging.getLogger("nmt")
 
 def align(options: argparse.Namespace) -> int:
     """Where the model looked: links, pictures, or a table in words."""
+    check_words(options)
+    check_options(options)
+    run = open_run(options)
+    if not run.translator.model.attends:
+        raise UserError(f"The model of {options.name} has no attention to look at.")
+    check_reading(options, run.translator)
+    if options.gold:
+        return gold.score(options, run)
+    layer = run.config.train.picture_layer if options.layer is None else options.layer
+    reading = Reading(layer, options.head, options.row, options.method)
+    several = options.source is not None
+    for number, look in enumerate(run.translator.looks(aligned(options, run.translator)), 1):
+        matrix, source_words, target_words = in_words(look, reading, options.tokenised)
+        if options.png:
+            draw(look, reading, options, number if several else None)
+        if options.pharaoh:
+            print(format_links(links_in(matrix, options.threshold), options.base))
+        elif not options.png:
+            print(table(matrix, source_words, target_words) + ("\n" if several else ""))
+    return 0
+
+
+def check_words(options: argparse.Namespace) -> None:
+    """Refuse what does not say which pairs to look at."""
     if (options.sentence is None) == (options.source is None):
         raise UserError("Give a SOURCE sentence, or --source FILE.")
     if options.target and not options.source:
         raise UserError("--target FILE belongs to --source FILE; give a TARGET sentence after SOURCE instead.")
     if options.gold and not (options.target and not (options.png or options.pharaoh)):
         raise UserError("--gold FILE belongs to --source FILE and --target FILE, without --png or --pharaoh.")
-    if options.heads and not options.png:
-        raise UserError("--heads draws every head; it needs --png FILE.")
-    run = open_run(options)
-    if not run.translator.model.attends:
-        raise UserError(f"The model of {options.name} has no attention to look at.")
-    if options.gold:
-        return gold.score(options, run)
-    layer = run.config.train.picture_layer if options.layer is None else options.layer
-    several = options.source is not None
-    for number, (source, target) in enumerate(aligned(options), 1):
-        look = look_at(run.translator, source, target, number)
-        check_choice(look, layer, options)
-        matrix, source_words, target_words = in_words(look, layer, options.head)
-        if options.png:
-            draw(look, layer, options, number if several else None)
-        if options.pharaoh:
-            print(format_links(argmax_links(matrix)))
-        elif not options.png:
-            print(table(matrix, source_words, target_words) + ("\n" if several else ""))
-    return 0
 
 
-def aligned(options: argparse.Namespace) -> Iterator[tuple[str, str | None]]:
-    """The pairs to look at; a target that is None is translated."""
-    if options.source is None:
-        yield one_line(options.sentence), None if options.translation is None else one_line(options.translation)
-    elif options.target:
-        yield from read_pairs(Path(options.source), Path(options.target))
-    else:
-        yield from ((line, None) for line in read_lines(Path(options.source)))
+def check_options(options: argparse.Namespace) -> None:
+    """Refuse options that would change nothing."""
+    if options.heads and not (options.png or options.gold):
+        raise UserError("--heads shows every head; it needs --png FILE or --gold FILE.")
+    if options.heads and options.head is not None:
+        raise UserError("--heads shows every head; it cannot go with --head.")
+    if options.method == "rollout" and (options.heads or options.layer is not None or options.head is not None):
+        raise UserError("--method rollout goes through all layers and heads; --layer, --head or --heads say nothing.")
+    if options.threshold is not None and not (options.gold or options.pharaoh):
+        raise UserError("--threshold X decides what is a link; it needs --pharaoh or --gold FILE.")
+    if (options.reverse or options.links) and not options.gold:
+        raise UserError(f"--{'reverse' if options.reverse else 'links'} needs --gold FILE.")
 
 
-def draw(look: Look, layer: int, options: argparse.Namespace, number: int | None) -> None:
+def check_reading(options: argparse.Namespace, translator: Translator) -> None:
+    """Refuse a layer, head or rollout that is not there."""
+    layers, heads, rolls = shape(translator)
+    if options.layer is not None and not -layers <= options.layer < layers:
+        raise UserError(f"--layer {options.layer} is not there; the model has layers 0 to {layers - 1}.")
+    if options.head is not None and not 0 <= options.head < heads:
+        raise UserError(f"--head {options.head} is not there; the model has heads 0 to {heads - 1}.")
+    if options.method == "rollout" and not rolls:
+        raise UserError(
+            f"--method rollout needs the weights of self-attention, which the model of {options.name} does not have."
+        )
+
+
+def aligned(options: argparse.Namespace, translator: Translator) -> Iterator[IdPair]:
+    """The pairs to look at; a source without a target is translated."""
+    if options.target:
+        return encoded(translator, read_pairs(Path(options.source), Path(options.target)))
+    if options.source:
+        return translated(translator, read_lines(Path(options.source)))
+    if options.translation is not None:
+        return encoded(translator, [(one_line(options.sentence), one_line(options.translation))])
+    return translated(translator, [one_line(options.sentence)])
+
+
+def draw(look: Look, reading: Reading, options: argparse.Namespace, number: int | None) -> None:
     """Write the heatmap of one pair."""
-    assert look.weights is not None
     path = Path(options.png)
     if number is not None:
         path = path.with_name(f"{path.stem}-{number}{path.suffix or '.png'}")
-    matrix, source, target = in_words(look, layer, options.head)
+    matrix, source, target = in_words(look, reading, options.tokenised)
     if not target:
         log.warning("%s is not written: there is no word to draw.", path)
         return
     if options.heads:
-        matrices = [in_words(look, layer, head)[0] for head in range(look.weights.shape[1])]
+        readings = [reading._replace(head=head) for head in range(look.heads)]
+        matrices = [in_words(look, one, options.tokenised)[0] for one in readings]
         figure = grid(matrices, source, target, [f"head {head}" for head in range(len(matrices))])
     else:
         figure = heatmap(matrix, source, target)

@@ -2,64 +2,41 @@
 
 import argparse
 from pathlib import Path
-from typing import NamedTuple
 
-from nmt.data.lines import read_lines, read_pairs
-from nmt.errors import UserError
-from nmt.evaluate.alignment import Link, aer, argmax_links, parse_links
-from nmt.evaluate.words import merge
+from nmt.alignments import ROWS, Reading, rates, read_gold, shape
+from nmt.data.lines import read_pairs
+from nmt.evaluate.alignment import Link, format_links
 from nmt.runs import Run
-from nmt.verbs import check_choice, look_at
-
-ROWS = ("predicts", "reads")
-
-
-class Choice(NamedTuple):
-    """Which of a model's weights are read off: a layer, and the row of the step that predicts a word or reads it."""
-
-    layer: int
-    row: str
 
 
 def score(options: argparse.Namespace, run: Run) -> int:
-    """Print AER, precision and recall of each layer (or of --layer) and row, tab-separated; raises UserError."""
-    sure: list[set[Link]] = []
-    possible: list[set[Link]] = []
-    found: dict[Choice, list[set[Link]]] = {}
-    gold = Path(options.gold)
+    """Print AER, precision and recall of each layer, head and row that was asked for, tab-separated.
+
+    With --links, after an empty line, the links of the best of them follow as the gold file would write them.
+    """
     pairs = list(read_pairs(Path(options.source), Path(options.target)))
-    lines = list(read_lines(gold))
-    if len(lines) != len(pairs):
-        raise UserError(f"{gold} has {len(lines)} lines, but there are {len(pairs)} sentence pairs.")
-    for number, ((source, target), line) in enumerate(zip(pairs, lines, strict=True), 1):
-        for wanted, links in zip((sure, possible), parse_links(line, options.base, f"{gold}:{number}"), strict=True):
-            wanted.append(links)
-        for choice, drawn in drawn_links(options, run, source, target, number).items():
-            found.setdefault(choice, []).append(drawn)
-    print("layer\trow\tAER\tprecision\trecall")
-    for choice, links_found in sorted(found.items()):
-        result = aer(links_found, sure, possible)
-        print(f"{choice.layer}\t{choice.row}\t{result.aer:.4f}\t{result.precision:.4f}\t{result.recall:.4f}")
+    gold = read_gold(Path(options.gold), pairs, options.base, options.reverse, options.tokenised)
+    lines: dict[Reading, list[str]] = {}
+
+    def keep(reading: Reading, links: set[Link]) -> None:
+        lines.setdefault(reading, []).append(format_links(links, options.base, options.reverse))
+
+    wanted = readings(options, run)
+    found = rates(run.translator, gold, wanted, options.threshold, keep if options.links else None)
+    print("layer\thead\trow\tAER\tprecision\trecall")
+    for reading, rate in found.items():
+        print("\t".join([*reading.name(), *(f"{value:.4f}" for value in rate)]))
+    if options.links:
+        best = min(found, key=lambda reading: found[reading].aer)
+        print("", *lines[best], sep="\n")
     return 0
 
 
-def drawn_links(
-    options: argparse.Namespace, run: Run, source: str, target: str, number: int
-) -> dict[Choice, set[Link]]:
-    """One link for each target word, to the source word with the largest weight, for each layer and row.
-
-    A decoder step reads the word before the one that it predicts (Luong et al. 2015, footnote 14): the step in whose
-    row a word is predicted stands one above the step that reads it.
-    """
-    look = look_at(run.translator, source, target, number)
-    assert look.weights is not None
-    check_choice(look, options.layer or 0, options)
-    layers = range(len(look.weights)) if options.layer is None else [options.layer % len(look.weights)]
-    links = {}
-    for layer in layers:
-        weights = look.chosen(layer, options.head)
-        for row in ROWS:
-            chosen = weights if row == "predicts" else weights[1:]
-            matrix, *_ = merge(chosen, look.source_pieces, look.target_pieces)
-            links[Choice(layer, row)] = argmax_links(matrix)
-    return links
+def readings(options: argparse.Namespace, run: Run) -> list[Reading]:
+    """Every layer or --layer; the mean of the heads or --head, with --heads each head as well; both rows."""
+    if options.method == "rollout":
+        return [Reading(row=row, method="rollout") for row in ROWS]
+    layers, heads, _ = shape(run.translator)
+    chosen = range(layers) if options.layer is None else [options.layer % layers]
+    columns = [None, *range(heads)] if options.heads else [options.head]
+    return [Reading(layer, head, row) for layer in chosen for head in columns for row in ROWS]

@@ -1,6 +1,7 @@
 """nmt translate: one line out for each line in."""
 
 import argparse
+import itertools
 import json
 import logging
 import sys
@@ -9,12 +10,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+from nmt.alignments import Reading, in_words
 from nmt.data.lines import decoded, read_lines
+from nmt.decode.look import LOOKS, Look
 from nmt.decode.translator import Translation
 from nmt.errors import UserError
 from nmt.evaluate.alignment import argmax_links
 from nmt.runs import Run
-from nmt.verbs import in_words, one_line, open_run
+from nmt.verbs import one_line, open_run
 
 log = logging.getLogger("nmt")
 
@@ -31,11 +34,12 @@ def translate(options: argparse.Namespace) -> int:
     interactive = not options.sentences and not options.input and sys.stdin.isatty()
     if interactive:
         log.info("Type a sentence and press Enter; Ctrl-D ends.")
+    if options.format != "jsonl" and (options.row != "predicts" or options.tokenised):
+        raise UserError("--row and --tokenised are about alignments; they need --format jsonl.")
+    window = 1 if interactive else None
     with output(options.output) as out:
-        translations = run.translator.translate(sentences(options), *([1] if interactive else []))
-        for number, translation in enumerate(translations, 1):
-            for line in shown(run, translation, options, number):
-                out.write(line + "\n")
+        for lines in shown(run, run.translator.translate(sentences(options), window), options, window or LOOKS):
+            out.write("".join(f"{line}\n" for line in lines))
             out.flush()
     return 0
 
@@ -72,26 +76,42 @@ def output(path: str | None) -> Iterator[TextIO]:
                 temporary.unlink()
 
 
-def shown(run: Run, translation: Translation, options: argparse.Namespace, number: int) -> Iterator[str]:
-    """The lines of one translation in the chosen format."""
+def shown(
+    run: Run, translations: Iterator[Translation], options: argparse.Namespace, window: int
+) -> Iterator[list[str]]:
+    """The lines of each translation in the chosen format; of JSON lines `window` are looked at together."""
     if options.format == "jsonl":
-        yield json.dumps(record(run, translation, options.nbest, number), ensure_ascii=False)
-    elif options.nbest == 1:
-        yield translation.text
-    else:
-        found = [f"{one.score:.4f}\t{one.text}" for one in translation.alternatives[: options.nbest]]
-        yield from found + ["-inf\t"] * (options.nbest - len(found))  # always N lines
+        numbers = itertools.count(1)
+        while some := list(itertools.islice(translations, window)):
+            for entry in records(run, some, options):
+                yield [json.dumps({"line": next(numbers)} | entry, ensure_ascii=False)]
+        return
+    for translation in translations:
+        if options.nbest == 1:
+            yield [translation.text]
+        else:
+            found = [f"{one.score:.4f}\t{one.text}" for one in translation.alternatives[: options.nbest]]
+            yield found + ["-inf\t"] * (options.nbest - len(found))  # always N lines
 
 
-def record(run: Run, translation: Translation, nbest: int, number: int) -> dict[str, Any]:
+def records(run: Run, translations: list[Translation], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Everything known of translations. One that was made in parts cannot be looked at, an empty one need not be."""
+    longest = run.config.tokenizer.max_pieces
+    can = [0 < len(one.source_ids) <= longest for one in translations]
+    pairs = [(one.source_ids, one.ids) for one, possible in zip(translations, can, strict=True) if possible]
+    looks = run.translator.looks(pairs)
+    for translation, possible in zip(translations, can, strict=True):
+        if possible:
+            yield record(run, translation, next(looks), options)
+        elif translation.source_ids:
+            yield {"text": translation.text, "score": round(translation.score, 4)}
+        else:
+            yield {"text": "", "score": 0.0, "pieces": [], "log_probabilities": [], "alignment": []}
+
+
+def record(run: Run, translation: Translation, look: Look, options: argparse.Namespace) -> dict[str, Any]:
     """Everything known of a translation; alignment = [source word, target word] pairs, counted from 0."""
-    if len(translation.source_ids) > run.config.tokenizer.max_pieces:  # translated in parts; there is no one look
-        return {"line": number, "text": translation.text, "score": round(translation.score, 4)}
-    if not translation.source_ids:
-        return {"line": number, "text": "", "score": 0.0, "pieces": [], "log_probabilities": [], "alignment": []}
-    look = run.translator.look(translation.source_ids, translation.ids)
     entry = {
-        "line": number,
         "text": translation.text,
         "score": round(translation.score, 4),
         "source_pieces": look.source_pieces,
@@ -99,9 +119,11 @@ def record(run: Run, translation: Translation, nbest: int, number: int) -> dict[
         "log_probabilities": [round(value, 4) for value in look.log_probabilities],
     }
     if look.weights is not None:
-        matrix, source, target = in_words(look, run.config.train.picture_layer, None)
+        reading = Reading(run.config.train.picture_layer, row=options.row)
+        matrix, source, target = in_words(look, reading, options.tokenised)
         links = sorted(argmax_links(matrix))
         entry |= {"source_words": source[:-1], "words": target, "alignment": [list(link) for link in links]}
-    if nbest > 1:
-        entry["nbest"] = [{"text": one.text, "score": round(one.score, 4)} for one in translation.alternatives[:nbest]]
+    if options.nbest > 1:
+        best = translation.alternatives[: options.nbest]
+        entry["nbest"] = [{"text": one.text, "score": round(one.score, 4)} for one in best]
     return entry
