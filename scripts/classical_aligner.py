@@ -33,6 +33,7 @@ Pair = tuple[list[str], list[str]]
 Links = list[set[Link]]
 WORD = re.compile(r"\w+?(?=n't\b)|n't|'?\w+|[^\w\s]")  # as in the gold sets: do n't, it 's
 
+NEIGHBOURS = (-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1)
 NULL, TENSION, ALPHA, ROUNDS = 0.08, 4.0, 0.01, 5  # p_0, λ, the prior of t(f | e), iterations
 
 
@@ -158,14 +159,9 @@ def grow(forward: set[Link], backward: set[Link]) -> set[Link]:
     grown = True
     while grown:
         grown = False
-        for i, j in sorted(links):
-            for near in (
-                (i - 1, j),
-                (i, j - 1),
-                (i + 1, j),
-                (i, j + 1),
-                *((i + a, j + b) for a in (-1, 1) for b in (-1, 1)),
-            ):
+        for i, j in sorted(union):
+            for down, right in NEIGHBOURS if (i, j) in links else ():
+                near = i + down, j + right
                 if near in union - links and (near[0] not in sources or near[1] not in targets):
                     add(near)
                     grown = True
