@@ -44,7 +44,7 @@ def make(score: str, window: str, query: int = QUERY, memory: int = MEMORY, radi
 
 def look(attention: Attention, query: Tensor, memory: Tensor, step: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
     mask = torch.arange(memory.size(1)) < length[:, None]
-    return attention(query, attention.keys(memory), memory, step, length, None if mask.all() else mask)
+    return attention(query, attention.keys(memory), memory, step, length, None if mask.all() else mask)[:2]
 
 
 def as_in_the_papers(attention: Attention) -> dict[str, np.ndarray]:
@@ -143,10 +143,10 @@ def test_a_global_window_knows_no_order(score, seed, rows, columns):
     query, memory, step = unit(2, rows, QUERY), unit(2, columns, MEMORY), torch.zeros(2, rows)
     mask = torch.rand(2, columns) < 0.5
     mask[:, 0] = True
-    context, weights = attention(query, attention.keys(memory), memory, step, mask.sum(1), mask)
+    context, weights = attention(query, attention.keys(memory), memory, step, mask.sum(1), mask)[:2]
     q, s = torch.randperm(rows), torch.randperm(columns)
     moved = memory[:, s]
-    turned = attention(query[:, q], attention.keys(moved), moved, step, mask.sum(1), mask[:, s])
+    turned = attention(query[:, q], attention.keys(moved), moved, step, mask.sum(1), mask[:, s])[:2]
     assert_close(turned, (context[:, q], weights[:, q][:, :, s]), **EXACT)
 
 
