@@ -33,9 +33,17 @@ def unit(*shape: int) -> Tensor:
     return 2 * torch.rand(*shape, dtype=torch.float64) - 1
 
 
-def make(score: str, window: str, query: int = QUERY, memory: int = MEMORY, radius: int = RADIUS) -> Attention:
+def make(
+    score: str,
+    window: str,
+    query: int = QUERY,
+    memory: int = MEMORY,
+    radius: int = RADIUS,
+    normalise: str = "softmax",
+    gradient: str = "reinforce",
+) -> Attention:
     """Parameters of unit scale: products keep the scale of their inputs."""
-    attention = Attention(query, memory, score, window, radius, positions=60).double()
+    attention = Attention(query, memory, score, window, radius, 60, normalise, gradient).double()
     for parameter in attention.parameters():
         if parameter.dim():
             parameter.data = unit(*parameter.shape) * (3 / parameter.size(-1)) ** 0.5
