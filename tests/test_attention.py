@@ -1,5 +1,7 @@
 """Attention against the formulas in NumPy, against finite differences, and against what must always hold."""
 
+import math
+
 import numpy as np
 import oracle
 import pytest
@@ -19,7 +21,7 @@ from nmt.attention.windows import WINDOWS
 QUERY, MEMORY, RADIUS = 8, 8, 10
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 2e-2}
 EXACT = {"atol": 1e-10, "rtol": 0}
-some = settings(max_examples=40, deadline=None)
+some = settings(max_examples=200, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -121,25 +123,24 @@ def test_gradients_are_finite_differences(score, window):
 
 @each
 @some
-@given(seed=seeds, lengths=st.lists(st.integers(1, 30), min_size=1, max_size=4), columns=st.integers(1, 4))
+@given(seed=seeds, lengths=st.lists(st.integers(1, 9), min_size=1, max_size=3), columns=st.integers(1, 3))
 def test_weights_are_shares_of_what_may_be_seen(score, window, seed, lengths, columns):
+    """And a context lies between the smallest and the largest values that may be seen (local-p: and 0)."""
     torch.manual_seed(seed)
-    attention, length = make(score, window).float(), torch.tensor(lengths)
+    attention, length = make(score, window, radius=2).float(), torch.tensor(lengths)
     query, memory = torch.randn(len(lengths), columns, QUERY), torch.randn(len(lengths), max(lengths), MEMORY)
-    step = torch.randint(0, 40, (len(lengths), columns))
-    context, weights = look(attention, query, memory, step, length)
+    step = torch.randint(0, 12, (len(lengths), columns))
+    with torch.no_grad():
+        context, weights = look(attention, query, memory, step, length)
     hidden = torch.arange(max(lengths)) >= length[:, None]
     sums = weights.sum(-1)
     assert (weights >= 0).all() and not weights.masked_select(hidden[:, None]).any()
-    assert (sums > 0).all() and (sums <= 1 + 1e-5).all()
-    if window != "local_p":
-        assert_close(sums, torch.ones_like(sums))
-    for row, own in enumerate(lengths):
-        seen = memory[row, :own]
-        least, most = seen.amin(0), seen.amax(0)
-        if window == "local_p":
-            least, most = least.clamp(max=0), most.clamp(min=0)
-        assert (context[row] >= least - 1e-5).all() and (context[row] <= most + 1e-5).all()
+    assert (sums > 0).all() and (sums <= 1 + 1e-5).all() and (window == "local_p" or (sums >= 1 - 1e-5).all())
+    least = memory.masked_fill(hidden[..., None], math.inf).amin(1, keepdim=True)
+    most = memory.masked_fill(hidden[..., None], -math.inf).amax(1, keepdim=True)
+    if window == "local_p":
+        least, most = least.clamp(max=0), most.clamp(min=0)
+    assert (context >= least - 1e-5).all() and (context <= most + 1e-5).all()
 
 
 @pytest.mark.parametrize("score", [score for score in SCORES if score != "location"])

@@ -252,7 +252,7 @@ def test_without_input_feeding_all_columns_look_at_once(small_model, monkeypatch
 def test_padding_is_not_rewarded(small_model):
     """A policy that is no number in the padded columns: loss, gradient and baseline do not know."""
     model = small_model("bahdanau_hard", dropout=0.0).train()
-    batch = collate([np.arange(8, 12)] * 2, [np.arange(20, 24), np.arange(20, 21)])
+    batch = collate([np.arange(8, 12)] * 2, [np.arange(20, 21), np.arange(20, 24)])
     hidden = torch.randn(2, 5, 32, dtype=torch.float64, requires_grad=True)
     real = batch.output != PAD
     values = torch.where(real, -1.0, math.nan).double().requires_grad_()
