@@ -76,9 +76,10 @@ class Reinforce(nn.Module):
     own expected log-probability over its own draw, given the earlier draws.
 
     Deviations: the paper rewards every draw with the log-probability of the whole sentence, whose variance grows with
-    its length; its baseline contains the batch it is used on (here b is the mean before it, and so independent of the
-    draws) and starts from 0 (here from −log V, what guessing among V pieces earns, or the first hundred updates would
-    punish whatever was drawn); and it replaces the draw by softmax's mean in every second sentence, which is left out.
+    its length (docs/papers.md has a measurement); its baseline contains the batch it is used on (here b is the mean
+    before it, and so independent of the draws), and it does not say where b starts (here at −log V, what guessing among
+    V pieces earns; from 0 the first updates would punish whatever was drawn); and in half of the sentences it replaces
+    the draw by softmax's mean, which is left out.
     """
 
     baseline: Tensor
