@@ -8,7 +8,9 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 
+from nmt.attention.hard import GRADIENTS
 from nmt.attention.scores import SCORES
+from nmt.attention.single import NORMALISERS
 from nmt.attention.windows import WINDOWS
 from nmt.config import Config, RecurrentConfig, TransformerConfig, flatten
 from nmt.errors import UserError, choose
@@ -22,6 +24,8 @@ CHOICES = {
     "model.order": ("before", "after", "never"),
     "model.score": tuple(SCORES),
     "model.window": tuple(WINDOWS),
+    "model.normalise": NORMALISERS,
+    "model.hard_gradient": GRADIENTS,
     "model.norm": ("pre", "post"),
     "model.activation": ("relu", "gelu"),
     "optim.schedule": ("inverse_sqrt", "cosine", "linear", "constant"),
@@ -37,7 +41,7 @@ POSITIVE = (
 )  # fmt: skip
 NOT_NEGATIVE = (
     "seed", "data.seed", "data.pairs", "data.max_ratio", "optim.eps", "optim.weight_decay", "optim.clip",
-    "optim.warmup_steps",
+    "optim.warmup_steps", "model.hard_entropy",
     "train.patience", "train.average", "train.pictures", "decode.max_ratio",
 )  # fmt: skip
 SHARES = ("model.dropout", "train.label_smoothing", "train.sampling", "optim.final")
@@ -106,6 +110,10 @@ def check_whole(config: Config) -> None:
     if model.order == "before" and not (model.cell == "gru" and model.layers == 1 and model.bidirectional):
         wanted = "model.cell=gru, model.layers=1 and model.bidirectional=true"
         raise UserError(f"model.order=before (Bahdanau) is defined for {wanted} alone.")
+    if model.normalise == "hard" and model.order == "never":
+        raise UserError(
+            "model.normalise=hard changes nothing with model.order=never; choose model.order=before or after."
+        )
     if model.tie and model.order == "never" and model.hidden != model.embedding:
         sizes = f"model.hidden={model.hidden} equal to model.embedding={model.embedding}"
         raise UserError(f"model.tie=true with model.order=never needs {sizes}.")

@@ -42,13 +42,19 @@ def softmax(scores):
     return shares / shares.sum()
 
 
-def attention(score, window, radius, query, memory, step, p):
+def likeliest(scores):
+    """Hard attention once it is trained: 1 at the largest, the first of equals."""
+    return np.eye(len(scores))[np.argmax(scores)]
+
+
+def attention(score, window, radius, query, memory, step, p, hard=False):
     """Contexts [T M] and weights [T S]."""
+    normalise = likeliest if hard else softmax
     weights = np.zeros((len(query), len(memory)))
     for t, q in enumerate(query):
         centre = CENTRES[window](q, step[t], len(memory), radius, p)
         inside = [s for s in range(len(memory)) if centre is None or abs(s - centre) <= radius]
-        weights[t, inside] = softmax(np.array([SCORES[score](q, memory[s], s, p) for s in inside]))
+        weights[t, inside] = normalise(np.array([SCORES[score](q, memory[s], s, p) for s in inside]))
         if window == "local_p":
             weights[t] *= np.exp(-((np.arange(len(memory)) - centre) ** 2) / (2 * (radius / 2) ** 2))
     return weights @ memory, weights

@@ -1,5 +1,6 @@
 """Laws that every model of conf/model keeps, and what tells Sutskever, Bahdanau and Luong apart."""
 
+import copy
 import itertools
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from nmt.attention import hard
 from nmt.attention.scores import SCORES
 from nmt.attention.windows import WINDOWS
 from nmt.data.batches import Batch, collate
@@ -18,7 +20,7 @@ from nmt.models.cells import ConditionalGRU, Stack, maxout
 from nmt.models.encoder import RecurrentEncoder
 from nmt.models.ensemble import Ensemble
 from nmt.models.recurrent import Bahdanau
-from nmt.train.loss import cross_entropy
+from nmt.train.loss import training_loss
 
 EXACT = {"atol": 1e-10, "rtol": 0}
 GARBAGE = 7  # a piece that `sentences` never draws, where nobody may look
@@ -39,10 +41,16 @@ def even() -> Batch:
     return collate(sentences([5] * 3, 3), sentences([6] * 3, 4))
 
 
+@pytest.fixture
+def certain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hard attention in training takes what is most likely: draws of two shapes cannot be the same."""
+    monkeypatch.setattr(hard, "draw", lambda log_shares: log_shares.argmax(-1))
+
+
 def gradients(model: EncoderDecoder, source, mask, target, output) -> dict[str, torch.Tensor]:
-    """Of the project's own loss; a parameter without a share in it has 0."""
-    model.zero_grad()
-    cross_entropy(model(source, mask, target).hidden, model.output, output, PAD, 0.1)[0].backward()
+    """Of a training's own loss; a parameter without a share in it has 0. The model wants dropout=0."""
+    model = copy.deepcopy(model).train()  # a training step moves the baseline of hard attention
+    training_loss(model, model(source, mask, target), output, PAD, 0.1)[0].backward()
     named = dict(model.named_parameters())
     return {key: torch.zeros_like(value) if value.grad is None else value.grad for key, value in named.items()}
 
@@ -77,11 +85,31 @@ def test_pieces_are_the_whole_at_every_cut(name, small_model, weights):
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("fed", ["before", "after", "after, fed"])
 def test_every_score_and_window_goes_with_either_order(small_model, score, window, fed):
-    if fed == "before":
-        model = small_model("bahdanau", score=score, window=window)
-    else:
-        model = small_model("luong_global", score=score, window=window, input_feeding=fed == "after, fed")
+    """Soft and hard: the same parameters."""
+    model = ordered(small_model, fed, score=score, window=window)
     assert_pieces_are_the_whole(model, True, [[1, 3]])
+    model.attention.hard = True
+    assert_pieces_are_the_whole(model, True, [[1, 3]])
+
+
+def ordered(small_model, fed: str, **changes: object) -> EncoderDecoder:
+    if fed == "before":
+        return small_model("bahdanau", **changes)
+    return small_model("luong_global", input_feeding=fed == "after, fed", **changes)
+
+
+@pytest.mark.parametrize("fed", ["before", "after", "after, fed"])
+def test_the_centre_counts_source_positions(small_model, fed):
+    """local_m: t, held at the last position; local_p with v_p = 0: half of S. A reversed encoder changes nothing."""
+    batch = uneven()
+    steps, lengths = torch.arange(batch.target.size(1)), batch.mask.sum(1, keepdim=True)
+    changes = {} if fed == "before" else {"bidirectional": False, "reverse_source": True}
+    monotonic, predicted = (ordered(small_model, fed, window=window, **changes) for window in ("local_m", "local_p"))
+    predicted.attention.window.slope.weight.data.zero_()
+    assert monotonic(*batch[:3], True).centre.tolist() == torch.minimum(steps, lengths - 1).tolist()
+    assert predicted(*batch[:3], True).centre.tolist() == (lengths / 2).expand(4, len(steps)).tolist()
+    assert monotonic(*batch[:3]).centre is None  # nobody has asked
+    assert ordered(small_model, fed)(*batch[:3], True).centre is None
 
 
 @pytest.mark.parametrize("changes", [{"cell": "gru", "layers": 2}, {"layers": 2, "bidirectional": False}])
@@ -110,8 +138,8 @@ def test_padding_changes_no_value(name, small_model):
         assert not wider.weights[..., -3:].any()
 
 
-def test_padding_changes_no_gradient(name, small_model):
-    model, batch = small_model(name), even()
+def test_padding_changes_no_gradient(name, small_model, certain):
+    model, batch = small_model(name, dropout=0.0), even()
     plain = gradients(model, batch.source, None, batch.target, batch.output)
     assert_close(gradients(model, *padded(batch)), plain, **EXACT)
     assert all(gradient.any() for gradient in plain.values())
@@ -128,8 +156,8 @@ def test_alone_is_as_in_a_batch(name, small_model):
             assert_close(together.weights[row, :, :, :written, :length], alone.weights[0], **EXACT)
 
 
-def test_the_future_changes_nothing(name, small_model):
-    model, batch = small_model(name), even()
+def test_the_future_changes_nothing(name, small_model, certain):
+    model, batch = small_model(name, dropout=0.0), even()
     for t in range(batch.target.size(1) - 1):
         changed, until_t = batch.target.clone(), batch.output.clone()
         changed[:, t + 1 :] = GARBAGE
@@ -197,13 +225,15 @@ def test_every_state_is_batch_first(name, small_model):
         assert_close(moved.weights, plain.weights[rows], **EXACT)
 
 
-def test_only_bahdanau_looks_before_it_reads(name, small_model):
-    model, batch = small_model(name), even()
+def test_only_bahdanau_looks_before_it_reads(name, small_model, certain):
+    """Seen in the weights; a hard row is seldom another one, but the entropy of what it is drawn from is."""
+    model, batch = small_model(name, dropout=0.0).train(), even()
     if not model.attends:
         return
     changed = batch.target.clone()
     changed[:, 3] = GARBAGE
-    before, after = (model(batch.source, None, target, True).weights for target in (batch.target, changed))
+    both = [model(batch.source, None, target, True) for target in (batch.target, changed)]
+    before, after = (one.weights if one.policy is None else one.policy.entropy[:, None, None] for one in both)
     assert_close(after[:, :, :, :3], before[:, :, :, :3], **EXACT)
     assert torch.equal(after[:, :, :, 3], before[:, :, :, 3]) == isinstance(model, Bahdanau)
     assert not torch.equal(after[:, :, :, 4], before[:, :, :, 4])
@@ -222,7 +252,7 @@ def test_can_learn_sixteen_sentences(name, small_model):
     model, (targets, batch) = small_model(name, dropout=0.1).float(), sixteen()
     optimizer = torch.optim.Adam(model.parameters(), 6e-3)
     for update in range(1, 401):
-        loss, _ = cross_entropy(model.train()(*batch[:3]).hidden, model.output, batch.output, PAD, 0.1)
+        loss, _ = training_loss(model, model.train()(*batch[:3]), batch.output, PAD, 0.1)
         optimizer.zero_grad()
         (loss / batch.tokens).backward()
         optimizer.step()
@@ -327,12 +357,14 @@ def test_bf16_has_gradients_and_searches(name, small_model, batch, changes):
     """Under autocast, on any CPU: finite gradients for every parameter, a loss near that of float32, a translation."""
     if changes and not name.startswith("luong"):
         pytest.skip("these switches are Luong's")
-    model = small_model(name, **changes).float()
-    wanted = cross_entropy(model(*batch[:3]).hidden, model.output, batch.output, PAD, 0.1)[0]
+    model = small_model(name, dropout=0.0, **changes).float().train()
+    torch.manual_seed(1)
+    wanted = training_loss(model, model(*batch[:3]), batch.output, PAD, 0.1)[1]
     with torch.autocast("cpu", torch.bfloat16):
-        found = cross_entropy(model(*batch[:3]).hidden, model.output, batch.output, PAD, 0.1)[0]
-        found.backward()
-        hypotheses = search(model, batch.source, batch.mask, 3, 1.0, torch.full((len(batch.source),), 4))
+        torch.manual_seed(1)
+        loss, found = training_loss(model, model(*batch[:3]), batch.output, PAD, 0.1)
+        loss.backward()
+        hypotheses = search(model.eval(), batch.source, batch.mask, 3, 1.0, torch.full((len(batch.source),), 4))
     assert_close(found, wanted, rtol=0.02, atol=0)
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
     assert all(hypotheses)

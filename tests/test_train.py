@@ -38,6 +38,7 @@ HARD = [
 ]
 MODELS = {"transformer": TRANSFORMER, "recurrent": RECURRENT}
 BAHDANAU = ["model=bahdanau", "model.hidden=16", "model.embedding=16"]
+DRAWN = ["model=bahdanau_hard", *BAHDANAU[1:]]
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +172,7 @@ def test_interrupted_and_continued_is_uninterrupted(model, when, train, folder, 
     same_runs(folder(f"straight-{model}"), folder(name))
 
 
-@pytest.mark.parametrize("words", [TRANSFORMER, BAHDANAU], ids=["transformer", "bahdanau"])
+@pytest.mark.parametrize("words", [TRANSFORMER, BAHDANAU, DRAWN], ids=["transformer", "bahdanau", "hard"])
 def test_a_longer_budget_continues_a_finished_run(words, train, folder):
     """Where the schedule does not know the end, N updates and then M - N more are M updates."""
     words = [*words, *HARD, "optim.schedule=inverse_sqrt", "train.average=0"]

@@ -1,22 +1,57 @@
-"""Single-head attention of the recurrent models: any score, any window.
+"""Single-head attention of the recurrent models: any score, any window, soft or hard.
 
 B batch, S source length, T target length, D query size, M memory size, A key size.
 """
 
+from typing import NamedTuple
+
 from torch import Tensor, nn
 
+from nmt.attention.hard import attend_to_one
 from nmt.attention.kernels import attend
 from nmt.attention.scores import make_score
 from nmt.attention.windows import make_window
 
+NORMALISERS = ("softmax", "hard")
+
+
+class Looked(NamedTuple):
+    """What came of looking."""
+
+    context: Tensor  # [B T M]
+    weights: Tensor  # [B T S]
+    centre: Tensor | None = None  # [B T]: p_t of local windows, in source positions
+    log_probability: Tensor | None = None  # [B T]: of what hard attention drew in training
+    entropy: Tensor | None = None  # [B T]: of what it was drawn from
+
 
 class Attention(nn.Module):
-    """weights = softmax(score(query, keys) inside the window) [× prior]; context = weights · memory."""
+    """weights = softmax(score(query, keys) inside the window) [× prior]; context = weights · memory.
 
-    def __init__(self, query_size: int, memory_size: int, score: str, window: str, radius: int, positions: int) -> None:
+    With `normalise=hard` the softmax gives way to one position, drawn from it in training and its largest otherwise
+    (nmt/attention/hard.py).
+    """
+
+    def __init__(
+        self,
+        query_size: int,
+        memory_size: int,
+        score: str,
+        window: str,
+        radius: int,
+        positions: int,
+        normalise: str = "softmax",
+        gradient: str = "reinforce",
+    ) -> None:
         super().__init__()
         self.score = make_score(score, query_size, memory_size, positions)
         self.window = make_window(window, query_size, radius)
+        self.hard, self.gradient = normalise == "hard", gradient
+
+    @property
+    def draws(self) -> bool:
+        """Whether what it draws in training must be rewarded."""
+        return self.hard and self.gradient == "reinforce"
 
     def keys(self, memory: Tensor) -> Tensor:
         """[B S M] → [B S A], once per sentence."""
@@ -24,7 +59,12 @@ class Attention(nn.Module):
 
     def forward(
         self, query: Tensor, keys: Tensor, memory: Tensor, step: Tensor, length: Tensor, mask: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """query [B T D], step [B T] (target positions), length [B] → context [B T M], weights [B T S]."""
-        allowed, prior = self.window(query, step, length, mask, memory.size(1))
-        return attend(self.score(query, keys), memory, allowed, prior)
+    ) -> Looked:
+        """query [B T D], step [B T] (target positions), length [B], mask [B S] | None → contexts, weights, centres."""
+        allowed, prior, centre = self.window(query, step, length, mask, memory.size(1))
+        scores = self.score(query, keys)
+        if self.hard:
+            chosen = attend_to_one(scores, memory, allowed, prior, self.training, self.gradient)
+            return Looked(chosen.context, chosen.weights, centre, chosen.log_probability, chosen.entropy)
+        context, weights = attend(scores, memory, allowed, prior)
+        return Looked(context, weights, centre)

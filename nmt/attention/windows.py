@@ -1,9 +1,9 @@
 """Where a query may look at all: everywhere, or near one position (Luong 2015 §3.2).
 
-B batch, S source length (padded), T target length, D query size. A window gives a mask (True = may be looked at) and
-perhaps a prior that multiplies the weights after the softmax. Positions s and t count from 0, in the original order of
-the source even where the encoder reads it reversed. `length` is each sentence's own S, </s> included, never the padded
-one.
+B batch, S source length (padded), T target length, D query size. A window gives a mask (True = may be looked at),
+perhaps a prior that multiplies the weights after the softmax, and the centre p_t if it has one. Positions s and t count
+from 0, in the original order of the source even where the encoder reads it reversed. `length` is each sentence's own S,
+</s> included, never the padded one.
 """
 
 from abc import ABC, abstractmethod
@@ -14,15 +14,15 @@ from torch.nn import functional
 
 from nmt.errors import choose
 
+Seen = tuple[Tensor | None, Tensor | None, Tensor | None]  # mask [B|1 T|1 S], prior [B T S], centre p_t [B T]
+
 
 class Window(nn.Module, ABC):
-    """A mask and perhaps a prior on top of any score."""
+    """A mask, perhaps a prior and a centre, on top of any score."""
 
     @abstractmethod
-    def forward(
-        self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """query [B T D], step [B T], length [B], mask [B S] | None, size = S → mask [B|1 T|1 S], prior"""
+    def forward(self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int) -> Seen:
+        """query [B T D], step [B T], length [B], mask [B S] | None, size = S → mask, prior, centre."""
 
 
 class Global(Window):
@@ -31,10 +31,8 @@ class Global(Window):
     def __init__(self, query_size: int, radius: int) -> None:
         super().__init__()
 
-    def forward(
-        self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int
-    ) -> tuple[Tensor | None, Tensor | None]:
-        return None if mask is None else mask[:, None], None
+    def forward(self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int) -> Seen:
+        return None if mask is None else mask[:, None], None, None
 
 
 class LocalMonotonic(Window):
@@ -48,11 +46,9 @@ class LocalMonotonic(Window):
         super().__init__()
         self.radius = radius
 
-    def forward(
-        self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int
-    ) -> tuple[Tensor | None, Tensor | None]:
+    def forward(self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int) -> Seen:
         centre = torch.minimum(step, length[:, None] - 1)
-        return near(centre, self.radius, length, size), None
+        return near(centre, self.radius, length, size), None, centre.float()
 
 
 class LocalPredictive(Window):
@@ -82,13 +78,11 @@ class LocalPredictive(Window):
             relative = functional.linear(inner, self.slope.weight.to(full)).squeeze(-1)
         return length[:, None] * torch.sigmoid(self.scale * relative)
 
-    def forward(
-        self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int
-    ) -> tuple[Tensor | None, Tensor | None]:
+    def forward(self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int) -> Seen:
         centre = self.centre(query, length)
         distance = torch.arange(size, device=query.device) - centre[:, :, None]
         prior = torch.exp(-(distance**2) / (2 * (self.radius / 2) ** 2))
-        return near(centre, self.radius, length, size), prior
+        return near(centre, self.radius, length, size), prior, centre
 
 
 def near(centre: Tensor, radius: int, length: Tensor, size: int) -> Tensor:

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from nmt.attention.hard import Reinforce
+
 State = dict[str, Tensor]  # whatever the decoder carries; every tensor batch-first
 
 
@@ -57,6 +59,7 @@ class EncoderDecoder(nn.Module, ABC):
     """The interface between models and everything else."""
 
     output: nn.Linear  # hidden → logits over the target vocabulary
+    reinforce: Reinforce  # how a policy learns; only of models whose `decode` returns one
 
     @abstractmethod
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:

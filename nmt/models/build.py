@@ -36,6 +36,9 @@ def build(
             window=config.window,
             radius=config.radius,
             max_positions=config.max_positions,
+            normalise=config.normalise,
+            hard_gradient=config.hard_gradient,
+            hard_entropy=config.hard_entropy,
             dropout=config.dropout,
             tie=config.tie,
         )
@@ -55,6 +58,9 @@ def build(
         window=config.window,
         radius=config.radius,
         max_positions=config.max_positions,
+        normalise=config.normalise,
+        hard_gradient=config.hard_gradient,
+        hard_entropy=config.hard_entropy,
         dropout=config.dropout,
         tie=config.tie,
     )

@@ -3,11 +3,15 @@
 B batch, S source length, T target length, E embedding size, D state size, M memory size, L layers.
 """
 
+import math
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
-from nmt.attention.single import Attention
-from nmt.models.base import Decoded, EncoderDecoder, Memory, State
+from nmt.attention.hard import Reinforce
+from nmt.attention.single import Attention, Looked
+from nmt.models.base import Decoded, EncoderDecoder, Memory, Policy, State
 from nmt.models.cells import ConditionalGRU, Stack, maxout
 from nmt.models.dropout import Dropout
 from nmt.models.encoder import RecurrentEncoder
@@ -31,6 +35,9 @@ class Bahdanau(EncoderDecoder):
         window: str,
         radius: int,
         max_positions: int,
+        normalise: str,
+        hard_gradient: str,
+        hard_entropy: float,
         dropout: float,
         tie: bool,
     ) -> None:
@@ -39,7 +46,9 @@ class Bahdanau(EncoderDecoder):
         shared = self.target_embedding if tie and joint else nn.Embedding(source_size, embedding)
         self.encoder = RecurrentEncoder(shared, "gru", 1, hidden, bidirectional=True, reverse=False, dropout=dropout)
         self.initial = nn.Linear(self.encoder.backward_size, hidden)
-        self.attention = Attention(hidden, hidden, score, window, radius, max_positions)
+        self.attention = Attention(hidden, hidden, score, window, radius, max_positions, normalise, hard_gradient)
+        if self.attention.draws:
+            self.reinforce = Reinforce(hard_entropy, -math.log(target_size))
         self.cell = ConditionalGRU(embedding, hidden, hidden)
         self.readout = nn.Linear(hidden + embedding + hidden, 2 * embedding)
         self.dropout = Dropout(dropout)
@@ -59,20 +68,20 @@ class Bahdanau(EncoderDecoder):
         embedded = self.dropout(self.target_embedding(target))
         prepared, lengths = self.cell.prepare(embedded), memory.lengths()
         hidden, step = state["hidden"], state["step"]
-        queries, contexts, looks = [], [], []
+        queries: list[Tensor] = []
+        looks: list[Looked] = []
         for column in range(target.size(1)):
             queries.append(hidden)
-            context, looked = self.attention(
+            looked = self.attention(
                 hidden[:, None], memory.fixed["keys"], memory.values, step[:, None], lengths, memory.mask
             )
-            contexts.append(context[:, 0])
-            looks.append(looked[:, 0])
-            hidden = self.cell(prepared[column], contexts[-1], hidden)
+            looks.append(looked)
+            hidden = self.cell(prepared[column], looked.context[:, 0], hidden)
             step = step + 1
-        read = torch.cat((torch.stack(queries, 1), embedded, torch.stack(contexts, 1)), -1)
+        contexts = torch.cat([looked.context for looked in looks], 1)
+        read = torch.cat((torch.stack(queries, 1), embedded, contexts), -1)
         outputs = self.dropout(maxout(self.readout(read)))
-        stacked = torch.stack(looks, 1)[:, None, None] if weights else None
-        return Decoded(outputs, stacked, {"hidden": hidden, "step": step})
+        return whole(outputs, {"hidden": hidden, "step": step}, looks, weights)
 
 
 class Luong(EncoderDecoder):
@@ -100,6 +109,9 @@ class Luong(EncoderDecoder):
         window: str,
         radius: int,
         max_positions: int,
+        normalise: str,
+        hard_gradient: str,
+        hard_entropy: float,
         dropout: float,
         tie: bool,
     ) -> None:
@@ -110,7 +122,9 @@ class Luong(EncoderDecoder):
         self.encoder = RecurrentEncoder(shared, cell, layers, hidden, bidirectional, reverse_source, dropout)
         self.stack = Stack(cell, embedding, hidden, layers, embedding if self.feeds else 0, dropout)
         if self.looks:
-            self.attention = Attention(hidden, hidden, score, window, radius, max_positions)
+            self.attention = Attention(hidden, hidden, score, window, radius, max_positions, normalise, hard_gradient)
+            if self.attention.draws:
+                self.reinforce = Reinforce(hard_entropy, -math.log(target_size))
             self.combine = nn.Linear(2 * hidden, embedding, bias=False)
         self.dropout = Dropout(dropout)
         self.output = nn.Linear(embedding if self.looks else hidden, target_size, bias=not tie)
@@ -135,35 +149,52 @@ class Luong(EncoderDecoder):
     def decode(self, target: Tensor, state: State, memory: Memory, weights: bool = False) -> Decoded:
         embedded = self.dropout(self.target_embedding(target))
         step = state["step"][:, None] + torch.arange(target.size(1), device=target.device)
-        looked: Tensor | None
+        looks: list[Looked] = []
         if self.feeds:
-            outputs, looked, after = self.feed(embedded, step, state, memory)
+            outputs, looks, after = self.feed(embedded, step, state, memory)
         else:
             outputs, after = self.stack.whole(embedded, state)
-            looked = None
             if self.looks:
                 outputs, looked = self.look(outputs, step, memory, memory.lengths())
+                looks.append(looked)
         after["step"] = state["step"] + target.size(1)
-        shown = looked[:, None, None] if weights and looked is not None else None
-        return Decoded(self.dropout(outputs), shown, after)
+        return whole(self.dropout(outputs), after, looks, weights)
 
-    def look(self, hidden: Tensor, step: Tensor, memory: Memory, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """h_t [B T D] → h̃_t [B T E], weights [B T S]."""
-        context, looked = self.attention(hidden, memory.fixed["keys"], memory.values, step, lengths, memory.mask)
-        return torch.tanh(self.combine(torch.cat((context, hidden), -1))), looked
+    def look(self, hidden: Tensor, step: Tensor, memory: Memory, lengths: Tensor) -> tuple[Tensor, Looked]:
+        """h_t [B T D] → h̃_t [B T E], and what came of looking."""
+        looked = self.attention(hidden, memory.fixed["keys"], memory.values, step, lengths, memory.mask)
+        return torch.tanh(self.combine(torch.cat((looked.context, hidden), -1))), looked
 
-    def feed(self, embedded: Tensor, step: Tensor, state: State, memory: Memory) -> tuple[Tensor, Tensor, State]:
+    def feed(self, embedded: Tensor, step: Tensor, state: State, memory: Memory) -> tuple[Tensor, list[Looked], State]:
         """Input feeding: column by column, h̃_{t-1} beside the embedding."""
         prepared, lengths = self.stack.prepare(embedded), memory.lengths()
         fed, carried = state["feed"], {name: state[name] for name in self.stack.states}
-        outputs, looks = [], []
+        outputs: list[Tensor] = []
+        looks: list[Looked] = []
         for column in range(embedded.size(1)):
             top, carried = self.stack.step(prepared[column], fed, carried)
             attentional, looked = self.look(top[:, None], step[:, column : column + 1], memory, lengths)
             fed = attentional[:, 0]
             outputs.append(fed)
-            looks.append(looked[:, 0])
-        return torch.stack(outputs, 1), torch.stack(looks, 1), carried | {"feed": fed}
+            looks.append(looked)
+        return torch.stack(outputs, 1), looks, carried | {"feed": fed}
+
+
+def whole(hidden: Tensor, state: State, looks: Sequence[Looked], weights: bool) -> Decoded:
+    """What `decode` returns, from the looks at its columns in order (none of a model that never looks)."""
+    log_probability = beside([looked.log_probability for looked in looks])
+    entropy = beside([looked.entropy for looked in looks])
+    policy = None if log_probability is None or entropy is None else Policy(log_probability, entropy)
+    if not weights or not looks:
+        return Decoded(hidden, None, state, policy=policy)
+    shown = torch.cat([looked.weights for looked in looks], 1)[:, None, None]
+    return Decoded(hidden, shown, state, centre=beside([looked.centre for looked in looks]), policy=policy)
+
+
+def beside(columns: Sequence[Tensor | None]) -> Tensor | None:
+    """[B t] of each piece → [B T]; None where the attention has no such thing."""
+    there = [column for column in columns if column is not None]
+    return torch.cat(there, 1) if there else None
 
 
 def initialise(model: EncoderDecoder, tie: bool) -> None:

@@ -9,6 +9,8 @@ from torch.autograd import Function
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional
 
+from nmt.models.base import Decoded, EncoderDecoder
+
 CHUNK = {"cpu": 256, "cuda": 4096}  # tokens whose logits exist at the same time
 
 
@@ -23,7 +25,7 @@ class LinearCrossEntropy(Function):
     def forward(
         ctx: FunctionCtx, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
-        """hidden [N D], weight [V D], bias [V] | None, target [N] → smoothed loss and −Σ log p, both summed."""
+        """hidden [N D], weight [V D], bias [V] | None, target [N] → smoothed loss, summed, and −log p [N]."""
         wanted = any(ctx.needs_input_grad[:3])  # type: ignore[attr-defined]
         kind, low = hidden.device.type, hidden.dtype
         if torch.is_autocast_enabled(kind):
@@ -31,16 +33,15 @@ class LinearCrossEntropy(Function):
         hidden_low, weight_low = hidden.to(low), weight.to(low)
         grads = [torch.empty_like(hidden), torch.zeros_like(weight), None if bias is None else torch.zeros_like(bias)]
         full = torch.promote_types(low, torch.float32)
-        loss, likelihood = hidden.new_zeros((), dtype=full), hidden.new_zeros((), dtype=full)
+        loss, likelihood = hidden.new_zeros((), dtype=full), hidden.new_empty(len(hidden), dtype=full)
         with torch.autocast(kind, enabled=False):
             for start in range(0, len(hidden), CHUNK.get(kind, 4096)):
                 rows = slice(start, start + CHUNK.get(kind, 4096))
                 logits = functional.linear(hidden_low[rows], weight_low).to(full)
                 if bias is not None:
                     logits += bias
-                chunk, nll = chunk_loss(logits, target[rows], smoothing)
+                chunk, likelihood[rows] = chunk_loss(logits, target[rows], smoothing)
                 loss += chunk
-                likelihood += nll
                 if wanted:
                     slope = slope_in_place(logits, target[rows], smoothing)
                     chunk_gradients(slope, hidden_low[rows], weight_low, grads, rows)
@@ -58,14 +59,14 @@ class LinearCrossEntropy(Function):
 
 
 def chunk_loss(logits: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """The smoothed and the plain loss; `logits` [N V] becomes its softmax in place."""
+    """The smoothed loss, summed, and −log p [N]; `logits` [N V] becomes its softmax in place."""
     chosen = logits.gather(1, target[:, None]).squeeze(1)
     mean = logits.mean(1) if smoothing else chosen
     largest, index = logits.max(1, keepdim=True)
     torch.softmax(logits, 1, out=logits)
     normaliser = (largest - logits.gather(1, index).log()).squeeze(1)  # the largest share cannot underflow
     smoothed = normaliser - (1 - smoothing) * chosen - smoothing * mean
-    return smoothed.sum(), (normaliser - chosen).sum()
+    return smoothed.sum(), normaliser - chosen
 
 
 def slope_in_place(softmax: Tensor, target: Tensor, smoothing: float) -> Tensor:
@@ -90,17 +91,48 @@ def chunk_gradients(slope: Tensor, hidden: Tensor, weight: Tensor, grads: list[T
         grad_bias += slope.sum(0)
 
 
+def training_loss(
+    model: EncoderDecoder, decoded: Decoded, target: Tensor, padding: int, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """What a training minimises and −Σ log p, both summed over the real tokens of target [B T].
+
+    The smoothed cross entropy, and for hard attention the loss of its draws, each rewarded with log p of its token.
+    """
+    real = real_tokens(target, padding)
+    loss, likelihood = of_tokens(decoded.hidden, model.output, target, real, smoothing)
+    if decoded.policy is not None:
+        log_probability, entropy = (pick(drawn, real) for drawn in decoded.policy)
+        loss = loss + model.reinforce(log_probability, entropy, -likelihood)
+    return loss, likelihood.sum()
+
+
 def cross_entropy(
     hidden: Tensor, output: torch.nn.Linear, target: Tensor, padding: int, smoothing: float
 ) -> tuple[Tensor, Tensor]:
     """hidden [B T D], target [B T] → smoothed loss and −Σ log p over the real tokens; padding is never computed."""
-    hidden, target = hidden.flatten(0, 1), target.flatten()
-    real = (target != padding).nonzero().squeeze(1)
-    if len(real) < len(target):
-        hidden, target = hidden[real], target[real]
+    loss, likelihood = of_tokens(hidden, output, target, real_tokens(target, padding), smoothing)
+    return loss, likelihood.sum()
+
+
+def of_tokens(
+    hidden: Tensor, output: torch.nn.Linear, target: Tensor, real: Tensor | None, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """The smoothed loss, summed, and −log p [N] of the real tokens in their order."""
     weight: Tensor = output.weight
     bias: Tensor | None = output.bias
     if not torch.is_grad_enabled():  # inside `forward` nobody can tell any more
         hidden, weight = hidden.detach(), weight.detach()
         bias = None if bias is None else bias.detach()
-    return LinearCrossEntropy.apply(hidden, weight, bias, target, smoothing)
+    return LinearCrossEntropy.apply(pick(hidden, real), weight, bias, pick(target, real), smoothing)
+
+
+def real_tokens(target: Tensor, padding: int) -> Tensor | None:
+    """Where target [B T] is no padding, counted through; None when that is everywhere."""
+    real = (target.flatten() != padding).nonzero().squeeze(1)
+    return real if len(real) < target.numel() else None
+
+
+def pick(values: Tensor, real: Tensor | None) -> Tensor:
+    """[B T …] → [N …]."""
+    flat = values.flatten(0, 1)
+    return flat if real is None else flat[real]

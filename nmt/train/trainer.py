@@ -21,7 +21,7 @@ from nmt.train import checkpoint
 from nmt.train.budget import Clock, known_total
 from nmt.train.interrupt import Broken, Interrupted, Stop, watch
 from nmt.train.keeper import Keeper
-from nmt.train.loss import cross_entropy
+from nmt.train.loss import training_loss
 from nmt.train.place import Meter, Place
 from nmt.train.precision import autocast, pick_device, pick_precision, seed_everything
 from nmt.train.schedule import FITTED, rate
@@ -165,7 +165,7 @@ class Trainer:
         with autocast(self.device, self.dtype):
             decoded = self.model(batch.source, batch.mask, batch.target)
             smoothing = self.config.train.label_smoothing
-            loss, likelihood = cross_entropy(decoded.hidden, self.model.output, batch.output, PAD, smoothing)
+            loss, likelihood = training_loss(self.model, decoded, batch.output, PAD, smoothing)
         (loss / tokens).backward()
         return likelihood.item()
 

@@ -1,0 +1,328 @@
+"""Hard attention: one position, drawn as often as its share says, and learnt from without bias."""
+
+import itertools
+import math
+
+import numpy as np
+import oracle
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_attention import MEMORY, QUERY, RADIUS, as_in_the_papers, each, look, make, unit
+from torch import Tensor
+from torch.testing import assert_close
+
+from nmt.attention import hard
+from nmt.attention.hard import Reinforce, attend_to_one, draw, nats
+from nmt.attention.kernels import attend
+from nmt.attention.scores import SCORES
+from nmt.attention.windows import WINDOWS
+from nmt.check import check
+from nmt.compose import compose_all
+from nmt.config import to_dict
+from nmt.data.batches import Batch, collate
+from nmt.data.tokenizer import PAD
+from nmt.errors import UserError
+from nmt.models.base import Decoded, EncoderDecoder, Policy
+from nmt.train.loss import training_loss
+
+EXACT = {"atol": 1e-10, "rtol": 0}
+some = settings(max_examples=200, deadline=None)
+the_same = settings(max_examples=200, deadline=None, derandomize=True)  # what holds only almost always
+seeds = st.integers(0, 2**32 - 1)
+ORDERS = ["before", "after", "after, fed"]
+
+
+def example(order: str, small_model, **changes: object) -> EncoderDecoder:
+    """A narrow hard model without dropout, in training."""
+    changes = {"normalise": "hard", "dropout": 0.0, **changes}
+    if order == "before":
+        return small_model("bahdanau", **changes).train()
+    return small_model("luong_global", input_feeding=order == "after, fed", **changes).train()
+
+
+def one_pair(source: int, target: int) -> Batch:
+    """One sentence of these numbers of pieces, </s> counted."""
+    return collate([np.arange(8, 7 + source)], [np.arange(20, 19 + target)])
+
+
+@each
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_the_likeliest_is_the_oracles(score, window, dtype):
+    torch.manual_seed(1)
+    attention = make(score, window, normalise="hard").to(dtype).eval()
+    lengths = torch.arange(1, 61, 4)
+    query, memory = unit(15, 3, QUERY).to(dtype), unit(15, 60, MEMORY).to(dtype)
+    step = torch.randint(0, 60, (15, 3))
+    context, weights = look(attention, query, memory, step, lengths)
+    p = as_in_the_papers(attention)
+    for row, length in enumerate(lengths.tolist()):
+        q, m = query[row].double().numpy(), memory[row, :length].double().numpy()
+        wanted = oracle.attention(score, window, RADIUS, q, m, step[row].numpy(), p, hard=True)
+        for one, other in zip((context[row], weights[row, :, :length]), wanted, strict=True):
+            exact = 1e-10 if dtype == torch.float64 else 1e-5
+            np.testing.assert_allclose(one.detach().double().numpy(), other, rtol=0, atol=exact)
+        assert not weights[row, :, length:].any()
+
+
+@some
+@given(
+    seed=seeds,
+    score=st.sampled_from(list(SCORES)),
+    window=st.sampled_from(list(WINDOWS)),
+    gradient=st.sampled_from(hard.GRADIENTS),
+    lengths=st.lists(st.integers(1, 12), min_size=1, max_size=3),
+    training=st.booleans(),
+)
+def test_one_position_that_may_be_seen(seed, score, window, gradient, lengths, training):
+    torch.manual_seed(seed)
+    attention = make(score, window, radius=2, normalise="hard", gradient=gradient).train(training)
+    query, memory, length = (
+        unit(len(lengths), 4, QUERY),
+        unit(len(lengths), max(lengths), MEMORY),
+        torch.tensor(lengths),
+    )
+    step = torch.arange(4).expand(len(lengths), 4)
+    mask = torch.arange(max(lengths)) < length[:, None]
+    looked = attention(query, attention.keys(memory), memory, step, length, mask)
+    assert ((looked.weights != 0).sum(-1) == 1).all()
+    assert not looked.weights.masked_select(~mask[:, None]).any()
+    if window == "local_p":
+        assert (looked.weights.sum(-1) <= 1).all()
+    else:
+        assert set(looked.weights.unique().tolist()) <= {0.0, 1.0}
+    if window != "global":
+        distance = (looked.weights.argmax(-1) - looked.centre).abs()
+        assert (distance <= 2 + 1e-5).all()
+    assert_close(looked.context, looked.weights @ memory, **EXACT)
+    rewarded = training and gradient == "reinforce"
+    assert (looked.log_probability is not None) == (looked.entropy is not None) == rewarded
+    if rewarded:
+        assert (looked.log_probability <= 0).all() and (looked.entropy >= -1e-12).all()
+        assert (looked.entropy <= length[:, None].log() + 1e-12).all()
+
+
+@the_same
+@given(seed=seeds, size=st.integers(1, 6), scale=st.sampled_from([0.0, 1.0, 3.0]), hidden=st.integers(0, 2))
+def test_positions_are_drawn_as_often_as_their_shares_say(seed, size, scale, hidden):
+    """χ² of 3,000 draws; the same seeds in every run. What is masked is never drawn."""
+    torch.manual_seed(seed)
+    scores, mask = scale * torch.randn(size + hidden), torch.arange(size + hidden) < size
+    many = scores.expand(1, 3000, -1)
+    chosen = attend_to_one(many, torch.ones(1, size + hidden, 1), mask, None, True, "reinforce")
+    counts, shares = chosen.weights.sum((0, 1)).double(), scores[:size].double().softmax(0)
+    assert not counts[size:].any() and counts.sum() == 3000
+    wanted = 3000 * shares
+    common = wanted >= 5  # where χ² holds
+    distance = ((counts[:size] - wanted) ** 2 / wanted)[common].sum()
+    assert distance < 5 + 6 * size  # beyond 1 in 10⁵ for one degree of freedom, and for more
+    assert counts[:size][~common].sum() <= 5 * size + 20
+
+
+@some
+@given(seed=seeds, columns=st.integers(1, 4), size=st.integers(1, 8), hidden=st.integers(0, 3), local=st.booleans())
+def test_straight_through_has_the_slope_of_the_softmax(seed, columns, size, hidden, local):
+    """Of the scores, for the same gradient of the context; forward it is one-hot."""
+    torch.manual_seed(seed)
+    scores, values = unit(2, columns, size + hidden).requires_grad_(), unit(2, size + hidden, 5)
+    mask = torch.arange(size + hidden) < size
+    prior = torch.rand(2, columns, size + hidden, dtype=torch.float64) if local else None
+    upstream = unit(2, columns, 5)
+    chosen = attend_to_one(scores, values, mask, prior, True, "straight_through")
+    soft, _ = attend(scores, values, mask, prior)
+    slopes = [torch.autograd.grad((context * upstream).sum(), scores)[0] for context in (chosen.context, soft)]
+    assert_close(*slopes, **EXACT)
+    assert ((chosen.weights != 0).sum(-1) == 1).all()
+    assert local or chosen.weights.sum(-1).eq(1).all()
+
+
+def test_a_choice_by_hand(monkeypatch):
+    """Shares ⅛, ⅜, ½ of scores ln 1, ln 3, ln 4, and a hidden one. The second is drawn; the third is the likeliest."""
+    monkeypatch.setattr(hard, "draw", lambda log_shares: torch.ones(1, 1, dtype=torch.long))
+    scores = torch.tensor([[[1.0, 3.0, 4.0, 9.0]]], dtype=torch.float64).log()
+    values = torch.tensor([[[8.0], [16.0], [2.0], [1e3]]], dtype=torch.float64)
+    mask, prior = torch.tensor([[[True, True, True, False]]]), torch.tensor([[[1.0, 0.25, 0.5, 1.0]]]).double()
+    drawn = attend_to_one(scores, values, mask, prior, True, "reinforce")
+    assert drawn.weights.tolist() == [[[0.0, 0.25, 0.0, 0.0]]] and drawn.context.item() == 4.0
+    assert drawn.log_probability.item() == pytest.approx(math.log(3 / 8))
+    entropy = math.log(8) / 8 + 3 * math.log(8 / 3) / 8 + math.log(2) / 2
+    assert drawn.entropy.item() == pytest.approx(entropy)
+    likeliest = attend_to_one(scores, values, mask, prior, False, "reinforce")
+    assert likeliest.weights.tolist() == [[[0.0, 0.0, 0.5, 0.0]]] and likeliest.context.item() == 1.0
+    assert likeliest.log_probability is None and likeliest.entropy is None
+
+
+def test_of_equals_the_first():
+    scores, mask = torch.zeros(1, 2, 70), torch.ones(2, 70, dtype=torch.bool)
+    mask[1, :5] = False
+    weights = attend_to_one(scores, torch.ones(1, 70, 1), mask, None, False, "reinforce").weights
+    assert weights.argmax(-1).tolist() == [[0, 5]]
+
+
+def test_the_loss_of_draws_by_hand():
+    """Baseline −4, rewards −1 and −3 (advantages 3 and 1), entropies ½ and ¼ at weight 2; then 0.9 · −4 + 0.1 · −2."""
+    reinforce = Reinforce(entropy=2.0, start=-4.0)
+    log_probability = torch.tensor([-0.5, -2.0], requires_grad=True)
+    entropy, reward = (torch.tensor(v, requires_grad=True) for v in ([0.5, 0.25], [-1.0, -3.0]))
+    loss = reinforce(log_probability, entropy, reward)
+    assert loss.item() == pytest.approx(3 * 0.5 + 1 * 2.0 - 2 * 0.75)
+    loss.backward()
+    assert log_probability.grad.tolist() == [-3.0, -1.0] and entropy.grad.tolist() == [-2.0, -2.0]
+    assert reward.grad is None
+    assert reinforce.baseline.item() == pytest.approx(-3.8)
+
+
+def gradients(loss: Tensor, model: EncoderDecoder) -> list[Tensor]:
+    return list(torch.autograd.grad(loss, list(model.parameters()), retain_graph=True, materialize_grads=True))
+
+
+@pytest.mark.parametrize("baseline", [0.0, -7.0])
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("window", ["global", "local_p"])
+def test_the_estimate_is_unbiased(small_model, monkeypatch, order, window, baseline):
+    """Every sequence of draws, each with its probability: the mean is the gradient of what is stated, whatever b is.
+
+    Stated: the sum over words of a word's expected log p over its own draw, given the earlier ones. Where no later word
+    depends on a draw, that is the gradient of the whole expectation.
+    """
+    model, batch, entropy = example(order, small_model, window=window, hard_entropy=0.3), one_pair(3, 2), 0.3
+    mean: list[Tensor] = [torch.zeros_like(parameter) for parameter in model.parameters()]
+    stated = expectation = total = torch.zeros((), dtype=torch.float64)
+    for positions in itertools.product(range(3), repeat=2):
+        left = iter(positions)
+        monkeypatch.setattr(hard, "draw", lambda shares, left=left: torch.tensor([[next(left) for _ in shares[0]]]))
+        decoded = model(*batch[:3])
+        log_shares = decoded.policy.log_probability[0]
+        share = log_shares.sum().exp()
+        model.reinforce.baseline.fill_(baseline)
+        estimate = gradients(training_loss(model, decoded, batch.output, PAD, 0.0)[0], model)
+        mean = [one + share.detach() * other for one, other in zip(mean, estimate, strict=True)]
+        likely = model.logits(decoded.hidden).log_softmax(-1)[0, range(2), batch.output[0]]
+        own = share.detach() * (log_shares - log_shares.detach()).exp()  # only a word's own draw may move
+        nats_here = decoded.policy.entropy[0].sum()
+        stated = stated - (own * likely).sum() - entropy * share.detach() * nats_here
+        expectation = expectation - share * (likely.sum() + entropy * nats_here)
+        total = total + share.detach()
+    assert total.item() == pytest.approx(1)
+    assert_close(mean, gradients(stated, model), **EXACT)
+    whole = gradients(expectation, model)
+    exact = all(torch.allclose(one, other, atol=1e-10, rtol=0) for one, other in zip(mean, whole, strict=True))
+    assert exact == (order == "after")
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("gradient", hard.GRADIENTS)
+def test_where_to_look_is_learnt_from_the_draws(small_model, order, gradient):
+    """Cross entropy alone says nothing about a draw; REINFORCE and straight-through do."""
+    model, batch = example(order, small_model, score="general", hard_gradient=gradient), one_pair(5, 4)
+    torch.manual_seed(1)
+    decoded = model(*batch[:3])
+    asked = model.attention.score.memory.weight
+    assert (decoded.policy is not None) == (gradient == "reinforce") == hasattr(model, "reinforce")
+    blind = training_loss(model, decoded._replace(policy=None), batch.output, PAD, 0.1)[0]
+    loss, likelihood = training_loss(model, decoded, batch.output, PAD, 0.1)
+    slopes = [torch.autograd.grad(one, asked, retain_graph=True, materialize_grads=True)[0] for one in (blind, loss)]
+    assert slopes[0].any() == (gradient == "straight_through") and slopes[1].any()
+    assert likelihood > 0 and not likelihood.requires_grad
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_in_evaluation_nothing_is_drawn(small_model, order):
+    model, batch = example(order, small_model).eval(), one_pair(6, 4)
+    before = torch.get_rng_state()
+    one, other = (model(*batch[:3], True) for _ in range(2))
+    assert torch.equal(before, torch.get_rng_state())
+    assert torch.equal(one.hidden, other.hidden) and one.policy is None
+    model.train()
+    draws = [model(*batch[:3], True).weights for _ in range(8)]
+    assert not torch.equal(before, torch.get_rng_state())
+    assert any(not torch.equal(draws[0], draw) for draw in draws)
+
+
+def test_without_input_feeding_all_columns_look_at_once(small_model, monkeypatch):
+    calls: list[tuple[int, ...]] = []
+    monkeypatch.setattr(hard, "draw", lambda shares: (calls.append(tuple(shares.shape)), shares.argmax(-1))[1])
+    for order in ("after", "after, fed"):
+        decoded = example(order, small_model)(*one_pair(5, 4)[:3], True)
+        assert decoded.weights.shape == (1, 1, 1, 4, 5) and decoded.policy.entropy.shape == (1, 4)
+    assert calls == [(1, 4, 5)] + [(1, 1, 5)] * 4
+
+
+def test_padding_is_not_rewarded(small_model):
+    """A policy that is no number in the padded columns: loss, gradient and baseline do not know."""
+    model = small_model("bahdanau_hard", dropout=0.0).train()
+    batch = collate([np.arange(8, 12)] * 2, [np.arange(20, 21), np.arange(20, 24)])
+    hidden = torch.randn(2, 5, 32, dtype=torch.float64, requires_grad=True)
+    real = batch.output != PAD
+    values = torch.where(real, -1.0, math.nan).double().requires_grad_()
+    decoded = Decoded(hidden, None, {}, policy=Policy(values, values))
+    loss, likelihood = training_loss(model, decoded, batch.output, PAD, 0.0)
+    loss.backward()
+    assert loss.isfinite() and hidden.grad.isfinite().all()
+    assert ((values.grad != 0) == real).all()
+    wanted = -0.9 * math.log(50) - 0.1 * likelihood.item() / real.sum().item()
+    assert model.reinforce.baseline.item() == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("gradient", hard.GRADIENTS)
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_no_score_is_too_large(dtype, gradient, scale):
+    """Shares that are 0, masked or not, have neither a logarithm nor a slope that is no number."""
+    torch.manual_seed(1)
+    scores = (scale * torch.randn(2, 5, 6)).to(dtype).requires_grad_()
+    mask = torch.rand(2, 5, 6) < 0.5
+    mask[..., 2] = True
+    chosen = attend_to_one(scores, torch.randn(2, 6, 3).to(dtype), mask, None, True, gradient)
+    assert chosen.weights.dtype == torch.float32 and chosen.context.dtype == dtype
+    loss = chosen.context.float().sum()
+    if gradient == "reinforce":
+        assert chosen.log_probability.dtype == chosen.entropy.dtype == torch.float32
+        loss = loss + chosen.log_probability.sum() + chosen.entropy.sum()
+    loss.backward()
+    assert loss.isfinite() and scores.grad.isfinite().all()
+    assert not chosen.weights[~mask].any() and not scores.grad[~mask].any()
+
+
+def test_entropy_by_hand():
+    log_shares = torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]]).log().requires_grad_()
+    assert nats(log_shares).tolist() == pytest.approx([math.log(2), 0.0])
+    nats(log_shares).sum().backward()
+    assert log_shares.grad.isfinite().all()
+
+
+def test_what_is_no_number_is_left_to_the_trainer():
+    """A training that has broken is told so in a sentence, not by the generator."""
+    assert draw(torch.full((2, 3), math.nan)).shape == (2,)
+
+
+def test_a_baseline_is_kept_with_the_weights(small_model):
+    kept = small_model("bahdanau_hard").state_dict()
+    assert kept["reinforce.baseline"].item() == pytest.approx(-math.log(50))
+    assert kept.keys() - small_model("bahdanau").state_dict().keys() == {"reinforce.baseline"}
+    changed = small_model("bahdanau_hard", hard_gradient="straight_through").state_dict()
+    assert changed.keys() == small_model("bahdanau").state_dict().keys()
+
+
+REFUSED = {
+    "without attention": (["model=seq2seq", "+model.normalise=hard"], ["model.normalise=hard", "model.order=never"]),
+    "an unknown way": (["model=bahdanau", "model.normalise=gumbel"], ["model.normalise=gumbel", "softmax, hard"]),
+    "an unknown slope": (["model=bahdanau_hard", "model.hard_gradient=x"], ["reinforce, straight_through"]),
+    "less than no entropy": (["model=bahdanau_hard", "model.hard_entropy=-1"], ["model.hard_entropy=-1", "at least 0"]),
+    "in a Transformer": (["model=transformer", "model.normalise=hard"], ["model.normalise"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "fragments"), REFUSED.values(), ids=REFUSED)
+def test_nonsense_is_refused(words, fragments):
+    with pytest.raises(UserError) as refusal:
+        compose_all(words, multirun=False)
+    assert all(fragment in str(refusal.value) for fragment in fragments)
+
+
+def test_a_checkpoint_from_before_is_soft():
+    saved = to_dict(compose_all(["model=bahdanau"], multirun=False)[0])
+    for key in ("normalise", "hard_gradient", "hard_entropy"):
+        del saved["model"][key]
+    assert check(saved).model.normalise == "softmax"
