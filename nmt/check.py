@@ -41,7 +41,7 @@ POSITIVE = (
 )  # fmt: skip
 NOT_NEGATIVE = (
     "seed", "data.seed", "data.pairs", "data.max_ratio", "optim.eps", "optim.weight_decay", "optim.clip",
-    "optim.warmup_steps", "model.hard_entropy",
+    "optim.warmup_steps", "model.hard_entropy", "model.closing",
     "train.patience", "train.average", "train.pictures", "decode.max_ratio",
 )  # fmt: skip
 SHARES = ("model.dropout", "train.label_smoothing", "train.sampling", "optim.final")

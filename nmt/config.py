@@ -60,6 +60,7 @@ class RecurrentConfig:
     tie: bool  # the output layer shares the target embedding; with a joint vocabulary the source does too
     max_positions: int = 512  # source positions that score=location knows; later ones get no weight
     normalise: str = "softmax"  # softmax | hard: one position, drawn in training (Xu et al. 2015)
+    closing: int = 0  # batches over which a local_p window closes to its radius; 0 = that radius from the start
     hard_gradient: str = "reinforce"  # reinforce | straight_through: how hard attention learns where to look
     hard_entropy: float = 0.002  # λ_e: weight of the draw's entropy in nats; reinforce only
 

@@ -20,7 +20,7 @@ from nmt.models.build import build
 VOCABULARY = 50
 MODELS = sorted(path.stem for path in (config_folder() / "model").glob("*.yaml"))
 # radius: so small that local windows hide something in short sentences.
-NARROW = {"size": 32, "heads": 4, "feed_forward": 64, "embedding": 32, "hidden": 32, "radius": 2}
+NARROW = {"size": 32, "heads": 4, "feed_forward": 64, "embedding": 32, "hidden": 32, "radius": 2, "closing": 0}
 AT_MOST = {"layers": 2, "encoder_layers": 2, "decoder_layers": 2}
 
 

@@ -25,8 +25,8 @@ def everywhere(query, step, length, radius, p):
 
 
 def monotonic(query, step, length, radius, p):
-    """local-m: p_t = t, held at the last position once the source is over (the paper's window would be empty)."""
-    return min(step, length - 1)
+    """local-m: p_t = t, held where the window would leave the source (the paper's would be empty)."""
+    return min(step, length - 1 + radius)
 
 
 def predicted(query, step, length, radius, p):

@@ -16,7 +16,7 @@ from nmt.attention.kernels import attend, scaled_dot_product
 from nmt.attention.multihead import MultiHead
 from nmt.attention.scores import SCORES
 from nmt.attention.single import Attention
-from nmt.attention.windows import WINDOWS
+from nmt.attention.windows import WINDOWS, make_window
 
 QUERY, MEMORY, RADIUS = 8, 8, 10
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 2e-2}
@@ -205,10 +205,28 @@ def test_attend_by_hand():
 
 
 def test_local_monotonic_by_hand():
-    """Radius 1, a source of 4: the second and the ninth query see 0 … 2 and, held at the end, 2 and 3."""
-    attention = make("dot", "local_m", radius=1)
-    _, weights = look(attention, unit(1, 2, QUERY), unit(1, 4, MEMORY), torch.tensor([[1, 8]]), torch.tensor([4]))
-    assert (weights[0] > 0).tolist() == [[True, True, True, False], [False, False, True, True]]
+    """Radius 1, a source of 4: the queries 1, 3 and 4 see 0 … 2, 2 … 3 and 3; so does every later one, held there."""
+    attention, step = make("dot", "local_m", radius=1), torch.tensor([[1, 3, 4, 8]])
+    _, weights = look(attention, unit(1, 4, QUERY), unit(1, 4, MEMORY), step, torch.tensor([4]))
+    seen = [[True, True, True, False], [False, False, True, True], [False, False, False, True]]
+    assert (weights[0] > 0).tolist() == [*seen, seen[-1]]
+
+
+def test_a_predicted_window_closes():
+    """D begins wide and is the paper's after `closing` batches: at the n-th of 8 it is 2 · 8 / n, then 2."""
+    window = make_window("local_p", QUERY, radius=2, closing=8).double()
+    paper, wide = make_window("local_p", QUERY, 2, 0).double(), make_window("local_p", QUERY, 8, 0).double()
+    for other in (paper, wide):
+        other.load_state_dict(window.state_dict(), strict=False)
+    arguments = unit(1, 3, QUERY), torch.arange(3)[None], torch.tensor([40]), None, 40
+    reaches = []
+    for _ in range(10):
+        window.count()
+        reaches.append(window.reach)
+        if len(reaches) == 2:
+            assert_close(window(*arguments), wide(*arguments), **EXACT)
+    assert reaches == pytest.approx([16, 8, 16 / 3, 4, 3.2, 8 / 3, 16 / 7, 2, 2, 2])
+    assert_close(window(*arguments), paper(*arguments), **EXACT)
 
 
 def test_autocast_does_not_move_the_predicted_window():

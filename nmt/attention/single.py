@@ -42,10 +42,11 @@ class Attention(nn.Module):
         positions: int,
         normalise: str = "softmax",
         gradient: str = "reinforce",
+        closing: int = 0,
     ) -> None:
         super().__init__()
         self.score = make_score(score, query_size, memory_size, positions)
-        self.window = make_window(window, query_size, radius)
+        self.window = make_window(window, query_size, radius, closing)
         self.hard, self.gradient = normalise == "hard", gradient
 
     @property

@@ -18,7 +18,15 @@ Seen = tuple[Tensor | None, Tensor | None, Tensor | None]  # mask [B|1 T|1 S], p
 
 
 class Window(nn.Module, ABC):
-    """A mask, perhaps a prior and a centre, on top of any score."""
+    """A mask, perhaps a prior and a centre, on top of any score.
+
+    Made from the size of a query, the radius D in source positions, and the batches over which a window may close.
+    """
+
+    reach: float | None = None  # positions seen on either side of p_t; None = all
+
+    def count(self) -> None:
+        """Called once for each batch of a training."""
 
     @abstractmethod
     def forward(self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int) -> Seen:
@@ -28,7 +36,7 @@ class Window(nn.Module, ABC):
 class Global(Window):
     """Every position of the sentence."""
 
-    def __init__(self, query_size: int, radius: int) -> None:
+    def __init__(self, query_size: int, radius: int, closing: int) -> None:
         super().__init__()
 
     def forward(self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int) -> Seen:
@@ -38,34 +46,54 @@ class Global(Window):
 class LocalMonotonic(Window):
     """local-m: p_t = t, and only [p_t − D, p_t + D] is seen (Luong 2015 §3.2).
 
-    Deviation: p_t is clamped to the last source position, since past the end of a short source the paper's window is
-    empty and its softmax undefined.
+    Deviation: p_t is at most S − 1 + D, where the window still holds the last source position; further on the paper's
+    window is empty and its softmax undefined.
     """
 
-    def __init__(self, query_size: int, radius: int) -> None:
+    def __init__(self, query_size: int, radius: int, closing: int) -> None:
         super().__init__()
-        self.radius = radius
+        self.reach: int = radius
 
     def forward(self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int) -> Seen:
-        centre = torch.minimum(step, length[:, None] - 1)
-        return near(centre, self.radius, length, size), None, centre.float()
+        centre = torch.minimum(step, length[:, None] - 1 + self.reach)
+        return near(centre, self.reach, length, size), None, centre.float()
 
 
 class LocalPredictive(Window):
     """local-p: p_t = S · sigmoid(v_pᵀ tanh(W_p h_t)); |s − p_t| ≤ D; weights × exp(−(s − p_t)² / (2 (D/2)²)).
 
     As in the paper (Luong 2015 §3.2, eqs. 9 and 10) the product is not renormalised, so the weights sum to at most 1.
-    v_p is size^(−3/4) times what is learnt: the same functions, learnt more slowly. AdamW moves every one of the
-    `size` numbers by up to the learning rate at each update, and without this p_t ran to an end of the source, where
-    sigmoid has no slope, before attention had learnt where to look (docs/benchmarks.md).
+    Two deviations of the training, none of the trained model (docs/papers.md says what they are worth):
+    v_p is size^(−3/4) times what is learnt: the same functions, learnt more slowly, since AdamW moves every one of the
+    `size` numbers by up to the learning rate at each update, and p_t ran to an end of the source, where sigmoid has no
+    slope. And D begins wide and closes over the first N batches, D · N / n at the n-th: p_t begins in the middle of
+    every sentence, where a narrow window hides what attention must see to learn where to look. N = 0: D from the start.
     """
 
-    def __init__(self, query_size: int, radius: int) -> None:
+    updates: Tensor
+
+    def __init__(self, query_size: int, radius: int, closing: int) -> None:
         super().__init__()
-        self.radius = radius
+        self.radius, self.closing = radius, closing
         self.hidden = nn.Linear(query_size, query_size, bias=False)
         self.slope = nn.Linear(query_size, 1, bias=False)
         self.scale = query_size**-0.75
+        if closing:
+            self.register_buffer("updates", torch.zeros((), dtype=torch.long))
+
+    def count(self) -> None:
+        if self.closing:
+            self.updates += 1
+
+    @property
+    def wide(self) -> Tensor | float:
+        """How many times D the window still reaches; a tensor, so that a GPU need not be asked at every column."""
+        return (self.closing / self.updates.clamp(min=1)).clamp(min=1.0) if self.closing else 1.0
+
+    @property
+    def reach(self) -> float:  # type: ignore[override]
+        """D, or as much more as it still is."""
+        return self.radius * float(self.wide)
 
     def centre(self, query: Tensor, length: Tensor) -> Tensor:
         """[B T D], [B] → p_t [B T], a real number in [0, S].
@@ -79,13 +107,13 @@ class LocalPredictive(Window):
         return length[:, None] * torch.sigmoid(self.scale * relative)
 
     def forward(self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int) -> Seen:
-        centre = self.centre(query, length)
+        centre, reach = self.centre(query, length), self.radius * self.wide
         distance = torch.arange(size, device=query.device) - centre[:, :, None]
-        prior = torch.exp(-(distance**2) / (2 * (self.radius / 2) ** 2))
-        return near(centre, self.radius, length, size), prior, centre
+        prior = torch.exp(-(distance**2) / (2 * (reach / 2) ** 2))
+        return near(centre, reach, length, size), prior, centre
 
 
-def near(centre: Tensor, radius: int, length: Tensor, size: int) -> Tensor:
+def near(centre: Tensor, radius: Tensor | float, length: Tensor, size: int) -> Tensor:
     """|s − centre| ≤ radius and s < length: [B T], [B] → [B T S]."""
     position = torch.arange(size, device=centre.device)
     inside = (position - centre[:, :, None]).abs() <= radius
@@ -95,6 +123,6 @@ def near(centre: Tensor, radius: int, length: Tensor, size: int) -> Tensor:
 WINDOWS: dict[str, type[Window]] = {"global": Global, "local_m": LocalMonotonic, "local_p": LocalPredictive}
 
 
-def make_window(name: str, query_size: int, radius: int) -> Window:
+def make_window(name: str, query_size: int, radius: int, closing: int) -> Window:
     """The window called `name`; raises UserError for an unknown name."""
-    return choose("window", name, WINDOWS)(query_size, radius)
+    return choose("window", name, WINDOWS)(query_size, radius, closing)

@@ -78,6 +78,11 @@ class EncoderDecoder(nn.Module, ABC):
         """Whether there are weights to look at."""
         return True
 
+    @property
+    def reach(self) -> float | None:
+        """How many source positions local attention sees on either side of p_t; None where it sees all."""
+        return None
+
     def logits(self, hidden: Tensor) -> Tensor:
         """[… D] → [… V], unnormalised."""
         return self.output(hidden)

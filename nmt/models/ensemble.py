@@ -37,6 +37,10 @@ class Ensemble(EncoderDecoder):
         """The member whose weights are shown."""
         return next((model for model in self.models if model.attends), self.models[0])
 
+    @property
+    def reach(self) -> float | None:
+        return self.shown.reach
+
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
         shown = self.shown
         memories = [model.encode(source, mask, weights and model is shown) for model in self.models]

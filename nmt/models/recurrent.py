@@ -37,6 +37,7 @@ class Bahdanau(EncoderDecoder):
         max_positions: int,
         normalise: str,
         hard_gradient: str,
+        closing: int,
         hard_entropy: float,
         dropout: float,
         tie: bool,
@@ -46,7 +47,9 @@ class Bahdanau(EncoderDecoder):
         shared = self.target_embedding if tie and joint else nn.Embedding(source_size, embedding)
         self.encoder = RecurrentEncoder(shared, "gru", 1, hidden, bidirectional=True, reverse=False, dropout=dropout)
         self.initial = nn.Linear(self.encoder.backward_size, hidden)
-        self.attention = Attention(hidden, hidden, score, window, radius, max_positions, normalise, hard_gradient)
+        self.attention = Attention(
+            hidden, hidden, score, window, radius, max_positions, normalise, hard_gradient, closing
+        )
         if self.attention.draws:
             self.reinforce = Reinforce(hard_entropy, -math.log(target_size))
         self.cell = ConditionalGRU(embedding, hidden, hidden)
@@ -55,8 +58,14 @@ class Bahdanau(EncoderDecoder):
         self.output = nn.Linear(embedding, target_size, bias=not tie)
         initialise(self, tie)
 
+    @property
+    def reach(self) -> float | None:
+        return self.attention.window.reach
+
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
         values, _ = self.encoder(source, mask)
+        if self.training:
+            self.attention.window.count()
         return Memory(values, mask, {"keys": self.attention.keys(values)})
 
     def start(self, memory: Memory) -> State:
@@ -111,6 +120,7 @@ class Luong(EncoderDecoder):
         max_positions: int,
         normalise: str,
         hard_gradient: str,
+        closing: int,
         hard_entropy: float,
         dropout: float,
         tie: bool,
@@ -122,7 +132,9 @@ class Luong(EncoderDecoder):
         self.encoder = RecurrentEncoder(shared, cell, layers, hidden, bidirectional, reverse_source, dropout)
         self.stack = Stack(cell, embedding, hidden, layers, embedding if self.feeds else 0, dropout)
         if self.looks:
-            self.attention = Attention(hidden, hidden, score, window, radius, max_positions, normalise, hard_gradient)
+            self.attention = Attention(
+                hidden, hidden, score, window, radius, max_positions, normalise, hard_gradient, closing
+            )
             if self.attention.draws:
                 self.reinforce = Reinforce(hard_entropy, -math.log(target_size))
             self.combine = nn.Linear(2 * hidden, embedding, bias=False)
@@ -134,9 +146,15 @@ class Luong(EncoderDecoder):
     def attends(self) -> bool:
         return self.looks
 
+    @property
+    def reach(self) -> float | None:
+        return self.attention.window.reach if self.looks else None
+
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
         values, last = self.encoder(source, mask)
         if self.looks:
+            if self.training:
+                self.attention.window.count()
             last = last | {"keys": self.attention.keys(values)}
         return Memory(values, mask, last)
 
