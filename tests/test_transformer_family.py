@@ -285,6 +285,24 @@ def test_flex_is_pytorchs_attention_with_a_mask_of_numbers(variant, causal):
     assert_close((heads.merge(context).transpose(0, 1), weights), wanted, **EXACT)
 
 
+def test_each_layer_learns_its_own_distances(small_model):
+    """7 distances to both sides in the encoder, 4 to the left in the decoder; nothing else of the family but a table
+    of positions has parameters, so that weights from before it fit.
+    """
+    plain, learned, *others = (
+        {key: tuple(value.shape) for key, value in small_model(f"transformer{name}").state_dict().items()}
+        for name in ("", "_learned", "_linear", "_alibi", "_sliding", "_rotary")
+    )
+    assert others == [plain] * 4
+    tables = {
+        f"{side}.{n}.kind.bias.table": (4, wide) for side, wide in (("encoder", 7), ("decoder", 4)) for n in (0, 1)
+    }
+    model = small_model("transformer_relative")
+    assert {key: tuple(value.shape) for key, value in model.named_parameters() if key not in plain} == tables
+    places = {"source_positions.table": (1024, 32), "target_positions.table": (1024, 32)}
+    assert learned.items() - plain.items() == places.items()
+
+
 def test_alibi_by_hand():
     """Four heads have slopes 1/4, 1/16, 1/64 and 1/256; equal keys leave the bias alone."""
     kind, nothing = make_kind("flex", 4, False, 0.0, 0, "alibi", 1), torch.zeros(1, 4, 3, 2)
