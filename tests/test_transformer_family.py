@@ -25,6 +25,7 @@ from nmt.compose import compose_all
 from nmt.config import TransformerConfig, to_dict
 from nmt.data.batches import collate
 from nmt.errors import UserError
+from nmt.models.layers import project
 
 HEADS, SIZE = 3, 4
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 2e-2}
@@ -369,6 +370,18 @@ def test_rotary_scores_depend_on_the_distance_alone(seed, rows, start, length):
     assert_close(positions(query[0], start), query[0])  # nothing is added
 
 
+def test_queries_and_keys_are_turned_and_values_are_not():
+    torch.manual_seed(1)
+    heads, inputs = MultiHead(24, HEADS).double(), unit(2, 5, 24)
+    query, key, value = heads.project_all(inputs)
+    found = project(heads, inputs, make_positions("rotary", 24, HEADS, 1).rotation(7, 5, inputs))
+    for row in range(2):
+        for head in range(HEADS):
+            wanted = [oracle.turned(side[row, head].detach().numpy(), 7) for side in (query, key)]
+            for side, answer in zip(found, (*wanted, value[row, head].detach().numpy()), strict=True):
+                np.testing.assert_allclose(side[row, head].detach().numpy(), answer, rtol=0, atol=1e-10)
+
+
 def test_sinusoids_are_the_papers():
     """Vaswani 2017 §3.5, sine half first."""
     angles = np.arange(3, 10)[:, None] / 10000 ** (2 * np.arange(4) / 8)
@@ -380,6 +393,26 @@ def batch():
     """Three pairs of uneven lengths."""
     random = np.random.default_rng(1)
     return collate(*([random.integers(8, 50, length) for length in lengths] for lengths in ([6, 2, 4], [3, 7, 5])))
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_encoder_and_decoder_know_the_order(small_model, name):
+    """Without what a file says about positions the same layers would not; two pieces change places here."""
+    model, pairs, order = small_model(name), batch(), torch.tensor([1, 0, 2])
+    source, target = pairs.source[:, :3], pairs.target[:, :3]
+
+    def differ(model: nn.Module) -> list[bool]:
+        plain, moved = model.encode(source, None), model.encode(source[:, order], None)
+        hidden = [model.decode(one, model.start(plain), plain).hidden[:, 2] for one in (target, target[:, order])]
+        return [not torch.allclose(moved.values, plain.values[:, order]), not torch.allclose(*hidden)]
+
+    assert differ(model) == [True, True]
+    if name in ("transformer", "transformer_linear", "transformer_rotary", "transformer_learned"):
+        model.source_positions = model.target_positions = make_positions("none", 32, 4, 1)
+        assert differ(model) == [
+            False,
+            True,
+        ]  # in a stack, causality tells the decoder: its columns see different pasts
 
 
 def test_learned_positions_end(small_model):
