@@ -60,7 +60,10 @@ class Transformer(EncoderDecoder):
         writers = [make_kind(attention, heads, True, *rule) for _ in range(decoder_layers)]
         self.encoder = nn.ModuleList(EncoderLayer(*layer, kind) for kind in readers)
         self.decoder = nn.ModuleList(DecoderLayer(*layer, kind, attention_dropout) for kind in writers)
-        self.parts = writers[0].parts
+        first, second = writers[0].parts
+        self.grows = first == "key"  # the state holds a key for each column, so its length tells how many there were
+        self.carried = [(f"{first}_{number}", f"{second}_{number}") for number in range(decoder_layers)]
+        self.looked_at = [(f"key_{number}", f"value_{number}") for number in range(decoder_layers)]
         self.encoder_norm = nn.LayerNorm(size) if norm == "pre" else nn.Identity()
         self.decoder_norm = nn.LayerNorm(size) if norm == "pre" else nn.Identity()
         self.output = nn.Linear(size, target_size, bias=False)
@@ -79,17 +82,16 @@ class Transformer(EncoderDecoder):
             looks.append(looked)
         values = self.encoder_norm(hidden)
         fixed: State = {}
-        for number, layer in enumerate(self.decoder):
-            key, value = layer.cross_attention.project_memory(values)  # type: ignore[union-attr, operator]
-            fixed |= {f"key_{number}": key, f"value_{number}": value}
+        for layer, (key, value) in zip(self.decoder, self.looked_at, strict=True):
+            fixed[key], fixed[value] = layer.cross_attention.project_memory(values)  # type: ignore[union-attr, operator]
         return Memory(values, mask, fixed, torch.stack(looks, 1) if weights else None)
 
     def start(self, memory: Memory) -> State:
         batch, _, size = memory.values.shape
         empty = memory.values.new_empty(batch, self.heads, 0, size // self.heads)
         state: State = {}
-        for number, layer in enumerate(self.decoder):
-            state |= self.named(number, layer.kind.start(empty))  # type: ignore[union-attr, operator]
+        for layer, (first, second) in zip(self.decoder, self.carried, strict=True):
+            state[first], state[second] = layer.kind.start(empty)  # type: ignore[union-attr, operator]
         if not self.grows:
             state["step"] = torch.zeros(batch, dtype=torch.long, device=empty.device)
         return state
@@ -104,26 +106,17 @@ class Transformer(EncoderDecoder):
         mask = None if memory.mask is None else memory.mask[:, None, None]
         after: State = {} if self.grows else {"step": state["step"] + target.size(1)}
         looks, self_looks = [], []
-        for number, layer in enumerate(self.decoder):
-            past = tuple(state[f"{part}_{number}"] for part in self.parts)
-            seen = memory.fixed[f"key_{number}"], memory.fixed[f"value_{number}"]
-            hidden, looked, self_looked, past = layer(hidden, past, seen, mask, rotation, weights)
-            after |= self.named(number, past)
+        for layer, (first, second), (key, value) in zip(self.decoder, self.carried, self.looked_at, strict=True):
+            past, seen = (state[first], state[second]), (memory.fixed[key], memory.fixed[value])
+            hidden, looked, self_looked, (after[first], after[second]) = layer(
+                hidden, past, seen, mask, rotation, weights
+            )
             looks.append(looked)
             self_looks.append(self_looked)
         hidden = self.decoder_norm(hidden)
         if not weights:
             return Decoded(hidden, None, after)
         return Decoded(hidden, torch.stack(looks, 1), after, torch.stack(self_looks, 1))
-
-    @property
-    def grows(self) -> bool:
-        """Whether the state holds a key for each column, so that its length tells how many there were."""
-        return "key" in self.parts
-
-    def named(self, number: int, past: tuple[Tensor, ...]) -> State:
-        """What layer `number` carries, as a part of the state."""
-        return {f"{part}_{number}": tensor for part, tensor in zip(self.parts, past, strict=True)}
 
     def embed(self, table: nn.Module, positions: Positions, tokens: Tensor, start: int) -> Tensor:
         """√D · E x + position (Vaswani 2017 §3.4 and §3.5): [B T] → [B T D]."""
