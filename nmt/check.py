@@ -8,7 +8,10 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 
+from nmt.attention.flex import BIASES
 from nmt.attention.hard import GRADIENTS
+from nmt.attention.kinds import KINDS
+from nmt.attention.positions import POSITIONS
 from nmt.attention.scores import SCORES
 from nmt.attention.single import NORMALISERS
 from nmt.attention.windows import WINDOWS
@@ -28,12 +31,15 @@ CHOICES = {
     "model.hard_gradient": GRADIENTS,
     "model.norm": ("pre", "post"),
     "model.activation": ("relu", "gelu"),
+    "model.attention": tuple(KINDS),
+    "model.bias": tuple(BIASES),
+    "model.positions": tuple(POSITIONS),
     "optim.schedule": ("inverse_sqrt", "cosine", "linear", "constant"),
     "train.metric": ("bleu", "loss"),
 }
 POSITIVE = (
     "data.max_characters", "tokenizer.size", "tokenizer.max_pieces", "model.layers", "model.embedding", "model.hidden",
-    "model.radius", "model.max_positions",
+    "model.radius", "model.max_positions", "model.max_distance",
     "model.encoder_layers", "model.decoder_layers", "model.size", "model.heads", "model.feed_forward",
     "optim.lr", "train.batch_tokens", "train.accumulate", "train.max_steps", "train.max_epochs", "train.max_minutes",
     "train.validate_every", "train.validate_beam",
@@ -41,10 +47,10 @@ POSITIVE = (
 )  # fmt: skip
 NOT_NEGATIVE = (
     "seed", "data.seed", "data.pairs", "data.max_ratio", "optim.eps", "optim.weight_decay", "optim.clip",
-    "optim.warmup_steps", "model.hard_entropy", "model.closing",
+    "optim.warmup_steps", "model.hard_entropy", "model.closing", "model.sliding_window",
     "train.patience", "train.average", "train.pictures", "decode.max_ratio",
 )  # fmt: skip
-SHARES = ("model.dropout", "train.label_smoothing", "train.sampling", "optim.final")
+SHARES = ("model.dropout", "model.attention_dropout", "train.label_smoothing", "train.sampling", "optim.final")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 
@@ -100,8 +106,8 @@ def check_whole(config: Config) -> None:
     if not all(0 <= beta < 1 for beta in config.optim.betas):
         raise UserError(f"optim.betas={config.optim.betas} is not possible; both must be at least 0 and less than 1.")
     if isinstance(model, TransformerConfig):
-        if model.size % (2 * model.heads):
-            raise UserError(f"model.size={model.size} must be a multiple of 2 × model.heads={model.heads}.")
+        check_transformer(model)
+        check_positions(config, model)
         return
     if model.bidirectional and model.hidden % 2:
         raise UserError(f"model.hidden={model.hidden} must be even when model.bidirectional=true.")
@@ -117,6 +123,45 @@ def check_whole(config: Config) -> None:
     if model.tie and model.order == "never" and model.hidden != model.embedding:
         sizes = f"model.hidden={model.hidden} equal to model.embedding={model.embedding}"
         raise UserError(f"model.tie=true with model.order=never needs {sizes}.")
+
+
+def check_transformer(model: TransformerConfig) -> None:
+    """What must fit together in a Transformer."""
+    kind = f"model.attention={model.attention}"
+    if model.size % (2 * model.heads):
+        raise UserError(f"model.size={model.size} must be a multiple of 2 × model.heads={model.heads}.")
+    if model.attention != "flex":
+        for key, value, nothing in (("sliding_window", model.sliding_window, 0), ("bias", model.bias, "none")):
+            if value != nothing:
+                raise UserError(f"model.{key}={value} needs model.attention=flex; here it is {model.attention}.")
+    elif not model.sliding_window and model.bias == "none":
+        choices = (
+            "give model.sliding_window=N, model.bias=alibi or model.bias=relative, or choose model.attention=softmax"
+        )
+        raise UserError(f"{kind} without a window or a bias is softmax; {choices}.")
+    if model.attention != "softmax" and model.attention_dropout:
+        share = f"model.attention_dropout={model.attention_dropout}"
+        raise UserError(f"{share} is not possible with {kind}, which drops no weights; it must be 0.")
+    if model.attention == "linear" and model.positions == "rotary":
+        choices = "choose model.positions=sinusoidal or learned"
+        raise UserError(
+            f"model.positions=rotary is not possible with {kind}: turned features can be negative; {choices}."
+        )
+    if model.positions == "none" and model.bias == "none":
+        why = "nothing would tell the order of the words"
+        raise UserError(f"model.positions=none needs model.bias=alibi or model.bias=relative; without one, {why}.")
+
+
+def check_positions(config: Config, model: TransformerConfig) -> None:
+    """Learned positions must reach to the end of any sentence that is kept, and of any that search may write."""
+    source = config.tokenizer.max_pieces
+    longest = max(source, int(config.decode.max_ratio * source + config.decode.max_extra)) + 1  # </s>
+    if model.positions == "learned" and model.max_positions < longest:
+        raise UserError(
+            f"model.max_positions={model.max_positions} is too small; with tokenizer.max_pieces={source}, "
+            f"decode.max_ratio={config.decode.max_ratio:g} and decode.max_extra={config.decode.max_extra} "
+            f"a sentence can have {longest} places, so it must be at least that."
+        )
 
 
 def unknown_key(key: str, known: list[str]) -> str:

@@ -67,7 +67,7 @@ class RecurrentConfig:
 
 @dataclass
 class TransformerConfig:
-    """Vaswani et al. 2017, with pre- or post-norm."""
+    """Vaswani et al. 2017, with pre- or post-norm, and what came after it: kinds of self-attention, of positions."""
 
     kind: str  # transformer
     encoder_layers: int
@@ -79,6 +79,13 @@ class TransformerConfig:
     activation: str  # relu | gelu
     dropout: float
     tie: bool  # the output layer shares the target embedding; with a joint vocabulary the source does too
+    attention: str = "softmax"  # of encoder and decoder with themselves: softmax | linear | flex
+    sliding_window: int = 0  # attention=flex: only distances up to this are seen; 0 = no limit
+    bias: str = "none"  # attention=flex: what distances add to scores: none | alibi | relative
+    max_distance: int = 32  # bias=relative: longer distances count as this one
+    positions: str = "sinusoidal"  # sinusoidal | learned | rotary | none
+    max_positions: int = 1024  # positions=learned: the longest sentence, </s> counted
+    attention_dropout: float = 0.0  # share of the attention weights, attention=softmax alone
 
 
 @dataclass

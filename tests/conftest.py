@@ -19,9 +19,9 @@ from nmt.models.build import build
 
 VOCABULARY = 50
 MODELS = sorted(path.stem for path in (config_folder() / "model").glob("*.yaml"))
-# radius: so small that local windows hide something in short sentences.
+# radius, sliding_window, max_distance: so small that they hide or clip something in short sentences.
 NARROW = {"size": 32, "heads": 4, "feed_forward": 64, "embedding": 32, "hidden": 32, "radius": 2, "closing": 0}
-AT_MOST = {"layers": 2, "encoder_layers": 2, "decoder_layers": 2}
+AT_MOST = {"layers": 2, "encoder_layers": 2, "decoder_layers": 2, "sliding_window": 2, "max_distance": 3}
 
 
 @cache

@@ -9,18 +9,22 @@ from torch import Tensor
 from torch.nn import functional
 
 
-def attend(scores: Tensor, values: Tensor, mask: Tensor | None = None, prior: Tensor | None = None) -> tuple:
-    """weights = softmax(scores where mask) × prior; context = weights · values.
+def attend(
+    scores: Tensor, values: Tensor, mask: Tensor | None = None, prior: Tensor | None = None, dropout: float = 0.0
+) -> tuple:
+    """weights = softmax(scores where mask) × prior; context = dropout(weights) · values.
 
     scores [… T S], values [… S M], mask and prior broadcast to scores → context [… T M], weights [… T S].
-    The softmax runs in float32 at least. Every row of the mask must allow at least one position.
+    The softmax runs in float32 at least. Every row of the mask must allow at least one position. The weights that are
+    returned are those before dropout, whose rows still sum to 1.
     """
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
     weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
     if prior is not None:
         weights = weights * prior
-    return weights.to(values.dtype) @ values, weights
+    kept = functional.dropout(weights, dropout) if dropout else weights
+    return kept.to(values.dtype) @ values, weights
 
 
 def scaled_dot_product(
@@ -30,10 +34,12 @@ def scaled_dot_product(
     mask: Tensor | None = None,
     causal: bool = False,
     weights: bool = False,
+    dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor | None]:
     """softmax(q kᵀ / √K) v (Vaswani 2017 eq. 1): [B H T K], [B H S K] twice → [B H T K], weights [B H T S] | None.
 
     `causal` counts back from the end: the last query sees every key, so it also holds with a filled cache (S > T).
+    `dropout` is the share of the weights that is zeroed here and now.
     """
     seen = query.size(2) < key.size(2)
     if causal and query.size(2) == 1:
@@ -41,11 +47,12 @@ def scaled_dot_product(
     if not weights and not prefers_explicit(query):
         if causal and (seen or mask is not None):
             mask, causal = join(mask, causal_mask(query, key)), False
-        return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal), None
+        context = functional.scaled_dot_product_attention(query, key, value, mask, dropout, causal)
+        return context, None
     if causal:
         mask = join(mask, causal_mask(query, key))
     scores = query @ key.transpose(2, 3) / query.size(-1) ** 0.5
-    context, looked = attend(scores, value, mask)
+    context, looked = attend(scores, value, mask, dropout=dropout)
     return context, looked if weights else None
 
 

@@ -13,12 +13,13 @@ from nmt.attention.kernels import scaled_dot_product
 class MultiHead(nn.Module):
     """Concat(head_1 … head_H) W^O, head_i = attention(Q W_i^Q, K W_i^K, V W_i^V).
 
-    The three input projections lie in one matrix, so that self-attention is one product.
+    The three input projections lie in one matrix, so that self-attention is one product. `dropout` is a share of the
+    weights, in training.
     """
 
-    def __init__(self, size: int, heads: int) -> None:
+    def __init__(self, size: int, heads: int, dropout: float = 0.0) -> None:
         super().__init__()
-        self.size, self.heads = size, heads
+        self.size, self.heads, self.dropout = size, heads, dropout
         self.weight = nn.Parameter(torch.empty(3 * size, size))
         self.bias = nn.Parameter(torch.zeros(3 * size))
         self.output = nn.Linear(size, size)
@@ -56,5 +57,10 @@ class MultiHead(nn.Module):
         weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """Projected query [B H T K], key, value [B H S K], mask [B|1 1 T|1 S] → [B T D], weights [B H T S] | None."""
-        context, looked = scaled_dot_product(query, key, value, mask, causal, weights)
-        return self.output(context.transpose(1, 2).flatten(2)), looked
+        dropout = self.dropout if self.training else 0.0
+        context, looked = scaled_dot_product(query, key, value, mask, causal, weights, dropout)
+        return self.merge(context), looked
+
+    def merge(self, context: Tensor) -> Tensor:
+        """Concat(head_1 … head_H) W^O: [B H T K] → [B T D]."""
+        return self.output(context.transpose(1, 2).flatten(2))

@@ -24,6 +24,13 @@ def build(
             activation=config.activation,
             dropout=config.dropout,
             tie=config.tie,
+            attention=config.attention,
+            sliding_window=config.sliding_window,
+            bias=config.bias,
+            max_distance=config.max_distance,
+            positions=config.positions,
+            max_positions=config.max_positions,
+            attention_dropout=config.attention_dropout,
         )
     if config.order == "before":
         return Bahdanau(

@@ -1,0 +1,113 @@
+"""How a Transformer is told where a piece stands.
+
+B batch, T length, D model size, H heads, K head size. Positions count from 0; `start` is that of the first column.
+"""
+
+import math
+from abc import ABC
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from nmt.errors import UserError, choose
+
+Rotation = tuple[Tensor, Tensor]  # cosines and sines, [T K/2]
+
+
+class Positions(nn.Module, ABC):
+    """Something added to the embeddings, or a rotation of queries and keys, or neither.
+
+    Made from model size, head size, and the number of positions that a table has.
+    """
+
+    def __init__(self, size: int, head_size: int, max_positions: int) -> None:
+        super().__init__()
+
+    def forward(self, embedded: Tensor, start: int) -> Tensor:
+        """[B T D] → [B T D]."""
+        return embedded
+
+    def rotation(self, start: int, length: int, like: Tensor) -> Rotation | None:
+        """For the queries and keys of self-attention."""
+        return None
+
+
+class Sinusoidal(Positions):
+    """sin and cos of position / 10000^(2i/D), added (Vaswani 2017 §3.5)."""
+
+    def forward(self, embedded: Tensor, start: int) -> Tensor:
+        return embedded + sinusoids(start, embedded.size(1), embedded.size(2), embedded)
+
+
+class Learned(Positions):
+    """A row of a table for each position, added (Gehring et al. 2017 §3.1; Vaswani 2017 table 3, row E).
+
+    Drawn, and multiplied by √D, as the embeddings of the pieces are.
+    """
+
+    def __init__(self, size: int, head_size: int, max_positions: int) -> None:
+        super().__init__(size, head_size, max_positions)
+        self.table = nn.Parameter(torch.empty(max_positions, size))
+        nn.init.normal_(self.table, std=size**-0.5)
+
+    def forward(self, embedded: Tensor, start: int) -> Tensor:
+        stop, known = start + embedded.size(1), len(self.table)
+        if stop > known:
+            raise UserError(
+                f"A sentence has {stop} pieces or more, but this model knows the places of model.max_positions={known} "
+                f"alone; shorten it, or train with a larger model.max_positions or other model.positions."
+            )
+        return embedded + math.sqrt(embedded.size(2)) * self.table[start:stop]
+
+
+class Rotary(Positions):
+    """Queries and keys are turned by angles that grow with their position (Su et al. 2021 §3.2.2).
+
+    A score then depends on the distance alone. Deviation: dimension i is paired with i + K/2, not with its neighbour
+    (the same up to the order of the dimensions).
+    """
+
+    def __init__(self, size: int, head_size: int, max_positions: int) -> None:
+        super().__init__(size, head_size, max_positions)
+        self.head_size = head_size
+
+    def rotation(self, start: int, length: int, like: Tensor) -> Rotation | None:
+        """cos and sin of position · 10000^(−2i/K), in float32 at least."""
+        full = torch.promote_types(like.dtype, torch.float32)
+        position = torch.arange(start, start + length, device=like.device, dtype=full)
+        even = torch.arange(0, self.head_size, 2, device=like.device, dtype=full)
+        angle = position[:, None] * 10000.0 ** (-even / self.head_size)
+        return angle.cos(), angle.sin()
+
+
+class Nowhere(Positions):
+    """Nothing; the scores themselves must know distances."""
+
+
+def turn(inputs: Tensor, rotation: Rotation) -> Tensor:
+    """Each pair (x_i, x_{i + K/2}) of [B H T K] turned by its angle."""
+    (first, second), (cosine, sine) = inputs.chunk(2, -1), rotation
+    turned = torch.cat((first * cosine - second * sine, first * sine + second * cosine), -1)
+    return turned.to(inputs.dtype)
+
+
+def sinusoids(start: int, length: int, size: int, like: Tensor) -> Tensor:
+    """sin and cos of position / 10000^(2i/D) for the positions from `start` (Vaswani 2017 §3.5): [T D]."""
+    position = torch.arange(start, start + length, device=like.device, dtype=torch.float32)
+    frequency = torch.exp(torch.arange(0, size, 2, device=like.device) * (-math.log(10000.0) / size))
+    angle = position[:, None] * frequency
+    return functional.pad(torch.cat((angle.sin(), angle.cos()), 1), (0, size % 2)).to(like.dtype)
+
+
+POSITIONS: dict[str, type[Positions]] = {
+    "sinusoidal": Sinusoidal,
+    "learned": Learned,
+    "rotary": Rotary,
+    "none": Nowhere,
+}
+
+
+def make_positions(name: str, size: int, heads: int, max_positions: int) -> Positions:
+    """The positions called `name`; raises UserError for an unknown name."""
+    return choose("positions", name, POSITIONS)(size, size // heads, max_positions)

@@ -1,0 +1,122 @@
+"""The layers of the Transformer (Vaswani et al. 2017 §3), pre- or post-norm.
+
+B batch, S source length, T target length, P target columns so far, D model size, H heads, K head size.
+"""
+
+from torch import Tensor, nn
+
+from nmt.attention.kinds import Kind, Past
+from nmt.attention.multihead import MultiHead
+from nmt.attention.positions import Rotation, turn
+from nmt.models.dropout import Dropout
+
+
+class FeedForward(nn.Sequential):
+    """max(0, x W_1 + b_1) W_2 + b_2 (Vaswani 2017 eq. 2), or with GELU."""
+
+    def __init__(self, size: int, hidden: int, activation: str) -> None:
+        nonlinear = nn.GELU() if activation == "gelu" else nn.ReLU()
+        linears = nn.Linear(size, hidden), nn.Linear(hidden, size)
+        super().__init__(linears[0], nonlinear, linears[1])
+        for linear in linears:
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
+
+
+class Residual(nn.Module):
+    """x + dropout(f(norm(x))) with pre-norm, norm(x + dropout(f(x))) with post-norm (Vaswani 2017 §5.4)."""
+
+    def __init__(self, size: int, share: float, norm: str) -> None:
+        super().__init__()
+        self.pre = norm == "pre"
+        self.norm = nn.LayerNorm(size)
+        self.dropout = Dropout(share)
+
+    def before(self, inputs: Tensor) -> Tensor:
+        """What the sub-layer reads."""
+        return self.norm(inputs) if self.pre else inputs
+
+    def after(self, inputs: Tensor, output: Tensor) -> Tensor:
+        """What the next sub-layer gets."""
+        added = self.dropout(output, inputs)
+        return added if self.pre else self.norm(added)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward."""
+
+    def __init__(
+        self,
+        size: int,
+        heads: int,
+        hidden: int,
+        share: float,
+        norm: str,
+        activation: str,
+        kind: Kind,
+    ) -> None:
+        super().__init__()
+        self.attention, self.attention_residual = MultiHead(size, heads), Residual(size, share, norm)
+        self.feed, self.feed_residual = FeedForward(size, hidden, activation), Residual(size, share, norm)
+        self.kind = kind
+
+    def forward(
+        self, inputs: Tensor, mask: Tensor | None, rotation: Rotation | None, weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """[B S D], mask [B 1 1 S] | None → [B S D], weights [B H S S] | None."""
+        query, key, value = project(self.attention, self.attention_residual.before(inputs), rotation)
+        context, looked, _ = self.kind(query, key, value, None, mask, weights)
+        inputs = self.attention_residual.after(inputs, self.attention.merge(context))
+        return self.feed_residual.after(inputs, self.feed(self.feed_residual.before(inputs))), looked
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, cross-attention, feed-forward."""
+
+    def __init__(
+        self,
+        size: int,
+        heads: int,
+        hidden: int,
+        share: float,
+        norm: str,
+        activation: str,
+        kind: Kind,
+        attention_dropout: float,
+    ) -> None:
+        super().__init__()
+        self.self_attention, self.self_residual = MultiHead(size, heads), Residual(size, share, norm)
+        self.cross_attention = MultiHead(size, heads, attention_dropout)
+        self.cross_residual = Residual(size, share, norm)
+        self.feed, self.feed_residual = FeedForward(size, hidden, activation), Residual(size, share, norm)
+        self.kind = kind
+
+    def forward(
+        self,
+        inputs: Tensor,
+        past: Past,
+        memory: tuple[Tensor, Tensor],
+        mask: Tensor | None,
+        rotation: Rotation | None,
+        weights: bool,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None, Past]:
+        """inputs [B T D]; what self-attention carries; memory: key, value [B H S K]; mask [B 1 1 S] | None.
+
+        → outputs [B T D], cross weights [B H T S] | None, self weights [B H T P] | None, the new past.
+        """
+        query, key, value = project(self.self_attention, self.self_residual.before(inputs), rotation)
+        context, self_looked, past = self.kind(query, key, value, past, None, weights)
+        inputs = self.self_residual.after(inputs, self.self_attention.merge(context))
+        query = self.cross_attention.project_query(self.cross_residual.before(inputs))
+        context, looked = self.cross_attention(query, *memory, mask, weights=weights)
+        inputs = self.cross_residual.after(inputs, context)
+        outputs = self.feed_residual.after(inputs, self.feed(self.feed_residual.before(inputs)))
+        return outputs, looked, self_looked, past
+
+
+def project(attention: MultiHead, inputs: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, Tensor]:
+    """[B T D] → query, key, value [B H T K] of self-attention, query and key turned to their positions."""
+    query, key, value = attention.project_all(inputs)
+    if rotation is None:
+        return query, key, value
+    return turn(query, rotation), turn(key, rotation), value

@@ -1,0 +1,95 @@
+"""Self-attention of the Transformer's family in NumPy, one head of one sentence at a time, written from the papers.
+
+q, k, v [T K]; `allowed` [T T], True where row i may see column j. distance = i − j.
+"""
+
+import numpy as np
+
+
+def softmax(q, k, v, allowed, bias=0.0):
+    """Vaswani 2017 eq. 1, with a bias on the scores: contexts [T K], weights [T T]."""
+    scores = np.where(allowed, q @ k.T / np.sqrt(q.shape[1]) + bias, -np.inf)
+    shares = np.exp(scores - scores.max(1, keepdims=True))
+    weights = shares / shares.sum(1, keepdims=True)
+    return weights @ v, weights
+
+
+def linear(q, k, v, allowed):
+    """Katharopoulos 2020 eq. 4, as the paper writes it: sums over one key after another, φ = elu + 1."""
+    phi = [[np.array([x + 1 if x > 0 else np.exp(x) for x in row]) for row in side] for side in (q, k)]
+    weights = np.zeros(allowed.shape)
+    for i, j in zip(*np.nonzero(allowed), strict=True):
+        weights[i, j] = phi[0][i] @ phi[1][j]
+    weights /= weights.sum(1, keepdims=True)
+    return weights @ v, weights
+
+
+def fast_weights(q, k, v):
+    """The causal form as a recurrence: write φ(k) ⊗ v, then read with φ(q) (Schmidhuber 1992, normalised)."""
+    matrix, total, contexts = np.zeros((q.shape[1], v.shape[1])), np.zeros(q.shape[1]), []
+    for query, key, value in zip(*(np.where(x > 0, x + 1, np.exp(x)) for x in (q, k)), v, strict=True):
+        matrix, total = matrix + np.outer(key, value), total + key
+        contexts.append(query @ matrix / (query @ total))
+    return np.array(contexts)
+
+
+def alibi(head, heads, rows, table):
+    """Press 2022: −2^(−8h/H) · |i − j|, h counted from 1."""
+    distance = np.arange(rows)[:, None] - np.arange(rows)
+    return -(2.0 ** (-8 * (head + 1) / heads)) * np.abs(distance)
+
+
+def relative(head, heads, rows, table):
+    """A number for each distance, clipped; `table` [H]: {distance: number}, its ends stand for all beyond."""
+    own = table[head]
+    clip = [[max(min(i - j, max(own)), min(own)) for j in range(rows)] for i in range(rows)]
+    return np.array([[own[distance] for distance in row] for row in clip])
+
+
+def unbiased(head, heads, rows, table):
+    return 0.0
+
+
+BIASES = {"none": unbiased, "alibi": alibi, "relative": relative}
+
+
+def allowed(rows, causal, window):
+    """Which columns each row may see."""
+    distance = np.arange(rows)[:, None] - np.arange(rows)
+    near = np.abs(distance) <= window if window else np.full(distance.shape, True)
+    return near & (distance >= 0) if causal else near
+
+
+def attention(kind, causal, window, bias, table, q, k, v):
+    """All heads: q, k, v [H T K] → contexts [H T K], weights [H T T]."""
+    heads, rows = q.shape[:2]
+    seen, found = allowed(rows, causal, window), []
+    for head in range(heads):
+        if kind == "linear":
+            found.append(linear(q[head], k[head], v[head], seen))
+        else:
+            found.append(softmax(q[head], k[head], v[head], seen, BIASES[bias](head, heads, rows, table)))
+    return tuple(np.stack(part) for part in zip(*found, strict=True))
+
+
+def turned(x, start):
+    """Su 2021 eq. 13 in complex numbers: x_m e^{i m θ}, pairs (i, i + K/2); x [T K]."""
+    half = x.shape[1] // 2
+    numbers = x[:, :half] + 1j * x[:, half:]
+    angles = np.array(
+        [[m * 10000.0 ** (-2 * i / (2 * half)) for i in range(half)] for m in range(start, start + len(x))]
+    )
+    numbers = numbers * np.exp(1j * angles)
+    return np.concatenate((numbers.real, numbers.imag), 1)
+
+
+def rollout(encoder, decoder, cross):
+    """The sheet's recursion for one sentence: [L H S S], [L H T T], [L H T S] → [T S], and Y."""
+    R = np.eye(encoder.shape[-1])
+    for A in encoder.mean(1):
+        R = 0.5 * (A + np.eye(len(A))) @ R
+    X, Y = np.zeros(cross.shape[2:]), np.eye(decoder.shape[-1])
+    for A, A_cross in zip(decoder.mean(1), cross.mean(1), strict=True):
+        X, Y = (0.5 * (A + np.eye(len(A))) @ Z for Z in (X, Y))
+        X, Y = 0.5 * X + 0.5 * A_cross @ R, 0.5 * Y
+    return X / X.sum(1, keepdims=True), Y

@@ -1,0 +1,662 @@
+"""The kinds of self-attention, positions and rollout: against NumPy, finite differences, PyTorch, and their laws."""
+
+import warnings
+from dataclasses import asdict
+from itertools import pairwise
+
+import numpy as np
+import oracle_heads as oracle
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.testing import assert_close
+
+from nmt.attention.flex import compiled, explicit, modified
+from nmt.attention.kernels import scaled_dot_product
+from nmt.attention.kinds import Kind, make_kind
+from nmt.attention.multihead import MultiHead
+from nmt.attention.positions import make_positions, sinusoids, turn
+from nmt.attention.rollout import rollout
+from nmt.check import check
+from nmt.compose import compose_all
+from nmt.config import TransformerConfig, to_dict
+from nmt.data.batches import collate
+from nmt.errors import UserError
+from nmt.models.layers import project
+
+HEADS, SIZE = 3, 4
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 2e-2}
+EXACT = {"atol": 1e-10, "rtol": 0}
+VARIANTS = {  # kind, sliding window, bias
+    "softmax": ("softmax", 0, "none"),
+    "linear": ("linear", 0, "none"),
+    "sliding": ("flex", 2, "none"),
+    "alibi": ("flex", 0, "alibi"),
+    "relative": ("flex", 0, "relative"),
+    "relative, sliding": ("flex", 5, "relative"),
+}
+FAMILY = ("linear", "alibi", "relative", "sliding", "rotary", "learned")
+TRANSFORMERS = ("transformer", *(f"transformer_{name}" for name in FAMILY))
+many = settings(max_examples=200, deadline=None)
+seeds = st.integers(0, 2**32 - 1)
+kinds = pytest.mark.parametrize("variant", VARIANTS)
+both = pytest.mark.parametrize("causal", [False, True], ids=["encoder", "decoder"])
+
+
+def unit(*shape: int) -> Tensor:
+    """Between −1 and 1."""
+    return 2 * torch.rand(*shape, dtype=torch.float64) - 1
+
+
+def make(variant: str, causal: bool, dropout: float = 0.0) -> Kind:
+    """A kind in float64, its table of distances (if any) drawn from ±1."""
+    name, window, bias = VARIANTS[variant]
+    kind = make_kind(name, HEADS, causal, dropout, window, bias, max_distance=3).double()
+    for parameter in kind.parameters():
+        parameter.data = unit(*parameter.shape)
+    return kind.eval()
+
+
+def three(batch: int, rows: int) -> tuple[Tensor, ...]:
+    """Query, key, value."""
+    return tuple(unit(batch, HEADS, rows, SIZE) for _ in range(3))
+
+
+def padding(lengths: list[int]) -> Tensor:
+    """[B 1 1 S]: True where a sentence is."""
+    return (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None])[:, None, None]
+
+
+def visible(variant: str, causal: bool, mask: Tensor) -> Tensor:
+    """[B 1 T S] of the rows that count: what a row may see."""
+    rows = mask.size(-1)
+    return torch.from_numpy(oracle.allowed(rows, causal, VARIANTS[variant][1])) & mask & mask.transpose(2, 3)
+
+
+def table_of(kind: Kind, causal: bool) -> list[dict[int, float]]:
+    """What `Relative` has learnt, by head and distance."""
+    return [
+        dict(enumerate(row, 0 if causal else -3))
+        for parameter in kind.parameters()
+        for row in parameter.double().tolist()
+    ]
+
+
+@kinds
+@both
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_every_kind_is_the_oracles(variant, causal, dtype):
+    """Sentences of 1 to 60 pieces in one batch, on both roads."""
+    torch.manual_seed(1)
+    kind, lengths = make(variant, causal).to(dtype), list(range(1, 61))
+    inputs = [side.to(dtype) for side in three(60, 60)]
+    mask = None if causal else padding(lengths)
+    contexts, weights, _ = kind(*inputs, None, mask, True)
+    other, nothing, _ = kind(*inputs, None, mask, False)
+    assert nothing is None and contexts.dtype == other.dtype == dtype
+    name, window, bias = VARIANTS[variant]
+    for row, length in enumerate(lengths):
+        sides = [side[row, :, :length].double().numpy() for side in inputs]
+        wanted = oracle.attention(name, causal, window, bias, table_of(kind, causal), *sides)
+        found = contexts[row, :, :length], weights[row, :, :length, :length], other[row, :, :length]
+        for one, answer in zip(found, (*wanted, wanted[0]), strict=True):
+            np.testing.assert_allclose(one.detach().double().numpy(), answer, rtol=0, atol=TOLERANCE[dtype])
+        assert not weights[row, :, :length, length:].any()
+
+
+def test_linear_attention_writes_fast_weights():
+    """The parallel form is the recurrence of outer products."""
+    torch.manual_seed(1)
+    inputs = three(1, 30)
+    found = make("linear", True)(*inputs, None, None, False)[0]
+    for head in range(HEADS):
+        np.testing.assert_allclose(
+            found[0, head], oracle.fast_weights(*(x[0, head].numpy() for x in inputs)), atol=1e-12
+        )
+
+
+@kinds
+@both
+@pytest.mark.parametrize("weights", [False, True])
+def test_gradients_are_finite_differences(variant, causal, weights):
+    torch.manual_seed(2)
+    kind, mask = make(variant, causal), None if causal else padding([5, 3])
+    parameters = list(kind.parameters())
+
+    def run(*inputs: Tensor) -> Tensor:
+        table = {name: value for (name, _), value in zip(kind.named_parameters(), inputs[3:], strict=True)}
+        return torch.func.functional_call(kind, table, (*inputs[:3], None, mask, weights))[0]
+
+    inputs = [*(unit(2, HEADS, 5, 2) for _ in range(3)), *(parameter.detach() for parameter in parameters)]
+    assert torch.autograd.gradcheck(run, [value.clone().requires_grad_() for value in inputs], atol=1e-6, rtol=0)
+
+
+@kinds
+@many
+@given(seed=seeds, rows=st.integers(1, 9), data=st.data(), weights=st.booleans())
+def test_pieces_are_the_whole_at_every_cut(variant, seed, rows, data, weights):
+    """A cached key stands where it stood: distances are counted from the start of the sentence."""
+    torch.manual_seed(seed)
+    kind, inputs = make(variant, True), three(2, rows)
+    whole, looked, last = kind(*inputs, None, None, weights)
+    cuts = sorted(data.draw(st.sets(st.integers(1, rows), max_size=rows)) - {rows})
+    past, found = kind.start(inputs[0][:, :, :0]), []
+    for start, stop in pairwise([0, *cuts, rows]):
+        piece, seen, past = kind(*(side[:, :, start:stop] for side in inputs), past, None, weights)
+        found.append(piece)
+        if weights:
+            first = start if variant == "linear" else 0  # earlier columns are known by their sum alone
+            assert_close(seen, looked[:, :, start:stop, first:stop], **EXACT)
+    assert_close(torch.cat(found, 2), whole, **EXACT)
+    assert_close(past, last, **EXACT)
+
+
+@kinds
+@many
+@given(seed=seeds, lengths=st.lists(st.integers(1, 12), min_size=1, max_size=3), causal=st.booleans())
+def test_weights_are_shares_of_what_may_be_seen(variant, seed, lengths, causal):
+    """Rows sum to 1, are at least 0, and exactly 0 where hidden; contexts are means of the values seen."""
+    torch.manual_seed(seed)
+    kind, mask = make(variant, causal), padding(lengths)
+    query, key, value = three(len(lengths), max(lengths))
+    contexts, weights, _ = kind(query, key, value, None, None if causal else mask, True)
+    seen, real = visible(variant, causal, mask), mask.transpose(2, 3)
+    assert (weights >= 0).all() and contexts.isfinite().all()
+    assert not weights.masked_select(real & ~seen).any()
+    assert causal or not weights.masked_select(~mask).any()
+    assert (weights.masked_select(seen) > 0).all()
+    assert_close(weights.sum(-1), torch.ones(weights.shape[:3]).double(), **EXACT)
+    assert_close(contexts, weights @ value, **EXACT)
+    hidden = ~seen[..., None]
+    least = value[:, :, None].masked_fill(hidden, torch.inf).amin(3)
+    most = value[:, :, None].masked_fill(hidden, -torch.inf).amax(3)
+    assert ((contexts >= least - 1e-12) & (contexts <= most + 1e-12) | ~real).all()
+
+
+@kinds
+@many
+@given(
+    seed=seeds,
+    causal=st.booleans(),
+    scale=st.sampled_from([0.0, 1.0, 71.0, 1e4]),  # 71² · K / √K = 10⁴
+    dtype=st.sampled_from([torch.float32, torch.bfloat16]),
+    lengths=st.lists(st.integers(1, 12), min_size=1, max_size=3),
+    weights=st.booleans(),
+)
+def test_no_score_is_too_large(variant, causal, seed, scale, dtype, lengths, weights):
+    torch.manual_seed(seed)
+    kind, mask = make(variant, causal).to(dtype), None if causal else padding(lengths)
+    query, key, value = three(len(lengths), max(lengths))
+    inputs = [(side.sign() * scale).to(dtype).requires_grad_() for side in (query, key)] + [value.to(dtype)]
+    contexts, looked, _ = kind(*inputs, None, mask, weights)
+    assert contexts.isfinite().all() and (contexts.abs() <= 1.01).all()
+    assert looked is None or looked.isfinite().all()
+    contexts.sum().backward()
+    assert all(side.grad.isfinite().all() for side in inputs[:2])
+
+
+@pytest.mark.parametrize("variant", ["softmax", "linear"])
+@many
+@given(seed=seeds, rows=st.integers(1, 9), weights=st.booleans())
+def test_without_positions_nobody_knows_the_order(variant, seed, rows, weights):
+    """Equivariant in the queries, invariant in the pairs of key and value."""
+    torch.manual_seed(seed)
+    kind, (query, key, value) = make(variant, False), three(2, rows)
+    mask = torch.rand(2, 1, 1, rows) < 0.6
+    mask[..., 0] = True
+    contexts, looked, _ = kind(query, key, value, None, mask, weights)
+    q, s = torch.randperm(rows), torch.randperm(rows)
+    found, turned, _ = kind(query[:, :, q], key[:, :, s], value[:, :, s], None, mask[..., s], weights)
+    assert_close(found, contexts[:, :, q], **EXACT)
+    assert looked is None or torch.allclose(turned, looked[:, :, q][..., s], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("variant", ["sliding", "alibi", "relative"])
+def test_with_distances_the_order_is_known(variant):
+    torch.manual_seed(1)
+    kind, inputs = make(variant, False), three(1, 6)
+    contexts, mirrored = (kind(*sides, None, None, False)[0] for sides in (inputs, [side.flip(2) for side in inputs]))
+    assert torch.allclose(contexts, mirrored.flip(2)) == (variant != "relative")  # the others know no direction
+    order = torch.tensor([0, 3, 1, 2, 4, 5])
+    mixed = kind(*(side[:, :, order] for side in inputs), None, None, False)[0]
+    assert not torch.isclose(mixed, contexts[:, :, order]).all(-1).any()
+
+
+@kinds
+@many
+@given(seed=seeds, rows=st.integers(2, 8), row=st.integers(0, 6), cut=st.integers(0, 6), weights=st.booleans())
+def test_causal_rows_do_not_feel_the_future(variant, seed, rows, row, cut, weights):
+    """Neither in values nor in gradients, with the first `cut` columns decoded before."""
+    torch.manual_seed(seed)
+    row, kind = min(row, rows - 2), make(variant, True)
+    cut = min(cut, row)
+
+    def run(*inputs: Tensor) -> Tensor:
+        first, _, past = (
+            kind(*(side[:, :, :cut] for side in inputs), None, None, weights) if cut else (None, None, None)
+        )
+        rest, _, _ = kind(*(side[:, :, cut:] for side in inputs), past, None, weights)
+        return torch.cat((first, rest), 2) if cut else rest
+
+    inputs = [side.requires_grad_() for side in three(1, rows)]
+    contexts = run(*inputs)
+    for gradient in torch.autograd.grad(contexts[:, :, row].sum(), inputs):
+        assert not gradient[:, :, row + 1 :].any()
+    changed = [side.detach().clone() for side in inputs]
+    for side in changed:
+        side[:, :, row + 1 :] = 9.0
+    moved = run(*changed)
+    assert_close(moved[:, :, : row + 1], contexts[:, :, : row + 1].detach(), **EXACT)
+    assert not torch.isclose(moved[:, :, row + 1 :], contexts[:, :, row + 1 :]).any()
+
+
+def test_one_head_with_identities_is_scaled_dot_product():
+    heads, kind, inputs = MultiHead(6, 1).double(), make("softmax", False), unit(2, 5, 6)
+    heads.weight.data, heads.output.weight.data = torch.eye(6).double().repeat(3, 1), torch.eye(6).double()
+    context, weights, _ = kind(*heads.project_all(inputs), None, None, True)
+    wanted, looked = scaled_dot_product(*(inputs[:, None],) * 3, weights=True)
+    assert_close((heads.merge(context), weights), (wanted[:, 0], looked), **EXACT)
+
+
+@pytest.mark.parametrize("variant", ["sliding", "alibi", "relative", "relative, sliding"])
+@both
+def test_flex_is_pytorchs_attention_with_a_mask_of_numbers(variant, causal):
+    torch.manual_seed(1)
+    size, rows = HEADS * SIZE, 7
+    kind, heads, theirs = (
+        make(variant, causal),
+        MultiHead(size, HEADS).double(),
+        nn.MultiheadAttention(size, HEADS).double(),
+    )
+    for parameter in heads.parameters():
+        nn.init.normal_(parameter)
+    theirs.load_state_dict({f"in_proj_{part}": getattr(heads, part) for part in ("weight", "bias")}, strict=False)
+    theirs.out_proj.load_state_dict(heads.output.state_dict())
+    _, window, bias = VARIANTS[variant]
+    added = [oracle.BIASES[bias](head, HEADS, rows, table_of(kind, causal)) for head in range(HEADS)]
+    numbers = np.where(
+        oracle.allowed(rows, causal, window), np.stack([np.zeros((rows, rows)) + one for one in added]), -np.inf
+    )
+    inputs = unit(rows, 1, size)
+    wanted = theirs(inputs, inputs, inputs, attn_mask=torch.from_numpy(numbers), average_attn_weights=False)
+    context, weights, _ = kind(*heads.project_all(inputs.transpose(0, 1)), None, None, True)
+    assert_close((heads.merge(context).transpose(0, 1), weights), wanted, **EXACT)
+
+
+def test_each_layer_learns_its_own_distances(small_model):
+    """7 distances to both sides in the encoder, 4 to the left in the decoder; nothing else of the family but a table
+    of positions has parameters, so that weights from before it fit.
+    """
+    plain, learned, *others = (
+        {key: tuple(value.shape) for key, value in small_model(f"transformer{name}").state_dict().items()}
+        for name in ("", "_learned", "_linear", "_alibi", "_sliding", "_rotary")
+    )
+    assert others == [plain] * 4
+    tables = {
+        f"{side}.{n}.kind.bias.table": (4, wide) for side, wide in (("encoder", 7), ("decoder", 4)) for n in (0, 1)
+    }
+    model = small_model("transformer_relative")
+    assert {key: tuple(value.shape) for key, value in model.named_parameters() if key not in plain} == tables
+    places = {"source_positions.table": (1024, 32), "target_positions.table": (1024, 32)}
+    assert learned.items() - plain.items() == places.items()
+
+
+def test_alibi_by_hand():
+    """Four heads have slopes 1/4, 1/16, 1/64 and 1/256; equal keys leave the bias alone."""
+    kind, nothing = make_kind("flex", 4, False, 0.0, 0, "alibi", 1), torch.zeros(1, 4, 3, 2)
+    _, weights, _ = kind(nothing, nothing, nothing, None, None, True)
+    for head, slope in enumerate((0.25, 0.0625, 0.015625, 0.00390625)):
+        shares = torch.tensor([1.0, np.exp(-slope), np.exp(-2 * slope)], dtype=torch.float32)
+        assert_close(weights[0, head, 0], shares / shares.sum())
+
+
+def test_linear_by_hand():
+    """φ(q) = (2, 1), φ(k) = (1, 1), (3, 1), (2, ½): scores 3, 7, 4½; the first column sees itself alone."""
+    query = torch.tensor([[1.0, 0.0]]).expand(1, 1, 3, 2)
+    key = torch.tensor([[[[0.0, 0.0], [2.0, 0.0], [1.0, np.log(0.5)]]]])
+    value = torch.tensor([[[[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]]]])
+    for causal, rows in ((False, [[12 / 14.5, 7 / 14.5]] * 3), (True, [[1, 0], [0.3, 0.7], [12 / 14.5, 7 / 14.5]])):
+        for weights in (False, True):
+            context = make_kind("linear", 1, causal, 0.0, 0, "none", 1)(query, key, value, None, None, weights)[0]
+            assert_close(context[0, 0], torch.tensor(rows))
+
+
+@pytest.mark.parametrize("variant", ["sliding", "alibi", "relative", "relative, sliding"])
+@both
+def test_flexattention_is_given_the_same_rule(variant, causal):
+    """What is compiled on CUDA, uncompiled here: PyTorch applies the same rule to every score."""
+    flex = pytest.importorskip("torch.nn.attention.flex_attention", reason="PyTorch 2.4").flex_attention
+    torch.manual_seed(1)
+    kind, inputs, mask = make(variant, causal), three(3, 9), padding([9, 1, 4])
+    real = None if causal else mask[:, 0, 0]
+    rule = (kind.bias, kind.window, causal, real)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it was not compiled
+        assert_close(flex(*inputs, score_mod=modified(*rule)), explicit(*inputs, *rule)[0], **EXACT)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize("variant", ["sliding", "alibi", "relative", "relative, sliding"])
+@both
+def test_compiled_flexattention_is_the_explicit_road(variant, causal):
+    """Values and gradients, in float32, of a batch with padding."""
+    torch.manual_seed(1)
+    kind, mask = make(variant, causal).float().cuda(), None if causal else padding([70, 1, 33]).cuda()
+    sides = [torch.randn(3, HEADS, 70, 32, device="cuda", requires_grad=True) for _ in range(3)]
+    inputs = [*sides, *kind.parameters()]
+    count = torch.randn(3, HEADS, 70, 32, device="cuda")
+    found = []
+    for weights in (False, True):
+        context = kind(*sides, None, mask, weights)[0]
+        found.append((context, *torch.autograd.grad((context * count).sum(), inputs)))
+    assert compiled.cache_info().currsize == 1
+    assert_close(found[0], found[1], atol=5e-3, rtol=5e-3)  # Triton multiplies float32 in TF32
+
+
+@many
+@given(seed=seeds, rows=st.integers(1, 8), start=st.integers(0, 500), length=st.integers(1, 6))
+def test_rotary_scores_depend_on_the_distance_alone(seed, rows, start, length):
+    torch.manual_seed(seed)
+    positions, (query, key) = make_positions("rotary", 24, HEADS, 1), (unit(1, HEADS, rows, 8) for _ in range(2))
+    here, there = (positions.rotation(first, rows, query) for first in (0, start))
+    scores = turn(query, here) @ turn(key, here).transpose(2, 3)
+    assert_close(turn(query, there) @ turn(key, there).transpose(2, 3), scores, **EXACT)
+    assert_close(turn(query, there).norm(dim=-1), query.norm(dim=-1), **EXACT)
+    np.testing.assert_allclose(turn(query, there)[0, 1], oracle.turned(query[0, 1].numpy(), start), rtol=0, atol=1e-10)
+    assert_close(positions(query[0], start), query[0])  # nothing is added
+
+
+def test_queries_and_keys_are_turned_and_values_are_not():
+    torch.manual_seed(1)
+    heads, inputs = MultiHead(24, HEADS).double(), unit(2, 5, 24)
+    query, key, value = heads.project_all(inputs)
+    found = project(heads, inputs, make_positions("rotary", 24, HEADS, 1).rotation(7, 5, inputs))
+    for row in range(2):
+        for head in range(HEADS):
+            wanted = [oracle.turned(side[row, head].detach().numpy(), 7) for side in (query, key)]
+            for side, answer in zip(found, (*wanted, value[row, head].detach().numpy()), strict=True):
+                np.testing.assert_allclose(side[row, head].detach().numpy(), answer, rtol=0, atol=1e-10)
+
+
+def test_sinusoids_are_the_papers():
+    """Vaswani 2017 §3.5, sine half first."""
+    angles = np.arange(3, 10)[:, None] / 10000 ** (2 * np.arange(4) / 8)
+    wanted = np.concatenate((np.sin(angles), np.cos(angles)), 1)
+    np.testing.assert_allclose(sinusoids(3, 7, 8, torch.zeros(1)), wanted, rtol=0, atol=1e-5)
+
+
+def batch():
+    """Three pairs of uneven lengths."""
+    random = np.random.default_rng(1)
+    return collate(*([random.integers(8, 50, length) for length in lengths] for lengths in ([6, 2, 4], [3, 7, 5])))
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_encoder_and_decoder_know_the_order(small_model, name):
+    """Without what a file says about positions the same layers would not; two pieces change places here."""
+    model, pairs, order = small_model(name), batch(), torch.tensor([1, 0, 2])
+    source, target = pairs.source[:, :3], pairs.target[:, :3]
+
+    def differ(model: nn.Module) -> list[bool]:
+        plain, moved = model.encode(source, None), model.encode(source[:, order], None)
+        hidden = [model.decode(one, model.start(plain), plain).hidden[:, 2] for one in (target, target[:, order])]
+        return [not torch.allclose(moved.values, plain.values[:, order]), not torch.allclose(*hidden)]
+
+    assert differ(model) == [True, True]
+    if name in ("transformer", "transformer_linear", "transformer_rotary", "transformer_learned"):
+        model.source_positions = model.target_positions = make_positions("none", 32, 4, 1)
+        assert differ(model) == [
+            False,
+            True,
+        ]  # in a stack, causality tells the decoder: its columns see different pasts
+
+
+def test_learned_positions_end(small_model):
+    """The last place is known, the next one is refused by name, whole and in pieces."""
+    model, pairs = small_model("transformer_learned", max_positions=533), batch()
+    source = torch.full((1, 534), 9)
+    memory = model.encode(source[:, :533], None)
+    with pytest.raises(UserError, match="534 pieces.*model.max_positions=533"):
+        model.encode(source, None)
+    state = model.decode(source[:, :533], model.start(memory), memory).state
+    with pytest.raises(UserError, match="model.max_positions=533"):
+        model.decode(source[:, :1], state, memory)
+    plain = model(*pairs[:3]).hidden
+    model.source_positions.table.data[6] += 1.0  # of the longest source's </s>
+    moved = (model(*pairs[:3]).hidden != plain).flatten(1).any(1)
+    assert moved.tolist() == [length == 7 for length in pairs.mask.sum(1)]
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_self_attention_shows_its_weights(small_model, name):
+    """In encoder and decoder: shapes, shares, zeros at padding and in the future; asking changes no value."""
+    model, pairs = small_model(name), batch()
+    memory, silent = (model.encode(pairs.source, pairs.mask, wanted) for wanted in (True, False))
+    assert silent.weights is None
+    assert_close((memory.values, memory.fixed), (silent.values, silent.fixed), **EXACT)
+    rows, columns = pairs.target.size(1), pairs.source.size(1)
+    decoded = model.decode(pairs.target, model.start(memory), memory, True)
+    assert memory.weights.shape == (3, 2, 4, columns, columns)
+    assert decoded.self_weights.shape == (3, 2, 4, rows, rows)
+    assert decoded.weights.shape == (3, 2, 4, rows, columns)
+    for weights in (memory.weights, decoded.self_weights, decoded.weights):
+        assert (weights >= 0).all()
+        assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]).double(), **EXACT)
+    assert not memory.weights.masked_select(~pairs.mask[:, None, None, None]).any()
+    assert not decoded.self_weights.triu(1).any()
+    quiet = model.decode(pairs.target, model.start(memory), memory)
+    assert quiet.weights is quiet.self_weights is None
+    assert_close(quiet.hidden, decoded.hidden, **EXACT)
+    order = torch.tensor([2, 0])
+    assert_close(memory.rows(order).weights, memory.weights[order], **EXACT)
+
+
+def test_weights_stand_in_the_order_of_the_layers(small_model):
+    """A layer without queries looks everywhere alike, and is found at its place."""
+    model, pairs = small_model("transformer"), batch()
+    for attention in (model.encoder[1].attention, model.decoder[0].self_attention):
+        attention.weight.data[:32] = 0.0
+    decoded = model(*pairs[:3], True)
+    lengths = pairs.mask.sum(1)[:, None, None, None]
+    encoder = model.encode(pairs.source, pairs.mask, True).weights
+    same = pairs.mask[:, None, None].double() / lengths
+    assert_close(encoder[:, 1], same.expand_as(encoder[:, 1]), **EXACT)
+    assert not torch.allclose(encoder[:, 0], same)
+    rows = decoded.self_weights.size(3)
+    same = torch.ones(rows, rows).tril().double() / torch.arange(1, rows + 1)[:, None]
+    assert_close(decoded.self_weights[:, 0], same.expand_as(decoded.self_weights[:, 0]), **EXACT)
+    assert not torch.allclose(decoded.self_weights[:, 1], same)
+
+
+@pytest.mark.parametrize("name", ["transformer", "transformer_sliding", "transformer_alibi"])
+def test_self_weights_are_over_all_columns_so_far(small_model, name):
+    model, pairs = small_model(name), batch()
+    memory = model.encode(pairs.source, pairs.mask)
+    whole = model.decode(pairs.target, model.start(memory), memory, True).self_weights
+    first = model.decode(pairs.target[:, :3], model.start(memory), memory, True)
+    second = model.decode(pairs.target[:, 3:], first.state, memory, True)
+    assert_close(first.self_weights, whole[..., :3, :3], **EXACT)
+    assert_close(second.self_weights, whole[..., 3:, :], **EXACT)
+
+
+def test_the_state_of_linear_attention_does_not_grow(small_model):
+    """One matrix and one vector a head, in float32 even under autocast, and the count of columns."""
+    model, pairs = small_model("transformer_linear").float(), batch()
+    with torch.autocast("cpu", torch.bfloat16):
+        memory = model.encode(pairs.source, pairs.mask)
+        state = model.start(memory)
+        after = model.decode(pairs.target, state, memory).state
+    shapes = {name: tensor.shape for name, tensor in state.items()}
+    assert shapes == {name: tensor.shape for name, tensor in after.items()}
+    assert shapes == {"step": (3,)} | {f"written_{n}": (3, 4, 8, 8) for n in (0, 1)} | {
+        f"total_{n}": (3, 4, 8) for n in (0, 1)
+    }
+    assert all(tensor.dtype == torch.float32 for name, tensor in after.items() if name != "step")
+    assert after["step"].tolist() == [pairs.target.size(1)] * 3
+
+
+def test_autocast_does_not_round_the_sums():
+    """A sum of a thousand features in bf16 would stop growing at 256."""
+    value = torch.ones(1, 1, 1000, 4)
+    for causal in (False, True):
+        kind = make_kind("linear", 1, causal, 0.0, 0, "none", 1)
+        with torch.autocast("cpu", torch.bfloat16):
+            context, _, past = kind(*(torch.zeros(1, 1, 1000, 4),) * 2, value, None, None, False)
+        assert_close(context, value, atol=1e-6, rtol=0)
+        assert not causal or past[1].tolist() == [[[1000.0] * 4]]
+
+
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_dropout_zeroes_weights_in_training_alone(weights, dtype):
+    """Values that are unit vectors bring the weights to light: each is 0 or 1 / (1 − p) of itself, p of them 0."""
+    torch.manual_seed(1)
+    kind, query = make_kind("softmax", 1, False, 0.25, 0, "none", 1), torch.zeros(20, 1, 64, 64, dtype=dtype)
+    query.requires_grad_()  # training takes the explicit road in bf16
+    value = torch.eye(64, dtype=dtype).expand(20, 1, 64, 64)
+    assert_close(kind.eval()(query, query, value, None, None, weights)[0].float(), torch.full((20, 1, 64, 64), 1 / 64))
+    context, looked, _ = kind.train()(query, query, value, None, None, weights)
+    kept = context.float() * 64 * 0.75
+    assert ((kept == 0) | torch.isclose(kept, torch.tensor(1.0), rtol=1e-2)).all()
+    assert abs((kept == 0).float().mean().item() - 0.25) < 0.005
+    assert looked is None or torch.equal(looked, torch.full_like(looked, 1 / 64))  # where it looked, before dropout
+
+
+def test_attention_dropout_reaches_every_softmax(small_model, monkeypatch):
+    """Two encoder layers, and two decoder layers that attend twice; nothing in evaluation."""
+    model, pairs, shares = small_model("transformer", dropout=0.0, attention_dropout=0.5), batch(), []
+    fused = functional.scaled_dot_product_attention
+
+    def listen(query, key, value, mask, dropout, causal):
+        shares.append(dropout)
+        return fused(query, key, value, mask, dropout, causal)
+
+    monkeypatch.setattr(functional, "scaled_dot_product_attention", listen)
+    plain = model(*pairs[:3]).hidden
+    assert shares == [0.0] * 6
+    shares.clear()
+    assert not torch.allclose(model.train()(*pairs[:3]).hidden, plain)
+    assert shares == [0.5] * 6
+
+
+REFUSED = {
+    "a bias without flex": (["model=transformer", "model.bias=alibi"], ["model.bias=alibi", "model.attention=flex"]),
+    "a window without flex": (["model=transformer_linear", "model.sliding_window=3"], ["sliding_window=3", "linear"]),
+    "flex without anything": (["model=transformer", "model.attention=flex"], ["is softmax", "model.sliding_window=N"]),
+    "dropout in flex": (["model=transformer_alibi", "model.attention_dropout=0.1"], ["=0.1", "must be 0"]),
+    "dropout in linear": (["model=transformer_linear", "model.attention_dropout=0.1"], ["=0.1", "must be 0"]),
+    "linear rotary": (["model=transformer_linear", "model.positions=rotary"], ["rotary", "sinusoidal or learned"]),
+    "no positions": (["model=transformer", "model.positions=none"], ["model.positions=none", "model.bias=alibi"]),
+    "no positions in a window": (["model=transformer_sliding", "model.positions=none"], ["model.positions=none"]),
+    "too few positions": (["model=transformer_learned", "model.max_positions=532"], ["=532", "at least", "533"]),
+    "too few for the pieces": (
+        ["model=transformer_learned", "model.max_positions=99", "tokenizer.max_pieces=99", "decode.max_ratio=0"],
+        ["=99 is too small", "100 places"],
+    ),
+    "a negative window": (["model=transformer_sliding", "model.sliding_window=-1"], ["=-1", "at least 0"]),
+    "no distance": (["model=transformer_relative", "model.max_distance=0"], ["max_distance=0", "greater than 0"]),
+    "an unknown kind": (["model=transformer", "model.attention=hard"], ["=hard", "softmax, linear, flex"]),
+    "an unknown bias": (["model=transformer_alibi", "model.bias=t5"], ["=t5", "none, alibi, relative"]),
+    "unknown positions": (["model=transformer", "model.positions=x"], ["=x", "sinusoidal, learned, rotary, none"]),
+    "all dropped": (["model=transformer", "model.attention_dropout=1"], ["=1.0", "less than 1"]),
+}
+
+
+@pytest.mark.parametrize(("words", "fragments"), REFUSED.values(), ids=REFUSED)
+def test_what_does_not_fit_is_refused(words, fragments):
+    with pytest.raises(UserError) as error:
+        compose_all(words, multirun=False)
+    said = str(error.value)
+    assert said.endswith(".") and all(fragment in said for fragment in fragments), said
+
+
+def test_what_fits_is_not_refused():
+    compose_all(["model=transformer_learned", "model.max_positions=533"], multirun=False)
+    compose_all(["model=transformer_alibi", "model.positions=rotary", "model.sliding_window=4"], multirun=False)
+
+
+def test_a_configuration_from_before_means_what_it_meant():
+    config = compose_all(["model=transformer"], multirun=False)[0]
+    old = to_dict(config)
+    for key in (
+        "attention",
+        "sliding_window",
+        "bias",
+        "max_distance",
+        "positions",
+        "max_positions",
+        "attention_dropout",
+    ):
+        del old["model"][key]
+    assert asdict(check(old)) == asdict(config)
+    assert isinstance(config.model, TransformerConfig)
+
+
+def three_lookings(lengths: list[int], rows: int, layers: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
+    """Encoder, decoder and cross weights of a batch with padding, two heads each."""
+    mask, (readers, writers), columns = padding(lengths)[:, None], layers, max(lengths)
+    batch = len(lengths)
+    encoder, cross = (
+        (3 * torch.randn(batch, count, 2, height, columns).double()).masked_fill(~mask, -torch.inf).softmax(-1)
+        for count, height in ((readers, columns), (writers, rows))
+    )
+    future = torch.ones(rows, rows).triu(1).bool()
+    decoder = (3 * torch.randn(batch, writers, 2, rows, rows).double()).masked_fill(future, -torch.inf).softmax(-1)
+    return encoder, decoder, cross
+
+
+@many
+@given(
+    seed=seeds,
+    lengths=st.lists(st.integers(1, 6), min_size=1, max_size=3),
+    rows=st.integers(1, 6),
+    layers=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+)
+def test_rollout_is_the_oracles(seed, lengths, rows, layers):
+    """Rows sum to 1, are at least 0, exactly 0 at padding, and what a row lacks before is the target's own share."""
+    torch.manual_seed(seed)
+    looked = three_lookings(lengths, rows, layers)
+    found = rollout(*looked)
+    assert (found >= 0).all() and not found.masked_select(~padding(lengths)[:, 0]).any()
+    assert_close(found.sum(-1), torch.ones(len(lengths), rows).double(), **EXACT)
+    for row in range(len(lengths)):
+        wanted, own = oracle.rollout(*(weights[row].numpy() for weights in looked))
+        np.testing.assert_allclose(found[row], wanted, rtol=0, atol=1e-12)
+        assert (np.triu(own, 1) == 0).all()
+
+
+def test_rollout_by_hand():
+    """One layer each. R = ½(A + I) = [[.75 .25] [0 1]]; X = ½ A_cross R, doubled to sum to 1."""
+    encoder = torch.tensor([[0.5, 0.5], [0.0, 1.0]])[None, None, None]
+    decoder = torch.tensor([[1.0, 0.0], [0.2, 0.8]])[None, None, None]
+    cross = torch.tensor([[1.0, 0.0], [0.4, 0.6]])[None, None, None]
+    assert_close(rollout(encoder, decoder, cross), torch.tensor([[[0.75, 0.25], [0.3, 0.7]]]))
+
+
+def test_rollout_of_two_decoder_layers_by_hand():
+    """Encoder I, so R = I. Layer 1: X = ½ C₁. Layer 2: X ← ½(A + I) X, then ½X + ½C₂; rows over ¾."""
+    encoder = torch.eye(2).expand(1, 1, 1, 2, 2)
+    decoder = torch.stack((torch.eye(2), torch.tensor([[1.0, 0.0], [1.0, 0.0]])))[None, :, None]
+    cross = torch.stack((torch.eye(2), torch.tensor([[0.0, 1.0], [0.0, 1.0]])))[None, :, None]
+    first, second = [0.25 / 0.75, 0.5 / 0.75], [0.125 / 0.75, 0.625 / 0.75]
+    assert_close(rollout(encoder, decoder, cross), torch.tensor([[first, second]]))
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_a_model_can_be_rolled_out(small_model, name):
+    """What no layer could bring to a row has no share in it, and the picture of a sentence is that of it alone."""
+    model, pairs = small_model(name), batch()
+    memory = model.encode(pairs.source, pairs.mask, True)
+    decoded = model.decode(pairs.target, model.start(memory), memory, True)
+    picture = rollout(memory.weights, decoded.self_weights, decoded.weights)
+    assert picture.shape == (3, pairs.target.size(1), pairs.source.size(1))
+    row = int(pairs.mask.sum(1).argmin())
+    length, written = int(pairs.mask[row].sum()), pairs.target.size(1)
+    assert not picture[row, :, length:].any()
+    one = model.encode(pairs.source[row : row + 1, :length], None, True)
+    alone = model.decode(pairs.target[row : row + 1], model.start(one), one, True)
+    assert_close(picture[row, :written, :length], rollout(one.weights, alone.self_weights, alone.weights)[0], **EXACT)
