@@ -4,6 +4,7 @@
     nmt translate RUN [SENTENCE …]
     nmt evaluate RUN
     nmt align RUN [SOURCE [TARGET]]
+    nmt compare RUN [RUN …]
 
 stdout carries data only, everything else goes to stderr; a person's mistake is one sentence and exit code 2.
 """
@@ -104,6 +105,7 @@ def parser() -> argparse.ArgumentParser:
     add_translate(verbs.add_parser("translate", help="translate sentences, a file, or stdin", allow_abbrev=False))
     add_evaluate(verbs.add_parser("evaluate", help="BLEU and chrF of a run", allow_abbrev=False))
     add_align(verbs.add_parser("align", help="where the model looked", allow_abbrev=False))
+    add_compare(verbs.add_parser("compare", help="one table over several runs", allow_abbrev=False))
     return whole
 
 
@@ -154,6 +156,25 @@ def add_align(one: argparse.ArgumentParser) -> None:
     )
 
 
+def add_compare(one: argparse.ArgumentParser) -> None:
+    """nmt compare."""
+    one.add_argument("names", nargs="+", metavar="RUN", help="as for the other verbs; the first is what p refers to")
+    one.add_argument("--runs", default="runs", metavar="DIR", help="where run names are looked up (default: runs)")
+    one.add_argument("--split", default="test", help="test (all test sets), valid, or one test set by name")
+    one.add_argument("--source", metavar="FILE", help="with --reference: other text than the runs' corpus")
+    one.add_argument("--reference", metavar="FILE")
+    one.add_argument("--gold", metavar="FILE", help="Pharaoh links of --source and --reference")
+    one.add_argument(
+        "--base", type=int, choices=(0, 1), default=0, help="what --gold calls the first word (default: 0)"
+    )
+    one.add_argument("--output", default="runs/compare", metavar="DIR", help="default: runs/compare")
+    one.add_argument("--samples", type=positive, default=1000, metavar="N", help="bootstrap resamples (default: 1000)")
+    one.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept by the search (default: each run's)")
+    one.add_argument("--long", type=positive, metavar="K", help="also score 2 to K sentences joined into one input")
+    one.add_argument("--sentences", metavar="N,N", help="lines of the first set to draw (default: three short ones)")
+    one.set_defaults(run=run_compare)
+
+
 def positive(text: str) -> int:
     """A whole number above 0."""
     number = int(text) if text.isdigit() else 0
@@ -201,6 +222,13 @@ def run_align(options: argparse.Namespace) -> int:
     from nmt.verbs.align import align
 
     return align(options)
+
+
+def run_compare(options: argparse.Namespace) -> int:
+    """nmt compare."""
+    from nmt.verbs.compare import compare
+
+    return compare(options)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,14 @@ import hashlib
 import json
 import logging
 import os
+import platform
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from nmt.config import Config, DecodeConfig, flatten
 from nmt.data.lines import read_pairs, writing
@@ -132,11 +135,19 @@ def score_files(run: Run, name: str, source: Path, reference: Path) -> Result:
                 bar.update(1)
         seconds = time.monotonic() - began
         stored = score(hypotheses, references, run.config.data.target) | {"seconds": round(seconds, 2)}
+        stored["machine"] = machine(run.translator.device)
         stored["made"] = run.made | {"files": fingerprint(pairs)}
         with writing(folder):
             write_result(folder, hypotheses, stored)
         log.info("%s: %d sentences in %.1f s, written to %s", name, len(pairs), seconds, folder)
     return Result(name, stored["bleu"], stored["chrf"], stored["bleu_signature"])
+
+
+def machine(device: torch.device) -> str:
+    """What the seconds of a translation were measured on."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"CPU {platform.machine()}, threads: {torch.get_num_threads()}"
 
 
 def fingerprint(pairs: list[tuple[str, str]]) -> str:
