@@ -47,11 +47,13 @@ def paired_bootstrap(
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.significance import PairedTest
 
-    metrics = {"BLEU": BLEU(tokenize=tokenizer_for(language), force=True, references=[references])}
-    metrics["chrF2"] = CHRF(references=[references])
-    named = [(str(number), list(system)) for number, system in enumerate(systems)]
+    bleu, chrf = (
+        BLEU(tokenize=tokenizer_for(language), force=True, references=[references]),
+        CHRF(references=[references]),
+    )
+    named: list[tuple[str, Sequence[str]]] = [(str(number), list(system)) for number, system in enumerate(systems)]
     with fixed_seed():
-        signatures, found = PairedTest(named, metrics, None, "bs", samples, n_jobs=1)()
+        signatures, found = PairedTest(named, {"BLEU": bleu, "chrF2": chrf}, None, "bs", samples, n_jobs=1)()
     intervals = {}
     for ours, theirs in (("bleu", "BLEU"), ("chrf", "chrF2")):
         intervals[ours] = [

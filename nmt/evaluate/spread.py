@@ -12,7 +12,7 @@ class Spread(NamedTuple):
     deviation: float | None
     least: float
     most: float
-    count: int
+    number: int  # of figures
 
 
 def spread(figures: Sequence[float]) -> Spread:

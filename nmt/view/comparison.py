@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import html
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from nmt.view.journal import cell
-
 NUMBER = set("0123456789.,±+-–%() ")
+MARKUP = re.compile(r"[\\`*\[\]<~&]|(?<![^\W_])_|_(?![^\W_])")
 STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 78rem; padding: 0 1rem; color: #222; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
@@ -76,8 +76,18 @@ def one_markdown(table: Table) -> str:
         [pad(text, width, at_right) for text, width, at_right in zip(row, widths, right, strict=True)] for row in rows
     ]
     lines = [f"| {' | '.join(row)} |" for row in [padded[0], ruler, *padded[1:]]]
-    notes = ["", *(f"- {cell(note)}" for note in table.notes)] if table.notes else []
-    return "\n".join([f"## {cell(table.title)}", "", *lines, *notes])
+    notes = ["", *(f"- {escape(note)}" for note in table.notes)] if table.notes else []
+    return "\n".join([f"## {escape(table.title)}", "", *lines, *notes])
+
+
+def cell(text: str) -> str:
+    """The same within a table."""
+    return escape(text).replace("|", r"\|")
+
+
+def escape(text: str) -> str:
+    """Text on one line that Markdown shows as it is; an underscore between letters begins no italics."""
+    return MARKUP.sub(r"\\\g<0>", " ".join(text.split()))
 
 
 def shown_width(text: str) -> int:

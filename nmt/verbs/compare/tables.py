@@ -22,7 +22,19 @@ def tables(outcome: Outcome) -> list[Table]:
 
 def main_table(outcome: Outcome, one: SetOutcome) -> Table:
     """What the runs look at, how good they are, and what they cost."""
-    columns = ["run", "order", "score", "window", "perplexity", "per word", "BLEU", "p", "chrF", "p", "AER"]
+    columns = [
+        "run",
+        "order",
+        "score",
+        "window",
+        "perplexity",
+        "per word",
+        "BLEU",
+        "p of BLEU",
+        "chrF",
+        "p of chrF",
+        "AER",
+    ]
     columns += ["M parameters", "minutes", "tokens/s", "sentences/s"]
     rows = []
     for number, (entrant, measured) in enumerate(zip(outcome.entrants, one.measured, strict=True)):
@@ -39,8 +51,8 @@ def main_notes(outcome: Outcome, one: SetOutcome) -> list[str]:
     first, several = outcome.entrants[0].name, len(outcome.runs) > 1
     bleu, chrf = one.significance.signatures["bleu"], one.significance.signatures["chrf"]
     notes = [
-        f"BLEU {bleu}, chrF {chrf}; ± is half of the 95 % interval over {outcome.samples:,} resamples of the sentences. "
-        "It says nothing of other seeds."
+        f"BLEU {bleu}, chrF {chrf}.",
+        f"±: half of the 95 % interval over {outcome.samples:,} resamples of the sentences. Seeds are another matter.",
     ]
     if several:
         notes.append(
