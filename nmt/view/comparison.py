@@ -7,7 +7,7 @@ import html
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 NUMBER = set("0123456789.,±+-–%() ")
 MARKUP = re.compile(r"[\\`*\[\]<~&]|(?<![^\W_])_|_(?![^\W_])")
@@ -20,7 +20,8 @@ th, td { padding: .28rem .6rem; border-bottom: 1px solid #ddd; text-align: left;
 th { border-bottom: 2px solid #888; vertical-align: bottom; }
 td.number, th.number { text-align: right; }
 .note, figcaption { color: #555; font-size: .88rem; max-width: 60rem; }
-.maps { display: flex; flex-wrap: wrap; gap: 1rem 2rem; align-items: flex-start; }
+.maps, .small { display: flex; flex-wrap: wrap; gap: 1rem 2rem; align-items: flex-start; }
+.small figure { width: 23rem; }
 figure { margin: 0 0 1rem; max-width: 100%; }
 img { max-width: 100%; height: auto; }
 """
@@ -52,11 +53,12 @@ class Picture:
 
 @dataclass
 class Section:
-    """Pictures under a heading, side by side."""
+    """Pictures under a heading, side by side; `small` ones fit three to a row."""
 
     title: str
     pictures: Sequence[Picture]
-    notes: Sequence[str] = field(default=())
+    notes: Sequence[str] = ()
+    small: bool = False
 
 
 def markdown(tables: Sequence[Table]) -> str:
@@ -134,7 +136,8 @@ def section_html(section: Section) -> str:
         f"<figcaption>{html.escape(one.caption)}</figcaption></figure>"
         for one in section.pictures
     ]
-    inside = f'<div class="maps">{chr(10).join(figures)}</div>'
+    kind = "small" if section.small else "maps"
+    inside = f'<div class="{kind}">{chr(10).join(figures)}</div>'
     return f"<h2>{html.escape(section.title)}</h2>\n{notes_html(section.notes)}\n{inside}"
 
 

@@ -8,7 +8,7 @@ from nmt.errors import UserError
 from nmt.evaluate.alignment import Link, aer
 from nmt.runs import Run
 from nmt.verbs import look_at
-from nmt.verbs.compare.texts import TestSet, Texts
+from nmt.verbs.compare.texts import Texts, TextSet
 from nmt.verbs.gold import Choice, drawn_links
 
 log = logging.getLogger("nmt")
@@ -50,7 +50,7 @@ def alignment_error(run: Run, texts: Texts) -> dict[str, Alignment]:
     return found
 
 
-def choose(run: Run, valid: TestSet | None, pair: tuple[str, str]) -> tuple[Choice, str]:
+def choose(run: Run, valid: TextSet | None, pair: tuple[str, str]) -> tuple[Choice, str]:
     """What to read off, and how that was chosen; `pair` is any, to see how many layers there are."""
     if valid is None:
         content = getattr(run.config.model, "order", "") == "after" and run.config.model.score != "location"
@@ -63,7 +63,7 @@ def choose(run: Run, valid: TestSet | None, pair: tuple[str, str]) -> tuple[Choi
     return min(found, key=lambda choice: (found[choice][0], choice)), f"chosen on {count} pairs of valid"
 
 
-def scores(run: Run, one: TestSet, count: int, choice: Choice | None) -> dict[Choice, tuple[float, float, float]]:
+def scores(run: Run, one: TextSet, count: int, choice: Choice | None) -> dict[Choice, tuple[float, float, float]]:
     """AER, precision and recall of every choice, or of the layer of one, on the first `count` pairs."""
     assert one.gold is not None
     options = argparse.Namespace(layer=None if choice is None else choice.layer, head=None)

@@ -19,7 +19,7 @@ from nmt.verbs import in_words, look_at
 from nmt.verbs.compare.alignment import Alignment, alignment_error
 from nmt.verbs.compare.entrants import Entrant, reopen
 from nmt.verbs.compare.perplexity import Likelihood, likelihood
-from nmt.verbs.compare.texts import TestSet, Texts
+from nmt.verbs.compare.texts import Texts, TextSet
 
 log = logging.getLogger("nmt")
 
@@ -86,7 +86,7 @@ def translated(run: Run, name: str, source: Path, reference: Path) -> tuple[list
     return list(read_lines(folder / "hyp")), json.loads((folder / "result.json").read_text(encoding="utf-8"))
 
 
-def measure_joined(run: Run, one: TestSet, measured: Measured, options: argparse.Namespace) -> None:
+def measure_joined(run: Run, one: TextSet, measured: Measured, options: argparse.Namespace) -> None:
     """BLEU where 1, 2, … consecutive sentences are one input: the same text in longer and longer pieces."""
     measured.joined = [measured.result["bleu"]]
     for count in range(2, options.long + 1):
@@ -109,7 +109,7 @@ def write_joined(pairs: list[tuple[str, str]], folder: Path, name: str) -> tuple
     return paths
 
 
-def look(run: Run, one: TestSet, row: int, translation: str) -> Map:
+def look(run: Run, one: TextSet, row: int, translation: str) -> Map:
     """The weights of the run's picture layer, mean over its heads, between words."""
     source, target = one.pairs[row]
     seen = look_at(run.translator, source, target, row + 1)

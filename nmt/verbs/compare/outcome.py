@@ -9,7 +9,7 @@ from nmt.evaluate.spread import Spread, spread
 from nmt.train.checkpoint import differences
 from nmt.verbs.compare.entrants import Entrant
 from nmt.verbs.compare.measures import Measured, Measures
-from nmt.verbs.compare.texts import TestSet, Texts
+from nmt.verbs.compare.texts import Texts, TextSet
 
 # Two runs are one experiment with two seeds when they differ in nothing else; where things lie is no difference.
 SEED_KEYS = {"seed", "name", "data_folder", "run_folder"}
@@ -26,7 +26,7 @@ METRICS = {
 class SetOutcome:
     """One set, all runs in order."""
 
-    about: TestSet
+    about: TextSet
     measured: list[Measured]
     significance: Significance
     buckets: list[Bucket]
@@ -70,7 +70,7 @@ def conclude(runs: list[Measures], texts: Texts, samples: int) -> Outcome:
     return Outcome(runs, sets, groups(runs, sets), samples)
 
 
-def set_outcome(runs: list[Measures], one: TestSet, samples: int) -> SetOutcome:
+def set_outcome(runs: list[Measures], one: TextSet, samples: int) -> SetOutcome:
     """One set."""
     language = runs[0].entrant.config.data.target
     measured = [run.sets[one.name] for run in runs]

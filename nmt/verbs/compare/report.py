@@ -94,7 +94,7 @@ def html_page(outcome: Outcome, made: list[Table], plots: "dict[str, Figure]", m
         ]
         notes = [f"{source}", f"{reference}", PICTURED]
         notes += [f"Without a picture, because there is no attention: {', '.join(blind)}."] if blind else []
-        parts.append(Section(f"{first.name}, sentence {row + 1}", pictures, notes))
+        parts.append(Section(f"{first.name}, sentence {row + 1}", pictures, notes, small=True))
     about = [f"{name} {version}" for name, version in versions().items()]
     return page("Comparison of " + ", ".join(one.name for one in outcome.entrants), [", ".join(about)], parts)
 

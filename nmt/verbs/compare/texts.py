@@ -27,7 +27,7 @@ class Gold:
 
 
 @dataclass
-class TestSet:
+class TextSet:
     """Pairs under a name, with links where they are known."""
 
     name: str
@@ -51,8 +51,8 @@ class TestSet:
 class Texts:
     """Test sets, and the validation set where its links are known: what to read off attention is chosen there."""
 
-    sets: list[TestSet]
-    valid: TestSet | None
+    sets: list[TextSet]
+    valid: TextSet | None
 
 
 def choose_texts(options: argparse.Namespace, entrants: list[Entrant]) -> Texts:
@@ -111,17 +111,17 @@ def rebuilt_corpus(entrant: Entrant) -> Path:
     return corpus
 
 
-def corpus_set(corpus: Path, name: str, entrant: Entrant) -> TestSet:
+def corpus_set(corpus: Path, name: str, entrant: Entrant) -> TextSet:
     """A set of the corpus, with its links where it has them."""
     source, target = (corpus / f"{name}.{side}" for side in (entrant.config.data.source, entrant.config.data.target))
     gold = corpus / f"{name}.align"
     return read_set(name, source, target, gold if gold.exists() else None, 0)
 
 
-def read_set(name: str, source: Path, reference: Path, gold: Path | None, base: int) -> TestSet:
+def read_set(name: str, source: Path, reference: Path, gold: Path | None, base: int) -> TextSet:
     """Files as a test set; raises UserError."""
     pairs = list(read_pairs(source, reference))
-    return TestSet(name, source, reference, pairs, read_gold(gold, len(pairs), base) if gold else None)
+    return TextSet(name, source, reference, pairs, read_gold(gold, len(pairs), base) if gold else None)
 
 
 def read_gold(path: Path, count: int, base: int) -> Gold:
@@ -133,7 +133,7 @@ def read_gold(path: Path, count: int, base: int) -> Gold:
     return Gold([sure for sure, _ in parsed], [possible for _, possible in parsed])
 
 
-def shown_rows(options: argparse.Namespace, first: TestSet) -> list[int]:
+def shown_rows(options: argparse.Namespace, first: TextSet) -> list[int]:
     """The sentences of the first set to draw: those of --sentences, or the first that fit into a small picture."""
     if options.sentences is None:
         fitting = (row for row, pair in enumerate(first.pairs) if count_words(pair[0]) in SHOWN and pair[1].strip())
