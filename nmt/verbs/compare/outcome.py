@@ -57,6 +57,7 @@ class Outcome:
     sets: list[SetOutcome]
     groups: list[Group]
     samples: int
+    longest: int | None  # words of the longest source trained on, where it is known
 
     @property
     def entrants(self) -> list[Entrant]:
@@ -67,7 +68,7 @@ class Outcome:
 def conclude(runs: list[Measures], texts: Texts, samples: int) -> Outcome:
     """Everything that needs all runs at once."""
     sets = [set_outcome(runs, one, samples) for one in texts.sets]
-    return Outcome(runs, sets, groups(runs, sets), samples)
+    return Outcome(runs, sets, groups(runs, sets), samples, texts.longest)
 
 
 def set_outcome(runs: list[Measures], one: TextSet, samples: int) -> SetOutcome:

@@ -3,7 +3,7 @@
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nmt.data.lines import writing
 from nmt.evaluate.scores import write_whole
@@ -17,9 +17,7 @@ from nmt.view.curves import Line, curves
 from nmt.view.heatmap import heatmap, png
 from nmt.view.journal import Journal
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+Figures = dict[str, Any]  # matplotlib's, by name; only nmt.view knows that library
 PICTURED = (
     "Forced decoding of the reference: rows are its words, columns those of the source. What a model looked at is no "
     "proof of why it wrote what it wrote."
@@ -43,7 +41,7 @@ def write(outcome: Outcome, folder: Path) -> str:
     return text
 
 
-def length_plots(outcome: Outcome) -> "dict[str, Figure]":
+def length_plots(outcome: Outcome) -> Figures:
     """BLEU over lengths, by the name of the file."""
     names = [entrant.shown for entrant in outcome.entrants]
     plots = {}
@@ -57,13 +55,13 @@ def length_plots(outcome: Outcome) -> "dict[str, Figure]":
         if one.joined_words:
             lines = [Line(shown, each.joined) for shown, each in zip(names, one.measured, strict=True)]
             labels = [f"{words:.0f} words" for words in one.joined_words]
-            title = f"{one.about.name}: 1 to {len(labels)} sentences joined; training had no such lengths"
+            title = f"{one.about.name}: 1 to {len(labels)} sentences joined; training had single ones"
             axis = "words of the source, mean"
             plots[f"bleu-joined-{name}"] = curves(lines, labels, one.joined_counts, title, axis, "BLEU")
     return plots
 
 
-def map_figures(outcome: Outcome) -> "dict[str, tuple[Figure, str]]":
+def map_figures(outcome: Outcome) -> dict[str, tuple[Any, str]]:
     """A heatmap of each run and sentence, and the run's own translation, by sentence and run."""
     return {
         f"{one.row + 1}/{run.entrant.name}": (
@@ -76,7 +74,7 @@ def map_figures(outcome: Outcome) -> "dict[str, tuple[Figure, str]]":
     }
 
 
-def html_page(outcome: Outcome, made: list[Table], plots: "dict[str, Figure]", maps: Any) -> str:
+def html_page(outcome: Outcome, made: list[Table], plots: Figures, maps: Any) -> str:
     """The tables, the plots, and the same sentences seen by each run."""
     shown = [Picture(name, png(figure), name.replace("-", " ")) for name, figure in plots.items()]
     parts: list[Table | Section] = [*made[: len(outcome.sets)], Section("BLEU by length", shown)]
@@ -96,7 +94,7 @@ def html_page(outcome: Outcome, made: list[Table], plots: "dict[str, Figure]", m
         notes += [f"Without a picture, because there is no attention: {', '.join(blind)}."] if blind else []
         parts.append(Section(f"{first.name}, sentence {row + 1}", pictures, notes, small=True))
     about = [f"{name} {version}" for name, version in versions().items()]
-    return page("Comparison of " + ", ".join(one.name for one in outcome.entrants), [", ".join(about)], parts)
+    return page(f"{len(outcome.runs)} runs compared", [", ".join(about)], parts)
 
 
 def as_numbers(outcome: Outcome) -> dict[str, Any]:
@@ -110,6 +108,7 @@ def as_numbers(outcome: Outcome) -> dict[str, Any]:
         runs.append(about | {"sets": {one.about.name: set_numbers(one, number) for one in outcome.sets}})
     return {
         "made_with": versions(),
+        "longest_training_source": outcome.longest,
         "bootstrap": {"samples": outcome.samples, "seed": SEED, "first": outcome.entrants[0].name},
         "sets": {one.about.name: set_about(one) for one in outcome.sets},
         "runs": runs,
@@ -161,7 +160,7 @@ def set_numbers(one: SetOutcome, number: int) -> dict[str, Any]:
     }
 
 
-def write_journal(outcome: Outcome, folder: Path, text: str, figures: "dict[str, Figure]") -> None:
+def write_journal(outcome: Outcome, folder: Path, text: str, figures: Figures) -> None:
     """Tables and pictures in one TensorBoard run, the scalars of each run in its own, so that each is a curve."""
     for old in folder.glob("**/events.out.tfevents.*"):  # of the last comparison written here
         old.unlink()

@@ -64,14 +64,8 @@ def main_notes(outcome: Outcome, one: SetOutcome) -> list[str]:
     )
     if len(vocabularies(outcome)) > 1:
         notes.append("Perplexities of a piece can be compared only between runs with the same letter: one vocabulary.")
-    if chosen := [
-        f"{entrant.name}: {measured.alignment.chosen}"
-        for entrant, measured in zip(outcome.entrants, one.measured, strict=True)
-        if measured.alignment
-    ]:
-        notes.append(
-            "AER: alignment error rate, one link a target word by argmax, forced decoding. " + "; ".join(chosen) + "."
-        )
+    if chosen := alignment_choices(outcome, one):
+        notes.append(f"AER: alignment error rate, one link a target word by argmax, forced decoding. {chosen}.")
     notes.append(
         "minutes, tokens/s: training, validation included, target tokens. sentences/s: the search of this set. Both "
         "with whatever else the machine did at that time."
@@ -79,6 +73,15 @@ def main_notes(outcome: Outcome, one: SetOutcome) -> list[str]:
     if any(entrant.unfinished for entrant in outcome.entrants):
         notes.append("(unfinished): the training has not ended; this is the best it has had at a validation.")
     return notes
+
+
+def alignment_choices(outcome: Outcome, one: SetOutcome) -> str:
+    """What was read off for the error rate, and of which runs."""
+    names: dict[str, list[str]] = {}
+    for entrant, measured in zip(outcome.entrants, one.measured, strict=True):
+        if measured.alignment:
+            names.setdefault(measured.alignment.chosen, []).append(entrant.name)
+    return "; ".join(f"{chosen}: {', '.join(those)}" for chosen, those in names.items())
 
 
 def looks(entrant: Entrant) -> list[str]:
@@ -150,9 +153,10 @@ def joined_table(outcome: Outcome, one: SetOutcome) -> Table:
         [entrant.shown, *(f"{value:.2f}" for value in measured.joined)]
         for entrant, measured in zip(outcome.entrants, one.measured, strict=True)
     ]
+    longest = "" if outcome.longest is None else f", the longest of {outcome.longest} words"
     notes = [
         "Columns: how many consecutive sentences are one input, the mean of its source words, the number of inputs. "
-        "Training had single sentences, no such lengths: this shows what a model makes of inputs longer than it learnt."
+        f"Training had single sentences{longest}: what is longer it has never seen."
     ]
     if cut := [
         f"{run.entrant.name} {run.sets[one.about.name].cut}" for run in outcome.runs if run.sets[one.about.name].cut

@@ -1,6 +1,7 @@
 """What runs are compared on: the test sets of their corpus, or files that were given."""
 
 import argparse
+import heapq
 import json
 import logging
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ class Texts:
 
     sets: list[TextSet]
     valid: TextSet | None
+    longest: int | None = None  # words of the longest source trained on, where the corpus is here and --long asks
 
 
 def choose_texts(options: argparse.Namespace, entrants: list[Entrant]) -> Texts:
@@ -71,7 +73,13 @@ def choose_texts(options: argparse.Namespace, entrants: list[Entrant]) -> Texts:
         corpus = corpus or rebuilt_corpus(entrants[0])
         sets = [corpus_set(corpus, name, entrants[0]) for name in wanted(options, corpus, entrants[0])]
     valid = corpus_set(corpus, "valid", entrants[0]) if corpus and any(one.gold for one in sets) else None
-    return Texts(sets, valid if valid and valid.gold else None)
+    longest = longest_source(corpus / f"train.{entrants[0].config.data.source}") if corpus and options.long else None
+    return Texts(sets, valid if valid and valid.gold else None, longest)
+
+
+def longest_source(path: Path) -> int:
+    """Words of the longest sentence; only the lines with the most characters are counted, which is fast."""
+    return max(map(count_words, heapq.nlargest(200, read_lines(path), key=len)), default=0)
 
 
 def wanted(options: argparse.Namespace, corpus: Path, entrant: Entrant) -> list[str]:
