@@ -46,7 +46,7 @@ def curves(
 
     names = [line.name for line in lines]
     families, missing = fonts(frozenset("".join([*names, title, horizontal, vertical])))
-    figure = Figure(figsize=(4.5 + 0.75 * max(len(labels), 4), max(4.2, 1.6 + 0.27 * len(lines))), dpi=100)
+    figure = Figure(figsize=(4.5 + 0.75 * max(len(labels), 6), max(4.2, 1.6 + 0.27 * len(lines))), dpi=100)
     FigureCanvasAgg(figure)
     figure.set_layout_engine("constrained")
     axes = figure.add_subplot()
@@ -63,7 +63,7 @@ def curves(
     axes.set_xticks(range(len(labels)), ticks, fontsize=9)
     axes.set_xlabel(horizontal, fontfamily=families)
     axes.set_ylabel(vertical, fontfamily=families)
-    axes.set_title(title, loc="left", fontsize=11, fontfamily=families, parse_math=False)
+    axes.set_title(title, loc="left", fontsize=10, fontfamily=families, parse_math=False)
     axes.grid(axis="y", color="#dddddd", linewidth=0.7)
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(x=0.05)
