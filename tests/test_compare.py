@@ -29,6 +29,7 @@ from nmt.evaluate.spread import spread
 from nmt.models.build import build
 from nmt.runs import load
 from nmt.train import checkpoint
+from nmt.verbs.compare import texts
 from nmt.verbs.compare.perplexity import likelihood
 from nmt.verbs.compare.texts import TextSet, shown_rows
 from nmt.view.comparison import Picture, Section, Table, markdown, page
@@ -366,6 +367,24 @@ def test_links_of_its_own_have_no_error(runs: Runs, capfd, tmp_path):
     (tmp_path / "own" / "a.align").write_text(text.splitlines()[0], encoding="utf-8")
     short = runs.compare(capfd, "tiny", *files)
     assert short.code == 2 and "has 1 lines, but there are 2 sentence pairs" in short.err
+
+
+@pytest.mark.parametrize("layer", ["0", "1"])
+def test_what_to_read_off_is_chosen_on_the_validation_set(
+    runs: Runs, trained: Trained, capfd, tmp_path, monkeypatch, layer
+):
+    """Links that the model itself drew there from one layer: that layer is read off on the test set too."""
+    (folder,) = (trained.root / "data").glob("corpus-*")
+    corpus = Path(shutil.copytree(folder, tmp_path / "corpus"))
+    monkeypatch.setattr(texts, "existing_corpus", lambda entrant: corpus)
+    words = ["align", "tiny", "--runs", str(runs.root), "--pharaoh"]
+    for name, drawn in (("valid", layer), ("test", "0")):
+        files = ["--source", str(corpus / f"{name}.de"), "--target", str(corpus / f"{name}.en")]
+        (corpus / f"{name}.align").write_text(door(capfd, *words, *files, "--layer", drawn).out, encoding="utf-8")
+    answer = runs.compare(capfd, "tiny")
+    assert f"layer {layer}, row predicts, chosen on 16 pairs of valid: tiny" in answer.out
+    error = float(table_rows(answer, "test: 12 sentences")["tiny"]["AER"])
+    assert error == 0 if layer == "0" else error > 0
 
 
 def changed(runs: Runs, name: str, **changes: object) -> None:
