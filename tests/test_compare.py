@@ -469,3 +469,21 @@ def test_a_run_that_fails_does_not_stop_the_rest(tmp_path, capfd):
     answer = door(capfd, "train", *words, "-m")
     assert answer.code == 2 and "size5: tokenizer.size=5 is too small" in answer.err
     assert answer.out.startswith("files-transformer_tiny-size330\ttest\t")
+
+
+def test_vocabularies_are_told_apart(runs: Runs, trained: Trained, capfd):
+    """Perplexities of a piece get a letter where runs cut the target in different ways."""
+    same = table_rows(runs.compare(capfd, "tiny", "tiny-seed2"), "test: 12 sentences")
+    assert re.fullmatch(r"[0-9.]+", same["tiny"]["perplexity"])
+    payload = checkpoint.load(runs.root / "tiny-seed2" / "best.pt")
+    models = payload["tokenizers"]
+    # The same pieces in another file: an empty field of protobuf, number 100, which SentencePiece does not know.
+    other = models | {"target": torch.cat([models["source"], torch.tensor([0xA2, 0x06, 0], dtype=torch.uint8)])}
+    changed(runs, "other", tokenizers=other, config=payload["config"], model=payload["model"])
+    try:
+        answer = runs.compare(capfd, "tiny", "other")
+    finally:
+        shutil.rmtree(runs.root / "other")
+    rows = table_rows(answer, "test: 12 sentences")
+    assert rows["tiny"]["perplexity"].endswith(" a"), answer.err
+    assert rows["other"]["perplexity"].endswith(" b") and "the same letter" in answer.out

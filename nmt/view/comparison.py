@@ -15,8 +15,8 @@ STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 96rem; padding: 0 1rem; color: #222; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
 .wide { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .28rem .6rem; border-bottom: 1px solid #ddd; text-align: left; white-space: nowrap; }
+table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .45rem; border-bottom: 1px solid #ddd; text-align: left; white-space: nowrap; }
 th { border-bottom: 2px solid #888; vertical-align: bottom; white-space: normal; }
 td.number, th.number { text-align: right; }
 .note, figcaption { color: #555; font-size: .88rem; max-width: 60rem; }

@@ -47,29 +47,31 @@ def main_table(outcome: Outcome, one: SetOutcome) -> Table:
 
 
 def main_notes(outcome: Outcome, one: SetOutcome) -> list[str]:
-    """How to read the main table."""
-    first, several = outcome.entrants[0].name, len(outcome.runs) > 1
+    """How the figures of a set were made; how to read them stands below the first set alone."""
     bleu, chrf = one.significance.signatures["bleu"], one.significance.signatures["chrf"]
-    notes = [
-        f"BLEU {bleu}, chrF {chrf}.",
-        f"±: half of the 95 % interval over {outcome.samples:,} resamples of the sentences. Seeds are another matter.",
-    ]
-    if several:
-        notes.append(
-            f"p: paired bootstrap against {first}, {outcome.samples:,} resamples; not corrected for the number of runs."
-        )
-    notes.append(
-        "Perplexity: forced decoding of the references in fp32; of a target piece (</s> counted), and of a word "
-        "(punctuation apart), which runs with different pieces share."
-    )
-    if len(vocabularies(outcome)) > 1:
-        notes.append("Perplexities of a piece can be compared only between runs with the same letter: one vocabulary.")
+    notes = [f"BLEU {bleu}, chrF {chrf}."]
     if chosen := alignment_choices(outcome, one):
         notes.append(f"AER: alignment error rate, one link a target word by argmax, forced decoding. {chosen}.")
-    notes.append(
+    return notes + (reading(outcome) if one is outcome.sets[0] else [])
+
+
+def reading(outcome: Outcome) -> list[str]:
+    """How to read a main table."""
+    first, several = outcome.entrants[0].name, len(outcome.runs) > 1
+    notes = [
+        f"±: half of the 95 % interval over {outcome.samples:,} resamples of the sentences. Seeds are another matter.",
+        "Perplexity: forced decoding of the references in fp32; of a target piece (</s> counted), and of a word "
+        "(punctuation apart), which runs with different pieces share.",
         "minutes, tokens/s: training, validation included, target tokens. sentences/s: the search of this set. Both "
-        "with whatever else the machine did at that time."
-    )
+        "with whatever else the machine did at that time.",
+    ]
+    if several:
+        told = (
+            f"p: paired bootstrap against {first}, {outcome.samples:,} resamples; not corrected for the number of runs."
+        )
+        notes.insert(1, told)
+    if len(vocabularies(outcome)) > 1:
+        notes.append("Perplexities of a piece can be compared only between runs with the same letter: one vocabulary.")
     if any(entrant.unfinished for entrant in outcome.entrants):
         notes.append("(unfinished): the training has not ended; this is the best it has had at a validation.")
     return notes
