@@ -7,12 +7,24 @@ NMT := $(VENV)/bin/nmt
 INSTALL := $(VENV)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt
 
 # Only what stands on make's command line counts: some systems export NAME or PORT for their own purposes.
-$(foreach variable,MODEL DATA TOKENIZER NAME RUN PORT ARGS,\
+$(foreach variable,MODEL DATA TOKENIZER NAME RUN PORT ARGS MODELS SEEDS,\
   $(if $(filter environment,$(origin $(variable))),$(eval $(variable) :=)))
 OVERRIDES := $(if $(MODEL),model=$(MODEL)) $(if $(DATA),data=$(DATA)) $(if $(TOKENIZER),tokenizer=$(TOKENIZER)) \
              $(if $(NAME),name=$(NAME))
 RUN := $(or $(RUN),latest)
 PORT := $(or $(PORT),6006)
+
+# What `make compare` trains: the rows of table 4 of Luong et al. (2015), and what stands around them. SEEDS sweeps with
+# choice(), so that a single seed is in the name too and a second one later finds the first.
+MODELS := $(or $(MODELS),luong_global_location luong_global_dot luong_global luong_local_m_dot luong_local_m \
+          luong_local_p_dot luong_local_p bahdanau seq2seq transformer)
+CORPUS := $(or $(DATA),phrasebook)
+COMMA := ,
+EMPTY :=
+commas = $(subst $(EMPTY) $(EMPTY),$(COMMA),$(strip $1))
+SWEEP := model='choice($(call commas,$(MODELS)))' data=$(CORPUS) $(if $(TOKENIZER),tokenizer=$(TOKENIZER)) \
+         $(if $(SEEDS),seed='choice($(call commas,$(SEEDS)))') $(if $(filter multi30k,$(CORPUS)),train.max_minutes=15)
+COMPARED := $(foreach model,$(MODELS),$(foreach seed,$(or $(SEEDS),none),$(CORPUS)-$(model)$(if $(SEEDS),-seed$(seed))))
 
 # A sentence goes through the environment, letter by letter as it was written: quotes, dollars and all.
 override TEXT := $(value TEXT)
@@ -20,7 +32,7 @@ export TEXT
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install download tokenize train evaluate translate align tensorboard test test-slow lint check clean
+.PHONY: help install download tokenize train evaluate translate align compare tensorboard test test-slow lint check clean
 
 help: ## this list
 	@echo 'Usage: make TARGET [MODEL=…] [DATA=…] [TOKENIZER=…] [NAME=…] [RUN=…] [TEXT=…] [PORT=…] [ARGS=…]'
@@ -28,6 +40,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo '  MODEL, DATA, TOKENIZER  a file in conf/model, conf/data, conf/tokenizer'
+	@echo '  MODELS, SEEDS           several, with spaces between, for compare (default: ten models, seed 1)'
 	@echo '  NAME, RUN               name of a new run; the run to use (default: the latest)'
 	@echo '  ARGS                    anything else for the command, e.g. ARGS="train.max_steps=500 seed=2"'
 
@@ -51,6 +64,11 @@ translate: $(VENV)/.installed ## translate TEXT with RUN; without TEXT, the line
 
 align: $(VENV)/.installed ## show where the attention looked while translating TEXT
 	@$(NMT) align $(ARGS) -- '$(RUN)' $${TEXT:+"$$TEXT"}
+
+compare: $(VENV)/.installed ## train MODELS on DATA with SEEDS, then one table over all of them; again continues
+	@$(NMT) train $(SWEEP) $(ARGS) -m >&2 || { code=$$?; \
+	echo 'Not every run is there; `nmt compare RUN RUN …` compares those that are.' >&2; exit $$code; }
+	@$(NMT) compare $(COMPARED) --output 'runs/compare-$(CORPUS)'
 
 tensorboard: $(VENV)/.installed ## curves, translations and heatmaps of all runs in the browser
 	@echo 'Open http://localhost:$(PORT) in a browser; Ctrl-C here ends it.' >&2

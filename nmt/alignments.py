@@ -28,7 +28,7 @@ from nmt.evaluate.alignment import (
     threshold_links,
 )
 from nmt.evaluate.scores import looks_tokenised
-from nmt.evaluate.words import END, WordPair, word_pair
+from nmt.evaluate.words import END, WordPair, focus_in_words, word_pair
 
 log = logging.getLogger("nmt")
 LONGEST = 4  # times tokenizer.max_pieces: what a heatmap is made of grows with the square of the length
@@ -65,6 +65,14 @@ def in_words(look: Look, reading: Reading, tokenised: bool = False) -> tuple[np.
     """Matrix [target words, source words and </s>], source words and </s>, target words."""
     words = words_of(look, tokenised)
     return reading.words(look, words), [*words.source, END], words.target
+
+
+def focus_of(look: Look, reading: Reading, tokenised: bool = False) -> list[tuple[float, float, float] | None] | None:
+    """p_t, first and last word of the window for each target word; None where attention is not local."""
+    if look.centre is None or look.reach is None or reading.method != "mean":
+        return None
+    centres = look.centre[ROWS[reading.row] :]
+    return focus_in_words(centres, look.reach, look.source_pieces, look.target_pieces, tokenised)
 
 
 def links_in(matrix: np.ndarray, threshold: float | None) -> set[Link]:

@@ -4,11 +4,14 @@ import hashlib
 import json
 import logging
 import os
+import platform
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from nmt.alignments import Gold, Judge, read_gold
 from nmt.config import Config, DecodeConfig, flatten
@@ -145,7 +148,7 @@ def score_files(
                 bar.update(1)
         seconds = time.monotonic() - began
         stored = score(hypotheses, references, run.config.data.target) | {"seconds": round(seconds, 2)}
-        stored |= aligned | {"made": made}
+        stored |= aligned | {"machine": machine(run.translator.device), "made": made}
         with writing(folder):
             write_result(folder, hypotheses, stored)
         log.info("%s: %d sentences in %.1f s, written to %s", name, len(pairs), seconds, folder)
@@ -179,6 +182,13 @@ def gold_of(run: Run, corpus: Path, name: str) -> Gold | None:
         return None
     sides = run.config.data.source, run.config.data.target
     return read_gold(links, list(read_pairs(*(corpus / f"{name}.{side}" for side in sides))))
+
+
+def machine(device: torch.device) -> str:
+    """What the seconds of a translation were measured on."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"CPU {platform.machine()}, threads: {torch.get_num_threads()}"
 
 
 def fingerprint(pairs: list[tuple[str, str]]) -> str:

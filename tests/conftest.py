@@ -30,7 +30,7 @@ def small_config(name: str, changes: tuple[tuple[str, object], ...]) -> Recurren
     plain = asdict(compose_all([f"model={name}"], multirun=False)[0].model)
     sizes = {key: value for key, value in NARROW.items() if key in plain}
     sizes |= {key: min(value, plain[key]) for key, value in AT_MOST.items() if key in plain}
-    words = [f"model.{key}={str(value).lower()}" for key, value in (sizes | dict(changes)).items()]
+    words = [f"++model.{key}={str(value).lower()}" for key, value in (sizes | dict(changes)).items()]
     return compose_all([f"model={name}", *words], multirun=False)[0].model
 
 

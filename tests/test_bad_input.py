@@ -54,7 +54,7 @@ CONFIGURATION = {
     "an unknown schedule": (["optim.schedule=x"], ["optim.schedule=x", "inverse_sqrt, cosine, linear, constant"]),
     "an unknown tokenizer": (["tokenizer.algorithm=word"], ["tokenizer.algorithm=word", "unigram, bpe"]),
     "an unknown model kind": (["model.kind=rnn"], ["'rnn'", "recurrent, transformer"]),
-    "an unknown score": (["model=luong_global", "model.score=cosine"], ["model.score=cosine", "general", "additive"]),
+    "an unknown score": (["model=luong_global", "model.score=cosin"], ["model.score=cosin", "general", "additive"]),
     "text for a number": (["optim.lr=abc"], ["optim.lr", "abc"]),
     "a fraction for a whole number": (["train.max_steps=1.5"], ["train.max_steps", "1.5"]),
     "text for a seed": (["seed=x"], ["seed", "'x'"]),

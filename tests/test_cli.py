@@ -66,11 +66,11 @@ def in_process(trained: Trained, *words: str, text: bytes = b"") -> subprocess.C
 def test_help_is_there():
     done = process("--help")
     assert done.returncode == 0 and not done.stderr
-    for verb in ("download", "tokenize", "train", "translate", "evaluate", "align"):
+    for verb in ("download", "tokenize", "train", "translate", "evaluate", "align", "compare"):
         assert verb in done.stdout.decode()
 
 
-@pytest.mark.parametrize("verb", ["download", "tokenize", "train", "translate", "evaluate", "align"])
+@pytest.mark.parametrize("verb", ["download", "tokenize", "train", "translate", "evaluate", "align", "compare"])
 def test_each_verb_has_help(verb, capsys):
     with pytest.raises(SystemExit) as caught:
         cli.main([verb, "--help"])
@@ -429,7 +429,7 @@ def test_tokenised_text_is_counted_at_spaces(align, known):
         (["--pharaoh", "--threshold", "nan"], "above 0 and at most 1"),
         (["--reverse"], "--reverse needs --gold"),
         (["--links"], "--links needs --gold"),
-        (["--heads"], "needs --png FILE or --gold FILE"),
+        (["--heads"], "needs --png FILE, --html FILE or --gold FILE"),
         (["--heads", "--head", "0", "--png", "x.png"], "cannot go with --head"),
         (["--layer", "2"], "layers 0 to 1"),
         (["--layer", "-3"], "layers 0 to 1"),
@@ -543,11 +543,30 @@ def test_pictures_are_pictures(align, tmp_path):
     assert width > 150 and height > 150
     heads = tmp_path / "heads.png"
     align(SENTENCE, "--heads", "--png", str(heads))
-    assert int.from_bytes(heads.read_bytes()[16:20], "big") > width
+    assert heads.read_bytes().startswith(b"\x89PNG") and heads.read_bytes() != content
     (tmp_path / "a.de").write_text(f"{SENTENCE}\n\n{OTHER}\n", encoding="utf-8")
     several = align("--source", str(tmp_path / "a.de"), "--png", str(tmp_path / "many.png"))
     assert several.code == 0
     assert {one.name for one in tmp_path.glob("many*")} == {"many-1.png", "many-3.png"}
+
+
+def test_a_page_shows_every_layer_and_the_known_links(align, tmp_path):
+    page, png = tmp_path / "page.html", tmp_path / "gold.png"
+    files = []
+    for ending, line in (("de", SENTENCE), ("en", OTHER), ("align", "0-0 1p1")):
+        (tmp_path / f"a.{ending}").write_text(f"{line}\n", encoding="utf-8")
+        files += ["--source --target --gold".split()[len(files) // 2], str(tmp_path / f"a.{ending}")]
+    answer = align(*files, "--html", str(page), "--png", str(png), "--heads")
+    assert answer.code == 0 and answer.out == ""
+    text = page.read_text(encoding="utf-8")
+    assert "layer 1, head 0" in text and "rollout through all layers" in text
+    assert "sure link" in text and "possible link" in text and "seed 1" in text
+    plain = align(*files[:4], "--png", str(tmp_path / "plain.png"), "--heads")
+    assert plain.code == 0
+    drawn, bare = (next(tmp_path.glob(f"{name}-1.png")).read_bytes() for name in ("gold", "plain"))
+    assert drawn != bare
+    refused = align(SENTENCE, "--html", str(tmp_path / "no" / "page.html"))
+    assert refused.code == 2 and "--html" in refused.err and "cannot be written" in refused.err
 
 
 def test_evaluate_leaves_a_result_that_says_how_it_was_made(trained: Trained):

@@ -27,6 +27,7 @@ class Look:
     weights: np.ndarray | None  # [L H T+1 S+1], </s> included on both sides
     rollout: np.ndarray | None = None  # [T+1 S+1]: through all layers; None where self-attention tells no weights
     centre: np.ndarray | None = None  # [T+1]: p_t of local attention, in source positions
+    reach: float | None = None  # source positions that it sees on either side of p_t
 
     @property
     def heads(self) -> int:

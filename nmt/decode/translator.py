@@ -155,6 +155,7 @@ class Translator:
             found = forced(self.model, batch.source, batch.mask, batch.target, batch.output, weights)
         likely, looked, rolled, centre = (None if part is None else part.float().cpu().numpy() for part in found)
         assert likely is not None
+        reach = None if centre is None else self.model.reach
         looks = []
         for row, (source, target) in enumerate(pairs):
             height, width = len(target) + 1, len(source) + 1
@@ -166,6 +167,7 @@ class Translator:
                     None if looked is None else looked[row, :, :, :height, :width].copy(),
                     None if rolled is None else rolled[row, :height, :width].copy(),
                     None if centre is None else centre[row, :height].copy(),
+                    reach,
                 )
             )
         return looks

@@ -32,6 +32,11 @@ def build(
             max_positions=config.max_positions,
             attention_dropout=config.attention_dropout,
         )
+    return recurrent(config, source_size, target_size, joint)
+
+
+def recurrent(config: RecurrentConfig, source_size: int, target_size: int, joint: bool) -> EncoderDecoder:
+    """The recurrent model that looks when the configuration says."""
     if config.order == "before":
         return Bahdanau(
             source_size,

@@ -12,7 +12,7 @@ from nmt.data.ids import Pairs
 from nmt.data.tokenizer import PAD, Tokenizers
 from nmt.decode.translator import Look, Translator
 from nmt.evaluate.scores import score
-from nmt.evaluate.words import merge
+from nmt.evaluate.words import focus_in_words, merge
 from nmt.train.interrupt import Broken, Stop
 from nmt.train.loss import cross_entropy
 from nmt.view.heatmap import grid, heatmap
@@ -116,7 +116,10 @@ def draw(journal: Journal, look: Look, name: str, train: TrainConfig, step: int)
     matrix, source, target = merge(look.chosen(layer, None), *pieces)
     if not target:  # a young model may write pieces without a word in them
         return
-    journal.picture(f"alignment/{name}", heatmap(matrix, source, target), step)
+    focus = None
+    if look.centre is not None and look.reach is not None:
+        focus = focus_in_words(look.centre, look.reach, *pieces)
+    journal.picture(f"alignment/{name}", heatmap(matrix, source, target, focus=focus), step)
     if train.picture_heads:
         heads = [merge(look.chosen(layer, head), *pieces)[0] for head in range(look.heads)]
         journal.picture(f"heads/{name}", grid(heads, source, target), step)

@@ -1,7 +1,6 @@
 """nmt align: where the model looked."""
 
 import argparse
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,14 +8,12 @@ import numpy as np
 
 from nmt.alignments import Reading, encoded, in_words, links_in, shape, translated
 from nmt.data.lines import read_lines, read_pairs
-from nmt.decode.look import IdPair, Look
+from nmt.decode.look import IdPair
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluate.alignment import format_links
-from nmt.verbs import gold, one_line, open_run
-from nmt.view.heatmap import grid, heatmap, png
-
-log = logging.getLogger("nmt")
+from nmt.verbs import gold, one_line, open_run, pictures
+from nmt.view.page import PagePair
 
 
 def align(options: argparse.Namespace) -> int:
@@ -27,19 +24,27 @@ def align(options: argparse.Namespace) -> int:
     if not run.translator.model.attends:
         raise UserError(f"The model of {options.name} has no attention to look at.")
     check_reading(options, run.translator)
-    if options.gold:
+    draws = options.png or options.html
+    if options.gold and not draws:
         return gold.score(options, run)
+    known = gold.known(options).links if options.gold else None
     layer = run.config.train.picture_layer if options.layer is None else options.layer
     reading = Reading(layer, options.head, options.row, options.method)
     several = options.source is not None
+    pages: list[PagePair] = []
     for number, look in enumerate(run.translator.looks(aligned(options, run.translator)), 1):
+        links = known[number - 1] if known else None
         matrix, source_words, target_words = in_words(look, reading, options.tokenised)
         if options.png:
-            draw(look, reading, options, number if several else None)
+            pictures.draw(look, reading, options, links, number if several else None)
+        if options.html and (shown := pictures.paged(look, reading, options, links)):
+            pages.append(shown)
         if options.pharaoh:
             print(format_links(links_in(matrix, options.threshold), options.base))
-        elif not options.png:
+        elif not draws:
             print(table(matrix, source_words, target_words) + ("\n" if several else ""))
+    if options.html:
+        pictures.write_page(pages, options, run)
     return 0
 
 
@@ -49,14 +54,14 @@ def check_words(options: argparse.Namespace) -> None:
         raise UserError("Give a SOURCE sentence, or --source FILE.")
     if options.target and not options.source:
         raise UserError("--target FILE belongs to --source FILE; give a TARGET sentence after SOURCE instead.")
-    if options.gold and not (options.target and not (options.png or options.pharaoh)):
-        raise UserError("--gold FILE belongs to --source FILE and --target FILE, without --png or --pharaoh.")
+    if options.gold and (not options.target or options.pharaoh):
+        raise UserError("--gold FILE belongs to --source FILE and --target FILE, without --pharaoh.")
 
 
 def check_options(options: argparse.Namespace) -> None:
     """Refuse options that would change nothing."""
-    if options.heads and not (options.png or options.gold):
-        raise UserError("--heads shows every head; it needs --png FILE or --gold FILE.")
+    if options.heads and not (options.png or options.html or options.gold):
+        raise UserError("--heads shows every head; it needs --png FILE, --html FILE or --gold FILE.")
     if options.heads and options.head is not None:
         raise UserError("--heads shows every head; it cannot go with --head.")
     if options.method == "rollout" and (options.heads or options.layer is not None or options.head is not None):
@@ -89,28 +94,6 @@ def aligned(options: argparse.Namespace, translator: Translator) -> Iterator[IdP
     if options.translation is not None:
         return encoded(translator, [(one_line(options.sentence), one_line(options.translation))])
     return translated(translator, [one_line(options.sentence)])
-
-
-def draw(look: Look, reading: Reading, options: argparse.Namespace, number: int | None) -> None:
-    """Write the heatmap of one pair."""
-    path = Path(options.png)
-    if number is not None:
-        path = path.with_name(f"{path.stem}-{number}{path.suffix or '.png'}")
-    matrix, source, target = in_words(look, reading, options.tokenised)
-    if not target:
-        log.warning("%s is not written: there is no word to draw.", path)
-        return
-    if options.heads:
-        readings = [reading._replace(head=head) for head in range(look.heads)]
-        matrices = [in_words(look, one, options.tokenised)[0] for one in readings]
-        figure = grid(matrices, source, target, [f"head {head}" for head in range(len(matrices))])
-    else:
-        figure = heatmap(matrix, source, target)
-    try:
-        path.write_bytes(png(figure))
-    except OSError as error:
-        raise UserError(f"--png {path} cannot be written: {error.strerror or error}.") from None
-    log.info("%s", path)
 
 
 def table(matrix: np.ndarray, source: list[str], target: list[str]) -> str:

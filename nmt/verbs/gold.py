@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from nmt.alignments import ROWS, Reading, rates, read_gold, shape
+from nmt.alignments import ROWS, Gold, Reading, rates, read_gold, shape
 from nmt.data.lines import read_pairs
 from nmt.evaluate.alignment import Link, format_links
 from nmt.runs import Run
@@ -14,8 +14,7 @@ def score(options: argparse.Namespace, run: Run) -> int:
 
     With --links, after an empty line, the links of the best of them follow as the gold file would write them.
     """
-    pairs = list(read_pairs(Path(options.source), Path(options.target)))
-    gold = read_gold(Path(options.gold), pairs, options.base, options.reverse, options.tokenised)
+    gold = known(options)
     lines: dict[Reading, list[str]] = {}
 
     def keep(reading: Reading, links: set[Link]) -> None:
@@ -30,6 +29,12 @@ def score(options: argparse.Namespace, run: Run) -> int:
         best = min(found, key=lambda reading: found[reading].aer)
         print("", *lines[best], sep="\n")
     return 0
+
+
+def known(options: argparse.Namespace) -> Gold:
+    """The links of --gold for the pairs of --source and --target."""
+    pairs = list(read_pairs(Path(options.source), Path(options.target)))
+    return read_gold(Path(options.gold), pairs, options.base, options.reverse, options.tokenised)
 
 
 def readings(options: argparse.Namespace, run: Run) -> list[Reading]:

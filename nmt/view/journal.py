@@ -38,6 +38,10 @@ class Journal:
         """A table of (source, reference, hypothesis); rows are dicts with these keys or tuples in this order."""
         self.writer.add_text(tag, markdown(rows), step)
 
+    def text(self, tag: str, text: str, step: int) -> None:
+        """Markdown as it is."""
+        self.writer.add_text(tag, text, step)
+
     def picture(self, tag: str, figure: Figure, step: int) -> None:
         """A figure as an image."""
         self.writer.add_image(tag, pixels(figure), step, dataformats="HWC")

@@ -1,0 +1,179 @@
+"""Which words and options each verb takes. Nothing is imported here that takes time: `nmt --help` shall be instant."""
+
+import argparse
+import contextlib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from nmt.errors import UserError
+
+Run = Callable[[argparse.Namespace], int]
+COMPOSED = {
+    "download": "get the corpus",
+    "tokenize": "learn the tokenizer and store the pairs as ids",
+    "train": "train a model and score it on the test sets",
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence, like everything else here."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message[:1].upper()}{message[1:].rstrip('.')}; see {self.prog} --help.")
+
+
+class VerbParser(Parser):
+    """Takes options before, between and behind the words; argparse would lose the words behind an option."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        options, words, rest = [], [], iter(args)
+        for word in rest:
+            if word == "--":
+                words += rest
+            elif re.match(r"--?[A-Za-z]", word) and " " not in word:
+                action = self._option_string_actions.get(word)
+                value = [next(rest, None)] if action is not None and action.nargs is None else []
+                options += [word, *(one for one in value if one is not None)]
+            else:
+                words.append(word)
+        return super().parse_known_args([*options, *(["--", *words] if words else [])], namespace)
+
+
+def make_parser(run: Mapping[str, Run]) -> argparse.ArgumentParser:
+    """The verbs and their options; `run` says what runs each of them."""
+    whole = Parser(prog="nmt", description="Train a translator, and see where its attention looked.")
+    verbs = whole.add_subparsers(required=True, metavar="VERB", parser_class=VerbParser)
+    for verb, purpose in COMPOSED.items():
+        one = verbs.add_parser(verb, help=purpose, description=purpose, allow_abbrev=False)
+        one.add_argument(
+            "overrides", nargs="*", metavar="KEY=VALUE", help="as in model=luong_local_p train.max_steps=500"
+        )
+        one.add_argument("-m", "--multirun", action="store_true", help="one run for each combination of KEY=A,B")
+        one.set_defaults(run=run[verb], verb=verb)
+    add_translate(
+        verbs.add_parser("translate", help="translate sentences, a file, or stdin", allow_abbrev=False),
+        run["translate"],
+    )
+    add_evaluate(verbs.add_parser("evaluate", help="BLEU and chrF of a run", allow_abbrev=False), run["evaluate"])
+    add_align(verbs.add_parser("align", help="where the model looked", allow_abbrev=False), run["align"])
+    add_compare(verbs.add_parser("compare", help="one table over several runs", allow_abbrev=False), run["compare"])
+    return whole
+
+
+def add_run(one: argparse.ArgumentParser, run: Run) -> None:
+    """What all verbs after training share."""
+    one.add_argument(
+        "name", metavar="RUN", help="a run name, a folder, a checkpoint file, or latest; RUN,RUN: an ensemble"
+    )
+    one.add_argument("--runs", default="runs", metavar="DIR", help="where run names are looked up (default: runs)")
+    one.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept by the search (default: the run's)")
+    one.add_argument("--batch-tokens", type=positive, metavar="N", help="source positions × beam in one batch")
+    one.set_defaults(run=run)
+
+
+def add_translate(one: argparse.ArgumentParser, run: Run) -> None:
+    """nmt translate."""
+    add_run(one, run)
+    one.add_argument("sentences", nargs="*", default=[], metavar="SENTENCE", help="without any: --input, else stdin")
+    one.add_argument("--input", metavar="FILE", help="one sentence a line, plain or .gz")
+    one.add_argument("--output", metavar="FILE", help="instead of stdout")
+    one.add_argument("--format", choices=("text", "jsonl"), default="text")
+    one.add_argument("--nbest", type=positive, default=1, metavar="N", help="text: N lines each, as SCORE<TAB>TEXT")
+    add_words(one)
+
+
+def add_evaluate(one: argparse.ArgumentParser, run: Run) -> None:
+    """nmt evaluate."""
+    add_run(one, run)
+    one.add_argument("--split", default="test", help="test (all test sets), valid, or one test set by name")
+    one.add_argument("--source", metavar="FILE", help="with --reference: other text than the run's corpus")
+    one.add_argument("--reference", metavar="FILE")
+    add_gold(one, "with --reference: Pharaoh links of both files; the alignment error rate is reported too")
+    one.add_argument("--tokenised", action="store_true", help="with --gold: a word is what spaces separate")
+
+
+def add_align(one: argparse.ArgumentParser, run: Run) -> None:
+    """nmt align."""
+    add_run(one, run)
+    one.add_argument("sentence", nargs="?", metavar="SOURCE")
+    one.add_argument("translation", nargs="?", metavar="TARGET", help="without it, the model's own translation")
+    one.add_argument("--source", metavar="FILE", help="instead of SOURCE, one sentence a line")
+    one.add_argument("--target", metavar="FILE", help="instead of TARGET")
+    one.add_argument("--layer", type=int, metavar="L", help="from 0; negative from the top (default: the run's)")
+    one.add_argument("--head", type=int, metavar="H", help="from 0 (default: the mean of the heads)")
+    one.add_argument("--heads", action="store_true", help="with --png, --html or --gold: every head")
+    one.add_argument(
+        "--method",
+        choices=("mean", "rollout"),
+        default="mean",
+        help="one layer, or attention rollout through all layers of encoder and decoder (default: mean)",
+    )
+    one.add_argument("--png", metavar="FILE", help="write a heatmap; several sentences: FILE-1.png, FILE-2.png, …")
+    one.add_argument("--html", metavar="FILE", help="write a page on which a word lights up what it looked at")
+    one.add_argument("--pharaoh", action="store_true", help="links i-j between words, one line a sentence")
+    one.add_argument(
+        "--threshold",
+        type=share,
+        metavar="X",
+        help="links are all pairs of words with this share of attention or more (default: one link a target word)",
+    )
+    one.add_argument("--links", action="store_true", help="with --gold: print the links of the best line as well")
+    add_words(one)
+    add_gold(
+        one, "Pharaoh links of the pairs: print error rates of each layer and row; with --png or --html, draw them"
+    )
+
+
+def add_words(one: argparse.ArgumentParser) -> None:
+    """How weights become links between words."""
+    one.add_argument(
+        "--row",
+        choices=("predicts", "reads"),
+        default="predicts",
+        help="a word's weights are those of the step that predicts it, or of the next, which reads it: Luong's content "
+        "scores align the word that is read (2015, footnote 14); --gold shows both (default: predicts)",
+    )
+    one.add_argument("--tokenised", action="store_true", help="the text is tokenised: a word is what spaces separate")
+
+
+def add_gold(one: argparse.ArgumentParser, purpose: str) -> None:
+    """Links that are known."""
+    one.add_argument("--gold", metavar="FILE", help=purpose)
+    one.add_argument(
+        "--base", type=int, choices=(0, 1), default=0, help="what links in files call the first word (default: 0)"
+    )
+    one.add_argument("--reverse", action="store_true", help="--gold says the target word first")
+
+
+def share(text: str) -> float:
+    """A number above 0 and at most 1."""
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) <= 1:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0 and at most 1")
+
+
+def add_compare(one: argparse.ArgumentParser, run: Run) -> None:
+    """nmt compare."""
+    one.add_argument("names", nargs="+", metavar="RUN", help="as for the other verbs; the first is what p refers to")
+    one.add_argument("--runs", default="runs", metavar="DIR", help="where run names are looked up (default: runs)")
+    one.add_argument("--split", default="test", help="test (all test sets), valid, or one test set by name")
+    one.add_argument("--source", metavar="FILE", help="with --reference: other text than the runs' corpus")
+    one.add_argument("--reference", metavar="FILE")
+    add_gold(one, "Pharaoh links of --source and --reference")
+    one.add_argument("--tokenised", action="store_true", help="with --gold: a word is what spaces separate")
+    one.add_argument("--output", default="runs/compare", metavar="DIR", help="default: runs/compare")
+    one.add_argument("--samples", type=positive, default=1000, metavar="N", help="bootstrap resamples (default: 1000)")
+    one.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept by the search (default: each run's)")
+    one.add_argument("--long", type=positive, metavar="K", help="also score 2 to K sentences joined into one input")
+    one.add_argument("--sentences", metavar="N,N", help="lines of the first set to draw (default: three short ones)")
+    one.set_defaults(run=run)
+
+
+def positive(text: str) -> int:
+    """A whole number above 0."""
+    number = int(text) if text.isdigit() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number above 0")
+    return number

@@ -1,0 +1,39 @@
+"""nmt compare: one table over runs, with what chance may have done to it.
+
+A run passes entrants (checked before any work), texts (what it is scored on), measures (one run at a time), outcome
+(all of them side by side), tables, and report.
+"""
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+from nmt.data.lines import writing
+from nmt.errors import UserError
+from nmt.evaluate import significance
+from nmt.verbs.compare.entrants import enter_all
+from nmt.verbs.compare.measures import measure
+from nmt.verbs.compare.outcome import conclude
+from nmt.verbs.compare.report import write
+from nmt.verbs.compare.texts import choose_texts, shown_rows
+
+log = logging.getLogger("nmt")
+
+
+def compare(options: argparse.Namespace) -> int:
+    """Score all runs on the same sets; the tables go to stdout, everything to --output."""
+    entrants = enter_all(options)
+    texts = choose_texts(options, entrants)
+    rows = shown_rows(options, texts.sets[0])
+    for one in texts.sets:
+        significance.check([one.references], one.references, options.samples)
+        if options.long and not 2 <= options.long <= len(one.pairs):
+            raise UserError(f"--long {options.long} is not possible with {one.name}; choose 2 to {len(one.pairs)}.")
+    folder = Path(options.output)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    measured = [measure(entrant, texts, rows, options) for entrant in entrants]
+    sys.stdout.write(write(conclude(measured, texts, options.samples), folder))
+    log.info("%s", folder / "comparison.html")
+    return 0

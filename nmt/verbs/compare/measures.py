@@ -1,0 +1,145 @@
+"""What is measured of one run while its weights are in memory."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nmt.alignments import Gold, Judge, encoded, focus_of, in_words
+from nmt.data.lines import read_lines, writing
+from nmt.evaluate.lengths import corpus_bleu, joined
+from nmt.evaluate.scores import write_whole
+from nmt.runs import Run, score_files
+from nmt.verbs.compare.entrants import Entrant, reopen
+from nmt.verbs.compare.perplexity import Likelihood, likelihood
+from nmt.verbs.compare.texts import Texts, TextSet
+from nmt.view.marks import Focus
+from nmt.view.marks import Gold as Links
+
+log = logging.getLogger("nmt")
+
+
+class Alignment(NamedTuple):
+    """Alignment error rate, precision, recall, and what was read off."""
+
+    aer: float
+    precision: float
+    recall: float
+    chosen: str
+
+
+@dataclass
+class Measured:
+    """One run on one set."""
+
+    hypotheses: list[str]
+    result: dict[str, Any]  # what stands in its result.json
+    likelihood: Likelihood
+    joined: list[float] = field(default_factory=list)  # BLEU with 1, 2, … sentences joined
+    cut: int = 0  # joined inputs that were too long and translated in parts
+
+    @property
+    def alignment(self) -> Alignment | None:
+        """Under forced decoding of the references; None without attention or known links."""
+        if "aer" not in self.result:
+            return None
+        how = self.result["alignment"]
+        told = f"chosen on {how['chosen_on']}" if how["chosen_on"] else "the layer of the run's pictures"
+        error, precision, recall = (self.result[name] for name in ("aer", "precision", "recall"))
+        return Alignment(error, precision, recall, f"layer {how['layer']}, row {how['row']}, {told}")
+
+    @property
+    def speed(self) -> float | None:
+        """Sentences a second of the search."""
+        return self.result["sentences"] / self.result["seconds"] if self.result.get("seconds") else None
+
+
+@dataclass
+class Map:
+    """Where a run looked while it was made to write the reference; no matrix where it has no attention."""
+
+    row: int  # of the first set
+    matrix: np.ndarray | None
+    source: list[str]
+    target: list[str]
+    translation: str  # its own
+    gold: Links | None = None  # sure and possible
+    focus: Focus | None = None  # of local attention
+
+
+@dataclass
+class Measures:
+    """One run on all sets."""
+
+    entrant: Entrant
+    made: dict[str, Any]
+    sets: dict[str, Measured]
+    maps: list[Map]
+
+
+def measure(entrant: Entrant, texts: Texts, rows: list[int], options: argparse.Namespace) -> Measures:
+    """Translate (or find what was translated already), force the references, align, look."""
+    log.info("%s", entrant.name)
+    run = reopen(entrant, options)
+    attends = run.translator.model.attends
+    judge = Judge(run.translator, run.config.train.picture_layer, texts.valid) if attends else None
+    sets = {}
+    for one in texts.sets:
+        hypotheses, result = translated(run, one.name, one.source, one.reference, one.gold, judge)
+        likely = likelihood(run.translator, one.pairs)
+        sets[one.name] = Measured(hypotheses, result, likely)
+        if options.long:
+            measure_joined(run, one, sets[one.name], options)
+    first = texts.sets[0]
+    maps = [look(run, first, row, sets[first.name].hypotheses[row], judge) for row in rows]
+    return Measures(entrant, run.made, sets, maps)
+
+
+def translated(
+    run: Run, name: str, source: Path, reference: Path, gold: Gold | None = None, judge: Judge | None = None
+) -> tuple[list[str], dict[str, Any]]:
+    """Translations and their result.json, made now if they are not there."""
+    score_files(run, name, source, reference, gold, judge)
+    folder = run.folder / "evaluate" / name
+    return list(read_lines(folder / "hyp")), json.loads((folder / "result.json").read_text(encoding="utf-8"))
+
+
+def measure_joined(run: Run, one: TextSet, measured: Measured, options: argparse.Namespace) -> None:
+    """BLEU where 1, 2, … consecutive sentences are one input: the same text in longer and longer pieces."""
+    measured.joined = [measured.result["bleu"]]
+    for count in range(2, options.long + 1):
+        pairs = joined(one.pairs, count)
+        paths = write_joined(pairs, Path(options.output) / "joined", f"{one.name}-joined{count}")
+        hypotheses, _ = translated(run, paths[0].stem, *paths)
+        references = [target for _, target in pairs]
+        measured.joined.append(corpus_bleu(hypotheses, references, run.config.data.target))
+        pieces = run.translator.tokenizers.source.encode_all([source for source, _ in pairs])
+        measured.cut += sum(len(ids) > run.translator.max_pieces for ids in pieces)
+
+
+def write_joined(pairs: list[tuple[str, str]], folder: Path, name: str) -> tuple[Path, Path]:
+    """The two files of joined pairs."""
+    paths = folder / f"{name}.source", folder / f"{name}.reference"
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for side, path in enumerate(paths):
+            write_whole(path, "".join(f"{pair[side]}\n" for pair in pairs))
+    return paths
+
+
+def look(run: Run, one: TextSet, row: int, translation: str, judge: Judge | None) -> Map:
+    """The weights that the run's links are read off, between words."""
+    if judge is None:
+        return Map(row, None, [], [], translation)
+    [seen] = run.translator.looks(encoded(run.translator, [one.pairs[row]]))
+    reading, tokenised = judge.chosen, one.gold is not None and one.gold.tokenised
+    matrix, source, target = in_words(seen, reading, tokenised)
+    links = one.gold.links[row] if one.gold else None
+    focus = focus_of(seen, reading, tokenised)
+    return Map(row, matrix if target else None, source, target, translation, links, focus)
