@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt.data.lines import read_lines
-from nmt.decode.look import LOOKS, IdPair, Look
+from nmt.decode.look import LOOKS, IdPair, Layers, Look
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluate.alignment import (
@@ -41,7 +41,7 @@ ROWS = {"predicts": 0, "reads": 1}
 class Reading(NamedTuple):
     """Which of a model's weights are read off, and in which row."""
 
-    layer: int = -1  # from 0; negative from the top
+    layer: Layers = -1
     head: int | None = None  # None: the mean of the heads
     row: str = "predicts"  # of ROWS
     method: str = "mean"  # of nmt.decode.look.METHODS
@@ -52,7 +52,8 @@ class Reading(NamedTuple):
 
     def name(self) -> tuple[str, str, str]:
         """Layer, head and row as a table says them."""
-        layer = str(self.layer) if self.method == "mean" else self.method
+        layers = (self.layer,) if isinstance(self.layer, int) else self.layer
+        layer = ",".join(map(str, layers)) if self.method == "mean" else self.method
         return layer, "mean" if self.head is None else str(self.head), self.row
 
 
@@ -108,6 +109,11 @@ def shape(translator: Translator) -> tuple[int, int, bool]:
     """Layers, heads, and whether there is a rollout: known from a look at nothing. (0, 0, False) without attention."""
     look = translator.look([], [])
     return (0, 0, False) if look.weights is None else (*look.weights.shape[:2], look.rollout is not None)
+
+
+def every_layer(layers: int) -> list[Layers]:
+    """Each layer, then the means of the upper two, three, … of them: neighbours often look at halves of the same."""
+    return [*range(layers), *(tuple(range(layers - count, layers)) for count in range(2, layers + 1))]
 
 
 @dataclass
@@ -186,20 +192,19 @@ class Judge:
 
     @cached_property
     def chosen(self) -> Reading:
-        """The mean of the heads of the layer, in the row, with the lowest error rate on validation pairs."""
+        """The mean of the heads of the layer or layers, in the row, with the lowest error rate on validation pairs."""
         layers, _, _ = shape(self.translator)
         if self.valid is None:
             layer = self.picture_layer if self.picture_layer >= 0 else layers + self.picture_layer
             reading = Reading(min(max(layer, 0), layers - 1))
             log.info("There are no gold links to choose a layer on; train.picture_layer and predicts are taken.")
             return reading
-        found = rates(
-            self.translator, self.valid, [Reading(layer, None, row) for layer in range(layers) for row in ROWS]
-        )
+        candidates = [Reading(layer, None, row) for layer in every_layer(layers) for row in ROWS]
+        found = rates(self.translator, self.valid, candidates)
         best = min(found, key=lambda reading: found[reading].aer)
         log.info(
-            "Layer %d, %s, has the lowest alignment error rate on %s: %.3f.",
-            best.layer, best.row, self.chosen_on, found[best].aer,
+            "Layer %s, %s, has the lowest alignment error rate on %s: %.3f.",
+            best.name()[0], best.row, self.chosen_on, found[best].aer,
         )  # fmt: skip
         return best
 
@@ -217,5 +222,5 @@ class Judge:
         """The error rate, and which weights were read off, as result.json keeps them."""
         reading = self.chosen
         found = rates(self.translator, gold, [reading])[reading]
-        how = {"layer": reading.layer, "row": reading.row, "links": "argmax", "chosen_on": self.chosen_on}
+        how = {"layer": reading.name()[0], "row": reading.row, "links": "argmax", "chosen_on": self.chosen_on}
         return {**found._asdict(), "alignment": how}

@@ -33,8 +33,8 @@ class VerbParser(Parser):
                 words += rest
             elif re.match(r"--?[A-Za-z]", word) and " " not in word:
                 action = self._option_string_actions.get(word)
-                value = [next(rest, None)] if action is not None and action.nargs is None else []
-                options += [word, *(one for one in value if one is not None)]
+                value = next(rest, None) if action is not None and action.nargs is None else None
+                options.append(word if value is None else f"{word}={value}")  # so that -2,-1 may be a value
             else:
                 words.append(word)
         return super().parse_known_args([*options, *(["--", *words] if words else [])], namespace)
@@ -100,7 +100,12 @@ def add_align(one: argparse.ArgumentParser, run: Run) -> None:
     one.add_argument("translation", nargs="?", metavar="TARGET", help="without it, the model's own translation")
     one.add_argument("--source", metavar="FILE", help="instead of SOURCE, one sentence a line")
     one.add_argument("--target", metavar="FILE", help="instead of TARGET")
-    one.add_argument("--layer", type=int, metavar="L", help="from 0; negative from the top (default: the run's)")
+    one.add_argument(
+        "--layer",
+        type=layers,
+        metavar="L[,L]",
+        help="from 0; negative from the top; the mean of several (default: the run's)",
+    )
     one.add_argument("--head", type=int, metavar="H", help="from 0 (default: the mean of the heads)")
     one.add_argument("--heads", action="store_true", help="with --png, --html or --gold: every head")
     one.add_argument(
@@ -152,6 +157,14 @@ def share(text: str) -> float:
         if 0 < float(text) <= 1:
             return float(text)
     raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0 and at most 1")
+
+
+def layers(text: str) -> int | tuple[int, ...]:
+    """A layer, or several."""
+    if not re.fullmatch(r"-?\d+(,-?\d+)*", text):
+        raise argparse.ArgumentTypeError(f"'{text}' is no layer such as 0 or -1, nor several such as 1,2")
+    found = tuple(map(int, text.split(",")))
+    return found[0] if len(found) == 1 else found
 
 
 def add_compare(one: argparse.ArgumentParser, run: Run) -> None:

@@ -14,7 +14,7 @@ from torch.testing import assert_close
 
 from nmt.attention.kernels import attend, scaled_dot_product
 from nmt.attention.multihead import MultiHead
-from nmt.attention.scores import SCORES
+from nmt.attention.scores import SCORES, make_score
 from nmt.attention.single import Attention
 from nmt.attention.windows import WINDOWS, make_window
 
@@ -32,7 +32,7 @@ def each(test):
 
 def unit(*shape: int) -> Tensor:
     """Between −1 and 1."""
-    return 2 * torch.rand(*shape, dtype=torch.float64) - 1
+    return 2 * torch.rand(shape, dtype=torch.float64) - 1
 
 
 def make(
@@ -47,8 +47,8 @@ def make(
     """Parameters of unit scale: products keep the scale of their inputs."""
     attention = Attention(query, memory, score, window, radius, 60, normalise, gradient).double()
     for parameter in attention.parameters():
-        if parameter.dim():
-            parameter.data = unit(*parameter.shape) * (3 / parameter.size(-1)) ** 0.5
+        scale = (3 / parameter.size(-1)) ** 0.5 if parameter.dim() else 0.3  # of a cosine's strength
+        parameter.data = unit(*parameter.shape) * scale
     return attention
 
 
@@ -210,6 +210,49 @@ def test_local_monotonic_by_hand():
     _, weights = look(attention, unit(1, 4, QUERY), unit(1, 4, MEMORY), step, torch.tensor([4]))
     seen = [[True, True, True, False], [False, False, True, True], [False, False, False, True]]
     assert (weights[0] > 0).tolist() == [*seen, seen[-1]]
+
+
+def test_a_zero_vector_has_cosine_0():
+    """Beside a key of its own direction (cosine 1) and its opposite (−1): β, −β and 0, and a slope that is a number."""
+    attention, query = make("cosine", "global"), unit(1, 1, QUERY)
+    memory = torch.stack((query[0, 0], -2 * query[0, 0], torch.zeros(QUERY).double()))[None].requires_grad_()
+    strength = 10 * attention.score.log_strength.exp()
+    found = attention.score(query, attention.keys(memory))
+    assert_close(found, torch.stack((strength, -strength, 0 * strength))[None, None])
+    found.sum().backward()
+    assert memory.grad.isfinite().all()
+
+
+def test_location_knows_positions_up_to_its_maximum(caplog):
+    """The rest gets no weight and one warning; a window of nothing but the rest divides itself evenly."""
+    score = make_score("location", QUERY, MEMORY, positions=4).double()
+    query, memory = unit(1, 2, QUERY), unit(1, 7, MEMORY)
+    for _ in range(2):
+        found = score(query, score.keys(memory))
+    assert_close(found[:, :, :4], (query @ score.rows.weight.T), **EXACT)
+    _, weights = attend(found, memory)
+    assert_close(weights[..., :4].sum(-1), torch.ones(1, 2).double())
+    assert not weights[..., 4:].any()
+    mask = torch.arange(7) >= 5
+    assert_close(attend(found, memory, mask)[1][..., 5:], torch.full((1, 2, 2), 0.5).double())
+    assert [record.message for record in caplog.records] == [
+        "A source has 7 positions; those past model.max_positions=4 get no weight."
+    ]
+
+
+@pytest.mark.parametrize("score", ["general", "concat", "additive", "additive_sum", "location"])
+@pytest.mark.parametrize("window", WINDOWS)
+def test_query_and_memory_may_have_two_sizes(score, window):
+    torch.manual_seed(3)
+    attention = make(score, window, query=6, memory=10)
+    query, memory, step = unit(1, 4, 6), unit(1, 9, 10), torch.tensor([[0, 3, 8, 20]])
+    found = look(attention, query, memory, step, torch.tensor([9]))
+    p = as_in_the_papers(attention)
+    if "v_p" in p:
+        p["v_p"] = p["v_p"] * (6 / QUERY) ** -0.75
+    wanted = oracle.attention(score, window, RADIUS, query[0].numpy(), memory[0].numpy(), step[0].numpy(), p)
+    for one, other in zip(found, wanted, strict=False):
+        np.testing.assert_allclose(one[0].detach().numpy(), other, rtol=0, atol=1e-10)
 
 
 def test_a_predicted_window_closes():

@@ -349,7 +349,7 @@ def test_gold_gives_an_error_rate_for_each_layer_and_row(align, known):
     drawn = align(*files, "--pharaoh", "--layer", "0").out
     own = write("own", drawn)
     table = rates(align(*files, "--gold", own))
-    assert list(table) == [(layer, "mean", row) for layer in "01" for row in ("predicts", "reads")]
+    assert list(table) == [(layer, "mean", row) for layer in ("0", "1", "0,1") for row in ("predicts", "reads")]
     assert table["0", "mean", "predicts"] == FOUND  # its own links
     assert table["1", "mean", "reads"] != FOUND
     one = rates(align(*files, "--gold", own, "--layer", "-1"))
@@ -387,8 +387,8 @@ def test_every_head_is_rated(align, known):
     files, write = known
     own = write("own", align(*files, "--pharaoh", "--layer", "1", "--head", "1").out)
     table = rates(align(*files, "--gold", own, "--heads"))
-    assert {key[:2] for key in table} == {(layer, head) for layer in "01" for head in ("mean", "0", "1")}
-    assert len(table) == 12 and table["1", "1", "predicts"] == FOUND
+    assert {key[:2] for key in table} == {(layer, head) for layer in ("0", "1", "0,1") for head in ("mean", "0", "1")}
+    assert len(table) == 18 and table["1", "1", "predicts"] == FOUND
     alone = rates(align(*files, "--gold", own, "--head", "0", "--layer", "1"))
     assert alone == {key: rate for key, rate in table.items() if key[:2] == ("1", "0")}
 
@@ -533,6 +533,13 @@ def test_layers_and_heads_can_be_chosen(align):
     assert align(SENTENCE, "A boy.", "--head", "0").out != align(SENTENCE, "A boy.", "--head", "1").out
 
 
+def test_layers_can_be_several(align):
+    alone, both = (align(SENTENCE, "--layer", which).out for which in ("1", "0,1"))
+    assert alone != both and both == align(SENTENCE, "--layer", "-2,-1").out
+    assert "--layer 2 is not there" in align(SENTENCE, "--layer", "0,2").err
+    assert "'0,' is no layer such as 0 or -1" in align(SENTENCE, "--layer", "0,").err
+
+
 def test_pictures_are_pictures(align, tmp_path):
     path = tmp_path / "map.png"
     answer = align(SENTENCE, "--png", str(path))
@@ -620,7 +627,7 @@ def test_given_gold_links_give_an_error_rate(trained: Trained, align, known, tmp
     assert "no gold links to choose a layer on" in answer.err
     result = json.loads((trained.folder / "evaluate" / "a.de" / "result.json").read_text(encoding="utf-8"))
     assert (result["aer"], result["precision"], result["recall"]) == (0.0, 1.0, 1.0)
-    assert result["alignment"] == {"layer": 0, "row": "predicts", "links": "argmax", "chosen_on": None}
+    assert result["alignment"] == {"layer": "0", "row": "predicts", "links": "argmax", "chosen_on": None}
     for wrong in (words[4:], [*words[:4], "--reverse"], [*words[:4], "--tokenised"]):
         assert door(capfd, "evaluate", "tiny", "--runs", trained.runs, *wrong).code == 2
 
@@ -654,7 +661,7 @@ def test_layer_and_row_are_chosen_on_the_validation_set(trained: Trained, tmp_pa
     assert (valid.aer, valid.aligned) == (0, "layer 1, reads")
     assert test.aer and test.aligned == "layer 1, reads" and test.bleu == before.bleu
     result = json.loads((tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json").read_text(encoding="utf-8"))
-    assert result["alignment"] == {"layer": 1, "row": "reads", "links": "argmax", "chosen_on": "16 validation pairs"}
+    assert result["alignment"] == {"layer": "1", "row": "reads", "links": "argmax", "chosen_on": "16 validation pairs"}
     monkeypatch.setattr(Translator, "look_batch", None)
     monkeypatch.setattr(Translator, "translate", None)
     assert score_corpus(run, corpus, ["valid", "test"]) == [valid, test]  # nothing is done twice

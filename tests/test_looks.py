@@ -9,6 +9,7 @@ from conftest import VOCABULARY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nmt.alignments import Reading, every_layer
 from nmt.config import DecodeConfig
 from nmt.data.tokenizer import EOS, PAD
 from nmt.decode import look as look_module
@@ -149,3 +150,14 @@ def test_a_look_carries_rollout_and_centre():
 def test_a_look_without_rollout_says_so():
     with pytest.raises(UserError, match="needs the weights of self-attention"):
         Look([], [], [0.0], np.ones((1, 1, 1, 1))).seen("rollout", 0, None)
+
+
+def test_the_mean_of_layers_by_hand():
+    """Two layers of two heads over one word and </s>; -2 counts from the top, and a layer too high is the last."""
+    weights = np.array([[[[1.0, 0.0]], [[0.0, 1.0]]], [[[0.75, 0.25]], [[0.25, 0.75]]]])
+    look = Look(["a"], [], [], weights)
+    assert look.chosen((0, 1), 0).tolist() == [[0.875, 0.125]]
+    assert look.chosen((-2, 7), 1).tolist() == [[0.125, 0.875]]
+    assert look.chosen((0, 1), None).tolist() == [[0.5, 0.5]]
+    assert every_layer(3) == [0, 1, 2, (1, 2), (0, 1, 2)]
+    assert Reading((1, 2), None, "reads").name() == ("1,2", "mean", "reads")

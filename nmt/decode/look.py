@@ -14,6 +14,7 @@ LOOKS = 1000  # pairs that are sorted by length and looked at together
 # What is kept of a pair grows with L · H · T · S, so windows and batches of long pairs are smaller.
 WINDOW_CELLS = 1 << 19  # T · S of a window
 BATCH_CELLS = 1 << 15  # max(T, S)² of a batch: self-attention's weights are there as well
+Layers = int | tuple[int, ...]  # one layer, or several whose mean is taken; from 0, negative from the top
 IdPair = tuple[Sequence[int], Sequence[int]]  # source and target, without </s>
 
 
@@ -34,25 +35,30 @@ class Look:
         """Heads of a layer."""
         return 0 if self.weights is None else self.weights.shape[1]
 
-    def chosen(self, layer: int, head: int | None) -> np.ndarray:
-        """[T+1 S+1]: one head of a layer, or the mean of its heads; a layer too high or low is the last or first."""
+    def chosen(self, layer: Layers, head: int | None) -> np.ndarray:
+        """[T+1 S+1]: one head of a layer, or the mean of its heads; the mean of several layers.
+
+        A layer too high or low is the last or first.
+        """
         assert self.weights is not None
+        if not isinstance(layer, int):
+            return np.mean([self.chosen(one, head) for one in layer], axis=0)
         layers = len(self.weights)
         place = min(max(layer if layer >= 0 else layers + layer, 0), layers - 1)
         return self.weights[place].mean(0) if head is None else self.weights[place, head]
 
-    def seen(self, method: str, layer: int, head: int | None) -> np.ndarray:
+    def seen(self, method: str, layer: Layers, head: int | None) -> np.ndarray:
         """[T+1 S+1] by one of METHODS; `rollout` goes through all layers and heads, so layer and head mean nothing."""
         return METHODS[method](self, layer, head)
 
-    def rolled(self, layer: int, head: int | None) -> np.ndarray:
+    def rolled(self, layer: Layers, head: int | None) -> np.ndarray:
         """[T+1 S+1]: attention rollout (Abnar & Zuidema 2020); raises UserError where there is none."""
         if self.rollout is None:
             raise UserError("There is no attention rollout of this model: it needs the weights of self-attention.")
         return self.rollout
 
 
-METHODS: dict[str, Callable[[Look, int, int | None], np.ndarray]] = {"mean": Look.chosen, "rollout": Look.rolled}
+METHODS: dict[str, Callable[[Look, Layers, int | None], np.ndarray]] = {"mean": Look.chosen, "rollout": Look.rolled}
 
 
 def windows(pairs: Iterable[IdPair]) -> Iterator[list[IdPair]]:

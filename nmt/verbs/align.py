@@ -75,8 +75,9 @@ def check_options(options: argparse.Namespace) -> None:
 def check_reading(options: argparse.Namespace, translator: Translator) -> None:
     """Refuse a layer, head or rollout that is not there."""
     layers, heads, rolls = shape(translator)
-    if options.layer is not None and not -layers <= options.layer < layers:
-        raise UserError(f"--layer {options.layer} is not there; the model has layers 0 to {layers - 1}.")
+    chosen = (options.layer,) if isinstance(options.layer, int) else options.layer or ()
+    if wrong := [layer for layer in chosen if not -layers <= layer < layers]:
+        raise UserError(f"--layer {wrong[0]} is not there; the model has layers 0 to {layers - 1}.")
     if options.head is not None and not 0 <= options.head < heads:
         raise UserError(f"--head {options.head} is not there; the model has heads 0 to {heads - 1}.")
     if options.method == "rollout" and not rolls:

@@ -3,8 +3,9 @@
 import argparse
 from pathlib import Path
 
-from nmt.alignments import ROWS, Gold, Reading, rates, read_gold, shape
+from nmt.alignments import ROWS, Gold, Reading, every_layer, rates, read_gold, shape
 from nmt.data.lines import read_pairs
+from nmt.decode.look import Layers
 from nmt.evaluate.alignment import Link, format_links
 from nmt.runs import Run
 
@@ -38,10 +39,15 @@ def known(options: argparse.Namespace) -> Gold:
 
 
 def readings(options: argparse.Namespace, run: Run) -> list[Reading]:
-    """Every layer or --layer; the mean of the heads or --head, with --heads each head as well; both rows."""
+    """Every layer and means of the upper ones, or --layer; mean of heads, --head, or with --heads each; both rows."""
     if options.method == "rollout":
         return [Reading(row=row, method="rollout") for row in ROWS]
     layers, heads, _ = shape(run.translator)
-    chosen = range(layers) if options.layer is None else [options.layer % layers]
+    chosen = every_layer(layers) if options.layer is None else [from_below(options.layer, layers)]
     columns = [None, *range(heads)] if options.heads else [options.head]
     return [Reading(layer, head, row) for layer in chosen for head in columns for row in ROWS]
+
+
+def from_below(layer: Layers, layers: int) -> Layers:
+    """-1 is the last of so many layers."""
+    return layer % layers if isinstance(layer, int) else tuple(one % layers for one in layer)

@@ -52,7 +52,8 @@ def readings(look: Look, reading: Reading, options: argparse.Namespace) -> dict[
     """What was asked for comes first, the other layers, the rollout and with --heads every head follow."""
     assert look.weights is not None
     layers, heads = look.weights.shape[:2]
-    every = [reading._replace(layer=reading.layer % layers if reading.layer >= -layers else 0)]
+    first = reading.layer
+    every = [reading._replace(layer=max(first, -layers) % layers) if isinstance(first, int) else reading]
     if reading.head is None:
         every += [Reading(layer, None, reading.row) for layer in range(layers)]
         every += [Reading(row=reading.row, method="rollout")] * (look.rollout is not None)
@@ -65,9 +66,10 @@ def told(reading: Reading, heads: int) -> str:
     """Its name on the page."""
     if reading.method != "mean":
         return "rollout through all layers"
+    layer, head, _ = reading.name()
     if reading.head is not None:
-        return f"layer {reading.layer}, head {reading.head}"
-    return f"layer {reading.layer}, mean of {heads} heads" if heads > 1 else f"layer {reading.layer}"
+        return f"layer {layer}, head {head}"
+    return f"layer {layer}, mean of {heads} heads" if heads > 1 else f"layer {layer}"
 
 
 def write_page(pairs: list[PagePair], options: argparse.Namespace, run: Run) -> None:
