@@ -31,7 +31,7 @@ class VerbParser(Parser):
         for word in rest:
             if word == "--":
                 words += rest
-            elif re.match(r"--?[A-Za-z]", word) and " " not in word:
+            elif re.match(r"--?[A-Za-z]", word) and " " not in word.partition("=")[0]:
                 action = self._option_string_actions.get(word)
                 value = next(rest, None) if action is not None and action.nargs is None else None
                 options.append(word if value is None else f"{word}={value}")  # so that -2,-1 may be a value

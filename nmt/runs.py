@@ -98,6 +98,12 @@ def load(paths: Sequence[Path], beam: int | None = None, batch_tokens: int | Non
     for path, (_, other, _) in zip(paths, restored, strict=True):
         if (other.source.model, other.target.model) != (tokenizers.source.model, tokenizers.target.model):
             raise UserError(f"{path} has another vocabulary than {paths[0]}; an ensemble needs one tokenizer for all.")
+    for path, (one, _, member) in zip(paths, restored, strict=True):
+        if member.reach is not None and member.reach > one.model.radius:
+            log.warning(
+                "The window of %s has not closed yet: it sees ±%.3g positions, not ±%d (model.closing=%d batches).",
+                path, member.reach, one.model.radius, one.model.closing,
+            )  # fmt: skip
     folder = paths[0].parent
     if len(paths) > 1:
         model = Ensemble([one[2] for one in restored]).eval()

@@ -236,7 +236,7 @@ def test_location_knows_positions_up_to_its_maximum(caplog):
     mask = torch.arange(7) >= 5
     assert_close(attend(found, memory, mask)[1][..., 5:], torch.full((1, 2, 2), 0.5).double())
     assert [record.message for record in caplog.records] == [
-        "A source has 7 positions; those past model.max_positions=4 get no weight."
+        "A source has 7 positions; those past model.max_positions=4 are not known to the location score."
     ]
 
 

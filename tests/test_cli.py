@@ -430,6 +430,8 @@ def test_tokenised_text_is_counted_at_spaces(align, known):
         (["--reverse"], "--reverse needs --gold"),
         (["--links"], "--links needs --gold"),
         (["--heads"], "needs --png FILE, --html FILE or --gold FILE"),
+        (["--base", "1"], "--base counts the words of links"),
+        (["--threshold", "0.3", "--png", "x.png"], "--threshold X decides what is a link"),
         (["--heads", "--head", "0", "--png", "x.png"], "cannot go with --head"),
         (["--layer", "2"], "layers 0 to 1"),
         (["--layer", "-3"], "layers 0 to 1"),
@@ -531,6 +533,19 @@ def test_layers_and_heads_can_be_chosen(align):
     assert len(answers) == 2
     assert align(SENTENCE, "A boy.", "--layer", "-1").out == align(SENTENCE, "A boy.", "--layer", "1").out
     assert align(SENTENCE, "A boy.", "--head", "0").out != align(SENTENCE, "A boy.", "--head", "1").out
+
+
+def test_an_option_may_hold_a_space(align, tmp_path):
+    path = tmp_path / "my map.png"
+    assert align(SENTENCE, f"--png={path}").code == 0 and path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_links_beyond_the_words_are_told_before_they_are_drawn(align, known, tmp_path):
+    files, write = known
+    for link in ("40-2", "7-0"):  # far outside; on </s>, where no link can be
+        gold = write("beyond", f"{link}\n\n\n")
+        answer = align(*files, "--gold", gold, "--png", str(tmp_path / "x.png"))
+        assert answer.code == 2 and "a link names source word" in answer.err, link
 
 
 def test_layers_can_be_several(align):

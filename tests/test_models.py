@@ -100,13 +100,13 @@ def ordered(small_model, fed: str, **changes: object) -> EncoderDecoder:
 
 @pytest.mark.parametrize("fed", ["before", "after", "after, fed"])
 def test_the_centre_counts_source_positions(small_model, fed):
-    """local_m: t, held at the last position; local_p with v_p = 0: half of S. A reversed encoder changes nothing."""
+    """local_m: t, at most S − 1 + D; local_p with v_p = 0: half of S. A reversed encoder changes nothing."""
     batch = uneven()
     steps, lengths = torch.arange(batch.target.size(1)), batch.mask.sum(1, keepdim=True)
     changes = {} if fed == "before" else {"bidirectional": False, "reverse_source": True}
     monotonic, predicted = (ordered(small_model, fed, window=window, **changes) for window in ("local_m", "local_p"))
     predicted.attention.window.slope.weight.data.zero_()
-    assert monotonic(*batch[:3], True).centre.tolist() == torch.minimum(steps, lengths - 1).tolist()
+    assert monotonic(*batch[:3], True).centre.tolist() == torch.minimum(steps, lengths - 1 + 2).tolist()  # radius 2
     assert predicted(*batch[:3], True).centre.tolist() == (lengths / 2).expand(4, len(steps)).tolist()
     assert monotonic(*batch[:3]).centre is None  # nobody has asked
     assert ordered(small_model, fed)(*batch[:3], True).centre is None
@@ -330,6 +330,28 @@ def test_bahdanau_starts_from_the_backward_state_of_the_first_piece(small_model)
 def test_maxout_by_hand():
     pairs = torch.tensor([[1.0, 3.0, 2.0, -1.0], [-5.0, -4.0, 0.0, 0.0]])
     assert maxout(pairs).tolist() == [[3.0, 2.0], [-4.0, 0.0]]
+
+
+@pytest.mark.parametrize("name", ["luong_local_p", "bahdanau"])
+def test_a_window_closes_with_the_batches_of_a_training(small_model, name):
+    """One for each batch that is trained on, and none for what is only looked at; the state goes with the weights."""
+    model, batch = small_model(name, window="local_p", closing=3), uneven()
+    for _ in range(2):
+        model(*batch[:3])
+    assert model.reach == 2 * 3  # radius 2, not yet begun
+    for reach in (6.0, 3.0, 2.0, 2.0):
+        model.train()(*batch[:3])
+        assert model.reach == reach
+    other = small_model(name, window="local_p", closing=3)
+    other.load_state_dict(model.state_dict())
+    assert other.reach == 2.0
+    assert_close(other(*batch[:3]).hidden, small_copy(model, small_model(name, window="local_p"))(*batch[:3]).hidden)
+
+
+def small_copy(model: EncoderDecoder, paper: EncoderDecoder) -> EncoderDecoder:
+    """The same weights in a model whose window was never wide."""
+    paper.load_state_dict(model.state_dict(), strict=False)
+    return paper
 
 
 def test_an_ensemble_writes_the_mean_of_its_members(small_model):

@@ -541,4 +541,4 @@ def test_the_default_corpus_goes_all_the_way(tmp_path: Path, capfd: pytest.Captu
     ]
     gold = door(capfd, "align", "tiny", "--runs", str(tmp_path / "runs"), *files, f"--gold={folder_ / 'valid.align'}")
     assert gold.code == 0, gold.err
-    assert all(0 < float(line.split("\t")[2]) < 1 for line in gold.out.splitlines()[1:])
+    assert all(0 < float(line.split("\t")[3]) < 1 for line in gold.out.splitlines()[1:])

@@ -403,6 +403,31 @@ def test_only_the_last_steps_are_kept(train, folder):
     assert state(folder("kept") / "average.pt")["origin"] == "average of updates 15, 20, 25"
 
 
+def test_what_counts_is_not_averaged(train, folder):
+    """A window that closes counts batches: a mean of 5 and 10 would be wider than any of them was at the end."""
+    words = [*RECURRENT, "model.window=local_p", "model.closing=20", "train.max_steps=10", "train.validate_every=5"]
+    answer = train("closing", *words, "train.average=2")
+    assert answer.code == 0
+    assert state(folder("closing") / "average.pt")["model"]["attention.window.updates"] == 10
+    told = "has not closed yet: it sees ±20 positions, not ±10"
+    origin = state(folder("closing") / "best.pt")["step"]
+    assert told in answer.err if origin == 10 else "has not closed yet" in answer.err
+
+
+def test_a_run_from_before_a_key_existed_goes_on(train, folder):
+    """Keys that came later have their defaults, and what was not counted is not known."""
+    words = [*RECURRENT, "optim.schedule=constant", "train.average=0"]
+    assert train("older", *words, "train.max_steps=5").code == 0
+    path = folder("older") / "last.pt"
+    payload = checkpoint.load(path)
+    for key in ("normalise", "hard_gradient", "hard_entropy", "closing", "max_positions"):
+        del payload["config"]["model"][key]
+    del payload["place"]["tokens"]
+    checkpoint.save(path, payload)
+    assert train("older", *words, "train.max_steps=8").code == 0
+    assert state(path)["place"]["step"] == 8 and state(path)["place"]["tokens"] is None
+
+
 def test_the_best_is_what_validation_says(trained: Trained, capfd):
     """And what it says is what `nmt evaluate` finds for those weights."""
     folder = trained.folder

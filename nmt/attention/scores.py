@@ -135,7 +135,8 @@ class Cosine(Score):
 class Location(Score):
     """Row s of W q (Luong 2015 eq. 8): depends on the position in the source, not on what stands there.
 
-    Positions past the configured maximum get no weight (footnote 6 there) as long as a window holds any other.
+    Positions past the configured maximum get no weight (footnote 6 there); in a local window that holds no other they
+    share it evenly.
     """
 
     def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
@@ -148,7 +149,11 @@ class Location(Score):
         if length <= known:
             return scores[:, :, :length]
         if not self.warned:
-            log.warning("A source has %d positions; those past model.max_positions=%d get no weight.", length, known)
+            log.warning(
+                "A source has %d positions; those past model.max_positions=%d are not known to the location score.",
+                length,
+                known,
+            )
             self.warned = True
         return functional.pad(scores, (0, length - known), value=torch.finfo(scores.dtype).min)
 

@@ -63,11 +63,12 @@ class LocalPredictive(Window):
     """local-p: p_t = S · sigmoid(v_pᵀ tanh(W_p h_t)); |s − p_t| ≤ D; weights × exp(−(s − p_t)² / (2 (D/2)²)).
 
     As in the paper (Luong 2015 §3.2, eqs. 9 and 10) the product is not renormalised, so the weights sum to at most 1.
-    Two deviations of the training, none of the trained model (docs/papers.md says what they are worth):
-    v_p is size^(−3/4) times what is learnt: the same functions, learnt more slowly, since AdamW moves every one of the
-    `size` numbers by up to the learning rate at each update, and p_t ran to an end of the source, where sigmoid has no
-    slope. And D begins wide and closes over the first N batches, D · N / n at the n-th: p_t begins in the middle of
-    every sentence, where a narrow window hides what attention must see to learn where to look. N = 0: D from the start.
+    Two deviations of the training, none of a model that was trained for N batches or more (docs/papers.md says what
+    they are worth). v_p is size^(−3/4) times what is learnt: the same functions, learnt more slowly, since AdamW moves
+    every one of the `size` numbers by up to the learning rate at each update, and p_t ran to an end of the source,
+    where sigmoid has no slope. And D begins wide and closes over the first N batches, D · N / n at the n-th: p_t begins
+    in the middle of every sentence, where a narrow window hides what attention must see to learn where to look. The
+    count goes with the weights: a model looks as widely in use as it last did in training. N = 0: D from the start.
     """
 
     updates: Tensor

@@ -116,13 +116,14 @@ def unpack(stored: Payload) -> Tokenizers:
 
 
 def average(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of the weights in some checkpoints, summed in float64."""
+    """The mean of the weights in some checkpoints, oldest first, summed in float64; what counts is the newest's."""
     sums: dict[str, Tensor] = {}
     for path in paths:
-        for name, tensor in load(path)["model"].items():
+        newest = load(path)["model"]
+        for name, tensor in newest.items():
             sums[name] = sums.get(name, torch.zeros_like(tensor, dtype=torch.float64)) + tensor
-    first = load(paths[0])["model"]
-    return {name: (total / len(paths)).to(first[name].dtype) for name, total in sums.items()}
+    means = {name: (total / len(paths)).to(newest[name].dtype) for name, total in sums.items()}
+    return {name: mean if mean.is_floating_point() else newest[name] for name, mean in means.items()}
 
 
 def random_state(device: torch.device) -> Payload:

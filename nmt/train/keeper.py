@@ -81,4 +81,4 @@ class Keeper:
         model.load_state_dict(payload["model"])
         optimizer.load_state_dict(payload["optimizer"])
         checkpoint.set_random_state(payload["random"], device)
-        return Place(**payload["place"])
+        return Place(**{"tokens": None} | payload["place"])

@@ -23,7 +23,7 @@ class Place:
     since_best: int = 0  # validations
     finished: bool = False
     seconds: float = 0.0  # spent so far, over all its lives
-    tokens: int = 0  # of targets, </s> counted, trained on so far
+    tokens: int | None = 0  # of targets, </s> counted, trained on so far; None: it began before they were counted
     history: list[dict[str, float]] = field(default_factory=list)  # of validations
 
 

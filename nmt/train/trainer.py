@@ -147,7 +147,9 @@ class Trainer:
             group["lr"] = lr
         self.optimizer.step()
         self.optimizer.zero_grad()
-        place.step, place.tokens = place.step + 1, place.tokens + tokens
+        place.step += 1
+        if place.tokens is not None:
+            place.tokens += tokens
         self.meter.add(likelihood, tokens, sum(batch.padding for batch in batches) / len(batches), norm)
         return {"loss": likelihood / tokens, "lr": lr}
 

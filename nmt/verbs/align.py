@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nmt.alignments import Reading, encoded, in_words, links_in, shape, translated
+from nmt.alignments import Reading, encoded, in_words, links_in, shape, translated, words_of
 from nmt.data.lines import read_lines, read_pairs
 from nmt.decode.look import IdPair
 from nmt.decode.translator import Translator
@@ -27,13 +27,15 @@ def align(options: argparse.Namespace) -> int:
     draws = options.png or options.html
     if options.gold and not draws:
         return gold.score(options, run)
-    known = gold.known(options).links if options.gold else None
+    known = gold.known(options) if options.gold else None
     layer = run.config.train.picture_layer if options.layer is None else options.layer
     reading = Reading(layer, options.head, options.row, options.method)
     several = options.source is not None
     pages: list[PagePair] = []
     for number, look in enumerate(run.translator.looks(aligned(options, run.translator)), 1):
-        links = known[number - 1] if known else None
+        if known:
+            known.check(number, words_of(look, options.tokenised))
+        links = known.links[number - 1] if known else None
         matrix, source_words, target_words = in_words(look, reading, options.tokenised)
         if options.png:
             pictures.draw(look, reading, options, links, number if several else None)
@@ -70,6 +72,12 @@ def check_options(options: argparse.Namespace) -> None:
         raise UserError("--threshold X decides what is a link; it needs --pharaoh or --gold FILE.")
     if (options.reverse or options.links) and not options.gold:
         raise UserError(f"--{'reverse' if options.reverse else 'links'} needs --gold FILE.")
+    if options.links and (options.png or options.html):
+        raise UserError("--links belongs to the table of --gold FILE; it cannot go with --png or --html.")
+    if options.threshold is not None and (options.png or options.html) and not options.pharaoh:
+        raise UserError("--threshold X decides what is a link; a picture shows weights.")
+    if options.base and not (options.gold or options.pharaoh):
+        raise UserError("--base counts the words of links; it needs --pharaoh or --gold FILE.")
 
 
 def check_reading(options: argparse.Namespace, translator: Translator) -> None:
