@@ -416,7 +416,7 @@ def test_what_counts_is_not_averaged(train, folder):
 
 def test_a_run_from_before_a_key_existed_goes_on(train, folder):
     """Keys that came later have their defaults, and what was not counted is not known."""
-    words = [*RECURRENT, "optim.schedule=constant", "train.average=0"]
+    words = [*RECURRENT, "model.closing=0", "optim.schedule=constant", "train.average=0"]
     assert train("older", *words, "train.max_steps=5").code == 0
     path = folder("older") / "last.pt"
     payload = checkpoint.load(path)
