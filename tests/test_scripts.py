@@ -133,6 +133,14 @@ def test_the_diagonal_by_hand():
     assert diagonal(split(("a b c d", "x y"), ("", "x"), ("a", ""))) == [{(0, 0), (2, 1)}, set(), set()]
 
 
+def test_both_directions_say_the_source_word_first():
+    # Backward, words 0 … 3 of "a b c d" go to words 0, 0, 1, 1 of "x y", as by hand above.
+    assert classical_aligner.both(diagonal)(split(("a b c d", "x y"))) == {
+        "forward": [{(0, 0), (2, 1)}],
+        "backward": [{(0, 0), (1, 0), (2, 1), (3, 1)}],
+    }
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # The command line
 
