@@ -5,8 +5,8 @@ python scripts/classical_aligner.py --source F --target F --gold F [--base 1]   
 
 The pairs to align are words that spaces separate. `--more-source F … --more-target F …` are further pairs to learn
 from, in plain text. `--test-first N` writes and scores the links of the first N pairs only. Everything is lower-cased.
-Links go to stdout or to `--output F`; with a gold, stdout has the table. No aligner sees the gold, but all learn from
-the text of the test set as well, as is usual. `--with`:
+Links, those of `--rule`, go to stdout or to `--output F`; with a gold, stdout has the table. No aligner sees the gold,
+but all learn from the text of the test set as well, as is usual. `--with`:
 
 em          Dyer, Chahuneau & Smith 2013 ("fast_align"), in em_aligner.py
 fast_align  its authors' program, as SYSTRAN packs it: pip install systran-align
@@ -98,13 +98,22 @@ def words(text: str) -> list[str]:
     return WORD.findall(text.lower().replace("’", "'"))
 
 
-def align(options: argparse.Namespace) -> dict[str, Links]:
-    """The links of the pairs to align, by rule."""
-    pairs, number = read(options)
+def check(options: argparse.Namespace) -> None:
+    """Refuse options that would change nothing."""
+    if options.rule and options.aligner == "fast_align":
+        raise UserError("--with fast_align joins the directions by a rule of its own; --rule says nothing.")
+    if options.rule and options.gold and not options.output:
+        raise UserError("--gold scores every rule; --rule says which links are written, and needs --output FILE.")
+    if options.base and not options.gold:
+        raise UserError("--base needs --gold FILE; links are written from 0.")
+
+
+def align(pairs: list[Pair], number: int, aligner: str) -> dict[str, Links]:
+    """The links of the first `number` pairs, by rule."""
     try:
-        found = ALIGNERS[options.aligner](pairs)
+        found = ALIGNERS[aligner](pairs)
     except ImportError as error:
-        raise UserError(f"--with {options.aligner} is not installed: {error}.") from None
+        raise UserError(f"--with {aligner} is not installed: {error}.") from None
     found = {way: links[:number] for way, links in found.items()}
     if "forward" not in found:
         return found
@@ -121,17 +130,21 @@ def main() -> None:
     parser.add_argument("--more-target", type=Path, nargs="+", default=[], metavar="FILE")
     parser.add_argument("--test-first", type=int, metavar="N")
     parser.add_argument("--with", dest="aligner", choices=ALIGNERS, default="em")
-    parser.add_argument("--rule", choices=RULES, default="grow-diag-final-and", help="which links are written")
+    parser.add_argument("--rule", choices=RULES, help="which links are written (default: grow-diag-final-and)")
     parser.add_argument("--gold", type=Path)
-    parser.add_argument("--base", type=int, default=0, help="the number of the first word in the gold")
+    parser.add_argument("--base", type=int, choices=(0, 1), default=0, help="what the gold calls the first word")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     try:
-        found = align(options)
-        if options.gold:
-            table(found, options.gold, options.base)
-        if options.output or not options.gold:
-            write(found.get(options.rule) or found["symmetrised"], options.output)
+        check(options)
+        pairs, number = read(options)
+        gold = known(options.gold, options.base, pairs[:number]) if options.gold else None
+        found = align(pairs, number, options.aligner)
+        if gold:
+            table(found, gold)
+        if options.output or not gold:
+            rule = "symmetrised" if "symmetrised" in found else options.rule or "grow-diag-final-and"
+            write(found[rule], options.output)
     except UserError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
@@ -149,14 +162,29 @@ def write(found: Links, output: Path | None) -> None:
         raise UserError(f"--output {output} cannot be written: {error.strerror or error}.") from None
 
 
-def table(found: dict[str, Links], gold: Path, base: int) -> None:
-    """AER, precision and recall of every rule, tab-separated; raises UserError when the gold is of another length."""
-    lines = [parse_links(line, base, f"{gold}:{number}") for number, line in enumerate(read_lines(gold), 1)]
-    sure, possible = [line[0] for line in lines], [line[1] for line in lines]
-    scores = {name: aer(links, sure, possible) for name, links in found.items()}
+def known(gold: Path, base: int, pairs: list[Pair]) -> list[tuple[set[Link], set[Link]]]:
+    """The sure and the possible links of the pairs; raises UserError for other links or another number of lines."""
+    lines = list(read_lines(gold))
+    if len(lines) != len(pairs):
+        raise UserError(f"{gold} has {len(lines)} lines, but there are {len(pairs)} pairs to align; see --test-first.")
+    links = [parse_links(line, base, f"{gold}:{number}") for number, line in enumerate(lines, 1)]
+    for number, (pair, (_, possible)) in enumerate(zip(pairs, links, strict=True), 1):
+        for side, name in enumerate(("source", "target")):
+            highest = max((link[side] for link in possible), default=-1)
+            if highest >= len(pair[side]):
+                raise UserError(
+                    f"{gold}:{number}: a link names {name} word {highest + base}, but the {name} has "
+                    f"{len(pair[side])} words, counted from {base}; see --base."
+                )
+    return links
+
+
+def table(found: dict[str, Links], gold: list[tuple[set[Link], set[Link]]]) -> None:
+    """AER, precision and recall of every rule, tab-separated."""
+    sure, possible = [line[0] for line in gold], [line[1] for line in gold]
     print("rule", "AER", "precision", "recall", sep="\t")
-    for name, score in scores.items():
-        print(name, *(f"{share:.4f}" for share in score), sep="\t")
+    for name, links in found.items():
+        print(name, *(f"{share:.4f}" for share in aer(links, sure, possible)), sep="\t")
 
 
 if __name__ == "__main__":

@@ -108,7 +108,7 @@ def noise(*shape: int) -> Tensor:
 
 def apart(one: Tensor, other: Tensor) -> float:
     """The largest absolute difference; NaN counts as infinite."""
-    return float((one - other).abs().nan_to_num(torch.inf).max())
+    return float((one - other).detach().abs().nan_to_num(torch.inf).max())
 
 
 def single(score: str) -> tuple[dict[str, nn.Parameter], Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]]:
