@@ -306,7 +306,8 @@ def test_a_baseline_is_kept_with_the_weights(small_model):
 
 
 REFUSED = {
-    "without attention": (["model=seq2seq", "+model.normalise=hard"], ["model.normalise=hard", "model.order=never"]),
+    "without attention": (["model=seq2seq", "model.normalise=hard"], ["model.normalise=hard", "model.order=never"]),
+    "a slope for what is soft": (["model=bahdanau", "model.hard_gradient=straight_through"], ["model.normalise=hard"]),
     "an unknown way": (["model=bahdanau", "model.normalise=gumbel"], ["model.normalise=gumbel", "softmax, hard"]),
     "an unknown slope": (["model=bahdanau_hard", "model.hard_gradient=x"], ["reinforce, straight_through"]),
     "less than no entropy": (["model=bahdanau_hard", "model.hard_entropy=-1"], ["model.hard_entropy=-1", "at least 0"]),
