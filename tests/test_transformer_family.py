@@ -1,5 +1,6 @@
 """The kinds of self-attention, positions and rollout: against NumPy, finite differences, PyTorch, and their laws."""
 
+import re
 import warnings
 from dataclasses import asdict
 from itertools import pairwise
@@ -8,12 +9,14 @@ import numpy as np
 import oracle_heads as oracle
 import pytest
 import torch
+from corpora import small, write_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.testing import assert_close
 
+from nmt import pipeline
 from nmt.attention import flex
 from nmt.attention import kinds as kinds_room
 from nmt.attention.flex import compiled, explicit, modified
@@ -26,6 +29,7 @@ from nmt.check import FITS, MODELS, check
 from nmt.compose import compose_all
 from nmt.config import TransformerConfig, to_dict
 from nmt.data.batches import collate
+from nmt.data.ids import Pairs
 from nmt.errors import UserError
 from nmt.models.build import BUILDERS
 from nmt.models.layers import project
@@ -447,6 +451,40 @@ def batch():
     """Three pairs of uneven lengths."""
     random = np.random.default_rng(1)
     return collate(*([random.integers(8, 50, length) for length in lengths] for lengths in ([6, 2, 4], [3, 7, 5])))
+
+
+@pytest.mark.parametrize("side", ["de", "en"])
+def test_a_validation_pair_beyond_the_last_position_is_refused_at_the_start(tmp_path, side):
+    """Such a pair is never left out; one position more, and the training may begin."""
+    corpus = write_corpus(tmp_path / "text", train=40)
+    valid = tmp_path / "text" / f"valid.{side}"
+    lines = valid.read_text(encoding="utf-8").splitlines()
+    lines[4] = " ".join(["x"] * 60)
+    valid.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    words = [
+        "model.size=16",
+        "model.heads=2",
+        "tokenizer.max_pieces=30",
+        "model.max_positions=40",
+        "decode.max_extra=6",
+    ]
+    words = small(tmp_path, corpus, "model=transformer_learned", *words, "train.max_steps=2")
+    config = compose_all(words, multirun=False)[0]
+    with pytest.raises(UserError) as error:
+        pipeline.train(config)
+    needed = re.fullmatch(rf".*=40 is too small; line 5 of .*valid\.{side} has (\d+) pieces,.*", str(error.value))[1]
+    assert not (tmp_path / "runs").exists()
+    prepared = pipeline.prepare(config)
+    pairs = Pairs(prepared.ids / "valid.arrow")
+    lengths = pairs.source_lengths if side == "de" else pairs.target_lengths
+    assert int(needed) == lengths.max() + 1
+    config.model.max_positions = int(needed)
+    pipeline.check_validation(config, pairs, prepared.corpus)
+    config.model.max_positions -= 1
+    with pytest.raises(UserError):
+        pipeline.check_validation(config, pairs, prepared.corpus)
+    config.model.positions = "sinusoidal"
+    pipeline.check_validation(config, pairs, prepared.corpus)
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
