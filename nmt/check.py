@@ -3,6 +3,7 @@
 import difflib
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -51,11 +52,20 @@ NOT_NEGATIVE = (
     "train.patience", "train.average", "train.pictures", "decode.max_ratio",
 )  # fmt: skip
 SHARES = ("model.dropout", "model.attention_dropout", "train.label_smoothing", "train.sampling", "optim.final")
+# A key of the model, the value at which it does nothing, and what any other value needs.
+EFFECTS: tuple[tuple[str, Any, str, tuple[str, ...]], ...] = (
+    ("window", "global", "order", ("before", "after")),
+    ("normalise", "softmax", "order", ("before", "after")),
+    ("input_feeding", False, "order", ("after",)),
+    ("hard_gradient", "reinforce", "normalise", ("hard",)),
+    ("max_distance", TransformerConfig.max_distance, "bias", ("relative",)),
+)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 
 def check(composed: DictConfig | dict) -> Config:
-    """Turn a composed or saved configuration into a Config; raises UserError with one sentence."""
+    """Turn a composed configuration or a saved one (a dict) into a Config; raises UserError with one sentence."""
+    saved = isinstance(composed, dict)
     composed = OmegaConf.create(composed) if isinstance(composed, dict) else composed
     schema = OmegaConf.structured(Config)
     try:
@@ -73,6 +83,8 @@ def check(composed: DictConfig | dict) -> Config:
     for key, value in flatten(config).items():
         check_value(key, value)
     check_whole(config)
+    if not saved:  # a run that was trained with what does nothing can still be used
+        check_effects(config.model)
     return config
 
 
@@ -105,10 +117,21 @@ def check_whole(config: Config) -> None:
         raise UserError(f"optim.betas={config.optim.betas} must be two numbers.")
     if not all(0 <= beta < 1 for beta in config.optim.betas):
         raise UserError(f"optim.betas={config.optim.betas} is not possible; both must be at least 0 and less than 1.")
-    if isinstance(model, TransformerConfig):
-        check_transformer(model)
-        check_positions(config, model)
-        return
+    FITS[type(model)](config, model)
+
+
+def check_effects(model: RecurrentConfig | TransformerConfig) -> None:
+    """What is given must change something."""
+    for key, nothing, needed, values in EFFECTS:
+        value = getattr(model, key, nothing)
+        if value != nothing and getattr(model, needed, values[0]) not in values:
+            given, idle = (f"model.{key}={str(one).lower()}" for one in (value, nothing))
+            there, choices = f"model.{needed}={getattr(model, needed)}", f"model.{needed}={' or '.join(values)}"
+            raise UserError(f"{given} changes nothing with {there}; choose {choices}, or {idle}.")
+
+
+def check_recurrent(config: Config, model: RecurrentConfig) -> None:
+    """What must fit together in a recurrent model."""
     if model.bidirectional and model.hidden % 2:
         raise UserError(f"model.hidden={model.hidden} must be even when model.bidirectional=true.")
     if model.bidirectional and model.reverse_source:
@@ -116,16 +139,12 @@ def check_whole(config: Config) -> None:
     if model.order == "before" and not (model.cell == "gru" and model.layers == 1 and model.bidirectional):
         wanted = "model.cell=gru, model.layers=1 and model.bidirectional=true"
         raise UserError(f"model.order=before (Bahdanau) is defined for {wanted} alone.")
-    if model.normalise == "hard" and model.order == "never":
-        raise UserError(
-            "model.normalise=hard changes nothing with model.order=never; choose model.order=before or after."
-        )
     if model.tie and model.order == "never" and model.hidden != model.embedding:
         sizes = f"model.hidden={model.hidden} equal to model.embedding={model.embedding}"
         raise UserError(f"model.tie=true with model.order=never needs {sizes}.")
 
 
-def check_transformer(model: TransformerConfig) -> None:
+def check_transformer(config: Config, model: TransformerConfig) -> None:
     """What must fit together in a Transformer."""
     kind = f"model.attention={model.attention}"
     if model.size % (2 * model.heads):
@@ -150,6 +169,7 @@ def check_transformer(model: TransformerConfig) -> None:
     if model.positions == "none" and model.bias == "none":
         why = "nothing would tell the order of the words"
         raise UserError(f"model.positions=none needs model.bias=alibi or model.bias=relative; without one, {why}.")
+    check_positions(config, model)
 
 
 def check_positions(config: Config, model: TransformerConfig) -> None:
@@ -162,6 +182,12 @@ def check_positions(config: Config, model: TransformerConfig) -> None:
             f"decode.max_ratio={config.decode.max_ratio:g} and decode.max_extra={config.decode.max_extra} "
             f"a sentence can have {longest} places, so it must be at least that."
         )
+
+
+FITS: dict[type, Callable[[Config, Any], None]] = {
+    RecurrentConfig: check_recurrent,
+    TransformerConfig: check_transformer,
+}
 
 
 def unknown_key(key: str, known: list[str]) -> str:

@@ -128,6 +128,8 @@ def train(config: Config) -> list[Result]:
     keep_memory()
     pick_device(config.device)  # a device that is not here is refused before anything is downloaded
     prepared = prepare(config)
+    valid = Pairs(prepared.ids / "valid.arrow")
+    check_validation(config, valid, prepared.corpus)
     about = report(prepared.corpus)
     folder = run_folder(config)
     begin(folder)
@@ -135,13 +137,31 @@ def train(config: Config) -> list[Result]:
         config,
         Tokenizers.load(prepared.tokenizer),
         Pairs(prepared.ids / "train.arrow"),
-        Pairs(prepared.ids / "valid.arrow"),
+        valid,
         folder,
         about["corpus_hash"],
     )
     describe(folder, config)
     trainer.run()
     return score_sets(folder / "best.pt", prepared.corpus, about["sets"], config.decode)
+
+
+def check_validation(config: Config, valid: Pairs, made_from: Path) -> None:
+    """Learned positions must reach to the end of every validation pair: none is left out, and its loss is of the whole.
+
+    Longer lines of a test set are translated in parts. Raises UserError.
+    """
+    if getattr(config.model, "positions", None) != "learned":
+        return
+    sides = zip((config.data.source, config.data.target), (valid.source_lengths, valid.target_lengths), strict=True)
+    pieces, row, language = max((int(lengths.max()), int(lengths.argmax()), language) for language, lengths in sides)
+    longest, known = pieces + 1, config.model.max_positions  # </s>
+    if longest > known:
+        where = f"line {valid.line(row)} of {made_from / f'valid.{language}'}"
+        raise UserError(
+            f"model.max_positions={known} is too small; {where} has {longest} pieces, </s> counted, and no validation "
+            f"pair is left out; give model.max_positions={longest} or more, or choose other model.positions."
+        )
 
 
 def begin(folder: Path) -> None:

@@ -21,7 +21,7 @@ VOCABULARY = 50
 MODELS = sorted(path.stem for path in (config_folder() / "model").glob("*.yaml"))
 # radius, sliding_window, max_distance: so small that they hide or clip something in short sentences.
 NARROW = {"size": 32, "heads": 4, "feed_forward": 64, "embedding": 32, "hidden": 32, "radius": 2, "closing": 0}
-AT_MOST = {"layers": 2, "encoder_layers": 2, "decoder_layers": 2, "sliding_window": 2, "max_distance": 3}
+AT_MOST = {"layers": 2, "encoder_layers": 2, "decoder_layers": 2, "sliding_window": 2}
 
 
 @cache
@@ -30,7 +30,9 @@ def small_config(name: str, changes: tuple[tuple[str, object], ...]) -> Recurren
     plain = asdict(compose_all([f"model={name}"], multirun=False)[0].model)
     sizes = {key: value for key, value in NARROW.items() if key in plain}
     sizes |= {key: min(value, plain[key]) for key, value in AT_MOST.items() if key in plain}
-    words = [f"++model.{key}={str(value).lower()}" for key, value in (sizes | dict(changes)).items()]
+    if plain.get("bias") == "relative":
+        sizes["max_distance"] = 3
+    words = [f"model.{key}={str(value).lower()}" for key, value in (sizes | dict(changes)).items()]
     return compose_all([f"model={name}", *words], multirun=False)[0].model
 
 

@@ -1,7 +1,7 @@
 """Attention in NumPy, one sentence at a time, written from the papers alone: what the torch code must agree with.
 
 query [T D], memory [S M], step [T]: target positions. A new score or window needs its line here. A score takes a query,
-a key, the key's position in the source, and the parameters.
+a key, the key's position in the source, and the parameters; a prior the source positions, the centre and the radius.
 """
 
 import numpy as np
@@ -37,6 +37,14 @@ def predicted(query, step, length, radius, p):
 CENTRES = {"global": everywhere, "local_m": monotonic, "local_p": predicted}
 
 
+def gaussian(s, centre, radius):
+    """local-p: exp(−(s − p_t)² / (2σ²)) with σ = D/2."""
+    return np.exp(-((s - centre) ** 2) / (2 * (radius / 2) ** 2))
+
+
+PRIORS = {"local_p": gaussian}  # what multiplies the weights; a window that is not here has none
+
+
 def softmax(scores):
     shares = np.exp(scores - scores.max())
     return shares / shares.sum()
@@ -55,8 +63,8 @@ def attention(score, window, radius, query, memory, step, p, hard=False):
         centre = CENTRES[window](q, step[t], len(memory), radius, p)
         inside = [s for s in range(len(memory)) if centre is None or abs(s - centre) <= radius]
         weights[t, inside] = normalise(np.array([SCORES[score](q, memory[s], s, p) for s in inside]))
-        if window == "local_p":
-            weights[t] *= np.exp(-((np.arange(len(memory)) - centre) ** 2) / (2 * (radius / 2) ** 2))
+        if window in PRIORS:
+            weights[t] *= PRIORS[window](np.arange(len(memory)), centre, radius)
     return weights @ memory, weights
 
 

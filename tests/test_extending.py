@@ -14,9 +14,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def blocks() -> list[str]:
-    """The class, the line of the dictionary, the YAML and the oracle's line, as the page has them."""
+    """The class, the line of the dictionary, the YAML, README's row and the oracle's line, as the page has them."""
     text = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-    return re.findall(r"^```(?:python|yaml)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return re.findall(r"^```(?:python|yaml|markdown)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 def insert(path: Path, before: str, text: str) -> None:
@@ -38,11 +38,13 @@ def house(tmp_path: Path) -> Path:
     """A copy of the project with the page's blocks in it."""
     for name in ("nmt", "conf", "tests"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    new_class, line, yaml, oracle = blocks()
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    new_class, line, yaml, row, oracle = blocks()
     insert(tmp_path / "nmt/attention/scores.py", "SCORES: dict", f"{new_class}\n\n")
     extend(tmp_path / "nmt/attention/scores.py", "SCORES: dict", line)
     (tmp_path / "conf/model/luong_distance.yaml").write_text(yaml, encoding="utf-8")
+    insert(tmp_path / "README.md", "| `luong_local_m`", row)
     extend(tmp_path / "tests/oracle.py", "SCORES = {", oracle)
     return tmp_path
 
@@ -56,8 +58,8 @@ def python(house: Path, *words: str) -> str:
 
 
 def test_the_new_score_trains_aligns_and_is_true(house):
-    chosen = "distance and (oracle or finite or cut or padding or sixteen)"
-    laws = ["tests/test_attention.py", "tests/test_models.py"]
+    chosen = "distance and (oracle or finite or cut or padding or sixteen) or table_of_models"
+    laws = ["tests/test_attention.py", "tests/test_models.py", "tests/test_readme.py"]
     assert " passed" in python(house, "pytest", "-q", "-p", "no:cacheprovider", *laws, "-k", chosen)
     sizes = ["model.hidden=16", "model.embedding=16", "train.max_steps=20"]
     corpus = write_corpus(house / "text")

@@ -1,5 +1,6 @@
 """The kinds of self-attention, positions and rollout: against NumPy, finite differences, PyTorch, and their laws."""
 
+import re
 import warnings
 from dataclasses import asdict
 from itertools import pairwise
@@ -8,23 +9,29 @@ import numpy as np
 import oracle_heads as oracle
 import pytest
 import torch
+from corpora import small, write_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.testing import assert_close
 
+from nmt import pipeline
+from nmt.attention import flex
+from nmt.attention import kinds as kinds_room
 from nmt.attention.flex import compiled, explicit, modified
 from nmt.attention.kernels import scaled_dot_product
-from nmt.attention.kinds import Kind, make_kind
+from nmt.attention.kinds import Kind, Linear, Softmax, make_kind
 from nmt.attention.multihead import MultiHead
 from nmt.attention.positions import make_positions, sinusoids, turn
 from nmt.attention.rollout import rollout
-from nmt.check import check
+from nmt.check import FITS, MODELS, check
 from nmt.compose import compose_all
 from nmt.config import TransformerConfig, to_dict
 from nmt.data.batches import collate
+from nmt.data.ids import Pairs
 from nmt.errors import UserError
+from nmt.models.build import BUILDERS
 from nmt.models.layers import project
 
 HEADS, SIZE = 3, 4
@@ -328,14 +335,57 @@ def test_linear_by_hand():
 @both
 def test_flexattention_is_given_the_same_rule(variant, causal):
     """What is compiled on CUDA, uncompiled here: PyTorch applies the same rule to every score."""
-    flex = pytest.importorskip("torch.nn.attention.flex_attention", reason="PyTorch 2.4").flex_attention
+    theirs = pytest.importorskip("torch.nn.attention.flex_attention", reason="PyTorch 2.4").flex_attention
     torch.manual_seed(1)
     kind, inputs, mask = make(variant, causal), three(3, 9), padding([9, 1, 4])
     real = None if causal else mask[:, 0, 0]
     rule = (kind.bias, kind.window, causal, real)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it was not compiled
-        assert_close(flex(*inputs, score_mod=modified(*rule)), explicit(*inputs, *rule)[0], **EXACT)
+        assert_close(theirs(*inputs, score_mod=modified(*rule)), explicit(*inputs, *rule)[0], **EXACT)
+
+
+@pytest.mark.parametrize(
+    ("device", "size", "there", "taken"),
+    [("cuda", 16, True, 1), ("cuda", 15, True, 0), ("cuda", 64, False, 0), ("cpu", 64, True, 0)],
+)
+def test_flexattention_is_taken_where_it_can_be_compiled(monkeypatch, device, size, there, taken):
+    """On CUDA, from 16 numbers a head, in a PyTorch that has it; elsewhere the explicit road, with the same numbers."""
+    asked = []
+
+    def listen(query: Tensor, key: Tensor, value: Tensor, score_mod: object) -> Tensor:
+        asked.append(query.size(-1))
+        return value
+
+    monkeypatch.setattr(flex, "known", lambda: there)
+    monkeypatch.setattr(kinds_room, "compilable", lambda _, size: flex.compilable(device, size))
+    monkeypatch.setattr(kinds_room, "compiled", lambda: listen)
+    kind, inputs = make("sliding", True), [unit(1, HEADS, 5, size) for _ in range(3)]
+    found, wanted = (kind(*inputs, None, None, weights)[0] for weights in (False, True))
+    assert asked == [size] * taken
+    assert_close(found, inputs[2] if taken else wanted, **EXACT)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_pytorch_without_flexattention_is_noticed(monkeypatch, there):
+    monkeypatch.setattr(flex, "find_spec", lambda name: name if there else None)
+    assert flex.known.__wrapped__() is there
+
+
+def test_the_encoder_of_linear_attention_begins_no_past(monkeypatch):
+    monkeypatch.setattr(Linear, "start", lambda *_: pytest.fail("a matrix for nobody"))
+    assert make("linear", causal=False)(*three(1, 4), None, None, False)[2] is None
+
+
+def test_what_a_kind_carries_may_have_any_name(monkeypatch, small_model):
+    """How many columns there were is asked of the kind, not of a name."""
+    monkeypatch.setattr(Softmax, "parts", ("seen", "read"))
+    model, pairs = small_model("transformer"), batch()
+    memory = model.encode(*pairs[:2])
+    first = model.decode(pairs.target[:, :2], model.start(memory), memory)
+    second = model.decode(pairs.target[:, 2:], first.state, memory)
+    assert_close(torch.cat((first.hidden, second.hidden), 1), model(*pairs[:3]).hidden, **EXACT)
+    assert first.state.keys() == {f"{name}_{number}" for name in ("seen", "read") for number in (0, 1)}
 
 
 @pytest.mark.gpu
@@ -355,6 +405,14 @@ def test_compiled_flexattention_is_the_explicit_road(variant, causal):
         found.append((context, *torch.autograd.grad((context * count).sum(), inputs)))
     assert compiled.cache_info().currsize == 1
     assert_close(found[0], found[1], atol=5e-3, rtol=5e-3)  # Triton multiplies float32 in TF32
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@both
+def test_heads_too_small_to_compile_run_on_cuda(causal):
+    kind, sides = make("sliding", causal).float().cuda(), [torch.randn(3, HEADS, 70, 8, device="cuda") for _ in "qkv"]
+    assert_close(kind(*sides, None, None, False)[0], kind(*sides, None, None, True)[0], atol=1e-5, rtol=0)
 
 
 @many
@@ -393,6 +451,40 @@ def batch():
     """Three pairs of uneven lengths."""
     random = np.random.default_rng(1)
     return collate(*([random.integers(8, 50, length) for length in lengths] for lengths in ([6, 2, 4], [3, 7, 5])))
+
+
+@pytest.mark.parametrize("side", ["de", "en"])
+def test_a_validation_pair_beyond_the_last_position_is_refused_at_the_start(tmp_path, side):
+    """Such a pair is never left out; one position more, and the training may begin."""
+    corpus = write_corpus(tmp_path / "text", train=40)
+    valid = tmp_path / "text" / f"valid.{side}"
+    lines = valid.read_text(encoding="utf-8").splitlines()
+    lines[4] = " ".join(["x"] * 60)
+    valid.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    words = [
+        "model.size=16",
+        "model.heads=2",
+        "tokenizer.max_pieces=30",
+        "model.max_positions=40",
+        "decode.max_extra=6",
+    ]
+    words = small(tmp_path, corpus, "model=transformer_learned", *words, "train.max_steps=2")
+    config = compose_all(words, multirun=False)[0]
+    with pytest.raises(UserError) as error:
+        pipeline.train(config)
+    needed = re.fullmatch(rf".*=40 is too small; line 5 of .*valid\.{side} has (\d+) pieces,.*", str(error.value))[1]
+    assert not (tmp_path / "runs").exists()
+    prepared = pipeline.prepare(config)
+    pairs = Pairs(prepared.ids / "valid.arrow")
+    lengths = pairs.source_lengths if side == "de" else pairs.target_lengths
+    assert int(needed) == lengths.max() + 1
+    config.model.max_positions = int(needed)
+    pipeline.check_validation(config, pairs, prepared.corpus)
+    config.model.max_positions -= 1
+    with pytest.raises(UserError):
+        pipeline.check_validation(config, pairs, prepared.corpus)
+    config.model.positions = "sinusoidal"
+    pipeline.check_validation(config, pairs, prepared.corpus)
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
@@ -559,6 +651,7 @@ REFUSED = {
     ),
     "a negative window": (["model=transformer_sliding", "model.sliding_window=-1"], ["=-1", "at least 0"]),
     "no distance": (["model=transformer_relative", "model.max_distance=0"], ["max_distance=0", "greater than 0"]),
+    "a distance without relative": (["model=transformer_alibi", "model.max_distance=9"], ["=9", "model.bias=relative"]),
     "an unknown kind": (["model=transformer", "model.attention=hard"], ["=hard", "softmax, linear, flex"]),
     "an unknown bias": (["model=transformer_alibi", "model.bias=t5"], ["=t5", "none, alibi, relative"]),
     "unknown positions": (["model=transformer", "model.positions=x"], ["=x", "sinusoidal, learned, rotary, none"]),
@@ -594,6 +687,17 @@ def test_a_configuration_from_before_means_what_it_meant():
         del old["model"][key]
     assert asdict(check(old)) == asdict(config)
     assert isinstance(config.model, TransformerConfig)
+
+
+def test_what_changes_nothing_stays_in_a_saved_configuration():
+    """A run that was trained with it still translates."""
+    saved = to_dict(compose_all(["model=transformer"], multirun=False)[0])
+    saved["model"]["max_distance"] = 9
+    assert check(saved).model.max_distance == 9
+
+
+def test_every_model_is_checked_and_built():
+    assert set(MODELS.values()) == FITS.keys() == BUILDERS.keys()
 
 
 def three_lookings(lengths: list[int], rows: int, layers: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:

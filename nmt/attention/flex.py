@@ -2,17 +2,20 @@
 
 B batch, H heads, S source length, T target length, P columns so far, K head size. distance = position of the query −
 position of the key, both counted from the start of the sentence. There are two roads with the same numbers: PyTorch's
-FlexAttention, compiled, on CUDA; and the explicit one.
+FlexAttention, compiled, on CUDA where it can be; and the explicit one.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cache
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor, nn
 
 from nmt.attention.kernels import attend
+
+SMALLEST_HEAD = 16  # PyTorch's compiled kernel refuses a smaller K
 
 
 class Bias(nn.Module, ABC):
@@ -114,9 +117,20 @@ def modified(bias: Bias, window: int, causal: bool, real: Tensor | None) -> Call
     return modify
 
 
+def compilable(device: str, head_size: int) -> bool:
+    """Whether FlexAttention can be compiled for heads of this size on this type of device."""
+    return device == "cuda" and head_size >= SMALLEST_HEAD and known()
+
+
+@cache
+def known() -> bool:
+    """Whether this PyTorch has FlexAttention, as it does since 2.5."""
+    return find_spec("torch.nn.attention.flex_attention") is not None
+
+
 @cache
 def compiled() -> Callable[..., Tensor]:
     """PyTorch's FlexAttention; the first call of a shape takes seconds."""
-    from torch.nn.attention.flex_attention import flex_attention  # since PyTorch 2.5, and slow to import
+    from torch.nn.attention.flex_attention import flex_attention  # slow to import
 
     return torch.compile(flex_attention, dynamic=True)

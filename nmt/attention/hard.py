@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 GRADIENTS = ("reinforce", "straight_through")
-MEMORY = 0.9  # of the baseline, for what it was before a batch (Xu et al. 2015 §4.1)
+BASELINE_DECAY = 0.9  # what is left of the baseline after a batch (Xu et al. 2015 §4.1)
 
 
 class Chosen(NamedTuple):
@@ -93,5 +93,5 @@ class Reinforce(nn.Module):
         """Three times [N], real tokens only → the loss, summed; the baseline moves on."""
         reward = reward.detach()
         advantage = reward - self.baseline
-        self.baseline.lerp_(reward.mean().to(self.baseline.dtype), 1 - MEMORY)
+        self.baseline.lerp_(reward.mean().to(self.baseline.dtype), 1 - BASELINE_DECAY)
         return -(advantage * log_probability).sum() - self.entropy * entropy.sum()

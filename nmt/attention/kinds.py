@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from nmt.attention.flex import BIASES, compiled, explicit, modified
+from nmt.attention.flex import BIASES, compilable, compiled, explicit, modified
 from nmt.attention.kernels import scaled_dot_product
 from nmt.attention.linear import causal_linear, linear
 from nmt.errors import choose
@@ -21,6 +21,7 @@ class Kind(nn.Module, ABC):
     """From queries, keys and values of one sequence to contexts; causal in the decoder, where it continues a past."""
 
     parts: tuple[str, str] = ("key", "value")
+    grows: bool = True  # the first part has a column for each column so far [B H P K], so its size tells how many
 
     def __init__(
         self, heads: int, causal: bool, dropout: float, sliding_window: int, bias: str, max_distance: int
@@ -35,10 +36,11 @@ class Kind(nn.Module, ABC):
     @abstractmethod
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, past: Past | None, mask: Tensor | None, weights: bool
-    ) -> tuple[Tensor, Tensor | None, Past]:
+    ) -> tuple[Tensor, Tensor | None, Past | None]:
         """query, key, value [B H T K], past of the decoder, mask [B 1 1 T] | None of the encoder.
 
-        → contexts [B H T K], weights [B H T P] | None, the past after the last column.
+        → contexts [B H T K], weights [B H T P] | None, the past after the last column; the encoder has no use for one,
+        so it may be None there.
         """
 
 
@@ -61,6 +63,7 @@ class Linear(Kind):
     """
 
     parts = ("written", "total")
+    grows = False
 
     def start(self, empty: Tensor) -> Past:
         batch, heads, _, size = empty.shape
@@ -69,9 +72,9 @@ class Linear(Kind):
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, past: Past | None, mask: Tensor | None, weights: bool
-    ) -> tuple[Tensor, Tensor | None, Past]:
+    ) -> tuple[Tensor, Tensor | None, Past | None]:
         if not self.causal:
-            return *linear(query, key, value, mask, weights), self.start(query[:, :, :0])
+            return *linear(query, key, value, mask, weights), None
         written, total = past or self.start(query[:, :, :0])
         context, looked, written, total = causal_linear(query, key, value, written, total, weights)
         return context, looked, (written, total)
@@ -80,7 +83,8 @@ class Linear(Kind):
 class Flex(Kind):
     """softmax(q kᵀ / √K + bias) v inside a sliding window; FlexAttention for whole sentences on CUDA.
 
-    A piece that continues a past takes the explicit road there too: it is a few rows, of a new shape each time.
+    A piece that continues a past takes the explicit road there too: it is a few rows, of a new shape each time. So do
+    heads and versions of PyTorch for which FlexAttention cannot be compiled. The numbers are the same.
     """
 
     def __init__(
@@ -95,7 +99,8 @@ class Flex(Kind):
     ) -> tuple[Tensor, Tensor | None, Past]:
         key, value = together(past, key, value)
         real = None if mask is None else mask[:, 0, 0]
-        if query.device.type == "cuda" and not weights and query.size(2) == key.size(2) > 1:
+        whole = query.size(2) == key.size(2) > 1
+        if whole and not weights and compilable(query.device.type, query.size(3)):
             rule = modified(self.bias, self.window, self.causal, real)
             return compiled()(query, key, value, score_mod=rule), None, (key, value)
         context, looked = explicit(query, key, value, self.bias, self.window, self.causal, real)

@@ -1,5 +1,8 @@
 """From a configuration to a model; layers themselves take plain arguments."""
 
+from collections.abc import Callable
+from typing import Any
+
 from nmt.config import RecurrentConfig, TransformerConfig
 from nmt.models.base import EncoderDecoder
 from nmt.models.recurrent import Bahdanau, Luong
@@ -10,29 +13,32 @@ def build(
     config: RecurrentConfig | TransformerConfig, source_size: int, target_size: int, joint: bool
 ) -> EncoderDecoder:
     """The model of this configuration over vocabularies of these sizes, freshly initialised from torch's generator."""
-    if isinstance(config, TransformerConfig):
-        return Transformer(
-            source_size,
-            target_size,
-            joint,
-            encoder_layers=config.encoder_layers,
-            decoder_layers=config.decoder_layers,
-            size=config.size,
-            heads=config.heads,
-            feed_forward=config.feed_forward,
-            norm=config.norm,
-            activation=config.activation,
-            dropout=config.dropout,
-            tie=config.tie,
-            attention=config.attention,
-            sliding_window=config.sliding_window,
-            bias=config.bias,
-            max_distance=config.max_distance,
-            positions=config.positions,
-            max_positions=config.max_positions,
-            attention_dropout=config.attention_dropout,
-        )
-    return recurrent(config, source_size, target_size, joint)
+    return BUILDERS[type(config)](config, source_size, target_size, joint)
+
+
+def transformer(config: TransformerConfig, source_size: int, target_size: int, joint: bool) -> EncoderDecoder:
+    """The Transformer with its kind of self-attention and of positions."""
+    return Transformer(
+        source_size,
+        target_size,
+        joint,
+        encoder_layers=config.encoder_layers,
+        decoder_layers=config.decoder_layers,
+        size=config.size,
+        heads=config.heads,
+        feed_forward=config.feed_forward,
+        norm=config.norm,
+        activation=config.activation,
+        dropout=config.dropout,
+        tie=config.tie,
+        attention=config.attention,
+        sliding_window=config.sliding_window,
+        bias=config.bias,
+        max_distance=config.max_distance,
+        positions=config.positions,
+        max_positions=config.max_positions,
+        attention_dropout=config.attention_dropout,
+    )
 
 
 def recurrent(config: RecurrentConfig, source_size: int, target_size: int, joint: bool) -> EncoderDecoder:
@@ -78,3 +84,9 @@ def recurrent(config: RecurrentConfig, source_size: int, target_size: int, joint
         dropout=config.dropout,
         tie=config.tie,
     )
+
+
+BUILDERS: dict[type, Callable[[Any, int, int, bool], EncoderDecoder]] = {
+    RecurrentConfig: recurrent,
+    TransformerConfig: transformer,
+}

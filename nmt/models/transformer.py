@@ -61,7 +61,7 @@ class Transformer(EncoderDecoder):
         self.encoder = nn.ModuleList(EncoderLayer(*layer, kind) for kind in readers)
         self.decoder = nn.ModuleList(DecoderLayer(*layer, kind, attention_dropout) for kind in writers)
         first, second = writers[0].parts
-        self.grows = first == "key"  # the state holds a key for each column, so its length tells how many there were
+        self.grows = writers[0].grows
         self.carried = [(f"{first}_{number}", f"{second}_{number}") for number in range(decoder_layers)]
         self.looked_at = [(f"key_{number}", f"value_{number}") for number in range(decoder_layers)]
         self.encoder_norm = nn.LayerNorm(size) if norm == "pre" else nn.Identity()
@@ -100,7 +100,7 @@ class Transformer(EncoderDecoder):
         """With `weights`, `self_weights` are over all P columns so far; linear attention keeps no earlier keys, so its
         own are over these T columns (P = T). A picture of a whole sentence is the same either way.
         """
-        start = state["key_0"].size(2) if self.grows else int(state["step"][0])
+        start = state[self.carried[0][0]].size(2) if self.grows else int(state["step"][0])
         hidden = self.embed(self.target_embedding, self.target_positions, target, start)
         rotation = self.target_positions.rotation(start, target.size(1), hidden)
         mask = None if memory.mask is None else memory.mask[:, None, None]
