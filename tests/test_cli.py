@@ -446,11 +446,11 @@ def test_rollout_goes_through_all_layers(align, known, monkeypatch):
     files, write = known
     look_batch = Translator.look_batch
 
-    def without(self, pairs, weights=True):
-        return [replace(look, rollout=None) for look in look_batch(self, pairs, weights)]
+    def without(self, pairs):
+        return [replace(look, rollout=None) for look in look_batch(self, pairs)]
 
-    def rolled(self, pairs, weights=True):
-        return [replace(look, rollout=look.weights[1, 1]) for look in look_batch(self, pairs, weights)]
+    def rolled(self, pairs):
+        return [replace(look, rollout=look.weights[1, 1]) for look in look_batch(self, pairs)]
 
     monkeypatch.setattr(Translator, "look_batch", without)
     refused = align(SENTENCE, "--method", "rollout")
@@ -675,7 +675,8 @@ def test_layer_and_row_are_chosen_on_the_validation_set(trained: Trained, tmp_pa
     assert test.aer and test.aligned == "layer 1, reads" and test.bleu == before.bleu
     result = json.loads((tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json").read_text(encoding="utf-8"))
     assert result["alignment"] == {
-        "layer": "1", "row": "reads", "links": "argmax", "chosen_on": "16 validation pairs", "candidates": 6, "left_out": 0
+        "layer": "1", "row": "reads", "links": "argmax",
+        "chosen_on": "16 validation pairs", "candidates": 6, "left_out": 0,
     }  # fmt: skip
     flattered = json.loads((tmp_path / "runs/tiny/evaluate/valid/result.json").read_text(encoding="utf-8"))
     assert flattered["alignment"]["chosen_on"] == "these pairs"

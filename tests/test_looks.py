@@ -169,11 +169,12 @@ def test_the_mean_of_layers_by_hand():
 def test_no_pair_is_looked_at_that_a_model_has_no_places_for(small_model):
     """64 is the translator's max_pieces; </s> needs a place too."""
     assert limit(translator_of(small_model("transformer"))) == 64 * LONGEST == 256
-    learned = translator_of(small_model("transformer_learned", max_positions=100))
-    assert limit(learned) == 99
-    learned.look([5] * 99, [6] * 99)
-    with pytest.raises(UserError, match="101 pieces or more"):
-        learned.look([5] * 100, [6])
+    learned = translator_of(small_model("transformer_learned", max_positions=600))
+    learned.max_pieces = 512
+    assert limit(learned) == 599
+    learned.look([5] * 599, [6] * 599)
+    with pytest.raises(UserError, match="601 pieces or more"):
+        learned.look([5] * 600, [6])
 
 
 def test_layers_are_counted_from_below():
