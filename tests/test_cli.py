@@ -694,7 +694,11 @@ def test_a_stored_error_rate_does_not_survive_other_rules(trained: Trained, tmp_
         own_links(run, corpus, name, Reading(1, row="reads"))
     assert score_corpus(run, corpus, ["test"])[0].aligned == "layer 1, reads"
     path = tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json"
-    before = json.loads(path.read_text(encoding="utf-8"))["alignment"]
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    before, made = stored["alignment"], stored["made"]["alignment"]
+    layers = "0", "1", "0,1"
+    assert made["candidates"] == [f"{layer} mean {row}" for layer in layers for row in ("predicts", "reads")]
+    assert made["at_most"] == judge.CHOSEN_ON
     monkeypatch.setattr(judge, rule, other)
     score_corpus(run, corpus, ["test"])
     after = json.loads(path.read_text(encoding="utf-8"))["alignment"]

@@ -491,6 +491,7 @@ def test_a_pair_that_is_too_long_stops_nothing(runs: Runs, capfd, tmp_path, monk
     assert "AER leaves out pairs that are too long to look at: tiny 1." in answer.out
     assert "Perplexity leaves out pairs that are too long to look at: tiny 1, blind 1." in answer.out
     assert table_rows(answer, "a.de: 3 sentences")["tiny"]["AER"] == "0.000"
+    assert [run["sets"]["a.de"]["target_words"] for run in runs.numbers()["runs"]] == [14, 14]  # of two references
     html = (runs.root / "out" / "comparison.html").read_text(encoding="utf-8")
     assert "Without a picture: tiny (too long to look at), blind (no attention)." in html
 
