@@ -7,7 +7,7 @@ NMT := $(VENV)/bin/nmt
 INSTALL := $(VENV)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt
 
 # Only what stands on make's command line counts: some systems export NAME or PORT for their own purposes.
-$(foreach variable,MODEL DATA TOKENIZER NAME RUN PORT ARGS MODELS SEEDS,\
+$(foreach variable,MODEL DATA TOKENIZER NAME RUN PORT ARGS MODELS SEEDS LONG,\
   $(if $(filter environment,$(origin $(variable))),$(eval $(variable) :=)))
 OVERRIDES := $(if $(MODEL),model=$(MODEL)) $(if $(DATA),data=$(DATA)) $(if $(TOKENIZER),tokenizer=$(TOKENIZER)) \
              $(if $(NAME),name=$(NAME))
@@ -15,9 +15,12 @@ RUN := $(or $(RUN),latest)
 PORT := $(or $(PORT),6006)
 
 # What `make compare` trains: the rows of table 4 of Luong et al. (2015), and what stands around them. SEEDS sweeps with
-# choice(), so that a single seed is in the name too and a second one later finds the first.
+# choice(), so that a single seed is in the name too and a second one later finds the first. LONG: the sentences of the
+# phrasebook and of most test sets are short, so what a model does with long inputs shows where 2 to LONG of them are
+# joined into one; 1 leaves that out.
 MODELS := $(or $(MODELS),luong_global_location luong_global_dot luong_global luong_local_m_dot luong_local_m \
           luong_local_p_dot luong_local_p bahdanau seq2seq transformer)
+LONG := $(or $(LONG),4)
 CORPUS := $(or $(DATA),phrasebook)
 COMMA := ,
 EMPTY :=
@@ -41,6 +44,7 @@ help: ## this list
 	@echo
 	@echo '  MODEL, DATA, TOKENIZER  a file in conf/model, conf/data, conf/tokenizer'
 	@echo '  MODELS, SEEDS           several, with spaces between, for compare (default: ten models, seed 1)'
+	@echo '  LONG                    for compare: also BLEU of 2 to LONG sentences joined into one input (default: 4; 1: none)'
 	@echo '  NAME, RUN               name of a new run; the run to use (default: the latest)'
 	@echo '  ARGS                    anything else for the command, e.g. ARGS="train.max_steps=500 seed=2"'
 
@@ -68,7 +72,7 @@ align: $(VENV)/.installed ## show where the attention looked while translating T
 compare: $(VENV)/.installed ## train MODELS on DATA with SEEDS, then one table over all of them; again continues
 	@$(NMT) train $(SWEEP) $(ARGS) -m >&2 || { code=$$?; \
 	echo 'Not every run is there; `nmt compare RUN RUN …` compares those that are.' >&2; exit $$code; }
-	@$(NMT) compare $(COMPARED) --output 'runs/compare-$(CORPUS)'
+	@$(NMT) compare $(COMPARED) --output 'runs/compare-$(CORPUS)'$(if $(filter-out 1,$(LONG)), --long '$(LONG)')
 
 tensorboard: $(VENV)/.installed ## curves, translations and heatmaps of all runs in the browser
 	@echo 'Open http://localhost:$(PORT) in a browser; Ctrl-C here ends it.' >&2

@@ -86,11 +86,7 @@ def add_translate(one: argparse.ArgumentParser, run: Run) -> None:
 def add_evaluate(one: argparse.ArgumentParser, run: Run) -> None:
     """nmt evaluate."""
     add_run(one, run)
-    one.add_argument("--split", default="test", help="test (all test sets), valid, or one test set by name")
-    one.add_argument("--source", metavar="FILE", help="with --reference: other text than the run's corpus")
-    one.add_argument("--reference", metavar="FILE")
-    add_gold(one, "with --reference: Pharaoh links of both files; the alignment error rate is reported too")
-    one.add_argument("--tokenised", action="store_true", help="with --gold: a word is what spaces separate")
+    add_scored(one)
 
 
 def add_align(one: argparse.ArgumentParser, run: Run) -> None:
@@ -151,6 +147,21 @@ def add_gold(one: argparse.ArgumentParser, purpose: str) -> None:
     one.add_argument("--reverse", action="store_true", help="--gold says the target word first")
 
 
+def add_scored(one: argparse.ArgumentParser) -> None:
+    """What is scored, and where layer and row are chosen."""
+    one.add_argument("--split", help="test (all test sets), valid, or one test set by name (default: test)")
+    one.add_argument("--source", metavar="FILE", help="with --reference: other text than the corpus of training")
+    one.add_argument("--reference", metavar="FILE")
+    add_gold(one, "with --reference: Pharaoh links of both files; the alignment error rate is reported too")
+    one.add_argument("--tokenised", action="store_true", help="with links: a word is what spaces separate")
+    for side, purpose in (
+        ("source", "other pairs with known links, to choose layer and row on (default: the corpus's validation set)"),
+        ("target", "belongs to --valid-source"),
+        ("gold", "their links, written like those of --gold"),
+    ):
+        one.add_argument(f"--valid-{side}", metavar="FILE", help=purpose)
+
+
 def share(text: str) -> float:
     """A number above 0 and at most 1."""
     with contextlib.suppress(ValueError):
@@ -171,11 +182,7 @@ def add_compare(one: argparse.ArgumentParser, run: Run) -> None:
     """nmt compare."""
     one.add_argument("names", nargs="+", metavar="RUN", help="as for the other verbs; the first is what p refers to")
     one.add_argument("--runs", default="runs", metavar="DIR", help="where run names are looked up (default: runs)")
-    one.add_argument("--split", default="test", help="test (all test sets), valid, or one test set by name")
-    one.add_argument("--source", metavar="FILE", help="with --reference: other text than the runs' corpus")
-    one.add_argument("--reference", metavar="FILE")
-    add_gold(one, "Pharaoh links of --source and --reference")
-    one.add_argument("--tokenised", action="store_true", help="with --gold: a word is what spaces separate")
+    add_scored(one)
     one.add_argument("--output", default="runs/compare", metavar="DIR", help="default: runs/compare")
     one.add_argument("--samples", type=positive, default=1000, metavar="N", help="bootstrap resamples (default: 1000)")
     one.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept by the search (default: each run's)")

@@ -54,14 +54,13 @@ MATRIX = np.array([[0.5, 0.2, 0.3], [0.05, 0.15, 0.8], [0.0, 0.0, 1.0]])  # thre
 
 def test_argmax_never_links_the_end():
     assert argmax_links(MATRIX) == {(0, 0), (1, 1)}
-    assert argmax_links(MATRIX, end=False) == {(0, 0), (2, 1), (2, 2)}
     assert argmax_links(np.ones((2, 1))) == set()
     assert argmax_links(np.array([[0.5, 0.5, 0.0]])) == {(0, 0)}
 
 
 def test_threshold_includes_its_value():
     assert threshold_links(MATRIX, 0.15) == {(0, 0), (1, 0), (1, 1)}
-    assert threshold_links(MATRIX, 0.8, end=False) == {(2, 1), (2, 2)}
+    assert threshold_links(MATRIX, 0.8) == set()  # 0.8 and 1.0 stand at </s>
     for threshold in (0.0, -1.0, 1.5, float("nan")):
         with pytest.raises(UserError, match="threshold"):
             threshold_links(MATRIX, threshold)
@@ -126,17 +125,17 @@ PIECES = ["▁Ein", "▁Junge", "▁malt", "."]  # four words; three when the te
 
 def test_gold_links_to_words_that_are_not_there_name_their_place():
     pair = word_pair(PIECES, PIECES[:2])
-    Gold(Path("a.gold"), [], [(set(), {(3, 1)}), (set(), set())]).check(1, pair)
-    Gold(Path("a.gold"), [], [(set(), set())]).check(1, word_pair([], []))
+    Gold(Path("a.gold"), [], [(set(), {(3, 1)}), (set(), set())]).check(0, pair)
+    Gold(Path("a.gold"), [], [(set(), set())]).check(0, word_pair([], []))
     with pytest.raises(UserError) as caught:
-        Gold(Path("a.gold"), [], [(set(), set()), (set(), {(0, 0), (4, 1)})]).check(2, pair)
+        Gold(Path("a.gold"), [], [(set(), set()), (set(), {(0, 0), (4, 1)})]).check(1, pair)
     assert str(caught.value) == (
         "a.gold:2: a link names source word 4, but the source has 4 words, counted from 0; see --tokenised and --base."
     )
     with pytest.raises(UserError, match=r"a.gold:1: a link names target word 3, but the target has 2 .* from 1"):
-        Gold(Path("a.gold"), [], [({(0, 2)}, {(0, 2)})], base=1).check(1, pair)
+        Gold(Path("a.gold"), [], [({(0, 2)}, {(0, 2)})], base=1).check(0, pair)
     with pytest.raises(UserError, match="source word 3, but the source has 3 words"):
-        Gold(Path("a.gold"), [], [(set(), {(3, 0)})]).check(1, word_pair(PIECES, PIECES[:2], tokenised=True))
+        Gold(Path("a.gold"), [], [(set(), {(3, 0)})]).check(0, word_pair(PIECES, PIECES[:2], tokenised=True))
 
 
 def test_gold_files_are_read_whole(tmp_path):

@@ -18,7 +18,7 @@ import torch
 from corpora import Answer, Trained, door, environment, process, small, write_corpus
 
 from nmt import cli
-from nmt.alignments import Reading, encoded, in_words
+from nmt.alignments import Reading, encoded, in_words, judge
 from nmt.data.lines import read_pairs
 from nmt.data.tokenizer import BOS, EOS
 from nmt.decode import translator as translator_module
@@ -448,11 +448,11 @@ def test_rollout_goes_through_all_layers(align, known, monkeypatch):
     files, write = known
     look_batch = Translator.look_batch
 
-    def without(self, pairs, weights=True):
-        return [replace(look, rollout=None) for look in look_batch(self, pairs, weights)]
+    def without(self, pairs):
+        return [replace(look, rollout=None) for look in look_batch(self, pairs)]
 
-    def rolled(self, pairs, weights=True):
-        return [replace(look, rollout=look.weights[1, 1]) for look in look_batch(self, pairs, weights)]
+    def rolled(self, pairs):
+        return [replace(look, rollout=look.weights[1, 1]) for look in look_batch(self, pairs)]
 
     monkeypatch.setattr(Translator, "look_batch", without)
     refused = align(SENTENCE, "--method", "rollout")
@@ -642,9 +642,22 @@ def test_given_gold_links_give_an_error_rate(trained: Trained, align, known, tmp
     assert "no gold links to choose a layer on" in answer.err
     result = json.loads((trained.folder / "evaluate" / "a.de" / "result.json").read_text(encoding="utf-8"))
     assert (result["aer"], result["precision"], result["recall"]) == (0.0, 1.0, 1.0)
-    assert result["alignment"] == {"layer": "0", "row": "predicts", "links": "argmax", "chosen_on": None}
-    for wrong in (words[4:], [*words[:4], "--reverse"], [*words[:4], "--tokenised"]):
-        assert door(capfd, "evaluate", "tiny", "--runs", trained.runs, *wrong).code == 2
+    assert result["alignment"] == {
+        "layer": "0", "row": "predicts", "links": "argmax", "chosen_on": None, "candidates": 1, "left_out": 0
+    }  # fmt: skip
+    gold = "needs --gold FILE or --valid-gold FILE"
+    for wrong, told in {
+        (*words[4:6],): "--gold FILE belongs to --source FILE",
+        (*words[:4], "--reverse"): gold,
+        (*words[:4], "--tokenised"): gold,
+        ("--base", "1"): gold,
+        (*words[:4], "--split", "test"): "--split names sets of the corpus",
+        (*words, "--valid-source", own): "belong together",
+        (*words[:4], "--valid-source", own, "--valid-target", own, "--valid-gold", own): "it needs --gold FILE",
+        ("--valid-source", words[1], "--valid-target", words[3], "--valid-gold", own, "--base", "1"): "says nothing",
+    }.items():
+        refused = door(capfd, "evaluate", "tiny", "--runs", trained.runs, *wrong)
+        assert refused.code == 2 and told in refused.err, wrong
 
 
 def copied_run(trained: Trained, root: Path) -> Path:
@@ -676,10 +689,37 @@ def test_layer_and_row_are_chosen_on_the_validation_set(trained: Trained, tmp_pa
     assert (valid.aer, valid.aligned) == (0, "layer 1, reads")
     assert test.aer and test.aligned == "layer 1, reads" and test.bleu == before.bleu
     result = json.loads((tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json").read_text(encoding="utf-8"))
-    assert result["alignment"] == {"layer": "1", "row": "reads", "links": "argmax", "chosen_on": "16 validation pairs"}
-    monkeypatch.setattr(Translator, "look_batch", None)
+    assert result["alignment"] == {
+        "layer": "1", "row": "reads", "links": "argmax",
+        "chosen_on": "16 validation pairs", "candidates": 6, "left_out": 0,
+    }  # fmt: skip
+    flattered = json.loads((tmp_path / "runs/tiny/evaluate/valid/result.json").read_text(encoding="utf-8"))
+    assert flattered["alignment"]["chosen_on"] == "these pairs"
+    monkeypatch.setattr(judge, "rates", None)
     monkeypatch.setattr(Translator, "translate", None)
     assert score_corpus(run, corpus, ["valid", "test"]) == [valid, test]  # nothing is done twice
+
+
+@pytest.mark.parametrize("rule, other", [("CHOSEN_ON", 5), ("every_layer", lambda layers: [0])])
+def test_a_stored_error_rate_does_not_survive_other_rules(trained: Trained, tmp_path, monkeypatch, rule, other):
+    corpus = tmp_path / "corpus"
+    shutil.copytree(trained.root / "corpus", corpus)
+    run = load([copied_run(trained, tmp_path / "runs")])
+    for name in ("valid", "test"):
+        own_links(run, corpus, name, Reading(1, row="reads"))
+    assert score_corpus(run, corpus, ["test"])[0].aligned == "layer 1, reads"
+    path = tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json"
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    before, made = stored["alignment"], stored["made"]["alignment"]
+    layers = "0", "1", "0,1"
+    assert made["candidates"] == [f"{layer} mean {row}" for layer in layers for row in ("predicts", "reads")]
+    assert made["at_most"] == judge.CHOSEN_ON
+    monkeypatch.setattr(judge, rule, other)
+    score_corpus(run, corpus, ["test"])
+    after = json.loads(path.read_text(encoding="utf-8"))["alignment"]
+    assert (before["chosen_on"], before["candidates"]) == ("16 validation pairs", 6)
+    wanted = ("5 validation pairs", 6) if rule == "CHOSEN_ON" else ("16 validation pairs", 2)
+    assert (after["chosen_on"], after["candidates"]) == wanted
 
 
 def test_a_model_without_attention_is_asked_for_no_error_rate(trained: Trained, tmp_path, monkeypatch):

@@ -13,12 +13,15 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
+from conftest import MODELS
 from corpora import Answer, Trained, door, small, write_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu import corpus_bleu
 
+from nmt.alignments import reading
 from nmt.compose import compose_all
+from nmt.config import Config, to_dict
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.evaluate.lengths import buckets, by_length, count_words, joined
@@ -26,12 +29,17 @@ from nmt.evaluate.lengths import corpus_bleu as bleu_alone
 from nmt.evaluate.scores import score
 from nmt.evaluate.significance import paired_bootstrap
 from nmt.evaluate.spread import spread
-from nmt.models.build import build
+from nmt.models.build import build as build_model
 from nmt.runs import load
 from nmt.train import checkpoint
+from nmt.verbs import known
 from nmt.verbs.compare import texts
+from nmt.verbs.compare.entrants import Entrant, training
+from nmt.verbs.compare.kinds import build, looks
+from nmt.verbs.compare.measures import Measures
+from nmt.verbs.compare.outcome import same_experiment
 from nmt.verbs.compare.perplexity import likelihood
-from nmt.verbs.compare.texts import TextSet, shown_rows
+from nmt.verbs.compare.texts import TextSet, longest_source, shown_rows
 from nmt.view.comparison import Picture, Section, Table, markdown, page
 from nmt.view.curves import Line, curves
 
@@ -196,7 +204,7 @@ def test_markdown_on_paper():
 
 def test_the_page_needs_nothing_beside_it():
     name = "<script>alert(1)</script>"
-    parts = [Table(name, ["a"], [[name]], [name]), Section(name, [Picture(name, b"\x89PNG", name, name)], [name])]
+    parts = [Table(name, ["a"], [[name]], [name]), Section(name, [Picture(b"\x89PNG", name, name)], [name])]
     found = page(name, [name], parts)
     assert "<script" not in found and "&lt;script&gt;" in found
     assert not re.search(r"https?:|src=\"(?!data:)|<link|@import", found)
@@ -237,7 +245,7 @@ def untrained(trained: Trained, folder: Path, *words: str) -> dict:
     config = compose_all([*trained.arguments, *words], multirun=False)[0]
     tokenizers = Tokenizers.load(next((trained.root / "data").glob("tokenizer-*")))
     torch.manual_seed(config.seed)
-    model = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint)
+    model = build_model(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint)
     corpus = checkpoint.load(trained.folder / "best.pt")["corpus_hash"]
     payload = checkpoint.pack(config, tokenizers, corpus) | {"model": model.state_dict(), "origin": "update 0"}
     folder.mkdir(parents=True)
@@ -268,7 +276,7 @@ def table_rows(answer: Answer, heading: str) -> dict[str, dict[str, str]]:
 
 
 def test_one_table_over_runs(runs: Runs, trained: Trained, capfd):
-    answer = runs.compare(capfd, "tiny", "tiny-seed2", "blind", "--long", "3")
+    answer = runs.compare(capfd, "tiny", "tiny-seed2", "blind", "--long", "5")
     assert answer.code == 0, answer.err
     rows = table_rows(answer, "test: 12 sentences")
     assert list(rows) == ["tiny", "tiny-seed2", "blind (unfinished)"]
@@ -282,17 +290,22 @@ def test_one_table_over_runs(runs: Runs, trained: Trained, capfd):
     assert float(rows["tiny"]["per word"]) > float(rows["tiny"]["perplexity"]) > 1
     assert list(table_rows(answer, "test: BLEU by source length")) == list(rows)
     long = table_rows(answer, "test: BLEU of joined sentences")["tiny"]
-    assert list(long.values())[1] == bleu and len(long) == 4
+    assert list(long.values())[1] == bleu and len(long) == 6
     source = (trained.root / "corpus" / "train.de").read_text(encoding="utf-8").splitlines()
     longest = max(len(line.split()) for line in source) + 1  # the full stop
-    assert f"the longest of {longest} words: what is longer it has never seen" in answer.out
+    assert f"single sentences of at most {longest} words: what is longer it has never seen" in answer.out
+    lines = (trained.root / "corpus" / "test.de").read_text(encoding="utf-8").splitlines()
+    words = [count_words(line) for line in lines]
+    means = [one["mean_words"] for one in runs.numbers()["sets"]["test"]["joined"]]
+    assert means[0] == pytest.approx(sum(words) / 12)
+    assert means[4] == pytest.approx(sum(words[:10]) / 2) and sum(words[:10]) / 10 != sum(words) / 12
     (seeds,) = table_rows(answer, "Seeds").values()
     assert seeds["runs"] == "tiny" and seeds["seeds"] == "1, 2" and seeds["n"] == "2"
     first, second = (run["sets"]["test"]["bleu"]["score"] for run in runs.numbers()["runs"][:2])
     assert seeds["BLEU"].startswith(f"{(first + second) / 2:.2f} ± {abs(first - second) / math.sqrt(2):.2f} (")
 
 
-def test_everything_is_written(runs: Runs, capfd):
+def test_everything_is_written(runs: Runs, trained: Trained, capfd):
     answer = runs.compare(capfd, "tiny", "blind", "--sentences", "2,5")
     folder = runs.root / "out"
     text = (folder / "comparison.md").read_text(encoding="utf-8")
@@ -300,7 +313,12 @@ def test_everything_is_written(runs: Runs, capfd):
     assert (folder / "bleu-by-length-test.png").read_bytes().startswith(b"\x89PNG")
     html = (folder / "comparison.html").read_text(encoding="utf-8")
     assert html.count("data:image/png;base64,") == 1 + 2  # the curve, and two sentences of the one that attends
-    assert "sentence 2" in html and "sentence 5" in html and "no attention: blind" in html
+    for line, side in (("de", "source"), ("en", "reference")):
+        second = (trained.root / "corpus" / f"test.{line}").read_text(encoding="utf-8").splitlines()[1]
+        assert f'<p class="note">{side}: {second}</p>' in html
+    assert html.count("<figcaption>layer 0, row predicts; its own translation: ") == 2
+    assert 'alt="where tiny looked: layer 0, row predicts"' in html
+    assert "sentence 2" in html and "sentence 5" in html and "Without a picture: blind (no attention)." in html
     assert {path.parent.name for path in folder.glob("tensorboard/**/events.*")} == {"tensorboard", "tiny", "blind"}
     numbers = runs.numbers()
     stored = json.loads((runs.root / "tiny" / "evaluate" / "test" / "result.json").read_text(encoding="utf-8"))
@@ -362,7 +380,8 @@ def test_links_of_its_own_have_no_error(runs: Runs, capfd, tmp_path):
     answer = runs.compare(capfd, "tiny", "blind", *files)
     rows = table_rows(answer, "a.de: 2 sentences")
     assert rows["tiny"]["AER"] == "0.000" and rows["blind (unfinished)"]["AER"] == "–"
-    assert "layer 0, row predicts, the layer of the run's pictures: tiny" in answer.out
+    assert "layer 0, row predicts, not chosen but taken: the layer of the run's pictures: tiny" in answer.out
+    assert "tiny: no known links of a validation set" in answer.err and "--valid-gold" in answer.err
     text = (tmp_path / "own" / "a.align").read_text(encoding="utf-8")
     (tmp_path / "own" / "a.align").write_text(text.splitlines()[0], encoding="utf-8")
     short = runs.compare(capfd, "tiny", *files)
@@ -376,15 +395,105 @@ def test_what_to_read_off_is_chosen_on_the_validation_set(
     """Links that the model itself drew there from one layer: that layer is read off on the test set too."""
     (folder,) = (trained.root / "data").glob("corpus-*")
     corpus = Path(shutil.copytree(folder, tmp_path / "corpus"))
-    monkeypatch.setattr(texts, "existing_corpus", lambda entrant: corpus)
+    for module in (texts, known):
+        monkeypatch.setattr(module, "existing_corpus", lambda *given: corpus)
     words = ["align", "tiny", "--runs", str(runs.root), "--pharaoh"]
     for name, drawn in (("valid", layer), ("test", "0")):
         files = ["--source", str(corpus / f"{name}.de"), "--target", str(corpus / f"{name}.en")]
         (corpus / f"{name}.align").write_text(door(capfd, *words, *files, "--layer", drawn).out, encoding="utf-8")
     answer = runs.compare(capfd, "tiny")
-    assert f"layer {layer}, row predicts, chosen on 16 validation pairs: tiny" in answer.out
+    assert f"layer {layer}, row predicts, chosen among 6 on 16 validation pairs: tiny" in answer.out
+    assert "no known links" not in answer.err
     error = float(table_rows(answer, "test: 12 sentences")["tiny"]["AER"])
     assert error == 0 if layer == "0" else error > 0
+    flattered = runs.compare(capfd, "tiny", "--split", "valid").out
+    assert f"layer {layer}, row predicts, chosen among 6 on these pairs: tiny" in flattered
+    assert "it flatters the run" in flattered and "it flatters the run" not in answer.out
+
+
+def test_the_error_rate_is_the_same_wherever_one_stands(trained: Trained, align_to, tmp_path, capfd, monkeypatch):
+    """A run with folders of its own: evaluate and compare find its validation links from any folder."""
+    home = tmp_path / "home"
+    align_to(home, layer=1)
+    found = set()
+    for number, folder in enumerate((home, tmp_path)):
+        monkeypatch.chdir(folder)
+        files = [word.replace("HOME", str(home)) for word in ("--source=HOME/a.de", "--reference=HOME/a.en")]
+        files += [f"--gold={home / 'a.align'}"]
+        shutil.rmtree(home / "runs" / "tiny" / "evaluate", ignore_errors=True)  # measured again
+        out = str(tmp_path / f"out{number}")
+        said = door(capfd, "compare", "tiny", "--runs", str(home / "runs"), *files, "--output", out, "--samples", "100")
+        assert "layer 1, row predicts, chosen among 6 on 16 validation pairs: tiny" in said.out
+        found.add(table_rows(said, "a.de: 2 sentences")["tiny"]["AER"])
+        shutil.rmtree(home / "runs" / "tiny" / "evaluate")
+        alone = door(capfd, "evaluate", "tiny", "--runs", str(home / "runs"), *files)
+        found.add(re.search(r"AER ([0-9.]+) \(layer 1, predicts\)", alone.out)[1])  # type: ignore[index]
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "compare"])
+def test_layer_and_row_can_be_chosen_on_other_pairs(align_to, verb, tmp_path, capfd):
+    """The validation set says layer 1; what is given says layer 0."""
+    home = tmp_path / "home"
+    align_to(home, layer=1)
+    align_to.links(home / "dev", home / "corpus" / "valid", 0)
+    words = [verb, "tiny", "--runs", str(home / "runs"), f"--source={home}/a.de", f"--reference={home}/a.en"]
+    words += [f"--gold={home}/a.align", f"--valid-source={home}/corpus/valid.de"]
+    words += [f"--valid-target={home}/corpus/valid.en", f"--valid-gold={home}/dev.align"]
+    words += ["--output", str(tmp_path / "out"), "--samples", "100"] if verb == "compare" else []
+    answer = door(capfd, *words)
+    assert answer.code == 0, answer.err
+    assert ("layer 0, row predicts, chosen among 6 on 16" if verb == "compare" else "(layer 0, predicts)") in answer.out
+
+
+class Homes:
+    """Makes a run that has folders of its own, with known links that its own layers draw."""
+
+    def __init__(self, trained: Trained, capfd: pytest.CaptureFixture[str]) -> None:
+        self.trained, self.capfd = trained, capfd
+
+    def __call__(self, home: Path, layer: int) -> None:
+        (home / "runs" / "tiny").mkdir(parents=True)
+        payload = checkpoint.load(self.trained.folder / "best.pt")
+        payload["config"] |= {"data_folder": "data", "run_folder": "runs"}
+        checkpoint.save(home / "runs" / "tiny" / "best.pt", payload)
+        (folder,) = (self.trained.root / "data").glob("corpus-*")
+        corpus = Path(shutil.copytree(folder, home / "data" / folder.name))
+        shutil.copytree(folder, home / "corpus")
+        self.links(corpus / "valid", corpus / "valid", layer)
+        for side, lines in (
+            ("de", "Ein Junge malt das Fahrrad.\nKein Brot.\n"),
+            ("en", "A boy paints it.\nNo bread.\n"),
+        ):
+            (home / f"a.{side}").write_text(lines, encoding="utf-8")
+        (home / "a.align").write_text("0-0 1-1 2-2 4-3\n0-0 1-1 2-2\n", encoding="utf-8")
+
+    def links(self, path: Path, pairs: Path, layer: int) -> None:
+        """Links of one layer, into PATH.align."""
+        words = ["align", "tiny", "--runs", self.trained.runs, "--pharaoh", "--layer", str(layer)]
+        drawn = door(self.capfd, *words, "--source", f"{pairs}.de", "--target", f"{pairs}.en").out
+        path.with_suffix(".align").write_text(drawn, encoding="utf-8")
+
+
+@pytest.fixture
+def align_to(trained: Trained, capfd: pytest.CaptureFixture[str]) -> Homes:
+    return Homes(trained, capfd)
+
+
+def test_a_pair_that_is_too_long_stops_nothing(runs: Runs, capfd, tmp_path, monkeypatch):
+    files = own_links(runs, capfd, tmp_path / "own")
+    for ending, line in (("de", "Ein Junge " * 30), ("en", "A boy"), ("align", "0-0")):
+        with (tmp_path / "own" / f"a.{ending}").open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+    monkeypatch.setattr(reading, "LONGEST", 0.25)
+    answer = runs.compare(capfd, "tiny", "blind", *files, "--sentences", "3,1")
+    assert answer.code == 0, answer.err
+    assert "AER leaves out pairs that are too long to look at: tiny 1." in answer.out
+    assert "Perplexity leaves out pairs that are too long to look at: tiny 1, blind 1." in answer.out
+    assert table_rows(answer, "a.de: 3 sentences")["tiny"]["AER"] == "0.000"
+    assert [run["sets"]["a.de"]["target_words"] for run in runs.numbers()["runs"]] == [14, 14]  # of two references
+    html = (runs.root / "out" / "comparison.html").read_text(encoding="utf-8")
+    assert "Without a picture: tiny (too long to look at), blind (no attention)." in html
 
 
 def changed(runs: Runs, name: str, **changes: object) -> None:
@@ -418,6 +527,12 @@ def test_a_run_without_its_corpus_is_told(runs: Runs, capfd):
         (["tiny", "--split", "tset"], "--split tset is not possible; choose one of test, valid."),
         (["tiny", "--source", "x"], "--source and --reference belong together"),
         (["tiny", "--gold", "x"], "--gold FILE belongs to --source FILE and --reference FILE"),
+        (["tiny", "--sentences", "²"], "--sentences ² is not possible; test has lines 1 to 12"),
+        (["tiny", "--tokenised"], "--tokenised says how links are written; it needs --gold FILE or --valid-gold FILE"),
+        (["tiny", "--reverse"], "--reverse says how links are written"),
+        (["tiny", "--base", "1"], "--base 1 says how links are written"),
+        (["tiny", "--split", "test", "--source", "x", "--reference", "y"], "--split names sets of the corpus"),
+        (["tiny", "--valid-gold", "x"], "--valid-source, --valid-target and --valid-gold belong together"),
         (["tiny", "--samples", "12"], "12 resamples are too few"),
         (["tiny", "--long", "1"], "--long 1 is not possible with test; choose 2 to 12"),
         (["tiny", "--long", "13"], "choose 2 to 12"),
@@ -442,12 +557,61 @@ def test_short_sentences_are_drawn():
     found = TextSet("test", Path("a"), Path("b"), pairs, None)
     assert shown_rows(argparse.Namespace(sentences=None), found) == [3, 5, 6]
     assert shown_rows(argparse.Namespace(sentences="7,1"), found) == [6, 0]
+    with pytest.raises(UserError, match="--sentences 2 is not possible; line 2 of test is blank on a side"):
+        shown_rows(argparse.Namespace(sentences="2"), found)
+
+
+def test_the_longest_sentence_may_have_few_characters(tmp_path):
+    lines = ["Donaudampfschifffahrtsgesellschaft zwei drei"] * 250 + ["a b c d e"]
+    (tmp_path / "train.de").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    assert longest_source(tmp_path / "train.de") == 5
+
+
+def entrant(config: Config, name: str = "one") -> Entrant:
+    return Entrant(name, [Path(name)], config, {}, "", 0, [])
+
+
+def test_every_model_is_described_in_its_own_words():
+    described = {}
+    for name in MODELS:
+        one = entrant(compose_all([f"model={name}"], multirun=False)[0])
+        described[name] = (*looks(one), *build(one))
+    assert len(set(described.values())) == len(MODELS), described
+    cells = {name: cells[1:3] for name, cells in described.items()}
+    assert cells["transformer"] == ("softmax, sinusoidal", "global")
+    assert cells["transformer_linear"] == ("linear, sinusoidal", "global")
+    assert cells["transformer_alibi"] == ("softmax, alibi", "global")
+    assert cells["transformer_sliding"] == ("softmax, sinusoidal", "sliding, D = 8")
+    assert cells["bahdanau_hard"] == ("hard additive", "global")
+    assert cells["luong_local_p_dot"] == ("dot", "local_p, D = 10") and cells["seq2seq"] == ("–", "–")
+
+
+def test_seeds_of_runs_of_different_ages_are_one_experiment():
+    """A key that came between two trainings has its default in the older one."""
+    configs = [to_dict(compose_all(["model=transformer", f"seed={seed}"], multirun=False)[0]) for seed in (1, 2, 3)]
+    del configs[1]["model"]["attention_dropout"]
+    configs[2]["model"]["attention_dropout"] = 0.1
+    first, older, other = (
+        Measures(None, {"models": [{"corpus_hash": "a", "config": config}]}, {}, [])  # type: ignore[arg-type]
+        for config in configs
+    )
+    assert same_experiment(first, older) and not same_experiment(first, other)
+
+
+@pytest.mark.parametrize("tokens, speed", [(None, None), (0, None), (600, 10.0)])
+def test_tokens_that_were_not_counted_give_no_speed(trained: Trained, tmp_path, tokens, speed):
+    place = {"step": 3, "seconds": 60.0, "tokens": tokens}
+    checkpoint.save(tmp_path / "last.pt", checkpoint.load(trained.folder / "best.pt") | {"place": place})
+    found = training(tmp_path / "best.pt")
+    assert found is not None and found.speed == speed and (found.tokens is None) == (speed is None)
 
 
 # --- make compare ---
 
 
-@pytest.mark.parametrize("given", [[], ["DATA=multi30k"], ["SEEDS=3"], ["MODELS=seq2seq bahdanau", "SEEDS=1 2"]])
+@pytest.mark.parametrize(
+    "given", [[], ["DATA=multi30k"], ["SEEDS=3", "LONG=6"], ["LONG=1"], ["MODELS=seq2seq bahdanau", "SEEDS=1 2"]]
+)
 def test_make_compares_what_it_trains(given):
     done = subprocess.run(
         ["make", "-n", "compare", *given], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True
@@ -456,12 +620,14 @@ def test_make_compares_what_it_trains(given):
         re.search(rf"bin/nmt {verb} (.*)$", done.stdout, re.MULTILINE)[1]
         for verb in ("train", "compare")  # type: ignore[index]
     )
+    long = " --long '6'" if "LONG=6" in given else "" if "LONG=1" in given else " --long '4'"
+    assert compare.endswith(f"'{long}") and ("--long" in compare) == bool(long)
     words = train.split(" -m")[0].replace("'", "").split()
     configs = compose_all(words, multirun=True)
     assert [config.name for config in configs] == compare.split(" --output")[0].split()
     minutes = 15 if "DATA=multi30k" in given else 6
     assert {config.train.max_minutes for config in configs} == {minutes}
-    assert len(configs) == {0: 10, 1: 10, 2: 4}[len(given)]
+    assert len(configs) == (4 if "SEEDS=1 2" in given else 10)
 
 
 def test_a_run_that_fails_does_not_stop_the_rest(tmp_path, capfd):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nmt.view.heatmap import CAPTION, COLOURS, DARK, grid, heatmap, missing_glyphs, pixels, png
-from nmt.view.labels import BOX, LONGEST, fonts, label, warn_script
+from nmt.view.heatmap import CAPTION, COLOURS, DARK, grid, heatmap, pixels, png
+from nmt.view.labels import BOX, LONGEST, fonts, label, missing_glyphs, warn_script
 from nmt.view.marks import CASING, GOLD, WINDOW
 
 WEIGHTS = np.array([[0.94, 0.02, 0.04], [0.11, 0.01, 0.88], [0.03, 0.95, 0.02]])

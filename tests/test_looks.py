@@ -1,5 +1,6 @@
 """Looking at many pairs: order, batches, padding; what of it reaches a look."""
 
+from argparse import Namespace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +10,8 @@ from conftest import VOCABULARY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.alignments import Reading, every_layer
+from nmt.alignments import Reading, every_layer, from_below, limit
+from nmt.alignments.reading import LONGEST
 from nmt.config import DecodeConfig
 from nmt.data.tokenizer import EOS, PAD
 from nmt.decode import look as look_module
@@ -20,6 +22,7 @@ from nmt.decode.translator import Look, Translator
 from nmt.errors import UserError
 from nmt.evaluate.alignment import argmax_links
 from nmt.models.base import Decoded, EncoderDecoder, Memory
+from nmt.verbs.pictures import readings
 
 PAIRS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)).map(lambda pair: ([5] * pair[0], [6] * pair[1])))
 
@@ -46,9 +49,9 @@ def test_a_batch_shows_what_one_by_one_shows(name, small_model, monkeypatch):
     monkeypatch.setattr(look_module, "BATCH_CELLS", 300)
     sizes, look_batch = [], translator.look_batch
 
-    def counted(some, weights=True):
+    def counted(some):
         sizes.append(len(some))
-        return look_batch(some, weights)
+        return look_batch(some)
 
     monkeypatch.setattr(translator, "look_batch", counted)
     together = list(translator.looks(iter(pairs)))
@@ -161,3 +164,28 @@ def test_the_mean_of_layers_by_hand():
     assert look.chosen((0, 1), None).tolist() == [[0.5, 0.5]]
     assert every_layer(3) == [0, 1, 2, (1, 2), (0, 1, 2)]
     assert Reading((1, 2), None, "reads").name() == ("1,2", "mean", "reads")
+
+
+def test_no_pair_is_looked_at_that_a_model_has_no_places_for(small_model):
+    """64 is the translator's max_pieces; </s> needs a place too."""
+    assert limit(translator_of(small_model("transformer"))) == 64 * LONGEST == 256
+    learned = translator_of(small_model("transformer_learned", max_positions=600))
+    learned.max_pieces = 512
+    assert limit(learned) == 599
+    learned.look([5] * 599, [6] * 599)
+    with pytest.raises(UserError, match="601 pieces or more"):
+        learned.look([5] * 600, [6])
+
+
+def test_layers_are_counted_from_below():
+    assert [from_below(layer, 3) for layer in (0, -1, -3, -9, 2, 7)] == [0, 2, 0, 0, 2, 2]
+    assert from_below((-1, -2), 3) == (2, 1)
+
+
+def test_the_page_names_layers_as_they_are_counted_from_below():
+    look = Look(["▁a"], ["▁b"], [0.0, 0.0], np.full((3, 2, 2, 2), 0.5))
+    found = readings(look, Reading((-1, -2)), Namespace(heads=False))
+    assert list(found) == [
+        f"{name}, mean of 2 heads" for name in ("mean of layers 2,1", "layer 0", "layer 1", "layer 2")
+    ]
+    assert next(iter(readings(look, Reading(-1, 1), Namespace(heads=False)))) == "layer 2, head 1"

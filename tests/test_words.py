@@ -8,7 +8,7 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.evaluate.words import focus_in_words, merge, place_in_words, shares, spans, units, words
+from nmt.evaluate.words import focus_in_words, merge, places, shares, spans, units, words
 
 
 def cut(text: str, tokenised: bool = False) -> list[str]:
@@ -113,9 +113,7 @@ def test_merge_by_hand():
     # "se." gives two of its three characters to "house": row = (1 · hou + 2/3 · se.) / (5/3) = 0.6 hou + 0.4 se.
     expected = [[0.6, 0.2, 0.1, 0.1], [0.06, 0.58, 0.22, 0.14], [0.0, 0.4, 0.4, 0.2]]
     np.testing.assert_allclose(matrix, expected, atol=1e-12)
-    without = merge(weights[:3], source, target, end=False)
-    np.testing.assert_allclose(without[0], matrix[:, :-1])
-    assert without[1:] == (["Ein", "Haus", "."], target_words)
+    np.testing.assert_allclose(merge(weights[:3], source, target)[0], matrix)  # without the row of </s>
 
 
 def test_merge_divides_a_source_piece_by_characters():
@@ -171,36 +169,41 @@ def test_merging_loses_no_weight(source, target, seed, ending, tokenised):
 SOURCE_PIECES = ["▁the", "▁gar", "den", "er", "▁sleeps", "."]  # words: the gardener sleeps .
 
 
-def place(position: float, pieces: list[str]) -> float:
+def places_of(pieces: list[str]) -> list[float]:
     _, word_spans, piece_spans = units(pieces)
-    return place_in_words(position, piece_spans, word_spans)
+    return places(piece_spans, word_spans).tolist()
+
+
+def test_pieces_stand_where_their_words_stand():
+    """All pieces of gardener stand at column 1, </s> is the column after the last word."""
+    assert places_of(SOURCE_PIECES) == [0, 1, 1, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
     ("position", "expected"),
     [(0, 0), (0.5, 0.5), (1, 1), (2, 1), (3, 1), (3.25, 1.25), (4, 2), (5, 3), (6, 4), (5.5, 3.5), (7, 4), (-1, 0)],
 )
-def test_positions_of_pieces_are_places_of_words(position, expected):
-    """All pieces of gardener stand at column 1, </s> (6) is the column after the last word."""
-    assert place(position, SOURCE_PIECES) == pytest.approx(expected)
+def test_the_centre_of_a_window_lies_between_words_as_between_pieces(position, expected):
+    """Linear between pieces; p_t may be up to S + 1, which is drawn at </s>."""
+    (seen,) = focus_in_words(np.array([position]), 1, SOURCE_PIECES, ["▁x"])
+    assert seen is not None and seen[0] == pytest.approx(expected)
 
 
 def test_a_piece_of_two_words_stands_between_them():
     """Of ▁don't, three and a half … the comma is one of six characters: (5 · 0 + 1 · 1) / 6."""
-    assert place(0, ["▁don't,"]) == pytest.approx(1 / 6)
+    assert places_of(["▁don't,"]) == [pytest.approx(1 / 6), 2]
 
 
 def test_without_words_everything_is_at_the_end():
-    assert place(0, []) == place(3, []) == 0
+    assert places_of([]) == [0]
 
 
-@given(PIECES, st.floats(-2, 15), st.floats(0, 5))
+@given(PIECES)
 @settings(max_examples=200, deadline=None)
-def test_places_keep_the_order_of_positions(pieces, position, further):
-    words_there = len(units(pieces)[0])
-    first, second = place(position, pieces), place(position + further, pieces)
-    assert 0 <= first <= second + 1e-12 and second <= words_there
-    assert place(len(pieces), pieces) == words_there
+def test_places_keep_the_order_of_pieces(pieces):
+    found = places_of(pieces)
+    assert found[0] >= 0 and found[-1] == len(units(pieces)[0]) and len(found) == len(pieces) + 1
+    assert all(first <= second + 1e-12 for first, second in zip(found, found[1:], strict=False))
 
 
 def test_the_window_of_local_attention_in_words():

@@ -130,20 +130,20 @@ class Translator:
                 self.model, source, real, self.decode.beam, self.decode.length_penalty, torch.as_tensor(limits)
             )
 
-    def look(self, source: Sequence[int], target: Sequence[int], weights: bool = True) -> Look:
+    def look(self, source: Sequence[int], target: Sequence[int]) -> Look:
         """Forced decoding of a pair."""
-        return self.look_batch([(source, target)], weights)[0]
+        return self.look_batch([(source, target)])[0]
 
-    def looks(self, pairs: Iterable[IdPair], weights: bool = True) -> Iterator[Look]:
+    def looks(self, pairs: Iterable[IdPair]) -> Iterator[Look]:
         """Forced decoding of pairs, in order; a window of them is sorted by length and looked at in batches."""
         for window in windows(pairs):
             found: list[Look | None] = [None] * len(window)
             for rows in look_batches(window, self.decode.batch_tokens):
-                for row, look in zip(rows, self.look_batch([window[row] for row in rows], weights), strict=True):
+                for row, look in zip(rows, self.look_batch([window[row] for row in rows]), strict=True):
                     found[row] = look
             yield from (look for look in found if look is not None)
 
-    def look_batch(self, pairs: Sequence[IdPair], weights: bool = True) -> list[Look]:
+    def look_batch(self, pairs: Sequence[IdPair]) -> list[Look]:
         """Forced decoding of some pairs at once, padding cut off again.
 
         Without bf16, whatever the run's precision: there two nearly equal weights change places with the batch, and the
@@ -152,7 +152,7 @@ class Translator:
         batch = collate(*([np.asarray(pair[side], dtype=np.int64) for pair in pairs] for side in (0, 1)))
         batch = batch.to(self.device)
         with torch.autocast(self.device.type, enabled=False):
-            found = forced(self.model, batch.source, batch.mask, batch.target, batch.output, weights)
+            found = forced(self.model, batch.source, batch.mask, batch.target, batch.output)
         likely, looked, rolled, centre = (None if part is None else part.float().cpu().numpy() for part in found)
         assert likely is not None
         reach = None if centre is None else self.model.reach

@@ -86,27 +86,27 @@ def format_links(links: Iterable[Link], base: int = 0, reverse: bool = False) ->
     return " ".join(f"{first + base}-{second + base}" for first, second in turned)
 
 
-def argmax_links(matrix: np.ndarray, end: bool = True) -> set[Link]:
+def argmax_links(matrix: np.ndarray) -> set[Link]:
     """One link for each target word, to its heaviest source word (Luong 2015 §5.4); a row of zeros gives none.
 
-    matrix [target words, source words]; `end` says that the last column is the source's </s>, which is never linked.
+    matrix [target words, source words and </s>]: the last column is the source's </s>, which is never linked.
     The first of equal weights wins.
     """
-    matrix = matrix[:, :-1] if end else matrix
+    matrix = matrix[:, :-1]
     if not matrix.shape[1]:
         return set()
     best = matrix.argmax(axis=1)
     return {(int(source), target) for target, source in enumerate(best) if matrix[target, source] > 0}
 
 
-def threshold_links(matrix: np.ndarray, threshold: float, end: bool = True) -> set[Link]:
-    """All links whose weight is at least `threshold`; matrix and `end` as for `argmax_links`.
+def threshold_links(matrix: np.ndarray, threshold: float) -> set[Link]:
+    """All links whose weight is at least `threshold`; the matrix is as for `argmax_links`.
 
     Raises UserError for a threshold that is not in (0, 1].
     """
     if not 0 < threshold <= 1:
         raise UserError(f"An alignment threshold of {threshold} is not possible; it must be above 0 and at most 1.")
-    matrix = matrix[:, :-1] if end else matrix
+    matrix = matrix[:, :-1]
     return {(int(source), int(target)) for target, source in zip(*np.nonzero(matrix >= threshold), strict=True)}
 
 

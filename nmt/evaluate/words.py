@@ -125,15 +125,15 @@ class WordPair(NamedTuple):
     across: np.ndarray  # [S, source words]; every row sums to 1
     down: np.ndarray  # [T, target words]; every column sums to 1
 
-    def merge(self, weights: np.ndarray, end: bool = True) -> np.ndarray:
-        """weights [… T or T+1, S+1] → [… target words, source words (+ 1)]; `merge` below says how."""
+    def merge(self, weights: np.ndarray) -> np.ndarray:
+        """weights [… T or T+1, S+1] → [… target words, source words + 1]; `merge` below says how."""
         rows, columns = weights.shape[-2:]
         pieces, width = len(self.down), len(self.across) + 1
         if columns != width or rows not in (pieces, pieces + 1):
             raise ValueError(f"Weights {rows} × {columns} do not fit {pieces} target and {width - 1} source pieces.")
         weights = self.down.T @ weights[..., :pieces, :].astype(np.float64)
         matrix = weights[..., :-1] @ self.across
-        return np.concatenate([matrix, weights[..., -1:]], axis=-1) if end else matrix
+        return np.concatenate([matrix, weights[..., -1:]], axis=-1)
 
 
 def word_pair(source_pieces: list[str], target_pieces: list[str], tokenised: bool = False) -> WordPair:
@@ -150,17 +150,16 @@ def merge(
     source_pieces: list[str],
     target_pieces: list[str],
     tokenised: bool = False,
-    end: bool = True,
 ) -> tuple[np.ndarray, list[str], list[str]]:
     """Attention between words: the sum over the pieces of a source word, the mean over the pieces of a target word.
 
     weights [T or T+1, S+1]: the last column is the source's </s>, a row after the last piece is the target's. The
-    result is (matrix, source words, target words); `end` keeps the source's </s> as the last column and word, so that
-    a row sums to the mean of its pieces' rows. The row of the target's </s> is dropped. A piece that lies in two words
+    result is (matrix, source words, target words); the source's </s> stays as the last column and word, so that a row
+    sums to the mean of its pieces' rows. The row of the target's </s> is dropped. A piece that lies in two words
     divides its weight by characters. The piece lists hold no </s>; raises ValueError when the shapes disagree.
     """
     pair = word_pair(source_pieces, target_pieces, tokenised)
-    return pair.merge(weights, end), pair.source + [END] * end, pair.target
+    return pair.merge(weights), [*pair.source, END], pair.target
 
 
 def places(piece_spans: list[Span], word_spans: list[Span]) -> np.ndarray:
@@ -170,16 +169,6 @@ def places(piece_spans: list[Span], word_spans: list[Span]) -> np.ndarray:
     """
     columns = shares(piece_spans, word_spans) @ np.arange(len(word_spans))
     return np.append(columns, len(word_spans))
-
-
-def place_in_words(position: float, piece_spans: list[Span], word_spans: list[Span]) -> float:
-    """Where a position among source pieces, such as p_t of local attention, stands among the word columns.
-
-    Linear between pieces. Positions count from 0; S is </s>, which is the column after the last word. What is outside
-    0..S (p_t may be up to S + 1) is put at the nearer end.
-    """
-    columns = places(piece_spans, word_spans)
-    return float(np.interp(position, np.arange(len(columns)), columns))
 
 
 def focus_in_words(

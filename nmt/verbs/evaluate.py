@@ -5,60 +5,46 @@ import logging
 from pathlib import Path
 
 from nmt import pipeline
-from nmt.alignments import read_gold
-from nmt.data.lines import read_pairs
+from nmt.alignments import Gold
 from nmt.errors import UserError
-from nmt.runs import Result, Run, judge_of, score_corpus, score_files
+from nmt.runs import Result, Run, gold_of, score_files
 from nmt.verbs import open_run
+from nmt.verbs.known import check_scored, given_gold, given_valid, judge_of, sets_of_split
 
 log = logging.getLogger("nmt")
 
 
 def evaluate(options: argparse.Namespace) -> int:
     """Scores of test sets, one line each."""
-    if bool(options.source) != bool(options.reference):
-        raise UserError("--source and --reference belong together; give both or neither.")
-    if options.gold and not options.source:
-        raise UserError("--gold FILE belongs to --source and --reference; sets of the corpus bring their own links.")
-    if (options.reverse or options.tokenised) and not options.gold:
-        raise UserError(f"--{'reverse' if options.reverse else 'tokenised'} needs --gold FILE.")
+    check_scored(options)
+    valid = given_valid(options)
     run = open_run(options)
-    for result in [score_given(options, run)] if options.source else score_sets(options, run):
+    for result in [score_given(options, run, valid)] if options.source else score_sets(options, run, valid):
         print(result.line())
     return 0
 
 
-def score_given(options: argparse.Namespace, run: Run) -> Result:
+def score_given(options: argparse.Namespace, run: Run, valid: Gold | None) -> Result:
     """Files of one's own."""
     source, reference = Path(options.source), Path(options.reference)
     gold, judge = None, None
     if options.gold and not run.translator.model.attends:
         log.warning("The model of %s has no attention; --gold says nothing about it.", options.name)
     elif options.gold:
-        pairs = list(read_pairs(source, reference))
-        gold = read_gold(Path(options.gold), pairs, options.base, options.reverse, options.tokenised)
-        judge = judge_of(run, corpus_with_gold(run))
+        gold, judge = given_gold(options), judge_of(run, valid)
     return score_files(run, source.name.removesuffix(".gz"), source, reference, gold, judge)
 
 
-def corpus_with_gold(run: Run) -> Path | None:
-    """The run's corpus if it may have gold links: the phrasebook, drawn in seconds where its words and rules are."""
-    if run.config.data.kind != "phrasebook":
-        return None
-    try:
-        return pipeline.prepare_corpus(run.config)
-    except UserError:  # the run was carried elsewhere, without its words and rules
-        return None
-
-
-def score_sets(options: argparse.Namespace, run: Run) -> list[Result]:
+def score_sets(options: argparse.Namespace, run: Run, valid: Gold | None) -> list[Result]:
     """Sets of the run's corpus."""
     corpus = pipeline.prepare_corpus(run.config)
-    sets = pipeline.report(corpus)["sets"]
-    if options.split not in ("test", "valid", *sets):
-        raise UserError(
-            f"--split {options.split} is not possible; choose one of {', '.join(['test', 'valid', *sets])}."
-        )
-    if options.split == "test" and not sets:
-        raise UserError(f"The corpus of {options.name} has no test set; give --source and --reference.")
-    return score_corpus(run, corpus, sets if options.split == "test" else [options.split])
+    names = sets_of_split(options.split, corpus, options.name)
+    golds = {name: gold_of(run, corpus, name) for name in names}
+    if valid and not any(golds.values()):
+        raise UserError(f"--valid-gold FILE says nothing: there are no known links of {', '.join(names)}.")
+    judge = judge_of(run, valid) if any(golds.values()) else None
+    results = []
+    for name in names:
+        source, reference = (corpus / f"{name}.{side}" for side in (run.config.data.source, run.config.data.target))
+        results.append(score_files(run, name, source, reference, golds[name], judge))
+    return results

@@ -3,9 +3,8 @@
 import argparse
 from pathlib import Path
 
-from nmt.alignments import ROWS, Gold, Reading, every_layer, rates, read_gold, shape
+from nmt.alignments import ROWS, Gold, Reading, every_layer, from_below, rates, read_gold, shape
 from nmt.data.lines import read_pairs
-from nmt.decode.look import Layers
 from nmt.evaluate.alignment import Link, format_links
 from nmt.runs import Run
 
@@ -46,8 +45,3 @@ def readings(options: argparse.Namespace, run: Run) -> list[Reading]:
     chosen = every_layer(layers) if options.layer is None else [from_below(options.layer, layers)]
     columns = [None, *range(heads)] if options.heads else [options.head]
     return [Reading(layer, head, row) for layer in chosen for head in columns for row in ROWS]
-
-
-def from_below(layer: Layers, layers: int) -> Layers:
-    """-1 is the last of so many layers."""
-    return layer % layers if isinstance(layer, int) else tuple(one % layers for one in layer)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import nmt
-from nmt.alignments import Reading, focus_of, in_words
+from nmt.alignments import Reading, focus_of, from_below, in_words, say_layer
 from nmt.decode.look import Look
 from nmt.errors import UserError
 from nmt.evaluate.alignment import Link
@@ -52,8 +52,7 @@ def readings(look: Look, reading: Reading, options: argparse.Namespace) -> dict[
     """What was asked for comes first, the other layers, the rollout and with --heads every head follow."""
     assert look.weights is not None
     layers, heads = look.weights.shape[:2]
-    first = reading.layer
-    every = [reading._replace(layer=max(first, -layers) % layers) if isinstance(first, int) else reading]
+    every = [reading._replace(layer=from_below(reading.layer, layers))]
     if reading.head is None:
         every += [Reading(layer, None, reading.row) for layer in range(layers)]
         every += [Reading(row=reading.row, method="rollout")] * (look.rollout is not None)
@@ -68,8 +67,8 @@ def told(reading: Reading, heads: int) -> str:
         return "rollout through all layers"
     layer, head, _ = reading.name()
     if reading.head is not None:
-        return f"layer {layer}, head {head}"
-    return f"layer {layer}, mean of {heads} heads" if heads > 1 else f"layer {layer}"
+        return f"{say_layer(layer)}, head {head}"
+    return f"{say_layer(layer)}, mean of {heads} heads" if heads > 1 else say_layer(layer)
 
 
 def write_page(pairs: list[PagePair], options: argparse.Namespace, run: Run) -> None:

@@ -43,9 +43,8 @@ class Table:
 
 @dataclass
 class Picture:
-    """A PNG with a name for its file, what it shows in words, and a caption that stands below it."""
+    """A PNG, what it shows in words, and a caption that stands below it."""
 
-    name: str
     png: bytes
     alt: str
     caption: str = ""

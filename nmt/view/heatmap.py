@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.view.labels import clean, fonts, label, missing_glyphs, warn_missing
+from nmt.view.labels import clean, fonts, label, warn_missing
 from nmt.view.marks import ENTRY, Focus, Gold, Marks, collect, draw_legend, draw_marks, legend_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["grid", "heatmap", "missing_glyphs", "pixels", "png"]
 
 COLOURS = "Blues"  # light to dark: reads like ink, also without colour vision and on a grey printer
 CAPTION = "where the model looked – not a proof of why"

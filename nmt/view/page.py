@@ -35,7 +35,6 @@ class PagePair:
     matrices: dict[str, np.ndarray]  # by the name that is shown: [target words, source words], weights in 0..1
     gold: Gold | None = None  # sure and possible links (source word, target word), from 0
     focus: Focus | None = None  # per target word None or (p_t, first, last) in columns, as for `heatmap`
-    reference: str | None = None  # what a person translated
 
 
 def page(title: str, pairs: Sequence[PagePair], made: Mapping[str, str]) -> str:
@@ -135,13 +134,10 @@ def direction(words: Sequence[str]) -> str:
 
 
 def section(number: int, pair: PagePair) -> str:
-    """One pair: choice of matrix, both lines, the reference, and room for what the script draws."""
-    reference = ""
-    if pair.reference is not None:
-        reference = f'<p class="reference">reference: <bdi>{escape(pair.reference)}</bdi></p>\n'
+    """One pair: choice of matrix, both lines, and room for what the script draws."""
     return f"""<section class="pair" aria-label="pair {number}">
 <h2>{number}</h2>
-{choice(list(pair.matrices))}{line("source", pair.source)}{line("target", pair.target)}{reference}\
+{choice(list(pair.matrices))}{line("source", pair.source)}{line("target", pair.target)}\
 <p class="says" aria-live="polite"></p>
 <div class="scroll"><table class="map" aria-label="weights: a row for each target word"></table></div>
 </section>

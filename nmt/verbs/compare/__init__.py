@@ -17,12 +17,14 @@ from nmt.verbs.compare.measures import measure
 from nmt.verbs.compare.outcome import conclude
 from nmt.verbs.compare.report import write
 from nmt.verbs.compare.texts import choose_texts, shown_rows
+from nmt.verbs.known import check_scored
 
 log = logging.getLogger("nmt")
 
 
 def compare(options: argparse.Namespace) -> int:
     """Score all runs on the same sets; the tables go to stdout, everything to --output."""
+    check_scored(options)
     entrants = enter_all(options)
     texts = choose_texts(options, entrants)
     rows = shown_rows(options, texts.sets[0])

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt.alignments import Gold, Judge, encoded, focus_of, in_words
+from nmt.alignments import Gold, Judge, encoded, fitting, focus_of, in_words, say_layer
 from nmt.data.lines import read_lines, writing
 from nmt.evaluate.lengths import corpus_bleu, joined
 from nmt.evaluate.scores import write_whole
@@ -19,6 +19,7 @@ from nmt.runs import Run, score_files
 from nmt.verbs.compare.entrants import Entrant, reopen
 from nmt.verbs.compare.perplexity import Likelihood, likelihood
 from nmt.verbs.compare.texts import Texts, TextSet
+from nmt.verbs.known import judge_of
 from nmt.view.marks import Focus
 from nmt.view.marks import Gold as Links
 
@@ -32,6 +33,7 @@ class Alignment(NamedTuple):
     precision: float
     recall: float
     chosen: str
+    left_out: int  # pairs that are too long to look at
 
 
 @dataclass
@@ -50,9 +52,11 @@ class Measured:
         if "aer" not in self.result:
             return None
         how = self.result["alignment"]
-        told = f"chosen on {how['chosen_on']}" if how["chosen_on"] else "the layer of the run's pictures"
+        told = f"chosen among {how['candidates']} on {how['chosen_on']}"
+        told = told if how["chosen_on"] else "not chosen but taken: the layer of the run's pictures"
         error, precision, recall = (self.result[name] for name in ("aer", "precision", "recall"))
-        return Alignment(error, precision, recall, f"layer {how['layer']}, row {how['row']}, {told}")
+        chosen = f"{say_layer(how['layer'])}, row {how['row']}, {told}"
+        return Alignment(error, precision, recall, chosen, how["left_out"])
 
     @property
     def speed(self) -> float | None:
@@ -62,13 +66,14 @@ class Measured:
 
 @dataclass
 class Map:
-    """Where a run looked while it was made to write the reference; no matrix where it has no attention."""
+    """Where a run looked while it was made to write the reference; no matrix where it could not look."""
 
     row: int  # of the first set
-    matrix: np.ndarray | None
-    source: list[str]
-    target: list[str]
     translation: str  # its own
+    reading: str  # layer and row; without a matrix the reason for it
+    matrix: np.ndarray | None = None
+    source: list[str] = field(default_factory=list)
+    target: list[str] = field(default_factory=list)
     gold: Links | None = None  # sure and possible
     focus: Focus | None = None  # of local attention
 
@@ -87,8 +92,7 @@ def measure(entrant: Entrant, texts: Texts, rows: list[int], options: argparse.N
     """Translate (or find what was translated already), force the references, align, look."""
     log.info("%s", entrant.name)
     run = reopen(entrant, options)
-    attends = run.translator.model.attends
-    judge = Judge(run.translator, run.config.train.picture_layer, texts.valid) if attends else None
+    judge = judge_of(run, texts.valid)
     sets = {}
     for one in texts.sets:
         hypotheses, result = translated(run, one.name, one.source, one.reference, one.gold, judge)
@@ -96,6 +100,12 @@ def measure(entrant: Entrant, texts: Texts, rows: list[int], options: argparse.N
         sets[one.name] = Measured(hypotheses, result, likely)
         if options.long:
             measure_joined(run, one, sets[one.name], options)
+    if any(one.result.get("aer") is not None and not one.result["alignment"]["chosen_on"] for one in sets.values()):
+        log.warning(
+            "%s: no known links of a validation set, so AER is that of train.picture_layer, row predicts; give "
+            "--valid-source, --valid-target and --valid-gold to choose layer and row.",
+            entrant.name,
+        )
     first = texts.sets[0]
     maps = [look(run, first, row, sets[first.name].hypotheses[row], judge) for row in rows]
     return Measures(entrant, run.made, sets, maps)
@@ -136,10 +146,15 @@ def write_joined(pairs: list[tuple[str, str]], folder: Path, name: str) -> tuple
 def look(run: Run, one: TextSet, row: int, translation: str, judge: Judge | None) -> Map:
     """The weights that the run's links are read off, between words."""
     if judge is None:
-        return Map(row, None, [], [], translation)
+        return Map(row, translation, "no attention")
+    if not fitting(run.translator, [one.pairs[row]]):
+        return Map(row, translation, "too long to look at")
     [seen] = run.translator.looks(encoded(run.translator, [one.pairs[row]]))
     reading, tokenised = judge.chosen, one.gold is not None and one.gold.tokenised
     matrix, source, target = in_words(seen, reading, tokenised)
+    if not target:
+        return Map(row, translation, "no word to draw")
     links = one.gold.links[row] if one.gold else None
-    focus = focus_of(seen, reading, tokenised)
-    return Map(row, matrix if target else None, source, target, translation, links, focus)
+    layer, _, side = reading.name()
+    told = f"{say_layer(layer)}, row {side}"
+    return Map(row, translation, told, matrix, source, target, links, focus_of(seen, reading, tokenised))

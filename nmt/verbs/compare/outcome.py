@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from nmt.check import check
+from nmt.config import to_dict
 from nmt.evaluate.lengths import Bucket, buckets, by_length, count_words, joined
 from nmt.evaluate.significance import Interval, Significance, paired_bootstrap
 from nmt.evaluate.spread import Spread, spread
@@ -80,10 +82,9 @@ def set_outcome(runs: list[Measures], one: TextSet, samples: int) -> SetOutcome:
     lengths = [count_words(source) for source in one.sources]
     found = buckets(lengths)
     curves = [by_length(each, one.references, found, language) for each in hypotheses]
-    inputs = [len(joined(one.pairs, count)) for count in range(1, len(measured[0].joined) + 1)]
-    mean = sum(lengths) / len(lengths)
-    words = [mean * count for count in range(1, len(inputs) + 1)]
-    return SetOutcome(one, measured, significance, found, curves, words, inputs)
+    pieces = [joined(one.pairs, count) for count in range(1, len(measured[0].joined) + 1)]
+    words = [sum(count_words(source) for source, _ in some) / len(some) for some in pieces]
+    return SetOutcome(one, measured, significance, found, curves, words, [len(some) for some in pieces])
 
 
 def groups(runs: list[Measures], sets: list[SetOutcome]) -> list[Group]:
@@ -105,9 +106,10 @@ def groups(runs: list[Measures], sets: list[SetOutcome]) -> list[Group]:
 
 
 def same_experiment(one: Measures, other: Measures) -> bool:
-    """Whether two runs differ in seed and name alone."""
+    """Whether two runs differ in seed and name alone; keys that came after one of them have their defaults there."""
     (a,), (b,) = one.made["models"], other.made["models"]
-    return a["corpus_hash"] == b["corpus_hash"] and differences(a["config"], b["config"]).keys() <= SEED_KEYS
+    changed = differences(to_dict(check(a["config"])), to_dict(check(b["config"])))
+    return a["corpus_hash"] == b["corpus_hash"] and changed.keys() <= SEED_KEYS
 
 
 def seed(run: Measures) -> int:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from nmt.alignments import limit
 from nmt.data.batches import collate, in_order
 from nmt.data.tokenizer import PAD
 from nmt.decode.search import forced
@@ -22,6 +23,7 @@ class Likelihood(NamedTuple):
     total: float  # −log p in nats
     pieces: int  # of the target, </s> counted
     words: int  # of the references
+    left_out: int = 0  # pairs that are too long
 
     @property
     def per_piece(self) -> float:
@@ -38,11 +40,13 @@ class Likelihood(NamedTuple):
 def likelihood(translator: Translator, pairs: list[tuple[str, str]]) -> Likelihood:
     """Forced decoding of the references, cut into their most probable pieces, in fp32 whatever the training's format.
 
-    A pair with a blank side is left out.
+    A pair with a blank side is left out, and so is one that is too long to look at.
     """
     tokenizers, device = translator.tokenizers, translator.device
     cut = [side.encode_all([pair[n] for pair in pairs]) for n, side in enumerate(tokenizers)]
-    whole = [row for row in range(len(pairs)) if cut[0][row] and cut[1][row]]
+    sizes = [sorted((len(cut[0][row]), len(cut[1][row]))) for row in range(len(pairs))]
+    longest = limit(translator)
+    whole = [row for row, (shorter, longer) in enumerate(sizes) if shorter and longer <= longest]
     both = [(np.asarray(cut[0][row]), np.asarray(cut[1][row])) for row in whole]
     words = sum(count_words(pairs[row][1]) for row in whole)
     lengths = np.array([max(len(source), len(target)) for source, target in both])
@@ -53,4 +57,4 @@ def likelihood(translator: Translator, pairs: list[tuple[str, str]]) -> Likeliho
             found = forced(translator.model, batch.source, batch.mask, batch.target, batch.output, weights=False)
         total -= found.log_probabilities.double()[batch.output != PAD].sum().item()
         pieces += batch.tokens
-    return Likelihood(total, pieces, words)
+    return Likelihood(total, pieces, words, sum(longer > longest for _, longer in sizes))

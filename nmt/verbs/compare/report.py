@@ -10,6 +10,7 @@ from nmt.evaluate.scores import write_whole
 from nmt.evaluate.significance import SEED
 from nmt.runs import fingerprint
 from nmt.train.checkpoint import versions
+from nmt.verbs.compare.measures import Map
 from nmt.verbs.compare.outcome import Outcome, SetOutcome
 from nmt.verbs.compare.tables import tables
 from nmt.view.comparison import Picture, Section, Table, markdown, page
@@ -61,12 +62,12 @@ def length_plots(outcome: Outcome) -> Figures:
     return plots
 
 
-def map_figures(outcome: Outcome) -> dict[str, tuple[Any, str]]:
-    """A heatmap of each run and sentence, and the run's own translation, by sentence and run."""
+def map_figures(outcome: Outcome) -> dict[str, tuple[Any, Map]]:
+    """A heatmap of each run and sentence, and what it shows, by sentence and run."""
     return {
         f"{one.row + 1}/{run.entrant.name}": (
             heatmap(one.matrix, one.source, one.target, run.entrant.name, one.gold, one.focus),
-            one.translation,
+            one,
         )
         for run in outcome.runs
         for one in run.maps
@@ -76,25 +77,35 @@ def map_figures(outcome: Outcome) -> dict[str, tuple[Any, str]]:
 
 def html_page(outcome: Outcome, made: list[Table], plots: Figures, maps: Any) -> str:
     """The tables, the plots, and the same sentences seen by each run."""
-    shown = [Picture(name, png(figure), name.replace("-", " ")) for name, figure in plots.items()]
+    shown = [Picture(png(figure), name.replace("-", " ")) for name, figure in plots.items()]
     parts: list[Table | Section] = [*made[: len(outcome.sets)], Section("BLEU by length", shown)]
     parts += made[len(outcome.sets) :]
     first = outcome.sets[0].about
     for row in dict.fromkeys(one.row for run in outcome.runs for one in run.maps):
         source, reference = first.pairs[row]
         pictures = [
-            Picture(name, png(figure), f"where {name.split('/', 1)[1]} looked", f"its own translation: {translation}")
-            for name, (figure, translation) in maps.items()
+            map_picture(name.split("/", 1)[1], png(figure), one)
+            for name, (figure, one) in maps.items()
             if name.startswith(f"{row + 1}/")
         ]
         blind = [
-            run.entrant.name for run in outcome.runs if any(one.row == row and one.matrix is None for one in run.maps)
+            f"{run.entrant.name} ({one.reading})"
+            for run in outcome.runs
+            for one in run.maps
+            if one.row == row and one.matrix is None
         ]
-        notes = [f"{source}", f"{reference}", PICTURED]
-        notes += [f"Without a picture, because there is no attention: {', '.join(blind)}."] if blind else []
+        notes = [f"source: {source}", f"reference: {reference}", PICTURED]
+        notes += [f"Without a picture: {', '.join(blind)}."] if blind else []
         parts.append(Section(f"{first.name}, sentence {row + 1}", pictures, notes, small=True))
     about = [f"{name} {version}" for name, version in versions().items()]
     return page(f"{len(outcome.runs)} runs compared", [", ".join(about)], parts)
+
+
+def map_picture(name: str, image: bytes, one: Map) -> Picture:
+    """A run's picture, with what was read off for it."""
+    return Picture(
+        image, f"where {name} looked: {one.reading}", f"{one.reading}; its own translation: {one.translation}"
+    )
 
 
 def as_numbers(outcome: Outcome) -> dict[str, Any]:
@@ -148,6 +159,7 @@ def set_numbers(one: SetOutcome, number: int) -> dict[str, Any]:
         "negative_log_likelihood": likely.total,
         "target_pieces": likely.pieces,
         "target_words": likely.words,
+        "pairs_too_long": likely.left_out,
         "perplexity_per_piece": likely.per_piece,
         "perplexity_per_word": likely.per_word,
         "alignment": None if measured.alignment is None else measured.alignment._asdict(),

@@ -3,13 +3,12 @@
 from nmt.evaluate.significance import Interval
 from nmt.evaluate.spread import Spread
 from nmt.verbs.compare.entrants import Entrant
+from nmt.verbs.compare.kinds import NONE, build, looks
 from nmt.verbs.compare.measures import Measured
 from nmt.verbs.compare.outcome import METRICS, Outcome, SetOutcome
 from nmt.view.comparison import Table
 
-NONE = "–"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-LOCAL = ("local_m", "local_p")
 
 
 def tables(outcome: Outcome) -> list[Table]:
@@ -52,6 +51,10 @@ def main_notes(outcome: Outcome, one: SetOutcome) -> list[str]:
     notes = [f"BLEU {bleu}, chrF {chrf}."]
     if chosen := alignment_choices(outcome, one):
         notes.append(f"AER: alignment error rate, one link a target word by argmax, forced decoding. {chosen}.")
+        if "these pairs" in chosen:
+            notes.append("An AER chosen on these pairs is the best of several on them: it flatters the run.")
+    for what, counts in left_out(outcome, one).items():
+        notes.append(f"{what} leaves out pairs that are too long to look at: {counts}.")
     return notes + (reading(outcome) if one is outcome.sets[0] else [])
 
 
@@ -59,7 +62,8 @@ def reading(outcome: Outcome) -> list[str]:
     """How to read a main table."""
     first, several = outcome.entrants[0].name, len(outcome.runs) > 1
     notes = [
-        f"±: half of the 95 % interval over {outcome.samples:,} resamples of the sentences. Seeds are another matter.",
+        f"±: half of sacreBLEU's 95 % interval over {outcome.samples:,} resamples of the sentences; it lies around "
+        "their mean, which may differ a little from the score of the set. Seeds are another matter.",
         "Perplexity: forced decoding of the references in fp32; of a target piece (</s> counted), and of a word "
         "(punctuation apart), which runs with different pieces share.",
         "minutes, tokens/s: training, validation included, target tokens. sentences/s: the search of this set. Both "
@@ -70,6 +74,11 @@ def reading(outcome: Outcome) -> list[str]:
             f"p: paired bootstrap against {first}, {outcome.samples:,} resamples; not corrected for the number of runs."
         )
         notes.insert(1, told)
+    if any(entrant.config.model.kind == "transformer" and len(entrant.paths) == 1 for entrant in outcome.entrants):
+        notes.append(
+            "score, window of a Transformer: how encoder and decoder look at themselves, and how they know places; the "
+            "decoder looks at the source with scaled_dot, global."
+        )
     if len(vocabularies(outcome)) > 1:
         notes.append("Perplexities of a piece can be compared only between runs with the same letter: one vocabulary.")
     if any(entrant.unfinished for entrant in outcome.entrants):
@@ -86,17 +95,15 @@ def alignment_choices(outcome: Outcome, one: SetOutcome) -> str:
     return "; ".join(f"{chosen}: {', '.join(those)}" for chosen, those in names.items())
 
 
-def looks(entrant: Entrant) -> list[str]:
-    """Order, score and window of a run's attention, as Luong et al. (2015) name the rows of table 4."""
-    model = entrant.config.model
-    if len(entrant.paths) > 1:
-        return [f"ensemble of {len(entrant.paths)}", NONE, NONE]
-    if model.kind == "transformer":
-        return [f"{model.decoder_layers} layers × {model.heads} heads", "scaled_dot", "global"]
-    if model.order == "never":
-        return ["never", NONE, NONE]
-    window = f"{model.window}, D = {model.radius}" if model.window in LOCAL else model.window
-    return [model.order, model.score, window]
+def left_out(outcome: Outcome, one: SetOutcome) -> dict[str, str]:
+    """How many pairs are missing from a figure, and of which runs."""
+    found: dict[str, list[str]] = {}
+    for entrant, measured in zip(outcome.entrants, one.measured, strict=True):
+        if count := measured.likelihood.left_out:
+            found.setdefault("Perplexity", []).append(f"{entrant.name} {count}")
+        if measured.alignment and (count := measured.alignment.left_out):
+            found.setdefault("AER", []).append(f"{entrant.name} {count}")
+    return {what: ", ".join(counts) for what, counts in found.items()}
 
 
 def costs(entrant: Entrant) -> list[str]:
@@ -155,7 +162,7 @@ def joined_table(outcome: Outcome, one: SetOutcome) -> Table:
         [entrant.shown, *(f"{value:.2f}" for value in measured.joined)]
         for entrant, measured in zip(outcome.entrants, one.measured, strict=True)
     ]
-    longest = "" if outcome.longest is None else f", the longest of {outcome.longest} words"
+    longest = "" if outcome.longest is None else f" of at most {outcome.longest} words"
     notes = [
         "Columns: how many consecutive sentences are one input, the mean of its source words, the number of inputs. "
         f"Training had single sentences{longest}: what is longer it has never seen."
@@ -224,17 +231,3 @@ def made_table(outcome: Outcome) -> Table:
         "checkpoint: the updates whose weights are scored. batch: source positions × beam in one batch of the search."
     ]
     return Table("How each row was made", columns, rows, notes)
-
-
-def build(entrant: Entrant) -> list[str]:
-    """Kind, layers and size."""
-    model = entrant.config.model
-    if len(entrant.paths) > 1:
-        return [NONE, NONE, NONE]
-    if model.kind == "transformer":
-        return ["transformer", f"{model.encoder_layers} + {model.decoder_layers}", str(model.size)]
-    return [
-        model.cell + (", input feeding" if model.input_feeding and model.order == "after" else ""),
-        str(model.layers),
-        str(model.hidden),
-    ]

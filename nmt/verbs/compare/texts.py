@@ -1,9 +1,6 @@
 """What runs are compared on: the test sets of their corpus, or files that were given."""
 
 import argparse
-import heapq
-import json
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +10,8 @@ from nmt.data.lines import read_lines, read_pairs
 from nmt.errors import UserError
 from nmt.evaluate.lengths import count_words
 from nmt.verbs.compare.entrants import Entrant
+from nmt.verbs.known import existing_corpus, given_gold, given_valid, sets_of_split
 
-log = logging.getLogger("nmt")
 SHOWN = range(6, 13)  # words of a sentence whose picture is neither trivial nor large
 PICTURES = 3
 
@@ -42,64 +39,35 @@ class TextSet:
 
 @dataclass
 class Texts:
-    """Test sets, and the validation set where its links are known: what to read off attention is chosen there."""
+    """Test sets, and known links that were given to choose on what is read off attention."""
 
     sets: list[TextSet]
-    valid: Gold | None
+    valid: Gold | None  # None: each run's own validation set, where its links are known
     longest: int | None = None  # words of the longest source trained on, where the corpus is here and --long asks
 
 
 def choose_texts(options: argparse.Namespace, entrants: list[Entrant]) -> Texts:
     """The files that were given, or the sets of the corpus that --split names; raises UserError."""
-    if bool(options.source) != bool(options.reference):
-        raise UserError("--source and --reference belong together; give both or neither.")
-    if options.gold and not options.source:
-        raise UserError("--gold FILE belongs to --source FILE and --reference FILE.")
+    first = entrants[0]
     shared = len({corpus for one in entrants for corpus in one.corpora}) == 1
-    corpus = existing_corpus(entrants[0]) if shared else None
+    corpus = existing_corpus(first.config, first.corpora, first.paths[0].parent) if shared else None
     if options.source:
         name = Path(options.source).name.removesuffix(".gz")
         sets = [read_set(name, Path(options.source), Path(options.reference))]
-        if options.gold:
-            links = options.base, options.reverse, options.tokenised
-            sets[0].gold = read_gold(Path(options.gold), sets[0].pairs, *links)
+        sets[0].gold = given_gold(options)
     else:
-        corpus = corpus or rebuilt_corpus(entrants[0])
-        sets = [corpus_set(corpus, name, entrants[0]) for name in wanted(options, corpus, entrants[0])]
-    valid = corpus_set(corpus, "valid", entrants[0]).gold if corpus and any(one.gold for one in sets) else None
-    longest = longest_source(corpus / f"train.{entrants[0].config.data.source}") if corpus and options.long else None
+        corpus = corpus or rebuilt_corpus(first)
+        sets = [corpus_set(corpus, name, first) for name in sets_of_split(options.split, corpus, first.name)]
+    valid = given_valid(options)
+    if valid and not any(one.gold for one in sets):
+        raise UserError("--valid-gold FILE says nothing: there are no known links of what is scored.")
+    longest = longest_source(corpus / f"train.{first.config.data.source}") if corpus and options.long else None
     return Texts(sets, valid, longest)
 
 
 def longest_source(path: Path) -> int:
-    """Words of the longest sentence; only the lines with the most characters are counted, which is fast."""
-    return max(map(count_words, heapq.nlargest(200, read_lines(path), key=len)), default=0)
-
-
-def wanted(options: argparse.Namespace, corpus: Path, entrant: Entrant) -> list[str]:
-    """The names of the sets that --split means."""
-    sets = pipeline.report(corpus)["sets"]
-    if options.split not in ("test", "valid", *sets):
-        possible = ", ".join(dict.fromkeys(["test", "valid", *sets]))
-        raise UserError(f"--split {options.split} is not possible; choose one of {possible}.")
-    if options.split == "test" and not sets:
-        raise UserError(f"The corpus of {entrant.name} has no test set; give --source and --reference.")
-    return sets if options.split == "test" else [options.split]
-
-
-def existing_corpus(entrant: Entrant) -> Path | None:
-    """The corpus that the run was trained on, where it still lies in its data_folder.
-
-    It is known by the hash of its text: what it was made from may have changed or gone since.
-    """
-    for report in sorted(Path(entrant.config.data_folder).glob("corpus-*/report.json")):
-        try:
-            found = json.loads(report.read_text(encoding="utf-8"))["corpus_hash"]
-        except (OSError, ValueError, KeyError):
-            continue
-        if {found} == entrant.corpora:
-            return report.parent
-    return None
+    """Words of the longest sentence that there was to train on, before tokenizer.max_pieces drops any."""
+    return max(map(count_words, read_lines(path)), default=0)
 
 
 def rebuilt_corpus(entrant: Entrant) -> Path:
@@ -134,7 +102,9 @@ def shown_rows(options: argparse.Namespace, first: TextSet) -> list[int]:
         return [row for _, row in zip(range(PICTURES), fitting, strict=False)]
     rows = []
     for word in options.sentences.split(","):
-        if not word.isdigit() or not 1 <= int(word) <= len(first.pairs):
+        if not word.isdecimal() or not 1 <= int(word) <= len(first.pairs):
             raise UserError(f"--sentences {word} is not possible; {first.name} has lines 1 to {len(first.pairs)}.")
+        if not all(side.strip() for side in first.pairs[int(word) - 1]):
+            raise UserError(f"--sentences {word} is not possible; line {word} of {first.name} is blank on a side.")
         rows.append(int(word) - 1)
     return rows
