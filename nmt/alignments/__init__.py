@@ -19,9 +19,10 @@ from nmt.alignments.reading import (
     say_layer,
     shape,
     translated,
+    words_of,
 )
 
 __all__ = [
     "ROWS", "Gold", "Judge", "Reading", "encoded", "every_layer", "fitting", "focus_of", "from_below", "in_words",
-    "limit", "links_in", "rates", "read_gold", "say_layer", "shape", "translated",
+    "limit", "links_in", "rates", "read_gold", "say_layer", "shape", "translated", "words_of",
 ]  # fmt: skip

@@ -34,7 +34,7 @@ def align(options: argparse.Namespace) -> int:
     pages: list[PagePair] = []
     for number, look in enumerate(run.translator.looks(aligned(options, run.translator)), 1):
         if known:
-            known.check(number, words_of(look, options.tokenised))
+            known.check(number - 1, words_of(look, options.tokenised))
         links = known.links[number - 1] if known else None
         matrix, source_words, target_words = in_words(look, reading, options.tokenised)
         if options.png:
