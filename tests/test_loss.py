@@ -29,12 +29,14 @@ def results(hidden: Tensor, output: nn.Linear, total: Tensor) -> list[Tensor]:
     return [total.detach(), *torch.autograd.grad(3 * total, [hidden, *output.parameters()])]
 
 
-@pytest.mark.parametrize("chunk", [1, 3, 4, 8, 256])
+@pytest.mark.parametrize("chunk,slopes", [(1, 0), (3, 0), (1, 33), (3, 66), (4, 1000), (8, 0), (256, 2**24)])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("dtype", TOLERANCE)
-def test_loss_and_gradients_are_pytorchs(monkeypatch, chunk, smoothing, bias, dtype):
+def test_loss_and_gradients_are_pytorchs(monkeypatch, chunk, slopes, smoothing, bias, dtype):
+    """Eight tokens over eleven pieces: one chunk or several, multiplied one by one, three or two at once, or all."""
     monkeypatch.setitem(loss.CHUNK, "cpu", chunk)
+    monkeypatch.setattr(loss, "SLOPES", slopes)
     hidden, output, target = case(bias, dtype)
     total, likelihood = cross_entropy(hidden, output, target, PAD, smoothing)
     logits, flat = output(hidden).flatten(0, 1), target.flatten()
@@ -118,6 +120,6 @@ def test_autocast_computes_in_bf16_and_adds_up_in_float32():
 def test_without_gradients_only_the_loss(monkeypatch):
     hidden, output, target = case(True, torch.float32)
     wanted = cross_entropy(hidden, output, target, PAD, 0.1)
-    monkeypatch.setattr(loss, "chunk_gradients", lambda *arguments: pytest.fail("nobody wants a gradient"))
+    monkeypatch.setattr(loss, "add_gradients", lambda *arguments: pytest.fail("nobody wants a gradient"))
     with torch.inference_mode():
         assert_close(cross_entropy(hidden, output, target, PAD, 0.1), tuple(value.detach() for value in wanted))

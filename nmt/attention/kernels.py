@@ -51,6 +51,7 @@ def scaled_dot_product(
         return context, None
     if causal:
         mask = join(mask, causal_mask(query, key))
+    query, key, value = query.contiguous(), key.contiguous(), value.contiguous()  # `@` copies strided ones slowly
     scores = query @ key.transpose(2, 3) / query.size(-1) ** 0.5
     context, looked = attend(scores, value, mask, dropout=dropout)
     return context, looked if weights else None

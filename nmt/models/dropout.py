@@ -10,6 +10,7 @@ class Dropout(nn.Module):
 
     On a CPU one 64-bit draw decides eight elements, each by one byte: an order of magnitude faster than a Bernoulli
     draw for each. So the share is rounded to 1/256 … 255/256 there; the scale uses the rounded one and stays unbiased.
+    Bytes are compared as numbers of the input's own format, which PyTorch does faster than making booleans.
     """
 
     def __init__(self, share: float) -> None:
@@ -30,4 +31,4 @@ class Dropout(nn.Module):
         """0 or 1 / (1 − share) for each element."""
         draws = torch.empty((inputs.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
         draws = draws.view(torch.uint8)[: inputs.numel()].view(inputs.shape)
-        return (draws >= self.threshold).to(inputs.dtype).mul_(256 / (256 - self.threshold))
+        return draws.to(inputs.dtype).ge_(self.threshold).mul_(256 / (256 - self.threshold))

@@ -15,7 +15,7 @@ class FeedForward(nn.Sequential):
     """max(0, x W_1 + b_1) W_2 + b_2 (Vaswani 2017 eq. 2), or with GELU."""
 
     def __init__(self, size: int, hidden: int, activation: str) -> None:
-        nonlinear = nn.GELU() if activation == "gelu" else nn.ReLU()
+        nonlinear = nn.GELU() if activation == "gelu" else nn.ReLU(inplace=True)
         linears = nn.Linear(size, hidden), nn.Linear(hidden, size)
         super().__init__(linears[0], nonlinear, linears[1])
         for linear in linears:

@@ -3,6 +3,8 @@
 N tokens, D hidden size, V vocabulary.
 """
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 from torch.autograd import Function
@@ -12,13 +14,15 @@ from torch.nn import functional
 from nmt.models.base import Decoded, EncoderDecoder
 
 CHUNK = {"cpu": 256, "cuda": 4096}  # tokens whose logits exist at the same time
+SLOPES = 2**24  # d loss / d logits that exist at the same time, if that is more than one chunk
 
 
 class LinearCrossEntropy(Function):
     """Σ_n (1 − ε) (−log p_n) + ε mean_v (−log p_nv), p = softmax(h Wᵀ + b), in chunks of tokens.
 
-    Its gradient, softmax − (1 − ε) onehot − ε / V, is computed in the forward pass while the chunk is in the cache;
-    the backward pass only scales it. Label smoothing as in Szegedy 2016 §7, uniform over the whole vocabulary.
+    Its gradient, softmax − (1 − ε) onehot − ε / V, is computed in the forward pass while the chunk is in the cache, and
+    multiplied for several chunks at once; the backward pass only scales it. Label smoothing as in Szegedy 2016 §7,
+    uniform over the whole vocabulary.
     """
 
     @staticmethod
@@ -32,19 +36,23 @@ class LinearCrossEntropy(Function):
             low = torch.get_autocast_dtype(kind)
         hidden_low, weight_low = hidden.to(low), weight.to(low)
         grads = [torch.empty_like(hidden), torch.zeros_like(weight), None if bias is None else torch.zeros_like(bias)]
-        full = torch.promote_types(low, torch.float32)
+        full, chunk = torch.promote_types(low, torch.float32), CHUNK.get(kind, 4096)
         loss, likelihood = hidden.new_zeros((), dtype=full), hidden.new_empty(len(hidden), dtype=full)
         with torch.autocast(kind, enabled=False):
-            for start in range(0, len(hidden), CHUNK.get(kind, 4096)):
-                rows = slice(start, start + CHUNK.get(kind, 4096))
-                logits = functional.linear(hidden_low[rows], weight_low).to(full)
-                if bias is not None:
-                    logits += bias
-                chunk, likelihood[rows] = chunk_loss(logits, target[rows], smoothing)
-                loss += chunk
-                if wanted:
-                    slope = slope_in_place(logits, target[rows], smoothing)
-                    chunk_gradients(slope, hidden_low[rows], weight_low, grads, rows)
+            table = hidden_low.new_empty(min(chunk, len(hidden)), len(weight), dtype=full)
+            for group in slices(0, len(hidden), chunk * max(1, SLOPES // (chunk * len(weight)))):
+                slopes = hidden_low.new_empty(group.stop - group.start, len(weight)) if wanted else None
+                for rows in slices(group.start, group.stop, chunk):
+                    logits = table[: rows.stop - rows.start].copy_(functional.linear(hidden_low[rows], weight_low))
+                    if bias is not None:
+                        logits += bias
+                    part, likelihood[rows] = chunk_loss(logits, target[rows], smoothing)
+                    loss += part
+                    if slopes is not None:
+                        here = slice(rows.start - group.start, rows.stop - group.start)
+                        slopes[here] = slope_in_place(logits, target[rows], smoothing)
+                if slopes is not None:
+                    add_gradients(slopes, hidden_low[group], weight_low, grads, group)
         if wanted:
             ctx.save_for_backward(*[grad for grad in grads if grad is not None])
         ctx.mark_non_differentiable(likelihood)
@@ -58,13 +66,18 @@ class LinearCrossEntropy(Function):
         return saved[0], saved[1], saved[2] if len(saved) > 2 else None, None, None
 
 
+def slices(start: int, stop: int, step: int) -> Iterator[slice]:
+    """start … stop in slices of at most `step`."""
+    return (slice(first, min(first + step, stop)) for first in range(start, stop, step))
+
+
 def chunk_loss(logits: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
     """The smoothed loss, summed, and −log p [N]; `logits` [N V] becomes its softmax in place."""
     chosen = logits.gather(1, target[:, None]).squeeze(1)
     mean = logits.mean(1) if smoothing else chosen
-    largest, index = logits.max(1, keepdim=True)
+    largest = logits.amax(1)
     torch.softmax(logits, 1, out=logits)
-    normaliser = (largest - logits.gather(1, index).log()).squeeze(1)  # the largest share cannot underflow
+    normaliser = largest - logits.amax(1).log()  # the largest share cannot underflow
     smoothed = normaliser - (1 - smoothing) * chosen - smoothing * mean
     return smoothed.sum(), normaliser - chosen
 
@@ -77,18 +90,17 @@ def slope_in_place(softmax: Tensor, target: Tensor, smoothing: float) -> Tensor:
     return softmax.scatter_add_(1, target[:, None], correct[:, None])
 
 
-def chunk_gradients(slope: Tensor, hidden: Tensor, weight: Tensor, grads: list[Tensor | None], rows: slice) -> None:
-    """Add one chunk's share to the gradients of hidden, weight and bias."""
-    low = slope.to(weight.dtype)
+def add_gradients(slopes: Tensor, hidden: Tensor, weight: Tensor, grads: list[Tensor | None], rows: slice) -> None:
+    """Add a group's share to the gradients of hidden, weight and bias."""
     grad_hidden, grad_weight, grad_bias = grads
     assert grad_hidden is not None and grad_weight is not None
-    grad_hidden[rows] = low @ weight
-    if low.dtype == grad_weight.dtype:
-        grad_weight.addmm_(low.t(), hidden)
+    grad_hidden[rows] = slopes @ weight
+    if slopes.dtype == grad_weight.dtype:
+        grad_weight.addmm_(slopes.t(), hidden)
     else:
-        grad_weight += low.t() @ hidden
+        grad_weight += slopes.t() @ hidden
     if grad_bias is not None:
-        grad_bias += slope.sum(0)
+        grad_bias += slopes.sum(0, dtype=grad_bias.dtype)
 
 
 def training_loss(
