@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from nmt.models.base import State
 from nmt.models.dropout import Dropout
-from nmt.models.encoder import full
+from nmt.models.sequence import recur
 
 
 class Stack(nn.Module):
@@ -37,11 +37,9 @@ class Stack(nn.Module):
         """[B T E] → top layer [B T D], state [B L D]."""
         outputs, finals = embedded, []
         for number, layer in enumerate(self.layers):
-            inputs = full(self.dropout(outputs) if number else outputs, layer)
-            past = tuple(full(state[name][:, number][None].contiguous(), layer) for name in self.states)
-            with torch.autocast(inputs.device.type, enabled=False):
-                outputs, final = layer(inputs, past if len(past) > 1 else past[0])
-            finals.append(final if isinstance(final, tuple) else (final,))
+            past = tuple(state[name][:, number][None] for name in self.states)
+            outputs, final = recur(layer, self.dropout(outputs) if number else outputs, past)
+            finals.append(final)
         return outputs, {name: torch.cat([f[i] for f in finals]).transpose(0, 1) for i, name in enumerate(self.states)}
 
     def prepare(self, embedded: Tensor) -> tuple[Tensor, ...]:

@@ -5,10 +5,10 @@ B batch, S source length, E embedding size, D state size, L layers.
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from nmt.models.base import State
 from nmt.models.dropout import Dropout
+from nmt.models.sequence import recur
 
 
 class RecurrentEncoder(nn.Module):
@@ -47,34 +47,12 @@ class RecurrentEncoder(nn.Module):
         hidden = self.embedding(source)
         finals = []
         for layer in self.layers:
-            hidden, final = run(layer, self.dropout(hidden), lengths)
+            hidden, final = recur(layer, self.dropout(hidden), lengths=lengths)
             finals.append(final)
         last = {"hidden": torch.stack([join(final[0]) for final in finals], 1)}
         if isinstance(self.layers[0], nn.LSTM):
             last["cell"] = torch.stack([join(final[1]) for final in finals], 1)
         return flip(hidden, lengths) if self.reverse else hidden, last
-
-
-def run(layer: nn.Module, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """One layer over each sentence's own length, in float32: see `full`."""
-    with torch.autocast(inputs.device.type, enabled=False):
-        inputs = full(inputs, layer)
-        if lengths is None:
-            outputs, final = layer(inputs)
-        else:
-            packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
-            outputs, final = layer(packed)
-            outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=inputs.size(1))
-    return outputs, final if isinstance(final, tuple) else (final,)
-
-
-def full(tensor: Tensor, layer: nn.Module) -> Tensor:
-    """The tensor in the number format of the layer's weights.
-
-    PyTorch's whole-sequence LSTM and GRU stay out of autocast: CPUs without bf16 units cannot run them in it, and on
-    CUDA it would run them in float16, whose range gradients leave.
-    """
-    return tensor.to(next(layer.parameters()).dtype)
 
 
 def join(final: Tensor) -> Tensor:

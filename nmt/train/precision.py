@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from nmt.errors import UserError
+from nmt.models.sequence import multiplies_bf16
 
 log = logging.getLogger("nmt")
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
@@ -42,12 +43,6 @@ def pick_precision(name: str, device: torch.device) -> torch.dtype:
     else:
         fast = device.type == "cpu" and multiplies_bf16()
     return torch.bfloat16 if fast else torch.float32
-
-
-def multiplies_bf16() -> bool:
-    """Whether this CPU has units for products of bf16: AMX tiles, or AVX512-BF16 (AMD since Zen 4)."""
-    probes = (getattr(torch.cpu, f"_is_{unit}_supported", None) for unit in ("amx_tile", "avx512_bf16"))
-    return any(probe() for probe in probes if probe)
 
 
 def autocast(device: torch.device, dtype: torch.dtype) -> torch.autocast:
