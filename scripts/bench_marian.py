@@ -1,0 +1,68 @@
+"""MarianMT of Hugging Face transformers, trained from scratch or given our weights; runs in its own environment.
+
+python scripts/bench_inside.py 5 20 hf FOLDER           training, as bench_inside.py counts it
+python scripts/bench_marian.py FOLDER CHECKPOINT        translating, see bench_peers.py
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from bench_toolkits import DROPOUT, PIECES, SMOOTHING
+from torch import Tensor
+from transformers import MarianConfig, MarianMTModel, Seq2SeqTrainer, Seq2SeqTrainingArguments
+
+PAD, BOS, EOS, IGNORED = 0, 2, 3, -100
+SENTENCES = 256  # a batch: about BUDGET target positions on Multi30k
+
+
+def marian(dropout: float = DROPOUT) -> MarianMTModel:
+    """3 + 3 layers, post-norm, sinusoids with the sines first, all embeddings shared."""
+    sides = {f"{side}_{key}": value for side in ("encoder", "decoder")
+             for key, value in (("layers", 3), ("attention_heads", 4), ("ffn_dim", 1024))}  # fmt: skip
+    config = MarianConfig(
+        vocab_size=PIECES, decoder_vocab_size=PIECES, d_model=256, dropout=dropout, attention_dropout=0.0,
+        activation_dropout=0.0, activation_function="relu", scale_embedding=True, max_position_embeddings=512,
+        share_encoder_decoder_embeddings=True, tie_word_embeddings=True, pad_token_id=PAD, bos_token_id=BOS,
+        eos_token_id=EOS, decoder_start_token_id=BOS, forced_eos_token_id=None, **sides,
+    )  # fmt: skip
+    return MarianMTModel(config)
+
+
+def read(folder: Path, name: str) -> Iterator[list[int]]:
+    """Lines of ids, </s> behind."""
+    for line in (folder / name).read_text(encoding="utf-8").splitlines():
+        yield [*map(int, line.split()), EOS]
+
+
+def padded(rows: list[list[int]], value: int) -> Tensor:
+    """[B longest]."""
+    longest = max(map(len, rows))
+    return torch.tensor([row + [value] * (longest - len(row)) for row in rows])
+
+
+def collate(pairs: list[dict[str, list[int]]]) -> dict[str, Tensor]:
+    """What its trainer wants."""
+    source = padded([pair["input_ids"] for pair in pairs], PAD)
+    labels = padded([pair["labels"] for pair in pairs], IGNORED)
+    target = padded([[BOS, *pair["labels"][:-1]] for pair in pairs], PAD)
+    return {"input_ids": source, "attention_mask": source.ne(PAD).long(), "labels": labels, "decoder_input_ids": target}
+
+
+def main() -> None:
+    """Train without an end; the meter of bench_inside.py ends it."""
+    folder = Path(sys.argv[1])
+    columns = [read(folder, f"train.ids.{side}") for side in ("source", "target")]
+    pairs: Any = [{"input_ids": source, "labels": target} for source, target in zip(*columns, strict=True)]
+    torch.manual_seed(1)
+    arguments = Seq2SeqTrainingArguments(
+        output_dir=str(folder / "hf"), per_device_train_batch_size=SENTENCES, learning_rate=1e-3, warmup_steps=400,
+        lr_scheduler_type="inverse_sqrt", adam_beta2=0.998, weight_decay=0.0, max_grad_norm=1.0,
+        label_smoothing_factor=SMOOTHING, max_steps=1_000_000, train_sampling_strategy="group_by_length",
+        logging_steps=1_000_000, save_strategy="no", report_to=[], use_cpu=True, dataloader_num_workers=0,
+        remove_unused_columns=False, seed=1, disable_tqdm=True,
+    )  # fmt: skip
+    Seq2SeqTrainer(model=marian(), args=arguments, train_dataset=pairs, data_collator=collate).train()
