@@ -2,9 +2,9 @@
 
 python scripts/bench_inside.py WARM UPDATES ENVIRONMENT WORD …      the words of the toolkit's training command
 
-Every toolkit is counted by the same lines: before each batch its target ids are asked for, those that are no padding are
-its tokens (</s> counted), and a hook on torch's optimisers looks at the clock after each update. After WARM + UPDATES
-updates the figures are written to stdout as JSON and the process ends at once. Nothing here needs nmt except for `nmt`.
+Every toolkit is counted by the same lines: before each batch its target ids are asked for, those that are no padding
+are its tokens (</s> counted), and a hook on torch's optimisers looks at the clock after each update. After WARM +
+UPDATES updates the figures are written to stdout as JSON and the process ends at once. UPDATES = 0 counts nothing.
 """
 
 import importlib
@@ -20,7 +20,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 
 class Counted(NamedTuple):
-    """Where a toolkit sees a batch before it is trained on: class.method, the target ids among its arguments, padding."""
+    """Where a toolkit meets a batch that it will train on: a method, and the target ids among its arguments."""
 
     module: str
     owner: str

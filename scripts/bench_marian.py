@@ -1,10 +1,8 @@
 """MarianMT of Hugging Face transformers, trained from scratch or given our weights; runs in its own environment.
 
-python scripts/bench_inside.py 5 20 hf FOLDER           training, as bench_inside.py counts it
-python scripts/bench_marian.py FOLDER CHECKPOINT        translating, see bench_peers.py
+bench_inside.py trains it, bench_translate.py lets it translate.
 """
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +28,47 @@ def marian(dropout: float = DROPOUT) -> MarianMTModel:
         eos_token_id=EOS, decoder_start_token_id=BOS, forced_eos_token_id=None, **sides,
     )  # fmt: skip
     return MarianMTModel(config)
+
+
+def filled(checkpoint: str) -> tuple[MarianMTModel, Any]:
+    """Our post-norm Transformer of bench_toolkits' size in Marian's names, and its SentencePiece model."""
+    import sentencepiece
+
+    payload = torch.load(checkpoint, map_location="cpu", weights_only=True)
+    model = marian(0.0).eval()
+    state = {"model.shared.weight": payload["model"]["target_embedding.weight"]}
+    for ours, value in payload["model"].items():
+        side, number, part, rest = [*ours.split(".", 3), "", ""][:4]
+        names = named(part, rest)
+        parts = value.chunk(len(names)) if names else []
+        state |= {f"model.{side}.layers.{number}.{name}": one for name, one in zip(names, parts, strict=True)}
+    missing, unknown = model.load_state_dict(state, strict=False)
+    shared = {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"}
+    computed = {"final_logits_bias", "model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"}
+    if unknown or set(missing) - shared - computed:
+        raise SystemExit(f"Marian's names are others: {unknown}, {set(missing) - shared - computed}")
+    model.tie_weights()
+    pieces = payload["tokenizers"]["source"].numpy().tobytes()
+    return model, sentencepiece.SentencePieceProcessor(model_proto=pieces)
+
+
+ATTENTIONS = {"attention": "self_attn", "self_attention": "self_attn", "cross_attention": "encoder_attn"}
+NORMS = {
+    "attention_residual": "self_attn_layer_norm", "self_residual": "self_attn_layer_norm",
+    "cross_residual": "encoder_attn_layer_norm", "feed_residual": "final_layer_norm",
+}  # fmt: skip
+
+
+def named(part: str, rest: str) -> list[str]:
+    """Marian's names for a parameter of a layer; three for the joint projection of query, key and value."""
+    kind = rest.rsplit(".", 1)[-1]
+    if part in ATTENTIONS and rest in ("weight", "bias"):
+        return [f"{ATTENTIONS[part]}.{letter}_proj.{kind}" for letter in "qkv"]
+    if part in ATTENTIONS:
+        return [f"{ATTENTIONS[part]}.out_proj.{kind}"]
+    if part in NORMS:
+        return [f"{NORMS[part]}.{kind}"]
+    return [f"fc{1 if rest.startswith('0') else 2}.{kind}"] if part == "feed" else []
 
 
 def read(folder: Path, name: str) -> Iterator[list[int]]:

@@ -11,34 +11,28 @@ The corpus is chosen as in bench.py. Table on stdout, JSON in --json, the rest o
 import argparse
 import json
 import os
-import subprocess
 import sys
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from bench import SHARED, find_corpora
+from bench import SHARED
+from bench_data import prepare_data
 from bench_decoding import compare_decoding
-from bench_install import install
+from bench_environments import figures, install
 from bench_machine import ROOT, about, headline, spread, table
-from bench_toolkits import PEERS, PIECES
+from bench_toolkits import PEERS
 
-from nmt.compose import compose_all
-from nmt.data.ids import Pairs
-from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
-from nmt.pipeline import prepare
 from nmt.view.progress import install_logging
 
-QUIET = {
-    "OMP_WAIT_POLICY": "PASSIVE",
-    "GOMP_SPINCOUNT": "30000",
-    "KMP_BLOCKTIME": "1",
-    "TOKENIZERS_PARALLELISM": "false",
+COLUMNS = {
+    "target tok/s": "tokens_per_s",
+    "tok/CPU s": "tokens_per_cpu_s",
+    "padding": "padding",
+    "peak GiB": "memory_gib",
+    "others' cores": "others_cores",
 }
-PATIENCE = 900  # seconds until a measurement is given up
-COLUMNS = {"target tok/s": "tokens_per_s", "tok/CPU s": "tokens_per_cpu_s", "padding": "padding", "peak GiB": "memory_gib",
-           "others' cores": "others_cores"}  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -53,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
         here = [name for name in options.peers if say(install(PEERS[name].environment, options.folder))]
         result: dict[str, Any] = {"machine": about(), "options": vars(options)}
         result["training"] = take_turns(here, data, options)
-        result["decoding"] = compare_decoding(data, options, run) if options.decode else []
+        result["decoding"] = compare_decoding(data, options) if options.decode else []
     except UserError as error:
         print(f"bench-peers: {error}", file=sys.stderr)
         return 2
@@ -100,43 +94,6 @@ def say(problem: str) -> bool:
     return not problem
 
 
-def prepare_data(options: argparse.Namespace) -> Path:
-    """The corpus through our own stages, then the same lines and pieces as the toolkits read them; → their folder.
-
-    NAME.pieces.SIDE: pieces between spaces; NAME.ids.SIDE: their numbers; vocabulary: the pieces, and how frequent.
-    """
-    (words,) = find_corpora(options).values()
-    options.overrides = [*words, f"data_folder={options.folder / 'data'}", f"run_folder={options.folder / 'runs'}",
-                         f"tokenizer.size={PIECES}"]  # fmt: skip
-    prepared = prepare(compose_all(options.overrides, multirun=False)[0])
-    folder = options.folder / "real"
-    tokenizer = Tokenizers.load(prepared.tokenizer).source
-    counts = [1] * tokenizer.size
-    for name in ("train", "valid"):
-        pairs = Pairs(prepared.ids / f"{name}.arrow")
-        for side in ("source", "target"):
-            rows = [getattr(pairs, side)(row).tolist() for row in range(len(pairs))]
-            write(folder / f"{name}.ids.{side}", [" ".join(map(str, row)) for row in rows])
-            write(folder / f"{name}.pieces.{side}", [" ".join(spelled(tokenizer.pieces(row))) for row in rows])
-            for row in rows if name == "train" else []:
-                for piece in row:
-                    counts[piece] += 1
-    pieces = spelled(tokenizer.pieces(range(tokenizer.size)))
-    write(folder / "vocabulary.tsv", [f"{piece}\t{count}" for piece, count in zip(pieces[4:], counts[4:], strict=True)])
-    write(folder / "vocabulary.txt", ["<unk>", "<pad>", "<s>", "</s>", *pieces[4:]])
-    return folder
-
-
-def spelled(pieces: list[str]) -> list[str]:
-    """The toolkits split at any space; a piece that holds one, such as U+00A0, is spelled with another sign."""
-    return ["".join("␣" if letter.isspace() else letter for letter in piece) for piece in pieces]
-
-
-def write(path: Path, lines: list[str]) -> None:
-    """Lines of a file."""
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-
-
 def take_turns(names: list[str], data: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Peer, ours, peer, ours …; a peer that fails is said and left out."""
     done, failed = [], set()
@@ -146,43 +103,24 @@ def take_turns(names: list[str], data: Path, options: argparse.Namespace) -> lis
         members += [(f"nmt {way}", "nmt", ours([*peer.ours, f"precision={way}"], options)) for way in options.precision]
         for who, environment, words in [] if name in failed else members:
             try:
-                figures = run(environment, ["bench_inside.py", options.warm, options.updates, environment, *words],
-                              threads, options)  # fmt: skip
+                command = ["bench_inside.py", options.warm, options.updates, environment, *words]
+                one = figures(environment, command, threads, options)
             except UserError as error:
                 failed.add(name)
                 print(f"bench-peers: {error}", file=sys.stderr)
                 break
-            done.append({"peer": name, "who": who, "round": turn, "threads": threads} | figures)
-            print(f"bench-peers: {name}, {threads} threads, round {turn + 1}: {who} {figures['tokens_per_s']:,.0f} tok/s, "
-                  f"{figures['tokens_per_cpu_s']:,.0f} a CPU second", file=sys.stderr, flush=True)  # fmt: skip
+            done.append({"peer": name, "who": who, "round": turn, "threads": threads} | one)
+            speed = f"{one['tokens_per_s']:,.0f} tok/s, {one['tokens_per_cpu_s']:,.0f} a CPU second"
+            print(
+                f"bench-peers: {name}, {threads} threads, round {turn + 1}: {who} {speed}", file=sys.stderr, flush=True
+            )
     return done
 
 
 def ours(words: list[str], options: argparse.Namespace) -> list[str]:
     """The words of `nmt train` for a run that the meter ends."""
-    budget = [
-        "train.max_minutes=null",
-        "train.max_epochs=null",
-        "train.max_steps=100000",
-        "train.validate_every=100000",
-    ]
-    return ["train", *options.overrides, *words, *budget, "name=bench"]
-
-
-def run(environment: str, words: list[Any], threads: int, options: argparse.Namespace) -> dict[str, Any]:
-    """A script of this folder in an environment; its last line of stdout as JSON. Raises UserError where it fails."""
-    python = sys.executable if environment == "nmt" else str(options.folder / environment / "bin" / "python")
-    script, *rest = map(str, words)
-    settings = QUIET | {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": str(ROOT) if environment == "nmt" else ""}
-    settings |= {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"} if environment == "onmt" else {}  # it saves its options so
-    log = options.folder / f"{environment}.log"
-    with open(log, "w", encoding="utf-8") as said:
-        try:
-            ran = subprocess.run([python, str(ROOT / "scripts" / script), *rest], env=os.environ | settings, stderr=said,
-                                 stdout=subprocess.PIPE, text=True, encoding="utf-8", timeout=PATIENCE, cwd=options.folder)  # fmt: skip
-            return json.loads(ran.stdout.splitlines()[-1])
-        except (subprocess.TimeoutExpired, OSError, IndexError, ValueError):
-            raise UserError(f"{script} {' '.join(rest[:4])} … in '{environment}' gave no figures; see {log}.") from None
+    budget = ["train.max_minutes=null", "train.max_epochs=null", "train.max_steps=100000"]
+    return ["train", *options.overrides, *words, *budget, "train.validate_every=100000", "name=bench"]
 
 
 def page(result: dict[str, Any]) -> str:

@@ -25,7 +25,8 @@ class Environment(NamedTuple):
 ENVIRONMENTS = {
     "onmt": Environment(
         ["opennmt-py==3.5.1"],
-        "configargparse ctranslate2==4.8.5 tensorboard flask waitress pyonmttok rapidfuzz pyahocorasick six spacy".split(),
+        "configargparse ctranslate2==4.8.5 tensorboard flask waitress pyonmttok rapidfuzz pyahocorasick six "
+        "spacy".split(),
         "fasttext",
     ),
     "eole": Environment(
@@ -37,8 +38,8 @@ ENVIRONMENTS = {
     ),
     "joey": Environment(
         ["joeynmt==2.3.0"],
-        "tensorboard sacremoses subword-nmt matplotlib seaborn datasets packaging pandas importlib_metadata future wrapt "
-        "sentencepiece==0.2.0".split(),
+        "tensorboard sacremoses subword-nmt matplotlib seaborn datasets packaging pandas importlib_metadata future "
+        "wrapt sentencepiece==0.2.0".split(),
     ),
     "sockeye": Environment(["sockeye==3.1.34"], ["psutil", "pyyaml"]),
     "hf": Environment([], ["transformers==5.23.0", "accelerate==1.15.0", "ctranslate2==4.8.5"]),
@@ -172,11 +173,10 @@ def joey_recurrent(attention: str) -> dict[str, Any]:
     """Its `bahdanau` is an additive score after the step."""
     embeddings = {"embedding_dim": 256, "scale": False, "dropout": 0.0}
     side = {"type": "recurrent", "rnn_type": "lstm", "num_layers": 1, "dropout": DROPOUT, "embeddings": embeddings}
-    return {
-        "tied_embeddings": True, "tied_softmax": False, "encoder": side | {"hidden_size": 256, "bidirectional": True},
-        "decoder": side | {"hidden_size": 512, "hidden_dropout": DROPOUT, "input_feeding": True, "init_hidden": "bridge",
-                           "attention": attention},
-    }  # fmt: skip
+    encoder = side | {"hidden_size": 256, "bidirectional": True}
+    decoder = side | {"hidden_size": 512, "hidden_dropout": DROPOUT, "input_feeding": True, "init_hidden": "bridge"}
+    sides = {"encoder": encoder, "decoder": decoder | {"attention": attention}}
+    return {"tied_embeddings": True, "tied_softmax": False} | sides
 
 
 def sockeye_transformer(folder: Path) -> list[str]:
@@ -211,7 +211,5 @@ PEERS = {
     "onmt_general": Peer("onmt", onmt_recurrent("general"), RECURRENT),
     "onmt_mlp": Peer("onmt", onmt_recurrent("mlp"), ADDITIVE),
     "joey_luong": Peer("joey", joey("joey_luong", joey_recurrent("luong")), RECURRENT),
-    "joey_bahdanau": Peer(
-        "joey", joey("joey_bahdanau", joey_recurrent("bahdanau")), ADDITIVE
-    ),
+    "joey_bahdanau": Peer("joey", joey("joey_bahdanau", joey_recurrent("bahdanau")), ADDITIVE),
 }
