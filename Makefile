@@ -35,7 +35,8 @@ export TEXT
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install download tokenize train evaluate translate align compare tensorboard test test-slow lint check clean
+.PHONY: help install download tokenize train evaluate translate align compare tensorboard bench bench-peers \
+        bench-gpu test test-slow lint check clean
 
 help: ## this list
 	@echo 'Usage: make TARGET [MODEL=…] [DATA=…] [TOKENIZER=…] [NAME=…] [RUN=…] [TEXT=…] [PORT=…] [ARGS=…]'
@@ -77,6 +78,15 @@ compare: $(VENV)/.installed ## train MODELS on DATA with SEEDS, then one table o
 tensorboard: $(VENV)/.installed ## curves, translations and heatmaps of all runs in the browser
 	@echo 'Open http://localhost:$(PORT) in a browser; Ctrl-C here ends it.' >&2
 	@$(VENV)/bin/tensorboard --logdir runs --port '$(PORT)' $(ARGS)
+
+bench: $(VENV)/.installed ## speed and memory of every model here: training, translating, starting; ARGS="--models … --rounds …"
+	@$(VENV)/bin/python scripts/bench.py $(ARGS)
+
+bench-peers: $(VENV)/.installed ## other toolkits, each in an environment of its own, in turn with this one on the same data
+	@$(VENV)/bin/python scripts/bench_peers.py $(ARGS)
+
+bench-gpu: $(VENV)/.installed ## training, translating and attention on a CUDA device, beside its rate of matrix products
+	@$(VENV)/bin/python scripts/bench_gpu.py $(ARGS)
 
 test: $(VENV)/.dev ## the fast tests
 	@$(VENV)/bin/pytest -n auto --dist worksteal -m 'not slow and not gpu' $(ARGS)
