@@ -1,6 +1,6 @@
 """A Transformer as CTranslate2 wants it.
 
-N positions, D model size, H heads. CTranslate2 (https://opennmt.net/CTranslate2) is a C++ engine for Transformers alone.
+N positions, D model size. CTranslate2 (https://opennmt.net/CTranslate2) is a C++ engine for Transformers alone.
 """
 
 import math
@@ -43,9 +43,7 @@ def check(config: RecurrentConfig | TransformerConfig, model: EncoderDecoder) ->
     elif config.attention == "linear":
         why = "CTranslate2 has no linear attention (model.attention=linear)"
     elif config.attention == "flex":
-        why = (
-            "CTranslate2's encoder knows neither a sliding window nor these penalties on distance (model.attention=flex)"
-        )
+        why = "CTranslate2's encoder has neither our sliding window nor our bias by distance (model.attention=flex)"
     elif not isinstance(model, Transformer):
         why = "several models that write together have no place in CTranslate2; export one run at a time"
     else:
@@ -66,9 +64,9 @@ def specification(
     decoder = specs.TransformerDecoderSpec(len(model.decoder), config.heads, **shared)
     whole = specs.TransformerSpec(encoder, decoder)
     for spec, layer in zip(encoder.layer, model.encoder, strict=True):
-        set_encoder_layer(spec, layer)
+        set_encoder_layer(spec, layer)  # type: ignore[arg-type]
     for spec, layer in zip(decoder.layer, model.decoder, strict=True):
-        set_decoder_layer(spec, layer)
+        set_decoder_layer(spec, layer)  # type: ignore[arg-type]
     encoder.embeddings[0].weight, decoder.embeddings.weight = (
         array(table.weight) for table in (model.source_embedding, model.target_embedding)
     )
@@ -135,14 +133,12 @@ def set_norm(spec: Any, norm: nn.Module) -> None:
 
 
 def position_table(config: TransformerConfig, learned: nn.Module, positions: int) -> np.ndarray:
-    """[N D] that is added to √D · embedding; zeros where self-attention alone should know, which knows nothing here.
+    """[N D] that is added to √D · embedding.
 
     Written out: the sinusoids that CTranslate2 would make itself count from 1 and have other frequencies.
     """
     if config.positions == "learned":
-        return array(math.sqrt(config.size) * learned.table)
-    if config.positions == "none":
-        return np.zeros((positions, config.size), dtype=np.float32)
+        return np.float32(math.sqrt(config.size)) * array(learned.table)
     return sinusoids(0, positions, config.size, torch.empty(0)).numpy()
 
 

@@ -1,9 +1,9 @@
 """CTranslate2 in the place of our own search; text, cutting and looking stay as they are.
 
-N sentences, K beam. The same search: score = log-probability / length^α with </s> counted in both, a sentence is closed
-as soon as K of its hypotheses have ended. What differs: <pad> and <s> are taken out before the softmax, not after it, so
-that scores are higher by log 1/(1 − p(<pad>) − p(<s>)) a piece; of the hypotheses that end in the last step all are
-ranked, not only as many as make K, which may change the lower ranks of an n-best list, never the first.
+K beam. The same search: score = log-probability / length^α with </s> counted in both, a sentence is closed as soon as K
+of its hypotheses have ended. What differs: <pad> and <s> are taken out before the softmax, not after it, so that scores
+are higher by log 1/(1 − p(<pad>) − p(<s>)) a piece; of the hypotheses that end in the last step all are ranked, not
+only as many as make K, which may change the lower ranks of an n-best list, never the first.
 """
 
 from collections.abc import Sequence
@@ -31,9 +31,7 @@ class Ctranslate2(Translator):
     """
 
     def __init__(self, plain: Translator, folder: Path) -> None:
-        super().__init__(
-            plain.model, plain.tokenizers, plain.decode, plain.max_pieces, plain.device, plain.autocast
-        )
+        super().__init__(plain.model, plain.tokenizers, plain.decode, plain.max_pieces, plain.device, plain.autocast)
         source, target = (one.pieces(range(one.size)) for one in self.tokenizers)
         self.source_pieces, self.target_ids = source, {piece: number for number, piece in enumerate(target)}
         self.end, self.never = target[EOS], [[target[PAD]], [target[BOS]]]
@@ -71,7 +69,7 @@ class Ctranslate2(Translator):
             limits = self.limits(np.array([len(ids) for ids in sources]))
         found: list[list[Hypothesis] | None] = [None] * len(sources)
         for limit in set(limits.tolist()) - {1}:  # 1 is </s> alone, for which CTranslate2 has no option
-            rows = np.flatnonzero(limits == limit)
+            rows = np.flatnonzero(limits == limit).tolist()
             for row, result in zip(rows, self.ask([sources[row] for row in rows], limit), strict=True):
                 found[row] = self.ended(result)
         unended = [row for row, hypotheses in enumerate(found) if hypotheses is None]

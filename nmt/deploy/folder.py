@@ -59,8 +59,8 @@ print(translate(input()))
 ```
 
 Cut a line of more than {longest} pieces before: {why}.
-`model.bin`, `config.json` and `*_vocabulary.json` are CTranslate2's; `*.model` are SentencePiece's, `tokenizer.json` says
-whether text is brought to lower case; `made.json` says from which run, configuration and versions this was made, and what
+`model.bin`, `config.json` and `*_vocabulary.json` are CTranslate2's; `*.model` are SentencePiece's. `tokenizer.json`
+says whether text is brought to lower case, `made.json` from which run, configuration and versions this was made, and what
 the run scored.
 """
 
@@ -75,7 +75,7 @@ class Export:
 
     @property
     def positions(self) -> int:
-        """The longest sentence that search can meet on either side, </s> counted; a learned table has its own length."""
+        """The longest sentence that search can meet on either side, </s> counted; a learned table keeps its length."""
         if self.config.model.positions == "learned":
             return self.config.model.max_positions
         longest = self.translator.max_pieces
@@ -101,9 +101,7 @@ class Export:
         """Everything that the folder holds; raises UserError where it cannot be written."""
         model = self.translator.model
         assert isinstance(model, Transformer)
-        spec = specification(
-            model, self.config.model, self.translator.tokenizers, self.positions, self.quantization
-        )
+        spec = specification(model, self.config.model, self.translator.tokenizers, self.positions, self.quantization)
         with whole(folder) as temporary:
             spec.save(str(temporary))
             self.translator.tokenizers.save(temporary)
