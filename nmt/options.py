@@ -114,7 +114,7 @@ def add_quantization(one: argparse.ArgumentParser) -> None:
     """How ctranslate2 keeps numbers."""
     one.add_argument(
         "--quantization",
-        choices=("float32", "float16", "bfloat16", "int16", "int8"),
+        choices=("float32", "float16", "bfloat16", "int8"),
         help="how CTranslate2 keeps the weights (default: float32)",
     )
 

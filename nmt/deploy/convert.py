@@ -143,6 +143,6 @@ def position_table(config: TransformerConfig, learned: nn.Module, positions: int
 
 
 def array(tensor: Tensor | nn.Module) -> np.ndarray:
-    """Weights as float32."""
+    """Weights as float32; a copy, because CTranslate2 quantizes in place."""
     assert isinstance(tensor, Tensor)
-    return tensor.detach().float().cpu().numpy()
+    return tensor.detach().float().cpu().numpy().copy()

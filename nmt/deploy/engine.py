@@ -1,9 +1,9 @@
 """CTranslate2 in the place of our own search; text, cutting and looking stay as they are.
 
 K beam. The same search: score = log-probability / length^α with </s> counted in both, a sentence is closed as soon as K
-of its hypotheses have ended. What differs: <pad> and <s> are taken out before the softmax, not after it, so that scores
-are higher by log 1/(1 − p(<pad>) − p(<s>)) a piece; of the hypotheses that end in the last step all are ranked, not
-only as many as make K, which may change the lower ranks of an n-best list, never the first.
+of its hypotheses have ended. What differs: of those that end in its last step all are ranked, not only as many as make
+K, which may change the lower ranks of an n-best list, never the first; and a beginning with <pad> or <s>, which we
+never keep, may take a place in the beam.
 """
 
 from collections.abc import Sequence
@@ -26,15 +26,16 @@ NO_PENALTY = 1e-30  # length^1e-30 = 1; with 0 CTranslate2 closes a sentence by 
 class Ctranslate2(Translator):
     """A translator whose hypotheses come from an exported folder.
 
-    A sentence that does not end within its limit is searched once more by our own model: CTranslate2 gives such a one
-    back unfinished, where we force </s> and count it.
+    Searched once more by our own model: a sentence that does not end within its limit, which CTranslate2 gives back
+    unfinished, where we force </s> and count it; and one with <pad> or <s> in it. CTranslate2 could suppress those two,
+    but does so before the softmax, and with other scores a search takes other ways.
     """
 
     def __init__(self, plain: Translator, folder: Path) -> None:
         super().__init__(plain.model, plain.tokenizers, plain.decode, plain.max_pieces, plain.device, plain.autocast)
         source, target = (one.pieces(range(one.size)) for one in self.tokenizers)
         self.source_pieces, self.target_ids = source, {piece: number for number, piece in enumerate(target)}
-        self.end, self.never = target[EOS], [[target[PAD]], [target[BOS]]]
+        self.end, self.never = target[EOS], {target[PAD], target[BOS]}
         self.engine = self.open(folder)
 
     def open(self, folder: Path) -> Any:
@@ -90,7 +91,6 @@ class Ctranslate2(Translator):
                 max_input_length=0,
                 min_decoding_length=0,
                 max_decoding_length=limit - 1,
-                suppress_sequences=self.never,
                 return_end_token=True,
                 return_scores=True,
             )
@@ -98,8 +98,8 @@ class Ctranslate2(Translator):
             raise UserError(f"CTranslate2 cannot translate this: {str(error).strip().rstrip('.')}.") from None
 
     def ended(self, result: Any) -> list[Hypothesis] | None:
-        """The n best of a sentence; None where one of them was cut off at the limit."""
-        if any(not pieces or pieces[-1] != self.end for pieces in result.hypotheses):
+        """The n best of a sentence; None where one of them was cut off at the limit, or is none that we would write."""
+        if any(pieces[-1:] != [self.end] or self.never & set(pieces) for pieces in result.hypotheses):
             return None
         ids = [[self.target_ids[piece] for piece in pieces[:-1]] for pieces in result.hypotheses]
         return [Hypothesis(*one) for one in zip(ids, result.scores, strict=True)]

@@ -60,8 +60,8 @@ print(translate(input()))
 
 Cut a line of more than {longest} pieces before: {why}.
 `model.bin`, `config.json` and `*_vocabulary.json` are CTranslate2's; `*.model` are SentencePiece's. `tokenizer.json`
-says whether text is brought to lower case, `made.json` from which run, configuration and versions this was made, and what
-the run scored.
+says whether text is brought to lower case, `made.json` from which run, configuration and versions this was made, and
+what the run scored.
 """
 
 
