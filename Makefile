@@ -116,5 +116,5 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.installed
-	@$(INSTALL) -e '.[dev]' >&2
+	@$(INSTALL) -e '.[dev,ctranslate2]' >&2
 	@touch $@

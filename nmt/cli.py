@@ -4,6 +4,7 @@
     nmt translate RUN [SENTENCE …]
     nmt evaluate RUN
     nmt align RUN [SOURCE [TARGET]]
+    nmt export RUN --format ctranslate2
     nmt compare RUN [RUN …]
 
 stdout carries data only, everything else goes to stderr; a person's mistake is one sentence and exit code 2.
@@ -63,7 +64,7 @@ def forget_output() -> None:
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
     verbs = {"translate": run_translate, "evaluate": run_evaluate, "align": run_align, "compare": run_compare}
-    return make_parser(dict.fromkeys(COMPOSED, run_composed) | verbs)
+    return make_parser(dict.fromkeys(COMPOSED, run_composed) | verbs | {"export": run_export})
 
 
 def run_composed(options: argparse.Namespace) -> int:
@@ -105,6 +106,13 @@ def run_align(options: argparse.Namespace) -> int:
     from nmt.verbs.align import align
 
     return align(options)
+
+
+def run_export(options: argparse.Namespace) -> int:
+    """nmt export."""
+    from nmt.verbs.export import export
+
+    return export(options)
 
 
 def run_compare(options: argparse.Namespace) -> int:

@@ -57,6 +57,10 @@ def make_parser(run: Mapping[str, Run]) -> argparse.ArgumentParser:
     )
     add_evaluate(verbs.add_parser("evaluate", help="BLEU and chrF of a run", allow_abbrev=False), run["evaluate"])
     add_align(verbs.add_parser("align", help="where the model looked", allow_abbrev=False), run["align"])
+    add_export(
+        verbs.add_parser("export", help="a folder that another engine translates with", allow_abbrev=False),
+        run["export"],
+    )
     add_compare(verbs.add_parser("compare", help="one table over several runs", allow_abbrev=False), run["compare"])
     return whole
 
@@ -79,6 +83,13 @@ def add_translate(one: argparse.ArgumentParser, run: Run) -> None:
     one.add_argument("--input", metavar="FILE", help="one sentence a line, plain or .gz")
     one.add_argument("--output", metavar="FILE", help="instead of stdout")
     one.add_argument("--format", choices=("text", "jsonl"), default="text")
+    one.add_argument(
+        "--engine",
+        choices=("torch", "ctranslate2"),
+        default="torch",
+        help="what searches; ctranslate2 takes the run's export and makes it the first time (default: torch)",
+    )
+    add_quantization(one)
     one.add_argument("--nbest", type=positive, default=1, metavar="N", help="text: N lines each, as SCORE<TAB>TEXT")
     add_words(one)
 
@@ -87,6 +98,25 @@ def add_evaluate(one: argparse.ArgumentParser, run: Run) -> None:
     """nmt evaluate."""
     add_run(one, run)
     add_scored(one)
+
+
+def add_export(one: argparse.ArgumentParser, run: Run) -> None:
+    """nmt export."""
+    one.add_argument("name", metavar="RUN", help="a run name, a folder, a checkpoint file, or latest")
+    one.add_argument("--runs", default="runs", metavar="DIR", help="where run names are looked up (default: runs)")
+    one.add_argument("--format", choices=("ctranslate2",), required=True, help="what shall read it")
+    one.add_argument("--output", metavar="FOLDER", help="a new folder (default: one below the run's, found again)")
+    add_quantization(one)
+    one.set_defaults(run=run)
+
+
+def add_quantization(one: argparse.ArgumentParser) -> None:
+    """How ctranslate2 keeps numbers."""
+    one.add_argument(
+        "--quantization",
+        choices=("float32", "float16", "bfloat16", "int8"),
+        help="how CTranslate2 keeps the weights (default: float32)",
+    )
 
 
 def add_align(one: argparse.ArgumentParser, run: Run) -> None:

@@ -66,11 +66,13 @@ def in_process(trained: Trained, *words: str, text: bytes = b"") -> subprocess.C
 def test_help_is_there():
     done = process("--help")
     assert done.returncode == 0 and not done.stderr
-    for verb in ("download", "tokenize", "train", "translate", "evaluate", "align", "compare"):
+    for verb in ("download", "tokenize", "train", "translate", "evaluate", "align", "compare", "export"):
         assert verb in done.stdout.decode()
 
 
-@pytest.mark.parametrize("verb", ["download", "tokenize", "train", "translate", "evaluate", "align", "compare"])
+@pytest.mark.parametrize(
+    "verb", ["download", "tokenize", "train", "translate", "evaluate", "align", "compare", "export"]
+)
 def test_each_verb_has_help(verb, capsys):
     with pytest.raises(SystemExit) as caught:
         cli.main([verb, "--help"])

@@ -41,6 +41,7 @@ ALOOF = {"evaluate", "view"}
 HOMES = {
     "datasets": r"data/(corpus|hub)\.py",
     "sentencepiece": r"data/tokenizer\.py",
+    "ctranslate2": r"deploy/convert\.py",
     "matplotlib": r"view/.*",
     "tensorboard": r"view/.*",
     "torch.utils.tensorboard": r"view/.*",

@@ -121,14 +121,17 @@ class Translator:
         """One batch; `limits`: most pieces of each hypothesis, </s> counted."""
         source = pad([np.append(ids, EOS) for ids in sources])
         if limits is None:
-            lengths = np.array([len(ids) for ids in sources])
-            limits = (self.decode.max_ratio * lengths + self.decode.max_extra).astype(np.int64) + 1
+            limits = self.limits(np.array([len(ids) for ids in sources]))
         real = mask(source)
         source, real = source.to(self.device), None if real is None else real.to(self.device)
         with self.autocast:
             return search(
                 self.model, source, real, self.decode.beam, self.decode.length_penalty, torch.as_tensor(limits)
             )
+
+    def limits(self, lengths: np.ndarray) -> np.ndarray:
+        """Most pieces of a hypothesis for sources of these lengths, </s> counted."""
+        return (self.decode.max_ratio * lengths + self.decode.max_extra).astype(np.int64) + 1
 
     def look(self, source: Sequence[int], target: Sequence[int]) -> Look:
         """Forced decoding of a pair."""

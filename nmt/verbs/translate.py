@@ -18,6 +18,7 @@ from nmt.errors import UserError
 from nmt.evaluate.alignment import argmax_links
 from nmt.runs import Run
 from nmt.verbs import one_line, open_run
+from nmt.verbs.export import through_ctranslate2
 
 log = logging.getLogger("nmt")
 
@@ -26,7 +27,11 @@ def translate(options: argparse.Namespace) -> int:
     """One line out for each line in, in order."""
     if options.sentences and options.input:
         raise UserError("Give sentences or --input, not both.")
+    if options.quantization and options.engine != "ctranslate2":
+        raise UserError("--quantization is about another engine; it needs --engine ctranslate2.")
     run = open_run(options)
+    if options.engine == "ctranslate2":
+        run = through_ctranslate2(run, options.quantization)
     if options.nbest > run.translator.decode.beam:
         raise UserError(
             f"--nbest {options.nbest} needs --beam {options.nbest} or more; it is now {run.translator.decode.beam}."

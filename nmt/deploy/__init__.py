@@ -1,0 +1,1 @@
+"""Carrying a finished translator out of the house."""

@@ -1,0 +1,333 @@
+"""What leaves the house writes what it wrote at home: every kind of Transformer, searched by both engines."""
+
+import importlib.util
+import itertools
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import MODELS, small_config
+from corpora import Trained, door, environment, pairs, write_pairs
+from torch import nn
+from torch.nn import functional
+
+from nmt.compose import compose_all
+from nmt.config import Config, DecodeConfig, TokenizerConfig
+from nmt.data.batches import collate
+from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers, train
+from nmt.decode.search import Hypothesis
+from nmt.decode.translator import Translator
+from nmt.deploy import convert
+from nmt.deploy.convert import POSSIBLE, check
+from nmt.deploy.engine import Ctranslate2
+from nmt.deploy.folder import Export
+from nmt.errors import UserError
+from nmt.models.build import build as build_model
+from nmt.models.ensemble import Ensemble
+from nmt.models.transformer import Transformer
+
+needs_ctranslate2 = pytest.mark.skipif(
+    importlib.util.find_spec("ctranslate2") is None,
+    reason="ctranslate2 is not installed; the environment of `make test` brings it",
+)
+CPU = torch.device("cpu")
+SENTENCE, OTHER = "Ein Junge malt das rote Fahrrad im Garten.", "Mein Bruder sucht zwei Bücher."
+
+
+@pytest.fixture(scope="module")
+def vocabularies(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Tokenizers]:
+    """One vocabulary for both languages, and two of different sizes."""
+    folder = tmp_path_factory.mktemp("vocabularies")
+    write_pairs(folder, "train", pairs(200))
+    files = folder / "train.de", folder / "train.en"
+    sizes = ((310, files), (315, files[:1]), (305, files[1:]))
+    joint, source, target = (
+        Tokenizer(train(TokenizerConfig("unigram", size, True, True, 1.0, False, 256), list(some)), False)
+        for size, some in sizes
+    )
+    return {True: Tokenizers(joint, joint), False: Tokenizers(source, target)}
+
+
+def translator(vocabularies: dict[bool, Tokenizers], joint: bool = True, **changes) -> tuple[Translator, Config]:
+    """A narrow Transformer that has learnt some pairs by heart, so that it is sure of words and of ends."""
+    torch.manual_seed(3)
+    whole = compose_all(["data=phrasebook", "model=transformer"], multirun=False)[0]
+    whole.model, whole.decode = small_config("transformer", tuple(changes.items())), DecodeConfig(5, 1.0, 1.0, 20, 400)
+    tokenizers = vocabularies[joint]
+    model = build_model(whole.model, tokenizers.source.size, tokenizers.target.size, joint)
+    assert isinstance(model, Transformer)
+    with torch.no_grad():
+        for parameter in model.parameters():  # biases and norms that do something
+            parameter += 0.05 * torch.randn_like(parameter)
+        handle(model)
+    learn(model, *(some(one.size, side) for side, one in enumerate(tokenizers)))
+    plain = Translator(model, tokenizers, whole.decode, 64, CPU, torch.autocast("cpu", enabled=False))
+    return plain, whole
+
+
+def handle(model: Transformer) -> None:
+    """One dimension of the last norm is constant: a weight there makes a piece as likely as a test wants it."""
+    last = model.decoder_norm if isinstance(model.decoder_norm, nn.LayerNorm) else None
+    norm = last or model.decoder[-1].feed_residual.norm
+    norm.weight[0], norm.bias[0] = 0, 1
+    model.output.weight[:, 0] = 0
+
+
+def learn(model: Transformer, sources: list[np.ndarray], targets: list[np.ndarray]) -> None:
+    """Forty updates on these pairs."""
+    batch = collate(sources, targets)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(40):
+        logits = model.logits(model(batch.source, batch.mask, batch.target).hidden)
+        functional.cross_entropy(logits.flatten(0, 1), batch.output.flatten(), ignore_index=PAD).backward()
+        optimiser.step()
+        optimiser.zero_grad()
+    model.eval().requires_grad_(False)
+
+
+def some(size: int, seed: int, count: int = 24) -> list[np.ndarray]:
+    """Sentences of one to twelve pieces, drawn from a vocabulary of this size."""
+    random = np.random.default_rng(seed)
+    return [random.integers(4, size, random.integers(1, 13)) for _ in range(count)]
+
+
+def export(plain: Translator, config: Config, folder: Path, quantization: str = "float32") -> Ctranslate2:
+    Export(plain, config, quantization).write(folder, {})
+    return Ctranslate2(plain, folder)
+
+
+def same(found: list[list[Hypothesis]], wanted: list[list[Hypothesis]]) -> None:
+    assert [best[0].ids for best in found] == [best[0].ids for best in wanted]
+    for ours, theirs in zip(wanted, found, strict=True):
+        scores = [one.score for one in theirs]
+        assert scores == sorted(scores, reverse=True) and len(scores) == len(ours)
+        assert scores[0] == pytest.approx(ours[0].score, abs=1e-4)
+        known = {tuple(one.ids): one.score for one in ours}
+        for one in theirs:
+            assert one.score == pytest.approx(known.get(tuple(one.ids), one.score), abs=1e-4)
+
+
+def count_ours(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many sentences our own search is asked for."""
+    asked: list[int] = []
+    plain = Translator.search_batch
+    monkeypatch.setattr(
+        Translator, "search_batch", lambda self, some, *rest: asked.append(len(some)) or plain(self, some, *rest)
+    )
+    return asked
+
+
+NORMS, ACTIVATIONS, TIES = ("pre", "post"), ("relu", "gelu"), (True, False)
+KINDS = [
+    *({"norm": norm, "activation": act, "tie": tie} for norm, act, tie in itertools.product(NORMS, ACTIVATIONS, TIES)),
+    {"positions": "learned"},
+    {"positions": "rotary"},
+    {"encoder_layers": 1, "decoder_layers": 2, "heads": 2},
+]  # fmt: skip
+
+
+@needs_ctranslate2
+@pytest.mark.parametrize("joint", [True, False], ids=["joint", "separate"])
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(map(str, kind.values())))
+def test_both_engines_write_the_same(kind, joint, vocabularies, tmp_path, monkeypatch):
+    plain, config = translator(vocabularies, joint, **kind)
+    faster = export(plain, config, tmp_path / "export")
+    sentences = some(plain.tokenizers.source.size, 0)
+    for beam, alpha in ((1, 1.0), (5, 1.0), (5, 0.0), (3, 0.6)):
+        plain.decode.beam, plain.decode.length_penalty = beam, alpha
+        wanted = plain.search(sentences)
+        asked = count_ours(monkeypatch)
+        same(faster.search(sentences), wanted)
+        monkeypatch.undo()
+        assert sum(asked) < len(sentences) / 2, "our own search has done most of it"
+        assert len({tuple(best[0].ids) for best in wanted}) > len(sentences) / 2
+        assert len({len(best[0].ids) for best in wanted}) > 3
+
+
+@needs_ctranslate2
+def test_what_never_ends_is_ended_at_its_limit(vocabularies, tmp_path, monkeypatch):
+    """CTranslate2 would give it back without </s>; ours forces it, so ours is asked."""
+    plain, config = translator(vocabularies, tie=False)
+    plain.model.output.weight[EOS, 0] = -99
+    plain.decode.max_ratio, plain.decode.max_extra = 0.5, 1
+    faster = export(plain, config, tmp_path / "export")
+    sentences = some(plain.tokenizers.source.size, 0)
+    wanted = plain.search(sentences)
+    asked = count_ours(monkeypatch)
+    found = faster.search(sentences)
+    same(found, wanted)
+    assert sum(asked) == len(sentences)
+    assert [len(best[0].ids) for best in found] == [len(ids) // 2 + 1 for ids in sentences]
+
+
+@needs_ctranslate2
+def test_limits_of_one_and_of_one_batch(vocabularies, tmp_path):
+    plain, config = translator(vocabularies)
+    faster = export(plain, config, tmp_path / "export")
+    sentences = some(plain.tokenizers.source.size, 0)[:6]
+    limits = np.array([1, 30, 2, 30, 1, 8])
+    found, wanted = (one.search_batch(sentences, limits) for one in (faster, plain))
+    same(found, wanted)
+    assert found[0] == wanted[0] and found[0][0].ids == []
+
+
+@needs_ctranslate2
+@pytest.mark.parametrize("beam", [1, 4])
+def test_padding_and_start_are_never_written(beam, vocabularies, tmp_path):
+    plain, config = translator(vocabularies, tie=False)
+    plain.model.output.weight[[PAD, BOS], 0] = 99  # now they are what it wants to write
+    plain.decode.beam = beam
+    faster = export(plain, config, tmp_path / "export")
+    sentences = some(plain.tokenizers.source.size, 0)
+    assert {"<pad>", "<s>"} & set(faster.ask(sentences[:1], 9)[0].hypotheses[0])
+    found = faster.search(sentences)
+    same(found, plain.search(sentences))
+    assert not any({PAD, BOS} & set(one.ids) for best in found for one in best)
+
+
+@needs_ctranslate2
+def test_int8_is_another_model_and_nearly_the_same(vocabularies, tmp_path):
+    plain, config = translator(vocabularies)
+    before = {name: tensor.clone() for name, tensor in plain.model.state_dict().items()}
+    faster, full = export(plain, config, tmp_path / "int8", "int8"), export(plain, config, tmp_path / "float32")
+    assert all(torch.equal(tensor, before[name]) for name, tensor in plain.model.state_dict().items())
+    sentences = some(plain.tokenizers.source.size, 0)
+    found, wanted = faster.search(sentences), full.search(sentences)
+    assert sum(one[0].ids == other[0].ids for one, other in zip(found, wanted, strict=True)) > len(sentences) / 2
+    assert [best[0].score for best in found] != [best[0].score for best in wanted]
+    sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("int8", "float32")]
+    assert sizes[0] < sizes[1] / 2
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_can_be_exported_is_said(name, small_model):
+    """Every file of conf/model either passes or is refused by a sentence that names those that pass."""
+    able = set(re.findall(r"transformer\w*", POSSIBLE))
+    if name in able:
+        check(small_config(name, ()), small_model(name))
+        return
+    with pytest.raises(UserError, match="cannot be exported: .*(Transformers alone|linear attention|bias by distance)"):
+        check(small_config(name, ()), small_model(name))
+
+
+def test_an_ensemble_is_refused(small_model):
+    with pytest.raises(UserError, match="one run at a time"):
+        check(small_config("transformer", ()), Ensemble([small_model("transformer"), small_model("transformer")]))
+
+
+@pytest.fixture
+def nmt(trained: Trained, tmp_path, capfd):
+    """nmt(VERB, WORD …) with a copy of the trained run, since an export is written beside it."""
+    folder = tmp_path / "runs" / "tiny"
+    (folder / "evaluate" / "test").mkdir(parents=True)
+    for name in ("best.pt", "evaluate/test/result.json"):
+        shutil.copy(trained.folder / name, folder / name)
+    return lambda verb, *words: door(capfd, verb, "tiny", "--runs", str(tmp_path / "runs"), *words)
+
+
+def without_ctranslate2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+
+
+def test_without_the_extra_one_sentence_says_so(nmt, monkeypatch):
+    without_ctranslate2(monkeypatch)
+    for words in (["export", "--format", "ctranslate2"], ["translate", "--engine", "ctranslate2", SENTENCE]):
+        answer = nmt(*words)
+        assert answer.code == 2 and answer.out == ""
+        assert re.fullmatch(
+            r"nmt: ctranslate2 cannot be imported here .*pip install 'ctranslate2>=[^\n]*\n", answer.err
+        )
+    assert nmt("translate", SENTENCE).code == 0
+
+
+def test_the_sentence_names_the_version_of_the_extra():
+    text = (Path(convert.__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    bound = re.search(r'"(ctranslate2>=[\d.]+)"', text)
+    assert bound and f"'{bound[1]}'" in Path(convert.__file__).read_text(encoding="utf-8")
+
+
+def test_a_quantization_needs_its_engine(nmt):
+    answer = nmt("translate", "--quantization", "int8", SENTENCE)
+    assert answer.code == 2 and "--engine ctranslate2" in answer.err
+    assert nmt("export").code == 2 and nmt("export", "--format", "onyx").code == 2
+
+
+@needs_ctranslate2
+def test_translate_says_the_same_through_both_engines(nmt, tmp_path):
+    long = "Der Bäcker kauft einen Apfel. " * 60
+    file = tmp_path / "some.de"
+    strange = ["الولد يرسم 🚲.", "▁▁ <s> </s> <pad> <unk>", "Ein Junge\u2028malt."]
+    file.write_text("\n".join([SENTENCE, "", long, "   ", OTHER, *strange]) + "\n", encoding="utf-8")
+    for words in ([], ["--beam", "1"], ["--nbest", "3", "--beam", "4"], ["--format", "jsonl"]):
+        ours, theirs = (
+            nmt("translate", "--input", str(file), *words, *more) for more in ([], ["--engine", "ctranslate2"])
+        )
+        assert theirs.code == 0 and "parts" in theirs.err
+        if "jsonl" in words:
+            ours, theirs = ([json.loads(line) for line in one.out.splitlines()] for one in (ours, theirs))
+            assert [one.pop("score") for one in theirs] == pytest.approx([one.pop("score") for one in ours], abs=2e-3)
+            assert theirs == ours and "alignment" in theirs[0]
+        elif "--nbest" in words:
+            ours, theirs = ([line.split("\t") for line in one.out.splitlines()] for one in (ours, theirs))
+            assert len(theirs) == 3 * 8 and theirs[1][1] == ours[1][1]
+            assert [text for _, text in theirs][::3] == [text for _, text in ours][::3]
+            scores = [[float(score) for score, _ in one][::3] for one in (theirs, ours)]
+            assert scores[0] == pytest.approx(scores[1], abs=2e-3)
+        else:
+            assert theirs.out == ours.out
+
+
+@needs_ctranslate2
+def test_an_export_is_made_once_and_says_how(nmt, tmp_path):
+    first = nmt("translate", "--engine", "ctranslate2", SENTENCE)
+    assert "Exported to" in first.err
+    again, written = nmt("translate", "--engine", "ctranslate2", SENTENCE), nmt("export", "--format", "ctranslate2")
+    assert again.out == first.out and "Exported" not in again.err + written.err
+    folder = Path(written.out.strip())
+    assert [one.name for one in (tmp_path / "runs" / "tiny" / "export").iterdir()] == [folder.name]
+    assert folder.name.startswith("ctranslate2-float32-")
+    other = nmt("export", "--format", "ctranslate2", "--quantization", "int8").out.strip()
+    assert other != str(folder) and "ctranslate2-int8-" in other
+    made = json.loads((folder / "made.json").read_text(encoding="utf-8"))
+    stored = json.loads((tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json").read_text())
+    assert made["scores"]["test"]["bleu"] == stored["bleu"] and made["run"]["checkpoint"] == "tiny/best.pt"
+    assert {"nmt", "torch", "ctranslate2"} <= made["made_with"].keys() and made["run"]["config"]["name"] == "tiny"
+
+
+@needs_ctranslate2
+def test_other_weights_get_another_name(vocabularies):
+    plain, config = translator(vocabularies)
+    before = Export(plain, config, "float32").name
+    assert Export(plain, config, "float32").name == before
+    plain.model.output.weight[7, 7] += 1
+    assert Export(plain, config, "float32").name != before
+
+
+@needs_ctranslate2
+def test_the_folder_translates_without_this_program(nmt, tmp_path):
+    """The lines of its README, run where it lies."""
+    folder = tmp_path / "carried"
+    assert nmt("export", "--format", "ctranslate2", "--output", str(folder)).out == f"{folder}\n"
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    code = re.search(r"```python\n(.*?)```", readme, re.DOTALL)
+    command = [sys.executable, "-c", code[1]]
+    done = subprocess.run(
+        command, cwd=folder, input=SENTENCE.encode(), capture_output=True, env=environment(), timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.decode() == nmt("translate", SENTENCE).out
+    assert nmt("export", "--format", "ctranslate2", "--output", str(folder)).code == 2
+
+
+@needs_ctranslate2
+def test_a_damaged_export_is_one_sentence(nmt):
+    folder = Path(nmt("export", "--format", "ctranslate2").out.strip())
+    (folder / "model.bin").write_bytes((folder / "model.bin").read_bytes()[:1000])
+    answer = nmt("translate", "--engine", "ctranslate2", SENTENCE)
+    assert answer.code == 2 and answer.err.startswith("nmt: CTranslate2 cannot open") and answer.err.count("\n") == 1
