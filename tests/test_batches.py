@@ -136,6 +136,29 @@ def test_an_epoch_shows_every_pair_once_from_any_position():
         assert [rows.tolist() for rows in epochs.plan(epoch)] == [rows.tolist() for rows in fresh]
 
 
+@pytest.mark.parametrize("start", [0, 3, "last", "end"])
+def test_a_stream_gives_the_batches_in_order_over_the_epochs(start):
+    """Beginning at the end of an epoch is how a training continues that was stopped there."""
+    epochs = Epochs(Rows(300), None, 200, 1, 0.0)
+    many = len(epochs.plan(0))
+    start = {"last": many - 1, "end": many}.get(start, start)
+    wanted = [(epoch, position) for epoch in (0, 1) for position in range(len(epochs.plan(epoch)))][start:]
+    stream = epochs.stream(0, start)
+    for epoch, position in wanted:
+        found = next(stream)
+        assert found[:2] == (epoch, position)
+        assert torch.equal(found[2].source, Epochs(Rows(300), None, 200, 1, 0.0).batch(epoch, position).source)
+
+
+def test_what_fails_in_the_thread_fails_in_the_training(monkeypatch):
+    epochs = Epochs(Rows(300), None, 200, 1, 0.0)
+    stream = epochs.stream(0, 0)
+    next(stream)
+    monkeypatch.setattr(epochs, "batch", lambda *place: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        [next(stream) for _ in range(3)]
+
+
 @given(st.lists(st.integers(1, 40), max_size=50), BUDGETS)
 def test_batches_in_order_hold_every_row_longest_first(lengths, budget):
     batches = in_order(np.array(lengths, dtype=np.int64), budget)

@@ -4,6 +4,8 @@ B batch, S source length, T target length. A plan is a pure function of (lengths
 that continues knows the rest of its epoch from two numbers.
 """
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +32,11 @@ class Batch(NamedTuple):
         mask = None if self.mask is None else self.mask.to(device, non_blocking=True)
         source, target = self.source.to(device, non_blocking=True), self.target.to(device, non_blocking=True)
         return Batch(source, mask, target, self.output.to(device, non_blocking=True), self.tokens)
+
+    def pinned(self) -> "Batch":
+        """The same batch in memory that a GPU reads while it computes."""
+        mask = None if self.mask is None else self.mask.pin_memory()
+        return Batch(self.source.pin_memory(), mask, self.target.pin_memory(), self.output.pin_memory(), self.tokens)
 
     @property
     def padding(self) -> float:
@@ -114,6 +121,27 @@ class Epochs:
         sources = self.tokenizers.source.sample_all([pair[0] for pair in texts], self.sampling, seed)
         targets = self.tokenizers.target.sample_all([pair[1] for pair in texts], self.sampling, seed + 1)
         return collate([np.asarray(ids) for ids in sources], [np.asarray(ids) for ids in targets])
+
+
+    def stream(self, epoch: int, position: int, pinned: bool = False) -> Iterator[tuple[int, int, Batch]]:
+        """Batch `position` of `epoch` and all that follow, for ever: (its epoch, its position, itself).
+
+        While one is trained on, a thread prepares the next. What a batch holds depends on its two numbers alone, so a
+        stream may be dropped at any time and another begun where it was.
+        """
+
+        def prepare(epoch: int, position: int) -> tuple[int, int, Batch]:
+            if position >= len(self.plan(epoch)):
+                epoch, position = epoch + 1, 0
+            batch = self.batch(epoch, position)
+            return epoch, position, batch.pinned() if pinned else batch
+
+        with ThreadPoolExecutor(1, "batches") as thread:
+            coming = thread.submit(prepare, epoch, position)
+            while True:
+                epoch, position, batch = coming.result()
+                coming = thread.submit(prepare, epoch, position + 1)
+                yield epoch, position, batch
 
 
 def in_order(lengths: np.ndarray, budget: int) -> list[np.ndarray]:

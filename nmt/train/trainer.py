@@ -53,6 +53,7 @@ class Trainer:
         self.keeper = Keeper(folder, config, tokenizers, corpus_hash)
         self.meter = Meter()
         self.place = self.find_place()
+        self.stream = self.batches()
 
     def make_optimizer(self) -> torch.optim.Optimizer:
         """AdamW (Loshchilov & Hutter 2019) in one kernel."""
@@ -136,7 +137,7 @@ class Trainer:
     def update(self) -> dict[str, float]:
         """One step of the optimiser over `accumulate` batches; the loss is a mean over their target tokens."""
         place = self.place
-        batches = list(islice(self.batches(), self.config.train.accumulate))
+        batches = list(islice(self.stream, self.config.train.accumulate))
         tokens = sum(batch.tokens for batch in batches)
         self.model.train()
         likelihood = sum(self.backward(batch.to(self.device), tokens) for batch in batches)
@@ -156,11 +157,9 @@ class Trainer:
     def batches(self) -> Iterator[Batch]:
         """The batches from here on; the place moves with them."""
         place = self.place
-        while True:
-            if place.position >= len(self.epochs.plan(place.epoch)):
-                place.epoch, place.position = place.epoch + 1, 0
-            place.position += 1
-            yield self.epochs.batch(place.epoch, place.position - 1)
+        for epoch, position, batch in self.epochs.stream(place.epoch, place.position, self.device.type == "cuda"):
+            place.epoch, place.position = epoch, position + 1
+            yield batch
 
     def backward(self, batch: Batch, tokens: int) -> float:
         """Add one batch's gradients of loss / tokens; returns its summed −log p."""
