@@ -10,6 +10,7 @@ import argparse
 import shutil
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -97,13 +98,13 @@ def ours(data: Path, options: argparse.Namespace) -> list[Engine]:
 
 
 def exported(best: Path, options: argparse.Namespace) -> list[Engine]:
-    """Through `nmt export`, which needs the package ctranslate2 in our own environment."""
-    engines = []
+    """Through `nmt export`, where the package ctranslate2 is."""
+    engines, environment = [], "nmt" if find_spec("ctranslate2") else "hf"
     for kind in ("float32", "int8"):
         folder = best.parent / f"ctranslate2-{kind}"
         shutil.rmtree(folder, ignore_errors=True)
         words = ["-m", "nmt", "export", best, "--format", "ctranslate2", "--quantization", kind, "--output", folder]
-        call("nmt", words, 1, options)
+        call(environment, words, 1, options)
         engines.append((f"CTranslate2 {kind}, our weights", "hf", "ctranslate2", str(folder)))
     return engines
 
