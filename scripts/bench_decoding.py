@@ -82,7 +82,7 @@ def ours(data: Path, options: argparse.Namespace) -> list[Engine]:
         *options.overrides,
         *model,
         *budget,
-        f"optim.warmup_steps={updates // 4}",
+        f"optim.warmup_steps={max(1, updates // 4)}",
         f"name={name}",
     ]
     print(f"bench-peers: training our model for {updates} updates …", file=sys.stderr, flush=True)
@@ -115,7 +115,7 @@ def onmt(data: Path, options: argparse.Namespace) -> list[Engine]:
         raise UserError(problem)
     updates, model = options.decode, data / f"onmt_decode_step_{options.decode}.pt"
     budget = ["-batch_size", BATCH, "-train_steps", updates, "-save_checkpoint_steps", updates]
-    budget += ["-warmup_steps", updates // 4, "-learning_rate", 0.6, "-save_model", data / "onmt_decode"]
+    budget += ["-warmup_steps", max(1, updates // 4), "-learning_rate", 0.6, "-save_model", data / "onmt_decode"]
     words = ["bench_inside.py", 0, 0, "onmt", *PEERS["onmt_transformer"].words(data), *budget]
     print(f"bench-peers: training OpenNMT-py's model for {updates} updates …", file=sys.stderr, flush=True)
     call("onmt", words, max(options.threads), options)
