@@ -10,6 +10,7 @@ import argparse
 import shutil
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def ours(data: Path, options: argparse.Namespace) -> list[Engine]:
         *options.overrides,
         *model,
         *budget,
-        f"optim.warmup_steps={updates // 4}",
+        f"optim.warmup_steps={max(1, updates // 4)}",
         f"name={name}",
     ]
     print(f"bench-peers: training our model for {updates} updates …", file=sys.stderr, flush=True)
@@ -97,13 +98,13 @@ def ours(data: Path, options: argparse.Namespace) -> list[Engine]:
 
 
 def exported(best: Path, options: argparse.Namespace) -> list[Engine]:
-    """Through `nmt export`, which needs the package ctranslate2 in our own environment."""
-    engines = []
+    """Through `nmt export`, where the package ctranslate2 is."""
+    engines, environment = [], "nmt" if find_spec("ctranslate2") else "hf"
     for kind in ("float32", "int8"):
         folder = best.parent / f"ctranslate2-{kind}"
         shutil.rmtree(folder, ignore_errors=True)
         words = ["-m", "nmt", "export", best, "--format", "ctranslate2", "--quantization", kind, "--output", folder]
-        call("nmt", words, 1, options)
+        call(environment, words, 1, options)
         engines.append((f"CTranslate2 {kind}, our weights", "hf", "ctranslate2", str(folder)))
     return engines
 
@@ -114,7 +115,7 @@ def onmt(data: Path, options: argparse.Namespace) -> list[Engine]:
         raise UserError(problem)
     updates, model = options.decode, data / f"onmt_decode_step_{options.decode}.pt"
     budget = ["-batch_size", BATCH, "-train_steps", updates, "-save_checkpoint_steps", updates]
-    budget += ["-warmup_steps", updates // 4, "-learning_rate", 0.6, "-save_model", data / "onmt_decode"]
+    budget += ["-warmup_steps", max(1, updates // 4), "-learning_rate", 0.6, "-save_model", data / "onmt_decode"]
     words = ["bench_inside.py", 0, 0, "onmt", *PEERS["onmt_transformer"].words(data), *budget]
     print(f"bench-peers: training OpenNMT-py's model for {updates} updates …", file=sys.stderr, flush=True)
     call("onmt", words, max(options.threads), options)

@@ -61,8 +61,9 @@ def call(environment: str, words: Sequence[Any], threads: int, options: argparse
     """Stdout of a script of this folder, or of -m MODULE, in an environment; raises UserError where it fails."""
     python = sys.executable if environment == "nmt" else str(options.folder / environment / "bin" / "python")
     first, *rest = map(str, words)
+    ours = environment == "nmt" or first == "-m"  # the toolkits' environments lie above our own and know what nmt needs
     command = [python, first if first == "-m" else str(ROOT / "scripts" / first), *rest]
-    settings = QUIET | {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": str(ROOT) if environment == "nmt" else ""}
+    settings = QUIET | {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": str(ROOT) if ours else ""}
     if environment == "onmt":
         settings["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"  # its own checkpoint of a minute ago holds its options
     log = options.folder / f"{environment}.log"

@@ -1,6 +1,6 @@
 """One measurement of scripts/bench.py in a process of its own: start, train, translate; figures as JSON on stdout.
 
-python scripts/bench_measure.py '{"overrides": […], "began": …, "warm": 4, "updates": 12, "sentences": 128, "alone": 9}'
+python scripts/bench_measure.py '{"overrides": […], "began": …, "warm": 3, "updates": 10, "sentences": 100, "alone": 9}'
 """
 
 import json

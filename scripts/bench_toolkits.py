@@ -1,7 +1,8 @@
 """The toolkits that scripts/bench_peers.py installs and runs: packages, sizes and settings, all of one size.
 
 Transformer 3 + 3, D 256, 4 heads, feed-forward 1,024; recurrent: 1 layer, encoder 2 × 256, decoder 512, embeddings 256.
-Dropout 0.1, one vocabulary and embedding for both languages, label smoothing 0.1, Adam, clipping at 1.
+Dropout 0.1, of attention weights none where that can be said, as ours; one vocabulary and embedding for both languages,
+label smoothing 0.1, Adam, clipping at 1.
 """
 
 import json
@@ -84,7 +85,7 @@ def onmt_transformer(folder: Path) -> list[str]:
     """OpenNMT-py."""
     model = {
         "encoder_type": "transformer", "decoder_type": "transformer", "enc_layers": 3, "dec_layers": 3, "heads": 4,
-        "hidden_size": 256, "word_vec_size": 256, "transformer_ff": 1024, "attention_dropout": [DROPOUT],
+        "hidden_size": 256, "word_vec_size": 256, "transformer_ff": 1024, "attention_dropout": [0.0],
         "position_encoding": True, "share_embeddings": True, "share_decoder_embeddings": True,
     }  # fmt: skip
     start = {"param_init": 0, "param_init_glorot": True, "save_model": str(folder / "onmt_transformer")}
@@ -110,7 +111,7 @@ def eole_transformer(folder: Path) -> list[str]:
     training = TOKENS | NOAM | {
         "model_path": str(folder / "eole"), "world_size": 1, "gpu_ranks": [], "valid_batch_size": BUDGET,
         "accum_count": [1], "accum_steps": [0], "compute_dtype": "fp32", "use_amp": False, "dropout_steps": [0],
-        "attention_dropout": [DROPOUT], "param_init_method": "xavier_uniform",
+        "attention_dropout": [0.0], "param_init_method": "xavier_uniform",
     }  # fmt: skip
     model = {
         "architecture": "transformer", "layers": 3, "heads": 4, "hidden_size": 256, "transformer_ff": 1024,
@@ -184,7 +185,7 @@ def sockeye_transformer(folder: Path) -> list[str]:
     model = (
         "--encoder transformer --decoder transformer --num-layers 3:3 --transformer-model-size 256:256 "
         "--transformer-attention-heads 4:4 --transformer-feed-forward-num-hidden 1024:1024 "
-        f"--transformer-dropout-attention {DROPOUT}:{DROPOUT} --transformer-dropout-act {DROPOUT}:{DROPOUT} "
+        "--transformer-dropout-attention 0:0 --transformer-dropout-act 0:0 "
         f"--transformer-dropout-prepost {DROPOUT}:{DROPOUT} --weight-tying-type src_trg_softmax --shared-vocab "
         f"--label-smoothing {SMOOTHING} --batch-type max-word --batch-size {BUDGET} --batch-sentences-multiple-of 1 "
         "--optimizer adam --initial-learning-rate 0.001 --gradient-clipping-type norm --gradient-clipping-threshold 1 "

@@ -7,15 +7,23 @@ import sys
 from pathlib import Path
 
 import bench
+import bench_data
+import bench_environments
+import bench_gpu
+import bench_inside
 import bench_measure
+import bench_peers
+import bench_synthetic
 import pytest
 import torch
 from bench_machine import Watch, short, spread, table
+from bench_toolkits import ENVIRONMENTS, PEERS
 
 from nmt.compose import compose_all
-from nmt.data.batches import plan
+from nmt.data.batches import collate, plan
 from nmt.data.ids import Pairs
-from nmt.data.tokenizer import EOS
+from nmt.data.phrasebook.draw import Grammar, draws
+from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.pipeline import prepare
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,13 +53,21 @@ def measured(tmp_path_factory):
     return ran.stdout, json.loads((folder / "made" / "bench.json").read_text(encoding="utf-8")), folder
 
 
+def pairs_of(folder, name):
+    words = ["data=phrasebook", f"data_folder={folder / 'data'}", *SMALL]
+    return Pairs(prepare(compose_all(words, multirun=False)[0]).ids / f"{name}.arrow")
+
+
+def trained_on(folder):
+    """The training pairs, and which of them the updates after WARM read."""
+    pairs = pairs_of(folder, "train")
+    return pairs, plan(pairs.source_lengths, pairs.target_lengths, 200, 1, 0)[WARM : WARM + UPDATES]
+
+
 def test_bench_counts_the_tokens_of_its_batches_and_translations(measured):
     _, result, folder = measured
-    one = result["rounds"][0]
-    words = ["data=phrasebook", f"data_folder={folder / 'data'}", *SMALL]
-    ids = prepare(compose_all(words, multirun=False)[0]).ids
-    pairs, valid = Pairs(ids / "train.arrow"), Pairs(ids / "valid.arrow")
-    batches = plan(pairs.source_lengths, pairs.target_lengths, 200, 1, 0)[WARM : WARM + UPDATES]
+    one, valid = result["rounds"][0], pairs_of(folder, "valid")
+    pairs, batches = trained_on(folder)
     targets = [pairs.target(row) for rows in batches for row in rows]
     assert one["train_tokens"] == sum(len(target) + 1 for target in targets)  # </s>
     positions = [
@@ -141,3 +157,134 @@ def test_a_watch_counts_cpu_of_this_process():
     with Watch() as watch:
         sum(range(2_000_000))
     assert 0 < watch.cpu <= watch.wall * 1.5 and watch.others >= 0
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# make bench-peers
+
+
+def test_every_peer_has_an_environment_and_settings(tmp_path):
+    for peer in PEERS.values():
+        assert peer.environment in ENVIRONMENTS and peer.environment in bench_inside.COUNTED
+        assert all(isinstance(word, str) for word in peer.words(tmp_path))
+        compose_all(peer.ours, multirun=False)
+    assert json.loads((tmp_path / "eole.yaml").read_text(encoding="utf-8"))["model"]["layers"] == 3
+
+
+def test_ours_is_counted_inside_as_in_the_trainer(measured, tmp_path):
+    folder = measured[2]
+    pairs, batches = trained_on(folder)
+    words = ["train", "data=phrasebook", f"data_folder={folder / 'data'}", *SMALL, "model=transformer_tiny"]
+    words += ["train.max_minutes=null", "train.max_steps=9", f"run_folder={tmp_path}"]
+    ran = script("bench_inside", str(WARM), str(UPDATES), "nmt", *words)
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout.splitlines()[-1])
+    assert found["tokens"] == sum(len(pairs.target(row)) + 1 for rows in batches for row in rows)
+    assert found["threads"] == 1 and found["tokens_per_s"] > 0
+
+
+def test_the_meter_counts_between_warm_and_end(monkeypatch):
+    ended = []
+    monkeypatch.setattr(bench_inside.Meter, "end", lambda self, parameters: ended.append((self.tokens, parameters)))
+    meter, model = bench_inside.Meter(warm=1, updates=2), torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters())
+    for targets in ([[5, 0]], [[5, 6], [7, 0]], [[8, 0]]):
+        meter.add([torch.tensor(targets)], padding=0)
+        meter.update(optimizer)
+    assert ended == [(3 + 1, 3)]  # the first update warms up; two weights and a bias
+    assert meter.cells == 6
+
+
+def test_a_peer_that_cannot_be_installed_is_said_and_leaves_nothing(monkeypatch, tmp_path):
+    def offline(command):
+        (tmp_path / "sockeye").mkdir(exist_ok=True)
+        raise subprocess.CalledProcessError(1, command, stderr="looking …\nno network here\n")
+
+    monkeypatch.setattr(bench_environments, "quietly", offline)
+    assert bench_environments.install("sockeye", tmp_path).endswith("left out: no network here")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_peers_read_the_same_lines_and_pieces(monkeypatch, tmp_path):
+    drawn = [pair for pair, _ in zip(draws(Grammar(), 1), range(1100), strict=False)]
+    for side, lines in (("de", [one.german for one in drawn]), ("en", [one.english for one in drawn])):
+        (tmp_path / f"some.{side}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    monkeypatch.setattr(bench_data, "PIECES", 420)
+    files = ["--source", str(tmp_path / "some.de"), "--target", str(tmp_path / "some.en")]
+    options = bench_peers.parse([*files, "--folder", str(tmp_path / "peers")])
+    folder = bench_data.prepare_data(options)
+    config = compose_all(options.overrides, multirun=False)[0]
+    tokenizer = Tokenizers.load(prepare(config).tokenizer).source
+    vocabulary = (folder / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
+    assert len(vocabulary) == 420 and len(set(vocabulary)) == 420
+    for name in ("train", "valid"):
+        ids = (folder / f"{name}.ids.target").read_text(encoding="utf-8").splitlines()
+        pieces = (folder / f"{name}.pieces.target").read_text(encoding="utf-8").splitlines()
+        assert len(ids) == len(pieces) > 400
+        for row, spelled in zip(ids, pieces, strict=True):
+            assert tokenizer.pieces(list(map(int, row.split()))) == spelled.split()
+            assert set(spelled.split()) <= set(vocabulary)
+    assert (folder / "test.source").read_text(encoding="utf-8") == (folder / "valid.source").read_text(encoding="utf-8")
+
+
+def test_a_pair_is_compared_round_by_round():
+    def once(who, turn, speed):
+        figures = dict.fromkeys(bench_peers.COLUMNS.values(), speed)
+        return {"peer": "eole", "who": who, "round": turn, "threads": 2, "parameters": 10**6} | figures
+
+    done = [once("eole", 0, 100.0), once("nmt auto", 0, 200.0), once("eole", 1, 50.0), once("nmt auto", 1, 200.0)]
+    machine = dict.fromkeys(("processor", "cores", "torch", "python", "commit", "at"), "x")
+    machine |= {"memory_gib": None, "gpu": None, "units": []}
+    options = {"updates": 1, "warm": 1, "rounds": 2}
+    page = bench_peers.page({"machine": machine, "options": options, "training": done, "decoding": []})
+    assert page.splitlines()[-1].endswith("| 3 (2–4) | 3 (2–4) |")
+
+
+def test_an_unknown_peer_is_one_sentence(capsys):
+    assert bench_peers.main(["--peers", "marian"]) == 2
+    assert "no peer 'marian'" in capsys.readouterr().err
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# make bench-gpu
+
+LITTLE = "--device cpu --tiny --vocabulary 50 --batch-tokens 120 --warm 1 --updates 2 --sentences 6".split()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_cuda_there_is_one_sentence(capsys):
+    assert bench_gpu.main([]) == 2
+    said = capsys.readouterr()
+    assert "no CUDA device" in said.err and len(said.err.splitlines()) == 1 and said.out == ""
+
+
+def test_bench_gpu_measures_every_part(tmp_path, capsys):
+    assert bench_gpu.main([*LITTLE, "--json", str(tmp_path / "gpu.json")]) == 0
+    result = json.loads((tmp_path / "gpu.json").read_text(encoding="utf-8"))
+    assert all(result[part] for part in bench_gpu.PARTS)
+    for row in result["training"]:
+        assert row["share of the matrix rate"] == pytest.approx(row["TFLOP/s"] / result["matrix"][0]["TFLOP/s"])
+    lengths = bench_synthetic.draw_lengths(6, seed=2)[0]
+    assert result["decoding"][0]["tokens"] == (lengths + 1).sum()  # each translation as long as its source, and </s>
+    assert capsys.readouterr().out.count("| --- |") == len(bench_gpu.PARTS)
+
+
+def test_synthetic_updates_are_counted():
+    words = ["model=transformer_tiny", "train.batch_tokens=120"]
+    trainer = bench_synthetic.Synthetic(bench_synthetic.configuration(words, "cpu", "fp32"), 50, 4)
+    tokens = [batch.tokens for batch in trainer.epochs.drawn]
+    trainer.measure(1, 2)
+    assert trainer.meter.tokens == sum(tokens[1:3]) and trainer.place.step == 3
+
+
+def test_flop_of_a_training_step_by_hand():
+    model = compose_all(["model=transformer_tiny"], multirun=False)[0].model  # 2 + 2 layers, D 128, F 512
+    batch = collate([torch.tensor([7]).numpy()], [torch.tensor([8, 9]).numpy()])  # S 2, T 3 with </s>
+    encoder = 2 * (4 * 128**2 + 2 * 128 * 512) + 2 * 128 * 2 * 2
+    decoder = 3 * (6 * 128**2 + 2 * 128 * 512) + 2 * 2 * 128**2 + 128 * 3 * 3 + 2 * 128 * 3 * 2
+    assert bench_synthetic.training_flop(model, 50, batch) == 6 * (2 * encoder + 2 * decoder + 3 * 128 * 50)
+
+
+def test_lengths_are_like_those_of_wmt():
+    source, target = bench_synthetic.draw_lengths(20_000)
+    assert 24 < source.mean() < 26 and 24 < target.mean() < 26 and source.max() <= 120 and target.min() >= 2

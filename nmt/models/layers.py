@@ -22,6 +22,10 @@ class FeedForward(nn.Sequential):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
+    def forward(self, inputs: Tensor) -> Tensor:
+        """[B T D] → [B T D], as one row of tokens: what is changed in place must be no view, or autograd copies it."""
+        return super().forward(inputs.flatten(0, -2)).view_as(inputs)
+
 
 class Residual(nn.Module):
     """x + dropout(f(norm(x))) with pre-norm, norm(x + dropout(f(x))) with post-norm (Vaswani 2017 §5.4)."""

@@ -14,7 +14,7 @@ from torch.nn import functional
 from nmt.models.base import Decoded, EncoderDecoder
 
 CHUNK = {"cpu": 256, "cuda": 4096}  # tokens whose logits exist at the same time
-SLOPES = 2**24  # d loss / d logits that exist at the same time, if that is more than one chunk
+SLOPES = 2**23  # d loss / d logits that exist at the same time, if that is more than one chunk
 
 
 class LinearCrossEntropy(Function):

@@ -62,6 +62,6 @@ def keep_memory() -> None:
     try:
         libc = ctypes.CDLL("libc.so.6")
         libc.mallopt(M_MMAP_THRESHOLD, 1 << 25)  # the largest value glibc takes
-        libc.mallopt(M_TRIM_THRESHOLD, 1 << 30)
+        libc.mallopt(M_TRIM_THRESHOLD, -1)  # never
     except (OSError, AttributeError):
         log.debug("no glibc here; its allocator is left as it is")
