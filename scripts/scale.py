@@ -126,26 +126,29 @@ def billion(arguments: Arguments) -> Rows:
     return [row | {"left afterwards, MiB": measured["left"]}]
 
 
+def updates(model: str, lengths: list[int], vocabulary: int, repeats: int) -> Rows:
+    """Updates of one model."""
+    return alone("updates", model=model, lengths=lengths, vocabulary=vocabulary, repeats=repeats)
+
+
 def length(arguments: Arguments) -> Rows:
     """Updates of every model, in sentences of several lengths."""
     names = arguments.models or sorted(path.stem for path in (config_folder() / "model").glob("*.yaml"))
-    return [
-        row for name in names for row in alone("updates", model=name, lengths=arguments.lengths, vocabulary=VOCABULARY)
-    ]
+    return [row for name in names for row in updates(name, arguments.lengths, VOCABULARY, arguments.repeats)]
 
 
 def vocabulary(arguments: Arguments) -> Rows:
     """Updates with several vocabularies."""
     sizes, names = arguments.sizes, arguments.models or ["transformer", "luong_global"]
-    return [
-        row for name in names for size in sizes for row in alone("updates", model=name, lengths=[32], vocabulary=size)
-    ]
+    return [row for name in names for size in sizes for row in updates(name, [32], size, arguments.repeats)]
 
 
 def beam(arguments: Arguments) -> Rows:
     """Search with several beams."""
     names = arguments.models or ["transformer", "luong_global", "bahdanau"]
-    return [row for name in names for row in alone("beams", model=name, widths=arguments.widths)]
+    return [
+        row for name in names for row in alone("beams", model=name, widths=arguments.widths, repeats=arguments.repeats)
+    ]
 
 
 TOPICS: dict[str, Callable[[Arguments], Rows]] = {
@@ -185,6 +188,7 @@ def main() -> None:
     parser.add_argument("--lengths", type=int, nargs="+", default=[16, 64, 256, 1024])
     parser.add_argument("--sizes", type=int, nargs="+", default=[4000, 8000, 16_000, 32_000, 64_000])
     parser.add_argument("--widths", type=int, nargs="+", default=[1, 2, 4, 8, 16])
+    parser.add_argument("--repeats", type=int, default=2, help="of updates and searches; the fastest counts")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     for topic in TOPICS if arguments.topic == "all" else [arguments.topic] if arguments.topic in TOPICS else []:

@@ -161,7 +161,7 @@ def training(home: str, words: list[str], updates: int, began: float, walk: int 
 
 
 def updates(model: str, lengths: list[int], vocabulary: int, repeats: int = 2) -> list[Figures]:
-    """Whole updates at TOKENS target tokens, in sentences of each length: median seconds, peak above the model."""
+    """Whole updates at TOKENS target tokens, in sentences of each length: the fastest, and the peak above the model."""
     config = compose_all([f"model={model}", f"model.max_positions={max(lengths) + 1}"], multirun=False)[0]
     dtype = pick_precision("auto", torch.device("cpu"))
     torch.manual_seed(1)
