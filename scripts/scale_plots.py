@@ -43,17 +43,20 @@ def lines(axis: Axes, rows: Rows, x: str, names: dict[str, str]) -> None:
     axis.legend(fontsize=7, frameon=False)
 
 
-def by_model(axis: Axes, rows: Rows, x: str, y: str) -> None:
-    """One line for each model, with its name at the end of the legend's column; both axes in powers."""
+def by_model(axis: Axes, rows: Rows, x: str, y: str, powers: bool) -> None:
+    """One line for each model; both axes in powers of two, or from zero."""
     names = list(dict.fromkeys(row["model"] for row in rows))
     for number, name in enumerate(names):
         some = [row for row in rows if row["model"] == name]
         style = ["o-", "s--", "^:"][number // 10 % 3]
         axis.plot([row[x] for row in some], [row[y] for row in some], style, label=name, markersize=3, linewidth=1)
-    axis.set_xscale("log", base=2)
-    axis.set_yscale("log", base=2)
+    if powers:
+        axis.set_xscale("log", base=2)
+        axis.set_yscale("log", base=2)
+    else:
+        axis.set(xlim=(0, None), ylim=(0, None))
     values = sorted({row[x] for row in rows})
-    axis.set_xticks(values, [f"{value:,}" for value in values])
+    axis.set_xticks(values, [f"{value:,}" for value in values], fontsize=7)
     axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axis.set_xlabel({"length": "pieces of a sentence, each side", "vocabulary": "vocabulary", "beam": "beam"}[x])
 
@@ -81,32 +84,32 @@ def of_text(axis: Axes, found: dict[str, Rows]) -> None:
 
 def of_length_seconds(axis: Axes, found: dict[str, Rows]) -> None:
     """Seconds of an update."""
-    by_model(axis, found["length"], "length", "seconds")
+    by_model(axis, found["length"], "length", "seconds", True)
     axis.set_ylabel("CPU seconds, 1,024 target tokens")
 
 
 def of_length_memory(axis: Axes, found: dict[str, Rows]) -> None:
     """Memory of an update."""
-    by_model(axis, found["length"], "length", "peak")
+    by_model(axis, found["length"], "length", "peak", True)
     axis.set_ylabel("MiB above the resident model")
     axis.legend(fontsize=6, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 
 
 def of_vocabulary(axis: Axes, found: dict[str, Rows]) -> None:
     """Seconds of an update."""
-    by_model(axis, found["vocabulary"], "vocabulary", "seconds")
+    by_model(axis, found["vocabulary"], "vocabulary", "seconds", False)
     axis.set_ylabel("CPU seconds, 1,024 target tokens")
     axis.legend(fontsize=7, frameon=False)
 
 
 def of_vocabulary_memory(axis: Axes, found: dict[str, Rows]) -> None:
     """Memory of an update."""
-    by_model(axis, found["vocabulary"], "vocabulary", "peak")
+    by_model(axis, found["vocabulary"], "vocabulary", "peak", False)
     axis.set_ylabel("MiB above the resident model")
 
 
 def of_beam(axis: Axes, found: dict[str, Rows]) -> None:
     """Seconds of a search."""
-    by_model(axis, found["beam"], "beam", "seconds")
+    by_model(axis, found["beam"], "beam", "seconds", False)
     axis.set_ylabel("CPU seconds a sentence of 20 pieces")
     axis.legend(fontsize=7, frameon=False)
