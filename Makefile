@@ -36,7 +36,7 @@ export TEXT
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install download tokenize train evaluate translate align compare tensorboard bench bench-peers \
-        bench-gpu test test-slow lint check clean
+        bench-gpu scale test test-slow lint check clean
 
 help: ## this list
 	@echo 'Usage: make TARGET [MODEL=…] [DATA=…] [TOKENIZER=…] [NAME=…] [RUN=…] [TEXT=…] [PORT=…] [ARGS=…]'
@@ -101,6 +101,9 @@ lint: $(VENV)/.dev ## format, lint, types
 	@$(VENV)/bin/mypy nmt $(wildcard scripts)
 
 check: lint test ## what a change must pass: lint, then the fast tests
+
+scale: $(VENV)/.installed ## how cost grows: tables, and pictures into docs/pictures (Linux; 2 GB below data/scale)
+	@$(VENV)/bin/python scripts/scale.py all --folder data/scale --pictures docs/pictures $(ARGS)
 
 clean: ## remove build output and caches; runs/, data/ and .venv stay
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

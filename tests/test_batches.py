@@ -19,6 +19,35 @@ def columns(lengths: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
     return table[:, 0], table[:, 1]
 
 
+def plain_plan(source: np.ndarray, target: np.ndarray, budget: int, seed: int, epoch: int) -> list[np.ndarray]:
+    """The same plan as it reads: one sort, and row after row into batches."""
+    random = np.random.default_rng((seed, epoch))
+    order = np.lexsort((random.random(len(source)), target, source))
+    bounds = plain_cut(source[order] + 1, target[order] + 1, budget)
+    return [order[bounds[number] : bounds[number + 1]] for number in random.permutation(len(bounds) - 1)]
+
+
+def plain_cut(source: np.ndarray, target: np.ndarray, budget: int) -> list[int]:
+    bounds, longest, first = [0], 0, 0
+    for row, (ours, theirs) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
+        wider, rows = max(longest, ours, theirs), row - bounds[-1]
+        full = wider * (rows + 1) > budget
+        changed = ours != first and longest * rows * 2 >= budget
+        if rows and (full or changed):
+            bounds.append(row)
+            wider = max(ours, theirs)
+        if row == bounds[-1]:
+            first = ours
+        longest = wider
+    return bounds + [len(source)] if len(source) else bounds
+
+
+def bounds_of(source: np.ndarray, target: np.ndarray, budget: int) -> list[int]:
+    """`cut` over rows that are sorted already."""
+    lengths, rows = np.unique(np.stack([source, target]), axis=1, return_counts=True)
+    return cut(lengths[0], lengths[1], rows, budget).tolist()
+
+
 def corpus(rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Many equal lengths, as in Multi30k."""
     random = np.random.default_rng(1)
@@ -36,10 +65,36 @@ def test_every_row_once_and_none_over_budget(lengths, budget, seed, epoch):
         assert len(rows) * longer <= budget or len(rows) == 1
 
 
+@given(st.data(), st.integers(1, 12), BUDGETS, SEEDS, st.integers(0, 9))
+def test_a_plan_is_the_one_that_is_made_row_after_row(data, longest, budget, seed, epoch):
+    """The same rows in the same batches in the same order, so that a run begun with the plain plan may continue."""
+    length = st.integers(1, longest)  # few lengths: many rows in a run
+    source, target = columns(data.draw(st.lists(st.tuples(length, length), max_size=150)))
+    expected = plain_plan(source, target, budget, seed, epoch)
+    found = plan(source, target, budget, seed, epoch)
+    assert len(found) == len(expected)
+    assert [rows.tolist() for rows in found] == [rows.tolist() for rows in expected]
+
+
+@pytest.mark.parametrize("longest", [14, 250, 300, 70_000])  # 8, 16, 32 and 64 bits for a pair of lengths
+def test_a_plan_of_any_lengths(longest):
+    source, target = np.random.default_rng(2).integers(1, longest + 1, (2, 3000)).astype(np.int32)
+    source[0], target[1] = longest, longest
+    for budget in (60, 1024):
+        found, expected = (make(source, target, budget, 1, 0) for make in (plan, plain_plan))
+        assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+def test_a_position_behind_the_end_is_refused():
+    batches = plan(*corpus(50), 100, 1, 0)
+    with pytest.raises(IndexError):
+        batches[len(batches)]
+
+
 @given(LENGTHS, BUDGETS)
 def test_cut_opens_a_batch_for_a_new_length_once_half_full(lengths, budget):
     source, target = columns(sorted(lengths))
-    bounds = cut(source, target, budget)
+    bounds = bounds_of(source, target, budget)
     assert bounds[0] == 0 and bounds[-1] == len(lengths) and bounds == sorted(set(bounds))
     for start, end in zip(bounds, bounds[1:], strict=False):
         longest = np.maximum(source[start:end], target[start:end]).max()
@@ -57,11 +112,11 @@ def test_cut_by_hand():
     21: 2 × 5 is not, so a 6 joins; the next opens a batch, a 7 joins it; the last 7 would fit, but 2 × 7 is over half.
     """
     source, target = np.array([5, 5, 6, 6, 7, 7]), np.array([5, 5, 5, 6, 3, 3])
-    assert cut(source, target, 12) == [0, 2, 4, 5, 6]
-    assert cut(source, target, 20) == [0, 2, 4, 6]
-    assert cut(source, target, 21) == [0, 3, 5, 6]
-    assert cut(source, target, 10**6) == [0, 6]
-    assert cut(source[:0], target[:0], 12) == [0]
+    assert bounds_of(source, target, 12) == [0, 2, 4, 5, 6]
+    assert bounds_of(source, target, 20) == [0, 2, 4, 6]
+    assert bounds_of(source, target, 21) == [0, 3, 5, 6]
+    assert bounds_of(source, target, 10**6) == [0, 6]
+    assert bounds_of(source[:0], target[:0], 12) == [0]
 
 
 def test_a_plan_is_a_function_of_seed_and_epoch():

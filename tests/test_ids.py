@@ -30,9 +30,13 @@ def tokenizers(tmp_path: Path) -> Tokenizers:
     return Tokenizers.load(tmp_path)
 
 
+@pytest.mark.parametrize("mapped", [0, 1 << 29])  # bytes: every file is larger than 0
 @pytest.mark.parametrize("rows", [1, 7, 25, 1000])
-def test_reads_back_what_was_written(tmp_path: Path, tokenizers: Tokenizers, rows: int, monkeypatch) -> None:
+def test_reads_back_what_was_written(
+    tmp_path: Path, tokenizers: Tokenizers, rows: int, mapped: int, monkeypatch
+) -> None:
     monkeypatch.setattr(ids, "ROWS", rows)
+    monkeypatch.setattr(ids, "MAPPED", mapped)
     write(tmp_path, "train", PAIRS)
     ids.build(tokenizers, tmp_path, "de", "en", ["train"], 256, tmp_path)
     pairs = Pairs(tmp_path / "train.arrow")
@@ -45,12 +49,15 @@ def test_reads_back_what_was_written(tmp_path: Path, tokenizers: Tokenizers, row
     assert pairs.target_lengths.tolist() == [len(pairs.target(index)) for index in range(25)]
 
 
-def test_arrays_are_int32_views_of_the_file(tmp_path: Path, tokenizers: Tokenizers) -> None:
+def test_arrays_are_int32_views_of_the_file(tmp_path: Path, tokenizers: Tokenizers, monkeypatch) -> None:
     write(tmp_path, "train", PAIRS)
     ids.build(tokenizers, tmp_path, "de", "en", ["train"], 256, tmp_path)
     pairs = Pairs(tmp_path / "train.arrow")
     assert pairs.source(3).dtype == pairs.source_lengths.dtype == numpy.int32
     assert numpy.shares_memory(pairs.source(3), pairs.source(3)) and not pairs.source(3).flags.writeable
+    monkeypatch.setattr(ids, "MAPPED", 0)
+    large = Pairs(tmp_path / "train.arrow").source(3)
+    assert large.dtype == numpy.int32 and not large.flags.writeable and not numpy.shares_memory(large, pairs.source(3))
     for index in (-1, 25):
         with pytest.raises(IndexError):
             pairs.source(index)

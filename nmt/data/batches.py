@@ -45,7 +45,24 @@ class Batch(NamedTuple):
         return 1 - (source + self.tokens) / (self.source.numel() + self.output.numel())
 
 
-def plan(source: np.ndarray, target: np.ndarray, budget: int, seed: int, epoch: int) -> list[np.ndarray]:
+class Plan:
+    """The batches of an epoch: a length, and the row numbers of batch 0, 1, …; three arrays, whatever their number."""
+
+    def __init__(self, order: np.ndarray, bounds: np.ndarray, batches: np.ndarray) -> None:
+        self.order, self.bounds, self.batches = order, bounds, batches  # rows; where batches begin in it; their order
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, position: int) -> np.ndarray:
+        start, end = self.bounds[self.batches[position] :][:2]
+        return self.order[start:end]
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[position] for position in range(len(self)))
+
+
+def plan(source: np.ndarray, target: np.ndarray, budget: int, seed: int, epoch: int) -> Plan:
     """Row numbers of each batch of this epoch: sorted by both lengths, ties and the order of batches shuffled.
 
     source and target are lengths in pieces. A batch has at most `budget` padded positions on its longer side (a longer
@@ -53,26 +70,51 @@ def plan(source: np.ndarray, target: np.ndarray, budget: int, seed: int, epoch: 
     need no source mask.
     """
     random = np.random.default_rng((seed, epoch))
-    order = np.lexsort((random.random(len(source)), target, source))
-    batches = cut(source[order] + 1, target[order] + 1, budget)
-    return [order[batches[number] : batches[number + 1]] for number in random.permutation(len(batches) - 1)]
+    order, runs = seat(source, target, random)
+    first = order[runs[:-1]]
+    bounds = cut(source[first] + 1, target[first] + 1, np.diff(runs), budget)
+    return Plan(order, bounds, random.permutation(len(bounds) - 1))
 
 
-def cut(source: np.ndarray, target: np.ndarray, budget: int) -> list[int]:
-    """Boundaries between batches over sorted lengths."""
-    bounds, longest, first = [0], 0, 0
-    for row, (ours, theirs) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
+def seat(source: np.ndarray, target: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Rows sorted by both lengths, ties shuffled; and where each run of equal lengths begins, closed by where all end.
+
+    What np.lexsort((random.random(rows), target, source)) returns, in a quarter of its time: two short lengths are one
+    16-bit number, which NumPy sorts in linear time, and what is left to sort are runs.
+    """
+    rows = len(source)
+    width, height = (int(lengths.max(initial=0)) + 1 for lengths in (target, source))
+    kind = np.min_scalar_type(height * width)
+    key = source.astype(kind) * kind.type(width) + target.astype(kind)
+    order = np.argsort(key, kind="stable").astype(np.int32 if rows < 2**31 else np.int64)
+    key = key[order]
+    runs = np.concatenate(([0], np.flatnonzero(key[1:] != key[:-1]) + 1, [rows] if rows else [])).astype(np.int64)
+    chance = random.random(rows)[order]
+    for start, end in zip(runs.tolist(), runs[1:].tolist(), strict=False):
+        order[start:end] = order[start:end][np.argsort(chance[start:end], kind="stable")]
+    return order, runs
+
+
+def cut(source: np.ndarray, target: np.ndarray, rows: np.ndarray, budget: int) -> np.ndarray:
+    """Boundaries between batches over sorted runs: `rows` rows of equal lengths each, cut by arithmetic."""
+    bounds: list[int] = []
+    place, held, longest, first = 0, 0, 0, 0  # `held` rows are in the open batch, which began with a source of `first`
+    for ours, theirs, count in zip(source.tolist(), target.tolist(), rows.tolist(), strict=True):
         wider = max(longest, ours, theirs)
-        rows = row - bounds[-1]
-        full = wider * (rows + 1) > budget
-        changed = rows and ours != first and longest * rows * 2 >= budget
-        if rows and (full or changed):
-            bounds.append(row)
-            wider = max(ours, theirs)
-        if row == bounds[-1]:
-            first = ours
-        longest = wider
-    return bounds + [len(source)] if len(source) else bounds
+        room = budget // wider if held else 0
+        if ours != first:  # may fill a batch up to its half
+            half = -(-budget // (2 * wider))
+            room = min(room, max(held + 1, half)) if 2 * longest * held < budget else 0
+        joins = min(count, max(0, room - held))
+        if joins:
+            held, longest = held + joins, wider
+        if joins < count:
+            longest, first = max(ours, theirs), ours
+            each = max(1, budget // longest)
+            bounds.extend(range(place + joins, place + count, each))
+            held = (count - joins - 1) % each + 1
+        place += count
+    return np.array([*bounds, place])
 
 
 def collate(sources: list[Ids], targets: list[Ids]) -> Batch:
@@ -102,11 +144,12 @@ class Epochs:
 
     def __init__(self, pairs: Pairs, tokenizers: Tokenizers, budget: int, seed: int, sampling: float) -> None:
         self.pairs, self.tokenizers, self.budget, self.seed, self.sampling = pairs, tokenizers, budget, seed, sampling
-        self.planned: tuple[int, list[np.ndarray]] = (-1, [])
+        self.planned: tuple[int, Plan] | None = None
 
-    def plan(self, epoch: int) -> list[np.ndarray]:
+    def plan(self, epoch: int) -> Plan:
         """The rows of each batch; the last epoch asked for is kept."""
-        if self.planned[0] != epoch:
+        if self.planned is None or self.planned[0] != epoch:
+            self.planned = None  # two plans need not be in memory together
             lengths = self.pairs.source_lengths, self.pairs.target_lengths
             self.planned = (epoch, plan(*lengths, self.budget, self.seed, epoch))
         return self.planned[1]

@@ -1,6 +1,8 @@
 """The pairs as piece ids in memory-mapped Arrow files: opened in milliseconds, whatever the size of the corpus.
 
-The text is kept beside the ids, for subword sampling and for displays.
+The text is kept beside the ids, for subword sampling and for displays. Ids of a file above MAPPED are read sentence by
+sentence: one look at a mapped page makes up to 2 MiB of the file count as the program's memory, a thousand looks all of
+it. A read costs 3 µs more.
 """
 
 import json
@@ -20,6 +22,7 @@ from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 
 ROWS = 50_000  # pairs in a record batch; also how many are held in memory while building
+MAPPED = 1 << 29  # bytes
 SCHEMA = pyarrow.schema(
     {
         "source": pyarrow.list_(pyarrow.int32()),
@@ -89,12 +92,17 @@ class Pairs:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            reader = ipc.open_file(pyarrow.memory_map(str(path)))
+            mapped = pyarrow.memory_map(str(path))
+            reader = ipc.open_file(mapped)
             self.blocks = [reader.get_batch(number) for number in range(reader.num_record_batches)]
         except (OSError, pyarrow.ArrowInvalid) as error:
             raise UserError(f"{path} cannot be read: {error}") from None
         self.starts = [0, *numpy.cumsum([block.num_rows for block in self.blocks]).tolist()]
-        self.columns = {side: [views(block.column(side)) for block in self.blocks] for side in ("source", "target")}
+        file = pyarrow.OSFile(str(path)) if mapped.size() > MAPPED else None
+        start = mapped.read_buffer(1).address
+        self.columns = {
+            side: [views(block.column(side), file, start) for block in self.blocks] for side in ("source", "target")
+        }
 
     def __len__(self) -> int:
         return self.starts[-1]
@@ -113,11 +121,11 @@ class Pairs:
         return self.lengths("target")
 
     def source(self, index: int) -> numpy.ndarray:
-        """The ids of a source sentence, a view of the file."""
+        """The ids of a source sentence, read-only."""
         return self.ids("source", index)
 
     def target(self, index: int) -> numpy.ndarray:
-        """The ids of a target sentence, a view of the file."""
+        """The ids of a target sentence, read-only."""
         return self.ids("target", index)
 
     def texts(self, index: int) -> tuple[str, str]:
@@ -148,6 +156,24 @@ class Pairs:
         return block, index - self.starts[block]
 
 
-def views(column: pyarrow.ListArray) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Offsets and values of a list column without a copy."""
-    return column.offsets.to_numpy(zero_copy_only=True), column.values.to_numpy(zero_copy_only=True)
+class Stored:
+    """int32 numbers that begin at byte `place` of a file; a slice of them is read when it is asked for."""
+
+    def __init__(self, file: pyarrow.NativeFile, place: int) -> None:
+        self.file, self.place = file, place
+
+    def __getitem__(self, rows: slice) -> numpy.ndarray:
+        start, end = int(rows.start), int(rows.stop)
+        return numpy.frombuffer(self.file.read_at(4 * (end - start), self.place + 4 * start), numpy.int32)
+
+
+def views(
+    column: pyarrow.ListArray, file: pyarrow.NativeFile | None, start: int
+) -> tuple[numpy.ndarray, numpy.ndarray | Stored]:
+    """Offsets and values of a list column without a copy, and without `to_numpy`, which imports pandas.
+
+    With a file, which is mapped at the address `start`, the values stay in it.
+    """
+    _, offsets, _, values = column.buffers()
+    numbers = numpy.frombuffer(values, numpy.int32) if file is None else Stored(file, values.address - start)
+    return numpy.frombuffer(offsets, numpy.int32)[: len(column) + 1], numbers
