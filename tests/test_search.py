@@ -34,7 +34,8 @@ class Table(EncoderDecoder):
 
     def decode(self, target: Tensor, state: State, memory: Memory, weights: bool = False) -> Decoded:
         steps = state["step"][:, None] + torch.arange(target.size(1))
-        return Decoded(self.table[memory.values[:, :, 0], steps, target], None, {"step": steps[:, -1] + 1})
+        sentences = memory.values[:, :, 0].repeat_interleave(len(target) // len(memory.values), 0)
+        return Decoded(self.table[sentences, steps, target], None, {"step": steps[:, -1] + 1})
 
 
 def random_table(sentences: int, steps: int, seed: int, scale: float = 2.0) -> Tensor:

@@ -61,11 +61,17 @@ class Attention(nn.Module):
     def forward(
         self, query: Tensor, keys: Tensor, memory: Tensor, step: Tensor, length: Tensor, mask: Tensor | None
     ) -> Looked:
-        """query [B T D], step [B T] (target positions), length [B], mask [B S] | None → contexts, weights, centres."""
+        """query [B T D], step [B T] (target positions), keys [N S A], memory [N S M], length [N], mask [N S] | None.
+
+        → contexts, weights, centres. The B / N hypotheses of a sentence look at its memory as so many more columns.
+        """
+        rows, columns = len(memory), step.shape
+        query, step = query.reshape(rows, -1, query.size(2)), step.reshape(rows, -1)
         allowed, prior, centre = self.window(query, step, length, mask, memory.size(1))
         scores = self.score(query, keys)
         if self.hard:
-            chosen = attend_to_one(scores, memory, allowed, prior, self.training, self.gradient)
-            return Looked(chosen.context, chosen.weights, centre, chosen.log_probability, chosen.entropy)
-        context, weights = attend(scores, memory, allowed, prior)
-        return Looked(context, weights, centre)
+            context, *looked = attend_to_one(scores, memory, allowed, prior, self.training, self.gradient)
+        else:
+            context, *looked = attend(scores, memory, allowed, prior)
+        found = Looked(context, looked[0], centre, *looked[1:])
+        return Looked(*(None if part is None else part.reshape(*columns, *part.shape[2:]) for part in found))

@@ -16,6 +16,7 @@ from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.models.base import EncoderDecoder, Memory, State, select
 
 CHUNK = 1024  # columns of forced decoding whose logits exist at the same time
+SPAN = 128  # at most so many pieces of the vocabulary have one maximum in `best`
 
 
 @dataclass
@@ -34,7 +35,7 @@ class Beams:
     tokens: Tensor  # [N K T], beginning with <s>
     scores: Tensor  # [N K]: log-probabilities
     state: State
-    memory: Memory  # [N·K …]
+    memory: Memory  # [N …]: one for all hypotheses of a sentence
     limit: Tensor  # [N]: most pieces, </s> counted
 
 
@@ -61,7 +62,7 @@ def open_beams(model: EncoderDecoder, source: Tensor, mask: Tensor | None, beam:
     scores[:, 0] = 0.0
     tokens = torch.full((len(source), beam, 1), BOS, device=source.device)
     state = select(model.start(memory), rows)
-    return Beams(list(range(len(source))), tokens, scores, state, memory.rows(rows), limit.to(source.device))
+    return Beams(list(range(len(source))), tokens, scores, state, memory, limit.to(source.device))
 
 
 def extend(logits: Tensor, beams: Beams) -> tuple[Tensor, Tensor, Tensor]:
@@ -69,16 +70,32 @@ def extend(logits: Tensor, beams: Beams) -> tuple[Tensor, Tensor, Tensor]:
 
     <pad> and <s> are never written, and at the limit only </s> is.
     """
-    log_probabilities = logits.float().log_softmax(-1).view(*beams.scores.shape, -1)  # [N K V]
-    log_probabilities[:, :, [PAD, BOS]] = float("-inf")
+    log_probabilities = logits.log_softmax(-1, dtype=torch.float32).view(*beams.scores.shape, -1)  # [N K V]
+    log_probabilities[:, :, PAD] = log_probabilities[:, :, BOS] = float("-inf")
     last = beams.limit <= beams.tokens.size(2)
     if bool(last.any()):
         ending = log_probabilities[last][:, :, EOS].clone()
         log_probabilities[last] = float("-inf")
         log_probabilities[last, :, EOS] = ending
-    beam, vocabulary = beams.scores.size(1), log_probabilities.size(2)
-    scores, index = (beams.scores[:, :, None] + log_probabilities).flatten(1).topk(2 * beam, dim=1)
-    return scores, index // vocabulary, index % vocabulary
+    return best(beams.scores, log_probabilities, 2 * beams.scores.size(1))
+
+
+def best(scores: Tensor, log_probabilities: Tensor, number: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The largest of scores [N K 1] + log_probabilities [N K V]: sums, parents, tokens, each [N number].
+
+    They stand in the `number` spans of the vocabulary with the largest maxima: `topk` is slow on a CPU, `amax` is not.
+    """
+    beam, vocabulary = log_probabilities.shape[1:]
+    width = next(width for width in range(min(SPAN, vocabulary), 0, -1) if vocabulary % width == 0)
+    spans = log_probabilities.unflatten(2, (-1, width))  # [N K C W]
+    maxima = (scores[:, :, None] + spans.amax(3)).flatten(1)  # [N K·C]
+    chosen = maxima.topk(min(number, maxima.size(1)), dim=1).indices
+    parents = chosen // spans.size(2)
+    inside = spans.flatten(1, 2).gather(1, chosen[:, :, None].expand(-1, -1, width))  # [N number W]
+    sums, index = (scores.gather(1, parents)[:, :, None] + inside).flatten(1).topk(number, dim=1)
+    span, place = index // width, index % width
+    tokens = chosen.gather(1, span) % spans.size(2) * width + place
+    return sums, parents.gather(1, span), tokens
 
 
 def collect(
@@ -114,7 +131,7 @@ def advance(
     keep = torch.tensor(stay, dtype=torch.long, device=scores.device)
     rows = keep[:, None] * beam + parents[keep]  # [N' K] of the old batch
     grown = torch.cat((beams.tokens.flatten(0, 1)[rows], tokens[keep][:, :, None]), 2)
-    memory = beams.memory if len(stay) == len(beams.sentences) else beams.memory.rows(rows.flatten())
+    memory = beams.memory if len(stay) == len(beams.sentences) else beams.memory.rows(keep)
     sentences = [beams.sentences[row] for row in stay]
     return Beams(sentences, grown, scores[keep], select(state, rows.flatten()), memory, beams.limit[keep])
 
