@@ -65,13 +65,21 @@ class Attention(nn.Module):
 
         → contexts, weights, centres. The B / N hypotheses of a sentence look at its memory as so many more columns.
         """
-        rows, columns = len(memory), step.shape
-        query, step = query.reshape(rows, -1, query.size(2)), step.reshape(rows, -1)
+        together = query.reshape(len(memory), -1, query.size(2)), step.reshape(len(memory), -1)
+        looked = self.look(*together, keys, memory, length, mask)
+        if step.shape == looked.weights.shape[:2]:
+            return looked
+        context, weights = (part.reshape(*step.shape, -1) for part in looked[:2])
+        return Looked(context, weights, *(None if part is None else part.reshape(step.shape) for part in looked[2:]))
+
+    def look(
+        self, query: Tensor, step: Tensor, keys: Tensor, memory: Tensor, length: Tensor, mask: Tensor | None
+    ) -> Looked:
+        """The same with as many rows of queries as of memory."""
         allowed, prior, centre = self.window(query, step, length, mask, memory.size(1))
         scores = self.score(query, keys)
         if self.hard:
-            context, *looked = attend_to_one(scores, memory, allowed, prior, self.training, self.gradient)
-        else:
-            context, *looked = attend(scores, memory, allowed, prior)
-        found = Looked(context, looked[0], centre, *looked[1:])
-        return Looked(*(None if part is None else part.reshape(*columns, *part.shape[2:]) for part in found))
+            chosen = attend_to_one(scores, memory, allowed, prior, self.training, self.gradient)
+            return Looked(chosen.context, chosen.weights, centre, chosen.log_probability, chosen.entropy)
+        context, weights = attend(scores, memory, allowed, prior)
+        return Looked(context, weights, centre)
