@@ -17,7 +17,7 @@ from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.models.base import EncoderDecoder, Memory, State, select
 
 CHUNK = 1024  # columns of forced decoding whose logits exist at the same time
-SPAN = 128  # `best` takes maxima over so many pieces of the vocabulary or fewer
+SPAN = 128  # `largest` takes maxima over so many pieces of the vocabulary or fewer
 
 
 @dataclass
@@ -83,10 +83,10 @@ def extend(logits: Tensor, beams: Beams, beam: int) -> Extensions:
         ending = log_probabilities[last, :, EOS]
         log_probabilities[last] = float("-inf")
         log_probabilities[last, :, EOS] = ending
-    return best(beams.scores, log_probabilities, 2 * beam)
+    return largest(beams.scores, log_probabilities, 2 * beam)
 
 
-def best(scores: Tensor, log_probabilities: Tensor, number: int) -> Extensions:
+def largest(scores: Tensor, log_probabilities: Tensor, number: int) -> Extensions:
     """The `number` largest of scores [N K 1] + log_probabilities [N K V], or all.
 
     On a CPU `topk` is slow and `amax` is not; so it is asked for the spans of the vocabulary with the largest maxima,

@@ -46,7 +46,7 @@ class Translator:
         autocast: torch.autocast,
         searched: EncoderDecoder | None = None,
     ) -> None:
-        """`searched` is the model as `lowered` makes it, where its weights do not change any more."""
+        """`searched` is the model as `prepared` makes it, where its weights do not change any more."""
         self.model, self.tokenizers, self.decode = model, tokenizers, decode
         self.searched = searched or model
         self.max_pieces, self.device, self.autocast = max_pieces, device, autocast
