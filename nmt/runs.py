@@ -20,6 +20,7 @@ from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluate.scores import looks_tokenised, score, write_result
 from nmt.models.ensemble import Ensemble
+from nmt.models.prepared import prepared
 from nmt.train import checkpoint
 from nmt.train.precision import autocast, pick_device_again, pick_precision
 from nmt.view.journal import Journal
@@ -110,8 +111,9 @@ def load(paths: Sequence[Path], beam: int | None = None, batch_tokens: int | Non
         folder = folder.parent / "+".join(path.parent.name for path in paths)
     decode = DecodeConfig(**asdict(config.decode))
     decode.beam, decode.batch_tokens = beam or decode.beam, batch_tokens or decode.batch_tokens
-    context = autocast(device, pick_precision(config.precision, device))
-    translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)
+    dtype = pick_precision(config.precision, device)
+    context, longest = autocast(device, dtype), config.tokenizer.max_pieces
+    translator = Translator(model, tokenizers, decode, longest, device, context, prepared(model, dtype))
     members = [provenance(path, payload) for path, payload in zip(paths, payloads, strict=True)]
     made = {"decode": asdict(decode), "scored_with": checkpoint.versions(), "models": members}
     return Run(folder, config, made, translator)

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 from nmt.data.batches import collate
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK
-from nmt.decode.search import forced, search
+from nmt.decode.search import forced, largest, search
 from nmt.models.base import Decoded, EncoderDecoder, Memory, State
 
 WORDS = (UNK, 4, 5)  # what may be written when the vocabulary has six pieces
@@ -34,7 +34,8 @@ class Table(EncoderDecoder):
 
     def decode(self, target: Tensor, state: State, memory: Memory, weights: bool = False) -> Decoded:
         steps = state["step"][:, None] + torch.arange(target.size(1))
-        return Decoded(self.table[memory.values[:, :, 0], steps, target], None, {"step": steps[:, -1] + 1})
+        sentences = memory.values[:, :, 0].repeat_interleave(len(target) // len(memory.values), 0)
+        return Decoded(self.table[sentences, steps, target], None, {"step": steps[:, -1] + 1})
 
 
 def random_table(sentences: int, steps: int, seed: int, scale: float = 2.0) -> Tensor:
@@ -218,3 +219,14 @@ def test_the_length_penalty_by_hand(alpha, ids):
     scores = {tuple(hypothesis.ids): hypothesis.score for hypothesis in found}
     assert scores[()] == pytest.approx(math.log(0.4), abs=1e-5)
     assert scores[(4,)] == pytest.approx(math.log(0.27) / 2**alpha, abs=1e-5)
+
+
+@pytest.mark.parametrize("vocabulary", [1, 7, 97, 120, 8000])
+@pytest.mark.parametrize("beam", [1, 3])
+def test_the_best_of_spans_are_the_best_of_all(vocabulary, beam):
+    torch.manual_seed(vocabulary)
+    scores, table = torch.randn(4, beam), torch.randn(4, beam, vocabulary)
+    found = largest(scores, table, 6)
+    wanted, places = (scores[:, :, None] + table).flatten(1).topk(min(6, beam * vocabulary), 1)
+    assert torch.equal(found.scores, wanted)
+    assert torch.equal(found.parents * vocabulary + found.tokens, places)

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+MANY_QUERIES, MANY_SEQUENCES = 16, 16  # from which fused attention pays on a CPU, and up to which
+
 
 def attend(
     scores: Tensor, values: Tensor, mask: Tensor | None = None, prior: Tensor | None = None, dropout: float = 0.0
@@ -58,8 +60,14 @@ def scaled_dot_product(
 
 
 def prefers_explicit(query: Tensor) -> bool:
-    """PyTorch's fused CPU attention has a bf16 backward ten times slower than matrix products and a softmax."""
-    return query.device.type == "cpu" and query.dtype == torch.bfloat16 and query.requires_grad
+    """Where PyTorch's fused CPU attention is slower than matrix products and a softmax.
+
+    Its bf16 backward is ten times slower; a few queries of many sequences, as in search, two to three times.
+    """
+    if query.device.type != "cpu":
+        return False
+    few = query.size(2) < MANY_QUERIES and query.size(0) > MANY_SEQUENCES
+    return few or (query.dtype == torch.bfloat16 and query.requires_grad)
 
 
 def causal_mask(query: Tensor, key: Tensor) -> Tensor:

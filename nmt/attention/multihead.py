@@ -33,19 +33,22 @@ class MultiHead(nn.Module):
         shape = (*projected.shape[:2], parts, self.heads, self.size // self.heads)
         return projected.view(shape).permute(2, 0, 3, 1, 4).unbind(0)
 
+    def project(self, inputs: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
+        """[B T D] → those of query, key, value (0, 1, 2) from `first` to before `last`, each [B H T K]."""
+        rows = slice(first * self.size, last * self.size)
+        return self.split(functional.linear(inputs, self.weight[rows], self.bias[rows]), last - first)
+
     def project_all(self, inputs: Tensor) -> tuple[Tensor, ...]:
         """[B T D] → query, key, value [B H T K] of self-attention."""
-        return self.split(functional.linear(inputs, self.weight, self.bias), 3)
+        return self.project(inputs, 0, 3)
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, ...]:
         """[B S D] → key, value [B H S K] of cross-attention, once per sentence."""
-        size = self.size
-        return self.split(functional.linear(memory, self.weight[size:], self.bias[size:]), 2)
+        return self.project(memory, 1, 3)
 
     def project_query(self, inputs: Tensor) -> Tensor:
         """[B T D] → query [B H T K] of cross-attention."""
-        size = self.size
-        return self.split(functional.linear(inputs, self.weight[:size], self.bias[:size]), 1)[0]
+        return self.project(inputs, 0, 1)[0]
 
     def forward(
         self,

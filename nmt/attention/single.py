@@ -61,7 +61,21 @@ class Attention(nn.Module):
     def forward(
         self, query: Tensor, keys: Tensor, memory: Tensor, step: Tensor, length: Tensor, mask: Tensor | None
     ) -> Looked:
-        """query [B T D], step [B T] (target positions), length [B], mask [B S] | None → contexts, weights, centres."""
+        """query [B T D], step [B T] (target positions), keys [N S A], memory [N S M], length [N], mask [N S] | None.
+
+        → contexts, weights, centres. The B / N hypotheses of a sentence look at its memory as so many more columns.
+        """
+        together = query.reshape(len(memory), -1, query.size(2)), step.reshape(len(memory), -1)
+        looked = self.look(*together, keys, memory, length, mask)
+        if step.shape == looked.weights.shape[:2]:
+            return looked
+        context, weights = (part.reshape(*step.shape, -1) for part in looked[:2])
+        return Looked(context, weights, *(None if part is None else part.reshape(step.shape) for part in looked[2:]))
+
+    def look(
+        self, query: Tensor, step: Tensor, keys: Tensor, memory: Tensor, length: Tensor, mask: Tensor | None
+    ) -> Looked:
+        """The same with as many rows of queries as of memory."""
         allowed, prior, centre = self.window(query, step, length, mask, memory.size(1))
         scores = self.score(query, keys)
         if self.hard:

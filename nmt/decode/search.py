@@ -1,8 +1,9 @@
 """Beam search for any model, through `decode` alone.
 
-N sentences still open, K beam, V vocabulary, T pieces so far. Row n·K + k of the batch is hypothesis k of sentence n.
-Score = log-probability / length^α, </s> counted in both. A sentence is closed as soon as K of its hypotheses have
-ended, or at its maximum length, where </s> is forced; closed sentences leave the batch. Greedy search is K = 1.
+N sentences still open, K hypotheses of each (one at first, then `beam`), V vocabulary, T pieces so far. Row n·K + k of
+the batch is hypothesis k of sentence n. Score = log-probability / length^α, </s> counted in both. A sentence is closed
+as soon as `beam` of its hypotheses have ended, or at its maximum length, where </s> is forced; closed sentences leave
+the batch. Greedy search is beam 1.
 """
 
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.models.base import EncoderDecoder, Memory, State, select
 
 CHUNK = 1024  # columns of forced decoding whose logits exist at the same time
+SPAN = 128  # `largest` takes maxima over so many pieces of the vocabulary or fewer
 
 
 @dataclass
@@ -31,11 +33,19 @@ class Beams:
     """The open hypotheses of the sentences that are still open."""
 
     sentences: list[int]  # their places in the input
+    limits: list[int]  # most pieces of each, </s> counted
     tokens: Tensor  # [N K T], beginning with <s>
     scores: Tensor  # [N K]: log-probabilities
-    state: State
-    memory: Memory  # [N·K …]
-    limit: Tensor  # [N]: most pieces, </s> counted
+    state: State  # [N·K …]
+    memory: Memory  # [N …]: one for all hypotheses of a sentence
+
+
+class Extensions(NamedTuple):
+    """Hypotheses with one piece more, the best of each sentence first."""
+
+    scores: Tensor  # [N 2·beam]: log-probabilities
+    parents: Tensor  # [N 2·beam]: 0 … K-1
+    tokens: Tensor  # [N 2·beam]
 
 
 @torch.inference_mode()
@@ -44,48 +54,61 @@ def search(
 ) -> list[list[Hypothesis]]:
     """source [B S], mask [B S] | None, limit [B] → for each sentence at most `beam` hypotheses, best first."""
     finished: list[list[Hypothesis]] = [[] for _ in range(len(source))]
-    beams = open_beams(model, source, mask, beam, limit)
+    beams = open_beams(model, source, mask, limit)
     while beams.sentences:
         decoded = model.decode(beams.tokens[:, :, -1].reshape(-1, 1), beams.state, beams.memory)
-        scores, parents, tokens = extend(model.logits(decoded.hidden[:, -1]), beams)
-        collect(finished, beams, scores, parents, tokens, alpha)
-        beams = advance(beams, decoded.state, scores, parents, tokens, finished)
+        extensions = extend(model.logits(decoded.hidden[:, -1]), beams, beam)
+        collect(finished, beams, extensions, beam, alpha)
+        beams = advance(finished, beams, extensions, beam, decoded.state)
     return [sorted(found, key=lambda hypothesis: -hypothesis.score) for found in finished]
 
 
-def open_beams(model: EncoderDecoder, source: Tensor, mask: Tensor | None, beam: int, limit: Tensor) -> Beams:
-    """K copies of <s> for each sentence; only the first may be extended in the first step."""
-    memory = model.encode(source, mask)
-    rows = torch.arange(len(source), device=source.device).repeat_interleave(beam)
-    scores = torch.full((len(source), beam), float("-inf"), device=source.device)
-    scores[:, 0] = 0.0
-    tokens = torch.full((len(source), beam, 1), BOS, device=source.device)
-    state = select(model.start(memory), rows)
-    return Beams(list(range(len(source))), tokens, scores, state, memory.rows(rows), limit.to(source.device))
+def open_beams(model: EncoderDecoder, source: Tensor, mask: Tensor | None, limit: Tensor) -> Beams:
+    """One hypothesis for each sentence: <s>."""
+    memory, number = model.encode(source, mask), len(source)
+    tokens = torch.full((number, 1, 1), BOS, device=source.device)
+    scores = torch.zeros(number, 1, device=source.device)
+    return Beams(list(range(number)), limit.tolist(), tokens, scores, model.start(memory), memory)
 
 
-def extend(logits: Tensor, beams: Beams) -> tuple[Tensor, Tensor, Tensor]:
-    """The 2 K best one-piece extensions: scores, parents (0 … K-1), tokens, each [N 2K]; at most K of them end.
+def extend(logits: Tensor, beams: Beams, beam: int) -> Extensions:
+    """The best 2·beam extensions, of which at most `beam` end; <pad> and <s> are never written, at the limit only </s>.
 
-    <pad> and <s> are never written, and at the limit only </s> is.
+    logits [N·K V].
     """
-    log_probabilities = logits.float().log_softmax(-1).view(*beams.scores.shape, -1)  # [N K V]
-    log_probabilities[:, :, [PAD, BOS]] = float("-inf")
-    last = beams.limit <= beams.tokens.size(2)
-    if bool(last.any()):
-        ending = log_probabilities[last][:, :, EOS].clone()
+    log_probabilities = logits.log_softmax(-1, dtype=torch.float32).view(*beams.scores.shape, -1)  # [N K V]
+    log_probabilities[:, :, PAD] = log_probabilities[:, :, BOS] = float("-inf")
+    length = beams.tokens.size(2)
+    if last := [row for row, limit in enumerate(beams.limits) if limit <= length]:
+        ending = log_probabilities[last, :, EOS]
         log_probabilities[last] = float("-inf")
         log_probabilities[last, :, EOS] = ending
-    beam, vocabulary = beams.scores.size(1), log_probabilities.size(2)
-    scores, index = (beams.scores[:, :, None] + log_probabilities).flatten(1).topk(2 * beam, dim=1)
-    return scores, index // vocabulary, index % vocabulary
+    return largest(beams.scores, log_probabilities, 2 * beam)
 
 
-def collect(
-    finished: list[list[Hypothesis]], beams: Beams, scores: Tensor, parents: Tensor, tokens: Tensor, alpha: float
-) -> None:
-    """Keep the hypotheses among the K best extensions that end here."""
-    beam, length = beams.scores.size(1), beams.tokens.size(2)
+def largest(scores: Tensor, log_probabilities: Tensor, number: int) -> Extensions:
+    """The `number` largest of scores [N K 1] + log_probabilities [N K V], or all.
+
+    On a CPU `topk` is slow and `amax` is not; so it is asked for the spans of the vocabulary with the largest maxima,
+    in which the largest stand, and then for the largest in them.
+    """
+    vocabulary = log_probabilities.size(2)
+    width = next(width for width in range(SPAN, 0, -1) if vocabulary % width == 0)
+    spans = log_probabilities.unflatten(2, (-1, width))  # [N K C W]
+    maxima = (scores[:, :, None] + spans.amax(3)).flatten(1)  # [N K·C]
+    chosen = maxima.topk(min(number, maxima.size(1)), 1).indices
+    parents = chosen // spans.size(2)
+    inside = spans.flatten(1, 2).gather(1, chosen[:, :, None].expand(-1, -1, width))
+    sums = (scores.gather(1, parents)[:, :, None] + inside).flatten(1)
+    sums, place = sums.topk(min(number, sums.size(1)), 1)
+    span = place // width
+    tokens = chosen.gather(1, span) % spans.size(2) * width + place % width
+    return Extensions(sums, parents.gather(1, span), tokens)
+
+
+def collect(finished: list[list[Hypothesis]], beams: Beams, extensions: Extensions, beam: int, alpha: float) -> None:
+    """Keep the hypotheses among the best `beam` extensions that end here."""
+    length, (scores, parents, tokens) = beams.tokens.size(2), extensions
     ends = (tokens[:, :beam] == EOS) & scores[:, :beam].isfinite()
     for row, rank in ends.nonzero().tolist():
         found = finished[beams.sentences[row]]
@@ -94,29 +117,25 @@ def collect(
             found.append(Hypothesis(ids, scores[row, rank].item() / length**alpha))
 
 
-def advance(
-    beams: Beams,
-    state: State,
-    scores: Tensor,
-    parents: Tensor,
-    tokens: Tensor,
-    finished: list[list[Hypothesis]],
-) -> Beams:
-    """The K best that go on, of the sentences that stay open."""
-    beam, length = beams.scores.size(1), beams.tokens.size(2)
-    going = scores.masked_fill(tokens == EOS, float("-inf"))
-    scores, order = going.topk(beam, dim=1)
-    parents, tokens = parents.gather(1, order), tokens.gather(1, order)
-    limits = beams.limit.tolist()
+def advance(finished: list[list[Hypothesis]], beams: Beams, extensions: Extensions, beam: int, state: State) -> Beams:
+    """The best `beam` that go on, of the sentences that stay open; `state` is that after the step."""
+    width, length = beams.tokens.shape[1:]
+    going = extensions.scores.masked_fill(extensions.tokens == EOS, float("-inf"))
+    scores, order = going.topk(min(beam, going.size(1)), 1)
+    parents, tokens = extensions.parents.gather(1, order), extensions.tokens.gather(1, order)
     stay = [
-        row for row, sentence in enumerate(beams.sentences) if len(finished[sentence]) < beam and limits[row] > length
+        row
+        for row, (sentence, limit) in enumerate(zip(beams.sentences, beams.limits, strict=True))
+        if len(finished[sentence]) < beam and limit > length
     ]
+    sentences, limits, memory = beams.sentences, beams.limits, beams.memory
     keep = torch.tensor(stay, dtype=torch.long, device=scores.device)
-    rows = keep[:, None] * beam + parents[keep]  # [N' K] of the old batch
-    grown = torch.cat((beams.tokens.flatten(0, 1)[rows], tokens[keep][:, :, None]), 2)
-    memory = beams.memory if len(stay) == len(beams.sentences) else beams.memory.rows(rows.flatten())
-    sentences = [beams.sentences[row] for row in stay]
-    return Beams(sentences, grown, scores[keep], select(state, rows.flatten()), memory, beams.limit[keep])
+    if len(stay) < len(sentences):
+        sentences, limits = [sentences[row] for row in stay], [limits[row] for row in stay]
+        memory, scores, parents, tokens = memory.rows(keep), scores[keep], parents[keep], tokens[keep]
+    rows = keep[:, None] * width + parents  # [N' K'] of the old batch
+    grown = torch.cat((beams.tokens.flatten(0, 1)[rows], tokens[:, :, None]), 2)
+    return Beams(sentences, limits, grown, scores, select(state, rows.flatten()), memory)
 
 
 class Forced(NamedTuple):

@@ -44,8 +44,11 @@ class Translator:
         max_pieces: int,
         device: torch.device,
         autocast: torch.autocast,
+        searched: EncoderDecoder | None = None,
     ) -> None:
+        """`searched` is the model as `prepared` makes it, where its weights do not change any more."""
         self.model, self.tokenizers, self.decode = model, tokenizers, decode
+        self.searched = searched or model
         self.max_pieces, self.device, self.autocast = max_pieces, device, autocast
 
     def translate(self, lines: Iterable[str], window: int | None = None) -> Iterator[Translation]:
@@ -126,7 +129,7 @@ class Translator:
         source, real = source.to(self.device), None if real is None else real.to(self.device)
         with self.autocast:
             return search(
-                self.model, source, real, self.decode.beam, self.decode.length_penalty, torch.as_tensor(limits)
+                self.searched, source, real, self.decode.beam, self.decode.length_penalty, torch.as_tensor(limits)
             )
 
     def limits(self, lengths: np.ndarray) -> np.ndarray:

@@ -17,7 +17,10 @@ State = dict[str, Tensor]  # whatever the decoder carries; every tensor batch-fi
 
 
 class Memory(NamedTuple):
-    """What a model keeps of a source; the same for all hypotheses of a sentence, so never reordered."""
+    """What a model keeps of a source, once for all hypotheses of a sentence, and so never reordered.
+
+    A memory of N rows serves a target of N·K: row n·K + k is hypothesis k of sentence n.
+    """
 
     values: Tensor  # [B S M]
     mask: Tensor | None  # [B S], True = may be looked at; None when nothing is padded
@@ -28,7 +31,7 @@ class Memory(NamedTuple):
         """The memory of these rows of the batch."""
         mask = None if self.mask is None else self.mask[index]
         weights = None if self.weights is None else self.weights[index]
-        return Memory(self.values[index], mask, {name: tensor[index] for name, tensor in self.fixed.items()}, weights)
+        return Memory(self.values.index_select(0, index), mask, select(self.fixed, index), weights)
 
     def lengths(self) -> Tensor:
         """[B]: each sentence's own length."""
@@ -71,7 +74,10 @@ class EncoderDecoder(nn.Module, ABC):
 
     @abstractmethod
     def decode(self, target: Tensor, state: State, memory: Memory, weights: bool = False) -> Decoded:
-        """target [B T] (any T ≥ 1) continues what led to `state`; `weights` takes the explicit road."""
+        """target [B T] (any T ≥ 1) continues what led to `state`; `weights` takes the explicit road.
+
+        Each row of memory serves as many rows of target as there are: the K hypotheses of a sentence look together.
+        """
 
     @property
     def attends(self) -> bool:
@@ -95,4 +101,4 @@ class EncoderDecoder(nn.Module, ABC):
 
 def select(state: State, index: Tensor) -> State:
     """The state of these rows: how search reorders, duplicates and drops hypotheses of any model."""
-    return {name: tensor[index] for name, tensor in state.items()}
+    return {name: tensor.index_select(0, index) for name, tensor in state.items()}

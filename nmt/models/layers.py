@@ -104,16 +104,21 @@ class DecoderLayer(nn.Module):
         rotation: Rotation | None,
         weights: bool,
     ) -> tuple[Tensor, Tensor | None, Tensor | None, Past]:
-        """inputs [B T D]; what self-attention carries; memory: key, value [B H S K]; mask [B 1 1 S] | None.
+        """inputs [B T D]; what self-attention carries; memory: key, value [N H S K]; mask [N 1 1 S] | None.
+
+        The B / N hypotheses of a sentence look at its memory as so many more columns.
 
         → outputs [B T D], cross weights [B H T S] | None, self weights [B H T P] | None, the new past.
         """
         query, key, value = project(self.self_attention, self.self_residual.before(inputs), rotation)
         context, self_looked, past = self.kind(query, key, value, past, None, weights)
         inputs = self.self_residual.after(inputs, self.self_attention.merge(context))
-        query = self.cross_attention.project_query(self.cross_residual.before(inputs))
+        asking = self.cross_residual.before(inputs).view(len(memory[0]), -1, inputs.size(2))  # [N B/N·T D]
+        query = self.cross_attention.project_query(asking)
         context, looked = self.cross_attention(query, *memory, mask, weights=weights)
-        inputs = self.cross_residual.after(inputs, context)
+        inputs = self.cross_residual.after(inputs, context.view_as(inputs))
+        if looked is not None:
+            looked = looked.unflatten(2, (-1, inputs.size(1))).transpose(1, 2).flatten(0, 1)
         outputs = self.feed_residual.after(inputs, self.feed(self.feed_residual.before(inputs)))
         return outputs, looked, self_looked, past
 

@@ -1,0 +1,88 @@
+"""A model made ready for search: its matrices cast, and laid out, once."""
+
+import copy
+import logging
+
+import torch
+from torch import Tensor, nn
+
+from nmt.attention.multihead import MultiHead
+from nmt.attention.windows import Window
+from nmt.models.base import EncoderDecoder
+from nmt.models.cells import ConditionalGRU
+
+log = logging.getLogger("nmt")
+ROWS = 64  # for so many rows oneDNN lays a matrix out; other numbers are as right
+
+
+class Packed(nn.Module):
+    """x Wᵀ + b on a CPU, W in the layout and number format in which it is multiplied: [… I] → [… O].
+
+    A plain matrix is laid out anew for every product; for the few rows of one sentence that costs more than itself.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype, (self.out_features, self.in_features) = dtype, weight.shape
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.detach().to(dtype), ROWS)
+        self.bias = None if bias is None else bias.detach().to(dtype)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return torch.ops.mkldnn._linear_pointwise(inputs.to(self.dtype), self.weight, self.bias, "none", [], "")
+
+
+class PackedHeads(MultiHead):
+    """Multi-head attention with packed projections."""
+
+    def __init__(self, plain: MultiHead, dtype: torch.dtype) -> None:
+        nn.Module.__init__(self)
+        self.size, self.heads, self.dropout = plain.size, plain.heads, plain.dropout
+        self.output = Packed(plain.output.weight, plain.output.bias, dtype)  # type: ignore[assignment]
+        weights, biases = plain.weight.split(self.size), plain.bias.split(self.size)
+        self.products = {
+            parts: Packed(torch.cat(weights[slice(*parts)]), torch.cat(biases[slice(*parts)]), dtype)
+            for parts in ((0, 1), (1, 3), (0, 3))
+        }
+
+    def project(self, inputs: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
+        return self.split(self.products[first, last](inputs), last - first)
+
+
+def prepared(model: EncoderDecoder, dtype: torch.dtype) -> EncoderDecoder:
+    """The same model with the weights that autocast to `dtype` makes at every step (in inference mode it keeps none).
+
+    On a CPU they are packed as well. All other tensors are shared with `model`, an embedding that is tied to the output
+    among them. Windows keep their weights: they count positions in float32.
+    """
+    tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    ready = copy.deepcopy(model, tensors)
+    packs = can_pack(next(model.parameters()), dtype)
+    replace(ready, dtype, packs)
+    return ready
+
+
+def replace(module: nn.Module, dtype: torch.dtype, packs: bool) -> None:
+    """Every linear layer below a module, outside windows."""
+    for name, child in list(module.named_children()):
+        if isinstance(child, Window):
+            continue
+        if packs and isinstance(child, MultiHead):
+            setattr(module, name, PackedHeads(child, dtype))
+        elif packs and isinstance(child, nn.Linear):
+            setattr(module, name, Packed(child.weight, child.bias, dtype))
+        else:
+            if isinstance(child, (nn.Linear, MultiHead, ConditionalGRU)):
+                for key, parameter in list(child.named_parameters(recurse=False)):
+                    setattr(child, key, nn.Parameter(parameter.detach().to(dtype), requires_grad=False))
+            replace(child, dtype, packs)
+
+
+def can_pack(like: Tensor, dtype: torch.dtype) -> bool:
+    """Whether this PyTorch packs on this device; its operators for it are not promised to stay."""
+    if like.device.type != "cpu" or like.dtype != torch.float32:
+        return False
+    try:
+        return Packed(torch.eye(2), torch.ones(2), dtype)(torch.ones(1, 2)).tolist() == [[2.0, 2.0]]
+    except (AttributeError, RuntimeError, NotImplementedError) as error:
+        log.debug("Matrices are not packed: %s", error)
+        return False
