@@ -32,7 +32,8 @@ class Ctranslate2(Translator):
     """
 
     def __init__(self, plain: Translator, folder: Path) -> None:
-        super().__init__(plain.model, plain.tokenizers, plain.decode, plain.max_pieces, plain.device, plain.autocast)
+        made = plain.model, plain.tokenizers, plain.decode, plain.max_pieces, plain.device, plain.autocast
+        super().__init__(*made, plain.searched)
         source, target = (one.pieces(range(one.size)) for one in self.tokenizers)
         self.source_pieces, self.target_ids = source, {piece: number for number, piece in enumerate(target)}
         self.end, self.never = target[EOS], {target[PAD], target[BOS]}
