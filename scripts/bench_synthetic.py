@@ -4,7 +4,8 @@ B batch, S source length, T target length, D model size, F feed-forward size, V 
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ class Drawn(Epochs):
 
     def __init__(self, lengths: Lengths, vocabulary: int, budget: int, number: int, device: torch.device) -> None:
         random = np.random.default_rng(1)
-        plans = plan(*lengths, budget, seed=1, epoch=0)[:number]
+        plans = islice(plan(*lengths, budget, seed=1, epoch=0), number)
         self.drawn = [self.make(random, [side[rows] for side in lengths], vocabulary).to(device) for rows in plans]
 
     def make(self, random: np.random.Generator, lengths: list[np.ndarray], vocabulary: int) -> Batch:
@@ -46,11 +47,9 @@ class Drawn(Epochs):
         source, target = ([random.integers(EOS + 1, vocabulary, length) for length in side] for side in lengths)
         return collate(source, target)
 
-    def plan(self, epoch: int) -> list[np.ndarray]:
-        return [np.zeros(1, dtype=np.int64)] * len(self.drawn)
-
-    def batch(self, epoch: int, position: int) -> Batch:
-        return self.drawn[position]
+    def stream(self, epoch: int, position: int, pinned: bool = False) -> Iterator[tuple[int, int, Batch]]:
+        for place in count(position):
+            yield epoch, place, self.drawn[place % len(self.drawn)]
 
 
 class Synthetic(Trainer):
@@ -67,6 +66,7 @@ class Synthetic(Trainer):
         pairs = 2 * batches * budget // MEAN + 64
         self.epochs = Drawn(draw_lengths(pairs), vocabulary, budget, batches, self.device)
         self.meter, self.place = Meter(), Place(total=10**6)
+        self.stream = self.batches()
 
     def measure(self, warm: int, updates: int) -> dict[str, Any]:
         """Target and source tokens a second over `updates`, after `warm` that do not count."""
@@ -80,7 +80,7 @@ class Synthetic(Trainer):
             self.update()
         wait(self.device)
         seconds = time.perf_counter() - began
-        batches = [self.epochs.batch(0, (position + number) % len(self.epochs.plan(0))) for number in range(updates)]
+        batches = [batch for _, _, batch in islice(self.epochs.stream(0, position), updates)]
         source = sum(int((batch.source != 0).sum()) for batch in batches)
         return {
             "target_tokens_per_s": self.meter.tokens / seconds,

@@ -61,7 +61,7 @@ def pairs_of(folder, name):
 def trained_on(folder):
     """The training pairs, and which of them the updates after WARM read."""
     pairs = pairs_of(folder, "train")
-    return pairs, plan(pairs.source_lengths, pairs.target_lengths, 200, 1, 0)[WARM : WARM + UPDATES]
+    return pairs, [*plan(pairs.source_lengths, pairs.target_lengths, 200, 1, 0)][WARM : WARM + UPDATES]
 
 
 def test_bench_counts_the_tokens_of_its_batches_and_translations(measured):

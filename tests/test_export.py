@@ -174,7 +174,7 @@ def test_limits_of_one_and_of_one_batch(vocabularies, tmp_path):
     limits = np.array([1, 30, 2, 30, 1, 8])
     found, wanted = (one.search_batch(sentences, limits) for one in (faster, plain))
     same(found, wanted)
-    assert found[0] == wanted[0] and found[0][0].ids == []
+    assert found[0][0].ids == []
 
 
 @needs_ctranslate2
