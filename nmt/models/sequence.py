@@ -15,7 +15,7 @@ def recur(layer: nn.Module, inputs: Tensor, past: Past | None = None, lengths: T
 
     Each sentence has its own length; None: all are equally long. Inside autocast a CPU with bf16 units takes that road
     (not over packed sequences, which PyTorch runs step by step); the past is always in the format of the weights. All
-    else is float32: other CPUs cannot run these layers in bf16, and CUDA would take float16, whose range gradients leave.
+    else is float32: other CPUs cannot run these layers in bf16, and CUDA would take float16, which gradients leave.
     """
     low = runs_in_bf16(inputs) and lengths is None
     full = next(layer.parameters()).dtype
