@@ -1,0 +1,52 @@
+"""Whole-sequence LSTM and GRU: bf16 where it pays, float32 where not, the same numbers within each format."""
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from nmt.models import sequence
+from nmt.models.sequence import multiplies_bf16, recur
+
+KINDS = {"lstm": nn.LSTM, "gru": nn.GRU}
+needs_units = pytest.mark.skipif(not multiplies_bf16(), reason="this CPU has no units for bf16")
+low = torch.autocast("cpu", torch.bfloat16)
+
+
+def make(kind: str) -> tuple[nn.Module, torch.Tensor, tuple[torch.Tensor, ...]]:
+    """A layer in both directions, inputs, and a past that is a view of something wider, as a decoder's is."""
+    torch.manual_seed(1)
+    layer = KINDS[kind](16, 16, batch_first=True, bidirectional=True)
+    past = tuple(torch.randn(4, 2, 16).transpose(0, 1) for _ in range(2 if kind == "lstm" else 1))
+    return layer, torch.randn(4, 6, 16, requires_grad=True), past
+
+
+@needs_units
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_bf16_is_float32_rounded(kind, begun):
+    layer, inputs, past = make(kind)
+    past = past if begun else None
+    wanted, last = recur(layer, inputs, past)
+    with low:
+        found, final = recur(layer, inputs, past)
+    assert found.dtype == torch.bfloat16 and all(part.dtype == torch.float32 for part in final)
+    assert_close((found.float(), final), (wanted, last), atol=2e-2, rtol=0)
+    weights = [inputs, *layer.parameters()]
+    slopes = (torch.autograd.grad(outputs.float().sum(), weights) for outputs in (found, wanted))
+    for ours, exact in zip(*slopes, strict=True):
+        assert_close(ours, exact, atol=2e-2 * float(exact.abs().max()), rtol=0)
+
+
+@pytest.mark.parametrize("why", ["no units", "padding", "no autocast"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_else_it_is_float32_to_the_last_bit(kind, why, monkeypatch):
+    layer, inputs, past = make(kind)
+    lengths = torch.tensor([6, 2, 5, 6]) if why == "padding" else None
+    wanted = recur(layer, inputs, past, lengths)
+    if why == "no units":
+        monkeypatch.setattr(sequence, "multiplies_bf16", lambda: False)
+    with torch.autocast("cpu", torch.bfloat16, enabled=why != "no autocast"):
+        found = recur(layer, inputs.bfloat16().float(), past, lengths), recur(layer, inputs, past, lengths)
+    assert_close(found[1], wanted, atol=0, rtol=0)
+    assert found[0][0].dtype == torch.float32
