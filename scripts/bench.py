@@ -104,6 +104,8 @@ def known_models() -> list[str]:
 
 def find_corpora(options: argparse.Namespace) -> dict[str, list[str]]:
     """The overrides of each corpus; raises UserError when none is there."""
+    if bool(options.source) != bool(options.target):
+        raise UserError("--source and --target belong together.")
     corpora = {}
     if options.corpus != "real":
         corpora["phrasebook"] = ["data=phrasebook", f"data.pairs={PAIRS}"]

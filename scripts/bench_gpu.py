@@ -41,12 +41,9 @@ def main(arguments: list[str] | None = None) -> int:
     install_logging()
     options = parse(arguments)
     if options.device.startswith("cuda") and not torch.cuda.is_available():
-        print(
-            "bench-gpu: there is no CUDA device here that torch can use; `make bench` measures this CPU.",
-            file=sys.stderr,
-        )
+        print(NO_DEVICE, file=sys.stderr)
         return 2
-    result: dict[str, Any] = {"machine": about(options.device), "options": vars(options)}
+    result: dict[str, Any] = {"machine": about(options.device), "options": vars(options), "precision": "bf16"}
     print(headline(result["machine"]), flush=True)
     for name in options.only:
         forget(torch.device(options.device))
@@ -73,7 +70,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, default=ROOT / "runs" / "bench" / "gpu.json")
     parser.add_argument("--device", default="cuda", help=argparse.SUPPRESS)
     parser.add_argument("--tiny", action="store_true", help=argparse.SUPPRESS)
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if min(options.batch_tokens, options.warm, options.updates, options.sentences) < 1:
+        parser.error("--batch-tokens, --warm, --updates and --sentences must be at least 1")
+    return options
 
 
 def show(value: Any) -> str:

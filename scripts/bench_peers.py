@@ -45,6 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
             raise UserError(f"There is no peer '{unknown[0]}'; choose among {', '.join(PEERS)}.")
         data = prepare_data(options)
         here = [name for name in options.peers if say(install(PEERS[name].environment, options.folder))]
+        if options.peers and not here:
+            raise UserError("No toolkit could be installed; the first time needs a network.")
         result: dict[str, Any] = {"machine": about(), "options": vars(options)}
         result["training"] = take_turns(here, data, options)
         result["decoding"] = compare_decoding(data, options) if options.decode else []

@@ -1,7 +1,7 @@
 """How cost grows: with the corpus, the length of sentences, the vocabulary, the beam.
 
 python scripts/scale.py corpus   [--pairs 100000 1000000 10000000] [--model transformer]   ids, planning, start, memory
-python scripts/scale.py text     [--lines 10000 100000 1000000]              the stages from text to ids
+python scripts/scale.py text     [--lines 20000 200000 2000000]              the stages from text to ids
 python scripts/scale.py billion  [--shards 100]                              that many shards of the largest corpus
 python scripts/scale.py length   [--models …] [--lengths 16 64 256 1024]     an update of 1,024 target tokens
 python scripts/scale.py vocabulary [--sizes 4000 8000 16000 32000 64000]
@@ -28,6 +28,7 @@ from scale_measures import alone, drop_from_cache, settings
 from scale_plots import plot
 
 from nmt.config import config_folder
+from nmt.errors import UserError
 from nmt.pipeline import prepare
 
 Rows = list[dict[str, Any]]
@@ -174,8 +175,21 @@ def shown(value: object) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def main() -> None:
-    """Measure what was asked for."""
+def main() -> int:
+    """Measure what was asked for; returns the exit code."""
+    if not sys.platform.startswith("linux"):
+        print("scale: it reads /proc, so it runs on Linux only.", file=sys.stderr)
+        return 2
+    try:
+        run(parse())
+    except UserError as error:
+        print(f"scale: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("topic", choices=[*TOPICS, "plot", "all"])
     parser.add_argument("--folder", type=Path, default=Path("data/scale"))
@@ -189,7 +203,11 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[4000, 8000, 16_000, 32_000, 64_000])
     parser.add_argument("--widths", type=int, nargs="+", default=[1, 2, 4, 8, 16])
     parser.add_argument("--repeats", type=int, default=2, help="of updates and searches; the fastest counts")
-    arguments = parser.parse_args()
+    return parser.parse_args()
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Topic after topic; raises UserError where one cannot be measured."""
     arguments.folder.mkdir(parents=True, exist_ok=True)
     for topic in TOPICS if arguments.topic == "all" else [arguments.topic] if arguments.topic in TOPICS else []:
         rows = TOPICS[topic](arguments)
@@ -200,4 +218,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -25,6 +25,7 @@ from nmt.data.batches import Epochs, plan
 from nmt.data.ids import Pairs
 from nmt.data.tokenizer import PAD
 from nmt.decode.search import search
+from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.pipeline import prepare_corpus, prepare_ids, prepare_tokenizer, train
@@ -43,7 +44,7 @@ def alone(name: str, **arguments: object) -> Any:
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise RuntimeError(f"{name} {arguments}: {done.stderr[-2000:]}")
+        raise UserError(f"{name} {arguments}: {(done.stderr.strip() or 'it died without a word').splitlines()[-1]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
