@@ -55,7 +55,7 @@ class Drawn(Epochs):
 class Synthetic(Trainer):
     """A trainer whose `update` is everybody's, without a corpus, a folder or a validation."""
 
-    def __init__(self, config: Config, vocabulary: int, batches: int) -> None:
+    def __init__(self, config: Config, vocabulary: int, different: int) -> None:
         self.config, self.vocabulary = config, vocabulary
         self.device = pick_device(config.device)
         self.dtype = pick_precision(config.precision, self.device)
@@ -63,10 +63,10 @@ class Synthetic(Trainer):
         self.model = build(config.model, vocabulary, vocabulary, True).to(self.device)
         self.optimizer = self.make_optimizer()
         budget = config.train.batch_tokens
-        pairs = 2 * batches * budget // MEAN + 64
-        self.epochs = Drawn(draw_lengths(pairs), vocabulary, budget, batches, self.device)
+        pairs = 2 * different * budget // MEAN + 64
+        self.epochs = Drawn(draw_lengths(pairs), vocabulary, budget, different, self.device)
         self.meter, self.place = Meter(), Place(total=10**6)
-        self.stream = self.batches()
+        self.stream = batches(self.epochs, self.place, False)
 
     def measure(self, warm: int, updates: int) -> dict[str, Any]:
         """Target and source tokens a second over `updates`, after `warm` that do not count."""

@@ -12,6 +12,7 @@ from scale_measures import alone
 from scale_plots import plot
 
 from nmt.data.ids import Pairs
+from nmt.errors import UserError
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 
@@ -49,7 +50,7 @@ def test_shards_are_planned_one_after_the_other(tmp_path: Path) -> None:
     scale_corpora.write_ids(tmp_path / "ids.arrow", 300, 50)
     told = alone("shards", paths=[str(tmp_path / "ids.arrow")] * 3)
     assert told["pairs"] == 900 and len(told["plans"]) == 3
-    with pytest.raises(RuntimeError, match="no.arrow cannot be read"):
+    with pytest.raises(UserError, match="no.arrow cannot be read"):
         alone("shards", paths=[str(tmp_path / "no.arrow")])
 
 

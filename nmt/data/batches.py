@@ -6,6 +6,7 @@ that continues knows the rest of its epoch from two numbers.
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -145,14 +146,16 @@ class Epochs:
     def __init__(self, pairs: Pairs, tokenizers: Tokenizers, budget: int, seed: int, sampling: float) -> None:
         self.pairs, self.tokenizers, self.budget, self.seed, self.sampling = pairs, tokenizers, budget, seed, sampling
         self.planned: tuple[int, Plan] | None = None
+        self.planning = Lock()  # the thread of `stream` asks as well
 
     def plan(self, epoch: int) -> Plan:
         """The rows of each batch; the last epoch asked for is kept."""
-        if self.planned is None or self.planned[0] != epoch:
-            self.planned = None  # two plans need not be in memory together
-            lengths = self.pairs.source_lengths, self.pairs.target_lengths
-            self.planned = (epoch, plan(*lengths, self.budget, self.seed, epoch))
-        return self.planned[1]
+        with self.planning:
+            if self.planned is None or self.planned[0] != epoch:
+                self.planned = None  # two plans need not be in memory together
+                lengths = self.pairs.source_lengths, self.pairs.target_lengths
+                self.planned = (epoch, plan(*lengths, self.budget, self.seed, epoch))
+            return self.planned[1]
 
     def batch(self, epoch: int, position: int) -> Batch:
         """Batch `position` of `epoch`, re-cut into other pieces when subword sampling is on."""

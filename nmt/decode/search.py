@@ -66,6 +66,7 @@ def search(
 def open_beams(model: EncoderDecoder, source: Tensor, mask: Tensor | None, limit: Tensor) -> Beams:
     """One hypothesis for each sentence: <s>."""
     memory, number = model.encode(source, mask), len(source)
+    memory = memory._replace(fixed={name: part.contiguous() for name, part in memory.fixed.items()})
     tokens = torch.full((number, 1, 1), BOS, device=source.device)
     scores = torch.zeros(number, 1, device=source.device)
     return Beams(list(range(number)), limit.tolist(), tokens, scores, model.start(memory), memory)

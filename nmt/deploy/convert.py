@@ -33,6 +33,9 @@ def library() -> ModuleType:
             f"ctranslate2 cannot be imported here ({error}); install it into this environment with "
             f"`pip install 'ctranslate2>=4.7'`, or leave it out: --engine torch needs nothing more."
         ) from None
+    version = ctranslate2.__version__
+    if tuple(map(int, version.split(".")[:2])) < (4, 7):
+        raise UserError(f"ctranslate2 {version} is too old here; `pip install 'ctranslate2>=4.7'`.")
     return ctranslate2
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -113,7 +114,7 @@ class Export:
 
     def readme(self) -> str:
         """How to use it, in the run's own settings."""
-        tokenizers, decode, data = self.translator.tokenizers, self.translator.decode, self.config.data
+        tokenizers, decode, data = self.translator.tokenizers, self.config.decode, self.config.data
         joint, longest = tokenizers.joint, self.translator.max_pieces
         table = f"the table of positions ends at {self.positions}, and training saw nothing longer"
         return README.format(
@@ -141,7 +142,9 @@ def whole(folder: Path) -> Iterator[Path]:
         raise UserError(f"Nothing can be written to {folder.parent}: {error.strerror or error}.") from None
     try:
         yield temporary
-        temporary.chmod(0o755)
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o777 & ~mask)
         temporary.rename(folder)
     except OSError as error:
         if not (folder / "model.bin").is_file():  # else another process was faster, with the same result

@@ -38,13 +38,14 @@ class PackedHeads(MultiHead):
         nn.Module.__init__(self)
         self.size, self.heads, self.dropout = plain.size, plain.heads, plain.dropout
         self.output = Packed(plain.output.weight, plain.output.bias, dtype)  # type: ignore[assignment]
-        weights, biases = plain.weight.split(self.size), plain.bias.split(self.size)
-        self.products = {
-            parts: Packed(torch.cat(weights[slice(*parts)]), torch.cat(biases[slice(*parts)]), dtype)
-            for parts in ((0, 1), (1, 3), (0, 3))
-        }
+        self.plain, self.dtype = (plain.weight.detach(), plain.bias.detach()), dtype
+        self.products: dict[tuple[int, int], Packed] = {}  # of the parts that were asked for
 
     def project(self, inputs: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
+        if (first, last) not in self.products:
+            rows = slice(first * self.size, last * self.size)
+            weight, bias = (part[rows] for part in self.plain)
+            self.products[first, last] = Packed(weight, bias, self.dtype)
         return self.split(self.products[first, last](inputs), last - first)
 
 

@@ -13,11 +13,13 @@ Past = tuple[Tensor, ...]  # hidden, and an LSTM's cell [directions B D]
 def recur(layer: nn.Module, inputs: Tensor, past: Past | None = None, lengths: Tensor | None = None) -> tuple:
     """inputs [B S E], past [directions B D], lengths [B] | None → outputs [B S D·directions], the new past.
 
-    Each sentence has its own length; None: all are equally long. Inside autocast a CPU with bf16 units takes that road
-    (not over packed sequences, which PyTorch runs step by step); the past is always in the format of the weights. All
-    else is float32: other CPUs cannot run these layers in bf16, and CUDA would take float16, which gradients leave.
+    Each sentence has its own length; None: all are equally long. Inside autocast a CPU with bf16 units takes that road:
+    not over packed sequences, and a GRU only without gradients, which PyTorch would add up over the steps in bf16. The
+    past is always in the format of the weights. All else is float32: other CPUs cannot run these layers in bf16, and
+    CUDA would take float16, which gradients leave.
     """
-    low = runs_in_bf16(inputs) and lengths is None
+    exact = isinstance(layer, nn.LSTM) or not torch.is_grad_enabled()
+    low = runs_in_bf16(inputs) and lengths is None and exact
     full = next(layer.parameters()).dtype
     if past is not None:
         past = tuple(part.to(torch.bfloat16 if low else full).contiguous() for part in past)

@@ -121,7 +121,8 @@ class Transformer(EncoderDecoder):
     def embed(self, table: nn.Module, positions: Positions, tokens: Tensor, start: int) -> Tensor:
         """√D · E x + position (Vaswani 2017 §3.4 and §3.5): [B T] → [B T D], in autocast's format where that is on.
 
-        So all that is added to it stays in that format too: half the traffic of float32 sums, and no conversions.
+        On a CPU all that is added to it stays in that format too: half the traffic of float32 sums, and no conversions.
+        On CUDA norms give float32, so only the sums of pre-norm do.
         """
         embedded = positions(table(tokens) * self.scale, start)
         kind = embedded.device.type

@@ -53,7 +53,7 @@ class Trainer:
         self.keeper = Keeper(folder, config, tokenizers, corpus_hash)
         self.meter = Meter()
         self.place = self.find_place()
-        self.stream = self.batches()
+        self.stream = batches(self.epochs, self.place, self.device.type == "cuda")
 
     def make_optimizer(self) -> torch.optim.Optimizer:
         """AdamW (Loshchilov & Hutter 2019) in one kernel."""
@@ -154,13 +154,6 @@ class Trainer:
         self.meter.add(likelihood, tokens, sum(batch.padding for batch in batches) / len(batches), norm)
         return {"loss": likelihood / tokens, "lr": lr}
 
-    def batches(self) -> Iterator[Batch]:
-        """The batches from here on; the place moves with them."""
-        place = self.place
-        for epoch, position, batch in self.epochs.stream(place.epoch, place.position, self.device.type == "cuda"):
-            place.epoch, place.position = epoch, position + 1
-            yield batch
-
     def backward(self, batch: Batch, tokens: int) -> float:
         """Add one batch's gradients of loss / tokens; returns its summed −log p."""
         with autocast(self.device, self.dtype):
@@ -255,3 +248,10 @@ class Trainer:
         log.info(
             "%s: %s, %.1f million parameters, %s, %s on %s", self.config.name, start, size, data, precision, self.device
         )
+
+
+def batches(epochs: Epochs, place: Place, pinned: bool) -> Iterator[Batch]:
+    """The batches from here on; the place moves with them. (A generator that knew the trainer would keep it alive.)"""
+    for epoch, position, batch in epochs.stream(place.epoch, place.position, pinned):
+        place.epoch, place.position = epoch, position + 1
+        yield batch

@@ -4,6 +4,7 @@ import argparse
 import hashlib
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,11 @@ def exported(run: Run, quantization: str, output: str | None = None) -> Path:
             return folder
     else:
         folder = Path(output)
-        if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
+        try:
+            taken = os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir()))
+        except OSError as error:
+            raise UserError(f"--output {output} cannot be read: {error.strerror or error}.") from None
+        if taken:
             raise UserError(f"--output {output} is there already and not empty; name a new folder.")
     wanted.write(folder, made(run))
     return folder
@@ -51,7 +56,7 @@ def made(run: Run) -> dict[str, Any]:
     return {
         "made_with": run.made["scored_with"] | {"ctranslate2": library().__version__},
         "config_hash": hashlib.sha256(text.encode()).hexdigest(),
-        "decode": run.made["decode"],
+        "decode": asdict(run.config.decode),
         "scores": scores(run),
         "run": model,
     }
@@ -65,6 +70,8 @@ def scores(run: Run) -> dict[str, Any]:
             result = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
-        if result.get("made", {}).get("models") == json.loads(json.dumps(run.made["models"])):
-            found[path.parent.name] = {key: result[key] for key in ("bleu", "chrf", "bleu_signature") if key in result}
+        how = result.get("made") if isinstance(result, dict) else None
+        if isinstance(how, dict) and how.get("models") == json.loads(json.dumps(run.made["models"])):
+            kept = {key: result[key] for key in ("bleu", "chrf", "bleu_signature") if key in result}
+            found[path.parent.name] = kept | {"decode": how.get("decode")}
     return found
