@@ -20,7 +20,7 @@ from nmt.decode.translator import Translator
 from nmt.models.build import build
 from nmt.train.place import Meter, Place
 from nmt.train.precision import autocast, pick_device, pick_precision, seed_everything
-from nmt.train.trainer import Trainer
+from nmt.train.trainer import Trainer, batches
 
 MEAN, LONGEST, SHAPE = 25, 120, 3.5  # pieces of a source sentence: gamma distributed
 SPREAD = 0.12  # of target pieces a source piece
