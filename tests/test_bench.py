@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import bench
 import bench_data
@@ -288,3 +289,11 @@ def test_flop_of_a_training_step_by_hand():
 def test_lengths_are_like_those_of_wmt():
     source, target = bench_synthetic.draw_lengths(20_000)
     assert 24 < source.mean() < 26 and 24 < target.mean() < 26 and source.max() <= 120 and target.min() >= 2
+
+
+def test_the_model_that_searches_is_held_to_the_length():
+    """It is another one than the model that looks: its matrices are packed."""
+    plain, searched = (SimpleNamespace(output=torch.nn.Linear(4, 9)) for _ in range(2))
+    translator = SimpleNamespace(model=plain, searched=searched, decode=compose_all([], multirun=False)[0].decode)
+    assert bench_measure.held(translator).decode.max_ratio == 1.0
+    assert searched.output(torch.ones(2, 4))[:, EOS].max() < -bench_measure.UNLIKELY / 2
