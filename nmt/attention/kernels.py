@@ -62,7 +62,8 @@ def scaled_dot_product(
 def prefers_explicit(query: Tensor) -> bool:
     """Where PyTorch's fused CPU attention is slower than matrix products and a softmax.
 
-    Its bf16 backward is ten times slower; a few queries of many sequences, as in search, two to three times.
+    Its bf16 backward is ten times slower; a few queries of many sequences, as in search (and in
+    fp32 training of short sentences, where it was not measured), two to three times.
     """
     if query.device.type != "cpu":
         return False

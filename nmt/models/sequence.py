@@ -18,8 +18,8 @@ def recur(layer: nn.Module, inputs: Tensor, past: Past | None = None, lengths: T
     past is always in the format of the weights. All else is float32: other CPUs cannot run these layers in bf16, and
     CUDA would take float16, which gradients leave.
     """
-    exact = isinstance(layer, nn.LSTM) or not torch.is_grad_enabled()
-    low = runs_in_bf16(inputs) and lengths is None and exact
+    adds_in_bf16 = isinstance(layer, nn.GRU) and torch.is_grad_enabled()
+    low = runs_in_bf16(inputs) and lengths is None and not adds_in_bf16
     full = next(layer.parameters()).dtype
     if past is not None:
         past = tuple(part.to(torch.bfloat16 if low else full).contiguous() for part in past)
