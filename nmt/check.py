@@ -132,6 +132,9 @@ def check_effects(model: RecurrentConfig | TransformerConfig) -> None:
 
 def check_recurrent(config: Config, model: RecurrentConfig) -> None:
     """What must fit together in a recurrent model."""
+    if config.train.compile:
+        why = "the columns of a recurrent decoder would be compiled anew for every length"
+        raise UserError(f"train.compile=true needs a Transformer: {why}; choose train.compile=false.")
     if model.bidirectional and model.hidden % 2:
         raise UserError(f"model.hidden={model.hidden} must be even when model.bidirectional=true.")
     if model.bidirectional and model.reverse_source:

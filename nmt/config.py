@@ -122,6 +122,7 @@ class TrainConfig:
     pictures: int  # validation sentences whose translation and heatmap are logged
     picture_layer: int  # decoder layer of the heatmaps, counted from 0; negative from the top
     picture_heads: bool = False  # also a picture of every head of that layer
+    compile: bool = False  # train a Transformer through torch.compile
 
 
 @dataclass
@@ -133,6 +134,7 @@ class DecodeConfig:
     max_ratio: float  # a hypothesis has at most max_ratio × source pieces + max_extra pieces
     max_extra: int
     batch_tokens: int  # source positions × beam in one batch
+    graphs: bool = False  # on CUDA: the columns of a search as one recorded graph
 
 
 @dataclass

@@ -89,7 +89,7 @@ def add_translate(one: argparse.ArgumentParser, run: Run) -> None:
         default="torch",
         help="what searches; ctranslate2 takes the run's export and makes it the first time (default: torch)",
     )
-    add_quantization(one)
+    add_quantization(one, "torch: the run's precision, ctranslate2: float32")
     one.add_argument("--nbest", type=positive, default=1, metavar="N", help="text: N lines each, as SCORE<TAB>TEXT")
     add_words(one)
 
@@ -106,16 +106,16 @@ def add_export(one: argparse.ArgumentParser, run: Run) -> None:
     one.add_argument("--runs", default="runs", metavar="DIR", help="where run names are looked up (default: runs)")
     one.add_argument("--format", choices=("ctranslate2",), required=True, help="what shall read it")
     one.add_argument("--output", metavar="FOLDER", help="a new folder (default: one below the run's, found again)")
-    add_quantization(one)
+    add_quantization(one, "float32")
     one.set_defaults(run=run)
 
 
-def add_quantization(one: argparse.ArgumentParser) -> None:
-    """How ctranslate2 keeps numbers."""
+def add_quantization(one: argparse.ArgumentParser, default: str) -> None:
+    """How an engine keeps numbers."""
     one.add_argument(
         "--quantization",
         choices=("float32", "float16", "bfloat16", "int8"),
-        help="how CTranslate2 keeps the weights (default: float32)",
+        help=f"how the weights are kept (default: {default})",
     )
 
 

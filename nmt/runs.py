@@ -22,11 +22,12 @@ from nmt.evaluate.scores import looks_tokenised, score, write_result
 from nmt.models.ensemble import Ensemble
 from nmt.models.prepared import prepared
 from nmt.train import checkpoint
-from nmt.train.precision import autocast, pick_device_again, pick_precision
+from nmt.train.precision import autocast, keep_memory, pick_device_again, pick_precision
 from nmt.view.journal import Journal
 from nmt.view.progress import Progress
 
 log = logging.getLogger("nmt")
+NUMBERS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 @dataclass
@@ -87,10 +88,13 @@ def find_all(runs: str, root: Path) -> list[Path]:
     return [find(run, root) for run in ([runs] if os.path.exists(runs) else runs.split(","))]
 
 
-def load(paths: Sequence[Path], beam: int | None = None, batch_tokens: int | None = None) -> Run:
-    """Checkpoints ready to translate, several as an ensemble; `beam` and `batch_tokens` replace the first run's own.
+def load(
+    paths: Sequence[Path], beam: int | None = None, batch_tokens: int | None = None, numbers: str | None = None
+) -> Run:
+    """Checkpoints ready to translate, several as an ensemble.
 
-    Raises UserError when an ensemble's members do not share their vocabularies.
+    `beam`, `batch_tokens` and `numbers` (float32 or bfloat16, of search) replace the first run's own. Raises UserError
+    when an ensemble's members do not share their vocabularies.
     """
     payloads = [checkpoint.load(path) for path in paths]
     device = pick_device_again(payloads[0]["config"].get("device", "auto"))
@@ -111,7 +115,8 @@ def load(paths: Sequence[Path], beam: int | None = None, batch_tokens: int | Non
         folder = folder.parent / "+".join(path.parent.name for path in paths)
     decode = DecodeConfig(**asdict(config.decode))
     decode.beam, decode.batch_tokens = beam or decode.beam, batch_tokens or decode.batch_tokens
-    dtype = pick_precision(config.precision, device)
+    keep_memory()
+    dtype = NUMBERS[numbers] if numbers else pick_precision(config.precision, device)
     context, longest = autocast(device, dtype), config.tokenizer.max_pieces
     translator = Translator(model, tokenizers, decode, longest, device, context, prepared(model, dtype))
     members = [provenance(path, payload) for path, payload in zip(paths, payloads, strict=True)]

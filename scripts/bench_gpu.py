@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -98,13 +99,14 @@ def matrix(options: argparse.Namespace, result: dict[str, Any]) -> Rows:
 
 
 def training(options: argparse.Namespace, result: dict[str, Any]) -> Rows:
-    """Transformers, in bf16."""
+    """Transformers, in bf16; on CUDA through torch.compile too."""
     known = result.get("matrix")
     rate = known[0]["TFLOP/s"] if known else matrix(options, result)[0]["TFLOP/s"]
     rows = []
-    for name, words in TRANSFORMERS.items():
-        rounds = measured([*words, *(TINY if options.tiny else [])], options)
-        row = described(name, rounds)
+    ways = {"": [], ", compiled": ["train.compile=true"]} if options.device.startswith("cuda") else {"": []}
+    for (name, words), (how, way) in product(TRANSFORMERS.items(), ways.items()):
+        rounds = measured([*words, *way, *(TINY if options.tiny else [])], options)
+        row = described(name + how, rounds)
         flop = spread([one["flop_per_s"] for one in rounds]).median / 1e12
         rows.append(row | {"TFLOP/s": flop, "share of the matrix rate": flop / rate})
     return rows
@@ -146,12 +148,15 @@ def described(name: str, rounds: Rows) -> dict[str, Any]:
 
 
 def decoding(options: argparse.Namespace, result: dict[str, Any]) -> Rows:
-    """Transformer-base, beam 4."""
-    size = 40 if options.tiny else 64_000
-    search = ["decode.beam=4", "decode.max_ratio=1", f"decode.batch_tokens={4 * size}"]
-    config = configuration([*BASE, *(TINY if options.tiny else []), *search], options.device, "bf16")
-    config.decode.max_extra = 0
-    return [{"model": "Transformer-base, beam 4"} | translate(config, options.vocabulary, options.sentences)]
+    """Transformer-base, beam 4: in large batches and one by one; with recorded columns and without."""
+    rows, large = [], 40 if options.tiny else 64_000
+    for (kind, size, number), graphs in product((("", large, 1), (", alone", 1, 100)), ("false", "true")):
+        search = ["decode.beam=4", "decode.max_ratio=1", f"decode.batch_tokens={4 * size}", f"decode.graphs={graphs}"]
+        config = configuration([*BASE, *(TINY if options.tiny else []), *search], options.device, "bf16")
+        config.decode.max_extra = 0
+        name = f"Transformer-base, beam 4{kind}" + (", recorded" if graphs == "true" else "")
+        rows.append({"model": name} | translate(config, options.vocabulary, max(1, options.sentences // number)))
+    return rows
 
 
 def attention(options: argparse.Namespace, result: dict[str, Any]) -> Rows:

@@ -61,7 +61,7 @@ class Synthetic(Trainer):
         self.dtype = pick_precision(config.precision, self.device)
         seed_everything(config.seed)
         self.model = build(config.model, vocabulary, vocabulary, True).to(self.device)
-        self.optimizer = self.make_optimizer()
+        self.forward, self.optimizer = self.make_forward(), self.make_optimizer()
         budget = config.train.batch_tokens
         pairs = 2 * different * budget // MEAN + 64
         self.epochs = Drawn(draw_lengths(pairs), vocabulary, budget, different, self.device)

@@ -203,6 +203,7 @@ TRANSFORMER = ["model=transformer", *OURS]
 # Output layers of their own, as theirs; theirs reads 512 numbers, ours the 256 of the attentional vector.
 RECURRENT = ["model=luong_global", "model.tie=false", *OURS]
 ADDITIVE = [*RECURRENT, "model.score=additive"]
+BAHDANAU = ["model=bahdanau", "model.tie=false", *OURS]
 PEERS = {
     "eole_transformer": Peer("eole", eole_transformer, TRANSFORMER),
     "onmt_transformer": Peer("onmt", onmt_transformer, TRANSFORMER),
@@ -211,6 +212,7 @@ PEERS = {
     "joey_transformer": Peer("joey", joey("joey_transformer", joey_transformer()), TRANSFORMER),
     "onmt_general": Peer("onmt", onmt_recurrent("general"), RECURRENT),
     "onmt_mlp": Peer("onmt", onmt_recurrent("mlp"), ADDITIVE),
+    "onmt_mlp_bahdanau": Peer("onmt", onmt_recurrent("mlp"), BAHDANAU),
     "joey_luong": Peer("joey", joey("joey_luong", joey_recurrent("luong")), RECURRENT),
     "joey_bahdanau": Peer("joey", joey("joey_bahdanau", joey_recurrent("bahdanau")), ADDITIVE),
 }

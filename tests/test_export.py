@@ -246,6 +246,17 @@ def test_without_the_extra_one_sentence_says_so(nmt, monkeypatch):
     assert nmt("translate", SENTENCE).code == 0
 
 
+def test_our_own_engine_searches_in_the_numbers_that_are_asked_for(nmt):
+    """Log-probabilities are always float32; the score of a search in float32 is their mean, in bfloat16 nearly."""
+    scores = []
+    for numbers, near in (("float32", 2e-4), ("bfloat16", 0.1)):
+        entry = json.loads(nmt("translate", "--quantization", numbers, "--format", "jsonl", SENTENCE).out)
+        likely = entry["log_probabilities"]
+        assert entry["score"] == pytest.approx(sum(likely) / len(likely), abs=near)
+        scores.append(entry["score"])
+    assert scores[0] != scores[1]
+
+
 def test_the_sentence_names_the_version_of_the_extra():
     text = (Path(convert.__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
     bound = re.search(r'"(ctranslate2>=[\d.]+)"', text)
@@ -254,7 +265,7 @@ def test_the_sentence_names_the_version_of_the_extra():
 
 def test_a_quantization_needs_its_engine(nmt):
     answer = nmt("translate", "--quantization", "int8", SENTENCE)
-    assert answer.code == 2 and "--engine ctranslate2" in answer.err
+    assert answer.code == 2 and "--engine ctranslate2" in answer.err and "float32, bfloat16" in answer.err
     assert nmt("export").code == 2 and nmt("export", "--format", "onyx").code == 2
 
 

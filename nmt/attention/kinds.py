@@ -5,6 +5,7 @@ piece, at every cut.
 """
 
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,13 @@ from nmt.attention.kernels import scaled_dot_product
 from nmt.attention.linear import causal_linear, linear
 from nmt.errors import choose
 
-Past = tuple[Tensor, Tensor]  # two tensors, batch-first, under the names `parts`
+
+class Past(NamedTuple):
+    """What self-attention carries: two batch-first tensors, under the names `parts`."""
+
+    first: Tensor
+    second: Tensor
+    used: Tensor | None = None  # one number: so many columns are there, and what follows is room that is written into
 
 
 class Kind(nn.Module, ABC):
@@ -22,6 +29,7 @@ class Kind(nn.Module, ABC):
 
     parts: tuple[str, str] = ("key", "value")
     grows: bool = True  # the first part has a column for each column so far [B H P K], so its size tells how many
+    steady: bool = False  # whether it needs no more shapes than one: its past may have room, or does not grow
 
     def __init__(
         self, heads: int, causal: bool, dropout: float, sliding_window: int, bias: str, max_distance: int
@@ -31,7 +39,7 @@ class Kind(nn.Module, ABC):
 
     def start(self, empty: Tensor) -> Past:
         """The past before the first column, given no column [B H 0 K]: no keys and no values."""
-        return empty, empty
+        return Past(empty, empty)
 
     @abstractmethod
     def forward(
@@ -47,13 +55,18 @@ class Kind(nn.Module, ABC):
 class Softmax(Kind):
     """softmax(q kᵀ / √K) v (Vaswani 2017 §3.2.1), on the fused road unless weights are asked for."""
 
+    steady = True
+
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, past: Past | None, mask: Tensor | None, weights: bool
-    ) -> tuple[Tensor, Tensor | None, Past]:
-        key, value = together(past, key, value)
+    ) -> tuple[Tensor, Tensor | None, Past | None]:
+        past, causal = together(past, key, value), self.causal
+        if past.used is not None:
+            places = torch.arange(past.first.size(2), device=query.device)
+            mask, causal = places <= past.used + places[: query.size(2), None], False  # [T P]
         dropout = self.dropout if self.training else 0.0
-        context, looked = scaled_dot_product(query, key, value, mask, self.causal, weights, dropout)
-        return context, looked, (key, value)
+        context, looked = scaled_dot_product(query, past.first, past.second, mask, causal, weights, dropout)
+        return context, looked, past
 
 
 class Linear(Kind):
@@ -63,21 +76,22 @@ class Linear(Kind):
     """
 
     parts = ("written", "total")
-    grows = False
+    grows, steady = False, True
 
     def start(self, empty: Tensor) -> Past:
         batch, heads, _, size = empty.shape
         full = torch.promote_types(empty.dtype, torch.float32)
-        return empty.new_zeros(batch, heads, size, size, dtype=full), empty.new_zeros(batch, heads, size, dtype=full)
+        sizes = (batch, heads, size, size), (batch, heads, size)
+        return Past(*(empty.new_zeros(shape, dtype=full) for shape in sizes))
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, past: Past | None, mask: Tensor | None, weights: bool
     ) -> tuple[Tensor, Tensor | None, Past | None]:
         if not self.causal:
             return *linear(query, key, value, mask, weights), None
-        written, total = past or self.start(query[:, :, :0])
+        written, total, _ = past or self.start(query[:, :, :0])
         context, looked, written, total = causal_linear(query, key, value, written, total, weights)
-        return context, looked, (written, total)
+        return context, looked, Past(written, total)
 
 
 class Flex(Kind):
@@ -96,22 +110,28 @@ class Flex(Kind):
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, past: Past | None, mask: Tensor | None, weights: bool
-    ) -> tuple[Tensor, Tensor | None, Past]:
-        key, value = together(past, key, value)
+    ) -> tuple[Tensor, Tensor | None, Past | None]:
+        past = together(past, key, value)
+        key, value, _ = past
         real = None if mask is None else mask[:, 0, 0]
         whole = query.size(2) == key.size(2) > 1
         if whole and not weights and compilable(query.device.type, query.size(3)):
             rule = modified(self.bias, self.window, self.causal, real)
-            return compiled()(query, key, value, score_mod=rule), None, (key, value)
+            return compiled()(query, key, value, score_mod=rule), None, past
         context, looked = explicit(query, key, value, self.bias, self.window, self.causal, real)
-        return context, looked if weights else None, (key, value)
+        return context, looked if weights else None, past
 
 
 def together(past: Past | None, key: Tensor, value: Tensor) -> Past:
-    """Keys and values of all columns so far."""
-    if past is None or not past[0].size(2):
-        return key, value
-    return torch.cat((past[0], key), 2), torch.cat((past[1], value), 2)
+    """Keys and values of all columns so far; those of a past with room are written into it."""
+    if past is None or not past.first.size(2):
+        return Past(key, value)
+    if past.used is None:
+        return Past(torch.cat((past.first, key), 2), torch.cat((past.second, value), 2))
+    places = past.used + torch.arange(key.size(2), device=key.device)
+    past.first.index_copy_(2, places, key.to(past.first.dtype))
+    past.second.index_copy_(2, places, value.to(past.second.dtype))
+    return past
 
 
 KINDS: dict[str, type[Kind]] = {"softmax": Softmax, "linear": Linear, "flex": Flex}

@@ -1,6 +1,7 @@
 """How a Transformer is told where a piece stands.
 
-B batch, T length, D model size, H heads, K head size. Positions count from 0; `start` is that of the first column.
+B batch, T length, D model size, H heads, K head size. Positions count from 0; `start` is that of the first column,
+a number or, where the device is not to be asked for it, a tensor of one.
 """
 
 import math
@@ -13,6 +14,7 @@ from torch.nn import functional
 from nmt.errors import UserError, choose
 
 Rotation = tuple[Tensor, Tensor]  # cosines and sines, [T K/2]
+Start = int | Tensor
 
 
 class Positions(nn.Module, ABC):
@@ -21,14 +23,16 @@ class Positions(nn.Module, ABC):
     Made from model size, head size, and the number of positions that a table has.
     """
 
+    steady = True  # whether nothing here asks the device where a column stands
+
     def __init__(self, size: int, head_size: int, max_positions: int) -> None:
         super().__init__()
 
-    def forward(self, embedded: Tensor, start: int) -> Tensor:
+    def forward(self, embedded: Tensor, start: Start) -> Tensor:
         """[B T D] → [B T D]."""
         return embedded
 
-    def rotation(self, start: int, length: int, like: Tensor) -> Rotation | None:
+    def rotation(self, start: Start, length: int, like: Tensor) -> Rotation | None:
         """For the queries and keys of self-attention."""
         return None
 
@@ -36,7 +40,7 @@ class Positions(nn.Module, ABC):
 class Sinusoidal(Positions):
     """sin and cos of position / 10000^(2i/D), added (Vaswani 2017 §3.5)."""
 
-    def forward(self, embedded: Tensor, start: int) -> Tensor:
+    def forward(self, embedded: Tensor, start: Start) -> Tensor:
         return embedded + sinusoids(start, embedded.size(1), embedded.size(2), embedded)
 
 
@@ -46,17 +50,20 @@ class Learned(Positions):
     Drawn, and multiplied by √D, as the embeddings of the pieces are.
     """
 
+    steady = False  # a sentence may be longer than the table
+
     def __init__(self, size: int, head_size: int, max_positions: int) -> None:
         super().__init__(size, head_size, max_positions)
         self.table = nn.Parameter(torch.empty(max_positions, size))
         nn.init.normal_(self.table, std=size**-0.5)
 
-    def forward(self, embedded: Tensor, start: int) -> Tensor:
+    def forward(self, embedded: Tensor, start: Start) -> Tensor:
         stop, known = start + embedded.size(1), len(self.table)
         if stop > known:
             raise UserError(
-                f"A sentence has {stop} pieces or more, but this model knows the places of model.max_positions={known} "
-                f"alone; shorten it, or train with a larger model.max_positions or other model.positions."
+                f"A sentence has {int(stop)} pieces or more, but this model knows the places of "
+                f"model.max_positions={known} alone; shorten it, or train with a larger model.max_positions or other "
+                "model.positions."
             )
         return embedded + math.sqrt(embedded.size(2)) * self.table[start:stop]
 
@@ -72,10 +79,10 @@ class Rotary(Positions):
         super().__init__(size, head_size, max_positions)
         self.head_size = head_size
 
-    def rotation(self, start: int, length: int, like: Tensor) -> Rotation | None:
+    def rotation(self, start: Start, length: int, like: Tensor) -> Rotation | None:
         """cos and sin of position · 10000^(−2i/K), in float32 at least."""
         full = torch.promote_types(like.dtype, torch.float32)
-        position = torch.arange(start, start + length, device=like.device, dtype=full)
+        position = (start + torch.arange(length, device=like.device)).to(full)
         even = torch.arange(0, self.head_size, 2, device=like.device, dtype=full)
         angle = position[:, None] * 10000.0 ** (-even / self.head_size)
         return angle.cos(), angle.sin()
@@ -92,9 +99,9 @@ def turn(inputs: Tensor, rotation: Rotation) -> Tensor:
     return turned.to(inputs.dtype)
 
 
-def sinusoids(start: int, length: int, size: int, like: Tensor) -> Tensor:
+def sinusoids(start: Start, length: int, size: int, like: Tensor) -> Tensor:
     """sin and cos of position / 10000^(2i/D) for the positions from `start` (Vaswani 2017 §3.5): [T D]."""
-    position = torch.arange(start, start + length, device=like.device, dtype=torch.float32)
+    position = (start + torch.arange(length, device=like.device)).float()
     frequency = torch.exp(torch.arange(0, size, 2, device=like.device) * (-math.log(10000.0) / size))
     angle = position[:, None] * frequency
     return functional.pad(torch.cat((angle.sin(), angle.cos()), 1), (0, size % 2)).to(like.dtype)

@@ -56,11 +56,21 @@ def search(
     finished: list[list[Hypothesis]] = [[] for _ in range(len(source))]
     beams = open_beams(model, source, mask, limit)
     while beams.sentences:
-        decoded = model.decode(beams.tokens[:, :, -1].reshape(-1, 1), beams.state, beams.memory)
-        extensions = extend(model.logits(decoded.hidden[:, -1]), beams, beam)
-        collect(finished, beams, extensions, beam, alpha)
-        beams = advance(finished, beams, extensions, beam, decoded.state)
+        beams = step(model, finished, beams, beam, alpha)
+    return ranked(finished)
+
+
+def ranked(finished: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
+    """Best first."""
     return [sorted(found, key=lambda hypothesis: -hypothesis.score) for found in finished]
+
+
+def step(model: EncoderDecoder, finished: list[list[Hypothesis]], beams: Beams, beam: int, alpha: float) -> Beams:
+    """One piece more of every open hypothesis."""
+    decoded = model.decode(beams.tokens[:, :, -1].reshape(-1, 1), beams.state, beams.memory)
+    extensions = extend(model.logits(decoded.hidden[:, -1]), beams, beam)
+    collect(finished, beams, extensions, beam, alpha)
+    return advance(finished, beams, going(extensions, beam), beam, decoded.state)
 
 
 def open_beams(model: EncoderDecoder, source: Tensor, mask: Tensor | None, limit: Tensor) -> Beams:
@@ -77,14 +87,20 @@ def extend(logits: Tensor, beams: Beams, beam: int) -> Extensions:
 
     logits [N·K V].
     """
-    log_probabilities = logits.log_softmax(-1, dtype=torch.float32).view(*beams.scores.shape, -1)  # [N K V]
-    log_probabilities[:, :, PAD] = log_probabilities[:, :, BOS] = float("-inf")
+    log_probabilities = normalised(logits, beams.scores)
     length = beams.tokens.size(2)
     if last := [row for row, limit in enumerate(beams.limits) if limit <= length]:
         ending = log_probabilities[last, :, EOS]
         log_probabilities[last] = float("-inf")
         log_probabilities[last, :, EOS] = ending
     return largest(beams.scores, log_probabilities, 2 * beam)
+
+
+def normalised(logits: Tensor, scores: Tensor) -> Tensor:
+    """logits [N·K V], scores [N K] → log-probabilities [N K V]; none for <pad> and <s>."""
+    log_probabilities = logits.log_softmax(-1, dtype=torch.float32).view(*scores.shape, -1)
+    log_probabilities[:, :, PAD] = log_probabilities[:, :, BOS] = float("-inf")
+    return log_probabilities
 
 
 def largest(scores: Tensor, log_probabilities: Tensor, number: int) -> Extensions:
@@ -118,12 +134,17 @@ def collect(finished: list[list[Hypothesis]], beams: Beams, extensions: Extensio
             found.append(Hypothesis(ids, scores[row, rank].item() / length**alpha))
 
 
-def advance(finished: list[list[Hypothesis]], beams: Beams, extensions: Extensions, beam: int, state: State) -> Beams:
-    """The best `beam` that go on, of the sentences that stay open; `state` is that after the step."""
+def going(extensions: Extensions, beam: int) -> Extensions:
+    """The best `beam` that do not end."""
+    scores = extensions.scores.masked_fill(extensions.tokens == EOS, float("-inf"))
+    scores, order = scores.topk(min(beam, scores.size(1)), 1)
+    return Extensions(scores, extensions.parents.gather(1, order), extensions.tokens.gather(1, order))
+
+
+def advance(finished: list[list[Hypothesis]], beams: Beams, going: Extensions, beam: int, state: State) -> Beams:
+    """Those that go on, of the sentences that stay open; `state` is that after the step."""
     width, length = beams.tokens.shape[1:]
-    going = extensions.scores.masked_fill(extensions.tokens == EOS, float("-inf"))
-    scores, order = going.topk(min(beam, going.size(1)), 1)
-    parents, tokens = extensions.parents.gather(1, order), extensions.tokens.gather(1, order)
+    scores, parents, tokens = going
     stay = [
         row
         for row, (sentence, limit) in enumerate(zip(beams.sentences, beams.limits, strict=True))

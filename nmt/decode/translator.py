@@ -16,6 +16,7 @@ from nmt.data.batches import Ids, collate, in_order, mask, pad
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.decode.look import IdPair, Look, look_batches, windows
 from nmt.decode.search import Hypothesis, forced, search
+from nmt.decode.stretches import search_in_stretches
 from nmt.models.base import EncoderDecoder
 
 log = logging.getLogger("nmt")
@@ -127,8 +128,9 @@ class Translator:
             limits = self.limits(np.array([len(ids) for ids in sources]))
         real = mask(source)
         source, real = source.to(self.device), None if real is None else real.to(self.device)
+        how = search_in_stretches if self.decode.graphs and self.device.type == "cuda" else search
         with self.autocast:
-            return search(
+            return how(
                 self.searched, source, real, self.decode.beam, self.decode.length_penalty, torch.as_tensor(limits)
             )
 

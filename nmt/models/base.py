@@ -72,6 +72,14 @@ class EncoderDecoder(nn.Module, ABC):
     def start(self, memory: Memory) -> State:
         """The decoder's state before the first column."""
 
+    def steady(self, state: State, columns: int) -> State | None:
+        """The same state with room for so many more columns, during which no tensor changes its shape and nothing asks
+        the device; None where a model has no such state.
+
+        `decode` may then change the tensors of the state it is given.
+        """
+        return None
+
     @abstractmethod
     def decode(self, target: Tensor, state: State, memory: Memory, weights: bool = False) -> Decoded:
         """target [B T] (any T ≥ 1) continues what led to `state`; `weights` takes the explicit road.

@@ -51,6 +51,11 @@ class Ensemble(EncoderDecoder):
     def start(self, memory: Memory) -> State:
         return side_by_side([model.start(self.own(memory, number)) for number, model in enumerate(self.models)])
 
+    def steady(self, state: State, columns: int) -> State | None:
+        states = [model.steady(own(state, number), columns) for number, model in enumerate(self.models)]
+        known = [one for one in states if one is not None]
+        return side_by_side(known) if len(known) == len(states) else None
+
     def decode(self, target: Tensor, state: State, memory: Memory, weights: bool = False) -> Decoded:
         shown = self.shown
         decoded = [

@@ -73,6 +73,9 @@ class Bahdanau(EncoderDecoder):
         step = torch.zeros(memory.values.size(0), dtype=torch.long, device=memory.values.device)
         return {"hidden": torch.tanh(self.initial(backward)), "step": step}
 
+    def steady(self, state: State, columns: int) -> State | None:
+        return state
+
     def decode(self, target: Tensor, state: State, memory: Memory, weights: bool = False) -> Decoded:
         embedded = self.dropout(self.target_embedding(target))
         prepared, lengths = self.cell.prepare(embedded), memory.lengths()
@@ -163,6 +166,9 @@ class Luong(EncoderDecoder):
         if self.feeds:
             state["feed"] = memory.values.new_zeros(memory.values.size(0), self.combine.out_features)
         return state | {"step": torch.zeros(memory.values.size(0), dtype=torch.long, device=memory.values.device)}
+
+    def steady(self, state: State, columns: int) -> State | None:
+        return state
 
     def decode(self, target: Tensor, state: State, memory: Memory, weights: bool = False) -> Decoded:
         embedded = self.dropout(self.target_embedding(target))

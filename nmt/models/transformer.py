@@ -10,9 +10,10 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from nmt.attention.kinds import make_kind
-from nmt.attention.positions import Positions, make_positions
+from nmt.attention.kinds import Past, make_kind
+from nmt.attention.positions import Positions, Start, make_positions
 from nmt.models.base import Decoded, EncoderDecoder, Memory, State
 from nmt.models.dropout import Dropout
 from nmt.models.layers import DecoderLayer, EncoderLayer
@@ -61,7 +62,7 @@ class Transformer(EncoderDecoder):
         self.encoder = nn.ModuleList(EncoderLayer(*layer, kind) for kind in readers)
         self.decoder = nn.ModuleList(DecoderLayer(*layer, kind, attention_dropout) for kind in writers)
         first, second = writers[0].parts
-        self.grows = writers[0].grows
+        self.grows, self.knows_room = writers[0].grows, writers[0].steady and self.target_positions.steady
         self.carried = [(f"{first}_{number}", f"{second}_{number}") for number in range(decoder_layers)]
         self.looked_at = [(f"key_{number}", f"value_{number}") for number in range(decoder_layers)]
         self.encoder_norm = nn.LayerNorm(size) if norm == "pre" else nn.Identity()
@@ -91,24 +92,38 @@ class Transformer(EncoderDecoder):
         empty = memory.values.new_empty(batch, self.heads, 0, size // self.heads)
         state: State = {}
         for layer, (first, second) in zip(self.decoder, self.carried, strict=True):
-            state[first], state[second] = layer.kind.start(empty)  # type: ignore[union-attr, operator]
+            state[first], state[second], _ = layer.kind.start(empty)  # type: ignore[union-attr, operator]
         if not self.grows:
             state["step"] = torch.zeros(batch, dtype=torch.long, device=empty.device)
         return state
+
+    def steady(self, state: State, columns: int) -> State | None:
+        """Keys and values [B H P K] get so many empty columns, and `step` says how many are there."""
+        if not self.knows_room:
+            return None
+        if not self.grows:
+            return state
+        parts = {name for pair in self.carried for name in pair}
+        some = state[self.carried[0][0]]
+        used = state.get("step", torch.full((len(some),), some.size(2), dtype=torch.long, device=some.device))
+        wide = {name: functional.pad(state[name], (0, 0, 0, columns)) for name in parts}
+        return wide | {"step": used}
 
     def decode(self, target: Tensor, state: State, memory: Memory, weights: bool = False) -> Decoded:
         """With `weights`, `self_weights` are over all P columns so far; linear attention keeps no earlier keys, so its
         own are over these T columns (P = T). A picture of a whole sentence is the same either way.
         """
-        start = state[self.carried[0][0]].size(2) if self.grows else int(state["step"][0])
+        used = state["step"][0] if "step" in state else None
+        start = state[self.carried[0][0]].size(2) if used is None else used
         hidden = self.embed(self.target_embedding, self.target_positions, target, start)
         rotation = self.target_positions.rotation(start, target.size(1), hidden)
         mask = None if memory.mask is None else memory.mask[:, None, None]
-        after: State = {} if self.grows else {"step": state["step"] + target.size(1)}
+        after: State = {} if used is None else {"step": state["step"] + target.size(1)}
+        room = used if self.grows else None
         looks, self_looks = [], []
         for layer, (first, second), (key, value) in zip(self.decoder, self.carried, self.looked_at, strict=True):
-            past, seen = (state[first], state[second]), (memory.fixed[key], memory.fixed[value])
-            hidden, looked, self_looked, (after[first], after[second]) = layer(
+            past, seen = Past(state[first], state[second], room), (memory.fixed[key], memory.fixed[value])
+            hidden, looked, self_looked, (after[first], after[second], _) = layer(
                 hidden, past, seen, mask, rotation, weights
             )
             looks.append(looked)
@@ -118,7 +133,7 @@ class Transformer(EncoderDecoder):
             return Decoded(hidden, None, after)
         return Decoded(hidden, torch.stack(looks, 1), after, torch.stack(self_looks, 1))
 
-    def embed(self, table: nn.Module, positions: Positions, tokens: Tensor, start: int) -> Tensor:
+    def embed(self, table: nn.Module, positions: Positions, tokens: Tensor, start: Start) -> Tensor:
         """√D · E x + position (Vaswani 2017 §3.4 and §3.5): [B T] → [B T D], in autocast's format where that is on.
 
         On a CPU all that is added to it stays in that format too: half the traffic of float32 sums, and no conversions.

@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -16,6 +16,7 @@ from nmt.data.ids import Pairs
 from nmt.data.tokenizer import PAD, Tokenizers
 from nmt.decode.translator import Translator
 from nmt.errors import Stopped, UserError
+from nmt.models.base import Decoded
 from nmt.models.build import build
 from nmt.train import checkpoint
 from nmt.train.budget import Clock, known_total
@@ -44,7 +45,7 @@ class Trainer:
         seed_everything(config.seed)
         self.vocabulary = tokenizers.target.size
         self.model = build(config.model, tokenizers.source.size, self.vocabulary, tokenizers.joint).to(self.device)
-        self.optimizer = self.make_optimizer()
+        self.forward, self.optimizer = self.make_forward(), self.make_optimizer()
         options = config.train
         self.epochs = Epochs(train, tokenizers, options.batch_tokens, config.seed, options.sampling)
         self.stop = Stop()
@@ -55,6 +56,10 @@ class Trainer:
         self.place = self.find_place()
         self.stream = batches(self.epochs, self.place, self.device.type == "cuda")
 
+    def make_forward(self) -> Callable[..., Decoded]:
+        """The model, or its compiled form with the same weights; validation and search ask the plain one."""
+        return torch.compile(self.model, dynamic=True) if self.config.train.compile else self.model
+
     def make_optimizer(self) -> torch.optim.Optimizer:
         """AdamW (Loshchilov & Hutter 2019) in one kernel."""
         optim = self.config.optim
@@ -64,8 +69,8 @@ class Trainer:
     def make_translator(self, tokenizers: Tokenizers) -> Translator:
         """The model as it is at any time, searching the way validation asks for."""
         decode = replace(self.config.decode, beam=self.config.train.validate_beam)
-        context, longest = autocast(self.device, self.dtype), self.config.tokenizer.max_pieces
-        return Translator(self.model, tokenizers, decode, longest, self.device, context)
+        longest = self.config.tokenizer.max_pieces
+        return Translator(self.model, tokenizers, decode, longest, self.device, autocast(self.device, self.dtype))
 
     def find_place(self) -> Place:
         """The beginning, or where last.pt says."""
@@ -157,9 +162,8 @@ class Trainer:
     def backward(self, batch: Batch, tokens: int) -> float:
         """Add one batch's gradients of loss / tokens; returns its summed −log p."""
         with autocast(self.device, self.dtype):
-            decoded = self.model(batch.source, batch.mask, batch.target)
-            smoothing = self.config.train.label_smoothing
-            loss, likelihood = training_loss(self.model, decoded, batch.output, PAD, smoothing)
+            decoded = self.forward(batch.source, batch.mask, batch.target)
+            loss, likelihood = training_loss(self.model, decoded, batch.output, PAD, self.config.train.label_smoothing)
         (loss / tokens).backward()
         return likelihood.item()
 
@@ -244,10 +248,8 @@ class Trainer:
         size = sum(parameter.numel() for parameter in self.model.parameters()) / 1e6
         start = f"continuing after update {self.place.step}" if self.place.step else "starting"
         data = f"{len(self.epochs.pairs)} pairs in {len(self.epochs.plan(self.place.epoch))} batches an epoch"
-        precision = "bf16" if self.dtype == torch.bfloat16 else "fp32"
-        log.info(
-            "%s: %s, %.1f million parameters, %s, %s on %s", self.config.name, start, size, data, precision, self.device
-        )
+        how = f"{'bf16' if self.dtype == torch.bfloat16 else 'fp32'} on {self.device}"
+        log.info("%s: %s, %.1f million parameters, %s, %s", self.config.name, start, size, data, how)
 
 
 def batches(epochs: Epochs, place: Place, pinned: bool) -> Iterator[Batch]:

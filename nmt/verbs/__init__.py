@@ -7,9 +7,9 @@ from nmt.errors import UserError
 from nmt.runs import Run, find_all, load
 
 
-def open_run(options: argparse.Namespace) -> Run:
-    """The run that was asked for."""
-    return load(find_all(options.name, Path(options.runs)), options.beam, options.batch_tokens)
+def open_run(options: argparse.Namespace, numbers: str | None = None) -> Run:
+    """The run that was asked for, searched in its own numbers or others."""
+    return load(find_all(options.name, Path(options.runs)), options.beam, options.batch_tokens, numbers)
 
 
 def one_line(sentence: str) -> str:

@@ -16,7 +16,7 @@ from nmt.decode.look import LOOKS, Look
 from nmt.decode.translator import Translation
 from nmt.errors import UserError
 from nmt.evaluate.alignment import argmax_links
-from nmt.runs import Run
+from nmt.runs import NUMBERS, Run
 from nmt.verbs import one_line, open_run
 from nmt.verbs.export import through_ctranslate2
 
@@ -27,10 +27,14 @@ def translate(options: argparse.Namespace) -> int:
     """One line out for each line in, in order."""
     if options.sentences and options.input:
         raise UserError("Give sentences or --input, not both.")
-    if options.quantization and options.engine != "ctranslate2":
-        raise UserError("--quantization is about another engine; it needs --engine ctranslate2.")
-    run = open_run(options)
-    if options.engine == "ctranslate2":
+    ours = options.engine == "torch"
+    if ours and options.quantization and options.quantization not in NUMBERS:
+        known = ", ".join(NUMBERS)
+        raise UserError(
+            f"--quantization {options.quantization} needs --engine ctranslate2; our own engine knows {known}."
+        )
+    run = open_run(options, options.quantization if ours else None)
+    if not ours:
         run = through_ctranslate2(run, options.quantization)
     if options.nbest > run.translator.decode.beam:
         raise UserError(
