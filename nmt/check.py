@@ -133,8 +133,7 @@ def check_effects(model: RecurrentConfig | TransformerConfig) -> None:
 def check_recurrent(config: Config, model: RecurrentConfig) -> None:
     """What must fit together in a recurrent model."""
     if config.train.compile:
-        why = "the columns of a recurrent decoder would be compiled anew for every length"
-        raise UserError(f"train.compile=true needs a Transformer: {why}; choose train.compile=false.")
+        raise UserError("train.compile=true compiles Transformers alone; choose train.compile=false.")
     if model.bidirectional and model.hidden % 2:
         raise UserError(f"model.hidden={model.hidden} must be even when model.bidirectional=true.")
     if model.bidirectional and model.reverse_source:
@@ -156,6 +155,8 @@ def check_transformer(config: Config, model: TransformerConfig) -> None:
         for key, value, nothing in (("sliding_window", model.sliding_window, 0), ("bias", model.bias, "none")):
             if value != nothing:
                 raise UserError(f"model.{key}={value} needs model.attention=flex; here it is {model.attention}.")
+    elif config.train.compile:
+        raise UserError(f"train.compile=true is not possible with {kind}, which compiles its attention itself.")
     elif not model.sliding_window and model.bias == "none":
         choices = (
             "give model.sliding_window=N, model.bias=alibi or model.bias=relative, or choose model.attention=softmax"

@@ -134,7 +134,6 @@ class DecodeConfig:
     max_ratio: float  # a hypothesis has at most max_ratio × source pieces + max_extra pieces
     max_extra: int
     batch_tokens: int  # source positions × beam in one batch
-    graphs: bool = False  # on CUDA: the columns of a search as one recorded graph
 
 
 @dataclass

@@ -73,6 +73,7 @@ def add_run(one: argparse.ArgumentParser, run: Run) -> None:
     one.add_argument("--runs", default="runs", metavar="DIR", help="where run names are looked up (default: runs)")
     one.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept by the search (default: the run's)")
     one.add_argument("--batch-tokens", type=positive, metavar="N", help="source positions × beam in one batch")
+    one.add_argument("--graphs", action="store_true", help="on CUDA: repeat the columns of a search as recorded graphs")
     one.set_defaults(run=run)
 
 
@@ -89,7 +90,9 @@ def add_translate(one: argparse.ArgumentParser, run: Run) -> None:
         default="torch",
         help="what searches; ctranslate2 takes the run's export and makes it the first time (default: torch)",
     )
-    add_quantization(one, "torch: the run's precision, ctranslate2: float32")
+    add_quantization(
+        one, "torch: float32 or bfloat16 (default: the run's precision), ctranslate2: any (default: float32)"
+    )
     one.add_argument("--nbest", type=positive, default=1, metavar="N", help="text: N lines each, as SCORE<TAB>TEXT")
     add_words(one)
 
@@ -106,16 +109,16 @@ def add_export(one: argparse.ArgumentParser, run: Run) -> None:
     one.add_argument("--runs", default="runs", metavar="DIR", help="where run names are looked up (default: runs)")
     one.add_argument("--format", choices=("ctranslate2",), required=True, help="what shall read it")
     one.add_argument("--output", metavar="FOLDER", help="a new folder (default: one below the run's, found again)")
-    add_quantization(one, "float32")
+    add_quantization(one, "default: float32")
     one.set_defaults(run=run)
 
 
-def add_quantization(one: argparse.ArgumentParser, default: str) -> None:
-    """How an engine keeps numbers."""
+def add_quantization(one: argparse.ArgumentParser, possible: str) -> None:
+    """The numbers of a search."""
     one.add_argument(
         "--quantization",
         choices=("float32", "float16", "bfloat16", "int8"),
-        help=f"how the weights are kept (default: {default})",
+        help=f"the numbers of the weights; {possible}",
     )
 
 

@@ -17,6 +17,7 @@ from nmt.alignments import Gold, Judge, read_gold
 from nmt.config import Config, DecodeConfig, flatten
 from nmt.data.lines import read_pairs, writing
 from nmt.decode.translator import Translator
+from nmt.decode.workers import possible
 from nmt.errors import UserError
 from nmt.evaluate.scores import looks_tokenised, score, write_result
 from nmt.models.ensemble import Ensemble
@@ -27,7 +28,6 @@ from nmt.view.journal import Journal
 from nmt.view.progress import Progress
 
 log = logging.getLogger("nmt")
-NUMBERS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 @dataclass
@@ -89,12 +89,12 @@ def find_all(runs: str, root: Path) -> list[Path]:
 
 
 def load(
-    paths: Sequence[Path], beam: int | None = None, batch_tokens: int | None = None, numbers: str | None = None
+    paths: Sequence[Path], beam: int | None = None, batch_tokens: int | None = None, precision: str | None = None
 ) -> Run:
     """Checkpoints ready to translate, several as an ensemble.
 
-    `beam`, `batch_tokens` and `numbers` (float32 or bfloat16, of search) replace the first run's own. Raises UserError
-    when an ensemble's members do not share their vocabularies.
+    `beam`, `batch_tokens` and `precision` (of search) replace the first run's own. Raises UserError when an ensemble's
+    members do not share their vocabularies.
     """
     payloads = [checkpoint.load(path) for path in paths]
     device = pick_device_again(payloads[0]["config"].get("device", "auto"))
@@ -116,9 +116,10 @@ def load(
     decode = DecodeConfig(**asdict(config.decode))
     decode.beam, decode.batch_tokens = beam or decode.beam, batch_tokens or decode.batch_tokens
     keep_memory()
-    dtype = NUMBERS[numbers] if numbers else pick_precision(config.precision, device)
+    dtype = pick_precision(precision or config.precision, device)
     context, longest = autocast(device, dtype), config.tokenizer.max_pieces
     translator = Translator(model, tokenizers, decode, longest, device, context, prepared(model, dtype))
+    translator.workers = possible(device)
     members = [provenance(path, payload) for path, payload in zip(paths, payloads, strict=True)]
     made = {"decode": asdict(decode), "scored_with": checkpoint.versions(), "models": members}
     return Run(folder, config, made, translator)

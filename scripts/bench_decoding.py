@@ -117,7 +117,9 @@ def onmt(data: Path, options: argparse.Namespace) -> list[Engine]:
     budget = ["-batch_size", BATCH, "-train_steps", updates, "-save_checkpoint_steps", updates]
     budget += ["-warmup_steps", max(1, updates // 4), "-learning_rate", 0.6, "-save_model", data / "onmt_decode"]
     words = ["bench_inside.py", 0, 0, "onmt", *PEERS["onmt_transformer"].words(data), *budget]
-    if not model.exists():
+    if model.exists():
+        print(f"bench-peers: OpenNMT-py's model is there already: {model}", file=sys.stderr, flush=True)
+    else:
         print(f"bench-peers: training OpenNMT-py's model for {updates} updates …", file=sys.stderr, flush=True)
         call("onmt", words, max(options.threads), options)
     return [("OpenNMT-py, own weights", "onmt", "onmt", str(model))]

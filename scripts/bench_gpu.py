@@ -149,13 +149,15 @@ def described(name: str, rounds: Rows) -> dict[str, Any]:
 
 def decoding(options: argparse.Namespace, result: dict[str, Any]) -> Rows:
     """Transformer-base, beam 4: in large batches and one by one; with recorded columns and without."""
-    rows, large = [], 40 if options.tiny else 64_000
-    for (kind, size, number), graphs in product((("", large, 1), (", alone", 1, 100)), ("false", "true")):
-        search = ["decode.beam=4", "decode.max_ratio=1", f"decode.batch_tokens={4 * size}", f"decode.graphs={graphs}"]
+    rows, device = [], torch.device(options.device)
+    together, alone = (40 if options.tiny else 64_000, options.sentences), (1, max(1, options.sentences // 100))
+    for (size, sentences), graphs in product((together, alone), (False, True) if device.type == "cuda" else (False,)):
+        search = ["decode.beam=4", "decode.max_ratio=1", f"decode.batch_tokens={4 * size}"]
         config = configuration([*BASE, *(TINY if options.tiny else []), *search], options.device, "bf16")
         config.decode.max_extra = 0
-        name = f"Transformer-base, beam 4{kind}" + (", recorded" if graphs == "true" else "")
-        rows.append({"model": name} | translate(config, options.vocabulary, max(1, options.sentences // number)))
+        name = f"Transformer-base, beam 4{', one by one' if size == 1 else ''}{', recorded' if graphs else ''}"
+        forget(device)
+        rows.append({"model": name} | translate(config, options.vocabulary, sentences, graphs))
     return rows
 
 

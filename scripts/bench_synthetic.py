@@ -16,6 +16,8 @@ from nmt.compose import compose_all
 from nmt.config import Config, TransformerConfig
 from nmt.data.batches import Batch, Epochs, collate, plan
 from nmt.data.tokenizer import EOS
+from nmt.decode.search import search
+from nmt.decode.stretches import search_in_stretches
 from nmt.decode.translator import Translator
 from nmt.models.build import build
 from nmt.train.place import Meter, Place
@@ -135,8 +137,8 @@ def configuration(words: Sequence[str], device: str, precision: str) -> Config:
     return compose_all([*shared, *words], multirun=False)[0]
 
 
-def translate(config: Config, vocabulary: int, sentences: int) -> dict[str, float]:
-    """Beam search of a random model; each translation is held to exactly its source's length."""
+def translate(config: Config, vocabulary: int, sentences: int, graphs: bool) -> dict[str, float]:
+    """Beam search of a random model, perhaps in recorded columns; translations are as long as their sources."""
     device = pick_device(config.device)
     seed_everything(config.seed)
     model = build(config.model, vocabulary, vocabulary, True).to(device).eval()
@@ -144,6 +146,7 @@ def translate(config: Config, vocabulary: int, sentences: int) -> dict[str, floa
     context = autocast(device, pick_precision(config.precision, device))
     nobody: Any = None  # ids in, ids out
     translator = Translator(model, nobody, config.decode, LONGEST, device, context)
+    translator.search_ids = search_in_stretches if graphs else search
     random, lengths = np.random.default_rng(2), draw_lengths(sentences, seed=2)[0]
     sources = [random.integers(EOS + 1, vocabulary, length) for length in lengths]
     translator.search(sources[: max(1, sentences // 10)])

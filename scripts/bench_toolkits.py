@@ -203,6 +203,7 @@ TRANSFORMER = ["model=transformer", *OURS]
 # Output layers of their own, as theirs; theirs reads 512 numbers, ours the 256 of the attentional vector.
 RECURRENT = ["model=luong_global", "model.tie=false", *OURS]
 ADDITIVE = [*RECURRENT, "model.score=additive"]
+# No toolkit looks before the step: beside ours stands the nearest there is, the additive score after it.
 BAHDANAU = ["model=bahdanau", "model.tie=false", *OURS]
 PEERS = {
     "eole_transformer": Peer("eole", eole_transformer, TRANSFORMER),

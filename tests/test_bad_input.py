@@ -84,6 +84,8 @@ CONFIGURATION = {
     "no language": (["data=files", "data.train=a", "data.valid=a", "data.test=a"], ["data.source"]),
     "an unknown language": (["data=multi30k", "data.source=xx"], ["'xx'", "de"]),
     "a language that the phrasebook has not": (["data.source=fr"], ["no fr-en", "de and en"]),
+    "compiling columns": (["model=luong_global", "train.compile=true"], ["train.compile=true", "Transformers"]),
+    "compiling what is compiled": (["model=transformer_alibi", "train.compile=true"], ["train.compile=true", "flex"]),
     "an unknown device": (["device=gpu"], ["device=gpu", "cpu"]),
     "no group": (["data=null"], ["null", "data"]),
     "a name without a value": (["name=???"], ["name"]),

@@ -1,29 +1,60 @@
 """A training through torch.compile is the training without."""
 
 import shutil
+from collections import Counter
 
 import pytest
 import torch
 from bench_synthetic import Synthetic, configuration
 from torch.testing import assert_close
 
-TINY = ["model=transformer_tiny", "model.dropout=0", "train.batch_tokens=200", "optim.warmup_steps=1"]
+from nmt.errors import UserError
+from nmt.train.compiled import compiled
+
+TINY = ["model=transformer_tiny", "train.batch_tokens=200", "optim.warmup_steps=1", "train.accumulate=2"]
+slow_compiler = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("default"),  # PyTorch's compiler warns of what it does itself
+    pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler"),
+]
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("default")  # PyTorch's compiler warns of what it does itself
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
-def test_compiled_updates_are_the_same():
+def trainer(way: str, *words: str) -> Synthetic:
+    return Synthetic(configuration([*TINY, f"train.compile={way}", *words], "cpu", "fp32"), 50, 4)
+
+
+@pytest.mark.parametrize("way", [pytest.param("true", marks=slow_compiler)])
+def test_compiled_updates_are_the_same(way):
     """Batches of several lengths, after four updates; the weights themselves are trained, not a copy."""
+    torch._dynamo.utils.counters.clear()
     found = []
-    for compiled in ("false", "true"):
-        words = [*TINY, f"train.compile={compiled}"]
-        trainer = Synthetic(configuration(words, "cpu", "fp32"), 50, 4)
-        losses = [trainer.update()["loss"] for _ in range(4)]
-        found.append((torch.tensor(losses), dict(trainer.model.named_parameters())))
-    assert trainer.forward is not trainer.model
-    (plain, weights), (compiled_losses, compiled_weights) = found
+    for one in ("false", way):
+        made = trainer(one, "model.dropout=0")
+        losses = [made.update()["loss"] for _ in range(4)]
+        found.append((torch.tensor(losses), dict(made.model.named_parameters())))
+    assert Counter(torch._dynamo.utils.counters["stats"])["unique_graphs"] >= 1
+    (plain, weights), (losses, compiled_weights) = found
     assert plain[0] - plain[-1] > 0.1
-    assert_close(compiled_losses, plain, atol=1e-4, rtol=0)
+    assert_close(losses, plain, atol=1e-4, rtol=0)
     for name, weight in weights.items():
         assert_close(compiled_weights[name], weight, atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("way", [pytest.param("true", marks=slow_compiler)])
+def test_compiled_dropout_drops_anew_each_time(way):
+    made = trainer(way, "model.dropout=0.3")
+    made.model.train()
+    batch = made.epochs.drawn[0]
+    first, second = (made.forward(batch.source, batch.mask, batch.target).hidden for _ in range(2))
+    assert (first - second).abs().max() > 0.01
+    losses = [made.update()["loss"] for _ in range(8)]
+    assert losses[0] - losses[-1] > 0.1
+
+
+def test_what_cannot_be_compiled_is_said_in_a_sentence(monkeypatch):
+    def broken(*inputs):
+        raise torch._dynamo.exc.InternalTorchDynamoError("no compiler\nand a long story")
+
+    monkeypatch.setattr(torch, "compile", lambda model, dynamic: broken)
+    with pytest.raises(UserError, match="train.compile=true does not work here: no compiler; choose"):
+        compiled(None)(None, None, None)

@@ -130,11 +130,14 @@ KINDS = [
     {"positions": "rotary"},
     {"encoder_layers": 1, "decoder_layers": 2, "heads": 2},
 ]  # fmt: skip
+APART = [{"tie": True}, {"tie": False}, {"positions": "learned"}, {"norm": "post", "positions": "rotary"}]
+BOTH = [*((kind, True) for kind in KINDS), *((kind, False) for kind in APART)]  # with a joint vocabulary, and with two
 
 
 @needs_ctranslate2
-@pytest.mark.parametrize("joint", [True, False], ids=["joint", "separate"])
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(map(str, kind.values())))
+@pytest.mark.parametrize(
+    ("kind", "joint"), BOTH, ids=lambda one: str(one) if isinstance(one, bool) else "-".join(map(str, one.values()))
+)
 def test_both_engines_write_the_same(kind, joint, vocabularies, tmp_path, monkeypatch):
     plain, config = translator(vocabularies, joint, **kind)
     faster = export(plain, config, tmp_path / "export")
@@ -266,6 +269,11 @@ def test_the_sentence_names_the_version_of_the_extra():
 def test_a_quantization_needs_its_engine(nmt):
     answer = nmt("translate", "--quantization", "int8", SENTENCE)
     assert answer.code == 2 and "--engine ctranslate2" in answer.err and "float32, bfloat16" in answer.err
+    answer = nmt("translate", "--engine", "ctranslate2", "--graphs", SENTENCE)
+    assert answer.code == 2 and "--graphs is about our own engine" in answer.err
+    if not torch.cuda.is_available():
+        answer = nmt("translate", "--graphs", SENTENCE)
+        assert answer.code == 2 and "--graphs needs a CUDA device" in answer.err
     assert nmt("export").code == 2 and nmt("export", "--format", "onyx").code == 2
 
 

@@ -1,19 +1,26 @@
 """Search in stretches, which CUDA graphs repeat, finds what search finds and asks the device nothing in between."""
 
+from copy import deepcopy
+
 import pytest
 import torch
+from conftest import VOCABULARY, small_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_search import LENGTHS, Table, batch_of, random_table, sharper, sources
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
 
 from nmt.data.tokenizer import EOS
 from nmt.decode import stretches
-from nmt.decode.search import open_beams, search, step
+from nmt.decode.search import Beams, search
 from nmt.decode.stretches import Stretch, search_in_stretches
-from nmt.models.base import EncoderDecoder, State
+from nmt.models.base import EncoderDecoder, State, select
+from nmt.models.build import build
 from nmt.models.ensemble import Ensemble
+from nmt.models.prepared import prepared
 
 LIMITS = torch.tensor([9, 2, 5, 20, 1, 7])
 NOT_STEADY = {"transformer_learned", "transformer_alibi", "transformer_relative", "transformer_sliding"}
@@ -86,19 +93,51 @@ def test_which_models_have_stretches(name, small_model):
     assert has_stretches(small_model(name)) == (name not in NOT_STEADY)
 
 
-def test_a_column_asks_the_device_nothing(name, small_model):
-    """Under fake tensors, which have shapes and no numbers: an item, a truth or a shape that depends on them raises."""
-    if name in NOT_STEADY:
-        return
-    model, batch = sharper(small_model(name)), batch_of(LENGTHS)
+class Apart(TorchDispatchMode):
+    """Nothing may go from one device to another."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        found = function(*args, **(kwargs or {}))
+        tensors = [one for one in tree_leaves((args, kwargs, found)) if isinstance(one, torch.Tensor) and one.dim()]
+        assert {one.device.type for one in tensors} <= {"cuda"}, function
+        return found
+
+
+@pytest.mark.parametrize("changes", [{}, {"closing": 9}, {"score": "cosine"}, {"score": "additive_sum"}], ids=str)
+def test_a_column_asks_the_device_nothing(name, changes):
+    """On a device of fake tensors, which have shapes and no numbers: an item, a truth or a copy to the host raises."""
+    plain = vars(small_config(name, ()))
+    if name in NOT_STEADY or not changes.keys() <= plain.keys() or (changes and plain.get("order") == "never"):
+        pytest.skip("has no such columns")
+    config = small_config(name, tuple(changes.items()))
+    real = build(config, VOCABULARY, VOCABULARY, True).eval()
     with torch.inference_mode():
-        beams = step(model, [[] for _ in LENGTHS], open_beams(model, batch.source, None, LIMITS + 2), 3, 0.6)
-        stretch = Stretch(model, beams, model.steady(beams.state, 8), 3)
-        stretch.column()
-        shapes = {key: tensor.shape for key, tensor in stretch.state.items()}
-        with FakeTensorMode(allow_non_fake_inputs=True):
+        memory = real.encode(batch_of(LENGTHS).source, None)
+        state = real.steady(select(real.start(memory), torch.arange(6).repeat_interleave(3)), 8)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.inference_mode():
+        model = faked(real, mode)
+        memory, state = tree_map(lambda one: faked(one, mode), (memory._replace(mask=torch.ones(6, 8) > 0), state))
+        tokens = torch.ones(6, 3, 2, dtype=torch.long, device="cuda")
+        beams = Beams(list(range(6)), [9] * 6, tokens, torch.zeros(6, 3, device="cuda"), state, memory, [])
+        stretch = Stretch(model, beams, 3, 8)
+        stretch.column()  # allocates what it writes into
+        decode, forms = model.decode, []
+        model.decode = lambda *inputs: forms.append(decode(*inputs).state) or decode(*inputs)
+        with Apart():
             stretch.column()
-        assert {key: tensor.shape for key, tensor in stretch.state.items()} == shapes
+        for key, tensor in forms[0].items():
+            assert (tensor.shape, tensor.dtype) == (stretch.state[key].shape, stretch.state[key].dtype)
+
+
+def faked(one, mode: FakeTensorMode):
+    """A tensor or a model on the fake device."""
+    if isinstance(one, torch.Tensor):
+        return mode.from_tensor(one).to("cuda")
+    copy = deepcopy(one)
+    for module in copy.modules():
+        for store in (module._parameters, module._buffers):
+            store |= {key: faked(tensor.detach(), mode) for key, tensor in store.items() if tensor is not None}
+    return copy
 
 
 def test_half_of_the_sentences_done_end_a_stretch(monkeypatch):
@@ -119,7 +158,22 @@ def test_half_of_the_sentences_done_end_a_stretch(monkeypatch):
 @pytest.mark.gpu
 @needs_cuda
 @pytest.mark.parametrize("beam", [1, 3])
-def test_recorded_columns_find_what_search_finds(name, small_model, room, beam):
+def test_recorded_columns_find_what_search_finds(name, small_model, room, beam, monkeypatch):
     model, batch = sharper(small_model(name)).cuda(), batch_of(LENGTHS).to(torch.device("cuda"))
-    words = batch.source, batch.mask, beam, 0.6, LIMITS
+    words, graphs = (batch.source, batch.mask, beam, 0.6, LIMITS), []
+    replay = torch.cuda.CUDAGraph.replay
+    monkeypatch.setattr(torch.cuda.CUDAGraph, "replay", lambda self: graphs.append(self) or replay(self))
     same(search_in_stretches(model, *words), search(model, *words))
+    assert bool(graphs) == (name not in NOT_STEADY and stretches.ROOM > stretches.WARM)
+
+
+@pytest.mark.gpu
+@needs_cuda
+def test_recorded_columns_in_bf16(small_model):
+    """As it is used: prepared, under autocast; two roads of rounding may choose differently, but score the same."""
+    model, batch = sharper(small_model("transformer")).float().cuda(), batch_of(LENGTHS).to(torch.device("cuda"))
+    words = batch.source, batch.mask, 3, 1.0, LIMITS
+    with torch.autocast("cuda", torch.bfloat16):
+        found, wanted = (way(prepared(model, torch.bfloat16), *words) for way in (search_in_stretches, search))
+    for one, other in zip(found, wanted, strict=True):
+        assert one[0].score == pytest.approx(other[0].score, abs=0.05)

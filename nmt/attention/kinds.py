@@ -29,7 +29,7 @@ class Kind(nn.Module, ABC):
 
     parts: tuple[str, str] = ("key", "value")
     grows: bool = True  # the first part has a column for each column so far [B H P K], so its size tells how many
-    steady: bool = False  # whether it needs no more shapes than one: its past may have room, or does not grow
+    steady: bool = False  # whether its past can keep one shape: it may have room, or does not grow
 
     def __init__(
         self, heads: int, causal: bool, dropout: float, sliding_window: int, bias: str, max_distance: int

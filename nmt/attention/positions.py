@@ -23,7 +23,7 @@ class Positions(nn.Module, ABC):
     Made from model size, head size, and the number of positions that a table has.
     """
 
-    steady = True  # whether nothing here asks the device where a column stands
+    steady = False  # whether nothing here asks the device where a column stands
 
     def __init__(self, size: int, head_size: int, max_positions: int) -> None:
         super().__init__()
@@ -40,6 +40,8 @@ class Positions(nn.Module, ABC):
 class Sinusoidal(Positions):
     """sin and cos of position / 10000^(2i/D), added (Vaswani 2017 §3.5)."""
 
+    steady = True
+
     def forward(self, embedded: Tensor, start: Start) -> Tensor:
         return embedded + sinusoids(start, embedded.size(1), embedded.size(2), embedded)
 
@@ -50,18 +52,17 @@ class Learned(Positions):
     Drawn, and multiplied by √D, as the embeddings of the pieces are.
     """
 
-    steady = False  # a sentence may be longer than the table
-
     def __init__(self, size: int, head_size: int, max_positions: int) -> None:
         super().__init__(size, head_size, max_positions)
         self.table = nn.Parameter(torch.empty(max_positions, size))
         nn.init.normal_(self.table, std=size**-0.5)
 
     def forward(self, embedded: Tensor, start: Start) -> Tensor:
+        start = int(start)
         stop, known = start + embedded.size(1), len(self.table)
         if stop > known:
             raise UserError(
-                f"A sentence has {int(stop)} pieces or more, but this model knows the places of "
+                f"A sentence has {stop} pieces or more, but this model knows the places of "
                 f"model.max_positions={known} alone; shorten it, or train with a larger model.max_positions or other "
                 "model.positions."
             )
@@ -74,6 +75,8 @@ class Rotary(Positions):
     A score then depends on the distance alone. Deviation: dimension i is paired with i + K/2, not with its neighbour
     (the same up to the order of the dimensions).
     """
+
+    steady = True
 
     def __init__(self, size: int, head_size: int, max_positions: int) -> None:
         super().__init__(size, head_size, max_positions)
@@ -90,6 +93,8 @@ class Rotary(Positions):
 
 class Nowhere(Positions):
     """Nothing; the scores themselves must know distances."""
+
+    steady = True
 
 
 def turn(inputs: Tensor, rotation: Rotation) -> Tensor:

@@ -38,6 +38,7 @@ class Beams:
     scores: Tensor  # [N K]: log-probabilities
     state: State  # [N·K …]
     memory: Memory  # [N …]: one for all hypotheses of a sentence
+    table: list[Tensor]  # [≥ N·K V]: where a CPU keeps log-probabilities, once there are some; one for all columns
 
 
 class Extensions(NamedTuple):
@@ -79,7 +80,7 @@ def open_beams(model: EncoderDecoder, source: Tensor, mask: Tensor | None, limit
     memory = memory._replace(fixed={name: part.contiguous() for name, part in memory.fixed.items()})
     tokens = torch.full((number, 1, 1), BOS, device=source.device)
     scores = torch.zeros(number, 1, device=source.device)
-    return Beams(list(range(number)), limit.tolist(), tokens, scores, model.start(memory), memory)
+    return Beams(list(range(number)), limit.tolist(), tokens, scores, model.start(memory), memory, [])
 
 
 def extend(logits: Tensor, beams: Beams, beam: int) -> Extensions:
@@ -87,7 +88,7 @@ def extend(logits: Tensor, beams: Beams, beam: int) -> Extensions:
 
     logits [N·K V].
     """
-    log_probabilities = normalised(logits, beams.scores)
+    log_probabilities = normalised(logits, beams.scores, beams.table)
     length = beams.tokens.size(2)
     if last := [row for row, limit in enumerate(beams.limits) if limit <= length]:
         ending = log_probabilities[last, :, EOS]
@@ -96,9 +97,18 @@ def extend(logits: Tensor, beams: Beams, beam: int) -> Extensions:
     return largest(beams.scores, log_probabilities, 2 * beam)
 
 
-def normalised(logits: Tensor, scores: Tensor) -> Tensor:
-    """logits [N·K V], scores [N K] → log-probabilities [N K V]; none for <pad> and <s>."""
-    log_probabilities = logits.log_softmax(-1, dtype=torch.float32).view(*scores.shape, -1)
+def normalised(logits: Tensor, scores: Tensor, table: list[Tensor]) -> Tensor:
+    """logits [N·K V], scores [N K] → log-probabilities [N K V]; none for <pad> and <s>.
+
+    On a CPU they lie in `table`: a new tensor of many megabytes at every column costs more page faults than sums.
+    """
+    if logits.device.type == "cpu":
+        if not table or len(table[0]) < len(logits):
+            table[:] = [torch.empty(logits.shape)]
+        rows = table[0][: len(logits)].copy_(logits)
+        log_probabilities = torch.log_softmax(rows, -1, out=rows).view(*scores.shape, -1)
+    else:
+        log_probabilities = logits.log_softmax(-1, dtype=torch.float32).view(*scores.shape, -1)
     log_probabilities[:, :, PAD] = log_probabilities[:, :, BOS] = float("-inf")
     return log_probabilities
 
@@ -157,7 +167,7 @@ def advance(finished: list[list[Hypothesis]], beams: Beams, going: Extensions, b
         memory, scores, parents, tokens = memory.rows(keep), scores[keep], parents[keep], tokens[keep]
     rows = keep[:, None] * width + parents  # [N' K'] of the old batch
     grown = torch.cat((beams.tokens.flatten(0, 1)[rows], tokens[:, :, None]), 2)
-    return Beams(sentences, limits, grown, scores, select(state, rows.flatten()), memory)
+    return Beams(sentences, limits, grown, scores, select(state, rows.flatten()), memory, beams.table)
 
 
 class Forced(NamedTuple):

@@ -16,11 +16,12 @@ from nmt.data.batches import Ids, collate, in_order, mask, pad
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.decode.look import IdPair, Look, look_batches, windows
 from nmt.decode.search import Hypothesis, forced, search
-from nmt.decode.stretches import search_in_stretches
+from nmt.decode.workers import shared
 from nmt.models.base import EncoderDecoder
 
 log = logging.getLogger("nmt")
 WINDOW = 2000  # sentences that are sorted by length and translated together
+EACH, SMALLEST = 4, 512  # batches for each of several workers, if that leaves so many positions to a batch
 
 
 @dataclass
@@ -48,6 +49,8 @@ class Translator:
         searched: EncoderDecoder | None = None,
     ) -> None:
         """`searched` is the model as `prepared` makes it, where its weights do not change any more."""
+        self.search_ids = search  # or search_in_stretches
+        self.workers = 1  # processes that share the batches of a file
         self.model, self.tokenizers, self.decode = model, tokenizers, decode
         self.searched = searched or model
         self.max_pieces, self.device, self.autocast = max_pieces, device, autocast
@@ -109,15 +112,26 @@ class Translator:
     def search(self, sources: Sequence[Sequence[int] | Ids]) -> list[list[Hypothesis]]:
         """Beam search over sentences in any order: their n best each."""
         found: list[list[Hypothesis]] = [[] for _ in sources]
-        for rows in self.batches(sources):
-            found_here = self.search_batch([sources[row] for row in rows])
+        batches = self.batches(sources)
+
+        def one(number: int) -> list[list[Hypothesis]]:
+            return self.search_batch([sources[row] for row in batches[number]])
+
+        alone = min(self.workers, len(batches)) == 1
+        done = map(one, range(len(batches))) if alone else shared(one, len(batches), self.workers)
+        for rows, found_here in zip(batches, done, strict=True):
             for row, hypotheses in zip(rows, found_here, strict=True):
                 found[row] = hypotheses
         return found
 
     def batches(self, sources: Sequence[Sequence[int] | Ids]) -> list[np.ndarray]:
-        """Rows to search together, longest first."""
-        return in_order(np.array([len(ids) for ids in sources]), self.decode.batch_tokens // self.decode.beam)
+        """Rows to search together, longest first; of many sentences enough batches for every worker."""
+        lengths = np.array([len(ids) for ids in sources])
+        budget = self.decode.batch_tokens // self.decode.beam
+        if self.workers > 1:
+            share = int((lengths + 1).sum()) // (EACH * self.workers)
+            budget = min(budget, max(share, SMALLEST))
+        return in_order(lengths, budget)
 
     def search_batch(
         self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray | None = None
@@ -128,9 +142,8 @@ class Translator:
             limits = self.limits(np.array([len(ids) for ids in sources]))
         real = mask(source)
         source, real = source.to(self.device), None if real is None else real.to(self.device)
-        how = search_in_stretches if self.decode.graphs and self.device.type == "cuda" else search
         with self.autocast:
-            return how(
+            return self.search_ids(
                 self.searched, source, real, self.decode.beam, self.decode.length_penalty, torch.as_tensor(limits)
             )
 

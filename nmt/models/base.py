@@ -73,10 +73,9 @@ class EncoderDecoder(nn.Module, ABC):
         """The decoder's state before the first column."""
 
     def steady(self, state: State, columns: int) -> State | None:
-        """The same state with room for so many more columns, during which no tensor changes its shape and nothing asks
-        the device; None where a model has no such state.
+        """The same state with room for so many columns more, or None where a model has no such state.
 
-        `decode` may then change the tensors of the state it is given.
+        Then `decode` of one column changes no shape and asks the device nothing; it may write into the state it gets.
         """
         return None
 

@@ -103,11 +103,11 @@ class Transformer(EncoderDecoder):
             return None
         if not self.grows:
             return state
-        parts = {name for pair in self.carried for name in pair}
         some = state[self.carried[0][0]]
-        used = state.get("step", torch.full((len(some),), some.size(2), dtype=torch.long, device=some.device))
-        wide = {name: functional.pad(state[name], (0, 0, 0, columns)) for name in parts}
-        return wide | {"step": used}
+        used = int(state["step"][0]) if "step" in state else some.size(2)
+        parts = {name: state[name][:, :, :used] for pair in self.carried for name in pair}
+        wide = {name: functional.pad(part, (0, 0, 0, columns)) for name, part in parts.items()}
+        return wide | {"step": torch.full((len(some),), used, device=some.device)}
 
     def decode(self, target: Tensor, state: State, memory: Memory, weights: bool = False) -> Decoded:
         """With `weights`, `self_weights` are over all P columns so far; linear attention keeps no earlier keys, so its

@@ -9,7 +9,7 @@ from nmt.train.checkpoint import Payload, differences
 from nmt.train.schedule import FITTED
 
 # These change where things lie, how much is looked at, or how the finished model is used; not what is trained.
-FREE = ("name", "device", "data_folder", "run_folder", "train.log_every")
+FREE = ("name", "device", "data_folder", "run_folder", "train.log_every", "train.compile")
 FREE_GROUPS = (
     "decode.",
     "train.picture",

@@ -20,6 +20,7 @@ from nmt.models.base import Decoded
 from nmt.models.build import build
 from nmt.train import checkpoint
 from nmt.train.budget import Clock, known_total
+from nmt.train.compiled import compiled
 from nmt.train.interrupt import Broken, Interrupted, Stop, watch
 from nmt.train.keeper import Keeper
 from nmt.train.loss import training_loss
@@ -58,7 +59,7 @@ class Trainer:
 
     def make_forward(self) -> Callable[..., Decoded]:
         """The model, or its compiled form with the same weights; validation and search ask the plain one."""
-        return torch.compile(self.model, dynamic=True) if self.config.train.compile else self.model
+        return compiled(self.model) if self.config.train.compile else self.model
 
     def make_optimizer(self) -> torch.optim.Optimizer:
         """AdamW (Loshchilov & Hutter 2019) in one kernel."""

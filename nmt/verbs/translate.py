@@ -16,11 +16,12 @@ from nmt.decode.look import LOOKS, Look
 from nmt.decode.translator import Translation
 from nmt.errors import UserError
 from nmt.evaluate.alignment import argmax_links
-from nmt.runs import NUMBERS, Run
+from nmt.runs import Run
 from nmt.verbs import one_line, open_run
 from nmt.verbs.export import through_ctranslate2
 
 log = logging.getLogger("nmt")
+PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}  # of our own engine
 
 
 def translate(options: argparse.Namespace) -> int:
@@ -28,12 +29,14 @@ def translate(options: argparse.Namespace) -> int:
     if options.sentences and options.input:
         raise UserError("Give sentences or --input, not both.")
     ours = options.engine == "torch"
-    if ours and options.quantization and options.quantization not in NUMBERS:
-        known = ", ".join(NUMBERS)
+    if ours and options.quantization and options.quantization not in PRECISIONS:
+        known = ", ".join(PRECISIONS)
         raise UserError(
             f"--quantization {options.quantization} needs --engine ctranslate2; our own engine knows {known}."
         )
-    run = open_run(options, options.quantization if ours else None)
+    if not ours and options.graphs:
+        raise UserError("--graphs is about our own engine; it cannot go with --engine ctranslate2.")
+    run = open_run(options, PRECISIONS.get(options.quantization) if ours else None)
     if not ours:
         run = through_ctranslate2(run, options.quantization)
     if options.nbest > run.translator.decode.beam:

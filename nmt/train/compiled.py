@@ -1,0 +1,28 @@
+"""A training's forward pass through torch.compile."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from nmt.errors import UserError
+from nmt.models.base import Decoded, EncoderDecoder
+
+
+def compiled(model: EncoderDecoder) -> Callable[..., Decoded]:
+    """The model's forward, compiled for batches of any size, with the model's own weights.
+
+    What an earlier training has compiled is forgotten: there is a limit on how often one function is compiled anew.
+    Raises UserError where it cannot be compiled, at the first call.
+    """
+    torch.compiler.reset()
+    forward = torch.compile(model, dynamic=True)
+
+    def run(source: Tensor, mask: Tensor | None, target: Tensor) -> Decoded:
+        try:
+            return forward(source, mask, target)
+        except torch._dynamo.exc.TorchDynamoException as error:
+            said = str(error).strip().split("\n")[0]
+            raise UserError(f"train.compile=true does not work here: {said}; choose train.compile=false.") from None
+
+    return run
