@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from nmt.attention.kernels import scaled_dot_product
+from nmt.models.rows import evened
 
 
 class MultiHead(nn.Module):
@@ -36,7 +37,8 @@ class MultiHead(nn.Module):
     def project(self, inputs: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
         """[B T D] → those of query, key, value (0, 1, 2) from `first` to before `last`, each [B H T K]."""
         rows = slice(first * self.size, last * self.size)
-        return self.split(functional.linear(inputs, self.weight[rows], self.bias[rows]), last - first)
+        projected = functional.linear(evened(inputs), self.weight[rows], self.bias[rows])
+        return self.split(projected[: inputs.size(0) * inputs.size(1)].view(*inputs.shape[:2], -1), last - first)
 
     def project_all(self, inputs: Tensor) -> tuple[Tensor, ...]:
         """[B T D] → query, key, value [B H T K] of self-attention."""
@@ -66,4 +68,5 @@ class MultiHead(nn.Module):
 
     def merge(self, context: Tensor) -> Tensor:
         """Concat(head_1 … head_H) W^O: [B H T K] → [B T D]."""
-        return self.output(context.transpose(1, 2).flatten(2))
+        together = context.transpose(1, 2).flatten(2)
+        return self.output(evened(together))[: together.size(0) * together.size(1)].view_as(together)

@@ -9,6 +9,7 @@ from nmt.attention.kinds import Kind, Past
 from nmt.attention.multihead import MultiHead
 from nmt.attention.positions import Rotation, turn
 from nmt.models.dropout import Dropout
+from nmt.models.rows import evened
 
 
 class FeedForward(nn.Sequential):
@@ -24,7 +25,7 @@ class FeedForward(nn.Sequential):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """[B T D] → [B T D], as one row of tokens: what is changed in place must be no view, or autograd copies it."""
-        return super().forward(inputs.flatten(0, -2)).view_as(inputs)
+        return super().forward(evened(inputs))[: inputs.numel() // inputs.size(-1)].view_as(inputs)
 
 
 class Residual(nn.Module):

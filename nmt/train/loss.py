@@ -12,6 +12,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional
 
 from nmt.models.base import Decoded, EncoderDecoder
+from nmt.models.rows import compiles, even
 
 CHUNK = {"cpu": 256, "cuda": 4096}  # tokens whose logits exist at the same time
 SLOPES = 2**23  # d loss / d logits that exist at the same time, if that is more than one chunk
@@ -35,22 +36,26 @@ class LinearCrossEntropy(Function):
         if torch.is_autocast_enabled(kind):
             low = torch.get_autocast_dtype(kind)
         hidden_low, weight_low = hidden.to(low), weight.to(low)
+        number, hidden_low = len(hidden), even(hidden_low) if compiles(hidden_low) else hidden_low
         grads = [torch.empty_like(hidden), torch.zeros_like(weight), None if bias is None else torch.zeros_like(bias)]
         full, chunk = torch.promote_types(low, torch.float32), CHUNK.get(kind, 4096)
         loss, likelihood = hidden.new_zeros((), dtype=full), hidden.new_empty(len(hidden), dtype=full)
         with torch.autocast(kind, enabled=False):
-            table = hidden_low.new_empty(min(chunk, len(hidden)), len(weight), dtype=full)
-            for group in slices(0, len(hidden), chunk * max(1, SLOPES // (chunk * len(weight)))):
+            table = hidden_low.new_empty(min(chunk, len(hidden_low)), len(weight), dtype=full)
+            for group in slices(0, len(hidden_low), chunk * max(1, SLOPES // (chunk * len(weight)))):
                 slopes = hidden_low.new_empty(group.stop - group.start, len(weight)) if wanted else None
                 for rows in slices(group.start, group.stop, chunk):
+                    real = slice(rows.start, min(rows.stop, number))
                     logits = table[: rows.stop - rows.start].copy_(functional.linear(hidden_low[rows], weight_low))
+                    logits = logits[: real.stop - real.start]
                     if bias is not None:
                         logits += bias
-                    part, likelihood[rows] = chunk_loss(logits, target[rows], smoothing)
+                    part, likelihood[real] = chunk_loss(logits, target[real], smoothing)
                     loss += part
                     if slopes is not None:
-                        here = slice(rows.start - group.start, rows.stop - group.start)
-                        slopes[here] = slope_in_place(logits, target[rows], smoothing)
+                        here = slice(rows.start - group.start, real.stop - group.start)
+                        slopes[here] = slope_in_place(logits, target[real], smoothing)
+                        slopes[here.stop : rows.stop - group.start] = 0
                 if slopes is not None:
                     add_gradients(slopes, hidden_low[group], weight_low, grads, group)
         if wanted:
@@ -94,7 +99,8 @@ def add_gradients(slopes: Tensor, hidden: Tensor, weight: Tensor, grads: list[Te
     """Add a group's share to the gradients of hidden, weight and bias."""
     grad_hidden, grad_weight, grad_bias = grads
     assert grad_hidden is not None and grad_weight is not None
-    grad_hidden[rows] = slopes @ weight
+    real = slice(rows.start, min(rows.stop, len(grad_hidden)))
+    grad_hidden[real] = (slopes @ weight)[: real.stop - real.start]
     if slopes.dtype == grad_weight.dtype:
         grad_weight.addmm_(slopes.t(), hidden)
     else:
