@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,11 @@ from corpora import (
 )
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from nmt.config import TrainConfig
 from nmt.decode.translator import Translator
 from nmt.train import budget, checkpoint
+from nmt.train.budget import Clock
+from nmt.train.place import Place
 from nmt.train.precision import pick_precision
 from nmt.view.progress import Progress
 
@@ -289,6 +293,24 @@ def test_an_interruption_while_minutes_are_fitted_is_not_forever(interrupt, trai
     monkeypatch.setattr(Progress, "update", update)
     answer = train(name, *words)
     assert answer.code == 0 and "fit into 0.02 minutes" in answer.err
+
+
+def test_minutes_are_fitted_by_updates_that_are_no_longer_slow(monkeypatch):
+    """2 minutes: 6 s of patience; updates of 0.5 s for 4 s, then of 0.05 s, and validations of 1 s every 100."""
+    now = 1000.0
+    monkeypatch.setattr(budget.time, "monotonic", lambda: now)
+    place, train = Place(), TrainConfig(**{field.name: 0 for field in fields(TrainConfig)})
+    train.max_minutes, train.validate_every = 2.0, 100
+    clock = Clock(place, train.max_minutes)
+    while not clock.ready(train):
+        now += 0.5 if now < 1004 else 0.05
+        place.step += 1
+        clock.tick()
+    assert 1006 <= now < 1007 and place.step >= budget.FIT
+    total, update = clock.fit(train, 1.0)
+    assert update == pytest.approx(0.05, abs=1e-6)
+    left = 120 * (1 - budget.RESERVE) - (now - 1000) - 1
+    assert total == place.step + int(left / (0.05 + 1 / 100))
 
 
 def test_a_budget_of_epochs_is_counted_in_updates(train, folder):

@@ -1,7 +1,7 @@
 """When a training ends, in updates.
 
-Minutes are turned into updates once, after the first FIT updates; from then on only updates count, so a training that
-was interrupted ends where the uninterrupted one would have.
+Minutes are turned into updates once, after a share of them and some updates; from then on only updates count, so a
+training that was interrupted ends where the uninterrupted one would have.
 """
 
 import time
@@ -9,9 +9,9 @@ import time
 from nmt.config import TrainConfig
 from nmt.train.place import Place
 
-FIT = 50  # updates before the minutes are fitted
-WARM = 5  # of them not timed: the first ones allocate
+FIT = 50  # least number of updates before the minutes are fitted
 TIMED = 10  # at least so many must have been timed in this life
+SHARE, LONGEST = 0.05, 60.0  # of the minutes, and in seconds: how long to wait, since the first updates are the slowest
 RESERVE = 0.02  # of the minutes: what a machine may slow down after it was timed, and the last checkpoints
 
 
@@ -28,22 +28,27 @@ def known_total(train: TrainConfig, updates_per_epoch: float) -> int | None:
 class Clock:
     """Counts the seconds of a training over all its lives, and what an update takes."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, place: Place, minutes: float | None) -> None:
+        self.place, self.born = place, place.seconds
         self.began = time.monotonic() - place.seconds
+        self.patience = min(60 * SHARE * (minutes or 0.0), LONGEST)
         self.mark = (place.step, place.seconds)
+        self.warm = False  # whether the mark stands where timing begins
         self.looking = 0.0  # seconds of validations since the mark
 
     def tick(self) -> None:
-        """After each update."""
+        """After each update; timing begins after half of the patience and of the updates."""
         self.place.seconds = time.monotonic() - self.began
-        if self.place.step == WARM:
-            self.mark, self.looking = (WARM, self.place.seconds), 0.0
+        late = self.place.seconds - self.born >= self.patience / 2 and self.place.step >= FIT // 2
+        if late and not self.warm:
+            self.mark, self.looking, self.warm = (self.place.step, self.place.seconds), 0.0, True
 
     def ready(self, train: TrainConfig) -> bool:
         """Whether it is time to turn the minutes into updates."""
-        timed = self.place.step - self.mark[0]
-        return train.max_minutes is not None and not self.place.fitted and self.place.step >= FIT and timed >= TIMED
+        if train.max_minutes is None or self.place.fitted or not self.warm:
+            return False
+        timed, lived = self.place.step - self.mark[0], self.place.seconds - self.born
+        return self.place.step >= FIT and timed >= TIMED and lived >= self.patience
 
     def fit(self, train: TrainConfig, validation: float) -> tuple[int, float]:
         """How many updates fit into max_minutes if a validation takes so many seconds; and the seconds of one."""

@@ -108,7 +108,7 @@ class Trainer:
     def loop(self, bar: Progress) -> None:
         """Update after update; looks between them."""
         place, train = self.place, self.config.train
-        clock = Clock(place)
+        clock = Clock(place, train.max_minutes)
         while True:
             if clock.ready(train):
                 self.fit_budget(clock, bar)
