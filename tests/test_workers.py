@@ -1,0 +1,68 @@
+"""What several processes share comes back whole, in order, and is what one process would have made."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+import torch
+
+from nmt.data.tokenizer import EOS
+from nmt.decode import workers
+from nmt.decode.translator import EACH, Translator
+from nmt.decode.workers import possible, shared
+from nmt.errors import UserError
+from nmt.runs import load
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+
+@needs_fork
+def test_work_is_shared_and_comes_back_in_order():
+    here = os.getpid()
+
+    def one(number: int):
+        return number, os.getpid() != here, torch.get_num_threads(), signal.getsignal(signal.SIGINT)
+
+    assert shared(one, 7, 2) == [(number, True, 1, signal.SIG_IGN) for number in range(7)]
+    assert torch.get_num_threads() == int(os.environ["OMP_NUM_THREADS"])
+    assert not hasattr(workers, "work")  # nothing stays behind
+
+
+@needs_fork
+def test_what_goes_wrong_in_a_process_is_said_in_this_one():
+    def one(number: int) -> int:
+        if number == 3:
+            raise UserError("number three")
+        return number
+
+    with pytest.raises(UserError, match="number three"):
+        shared(one, 5, 2)
+
+
+def test_how_many_can_share(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 6)
+    assert possible(torch.device("cuda")) == 1
+    monkeypatch.setattr(workers.sys, "platform", "linux")
+    assert possible(torch.device("cpu")) == 6
+    monkeypatch.setattr(workers.multiprocessing, "get_all_start_methods", lambda: ["spawn"])
+    assert possible(torch.device("cpu")) == 1
+
+
+@needs_fork
+def test_workers_write_what_one_process_writes(trained, monkeypatch):
+    """Batches become smaller, as many as give every worker some; n best, order and blank lines stay."""
+    translator = load([trained.folder / "best.pt"]).translator
+    assert translator.workers == torch.get_num_threads()
+    random = np.random.default_rng(1)
+    sentences = [random.integers(EOS + 1, 90, length) for length in random.integers(1, 20, 60)]
+    translator.workers, wanted = 1, translator.search(sentences)
+    processes, search_batch = [], Translator.search_batch
+    monkeypatch.setattr("nmt.decode.translator.SMALLEST", 20)
+    monkeypatch.setattr(Translator, "search_batch", lambda *words: processes.append(1) or search_batch(*words))
+    translator.workers = 2
+    assert len(translator.batches(sentences)) >= 2 * EACH
+    found = translator.search(sentences)
+    assert not processes  # none of it was searched here
+    assert [[one.ids for one in best] for best in found] == [[one.ids for one in best] for best in wanted]
+    assert translator.search(sentences[:1]) and processes  # one batch is not worth a process
