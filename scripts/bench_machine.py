@@ -45,14 +45,19 @@ class Watch:
     others = 0.0
 
     def __enter__(self) -> "Watch":
-        self.began = time.perf_counter(), time.process_time(), busy(), own()
+        self.began = time.perf_counter(), time.process_time() + ended(), busy(), own()
         return self
 
     def __exit__(self, *_: object) -> None:
         wall, cpu, machine, mine = self.began
-        self.wall, self.cpu = time.perf_counter() - wall, time.process_time() - cpu
+        self.wall, self.cpu = time.perf_counter() - wall, time.process_time() + ended() - cpu
         now = busy()
         self.others = max(0.0, (now - machine - (own() - mine)) / self.wall)
+
+
+def ended() -> float:
+    """CPU seconds of the ended processes that this one started."""
+    return sum(os.times()[2:4])
 
 
 def busy() -> float:

@@ -91,6 +91,11 @@ def ctranslate2(model: str, beam: int, sentences: int) -> Run:
     return run
 
 
+def peak(whose: int) -> float:
+    """GiB that were resident at most."""
+    return resource.getrusage(whose).ru_maxrss / 2**20
+
+
 ENGINES: dict[str, Callable[[str, int, int], Run]] = {
     **{f"nmt-{precision}": nmt(precision) for precision in ("auto", "fp32", "bf16")},
     "generate": generate,
@@ -136,7 +141,7 @@ def translate() -> None:
         "tokens_per_s": tokens / watch.wall,
         "sentences_per_cpu_s": len(answer) / watch.cpu,
         "tokens": tokens,
-        "memory_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        "memory_gib": max(map(peak, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))),  # of the largest process
         "others_cores": watch.others,
     }
     print(f"\n{json.dumps(figures)}")
