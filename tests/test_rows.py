@@ -6,10 +6,10 @@ from conftest import VOCABULARY, small_config
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from nmt.attention import rows
+from nmt.attention.rows import even, evened
 from nmt.data.tokenizer import PAD
-from nmt.models import rows
 from nmt.models.build import build
-from nmt.models.rows import even, evened
 from nmt.train.loss import LinearCrossEntropy, training_loss
 
 BF16 = torch.bfloat16

@@ -66,3 +66,4 @@ def test_workers_write_what_one_process_writes(trained, monkeypatch):
     assert not processes  # none of it was searched here
     assert [[one.ids for one in best] for best in found] == [[one.ids for one in best] for best in wanted]
     assert translator.search(sentences[:1]) and processes  # one batch is not worth a process
+    assert translator.search([]) == []

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from nmt.attention.kernels import scaled_dot_product
-from nmt.models.rows import evened
+from nmt.attention.rows import evened
 
 
 class MultiHead(nn.Module):

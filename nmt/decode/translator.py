@@ -117,7 +117,7 @@ class Translator:
         def one(number: int) -> list[list[Hypothesis]]:
             return self.search_batch([sources[row] for row in batches[number]])
 
-        alone = min(self.workers, len(batches)) == 1
+        alone = min(self.workers, len(batches)) <= 1
         done = map(one, range(len(batches))) if alone else shared(one, len(batches), self.workers)
         for rows, found_here in zip(batches, done, strict=True):
             for row, hypotheses in zip(rows, found_here, strict=True):

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from nmt.attention.kinds import Kind, Past
 from nmt.attention.multihead import MultiHead
 from nmt.attention.positions import Rotation, turn
+from nmt.attention.rows import evened
 from nmt.models.dropout import Dropout
-from nmt.models.rows import evened
 
 
 class FeedForward(nn.Sequential):

@@ -11,8 +11,8 @@ from torch.autograd import Function
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional
 
+from nmt.attention.rows import compiles, even
 from nmt.models.base import Decoded, EncoderDecoder
-from nmt.models.rows import compiles, even
 
 CHUNK = {"cpu": 256, "cuda": 4096}  # tokens whose logits exist at the same time
 SLOPES = 2**23  # d loss / d logits that exist at the same time, if that is more than one chunk
