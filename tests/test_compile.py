@@ -25,19 +25,25 @@ def trainer(way: str, *words: str) -> Synthetic:
 
 @pytest.mark.parametrize("way", [pytest.param("true", marks=slow_compiler)])
 def test_compiled_updates_are_the_same(way):
-    """Batches of several lengths, after four updates; the weights themselves are trained, not a copy."""
+    """Batches of several lengths, after four updates; the weights themselves are trained, not a copy.
+
+    What the trained models write is compared, not single weights: those with hardly a gradient, such as the biases of
+    keys, go where AdamW takes the last digit of it.
+    """
     torch._dynamo.utils.counters.clear()
     found = []
     for one in ("false", way):
         made = trainer(one, "model.dropout=0")
         losses = [made.update()["loss"] for _ in range(4)]
-        found.append((torch.tensor(losses), dict(made.model.named_parameters())))
+        batch, model = made.epochs.drawn[0], made.model.eval()
+        with torch.no_grad():
+            logits = model.logits(model(batch.source, batch.mask, batch.target).hidden)
+        found.append((torch.tensor(losses), logits.log_softmax(-1)))
     assert Counter(torch._dynamo.utils.counters["stats"])["unique_graphs"] >= 1
-    (plain, weights), (losses, compiled_weights) = found
+    (plain, wanted), (losses, written) = found
     assert plain[0] - plain[-1] > 0.1
     assert_close(losses, plain, atol=1e-4, rtol=0)
-    for name, weight in weights.items():
-        assert_close(compiled_weights[name], weight, atol=1e-3, rtol=0)
+    assert_close(written, wanted, atol=1e-2, rtol=0)
 
 
 @pytest.mark.parametrize("way", [pytest.param("true", marks=slow_compiler)])
