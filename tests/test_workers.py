@@ -1,7 +1,9 @@
 """What several processes share comes back whole, in order, and is what one process would have made."""
 
+import multiprocessing
 import os
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -26,7 +28,7 @@ def test_work_is_shared_and_comes_back_in_order():
 
     assert shared(one, 7, 2) == [(number, True, 1, signal.SIG_IGN) for number in range(7)]
     assert torch.get_num_threads() == int(os.environ["OMP_NUM_THREADS"])
-    assert not hasattr(workers, "work")  # nothing stays behind
+    assert not multiprocessing.active_children()  # nothing stays behind
 
 
 @needs_fork
@@ -38,6 +40,41 @@ def test_what_goes_wrong_in_a_process_is_said_in_this_one():
 
     with pytest.raises(UserError, match="number three"):
         shared(one, 5, 2)
+
+
+@needs_fork
+def test_a_killed_process_is_said_and_waited_for_by_nobody():
+    def one(number: int) -> int:
+        if number == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(0.01)
+        return number
+
+    with pytest.raises(UserError, match="was killed"):
+        shared(one, 50, 2)
+    assert not multiprocessing.active_children()
+
+
+@needs_fork
+def test_children_end_with_their_parent():
+    """A parent that is killed leaves no process behind."""
+    here, there = os.pipe()
+    parent = os.fork()
+    if not parent:
+
+        def one(number: int) -> None:
+            os.write(there, f"{os.getpid()} ".encode())
+            if number == 2:
+                os.kill(os.getppid(), signal.SIGKILL)
+            time.sleep(0.2)
+
+        shared(one, 8, 2)
+        os._exit(0)
+    os.close(there)
+    os.waitpid(parent, 0)
+    with os.fdopen(here, "rb") as told:
+        children = {int(child) for child in told.read().split()}  # until the last of them has closed its end
+    assert len(children) == 2
 
 
 def test_how_many_can_share(monkeypatch):

@@ -36,9 +36,13 @@ class MultiHead(nn.Module):
 
     def project(self, inputs: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
         """[B T D] → those of query, key, value (0, 1, 2) from `first` to before `last`, each [B H T K]."""
-        rows = slice(first * self.size, last * self.size)
-        projected = functional.linear(evened(inputs), self.weight[rows], self.bias[rows])
+        projected = self.multiply(evened(inputs), first, last)
         return self.split(projected[: inputs.size(0) * inputs.size(1)].view(*inputs.shape[:2], -1), last - first)
+
+    def multiply(self, rows: Tensor, first: int, last: int) -> Tensor:
+        """[M D] → [M (last − first)·D], by these of the three parts of the matrix."""
+        part = slice(first * self.size, last * self.size)
+        return functional.linear(rows, self.weight[part], self.bias[part])
 
     def project_all(self, inputs: Tensor) -> tuple[Tensor, ...]:
         """[B T D] → query, key, value [B H T K] of self-attention."""

@@ -10,11 +10,12 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 import torch
 
-work: Callable[[int], Any]  # of this process; the pool's parent has none
+from nmt.errors import UserError
 
 
 def possible(device: torch.device) -> int:
@@ -24,25 +25,65 @@ def possible(device: torch.device) -> int:
 
 
 def shared(one: Callable[[int], Any], number: int, workers: int) -> list[Any]:
-    """[one(0), …, one(number − 1)], begun in this order."""
-    with warnings.catch_warnings():
-        # Since 3.12 Python warns of threads in a process that is forked. PyTorch's own are idle here, and a child that
-        # has one thread asks nothing of them.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pool = multiprocessing.get_context("fork").Pool(min(workers, number), begin, (one,))
-    with pool:
-        return pool.map(run, range(number), chunksize=1)
+    """[one(0), …, one(number − 1)], begun in this order; whoever has done one gets the next.
+
+    What `one` raises is raised here. Raises UserError when a process is killed (multiprocessing.Pool waits for ever).
+    """
+    context = multiprocessing.get_context("fork")
+    done: dict[int, Any] = {}
+    processes: list[Any] = []
+    ours: list[Connection] = []
+    try:
+        for first in range(min(workers, number)):
+            here, there = context.Pipe()
+            ours.append(here)
+            process = context.Process(target=serve, args=(one, there, list(ours)), daemon=True)
+            with warnings.catch_warnings():
+                # Since 3.12 Python warns of threads in a process that is forked. PyTorch's own are idle here, and a
+                # child that has one thread asks nothing of them.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                process.start()
+            processes.append(process)
+            there.close()
+            here.send(first)
+        following = len(ours)
+        while len(done) < number:
+            ready: list[Connection] = wait(ours)  # type: ignore[assignment]
+            for pipe in ready:
+                which, value, error = pipe.recv()
+                if error is not None:
+                    raise error
+                done[which] = value
+                if following < number:
+                    pipe.send(following)
+                    following += 1
+    except (EOFError, ConnectionError):
+        raise UserError(
+            "A process that shared the work was killed, perhaps for want of memory; smaller batches "
+            "(decode.batch_tokens=…) need less, and with OMP_NUM_THREADS=1 there is one process."
+        ) from None
+    finally:
+        for process in processes:
+            process.terminate()
+            process.join()
+        for pipe in ours:
+            pipe.close()
+    return [done[which] for which in range(number)]
 
 
-def begin(one: Callable[[int], Any]) -> None:
-    """In a new process; an interruption is the parent's business."""
-    global work
-    work = one
+def serve(one: Callable[[int], Any], pipe: Connection, parents: list[Connection]) -> None:
+    """In a new process: piece after piece, until nobody asks any more. An interruption is the parent's business."""
+    for end in parents:  # while a child holds them, no child hears that the parent is gone
+        end.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)
-
-
-def run(number: int) -> Any:
-    """One piece of the work, in a process of the pool."""
-    return work(number)
+    while True:
+        try:
+            which = pipe.recv()
+        except (EOFError, ConnectionError):
+            return
+        try:
+            pipe.send((which, one(which), None))
+        except Exception as error:
+            pipe.send((which, None, error))

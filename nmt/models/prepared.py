@@ -41,12 +41,13 @@ class PackedHeads(MultiHead):
         self.plain, self.dtype = (plain.weight.detach(), plain.bias.detach()), dtype
         self.products: dict[tuple[int, int], Packed] = {}  # of the parts that were asked for
 
-    def project(self, inputs: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
+    def multiply(self, rows: Tensor, first: int, last: int) -> Tensor:
         if (first, last) not in self.products:
-            rows = slice(first * self.size, last * self.size)
-            weight, bias = (part[rows] for part in self.plain)
+            part = slice(first * self.size, last * self.size)
+            weight, bias = (plain[part] for plain in self.plain)
             self.products[first, last] = Packed(weight, bias, self.dtype)
-        return self.split(self.products[first, last](inputs), last - first)
+        packed: Tensor = self.products[first, last](rows)
+        return packed
 
 
 def prepared(model: EncoderDecoder, dtype: torch.dtype) -> EncoderDecoder:
