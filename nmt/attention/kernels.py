@@ -62,13 +62,14 @@ def scaled_dot_product(
 def prefers_explicit(query: Tensor) -> bool:
     """Where PyTorch's fused CPU attention is slower than matrix products and a softmax.
 
-    Its bf16 backward is ten times slower; a few queries of many sequences, as in search (and in
-    fp32 training of short sentences, where it was not measured), two to three times.
+    Its bf16 backward is ten times slower; a few queries of many sequences, as in search, two to three times. With a
+    float32 backward it is the faster one even there.
     """
     if query.device.type != "cpu":
         return False
-    few = query.size(2) < MANY_QUERIES and query.size(0) > MANY_SEQUENCES
-    return few or (query.dtype == torch.bfloat16 and query.requires_grad)
+    if query.requires_grad:
+        return query.dtype == torch.bfloat16
+    return query.size(2) < MANY_QUERIES and query.size(0) > MANY_SEQUENCES
 
 
 def causal_mask(query: Tensor, key: Tensor) -> Tensor:
