@@ -120,8 +120,9 @@ def load(
     context, longest = autocast(device, dtype), config.tokenizer.max_pieces
     translator = Translator(model, tokenizers, decode, longest, device, context, prepared(model, dtype))
     translator.workers = possible(device)
+    several = {"processes": translator.workers} if translator.workers > 1 else {}  # how batches are cut, in bf16 felt
     members = [provenance(path, payload) for path, payload in zip(paths, payloads, strict=True)]
-    made = {"decode": asdict(decode), "scored_with": checkpoint.versions(), "models": members}
+    made = {"decode": asdict(decode), "scored_with": checkpoint.versions(), "models": members} | several
     return Run(folder, config, made, translator)
 
 
@@ -162,7 +163,7 @@ def score_files(
                 bar.update(1)
         seconds = time.monotonic() - began
         stored = score(hypotheses, references, run.config.data.target) | {"seconds": round(seconds, 2)}
-        stored |= aligned | {"machine": machine(run.translator.device), "made": made}
+        stored |= aligned | {"machine": machine(run.translator), "made": made}
         with writing(folder):
             write_result(folder, hypotheses, stored)
         log.info("%s: %d sentences in %.1f s, written to %s", name, len(pairs), seconds, folder)
@@ -198,11 +199,12 @@ def gold_of(run: Run, corpus: Path, name: str) -> Gold | None:
     return read_gold(links, list(read_pairs(*(corpus / f"{name}.{side}" for side in sides))))
 
 
-def machine(device: torch.device) -> str:
+def machine(translator: Translator) -> str:
     """What the seconds of a translation were measured on."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"CPU {platform.machine()}, threads: {torch.get_num_threads()}"
+    if translator.device.type == "cuda":
+        return torch.cuda.get_device_name(translator.device)
+    several = f"processes: {translator.workers}" if translator.workers > 1 else f"threads: {torch.get_num_threads()}"
+    return f"CPU {platform.machine()}, {several}"
 
 
 def fingerprint(pairs: list[tuple[str, str]]) -> str:

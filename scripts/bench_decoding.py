@@ -7,6 +7,7 @@ tokens say whether the same work was done. A row that fails is said and left out
 """
 
 import argparse
+import hashlib
 import shutil
 import sys
 from collections.abc import Callable
@@ -113,9 +114,11 @@ def onmt(data: Path, options: argparse.Namespace) -> list[Engine]:
     """OpenNMT-py trains its own."""
     if problem := install("onmt", options.folder):
         raise UserError(problem)
-    updates, model = options.decode, data / f"onmt_decode_step_{options.decode}.pt"
+    corpus = hashlib.sha256(b"".join((data / f"train.pieces.{side}").read_bytes() for side in ("source", "target")))
+    name = f"onmt_decode_{corpus.hexdigest()[:8]}"
+    updates, model = options.decode, data / f"{name}_step_{options.decode}.pt"
     budget = ["-batch_size", BATCH, "-train_steps", updates, "-save_checkpoint_steps", updates]
-    budget += ["-warmup_steps", max(1, updates // 4), "-learning_rate", 0.6, "-save_model", data / "onmt_decode"]
+    budget += ["-warmup_steps", max(1, updates // 4), "-learning_rate", 0.6, "-save_model", data / name]
     words = ["bench_inside.py", 0, 0, "onmt", *PEERS["onmt_transformer"].words(data), *budget]
     if model.exists():
         print(f"bench-peers: OpenNMT-py's model is there already: {model}", file=sys.stderr, flush=True)

@@ -21,6 +21,7 @@ from bench_synthetic import Synthetic, configuration, forget, peak, translate, w
 from torch.profiler import ProfilerActivity, profile
 
 from nmt.attention.kernels import scaled_dot_product
+from nmt.errors import UserError
 from nmt.view.progress import install_logging
 
 BASE = ["model=transformer_big", "model.size=512", "model.heads=8", "model.feed_forward=2048", "model.dropout=0.1"]
@@ -105,7 +106,11 @@ def training(options: argparse.Namespace, result: dict[str, Any]) -> Rows:
     rows = []
     ways = {"": [], ", compiled": ["train.compile=true"]} if options.device.startswith("cuda") else {"": []}
     for (name, words), (how, way) in product(TRANSFORMERS.items(), ways.items()):
-        rounds = measured([*words, *way, *(TINY if options.tiny else [])], options)
+        try:
+            rounds = measured([*words, *way, *(TINY if options.tiny else [])], options)
+        except UserError as error:
+            print(f"bench-gpu: {name}{how} is left out: {error}", file=sys.stderr)
+            continue
         row = described(name + how, rounds)
         flop = spread([one["flop_per_s"] for one in rounds]).median / 1e12
         rows.append(row | {"TFLOP/s": flop, "share of the matrix rate": flop / rate})

@@ -27,10 +27,8 @@ def nmt(precision: str) -> Callable[[str, int, int], Run]:
 
     def load(model: str, beam: int, sentences: int) -> Run:
         from nmt.runs import load as load_runs
-        from nmt.train.precision import autocast, pick_precision
 
-        translator = load_runs([Path(model)], beam).translator
-        translator.autocast = autocast(translator.device, pick_precision(precision, translator.device))
+        translator = load_runs([Path(model)], beam, precision=precision).translator
 
         def run(lines: list[str]) -> Answer:
             pieces = sum(len(line.split()) for line in lines) * 1.3 / len(lines)  # a word

@@ -43,6 +43,45 @@ def test_what_goes_wrong_in_a_process_is_said_in_this_one():
 
 
 @needs_fork
+def test_a_bug_in_a_process_keeps_its_traceback():
+    class Unsendable(Exception):
+        """Local, so that no pipe takes it."""
+
+    def buggy(number: int) -> float:
+        return 1 / (number - 1)
+
+    def strange(number: int) -> None:
+        raise Unsendable("what happened")
+
+    with pytest.raises(ZeroDivisionError) as found:
+        shared(buggy, 3, 2)
+    assert "in buggy" in str(found.value.__cause__)
+    with pytest.raises(RuntimeError, match="what happened") as found:
+        shared(strange, 3, 2)
+    assert "in strange" in str(found.value.__cause__)
+
+
+@needs_fork
+def test_a_reader_who_left_is_no_killed_process(monkeypatch):
+    """stdout is flushed before a process is forked; its BrokenPipeError is that of any other print."""
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as out:
+        monkeypatch.setattr("sys.stdout", out)
+        print("unread")
+        with pytest.raises(BrokenPipeError):
+            shared(abs, 3, 2)
+        monkeypatch.undo()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())  # so that closing it can flush
+
+
+@needs_fork
+def test_without_a_new_process_the_work_is_done_here(monkeypatch):
+    monkeypatch.setattr(os, "fork", lambda: (_ for _ in ()).throw(BlockingIOError("no more processes")))
+    assert shared(lambda number: (number, os.getpid()), 3, 2) == [(number, os.getpid()) for number in range(3)]
+
+
+@needs_fork
 def test_a_killed_process_is_said_and_waited_for_by_nobody():
     def one(number: int) -> int:
         if number == 1:
@@ -89,8 +128,10 @@ def test_how_many_can_share(monkeypatch):
 @needs_fork
 def test_workers_write_what_one_process_writes(trained, monkeypatch):
     """Batches become smaller, as many as give every worker some; n best, order and blank lines stay."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     translator = load([trained.folder / "best.pt"]).translator
-    assert translator.workers == torch.get_num_threads()
+    assert translator.workers == possible(torch.device("cpu"))
+    monkeypatch.undo()
     random = np.random.default_rng(1)
     sentences = [random.integers(EOS + 1, 90, length) for length in random.integers(1, 20, 60)]
     translator.workers, wanted = 1, translator.search(sentences)

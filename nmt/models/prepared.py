@@ -2,6 +2,7 @@
 
 import copy
 import logging
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -32,20 +33,18 @@ class Packed(nn.Module):
 
 
 class PackedHeads(MultiHead):
-    """Multi-head attention with packed projections."""
+    """Multi-head attention with packed projections; `parts` of query, key, value (0, 1, 2) are asked for together."""
 
-    def __init__(self, plain: MultiHead, dtype: torch.dtype) -> None:
+    def __init__(self, plain: MultiHead, dtype: torch.dtype, parts: Sequence[tuple[int, int]]) -> None:
         nn.Module.__init__(self)
         self.size, self.heads, self.dropout = plain.size, plain.heads, plain.dropout
         self.output = Packed(plain.output.weight, plain.output.bias, dtype)  # type: ignore[assignment]
-        self.plain, self.dtype = (plain.weight.detach(), plain.bias.detach()), dtype
-        self.products: dict[tuple[int, int], Packed] = {}  # of the parts that were asked for
+        self.products = {}
+        for first, last in parts:
+            part = slice(first * self.size, last * self.size)
+            self.products[first, last] = Packed(plain.weight[part], plain.bias.detach()[part], dtype)
 
     def multiply(self, rows: Tensor, first: int, last: int) -> Tensor:
-        if (first, last) not in self.products:
-            part = slice(first * self.size, last * self.size)
-            weight, bias = (plain[part] for plain in self.plain)
-            self.products[first, last] = Packed(weight, bias, self.dtype)
         packed: Tensor = self.products[first, last](rows)
         return packed
 
@@ -69,7 +68,8 @@ def replace(module: nn.Module, dtype: torch.dtype, packs: bool) -> None:
         if isinstance(child, Window):
             continue
         if packs and isinstance(child, MultiHead):
-            setattr(module, name, PackedHeads(child, dtype))
+            parts = ((0, 1), (1, 3)) if name == "cross_attention" else ((0, 3),)
+            setattr(module, name, PackedHeads(child, dtype, parts))
         elif packs and isinstance(child, nn.Linear):
             setattr(module, name, Packed(child.weight, child.bias, dtype))
         else:

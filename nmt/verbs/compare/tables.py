@@ -228,6 +228,7 @@ def made_table(outcome: Outcome) -> Table:
             ]
         )
     notes = [
-        "checkpoint: the updates whose weights are scored. batch: source positions × beam in one batch of the search."
+        "checkpoint: the updates whose weights are scored. batch: source positions × beam in one batch of the search; "
+        "where several processes share it, less, so that each has some batches."
     ]
     return Table("How each row was made", columns, rows, notes)
