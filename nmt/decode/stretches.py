@@ -6,6 +6,7 @@ reads that afterwards. A sentence that is done goes on, unread, until its stretc
 """
 
 from collections.abc import Callable
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -134,12 +135,22 @@ class Stretch:
 
 
 def recorded(column: Callable[[], None], device: torch.device) -> Callable[[], None]:
-    """A CUDA graph of `column`, which is not run by this; elsewhere itself."""
+    """A CUDA graph of `column`, which is not run by this; elsewhere itself.
+
+    `torch.cuda.graph` waits for the device and gives the memory that is not in use back to it, so that a recording costs
+    more than a column: what that leaves of the gain is for `make bench-gpu` to say.
+    """
     if device.type != "cuda":
         return column
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.device(device):
         # Other threads, such as the one that prepares batches, may use the device meanwhile.
-        with torch.cuda.graph(graph, stream=torch.cuda.Stream(device), capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, stream=recording_stream(device), capture_error_mode="thread_local"):
             column()
     return graph.replay
+
+
+@cache
+def recording_stream(device: torch.device) -> torch.cuda.Stream:
+    """One for all recordings: cuBLAS keeps a workspace for each stream it has met."""
+    return torch.cuda.Stream(device)
