@@ -137,8 +137,8 @@ class Stretch:
 def recorded(column: Callable[[], None], device: torch.device) -> Callable[[], None]:
     """A CUDA graph of `column`, which is not run by this; elsewhere itself.
 
-    `torch.cuda.graph` waits for the device and gives the memory that is not in use back to it, so that a recording costs
-    more than a column: what that leaves of the gain is for `make bench-gpu` to say.
+    `torch.cuda.graph` waits for the device and gives the memory that is not in use back to it, so that a recording
+    costs more than a column: what that leaves of the gain is for `make bench-gpu` to say.
     """
     if device.type != "cuda":
         return column
