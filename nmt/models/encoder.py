@@ -15,7 +15,8 @@ class RecurrentEncoder(nn.Module):
     """values = top layer at every position [B S M]; last = {"hidden", "cell"} of every layer after its last step.
 
     `hidden` is D, the units of a layer in each direction; two directions are concatenated. Padding changes nothing:
-    each sentence's recurrence starts and ends at its own ends.
+    each sentence's recurrence starts and ends at its own ends. With `reverse` the whole source is read backwards, </s>
+    first (Sutskever 2014 §3.3 turns round the words alone).
     """
 
     def __init__(
