@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 
@@ -13,7 +14,7 @@ from nmt.attention.flex import BIASES
 from nmt.attention.hard import GRADIENTS
 from nmt.attention.kinds import KINDS
 from nmt.attention.positions import POSITIONS
-from nmt.attention.scores import SCORES
+from nmt.attention.scores import SCORES, make_score
 from nmt.attention.single import NORMALISERS
 from nmt.attention.windows import WINDOWS
 from nmt.config import Config, RecurrentConfig, TransformerConfig, flatten
@@ -40,7 +41,7 @@ CHOICES = {
 }
 POSITIVE = (
     "data.max_characters", "tokenizer.size", "tokenizer.max_pieces", "model.layers", "model.embedding", "model.hidden",
-    "model.radius", "model.max_positions", "model.max_distance",
+    "model.encoder_hidden", "model.maxout", "model.radius", "model.max_positions", "model.max_distance",
     "model.encoder_layers", "model.decoder_layers", "model.size", "model.heads", "model.feed_forward",
     "optim.lr", "train.batch_tokens", "train.accumulate", "train.max_steps", "train.max_epochs", "train.max_minutes",
     "train.validate_every", "train.validate_beam",
@@ -57,7 +58,16 @@ EFFECTS: tuple[tuple[str, Any, str, tuple[str, ...]], ...] = (
     ("window", "global", "order", ("before", "after")),
     ("normalise", "softmax", "order", ("before", "after")),
     ("input_feeding", False, "order", ("after",)),
+    ("score", "dot", "order", ("before", "after")),
+    ("maxout", None, "order", ("before",)),
+    ("radius", 10, "window", tuple(name for name in WINDOWS if name != "global")),
+    ("closing", 0, "window", ("local_p",)),
+    ("position_exponent", RecurrentConfig.position_exponent, "window", ("local_p",)),
     ("hard_gradient", "reinforce", "normalise", ("hard",)),
+    ("hard_entropy", RecurrentConfig.hard_entropy, "normalise", ("hard",)),
+    ("hard_entropy", RecurrentConfig.hard_entropy, "hard_gradient", ("reinforce",)),
+    ("max_positions", RecurrentConfig.max_positions, "score", ("location",)),
+    ("max_positions", TransformerConfig.max_positions, "positions", ("learned",)),
     ("max_distance", TransformerConfig.max_distance, "bias", ("relative",)),
 )
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
@@ -125,7 +135,7 @@ def check_effects(model: RecurrentConfig | TransformerConfig) -> None:
     for key, nothing, needed, values in EFFECTS:
         value = getattr(model, key, nothing)
         if value != nothing and getattr(model, needed, values[0]) not in values:
-            given, idle = (f"model.{key}={str(one).lower()}" for one in (value, nothing))
+            given, idle = (f"model.{key}={'null' if one is None else str(one).lower()}" for one in (value, nothing))
             there, choices = f"model.{needed}={getattr(model, needed)}", f"model.{needed}={' or '.join(values)}"
             raise UserError(f"{given} changes nothing with {there}; choose {choices}, or {idle}.")
 
@@ -134,16 +144,35 @@ def check_recurrent(config: Config, model: RecurrentConfig) -> None:
     """What must fit together in a recurrent model."""
     if config.train.compile:
         raise UserError("train.compile=true compiles Transformers alone; choose train.compile=false.")
-    if model.bidirectional and model.hidden % 2:
-        raise UserError(f"model.hidden={model.hidden} must be even when model.bidirectional=true.")
     if model.bidirectional and model.reverse_source:
         raise UserError("model.reverse_source=true changes nothing with model.bidirectional=true; choose one of them.")
     if model.order == "before" and not (model.cell == "gru" and model.layers == 1 and model.bidirectional):
         wanted = "model.cell=gru, model.layers=1 and model.bidirectional=true"
         raise UserError(f"model.order=before (Bahdanau) is defined for {wanted} alone.")
-    if model.tie and model.order == "never" and model.hidden != model.embedding:
-        sizes = f"model.hidden={model.hidden} equal to model.embedding={model.embedding}"
-        raise UserError(f"model.tie=true with model.order=never needs {sizes}.")
+    if not -1 <= model.position_exponent <= 0:
+        raise UserError(f"model.position_exponent={model.position_exponent} is not possible; it must be -1 to 0.")
+    check_sizes(model)
+
+
+def check_sizes(model: RecurrentConfig) -> None:
+    """The encoder's units make a memory that the decoder can read; what the output layer reads can share embeddings."""
+    given, memory = f"model.encoder_hidden={model.encoder_hidden}", model.directions * model.encoder_units
+    if model.hidden % model.directions and (model.encoder_hidden is None or model.order != "before"):
+        raise UserError(f"model.hidden={model.hidden} must be even when model.bidirectional=true.")
+    if model.order != "before" and memory != model.hidden:
+        decoder, wanted = f"the decoder of model.hidden={model.hidden}", model.hidden // model.directions
+        why = f"with model.order={model.order} {decoder} starts from the encoder's states"
+        raise UserError(f"{given} is not possible; {why}, so it must be {wanted}.")
+    if model.encoder_hidden is not None and model.order == "before":
+        try:
+            with torch.device("meta"):  # shapes without numbers
+                make_score(model.score, model.hidden, memory, model.max_positions)
+        except UserError as error:
+            raise UserError(f"{given} is not possible with model.score={model.score}: {error}") from None
+    key = {"before": "maxout", "after": "embedding", "never": "hidden"}[model.order]  # what the output layer reads
+    if model.tie and (getattr(model, key) or model.embedding) != model.embedding:
+        sizes = f"model.{key}={getattr(model, key)} equal to model.embedding={model.embedding}"
+        raise UserError(f"model.tie=true with model.order={model.order} needs {sizes}; or choose model.tie=false.")
 
 
 def check_transformer(config: Config, model: TransformerConfig) -> None:

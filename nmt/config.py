@@ -48,7 +48,7 @@ class RecurrentConfig:
     cell: str  # lstm | gru
     layers: int
     embedding: int
-    hidden: int  # decoder state; the encoder has hidden / directions units in each direction
+    hidden: int  # decoder state
     bidirectional: bool
     reverse_source: bool
     order: str  # before (Bahdanau) | after (Luong) | never
@@ -63,6 +63,19 @@ class RecurrentConfig:
     closing: int = 0  # batches over which a local_p window closes to its radius; 0 = that radius from the start
     hard_gradient: str = "reinforce"  # reinforce | straight_through: how hard attention learns where to look
     hard_entropy: float = 0.002  # λ_e: weight of the draw's entropy in nats; reinforce only
+    encoder_hidden: int | None = None  # units of the encoder in each direction; null = hidden / directions
+    maxout: int | None = None  # order=before: size of the readout's maxout layer; null = embedding
+    position_exponent: float = -0.75  # local_p: v_p is hidden to this power times what is learnt; 0 = the paper's
+
+    @property
+    def directions(self) -> int:
+        """Of the encoder."""
+        return 2 if self.bidirectional else 1
+
+    @property
+    def encoder_units(self) -> int:
+        """Of the encoder in each direction; all directions together are the size of the memory."""
+        return self.encoder_hidden or self.hidden // self.directions
 
 
 @dataclass

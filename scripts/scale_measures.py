@@ -163,7 +163,8 @@ def training(home: str, words: list[str], updates: int, began: float, walk: int 
 
 def updates(model: str, lengths: list[int], vocabulary: int, repeats: int = 2) -> list[Figures]:
     """Whole updates at TOKENS target tokens, in sentences of each length: the fastest, and the peak above the model."""
-    config = compose_all([f"model={model}", f"model.max_positions={max(lengths) + 1}"], multirun=False)[0]
+    config = compose_all([f"model={model}"], multirun=False)[0]
+    config.model.max_positions = max(lengths) + 1  # means nothing to most models, and to some all that they can read
     dtype = pick_precision("auto", torch.device("cpu"))
     torch.manual_seed(1)
     made = build(config.model, vocabulary, vocabulary, True)

@@ -30,6 +30,8 @@ def small_config(name: str, changes: tuple[tuple[str, object], ...]) -> Recurren
     plain = asdict(compose_all([f"model={name}"], multirun=False)[0].model)
     sizes = {key: value for key, value in NARROW.items() if key in plain}
     sizes |= {key: min(value, plain[key]) for key, value in AT_MOST.items() if key in plain}
+    if (plain | dict(changes)).get("window") == "global":
+        del sizes["radius"]  # changes nothing there, and is refused
     if plain.get("bias") == "relative":
         sizes["max_distance"] = 3
     words = [f"model.{key}={str(value).lower()}" for key, value in (sizes | dict(changes)).items()]

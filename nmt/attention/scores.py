@@ -116,7 +116,8 @@ class ConcatIdentity(Concat):
 class Cosine(Score):
     """β cos(q, k) with a learned β > 0 (Graves 2014 eq. 5, content addressing); a zero vector has cosine 0.
 
-    β = 10 eᵇ with b learned from 0: a cosine is at most 1, and a softmax of numbers within ±1 sees no difference.
+    Deviation: one β for all steps, where the paper's controller gives one at each. β = 10 eᵇ with b learned from 0: a
+    cosine is at most 1, and a softmax of numbers within ±1 sees no difference.
     """
 
     def __init__(self, query_size: int, memory_size: int, positions: int) -> None:

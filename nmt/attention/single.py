@@ -43,10 +43,11 @@ class Attention(nn.Module):
         normalise: str = "softmax",
         gradient: str = "reinforce",
         closing: int = 0,
+        exponent: float = -0.75,
     ) -> None:
         super().__init__()
         self.score = make_score(score, query_size, memory_size, positions)
-        self.window = make_window(window, query_size, radius, closing)
+        self.window = make_window(window, query_size, radius, closing, exponent)
         self.hard, self.gradient = normalise == "hard", gradient
 
     @property

@@ -20,7 +20,8 @@ Seen = tuple[Tensor | None, Tensor | None, Tensor | None]  # mask [B|1 T|1 S], p
 class Window(nn.Module, ABC):
     """A mask, perhaps a prior and a centre, on top of any score.
 
-    Made from the size of a query, the radius D in source positions, and the batches over which a window may close.
+    Made from the size of a query, the radius D in source positions, the batches over which a window may close, and the
+    power of the size that a learned p_t's v_p is multiplied by.
     """
 
     reach: float | None = None  # positions seen on either side of p_t; None = all
@@ -36,7 +37,7 @@ class Window(nn.Module, ABC):
 class Global(Window):
     """Every position of the sentence."""
 
-    def __init__(self, query_size: int, radius: int, closing: int) -> None:
+    def __init__(self, query_size: int, radius: int, closing: int, exponent: float) -> None:
         super().__init__()
 
     def forward(self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int) -> Seen:
@@ -50,7 +51,7 @@ class LocalMonotonic(Window):
     window is empty and its softmax undefined.
     """
 
-    def __init__(self, query_size: int, radius: int, closing: int) -> None:
+    def __init__(self, query_size: int, radius: int, closing: int, exponent: float) -> None:
         super().__init__()
         self.reach: int = radius
 
@@ -64,21 +65,22 @@ class LocalPredictive(Window):
 
     As in the paper (Luong 2015 §3.2, eqs. 9 and 10) the product is not renormalised, so the weights sum to at most 1.
     Two deviations of the training, none of a model that was trained for N batches or more (docs/papers.md says what
-    they are worth). v_p is size^(−3/4) times what is learnt: the same functions, learnt more slowly, since AdamW moves
-    every one of the `size` numbers by up to the learning rate at each update, and p_t ran to an end of the source,
-    where sigmoid has no slope. And D begins wide and closes over the first N batches, D · N / n at the n-th: p_t begins
-    in the middle of every sentence, where a narrow window hides what attention must see to learn where to look. The
-    count goes with the weights: a model looks as widely in use as it last did in training. N = 0: D from the start.
+    they are worth). v_p is size^exponent times what is learnt, by default size^(−3/4): the same functions, learnt more
+    slowly, since AdamW moves every one of the `size` numbers by up to the learning rate at each update, and p_t ran to
+    an end of the source, where sigmoid has no slope; with exponent 0 v_p itself is learnt. And D begins wide and closes
+    over the first N batches, D · N / n at the n-th: p_t begins in the middle of every sentence, where a narrow window
+    hides what attention must see to learn where to look. The count goes with the weights: a model looks as widely in
+    use as it last did in training. N = 0: D from the start.
     """
 
     updates: Tensor
 
-    def __init__(self, query_size: int, radius: int, closing: int) -> None:
+    def __init__(self, query_size: int, radius: int, closing: int, exponent: float) -> None:
         super().__init__()
         self.radius, self.closing = radius, closing
         self.hidden = nn.Linear(query_size, query_size, bias=False)
         self.slope = nn.Linear(query_size, 1, bias=False)
-        self.scale = query_size**-0.75
+        self.scale = query_size**exponent
         if closing:
             self.register_buffer("updates", torch.zeros((), dtype=torch.long))
 
@@ -124,6 +126,6 @@ def near(centre: Tensor, radius: Tensor | float, length: Tensor, size: int) -> T
 WINDOWS: dict[str, type[Window]] = {"global": Global, "local_m": LocalMonotonic, "local_p": LocalPredictive}
 
 
-def make_window(name: str, query_size: int, radius: int, closing: int) -> Window:
+def make_window(name: str, query_size: int, radius: int, closing: int, exponent: float = -0.75) -> Window:
     """The window called `name`; raises UserError for an unknown name."""
-    return choose("window", name, WINDOWS)(query_size, radius, closing)
+    return choose("window", name, WINDOWS)(query_size, radius, closing, exponent)

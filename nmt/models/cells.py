@@ -104,5 +104,5 @@ def gru_step(inputs: Tensor, recurrent: Tensor, state: Tensor) -> Tensor:
 
 
 def maxout(pairs: Tensor) -> Tensor:
-    """max over each two neighbours (Goodfellow 2013; Bahdanau 2015 A.2.2): [… 2E] → [… E]."""
+    """max over each two neighbours (Goodfellow 2013; Bahdanau 2015 A.2.2): [… 2N] → [… N]."""
     return pairs.unflatten(-1, (-1, 2)).amax(-1)

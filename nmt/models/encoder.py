@@ -1,6 +1,6 @@
 """The recurrent encoder: a stack of LSTM or GRU layers over the source, forwards or in both directions.
 
-B batch, S source length, E embedding size, D state size, L layers.
+B batch, S source length, E embedding size, D units in each direction, M = D · directions, L layers.
 """
 
 import torch
@@ -12,10 +12,11 @@ from nmt.models.sequence import recur
 
 
 class RecurrentEncoder(nn.Module):
-    """values = top layer at every position [B S D]; last = {"hidden", "cell"} of every layer after its last step.
+    """values = top layer at every position [B S M]; last = {"hidden", "cell"} of every layer after its last step.
 
-    In both directions each has D / 2 units and the two are concatenated. Padding changes nothing: each sentence's
-    recurrence starts and ends at its own ends.
+    `hidden` is D, the units of a layer in each direction; two directions are concatenated. Padding changes nothing:
+    each sentence's recurrence starts and ends at its own ends. With `reverse` the whole source is read backwards, </s>
+    first (Sutskever 2014 §3.3 turns round the words alone).
     """
 
     def __init__(
@@ -32,15 +33,13 @@ class RecurrentEncoder(nn.Module):
         kind = nn.LSTM if cell == "lstm" else nn.GRU
         directions = 2 if bidirectional else 1
         self.embedding, self.directions, self.reverse = embedding, directions, reverse
-        self.backward_size = hidden // directions
+        self.backward_size, self.memory_size = hidden, directions * hidden
         self.dropout = Dropout(dropout)
-        sizes = [embedding.embedding_dim] + [hidden] * (layers - 1)
-        self.layers = nn.ModuleList(
-            kind(size, hidden // directions, batch_first=True, bidirectional=bidirectional) for size in sizes
-        )
+        sizes = [embedding.embedding_dim] + [self.memory_size] * (layers - 1)
+        self.layers = nn.ModuleList(kind(size, hidden, batch_first=True, bidirectional=bidirectional) for size in sizes)
 
     def forward(self, source: Tensor, mask: Tensor | None) -> tuple[Tensor, State]:
-        """source [B S], mask [B S] | None → values [B S D], last states [B L D]."""
+        """source [B S], mask [B S] | None → values [B S M], last states [B L M]."""
         lengths = None if mask is None else mask.sum(1)
         if self.reverse:
             source = flip(source, lengths)
@@ -56,7 +55,7 @@ class RecurrentEncoder(nn.Module):
 
 
 def join(final: Tensor) -> Tensor:
-    """[directions B D/directions] → [B D]."""
+    """[directions B D] → [B M]."""
     return final.transpose(0, 1).flatten(1)
 
 

@@ -20,8 +20,10 @@ from nmt.models.encoder import RecurrentEncoder
 class Bahdanau(EncoderDecoder):
     """Looks with s_{t-1} before the step: c_t = attend(s_{t-1}), s_t = GRU(y_{t-1}, c_t, s_{t-1}) (A.1.2, A.2).
 
-    s_0 = tanh(W h←_1); readout maxout(U s_{t-1} + V E y_{t-1} + C c_t), then W_o. Deviations: the encoder is PyTorch's
-    GRU, whose reset gate is applied after the product (the decoder's is the paper's own); some biases; dropout.
+    s_0 = tanh(W h←_1); readout maxout(U s_{t-1} + V E y_{t-1} + C c_t), then W_o. The encoder has
+    `encoder_hidden` units in each direction, the memory twice as many (A.2.1); `maxout_size` is the readout's l.
+    Deviations: the encoder is PyTorch's GRU, whose reset gate is applied after the product (the decoder's is the
+    paper's own); some biases; dropout.
     """
 
     def __init__(
@@ -31,6 +33,8 @@ class Bahdanau(EncoderDecoder):
         joint: bool,
         embedding: int,
         hidden: int,
+        encoder_hidden: int,
+        maxout_size: int,
         score: str,
         window: str,
         radius: int,
@@ -38,6 +42,7 @@ class Bahdanau(EncoderDecoder):
         normalise: str,
         hard_gradient: str,
         closing: int,
+        exponent: float,
         hard_entropy: float,
         dropout: float,
         tie: bool,
@@ -45,17 +50,20 @@ class Bahdanau(EncoderDecoder):
         super().__init__()
         self.target_embedding = nn.Embedding(target_size, embedding)
         shared = self.target_embedding if tie and joint else nn.Embedding(source_size, embedding)
-        self.encoder = RecurrentEncoder(shared, "gru", 1, hidden, bidirectional=True, reverse=False, dropout=dropout)
+        self.encoder = RecurrentEncoder(
+            shared, "gru", 1, encoder_hidden, bidirectional=True, reverse=False, dropout=dropout
+        )
+        memory_size = self.encoder.memory_size
         self.initial = nn.Linear(self.encoder.backward_size, hidden)
         self.attention = Attention(
-            hidden, hidden, score, window, radius, max_positions, normalise, hard_gradient, closing
+            hidden, memory_size, score, window, radius, max_positions, normalise, hard_gradient, closing, exponent
         )
         if self.attention.draws:
             self.reinforce = Reinforce(hard_entropy, -math.log(target_size))
-        self.cell = ConditionalGRU(embedding, hidden, hidden)
-        self.readout = nn.Linear(hidden + embedding + hidden, 2 * embedding)
+        self.cell = ConditionalGRU(embedding, memory_size, hidden)
+        self.readout = nn.Linear(hidden + embedding + memory_size, 2 * maxout_size)
         self.dropout = Dropout(dropout)
-        self.output = nn.Linear(embedding, target_size, bias=not tie)
+        self.output = nn.Linear(maxout_size, target_size, bias=not tie)
         initialise(self, tie)
 
     @property
@@ -113,6 +121,7 @@ class Luong(EncoderDecoder):
         layers: int,
         embedding: int,
         hidden: int,
+        encoder_hidden: int,
         bidirectional: bool,
         reverse_source: bool,
         order: str,
@@ -124,6 +133,7 @@ class Luong(EncoderDecoder):
         normalise: str,
         hard_gradient: str,
         closing: int,
+        exponent: float,
         hard_entropy: float,
         dropout: float,
         tie: bool,
@@ -132,11 +142,11 @@ class Luong(EncoderDecoder):
         self.looks, self.feeds = order == "after", input_feeding and order == "after"
         self.target_embedding = nn.Embedding(target_size, embedding)
         shared = self.target_embedding if tie and joint else nn.Embedding(source_size, embedding)
-        self.encoder = RecurrentEncoder(shared, cell, layers, hidden, bidirectional, reverse_source, dropout)
+        self.encoder = RecurrentEncoder(shared, cell, layers, encoder_hidden, bidirectional, reverse_source, dropout)
         self.stack = Stack(cell, embedding, hidden, layers, embedding if self.feeds else 0, dropout)
         if self.looks:
             self.attention = Attention(
-                hidden, hidden, score, window, radius, max_positions, normalise, hard_gradient, closing
+                hidden, hidden, score, window, radius, max_positions, normalise, hard_gradient, closing, exponent
             )
             if self.attention.draws:
                 self.reinforce = Reinforce(hard_entropy, -math.log(target_size))
