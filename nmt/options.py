@@ -94,6 +94,8 @@ def add_translate(one: argparse.ArgumentParser, run: Run) -> None:
         one, "torch: float32 or bfloat16 (default: the run's precision), ctranslate2: any (default: float32)"
     )
     one.add_argument("--nbest", type=positive, default=1, metavar="N", help="text: N lines each, as SCORE<TAB>TEXT")
+    one.add_argument("--weights", action="store_true", help="with --format jsonl: the weights between words as well")
+    add_reading(one)
     add_words(one)
 
 
@@ -129,19 +131,13 @@ def add_align(one: argparse.ArgumentParser, run: Run) -> None:
     one.add_argument("translation", nargs="?", metavar="TARGET", help="without it, the model's own translation")
     one.add_argument("--source", metavar="FILE", help="instead of SOURCE, one sentence a line")
     one.add_argument("--target", metavar="FILE", help="instead of TARGET")
-    one.add_argument(
-        "--layer",
-        type=layers,
-        metavar="L[,L]",
-        help="from 0; negative from the top; the mean of several (default: the run's)",
-    )
-    one.add_argument("--head", type=int, metavar="H", help="from 0 (default: the mean of the heads)")
+    add_reading(one)
     one.add_argument("--heads", action="store_true", help="with --png, --html or --gold: every head")
     one.add_argument(
-        "--method",
-        choices=("mean", "rollout"),
-        default="mean",
-        help="one layer, or attention rollout through all layers of encoder and decoder (default: mean)",
+        "--format",
+        choices=("text", "jsonl"),
+        default="text",
+        help="jsonl: words, weights and links of each pair as a JSON object on a line (default: text)",
     )
     one.add_argument("--png", metavar="FILE", help="write a heatmap; several sentences: FILE-1.png, FILE-2.png, …")
     one.add_argument("--html", metavar="FILE", help="write a page on which a word lights up what it looked at")
@@ -156,6 +152,23 @@ def add_align(one: argparse.ArgumentParser, run: Run) -> None:
     add_words(one)
     add_gold(
         one, "Pharaoh links of the pairs: print error rates of each layer and row; with --png or --html, draw them"
+    )
+
+
+def add_reading(one: argparse.ArgumentParser) -> None:
+    """Which weights are read off."""
+    one.add_argument(
+        "--layer",
+        type=layers,
+        metavar="L[,L]",
+        help="from 0; negative from the top; the mean of several (default: the run's)",
+    )
+    one.add_argument("--head", type=int, metavar="H", help="from 0 (default: the mean of the heads)")
+    one.add_argument(
+        "--method",
+        choices=("mean", "rollout"),
+        default="mean",
+        help="one layer, or attention rollout through all layers of encoder and decoder (default: mean)",
     )
 
 

@@ -398,4 +398,7 @@ def test_a_model_without_attention(refused, trained: Trained, tmp_path, capfd):
     assert door(capfd, "train", *given).code == 0
     said = refused("align", "blind", "--runs", str(tmp_path / "runs"), SENTENCE)
     assert "blind" in said and "no attention" in said
+    for words in (["--weights"], ["--layer", "0"], ["--method", "rollout"]):
+        told = refused("translate", "blind", "--runs", str(tmp_path / "runs"), "--format", "jsonl", *words, SENTENCE)
+        assert told == said
     assert door(capfd, "translate", "blind", "--runs", str(tmp_path / "runs"), "--format", "jsonl", SENTENCE).code == 0

@@ -488,28 +488,53 @@ def columns_apart(translator: Translator, source: list[int], target: list[int]) 
     return torch.cat(looks, 2).numpy()
 
 
-@pytest.mark.parametrize("row", ["predicts", "reads"])
-def test_links_after_beam_search_are_those_of_forced_decoding(translate, align, trained: Trained, tmp_path, row):
+@pytest.mark.parametrize(
+    ("row", "words", "picked"),
+    [
+        ("predicts", [], lambda looks: looks[0].mean(0)),  # the penultimate of two layers
+        ("reads", ["--layer", "1", "--head", "1"], lambda looks: looks[1, 1]),
+        ("predicts", ["--layer", "-2,-1"], lambda looks: looks.mean((0, 1))),
+    ],
+)
+def test_weights_after_beam_search_are_those_of_forced_decoding(
+    translate, align, trained: Trained, tmp_path, row, words, picked
+):
     """The fused kernels of the search tell nothing; what is shown comes from the explicit road over what was found."""
     sources = [SENTENCE, OTHER, "Eine Frau kauft zwei Bücher am Fluss."]
     (tmp_path / "a.de").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
-    words = ["--beam", "5", "--row", row]
-    records = translate("--input", str(tmp_path / "a.de"), "--format", "jsonl", *words).out
+    words = ["--beam", "5", "--row", row, *words]
+    records = translate("--input", str(tmp_path / "a.de"), "--format", "jsonl", "--weights", *words).out.splitlines()
     drawn = align("--source", str(tmp_path / "a.de"), "--pharaoh", *words).out.splitlines()
+    looked = align("--source", str(tmp_path / "a.de"), "--format", "jsonl", *words).out.splitlines()
     translator = load([trained.folder / "best.pt"], beam=5).translator
-    layer = 0  # the penultimate of two
-    for record, line, found in zip(
-        map(json.loads, records.splitlines()), drawn, translator.translate(sources), strict=True
-    ):
-        matrix = columns_apart(translator, found.source_ids, found.ids)[layer].mean(0)
+    every = list(zip(records, looked, drawn, translator.translate(sources), strict=True))
+    for number, (record, again, line, found) in enumerate(every, 1):
+        record, again = json.loads(record), json.loads(again)
+        matrix = picked(columns_apart(translator, found.source_ids, found.ids))
         pieces = [
             side.pieces(ids) for side, ids in zip(translator.tokenizers, (found.source_ids, found.ids), strict=True)
         ]
-        merged, _, _ = merge(matrix[1:] if row == "reads" else matrix, *pieces)
+        merged, source, target = merge(matrix[1:] if row == "reads" else matrix, *pieces)
         wanted = argmax_links(merged)
         assert record["text"] == found.text and len(wanted) == len(record["words"]) > 0
         assert record["alignment"] == sorted(map(list, wanted))
         assert line == format_links(wanted)
+        assert record["source_words"] == source and source[-1] == "</s>" and record["words"] == target
+        np.testing.assert_allclose(record["weights"], merged, atol=5.1e-5, rtol=0)
+        np.testing.assert_allclose(np.sum(record["weights"], 1), 1, atol=5.1e-5 * len(source), rtol=0)
+        assert again == {"line": number} | {key: record[key] for key in again if key != "line"}
+        assert record["log_probabilities"] == pytest.approx(fused(translator, found.source_ids, found.ids), abs=1e-3)
+
+
+def fused(translator: Translator, source: list[int], target: list[int]) -> list[float]:
+    """log p of each piece and of </s> by the model that is searched, through the kernels that tell no weights."""
+    model = translator.searched
+    with torch.inference_mode():
+        memory = model.encode(torch.tensor([[*source, EOS]]), None)
+        decoded = model.decode(torch.tensor([[BOS, *target]]), model.start(memory), memory)
+        likely = model.logits(decoded.hidden).log_softmax(-1)[0]
+    assert decoded.weights is None
+    return likely.gather(1, torch.tensor([[*target, EOS]]).T).squeeze(1).tolist()
 
 
 def test_records_do_not_depend_on_their_neighbours(translate, tmp_path, monkeypatch):

@@ -1,12 +1,14 @@
 """Runs side by side: the statistics on paper, the tables as text, and the command on small runs."""
 
 import argparse
+import io
 import json
 import math
 import os
 import re
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +19,9 @@ from conftest import MODELS
 from corpora import Answer, Trained, door, small, write_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from sacrebleu import corpus_bleu
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from nmt.alignments import reading
 from nmt.compose import compose_all
@@ -276,6 +280,7 @@ def table_rows(answer: Answer, heading: str) -> dict[str, dict[str, str]]:
 
 
 def test_one_table_over_runs(runs: Runs, trained: Trained, capfd):
+    before = writers()
     answer = runs.compare(capfd, "tiny", "tiny-seed2", "blind", "--long", "5")
     assert answer.code == 0, answer.err
     rows = table_rows(answer, "test: 12 sentences")
@@ -303,6 +308,39 @@ def test_one_table_over_runs(runs: Runs, trained: Trained, capfd):
     assert seeds["runs"] == "tiny" and seeds["seeds"] == "1, 2" and seeds["n"] == "2"
     first, second = (run["sets"]["test"]["bleu"]["score"] for run in runs.numbers()["runs"][:2])
     assert seeds["BLEU"].startswith(f"{(first + second) / 2:.2f} ± {abs(first - second) / math.sqrt(2):.2f} (")
+    the_journal_has_it_all(runs.root / "out", answer.out, runs.numbers())
+    assert writers() <= before, "a journal is not closed"
+
+
+def writers() -> set[threading.Thread]:
+    """The threads of open journals; what they hold is on disk for certain when they have ended."""
+    return {one for one in threading.enumerate() if type(one).__module__.startswith("tensorboard.")}
+
+
+def the_journal_has_it_all(folder: Path, text: str, numbers: dict) -> None:
+    """TensorBoard's files as TensorBoard reads them: the tables, the pictures, and each run's figures as curves."""
+    whole = EventAccumulator(str(folder / "tensorboard")).Reload()
+    assert whole.Tensors("comparison/text_summary")[0].tensor_proto.string_val == [text.encode()]
+    assert set(whole.Tags()["images"]) == {"bleu-by-length-test", "bleu-joined-test", "1/tiny", "1/tiny-seed2"}
+    [plot] = whole.Images("bleu-by-length-test")
+    shown, written = Image.open(io.BytesIO(plot.encoded_image_string)), Image.open(folder / "bleu-by-length-test.png")
+    np.testing.assert_array_equal(np.asarray(shown), np.asarray(written.convert("RGB")))
+    about = numbers["sets"]["test"]
+    for run in numbers["runs"]:
+        own, curves = run["sets"]["test"], EventAccumulator(str(folder / "tensorboard" / run["name"])).Reload()
+        steps = [round(one["mean"]) for one in about["lengths"]], [round(one["mean_words"]) for one in about["joined"]]
+        wanted = {
+            "bleu": [(0, own["bleu"]["score"])],
+            "chrf": [(0, own["chrf"]["score"])],
+            "perplexity_per_piece": [(0, own["perplexity_per_piece"])],
+            "perplexity_per_word": [(0, own["perplexity_per_word"])],
+            "bleu_by_source_words": list(zip(steps[0], own["bleu_by_length"], strict=True)),
+            "bleu_joined_by_source_words": list(zip(steps[1], own["bleu_joined"], strict=True)),
+        }
+        assert set(curves.Tags()["scalars"]) == {f"test/{name}" for name in wanted}
+        for name, points in wanted.items():
+            found = [(event.step, pytest.approx(event.value, rel=1e-6)) for event in curves.Scalars(f"test/{name}")]
+            assert points == found, name
 
 
 def test_everything_is_written(runs: Runs, trained: Trained, capfd):

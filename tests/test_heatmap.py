@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from nmt.view.heatmap import CAPTION, COLOURS, DARK, grid, heatmap, pixels, png
-from nmt.view.labels import BOX, LONGEST, fonts, label, missing_glyphs, warn_script
+from nmt.view.labels import BOX, LONGEST, fonts, label, missing_glyphs, warn_script, warn_unshaped
 from nmt.view.marks import CASING, GOLD, WINDOW
 
 WEIGHTS = np.array([[0.94, 0.02, 0.04], [0.11, 0.01, 0.88], [0.03, 0.95, 0.02]])
@@ -287,7 +287,56 @@ def test_missing_letters_become_boxes_and_are_told_once(monkeypatch, caplog):
 
 def test_right_to_left_words_are_drawn():
     assert missing_glyphs(["القطة", "חתול"]) == set()
-    assert inside(heatmap(np.eye(2), ["القطة", "نائمة"], ["חתול", "ישן"]))
+    assert inside(heatmap(np.eye(2), ["القطة", "נائמة"], ["חתול", "ישן"]))
+
+
+def letters(word: str) -> list[int]:
+    """The widths in pixels of a source word's letters as they are drawn, from left to right."""
+    figure = heatmap(np.eye(1), [word], ["a"])
+    picture = pixels(figure).min(-1)
+    box = figure.axes[0].get_xticklabels()[0].get_window_extent()
+    drawn = picture[int(len(picture) - box.y1) : int(len(picture) - box.y0), int(box.x0) - 1 : int(box.x1) + 2]
+    edges = np.flatnonzero(np.diff((drawn < 128).any(axis=0), prepend=False, append=False))
+    return (edges[1::2] - edges[::2]).tolist()
+
+
+def test_right_to_left_words_begin_on_the_right():
+    """Vav is one stroke and shin has three: in וש vav is first and stands right, in שו shin. With any matplotlib."""
+    left, right = letters("וש")
+    assert left > 2 * right
+    left, right = letters("שו")
+    assert right > 2 * left
+    left, right = letters("iw")
+    assert right > 2 * left
+
+
+OLD = {
+    "וש": "שו",
+    "\u05e9\u05b8\u05c1\u05dc": "\u05dc\u05c1\u05b8\u05e9",  # DejaVu draws marks onto the letter behind them
+    'צה"ל': 'ל"הצ',
+    "ש" * 30: "…" + "ש" * (LONGEST - 1),
+    "ב-1948": f"{BOX}-1948",
+    "(ים)": f"({BOX}{BOX})",
+    "abcו": f"abc{BOX}",
+    "قَطّ": BOX * 2,  # without its vowel marks
+    "ܫܠܡ": BOX * 3,
+    "ߒߞߏ": BOX * 3,  # N'Ko runs from the right as Hebrew does, but is joined
+    "٣٥": "٣٥",  # Arabic digits run from left to right
+    "w(i)": "w(i)",
+}
+
+
+def test_an_old_matplotlib_gets_hebrew_turned_and_boxes_for_what_it_cannot_draw(monkeypatch, caplog):
+    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
+    warn_unshaped.cache_clear()
+    for version, wanted in (((3, 10, 9), list(OLD.values())), ((3, 11, 0), list(OLD)), ((4, 0, 0), list(OLD))):
+        monkeypatch.setattr(matplotlib, "__version_info__", version)
+        shown = [label(word, set()) for word in OLD]
+        wanted = [word if len(word) <= LONGEST else word[: LONGEST - 1] + "…" for word in wanted]
+        assert shown == wanted, version
+    assert [record.message.split(";")[0] for record in caplog.records] == [
+        "This matplotlib neither joins Arabic letters nor writes words that run in both directions"
+    ]
 
 
 def test_label_keeps_plain_words():

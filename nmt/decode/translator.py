@@ -26,13 +26,14 @@ EACH, SMALLEST = 4, 512  # batches for each of several workers, if that leaves s
 
 @dataclass
 class Translation:
-    """What came of one line; `alternatives` holds the n best, itself first."""
+    """What came of one line; `alternatives` holds the n best, itself first, `parts` what a cut line is made of."""
 
     text: str
     score: float
     source_ids: list[int]
     ids: list[int]
     alternatives: list["Translation"] = field(default_factory=list)
+    parts: list["Translation"] = field(default_factory=list)
 
 
 class Translator:
@@ -102,7 +103,7 @@ class Translator:
             [piece for part in best for piece in part.source_ids],
             [piece for part in best for piece in part.ids],
         )
-        joined.alternatives = [joined]
+        joined.alternatives, joined.parts = [joined], best
         return joined
 
     def one(self, source: list[int], hypothesis: Hypothesis) -> Translation:

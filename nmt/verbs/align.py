@@ -1,50 +1,47 @@
 """nmt align: where the model looked."""
 
 import argparse
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from nmt.alignments import Reading, encoded, in_words, links_in, shape, translated, words_of
+from nmt.alignments import Reading, encoded, in_words, links_in, translated, words_of
 from nmt.data.lines import read_lines, read_pairs
-from nmt.decode.look import IdPair
+from nmt.decode.look import IdPair, Look
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluate.alignment import format_links
 from nmt.verbs import gold, one_line, open_run, pictures
+from nmt.verbs.readings import check_method, check_reading, chosen
+from nmt.verbs.records import looked
 from nmt.view.page import PagePair
 
 
 def align(options: argparse.Namespace) -> int:
-    """Where the model looked: links, pictures, or a table in words."""
+    """Where the model looked: links, pictures, JSON, or a table in words."""
     check_words(options)
     check_options(options)
     run = open_run(options)
-    if not run.translator.model.attends:
-        raise UserError(f"The model of {options.name} has no attention to look at.")
     check_reading(options, run.translator)
     draws = options.png or options.html
     if options.gold and not draws:
         return gold.score(options, run)
     known = gold.known(options) if options.gold else None
-    layer = run.config.train.picture_layer if options.layer is None else options.layer
-    reading = Reading(layer, options.head, options.row, options.method)
+    reading = chosen(options, run)
     several = options.source is not None
     pages: list[PagePair] = []
     for number, look in enumerate(run.translator.looks(aligned(options, run.translator)), 1):
         if known:
             known.check(number - 1, words_of(look, options.tokenised))
         links = known.links[number - 1] if known else None
-        matrix, source_words, target_words = in_words(look, reading, options.tokenised)
         if options.png:
             pictures.draw(look, reading, options, links, number if several else None)
         if options.html and (shown := pictures.paged(look, reading, options, links)):
             pages.append(shown)
-        if options.pharaoh:
-            print(format_links(links_in(matrix, options.threshold), options.base))
-        elif not draws:
-            print(table(matrix, source_words, target_words) + ("\n" if several else ""))
+        if options.pharaoh or options.format == "jsonl" or not draws:
+            print(written(look, reading, options, number))
     if options.html:
         pictures.write_page(pages, options, run)
     return 0
@@ -58,6 +55,8 @@ def check_words(options: argparse.Namespace) -> None:
         raise UserError("--target FILE belongs to --source FILE; give a TARGET sentence after SOURCE instead.")
     if options.gold and (not options.target or options.pharaoh):
         raise UserError("--gold FILE belongs to --source FILE and --target FILE, without --pharaoh.")
+    if options.format == "jsonl" and (options.pharaoh or options.gold):
+        raise UserError("--format jsonl writes words, weights and links; it cannot go with --pharaoh or --gold FILE.")
 
 
 def check_options(options: argparse.Namespace) -> None:
@@ -66,32 +65,18 @@ def check_options(options: argparse.Namespace) -> None:
         raise UserError("--heads shows every head; it needs --png FILE, --html FILE or --gold FILE.")
     if options.heads and options.head is not None:
         raise UserError("--heads shows every head; it cannot go with --head.")
-    if options.method == "rollout" and (options.heads or options.layer is not None or options.head is not None):
-        raise UserError("--method rollout goes through all layers and heads; --layer, --head or --heads say nothing.")
-    if options.threshold is not None and not (options.gold or options.pharaoh):
-        raise UserError("--threshold X decides what is a link; it needs --pharaoh or --gold FILE.")
+    check_method(options)
+    linked = options.pharaoh or options.format == "jsonl"
+    if options.threshold is not None and not (options.gold or linked):
+        raise UserError("--threshold X decides what is a link; it needs --pharaoh or --gold FILE, or --format jsonl.")
     if (options.reverse or options.links) and not options.gold:
         raise UserError(f"--{'reverse' if options.reverse else 'links'} needs --gold FILE.")
     if options.links and (options.png or options.html):
         raise UserError("--links belongs to the table of --gold FILE; it cannot go with --png or --html.")
-    if options.threshold is not None and (options.png or options.html) and not options.pharaoh:
+    if options.threshold is not None and (options.png or options.html) and not linked:
         raise UserError("--threshold X decides what is a link; a picture shows weights.")
     if options.base and not (options.gold or options.pharaoh):
         raise UserError("--base counts the words of links; it needs --pharaoh or --gold FILE.")
-
-
-def check_reading(options: argparse.Namespace, translator: Translator) -> None:
-    """Refuse a layer, head or rollout that is not there."""
-    layers, heads, rolls = shape(translator)
-    chosen = (options.layer,) if isinstance(options.layer, int) else options.layer or ()
-    if wrong := [layer for layer in chosen if not -layers <= layer < layers]:
-        raise UserError(f"--layer {wrong[0]} is not there; the model has layers 0 to {layers - 1}.")
-    if options.head is not None and not 0 <= options.head < heads:
-        raise UserError(f"--head {options.head} is not there; the model has heads 0 to {heads - 1}.")
-    if options.method == "rollout" and not rolls:
-        raise UserError(
-            f"--method rollout needs the weights of self-attention, which the model of {options.name} does not have."
-        )
 
 
 def aligned(options: argparse.Namespace, translator: Translator) -> Iterator[IdPair]:
@@ -103,6 +88,17 @@ def aligned(options: argparse.Namespace, translator: Translator) -> Iterator[IdP
     if options.translation is not None:
         return encoded(translator, [(one_line(options.sentence), one_line(options.translation))])
     return translated(translator, [one_line(options.sentence)])
+
+
+def written(look: Look, reading: Reading, options: argparse.Namespace, number: int) -> str:
+    """What stdout has of a pair: its links, a record, or a table."""
+    if options.format == "jsonl":
+        record = looked(look, reading, options.tokenised, options.threshold, weights=True)
+        return json.dumps({"line": number} | record, ensure_ascii=False)
+    matrix, source, target = in_words(look, reading, options.tokenised)
+    if options.pharaoh:
+        return format_links(links_in(matrix, options.threshold), options.base)
+    return table(matrix, source, target) + ("\n" if options.source is not None else "")
 
 
 def table(matrix: np.ndarray, source: list[str], target: list[str]) -> str:

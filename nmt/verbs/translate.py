@@ -10,15 +10,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from nmt.alignments import Reading, in_words
 from nmt.data.lines import decoded, read_lines
 from nmt.decode.look import LOOKS, Look
 from nmt.decode.translator import Translation
 from nmt.errors import UserError
-from nmt.evaluate.alignment import argmax_links
 from nmt.runs import Run
 from nmt.verbs import one_line, open_run
 from nmt.verbs.export import through_ctranslate2
+from nmt.verbs.readings import check_method, check_reading, chosen
+from nmt.verbs.records import looked
 
 log = logging.getLogger("nmt")
 PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}  # of our own engine
@@ -26,6 +26,30 @@ PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}  # of our own engine
 
 def translate(options: argparse.Namespace) -> int:
     """One line out for each line in, in order."""
+    check_options(options)
+    ours = options.engine == "torch"
+    run = open_run(options, PRECISIONS.get(options.quantization) if ours else None)
+    if not ours:
+        run = through_ctranslate2(run, options.quantization)
+    if options.nbest > run.translator.decode.beam:
+        raise UserError(
+            f"--nbest {options.nbest} needs --beam {options.nbest} or more; it is now {run.translator.decode.beam}."
+        )
+    if about_alignments(options):
+        check_reading(options, run.translator)
+    interactive = not options.sentences and not options.input and sys.stdin.isatty()
+    if interactive:
+        log.info("Type a sentence and press Enter; Ctrl-D ends.")
+    window = 1 if interactive else None
+    with output(options.output) as out:
+        for lines in shown(run, run.translator.translate(sentences(options), window), options, window or LOOKS):
+            out.write("".join(f"{line}\n" for line in lines))
+            out.flush()
+    return 0
+
+
+def check_options(options: argparse.Namespace) -> None:
+    """Refuse options that exclude each other or would change nothing."""
     if options.sentences and options.input:
         raise UserError("Give sentences or --input, not both.")
     ours = options.engine == "torch"
@@ -36,24 +60,17 @@ def translate(options: argparse.Namespace) -> int:
         )
     if not ours and options.graphs:
         raise UserError("--graphs is about our own engine; it cannot go with --engine ctranslate2.")
-    run = open_run(options, PRECISIONS.get(options.quantization) if ours else None)
-    if not ours:
-        run = through_ctranslate2(run, options.quantization)
-    if options.nbest > run.translator.decode.beam:
+    if options.format != "jsonl" and about_alignments(options):
         raise UserError(
-            f"--nbest {options.nbest} needs --beam {options.nbest} or more; it is now {run.translator.decode.beam}."
+            "--layer, --head, --method, --row, --tokenised and --weights are about alignments and need --format jsonl."
         )
-    interactive = not options.sentences and not options.input and sys.stdin.isatty()
-    if interactive:
-        log.info("Type a sentence and press Enter; Ctrl-D ends.")
-    if options.format != "jsonl" and (options.row != "predicts" or options.tokenised):
-        raise UserError("--row and --tokenised are about alignments; they need --format jsonl.")
-    window = 1 if interactive else None
-    with output(options.output) as out:
-        for lines in shown(run, run.translator.translate(sentences(options), window), options, window or LOOKS):
-            out.write("".join(f"{line}\n" for line in lines))
-            out.flush()
-    return 0
+    check_method(options)
+
+
+def about_alignments(options: argparse.Namespace) -> bool:
+    """Whether anything was asked for that only a model with attention has."""
+    chosen = options.layer is not None or options.head is not None or options.method != "mean"
+    return chosen or options.row != "predicts" or options.tokenised or options.weights
 
 
 def sentences(options: argparse.Namespace) -> Iterator[str]:
@@ -107,35 +124,33 @@ def shown(
 
 
 def records(run: Run, translations: list[Translation], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Everything known of translations. One that was made in parts cannot be looked at, an empty one need not be."""
-    longest = run.config.tokenizer.max_pieces
-    can = [0 < len(one.source_ids) <= longest for one in translations]
-    pairs = [(one.source_ids, one.ids) for one, possible in zip(translations, can, strict=True) if possible]
-    looks = run.translator.looks(pairs)
-    for translation, possible in zip(translations, can, strict=True):
-        if possible:
-            yield record(run, translation, next(looks), options)
-        elif translation.source_ids:
-            yield {"text": translation.text, "score": round(translation.score, 4)}
+    """Everything known of translations; of one that was made in parts, everything known of each part.
+
+    A part was translated, and is looked at, as a line of its own: none of its words could see another part.
+    """
+    parts = [one.parts or [one] for one in translations]
+    looks = run.translator.looks((part.source_ids, part.ids) for some in parts for part in some)
+    for translation in translations:
+        if translation.parts:
+            found = [record(run, part, next(looks), options) for part in translation.parts]
+            yield {"text": translation.text, "score": round(translation.score, 4), "parts": found}
         else:
-            yield {"text": "", "score": 0.0, "pieces": [], "log_probabilities": [], "alignment": []}
+            yield record(run, translation, next(looks), options)
 
 
 def record(run: Run, translation: Translation, look: Look, options: argparse.Namespace) -> dict[str, Any]:
-    """Everything known of a translation; alignment = [source word, target word] pairs, counted from 0."""
+    """Everything known of a translation that was made at once; nothing was predicted of a blank line."""
+    likely = look.log_probabilities if translation.source_ids else []
     entry = {
         "text": translation.text,
         "score": round(translation.score, 4),
         "source_pieces": look.source_pieces,
         "pieces": look.target_pieces,
-        "log_probabilities": [round(value, 4) for value in look.log_probabilities],
+        "log_probabilities": [round(value, 4) for value in likely],
     }
     if look.weights is not None:
-        reading = Reading(run.config.train.picture_layer, row=options.row)
-        matrix, source, target = in_words(look, reading, options.tokenised)
-        links = sorted(argmax_links(matrix))
-        entry |= {"source_words": source[:-1], "words": target, "alignment": [list(link) for link in links]}
-    if options.nbest > 1:
+        entry |= looked(look, chosen(options, run), options.tokenised, weights=options.weights)
+    if options.nbest > 1 and translation.alternatives:
         best = translation.alternatives[: options.nbest]
         entry["nbest"] = [{"text": one.text, "score": round(one.score, 4)} for one in best]
     return entry

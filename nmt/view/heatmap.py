@@ -1,9 +1,9 @@
 """Attention as a picture: one row for each target word, one column for each source word, source above.
 
 Only matplotlib's objects are used, no pyplot: no global state, so threads may draw. matplotlib is imported where it is
-used, because the command line shall start fast. Arabic and Hebrew words are shaped and run right to left with
-matplotlib ≥ 3.11; before that their letters stand apart and in logical order. The order of columns and rows is always
-that of the sentence: the first word is left or on top in every script.
+used, because the command line shall start fast. Arabic and Hebrew words run right to left; with matplotlib < 3.11,
+which cannot do that, Hebrew words are turned round and Arabic ones are boxes (`labels.turned`). The order of columns
+and rows is always that of the sentence: the first word is left or on top in every script.
 """
 
 from __future__ import annotations

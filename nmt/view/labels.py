@@ -4,6 +4,10 @@ matplotlib brings DejaVu Sans, which has Latin, Greek, Cyrillic, Arabic, Hebrew 
 Korean, Thai or Devanagari. For those an installed font is looked for; a letter that no font here has becomes a box, and
 the log says so once. (Drawing the box ourselves also spares a warning of matplotlib for each letter, and silencing
 those would change the state of all threads.)
+
+matplotlib joins Arabic letters and writes from right to left since 3.11. An older one draws each letter to the right of
+the one before it, so there Hebrew words are turned round here; what needs more than that becomes boxes, and the log
+says so once.
 """
 
 import functools
@@ -14,6 +18,10 @@ from collections.abc import Collection, Iterable
 LONGEST = 24  # characters of a label
 BUNDLED = "DejaVu Sans"
 BOX, NOTHING, STRANGE = "□", "∅", "\ufffd"
+# Of Unicode's bidirectional classes (Standard Annex 9), those that stand in their order from the right in a line whose
+# letters are all Hebrew: letters, their marks, and what has no direction of its own. Digits have one.
+FROM_THE_RIGHT = {"R", "NSM", "ON", "WS", "CS", "ES", "ET"}
+UNSHAPED = {"R": BOX, "AL": BOX, "NSM": ""}  # what is drawn of a word that cannot simply be turned round
 FALLBACKS = (
     "Noto Sans", "Noto Serif", "Source Han", "WenQuanYi", "Droid Sans Fallback", "IPA", "Takao", "VL", "Nanum",
     "Unifont", "Arial Unicode MS", "Microsoft YaHei", "SimSun", "Yu Gothic", "MS Gothic", "Malgun", "Hiragino",
@@ -27,6 +35,7 @@ def label(word: str, missing: Collection[str], longest: int = LONGEST) -> str:
     """A word as it can be drawn: no invisible characters, boxes for missing ones, at most `longest` characters."""
     word = clean(word)
     word = word if len(word) <= longest else word[: longest - 1] + "…"
+    word = word if shaping() else turned(word)
     return "".join(BOX if character in missing else character for character in word)
 
 
@@ -36,6 +45,29 @@ def clean(word: str) -> str:
     kept = "".join(" " if character.isspace() else character for character in word)
     kept = "".join(character for character in kept if unicodedata.category(character)[0] != "C")
     return " ".join(kept.split()) or NOTHING
+
+
+def shaping() -> bool:
+    """Whether matplotlib itself joins letters and writes from right to left."""
+    import matplotlib
+
+    return matplotlib.__version_info__ >= (3, 11)
+
+
+def turned(word: str) -> str:
+    """A word as it is drawn from left to right: a Hebrew one turned round, where DejaVu's vowel marks precede letters.
+
+    Letters become boxes where that would not be right: in scripts whose letters are joined (Arabic), beside digits or
+    letters that run the other way, and beside brackets, which would have to be mirrored.
+    """
+    kinds = [unicodedata.bidirectional(character) for character in word]
+    if not {"R", "AL"} & set(kinds):
+        return word
+    hebrew = all(unicodedata.name(letter, "").startswith("HEBREW") for letter in word if letter.isalpha())
+    if not hebrew or set(kinds) - FROM_THE_RIGHT or any(map(unicodedata.mirrored, word)):
+        warn_unshaped()
+        return "".join(UNSHAPED.get(kind, character) for kind, character in zip(kinds, word, strict=True))
+    return word[::-1]
 
 
 def missing_glyphs(words: Iterable[str]) -> set[str]:
@@ -78,3 +110,12 @@ def warn_missing(missing: Iterable[str]) -> None:
 def warn_script(script: str) -> None:
     """The sentence itself; the cache is what makes it come once."""
     log.warning("No font for %s characters is installed; pictures show boxes instead.", script)
+
+
+@functools.lru_cache(maxsize=1)
+def warn_unshaped() -> None:
+    """Say once that this matplotlib cannot write such words."""
+    log.warning(
+        "This matplotlib neither joins Arabic letters nor writes words that run in both directions; pictures show "
+        "boxes instead. matplotlib 3.11 (Python 3.11) does both."
+    )
