@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache
 
+import hypothesis
 import pytest
 import torch
 from corpora import logger_as_it_was, trained  # noqa: F401
@@ -16,6 +17,11 @@ from nmt.compose import compose_all
 from nmt.config import RecurrentConfig, TransformerConfig, config_folder
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
+
+# What holds for all inputs is tried on 200 of them; no deadline, since the machine may be busy. CI's own profile stays
+# below it: whatever it says beyond these two.
+hypothesis.settings.register_profile("house", max_examples=200, deadline=None)
+hypothesis.settings.load_profile("house")
 
 VOCABULARY = 50
 MODELS = sorted(path.stem for path in (config_folder() / "model").glob("*.yaml"))

@@ -55,12 +55,12 @@ def likeliest(scores):
     return np.eye(len(scores))[np.argmax(scores)]
 
 
-def attention(score, window, radius, query, memory, step, p, hard=False):
-    """Contexts [T M] and weights [T S]."""
+def attention(score, window, radius, query, memory, step, p, hard=False, centres=None):
+    """Contexts [T M] and weights [T S]; `centres` [T] stand in for the window's own."""
     normalise = likeliest if hard else softmax
     weights = np.zeros((len(query), len(memory)))
     for t, q in enumerate(query):
-        centre = CENTRES[window](q, step[t], len(memory), radius, p)
+        centre = CENTRES[window](q, step[t], len(memory), radius, p) if centres is None else centres[t]
         inside = [s for s in range(len(memory)) if centre is None or abs(s - centre) <= radius]
         weights[t, inside] = normalise(np.array([SCORES[score](q, memory[s], s, p) for s in inside]))
         if window in PRIORS:

@@ -1,19 +1,39 @@
-"""The recurrent models against their papers in NumPy, from ids to logits."""
+"""The recurrent models against their papers in NumPy, from ids to logits, and their gradients."""
+
+import copy
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import oracle
 import oracle_models
 import pytest
 import torch
+from conftest import VOCABULARY, small_config
+from test_attention import TOLERANCE, as_in_the_papers
+from torch import Tensor, nn
 
+from nmt.attention.scores import SCORES
+from nmt.attention.windows import WINDOWS
+from nmt.data.batches import Batch, collate
+from nmt.data.tokenizer import PAD
 from nmt.models.base import EncoderDecoder
+from nmt.models.build import build
 from nmt.models.recurrent import Bahdanau
 
-LENGTHS = [(1, 1), (2, 5), (7, 3), (12, 9), (30, 31), (60, 60)]
+RADIUS = 2
+EXACT = 1e-9  # of logits in float64
+ORDERS = {
+    "before": ("bahdanau", {}),
+    "after": ("luong_global", {"input_feeding": False}),
+    "after, fed": ("luong_global", {}),
+}
+TARGETS = (60, 3, 17, 1, 31, 5, 11, 2, 24)  # pieces of the longest target of a case
+each_window = pytest.mark.parametrize("window", WINDOWS)
 
 
-def arrays(module: torch.nn.Module) -> dict[str, np.ndarray]:
-    return {name: tensor.detach().numpy() for name, tensor in module.state_dict().items()}
+def arrays(module: nn.Module) -> dict[str, np.ndarray]:
+    return {name: tensor.detach().double().numpy() for name, tensor in module.state_dict().items()}
 
 
 def gates(weight: np.ndarray, names: str) -> dict[str, np.ndarray]:
@@ -29,35 +49,36 @@ def cell(p: dict[str, np.ndarray], ending: str) -> dict[str, dict[str, np.ndarra
     return {"W": gates(W, names), "U": gates(U, names), "b": gates(b, names), "bu": gates(bu, names)}
 
 
-def directions(layer: torch.nn.Module) -> list:
+def directions(layer: nn.Module) -> list:
     p = arrays(layer)
     endings = ["l0", "l0_reverse"] if "weight_ih_l0_reverse" in p else ["l0"]
     return [cell(p, ending) for ending in endings]
 
 
-def looker(model: EncoderDecoder, score: str, window: str, radius: int):
-    """A context for one query, by the oracle of single attentions."""
-    p = arrays(model.attention)
-    papers = {"W": "score.memory.weight", "W_q": "score.query.weight", "W_k": "score.memory.weight"}
-    found = {short: p[long] for short, long in papers.items() if long in p}
-    if "score.energy.weight" in p:
-        found["v"] = p["score.energy.weight"][0]
-    if "window.hidden.weight" in p:
-        found |= {"W_p": p["window.hidden.weight"], "v_p": p["window.slope.weight"][0] * model.attention.window.scale}
+def looker(model: EncoderDecoder, score: str, window: str, hard: bool = False, centres: np.ndarray | None = None):
+    """A context for one query, by the oracle of single attentions; centres [T] stand in for the oracle's own.
+
+    A window ends at p_t ± D: a number format that moves p_t by little lets a position in or out. So they must be near.
+    """
+    p = as_in_the_papers(model.attention)
 
     def look(query, memory, t):
-        return oracle.attention(score, window, radius, query[None], memory, [t], found)[0][0]
+        there = None if centres is None else centres[t : t + 1]
+        if there is not None:
+            own = oracle.CENTRES[window](query, t, len(memory), RADIUS, p)
+            assert abs(there[0] - own) <= TOLERANCE[torch.bfloat16] * len(memory)
+        return oracle.attention(score, window, RADIUS, query[None], memory, [t], p, hard, there)[0][0]
 
     return look
 
 
-def logits_in_numpy(model: EncoderDecoder, source: list[int], target: list[int], **kind) -> np.ndarray:
+def logits_in_numpy(model: EncoderDecoder, source: np.ndarray, target: np.ndarray, look) -> np.ndarray:
+    """One pair without padding: [T V]."""
     p = arrays(model)
     x, y = p["encoder.embedding.weight"][source], p["target_embedding.weight"][target]
     layers = [directions(layer) for layer in model.encoder.layers]
     step = oracle_models.lstm if len(layers[0][0]["W"]) == 4 else oracle_models.gru
     memory, finals = oracle_models.encode(step, x, layers, model.encoder.reverse)
-    look = looker(model, kind["score"], kind["window"], 2) if model.attends else None
     if isinstance(model, Bahdanau):
         embedding, hidden = y.shape[1], memory.shape[1]
         U_o, V_o, C_o = np.split(p["readout.weight"], [hidden, hidden + embedding], axis=1)
@@ -73,37 +94,117 @@ def logits_in_numpy(model: EncoderDecoder, source: list[int], target: list[int],
     return hidden @ p["output.weight"].T + p.get("output.bias", 0)
 
 
-CASES = {
-    "bahdanau": ("bahdanau", {}),
-    "bahdanau, general, local_p": ("bahdanau", {"score": "general", "window": "local_p"}),
-    "luong_global": ("luong_global", {}),
-    "luong as in the paper": (
-        "luong_global",
-        {"bidirectional": False, "reverse_source": True, "layers": 3, "tie": False},
-    ),
-    "luong without input feeding": ("luong_global", {"input_feeding": False, "score": "additive", "layers": 2}),
-    "luong of GRUs": ("luong_global", {"cell": "gru", "layers": 2, "score": "dot"}),
-    "luong_local_m": ("luong_local_m", {}),
-    "luong_local_p": ("luong_local_p", {}),
+def drawn(name: str, **changes: object) -> EncoderDecoder:
+    """A tiny model, every parameter drawn, biases too; the numbers are bf16's, so that all formats have the same."""
+    torch.manual_seed(1)
+    config = replace(small_config(name, ()), **{"embedding": 8, "hidden": 8, "radius": RADIUS, **changes})
+    model = build(config, VOCABULARY, VOCABULARY, True).eval().requires_grad_(False)
+    for parameter in model.parameters():
+        parameter.copy_(nn.init.normal_(parameter, std=0.5).bfloat16())
+    return model.double()
+
+
+def batch_of(sources: list[int], targets: list[int], seed: int) -> Batch:
+    """Sentences of so many pieces, </s> counted."""
+    random = np.random.default_rng(seed)
+    return collate(*([random.integers(4, VOCABULARY, n - 1) for n in side] for side in (sources, targets)))
+
+
+def rows(batch: Batch) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Each pair without its padding."""
+    for source, target, output in zip(batch.source, batch.target, batch.output, strict=True):
+        yield source[source != PAD].numpy(), target[output != PAD].numpy()
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@each_window
+def test_every_score_is_its_papers(order, window):
+    """From ids to logits in three number formats; sources of 1 to 60 pieces, each length in four of the 81 batches.
+
+    The sheet's tolerances are for vectors of unit scale. h̃ and the maxout are such vectors, and logits W h̃ are off by
+    max_v Σ_e |W_ve| times as much at most. bf16 is what a training has: autocast over weights in float32.
+    """
+    name, changes = ORDERS[order]
+    first = 9 * (3 * list(ORDERS).index(order) + list(WINDOWS).index(window))
+    for number, score in enumerate(SCORES, first):
+        model, longest = drawn(name, score=score, window=window, **changes), TARGETS[(number + number // 9) % 9]
+        sources = [1 + 17 * (3 * number + row) % 60 for row in range(3)]
+        batch = batch_of(sources, [longest, 1 + longest // 2, 1], number)
+        wanted = [logits_in_numpy(model, *pair, looker(model, score, window)) for pair in rows(batch)]
+        slack = model.output.weight.abs().sum(1).max().item()
+        for dtype, tolerance in TOLERANCE.items():
+            found, centres = run(model, batch, dtype)
+            if window == "local_p" and dtype != torch.float64:
+                looks = [looker(model, score, window, centres=centre) for centre in centres]
+                wanted = [logits_in_numpy(model, *pair, look) for pair, look in zip(rows(batch), looks, strict=True)]
+            assert_rows(found, wanted, EXACT if dtype == torch.float64 else slack * tolerance)
+
+
+def run(model: EncoderDecoder, batch: Batch, dtype: torch.dtype) -> tuple[np.ndarray, np.ndarray | None]:
+    """Logits [B T V] and p_t [B T] | None; the model is float32 afterwards, but for dtype=float64."""
+    model.to(torch.promote_types(dtype, torch.float32))
+    with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16), torch.no_grad():
+        decoded = model(batch.source, batch.mask, batch.target, weights=model.attends)
+        logits = model.logits(decoded.hidden)
+    return logits.double().numpy(), None if decoded.centre is None else decoded.centre.double().numpy()
+
+
+def assert_rows(found: np.ndarray, wanted: list[np.ndarray], within: float) -> None:
+    for row, one in enumerate(wanted):
+        np.testing.assert_allclose(found[row, : len(one)], one, rtol=0, atol=within)
+
+
+@each_window
+def test_gradients_are_finite_differences(window):
+    """Of Σ R ∘ logits with R drawn, along directions through all parameters at once: (L(θ + εd) − L(θ − εd)) / 2ε of
+    the oracle. ε = 10⁻⁵ leaves a rounding of 10⁻¹⁵ |L| / ε, far below the sheet's 10⁻⁶.
+    """
+    for number, score in enumerate(SCORES):
+        name, changes = list(ORDERS.values())[(number + list(WINDOWS).index(window)) % 3]
+        model = drawn(name, score=score, window=window, **changes).requires_grad_(True)
+        batch = batch_of([6, 1, 4], [2, 5, 3], number)
+        logits = model.logits(model(batch.source, batch.mask, batch.target).hidden)
+        R = torch.randn_like(logits) * (batch.output != PAD)[..., None]
+        gradients = torch.autograd.grad((R * logits).sum(), list(model.parameters()))
+        for _ in range(2):
+            direction = [torch.randn_like(gradient) for gradient in gradients]
+            length = sum(part.square().sum() for part in direction).sqrt().item()
+            slope = sum((one * part).sum() for one, part in zip(gradients, direction, strict=True)).item() / length
+            ends = [moved(model, direction, step / length) for step in (1e-5, -1e-5)]
+            high, low = (summed(end, batch, R.numpy(), looker(end, score, window)) for end in ends)
+            assert (high - low) / 2e-5 == pytest.approx(slope, rel=0, abs=1e-6)
+
+
+def moved(model: EncoderDecoder, direction: list[Tensor], step: float) -> EncoderDecoder:
+    other = copy.deepcopy(model)
+    for parameter, part in zip(other.parameters(), direction, strict=True):
+        parameter.data += step * part
+    return other
+
+
+def summed(model: EncoderDecoder, batch: Batch, R: np.ndarray, look) -> float:
+    """Σ R ∘ logits by the oracle."""
+    found = [logits_in_numpy(model, *pair, look) for pair in rows(batch)]
+    return sum((R[row, : len(one)] * one).sum() for row, one in enumerate(found))
+
+
+SHAPES = {
+    "as in the paper": ("luong_global", {"bidirectional": False, "reverse_source": True, "layers": 3, "tie": False}),
+    "a stack without input feeding": ("luong_global", {"input_feeding": False, "layers": 2}),
+    "GRUs": ("luong_global", {"cell": "gru", "layers": 2}),
     "seq2seq": ("seq2seq", {}),
+    "hard, before": ("bahdanau_hard", {"score": "general"}),
+    "hard, after": ("luong_local_p", {"normalise": "hard"}),
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_model_is_its_paper(small_model, case):
-    """From ids to logits, in float64, at lengths 1 to 60; every parameter drawn, biases too."""
-    name, changes = CASES[case]
-    model = small_model(name, **changes)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    kind = {"score": "general", "window": name.removeprefix("luong_")} | (
-        {"score": "additive"} if "bah" in name else {}
-    )
-    kind = kind | ({"window": "global"} if name in ("bahdanau", "seq2seq") else {})
-    kind |= {key: changes[key] for key in ("score", "window") if key in changes}
-    random = np.random.default_rng(3)
-    for sources, targets in LENGTHS:
-        source, target = random.integers(4, 50, sources).tolist(), random.integers(4, 50, targets).tolist()
-        decoded = model(torch.tensor([source]), None, torch.tensor([target]))
-        found = model.logits(decoded.hidden)[0].detach().numpy()
-        np.testing.assert_allclose(found, logits_in_numpy(model, source, target, **kind), rtol=0, atol=1e-9)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_shape_is_its_papers(shape):
+    """Layers, directions, cells, and one position instead of a mean over all."""
+    name, changes = SHAPES[shape]
+    model, batch = drawn(name, **changes), batch_of([60, 1, 7, 30], [9, 5, 31, 1], 3)
+    look, window = None, small_config(name, ()).window
+    if model.attends:
+        look = looker(model, "general", window, model.attention.hard)
+    wanted = [logits_in_numpy(model, *pair, look) for pair in rows(batch)]
+    assert_rows(run(model, batch, torch.float64)[0], wanted, EXACT)

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.testing import assert_close
@@ -58,7 +58,6 @@ def every_sequence(table: Tensor, limit: int, alpha: float) -> list[tuple[float,
     return sorted(found, reverse=True)
 
 
-@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), alpha=st.sampled_from([0.0, 0.6, 1.0]), limit=st.integers(1, 4))
 def test_a_wide_beam_finds_every_sequence_in_order(seed, alpha, limit):
     table = random_table(1, limit, seed)
@@ -181,12 +180,11 @@ def test_what_is_finished_leaves_the_batch(monkeypatch):
     assert rows == [3, 2, 1]
 
 
-@settings(max_examples=30, deadline=None)
 @given(
-    seed=st.integers(0, 2**32 - 1), limits=st.lists(st.integers(1, 6), min_size=1, max_size=4), beam=st.integers(1, 4)
+    seed=st.integers(0, 2**32 - 1), limits=st.lists(st.integers(1, 4), min_size=1, max_size=3), beam=st.integers(1, 4)
 )
 def test_limits_are_kept_and_only_words_are_written(seed, limits, beam):
-    table = random_table(len(limits), 6, seed)
+    table = random_table(len(limits), 4, seed)
     table[..., [PAD, BOS]] += 6.0  # they would win
     table[..., EOS] -= 3.0  # and the end comes late
     found = search(Table(table), sources(len(limits)), None, beam, 0.5, torch.tensor(limits))

@@ -200,9 +200,24 @@ def test_no_score_is_too_large(variant, causal, seed, scale, dtype, lengths, wei
     inputs = [(side.sign() * scale).to(dtype).requires_grad_() for side in (query, key)] + [value.to(dtype)]
     contexts, looked, _ = kind(*inputs, None, mask, weights)
     assert contexts.isfinite().all() and (contexts.abs() <= 1.01).all()
-    assert looked is None or looked.isfinite().all()
+    if looked is not None:
+        real = padding([max(lengths)] * len(lengths)) if mask is None else mask
+        assert_shares(looked, visible(variant, causal, real), real)
     contexts.sum().backward()
     assert all(side.grad.isfinite().all() for side in inputs[:2])
+
+
+def assert_shares(weights: Tensor, seen: Tensor, real: Tensor) -> None:
+    """Rows sum to 1 as float32 counts, whatever came in: the looks are float32. 0 is exact, also in rows of padding.
+
+    A sum of n shares, each rounded once, is off by n + 1 roundings of 2⁻²⁴ at most; 4 (n + 1) leaves room for the sum
+    that they were divided by.
+    """
+    assert weights.dtype == torch.float32
+    off = (weights.double().sum(-1) - 1).abs().max().item()
+    assert off <= 4 * (weights.size(-1) + 1) * 2**-24
+    assert (weights >= 0).all() and not weights.masked_select(~real).any()
+    assert not weights.masked_select(~seen & real.transpose(2, 3)).any()
 
 
 @pytest.mark.parametrize("variant", ["softmax", "linear"])

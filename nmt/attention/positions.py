@@ -105,9 +105,14 @@ def turn(inputs: Tensor, rotation: Rotation) -> Tensor:
 
 
 def sinusoids(start: Start, length: int, size: int, like: Tensor) -> Tensor:
-    """sin and cos of position / 10000^(2i/D) for the positions from `start` (Vaswani 2017 §3.5): [T D]."""
-    position = (start + torch.arange(length, device=like.device)).float()
-    frequency = torch.exp(torch.arange(0, size, 2, device=like.device) * (-math.log(10000.0) / size))
+    """sin and cos of position / 10000^(2i/D) for the positions from `start` (Vaswani 2017 §3.5): [T D].
+
+    Computed in float32 at least, then of the format of `like`.
+    """
+    full = torch.promote_types(like.dtype, torch.float32)
+    position = (start + torch.arange(length, device=like.device)).to(full)
+    even = torch.arange(0, size, 2, device=like.device, dtype=full)
+    frequency = torch.exp(even * (-math.log(10000.0) / size))
     angle = position[:, None] * frequency
     return functional.pad(torch.cat((angle.sin(), angle.cos()), 1), (0, size % 2)).to(like.dtype)
 
