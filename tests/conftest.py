@@ -3,6 +3,7 @@
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: the tests share the cores among themselves
+os.environ.pop("MAKEFLAGS", None)  # `make test ARGS=…` would say its ARGS to every `make` that a test calls
 
 from collections.abc import Callable
 from dataclasses import asdict

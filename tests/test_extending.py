@@ -57,6 +57,7 @@ def python(house: Path, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_new_score_trains_aligns_and_is_true(house):
     chosen = "distance and (oracle or finite or cut or padding or sixteen) or table_of_models"
     laws = ["tests/test_attention.py", "tests/test_models.py", "tests/test_readme.py"]
