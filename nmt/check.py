@@ -43,12 +43,12 @@ POSITIVE = (
     "data.max_characters", "tokenizer.size", "tokenizer.max_pieces", "model.layers", "model.embedding", "model.hidden",
     "model.encoder_hidden", "model.maxout", "model.radius", "model.max_positions", "model.max_distance",
     "model.encoder_layers", "model.decoder_layers", "model.size", "model.heads", "model.feed_forward",
-    "optim.lr", "train.batch_tokens", "train.accumulate", "train.max_steps", "train.max_epochs", "train.max_minutes",
-    "train.validate_every", "train.validate_beam",
-    "train.log_every", "decode.beam", "decode.max_extra", "decode.batch_tokens",
+    "optim.lr", "optim.eps", "train.batch_tokens", "train.accumulate", "train.max_steps", "train.max_epochs",
+    "train.max_minutes", "train.validate_every", "train.validate_beam", "train.log_every",
+    "decode.beam", "decode.max_extra", "decode.batch_tokens",
 )  # fmt: skip
 NOT_NEGATIVE = (
-    "seed", "data.seed", "data.pairs", "data.max_ratio", "optim.eps", "optim.weight_decay", "optim.clip",
+    "seed", "data.seed", "data.pairs", "data.max_ratio", "optim.weight_decay", "optim.clip",
     "optim.warmup_steps", "model.hard_entropy", "model.closing", "model.sliding_window",
     "train.patience", "train.average", "train.pictures", "decode.max_ratio",
 )  # fmt: skip
@@ -123,6 +123,8 @@ def check_whole(config: Config) -> None:
         raise UserError("The training has no end; give train.max_steps, train.max_epochs or train.max_minutes.")
     if not 0.98 <= config.tokenizer.coverage <= 1:
         raise UserError(f"tokenizer.coverage={config.tokenizer.coverage} is not possible; it must be 0.98 to 1.")
+    if config.seed >= 2**63:
+        raise UserError(f"seed={config.seed} is not possible; it must be below 2**63.")
     if len(config.optim.betas) != 2:
         raise UserError(f"optim.betas={config.optim.betas} must be two numbers.")
     if not all(0 <= beta < 1 for beta in config.optim.betas):

@@ -28,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     install_logging()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # data looks the same on every machine
+    if sys.stdin is None:  # closed, as <&- does
+        sys.stdin = open(os.devnull, encoding="utf-8")
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         options = parser().parse_args(arguments)
@@ -46,10 +48,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         forget_output()
         print(f"nmt: The output cannot be written: {error.strerror}.", file=sys.stderr)
         return 2
-    except RuntimeError as error:
-        if type(error).__name__ != "OutOfMemoryError":  # torch's; importing it here would make `nmt --help` slow
+    except (RuntimeError, MemoryError) as error:
+        on_device = type(error).__name__ == "OutOfMemoryError"  # torch's; importing it would make `nmt --help` slow
+        if not (on_device or isinstance(error, MemoryError) or "can't allocate memory" in str(error)):
             raise
-        print("nmt: The GPU's memory is full; make train.batch_tokens or --batch-tokens smaller.", file=sys.stderr)
+        where = "GPU's" if on_device else "machine's"
+        print(f"nmt: The {where} memory is full; make train.batch_tokens or --batch-tokens smaller.", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("nmt: interrupted.", file=sys.stderr)

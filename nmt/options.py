@@ -16,6 +16,18 @@ COMPOSED = {
 }
 
 
+def path(text: str) -> str:
+    """A name; empty where a shell variable is unset."""
+    if not text:
+        raise argparse.ArgumentTypeError("an empty name is none")
+    return text
+
+
+FILE: dict[str, Any] = {"type": path, "metavar": "FILE"}
+FOLDER: dict[str, Any] = {"type": path, "metavar": "FOLDER"}
+DIR: dict[str, Any] = {"type": path, "metavar": "DIR"}
+
+
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one sentence, like everything else here."""
 
@@ -65,12 +77,17 @@ def make_parser(run: Mapping[str, Run]) -> argparse.ArgumentParser:
     return whole
 
 
+def add_runs(one: argparse.ArgumentParser) -> None:
+    """Where runs are."""
+    one.add_argument("--runs", default="runs", **DIR, help="where run names are looked up (default: runs)")
+
+
 def add_run(one: argparse.ArgumentParser, run: Run) -> None:
     """What all verbs after training share."""
     one.add_argument(
         "name", metavar="RUN", help="a run name, a folder, a checkpoint file, or latest; RUN,RUN: an ensemble"
     )
-    one.add_argument("--runs", default="runs", metavar="DIR", help="where run names are looked up (default: runs)")
+    add_runs(one)
     one.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept by the search (default: the run's)")
     one.add_argument("--batch-tokens", type=positive, metavar="N", help="source positions × beam in one batch")
     one.add_argument("--graphs", action="store_true", help="on CUDA: repeat the columns of a search as recorded graphs")
@@ -81,8 +98,8 @@ def add_translate(one: argparse.ArgumentParser, run: Run) -> None:
     """nmt translate."""
     add_run(one, run)
     one.add_argument("sentences", nargs="*", default=[], metavar="SENTENCE", help="without any: --input, else stdin")
-    one.add_argument("--input", metavar="FILE", help="one sentence a line, plain or .gz")
-    one.add_argument("--output", metavar="FILE", help="instead of stdout")
+    one.add_argument("--input", **FILE, help="one sentence a line, plain or .gz")
+    one.add_argument("--output", **FILE, help="instead of stdout")
     one.add_argument("--format", choices=("text", "jsonl"), default="text")
     one.add_argument(
         "--engine",
@@ -90,10 +107,10 @@ def add_translate(one: argparse.ArgumentParser, run: Run) -> None:
         default="torch",
         help="what searches; ctranslate2 takes the run's export and makes it the first time (default: torch)",
     )
-    add_quantization(
-        one, "torch: float32 or bfloat16 (default: the run's precision), ctranslate2: any (default: float32)"
+    add_quantization(one, "torch: float32 or bfloat16 (default: the run's), ctranslate2: any (default: float32)")
+    one.add_argument(
+        "--nbest", type=positive, default=1, metavar="N", help="text: from 2 on, N lines SCORE<TAB>TEXT each"
     )
-    one.add_argument("--nbest", type=positive, default=1, metavar="N", help="text: N lines each, as SCORE<TAB>TEXT")
     one.add_argument("--weights", action="store_true", help="with --format jsonl: the weights between words as well")
     add_reading(one)
     add_words(one)
@@ -108,9 +125,9 @@ def add_evaluate(one: argparse.ArgumentParser, run: Run) -> None:
 def add_export(one: argparse.ArgumentParser, run: Run) -> None:
     """nmt export."""
     one.add_argument("name", metavar="RUN", help="a run name, a folder, a checkpoint file, or latest")
-    one.add_argument("--runs", default="runs", metavar="DIR", help="where run names are looked up (default: runs)")
+    add_runs(one)
     one.add_argument("--format", choices=("ctranslate2",), required=True, help="what shall read it")
-    one.add_argument("--output", metavar="FOLDER", help="a new folder (default: one below the run's, found again)")
+    one.add_argument("--output", **FOLDER, help="a new folder (default: one below the run's, found again)")
     add_quantization(one, "default: float32")
     one.set_defaults(run=run)
 
@@ -129,8 +146,8 @@ def add_align(one: argparse.ArgumentParser, run: Run) -> None:
     add_run(one, run)
     one.add_argument("sentence", nargs="?", metavar="SOURCE")
     one.add_argument("translation", nargs="?", metavar="TARGET", help="without it, the model's own translation")
-    one.add_argument("--source", metavar="FILE", help="instead of SOURCE, one sentence a line")
-    one.add_argument("--target", metavar="FILE", help="instead of TARGET")
+    one.add_argument("--source", **FILE, help="instead of SOURCE, one sentence a line")
+    one.add_argument("--target", **FILE, help="instead of TARGET")
     add_reading(one)
     one.add_argument("--heads", action="store_true", help="with --png, --html or --gold: every head")
     one.add_argument(
@@ -139,15 +156,11 @@ def add_align(one: argparse.ArgumentParser, run: Run) -> None:
         default="text",
         help="jsonl: words, weights and links of each pair as a JSON object on a line (default: text)",
     )
-    one.add_argument("--png", metavar="FILE", help="write a heatmap; several sentences: FILE-1.png, FILE-2.png, …")
-    one.add_argument("--html", metavar="FILE", help="write a page on which a word lights up what it looked at")
+    one.add_argument("--png", **FILE, help="write a heatmap; several sentences: FILE-1.png, FILE-2.png, …")
+    one.add_argument("--html", **FILE, help="write a page on which a word lights up what it looked at")
     one.add_argument("--pharaoh", action="store_true", help="links i-j between words, one line a sentence")
-    one.add_argument(
-        "--threshold",
-        type=share,
-        metavar="X",
-        help="links are all pairs of words with this share of attention or more (default: one link a target word)",
-    )
+    threshold = "links are all pairs of words with this share of attention or more (default: one link a target word)"
+    one.add_argument("--threshold", type=share, metavar="X", help=threshold)
     one.add_argument("--links", action="store_true", help="with --gold: print the links of the best line as well")
     add_words(one)
     add_gold(
@@ -186,18 +199,16 @@ def add_words(one: argparse.ArgumentParser) -> None:
 
 def add_gold(one: argparse.ArgumentParser, purpose: str) -> None:
     """Links that are known."""
-    one.add_argument("--gold", metavar="FILE", help=purpose)
-    one.add_argument(
-        "--base", type=int, choices=(0, 1), default=0, help="what links in files call the first word (default: 0)"
-    )
+    one.add_argument("--gold", **FILE, help=purpose)
+    one.add_argument("--base", type=int, choices=(0, 1), default=0, help="the first word in files (default: 0)")
     one.add_argument("--reverse", action="store_true", help="--gold says the target word first")
 
 
 def add_scored(one: argparse.ArgumentParser) -> None:
     """What is scored, and where layer and row are chosen."""
     one.add_argument("--split", help="test (all test sets), valid, or one test set by name (default: test)")
-    one.add_argument("--source", metavar="FILE", help="with --reference: other text than the corpus of training")
-    one.add_argument("--reference", metavar="FILE")
+    one.add_argument("--source", **FILE, help="with --reference: other text than the corpus of training")
+    one.add_argument("--reference", **FILE)
     add_gold(one, "with --reference: Pharaoh links of both files; the alignment error rate is reported too")
     one.add_argument("--tokenised", action="store_true", help="with links: a word is what spaces separate")
     for side, purpose in (
@@ -205,7 +216,7 @@ def add_scored(one: argparse.ArgumentParser) -> None:
         ("target", "belongs to --valid-source"),
         ("gold", "their links, written like those of --gold"),
     ):
-        one.add_argument(f"--valid-{side}", metavar="FILE", help=purpose)
+        one.add_argument(f"--valid-{side}", **FILE, help=purpose)
 
 
 def share(text: str) -> float:
@@ -227,9 +238,9 @@ def layers(text: str) -> int | tuple[int, ...]:
 def add_compare(one: argparse.ArgumentParser, run: Run) -> None:
     """nmt compare."""
     one.add_argument("names", nargs="+", metavar="RUN", help="as for the other verbs; the first is what p refers to")
-    one.add_argument("--runs", default="runs", metavar="DIR", help="where run names are looked up (default: runs)")
+    add_runs(one)
     add_scored(one)
-    one.add_argument("--output", default="runs/compare", metavar="DIR", help="default: runs/compare")
+    one.add_argument("--output", default="runs/compare", **DIR, help="default: runs/compare")
     one.add_argument("--samples", type=positive, default=1000, metavar="N", help="bootstrap resamples (default: 1000)")
     one.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept by the search (default: each run's)")
     one.add_argument("--long", type=positive, metavar="K", help="also score 2 to K sentences joined into one input")

@@ -143,6 +143,7 @@ def train(config: Config) -> list[Result]:
     )
     describe(folder, config)
     trainer.run()
+    del trainer  # its optimiser need not be in memory while the test sets are translated
     return score_sets(folder / "best.pt", prepared.corpus, about["sets"], config.decode)
 
 

@@ -15,13 +15,14 @@ import torch
 
 from nmt.alignments import Gold, Judge, read_gold
 from nmt.config import Config, DecodeConfig, flatten
-from nmt.data.lines import read_pairs, writing
+from nmt.data.lines import read_pairs, write_whole, writing
 from nmt.decode.translator import Translator
 from nmt.decode.workers import possible
 from nmt.errors import UserError
-from nmt.evaluate.scores import looks_tokenised, score, write_result
+from nmt.evaluate.scores import looks_tokenised, score
 from nmt.models.ensemble import Ensemble
 from nmt.models.prepared import prepared
+from nmt.results import check_writable, read_json, reuse, write_result
 from nmt.train import checkpoint
 from nmt.train.precision import autocast, keep_memory, pick_device_again, pick_precision
 from nmt.view.journal import Journal
@@ -123,6 +124,7 @@ def load(
     several = {"processes": translator.workers} if translator.workers > 1 else {}  # how batches are cut, in bf16 felt
     members = [provenance(path, payload) for path, payload in zip(paths, payloads, strict=True)]
     made = {"decode": asdict(decode), "scored_with": checkpoint.versions(), "models": members} | several
+    made["computed"] = f"{str(dtype).removeprefix('torch.')} on {device.type}"
     return Run(folder, config, made, translator)
 
 
@@ -131,6 +133,7 @@ def provenance(path: Path, payload: checkpoint.Payload) -> dict[str, Any]:
     return {
         "checkpoint": f"{path.parent.name}/{path.name}",
         "origin": payload.get("origin") or f"update {payload['place']['step']}",
+        "weights": checkpoint.digest(payload),
         "seed": payload["config"]["seed"],
         "corpus_hash": payload["corpus_hash"],
         "trained_with": payload["versions"],
@@ -155,6 +158,8 @@ def score_files(
     if stored is None:
         if warning := looks_tokenised(references):
             log.warning("%s: %s", name, warning)
+        with writing(folder):
+            check_writable(folder)  # before the work, not after it
         aligned = {} if gold is None or judge is None else judge.score(gold)  # first: bad links are told at once
         began, hypotheses = time.monotonic(), []
         with Progress(len(pairs), "sentence", f"translating {name}") as bar:
@@ -212,15 +217,6 @@ def fingerprint(pairs: list[tuple[str, str]]) -> str:
     return hashlib.sha256("\n".join(f"{source}\t{target}" for source, target in pairs).encode()).hexdigest()
 
 
-def reuse(folder: Path, made: dict[str, Any]) -> dict[str, Any] | None:
-    """A stored result made in just this way."""
-    try:
-        stored = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return stored if stored.get("made") == json.loads(json.dumps(made)) else None
-
-
 def score_sets(path: Path, corpus: Path, sets: list[str], decode: DecodeConfig) -> list[Result]:
     """Score a finished run on every test set of its corpus, and close its journal with settings and scores."""
     run = load([path])
@@ -230,9 +226,10 @@ def score_sets(path: Path, corpus: Path, sets: list[str], decode: DecodeConfig) 
     marker = path.parent / "evaluate" / "journal.json"
     scores = {f"test/{result.name}_bleu": result.bleu for result in results}
     scores |= {f"test/{result.name}_aer": result.aer for result in results if result.aer is not None}
-    if results and not (marker.exists() and json.loads(marker.read_text()) == scores):
-        journal = Journal(path.parent / "tensorboard")
-        journal.hyperparameters(flatten(run.config), scores)
-        journal.close()
-        marker.write_text(json.dumps(scores))
+    if results and read_json(marker) != scores:
+        with writing(marker.parent):
+            journal = Journal(path.parent / "tensorboard")
+            journal.hyperparameters(flatten(run.config), scores)
+            journal.close()
+            write_whole(marker, json.dumps(scores))
     return results

@@ -5,7 +5,7 @@ python scripts/bench.py [--models NAME …] [--corpus phrasebook|real|both] [--t
 The phrasebook is drawn with a fixed seed. The real corpus is two files of parallel lines, plain or .gz: --source and
 --target, or BENCH_SOURCE and BENCH_TARGET; without them Multi30k in ../shared/data, where that exists. Its last 500
 lines are held out and translated. Every measurement is a process of its own, models take turns, each round does the
-same work. Training: target tokens, </s> counted, padding not, over the updates after the first. Translating: beam
+same work. Training: target tokens, </s> counted, padding not, over the updates after --warm. Translating: beam
 search; each translation is held to as many pieces as its source, because a model trained for seconds knows no end.
 Table on stdout, JSON in --json, the rest on stderr.
 """
@@ -138,11 +138,11 @@ def take_turns(corpora: dict[str, list[str]], options: argparse.Namespace) -> li
     """Round after round, each corpus, each model: A B C A B C …; corpora are prepared before."""
     ways = {key: [*words, *settings(options)] for key, words in corpora.items()}
     for words in ways.values():
-        prepare(compose_all(words, multirun=False)[0])
+        prepare(compose_all([*words, f"model={options.models[0]}"], multirun=False)[0])
     turns = list(product(range(options.rounds), ways, options.models))
     done = []
     for number, (turn, corpus, model) in enumerate(turns, 1):
-        figures = in_a_process([*ways[corpus], f"model={model}", *options.set], options)
+        figures = in_a_process([*ways[corpus], f"model={model}"], options)
         done.append({"round": turn, "corpus": corpus, "model": model} | figures)
         speed = f"{figures['train_tokens_per_s']:,.0f} tok/s, {figures['decode_sentences_per_s']:.1f} sentences/s"
         print(f"bench {number}/{len(turns)}: {corpus} {model}: {speed}", file=sys.stderr, flush=True)

@@ -25,7 +25,7 @@ from nmt.evaluate.scores import score
 
 BEAM, SENTENCES, BATCH = 5, 64, 1024
 KEYS = {"sent/s": "sentences_per_s", "tok/s": "tokens_per_s", "sent/CPU s": "sentences_per_cpu_s",
-        "peak GiB": "memory_gib", "others' cores": "others_cores"}  # fmt: skip
+        "peak GiB, largest process": "memory_gib", "others' cores": "others_cores"}  # fmt: skip
 Engine = tuple[str, str, str, str]  # who, environment, engine of bench_translate.py, model
 
 
@@ -107,6 +107,8 @@ def exported(best: Path, options: argparse.Namespace) -> list[Engine]:
         words = ["-m", "nmt", "export", best, "--format", "ctranslate2", "--quantization", kind, "--output", folder]
         call(environment, words, 1, options)
         engines.append((f"CTranslate2 {kind}, our weights", "hf", "ctranslate2", str(folder)))
+        if max(options.threads) > 1:
+            engines.append((f"CTranslate2 {kind}, a translator a thread", "hf", "ctranslate2-apart", str(folder)))
     return engines
 
 

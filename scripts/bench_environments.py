@@ -26,6 +26,7 @@ QUIET = {  # what nmt sets for itself: threads that wait do not spin for ever
     "GOMP_SPINCOUNT": "30000",
     "KMP_BLOCKTIME": "1",
     "TOKENIZERS_PARALLELISM": "false",
+    "CUDA_VISIBLE_DEVICES": "",  # everybody on the CPU
 }
 
 
@@ -45,8 +46,10 @@ def install(name: str, folder: Path) -> str:
         quietly([*pip, *environment.others])
         if environment.stub:
             (packages / f"{environment.stub}.py").write_text("", encoding="utf-8")
-    except (OSError, subprocess.CalledProcessError) as error:
+    except BaseException as error:  # half an environment would count as one
         shutil.rmtree(place, ignore_errors=True)
+        if not isinstance(error, (OSError, subprocess.CalledProcessError)):
+            raise
         said = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
         return f"{name} cannot be installed and is left out: {said[-1]}"
     return ""

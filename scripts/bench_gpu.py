@@ -35,6 +35,7 @@ RECURRENT = {
 TINY = ["model.encoder_layers=1", "model.decoder_layers=1", "model.size=32", "model.heads=2", "model.feed_forward=64"]
 NARROW = ["model.hidden=16", "model.embedding=16"]
 NO_DEVICE = "bench-gpu: there is no CUDA device here that torch can use; `make bench` measures this CPU."
+SMALLEST = 64  # positions of a batch; what cannot hold that many cannot train
 Rows = list[dict[str, Any]]
 
 
@@ -49,7 +50,11 @@ def main(arguments: list[str] | None = None) -> int:
     print(headline(result["machine"]), flush=True)
     for name in options.only:
         forget(torch.device(options.device))
-        result[name] = PARTS[name](options, result)
+        try:
+            result[name] = PARTS[name](options, result)
+        except UserError as error:
+            print(f"bench-gpu: {name} is left out: {error}", file=sys.stderr)
+            continue
         rows = [[show(value) for value in row.values()] for row in result[name]]
         print(f"\n{table(list(result[name][0]), rows)}", flush=True)
     options.json.parent.mkdir(parents=True, exist_ok=True)
@@ -128,6 +133,7 @@ def measured(words: list[str], options: argparse.Namespace) -> Rows:
     budget = options.batch_tokens
     while True:
         config = configuration([*words, f"train.batch_tokens={budget}"], options.device, "bf16")
+        trainer = None  # one that did not fit shall not be there with the next
         forget(torch.device(options.device))
         try:
             trainer = Synthetic(config, options.vocabulary, options.warm + options.updates)
@@ -135,6 +141,8 @@ def measured(words: list[str], options: argparse.Namespace) -> Rows:
             return [one | {"batch_tokens": budget} for one in rounds]
         except torch.OutOfMemoryError:
             budget //= 2
+            if budget < SMALLEST:
+                raise UserError(f"not even batches of {SMALLEST} positions fit into the memory.") from None
             print(f"bench-gpu: it does not fit; batches of {budget} positions instead.", file=sys.stderr)
 
 

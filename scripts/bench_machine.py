@@ -82,8 +82,10 @@ def about(device: str = "cpu") -> dict[str, Any]:
     return {
         "processor": line_of(PROCESSOR, "model name") or platform.processor() or platform.machine(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "units": [unit for unit in UNITS if unit in line_of(PROCESSOR, "flags").split()],
-        "memory_gib": round(int(line_of(SYSTEM, "MemTotal").split()[0] or 0) / 2**20, 1) if SYSTEM.exists() else None,
+        "units": [
+            unit for unit in UNITS if unit in (line_of(PROCESSOR, "flags") or line_of(PROCESSOR, "Features")).split()
+        ],
+        "memory_gib": round(int(line_of(SYSTEM, "MemTotal").split()[0]) / 2**20, 1) if SYSTEM.exists() else None,
         "gpu": f"{kernel.name}, {kernel.total_memory / 2**30:.0f} GiB" if kernel else None,
         "system": platform.platform(),
         "python": platform.python_version(),

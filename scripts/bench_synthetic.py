@@ -3,6 +3,7 @@
 B batch, S source length, T target length, D model size, F feed-forward size, V vocabulary.
 """
 
+import gc
 import time
 from collections.abc import Iterator, Sequence
 from itertools import count, islice
@@ -20,6 +21,7 @@ from nmt.decode.search import search
 from nmt.decode.stretches import search_in_stretches
 from nmt.decode.translator import Translator
 from nmt.models.build import build
+from nmt.models.prepared import prepared
 from nmt.train.place import Meter, Place
 from nmt.train.precision import autocast, pick_device, pick_precision, seed_everything
 from nmt.train.trainer import Trainer, batches
@@ -108,6 +110,7 @@ def peak(device: torch.device) -> float:
 
 def forget(device: torch.device) -> None:
     """Give memory back and begin a new peak."""
+    gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
@@ -142,10 +145,11 @@ def translate(config: Config, vocabulary: int, sentences: int, graphs: bool) -> 
     device = pick_device(config.device)
     seed_everything(config.seed)
     model = build(config.model, vocabulary, vocabulary, True).to(device).eval()
-    model.output.register_forward_hook(not_yet)
-    context = autocast(device, pick_precision(config.precision, device))
+    dtype = pick_precision(config.precision, device)
+    ready = prepared(model, dtype)  # as nmt translate does
+    ready.output.register_forward_hook(not_yet)
     nobody: Any = None  # ids in, ids out
-    translator = Translator(model, nobody, config.decode, LONGEST, device, context)
+    translator = Translator(model, nobody, config.decode, LONGEST, device, autocast(device, dtype), ready)
     translator.search_ids = search_in_stretches if graphs else search
     random, lengths = np.random.default_rng(2), draw_lengths(sentences, seed=2)[0]
     sources = [random.integers(EOS + 1, vocabulary, length) for length in lengths]

@@ -3,7 +3,7 @@
 python scripts/bench_translate.py ENGINE MODEL PREFIX OUTPUT BEAM SENTENCES
 
 PREFIX.source holds lines, PREFIX.pieces their pieces. From text to text, loading not counted; every line is translated
-once, after two lines to warm up. ENGINE: nmt-auto, nmt-fp32, nmt-bf16, generate, ctranslate2, onmt.
+once, after two lines to warm up. ENGINE: nmt-auto, nmt-fp32, nmt-bf16, generate, ctranslate2, ctranslate2-apart, onmt.
 """
 
 import json
@@ -11,6 +11,7 @@ import os
 import resource
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,14 +72,17 @@ def batches(ids: list[list[int]], sentences: int) -> Iterator[list[int]]:
         yield order[start : start + sentences]
 
 
-def ctranslate2(model: str, beam: int, sentences: int) -> Run:
-    """A folder that `nmt export` has written."""
+def ctranslate2(model: str, beam: int, sentences: int, apart: bool = False) -> Run:
+    """A folder that `nmt export` has written; all threads at one batch, or each at one of its own."""
     import ctranslate2 as engine
     import sentencepiece
 
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(Path(model) / "joint.model"))
     threads = int(os.environ["OMP_NUM_THREADS"])
-    translator = engine.Translator(model, device="cpu", compute_type="default", intra_threads=threads)
+    inter, intra = (threads, 1) if apart else (1, threads)
+    translator = engine.Translator(
+        model, device="cpu", compute_type="default", inter_threads=inter, intra_threads=intra
+    )
 
     def run(lines: list[str]) -> Answer:
         found = translator.translate_batch(
@@ -98,6 +102,7 @@ ENGINES: dict[str, Callable[[str, int, int], Run]] = {
     **{f"nmt-{precision}": nmt(precision) for precision in ("auto", "fp32", "bf16")},
     "generate": generate,
     "ctranslate2": ctranslate2,
+    "ctranslate2-apart": partial(ctranslate2, apart=True),
 }
 
 

@@ -9,7 +9,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from itertools import islice
+from itertools import accumulate, islice
 
 from nmt.data.phrasebook.draw import Choice, Grammar, Pair, draws
 from nmt.errors import UserError
@@ -33,7 +33,9 @@ def main() -> None:
             forms = [one for one in forms if one.rule.name.startswith(named) or one.rule.line.file in named]
             if not forms:
                 raise UserError(f"No sentence rule begins with {' or '.join(named)}.")
-            grammar.__dict__["sentences"] = Choice(forms)
+            chosen = Choice(forms)  # in their own proportions
+            chosen.cumulative = list(accumulate(form.rule.weight for form in forms))
+            grammar.__dict__["sentences"] = chosen
         if arguments.count:
             count(grammar, arguments.seed, arguments.count)
         else:

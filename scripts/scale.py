@@ -10,7 +10,7 @@ python scripts/scale.py plot                                                 pic
 python scripts/scale.py all                                                  everything, with pictures
 
 Tables go to stdout as Markdown; figures as JSON, and the invented corpora, to --folder; pictures to --pictures. Every
-figure is measured in a process of its own, with one thread. Linux only.
+row is measured in a process of its own (all lengths of a model and all beams in one), with one thread. Linux only.
 """
 
 import argparse
@@ -36,7 +36,7 @@ Arguments = argparse.Namespace
 VOCABULARY = 2000
 UPDATES = 10
 # A small corpus, whose training ids are then those of a large one.
-SMALL = ["data=phrasebook", "data.pairs=1000", f"tokenizer.size={VOCABULARY}", "train.max_minutes=null"]
+SMALL = ["data=phrasebook", "data.pairs=1000", f"tokenizer.size={VOCABULARY}", "train.max_minutes=null", "device=cpu"]
 FOREVER = ["train.max_steps=1000000000", "train.validate_every=1000000000", "name=scale"]
 
 
@@ -198,7 +198,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--lines", type=int, nargs="+", default=[20_000, 200_000, 2_000_000], help="two a pair")
     parser.add_argument("--shards", type=int, default=100)
     parser.add_argument("--model", default="transformer", help="for corpus")
-    parser.add_argument("--models", nargs="+", default=[], help="for length, vocabulary, beam; default: see above")
+    parser.add_argument(
+        "--models", nargs="+", default=[], help="for length, vocabulary, beam; default: each topic's own"
+    )
     parser.add_argument("--lengths", type=int, nargs="+", default=[16, 64, 256, 1024])
     parser.add_argument("--sizes", type=int, nargs="+", default=[4000, 8000, 16_000, 32_000, 64_000])
     parser.add_argument("--widths", type=int, nargs="+", default=[1, 2, 4, 8, 16])

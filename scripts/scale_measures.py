@@ -1,4 +1,4 @@
-"""What scripts/scale.py measures, each figure in a process of its own.
+"""What scripts/scale.py measures, each call in a process of its own.
 
 python scripts/scale_measures.py NAME '{"KEY": VALUE, …}'     prints what NAME measured as JSON
 
@@ -25,7 +25,7 @@ from nmt.data.batches import Epochs, plan
 from nmt.data.ids import Pairs
 from nmt.data.tokenizer import PAD
 from nmt.decode.search import search
-from nmt.errors import UserError
+from nmt.errors import Stopped, UserError
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.pipeline import prepare_corpus, prepare_ids, prepare_tokenizer, train
@@ -122,7 +122,7 @@ def stages(home: str, words: list[str]) -> Figures:
     corpus, cleaned = timed(prepare_corpus, config)
     pieces, learnt = timed(prepare_tokenizer, config, corpus)
     made, stored = timed(prepare_ids, config, corpus, pieces)
-    return {"corpus": cleaned, "tokenizer": learnt, "ids": stored, "folder": str(made)}
+    return {"corpus": cleaned, "tokenizer": learnt, "ids": stored}
 
 
 def settings(home: str, words: list[str]) -> Config:
@@ -139,9 +139,7 @@ def training(home: str, words: list[str], updates: int, began: float, walk: int 
         result = update(trainer)
         if "first update, wall" not in figures:
             figures["first update, wall"], figures["first update"] = time.time() - began, time.process_time()
-            figures["from update"] = trainer.place.step
         if trainer.place.step % updates == 0:
-            figures["training"] = memory()
             for position in range(min(walk, len(trainer.epochs.plan(0)))):
                 trainer.epochs.batch(0, position)
             figures["walked"] = memory()
@@ -152,8 +150,8 @@ def training(home: str, words: list[str], updates: int, began: float, walk: int 
     try:
         with redirect_stdout(sys.stderr):
             train(settings(home, words))
-    except Exception as error:  # the interruption, in one sentence
-        figures["ended"] = str(error)
+    except Stopped:  # as it was asked to
+        pass
     return figures
 
 

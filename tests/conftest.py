@@ -6,16 +6,17 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: the tests share t
 os.environ.pop("MAKEFLAGS", None)  # `make test ARGS=…` would say its ARGS to every `make` that a test calls
 
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import cache
 
 import hypothesis
 import pytest
 import torch
 from corpora import logger_as_it_was, trained  # noqa: F401
+from omegaconf import DictConfig, OmegaConf
 
+from nmt.check import check
 from nmt.compose import compose_all
-from nmt.config import RecurrentConfig, TransformerConfig, config_folder
+from nmt.config import RecurrentConfig, TransformerConfig, config_folder, to_dict
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 
@@ -32,9 +33,15 @@ AT_MOST = {"layers": 2, "encoder_layers": 2, "decoder_layers": 2, "sliding_windo
 
 
 @cache
+def composed(name: str) -> DictConfig:
+    """conf/model/NAME.yaml among all other groups; Hydra composes it once."""
+    return OmegaConf.create(to_dict(compose_all([f"model={name}"], multirun=False)[0]))
+
+
+@cache
 def small_config(name: str, changes: tuple[tuple[str, object], ...]) -> RecurrentConfig | TransformerConfig:
     """conf/model/NAME.yaml with other sizes and the same structure."""
-    plain = asdict(compose_all([f"model={name}"], multirun=False)[0].model)
+    plain: dict[str, object] = OmegaConf.to_container(composed(name).model)  # type: ignore[assignment]
     sizes = {key: value for key, value in NARROW.items() if key in plain}
     sizes |= {key: min(value, plain[key]) for key, value in AT_MOST.items() if key in plain}
     if (plain | dict(changes)).get("window") == "global":
@@ -42,7 +49,7 @@ def small_config(name: str, changes: tuple[tuple[str, object], ...]) -> Recurren
     if plain.get("bias") == "relative":
         sizes["max_distance"] = 3
     words = [f"model.{key}={str(value).lower()}" for key, value in (sizes | dict(changes)).items()]
-    return compose_all([f"model={name}", *words], multirun=False)[0].model
+    return check(OmegaConf.merge(composed(name), OmegaConf.from_dotlist(words))).model
 
 
 @pytest.fixture(params=MODELS)

@@ -4,6 +4,7 @@ import gzip
 import io
 import os
 import pickle
+import shutil
 import sys
 import zipfile
 from pathlib import Path
@@ -63,6 +64,8 @@ CONFIGURATION = {
     "a number for a list": (["optim.betas=1"], ["optim.betas"]),
     "impossible betas": (["optim.betas=[0.9,2]"], ["optim.betas=[0.9, 2.0]", "less than 1"]),
     "a negative seed": (["seed=-1"], ["seed=-1", "at least 0"]),
+    "a seed that no generator takes": (["seed=9223372036854775808"], ["seed=9223372036854775808", "below 2**63"]),
+    "no epsilon": (["optim.eps=0"], ["optim.eps=0", "greater than 0"]),
     "negative steps": (["train.max_steps=-5"], ["train.max_steps=-5", "greater than 0"]),
     "negative patience": (["train.patience=-1"], ["train.patience=-1", "at least 0"]),
     "dropout of one": (["model.dropout=1"], ["model.dropout=1", "less than 1"]),
@@ -346,6 +349,13 @@ def test_a_damaged_last_checkpoint_stops_the_training(refused, trained: Trained,
     (tmp_path / "tiny" / "last.pt").write_bytes(whole[: len(whole) // 2])
     said = refused("train", *small(trained.root, [], *trained.arguments, f"run_folder={tmp_path}"))
     assert str(tmp_path / "tiny" / "last.pt") in said
+
+
+def test_weights_alone_cannot_be_continued(refused, trained: Trained, tmp_path):
+    (tmp_path / "tiny").mkdir()
+    shutil.copy(trained.folder / "best.pt", tmp_path / "tiny" / "last.pt")
+    said = refused("train", *small(trained.root, [], *trained.arguments, f"run_folder={tmp_path}"))
+    assert "last.pt holds no optimizer, place, random" in said
 
 
 def test_weights_that_do_not_fit(refused, trained: Trained, tmp_path):

@@ -1,5 +1,7 @@
 """Batches: every pair once, never more than the budget, and the same again from the same numbers."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -203,6 +205,31 @@ def test_a_stream_gives_the_batches_in_order_over_the_epochs(start):
         found = next(stream)
         assert found[:2] == (epoch, position)
         assert torch.equal(found[2].source, Epochs(Rows(300), None, 200, 1, 0.0).batch(epoch, position).source)
+
+
+class Longer:
+    """A tokenizer whose samples double every second sentence."""
+
+    def sample_all(self, texts: list[int], alpha: float, seed: int) -> list[list[int]]:
+        return [[7] * (length * (1 + (number % 2))) for number, length in enumerate(texts)]
+
+
+def test_a_sample_longer_than_any_sentence_is_not_taken():
+    """A model with learned positions knows no place beyond the longest; nor does a budget of batches."""
+    pairs = Rows(300)
+    pairs.texts = lambda row: (int(pairs.source_lengths[row]), int(pairs.target_lengths[row]))
+    epochs = Epochs(pairs, SimpleNamespace(source=Longer(), target=Longer()), 200, 1, 0.2)
+    stored = sampled = 0
+    for position, rows in enumerate(epochs.plan(0)):
+        batch = epochs.batch(0, position)
+        assert batch.source.size(1) <= pairs.source_lengths.max() + 1
+        assert batch.target.size(1) <= pairs.target_lengths.max() + 1
+        for number, row in enumerate(rows):
+            kept = batch.source[number, 0] == 4 + row
+            too_long = number % 2 and 2 * pairs.source_lengths[row] > pairs.source_lengths.max()
+            assert kept == bool(too_long)
+            stored, sampled = stored + bool(kept), sampled + (not kept)
+    assert stored and sampled
 
 
 def test_what_fails_in_the_thread_fails_in_the_training(monkeypatch):

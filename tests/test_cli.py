@@ -48,6 +48,16 @@ STRANGE = {
 }
 
 
+# Each command's output, its exit code, and a NUL.
+ONE_AFTER_THE_OTHER = """
+import json, sys
+from nmt.cli import main
+for words in json.loads(sys.argv[1]):
+    sys.stdout.write(f"{main(words)}\\0")
+    sys.stdout.flush()
+"""
+
+
 @pytest.fixture
 def translate(trained: Trained, capfd):
     """translate(WORD …) → what came of `nmt translate tiny WORD …`."""
@@ -85,18 +95,26 @@ def test_training_prints_its_scores_and_nothing_else(trained: Trained):
 
 
 def test_stdout_holds_data_only(trained: Trained):
-    """In processes of their own, so that nothing can pass beside sys.stdout."""
-    trained_again = process("train", *trained.arguments)
-    assert trained_again.stdout.decode().splitlines() == trained.lines
-    assert b"already trained" in trained_again.stderr
-    scored = in_process(trained, "evaluate")
-    assert scored.stdout.decode().splitlines() == trained.lines
-    written = in_process(trained, "translate", text=f"{SENTENCE}\n\n{OTHER}".encode())
-    lines = written.stdout.decode().split("\n")
+    """In a process of their own, so that nothing can pass beside sys.stdout."""
+    of = ["tiny", "--runs", trained.runs]
+    commands = [
+        ["train", *trained.arguments],
+        ["evaluate", *of],
+        ["translate", *of],
+        ["align", *of, "--pharaoh", SENTENCE],
+    ]
+    text = f"{SENTENCE}\n\n{OTHER}".encode()
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_AFTER_THE_OTHER, json.dumps(commands)],
+        input=text, capture_output=True, env=environment(), timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0 and b"already trained" in done.stderr
+    *printed, end = done.stdout.decode().split("\0")
+    trained_again, scored, written, looked = (one.removesuffix("0") for one in printed)
+    assert end == "" and trained_again.splitlines() == scored.splitlines() == trained.lines
+    lines = written.split("\n")
     assert len(lines) == 4 and lines[1] == "" and lines[3] == "" and lines[0] and lines[2]
-    looked = in_process(trained, "align", "--pharaoh", SENTENCE)
-    assert re.fullmatch(rb"(\d+-\d+ ?)*\n", looked.stdout)
-    assert {done.returncode for done in (trained_again, scored, written, looked)} == {0}
+    assert re.fullmatch(r"(\d+-\d+ ?)*\n", looked)
 
 
 def test_arguments_come_before_input_and_stdin(translate, tmp_path, monkeypatch):

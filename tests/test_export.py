@@ -82,7 +82,7 @@ def handle(model: Transformer) -> None:
 def learn(model: Transformer, sources: list[np.ndarray], targets: list[np.ndarray]) -> None:
     """Forty updates on these pairs."""
     batch = collate(sources, targets)
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
     for _ in range(40):
         logits = model.logits(model(batch.source, batch.mask, batch.target).hidden)
         functional.cross_entropy(logits.flatten(0, 1), batch.output.flatten(), ignore_index=PAD).backward()
@@ -142,7 +142,8 @@ def test_both_engines_write_the_same(kind, joint, vocabularies, tmp_path, monkey
     plain, config = translator(vocabularies, joint, **kind)
     faster = export(plain, config, tmp_path / "export")
     sentences = some(plain.tokenizers.source.size, 0)
-    for beam, alpha in ((1, 1.0), (5, 1.0), (5, 0.0), (3, 0.6)):
+    every = ((1, 1.0), (5, 1.0), (5, 0.0), (3, 0.6))
+    for beam, alpha in every if kind == {"tie": True} or kind == KINDS[0] else every[:2]:
         plain.decode.beam, plain.decode.length_penalty = beam, alpha
         wanted = plain.search(sentences)
         asked = count_ours(monkeypatch)

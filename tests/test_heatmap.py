@@ -7,6 +7,7 @@ from itertools import pairwise
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
 from nmt.view.heatmap import CAPTION, COLOURS, DARK, grid, heatmap, pixels, png
@@ -170,7 +171,8 @@ def test_words_stand_where_they_are_read():
 
 def inside(figure) -> bool:
     """Whether every text lies in the picture."""
-    pixels(figure)
+    FigureCanvasAgg(figure)
+    figure.draw_without_rendering()
     box = figure.bbox
     texts = [text for axes in figure.axes for text in (*axes.get_xticklabels(), *axes.get_yticklabels(), axes.title)]
     extents = [text.get_window_extent() for text in texts + figure.texts if text.get_text()]

@@ -52,11 +52,20 @@ def test_prepared_models_search_the_same(name, small_model, packs):
     ready = search(prepared(model, FP32), batch.source, batch.mask, 3, 1.0, limits)
     for one, other in zip(plain, ready, strict=True):
         assert [hypothesis.score for hypothesis in other] == pytest.approx([best.score for best in one], rel=1e-3)
+        assert other[0].ids == one[0].ids
 
 
-def test_no_matrix_is_left_to_cast_at_every_step(small_model):
+def test_prepared_models_drop_nothing(name, small_model, packs):
+    """Modules that are made for search begin in training mode, as all modules do."""
+    model = small_model(name, dropout=0.5).float()
+    assert not any(module.training for module in prepared(model, FP32).modules())
+    assert all(module.training for module in prepared(model.train(), FP32).modules())
+
+
+def test_no_matrix_is_left_to_cast_at_every_step(small_model, packs):
     """In bf16 all but embeddings, norms and what counts in float32 is bf16 already; what is shared is not copied."""
-    model = Ensemble([small_model("transformer"), small_model("bahdanau", window="local_p")]).float().eval()
+    names = ("transformer", {}), ("bahdanau", {"window": "local_p"}), ("luong_global", {"layers": 2})
+    model = Ensemble([small_model(name, **changes) for name, changes in names]).float().eval()
     ready = prepared(model, BF16)
     left = {name: parameter for name, parameter in ready.named_parameters() if parameter.dtype == FP32}
     known = ("embedding", "norm", "window", "encoder.layers")

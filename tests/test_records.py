@@ -8,6 +8,7 @@ from corpora import Trained, door
 
 from nmt.alignments import Reading
 from nmt.decode.look import Look
+from nmt.decode.translator import best_cut, together
 from nmt.verbs.records import looked
 
 SENTENCE = "Ein Junge malt das rote Fahrrad."
@@ -78,6 +79,21 @@ def test_rollout_of_a_translation(nmt, trained: Trained):
     assert (blank["text"], blank["weights"], blank["log_probabilities"]) == ("", [], [])
     (again,) = nmt("align", SENTENCE, record["text"], "--format", "jsonl", "--method", "rollout").out.splitlines()
     assert set(json.loads(again)) <= set(record)
+
+
+def test_lines_without_spaces_are_cut_behind_their_full_stops():
+    """No piece of theirs begins a word."""
+    pieces = ["▁今天", "天气", "好", "。", "我们", "去", "公园", "玩"]
+    assert best_cut(pieces, 0, 6) == 4
+    assert best_cut(["▁A", ".", "5", "▁b", ".", "▁c"], 0, 5) == 5  # a dot inside a number ends nothing
+    assert best_cut(["今天", "天气"] * 4, 0, 6) == 6
+
+
+def test_parts_are_joined_as_their_script_is():
+    assert together(["Ein Satz.", "Noch einer."]) == "Ein Satz. Noch einer."
+    assert together(["今天天气好。", "我们去公园"]) == "今天天气好。我们去公园"
+    assert together(["今天天气", "OK"]) == "今天天气OK"
+    assert together(["好。", "OK."]) == "好。OK." and together(["好！", "好"]) == "好！好" and together([]) == ""
 
 
 def test_a_line_in_parts_has_a_record_of_each(nmt):

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.attention import rows
-from nmt.attention.rows import even, evened
+from nmt.attention.rows import even, evenly
 from nmt.data.tokenizer import PAD
 from nmt.models.build import build
 from nmt.train.loss import LinearCrossEntropy, training_loss
@@ -80,10 +80,17 @@ def test_the_loss_of_an_evened_number_of_tokens(number, monkeypatch):
 
 
 def test_what_is_evened():
-    low = torch.ones(3, 30, 4, dtype=BF16)
-    assert evened(low).shape == (128, 4) and not evened(low)[90:].any()
-    assert evened(low[:1]).shape == (30, 4)  # few
-    assert evened(low.float()).shape == (90, 4)  # not compiled for its rows
+    low, seen = torch.ones(3, 30, 4, dtype=BF16), []
+
+    def product(inputs: torch.Tensor) -> torch.Tensor:
+        seen.append(tuple(inputs.shape))
+        assert inputs.flatten(0, -2)[90:].sum() == 0
+        return inputs[..., :2] * 3
+
+    for inputs in (low, low[:1], low.float()):  # the second is few, the third is not compiled for its rows
+        found = evenly(product, inputs)
+        assert found.shape == (*inputs.shape[:2], 2) and (found == 3).all()
     with torch.autocast("cpu", BF16):
-        assert evened(low.float()).shape == (128, 4)
+        evenly(product, low.float())
+    assert seen == [(128, 4), (1, 30, 4), (3, 30, 4), (128, 4)]
     assert even(torch.ones(128, 4)).shape == (128, 4)

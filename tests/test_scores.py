@@ -6,7 +6,8 @@ from math import exp
 import pytest
 
 from nmt.errors import UserError
-from nmt.evaluate.scores import looks_tokenised, score, tokenizer_for, write_result
+from nmt.evaluate.scores import looks_tokenised, score, tokenizer_for
+from nmt.results import write_result
 
 
 def test_identical_text_scores_100():
@@ -36,7 +37,19 @@ def test_signatures_say_how():
 
 @pytest.mark.parametrize(
     ("language", "tokenizer"),
-    [("de", "13a"), ("zh", "zh"), ("zh_CN", "zh"), ("ZH-tw", "zh"), ("ja", "char"), ("ko", "char")],
+    [
+        ("de", "13a"),
+        ("zh", "zh"),
+        ("zh_CN", "zh"),
+        ("ZH-tw", "zh"),
+        ("ja", "char"),
+        ("ko", "char"),
+        ("zho_Hans", "zh"),
+        ("yue_Hant", "zh"),
+        ("jpn_Jpan", "char"),
+        ("tha", "char"),
+        ("deu_Latn", "13a"),
+    ],
 )
 def test_languages_without_spaces_have_their_tokenizer(language, tokenizer):
     assert tokenizer_for(language) == tokenizer

@@ -95,6 +95,7 @@ def test_a_killed_process_is_said_and_waited_for_by_nobody():
 
 
 @needs_fork
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork of a process with threads, since Python 3.12
 def test_children_end_with_their_parent():
     """A parent that is killed leaves no process behind."""
     here, there = os.pipe()

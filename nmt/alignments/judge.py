@@ -65,9 +65,9 @@ class Gold:
                 )
 
     def digest(self) -> str:
-        """Names these links; their text is named elsewhere."""
+        """Names these pairs and their links."""
         plain = [[sorted(links) for links in pair] for pair in self.links]
-        return hashlib.sha256(repr((plain, self.tokenised)).encode()).hexdigest()
+        return hashlib.sha256(repr((self.pairs, plain, self.tokenised)).encode()).hexdigest()
 
 
 def read_gold(

@@ -88,17 +88,22 @@ def explicit(
     scores = scores + bias.at(head, distance, torch.promote_types(scores.dtype, torch.float32))
     mask = visible(distance, window, causal)
     if real is not None:
-        mask = real[:, None, None] & (mask | ~real[:, None, rows, None])
+        mask = among_real(mask, real[:, None, rows, None], real[:, None, None])
     return attend(scores, value, mask)
 
 
 def visible(distance: Tensor, window: int, causal: bool) -> Tensor:
-    """|distance| ≤ window (0: no limit), and, if causal, distance ≥ 0.
-
-    A row of padding sees all that is real instead: its own window may hold nothing but padding.
-    """
+    """|distance| ≤ window (0: no limit), and, if causal, distance ≥ 0."""
     seen = distance >= 0 if causal else torch.ones_like(distance, dtype=torch.bool)
     return seen & (distance.abs() <= window) if window else seen
+
+
+def among_real(seen: Tensor, row: Tensor, column: Tensor) -> Tensor:
+    """What is seen where rows and columns of padding are False; a row of padding sees all that is real.
+
+    Its own window may hold nothing but padding, and a softmax over nothing is none.
+    """
+    return column & (seen | ~row)
 
 
 def modified(bias: Bias, window: int, causal: bool, real: Tensor | None) -> Callable[..., Tensor]:
@@ -111,7 +116,7 @@ def modified(bias: Bias, window: int, causal: bool, real: Tensor | None) -> Call
         distance = row - column
         seen = visible(distance, window, causal)
         if real is not None:
-            seen = real[sentence, column] & (seen | ~real[sentence, row])
+            seen = among_real(seen, real[sentence, row], real[sentence, column])
         return torch.where(seen, score + bias.at(head, distance, score.dtype), -float("inf"))
 
     return modify
@@ -124,8 +129,9 @@ def compilable(device: str, head_size: int) -> bool:
 
 @cache
 def known() -> bool:
-    """Whether this PyTorch has FlexAttention, as it does since 2.5."""
-    return find_spec("torch.nn.attention.flex_attention") is not None
+    """Whether this PyTorch has FlexAttention with biases that are learnt, as it does since 2.6."""
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    return version >= (2, 6) and find_spec("torch.nn.attention.flex_attention") is not None
 
 
 @cache

@@ -5,10 +5,9 @@ B batch, H heads, S source length, T target length, D model size, K = D / H head
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from nmt.attention.kernels import scaled_dot_product
-from nmt.attention.rows import evened
+from nmt.attention.rows import Affine, Product, evenly
 
 
 class MultiHead(nn.Module):
@@ -36,13 +35,12 @@ class MultiHead(nn.Module):
 
     def project(self, inputs: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
         """[B T D] → those of query, key, value (0, 1, 2) from `first` to before `last`, each [B H T K]."""
-        projected = self.multiply(evened(inputs), first, last)
-        return self.split(projected[: inputs.size(0) * inputs.size(1)].view(*inputs.shape[:2], -1), last - first)
+        return self.split(evenly(self.product(first, last), inputs), last - first)
 
-    def multiply(self, rows: Tensor, first: int, last: int) -> Tensor:
-        """[M D] → [M (last − first)·D], by these of the three parts of the matrix."""
+    def product(self, first: int, last: int) -> Product:
+        """[… D] → [… (last − first)·D], by these of the three parts of the matrix."""
         part = slice(first * self.size, last * self.size)
-        return functional.linear(rows, self.weight[part], self.bias[part])
+        return Affine(self.weight[part], self.bias[part])
 
     def project_all(self, inputs: Tensor) -> tuple[Tensor, ...]:
         """[B T D] → query, key, value [B H T K] of self-attention."""
@@ -72,5 +70,4 @@ class MultiHead(nn.Module):
 
     def merge(self, context: Tensor) -> Tensor:
         """Concat(head_1 … head_H) W^O: [B H T K] → [B T D]."""
-        together = context.transpose(1, 2).flatten(2)
-        return self.output(evened(together))[: together.size(0) * together.size(1)].view_as(together)
+        return evenly(self.output, context.transpose(1, 2).flatten(2))

@@ -42,8 +42,19 @@ class Sinusoidal(Positions):
 
     steady = True
 
+    def __init__(self, size: int, head_size: int, max_positions: int) -> None:
+        super().__init__(size, head_size, max_positions)
+        self.table = torch.empty(0, size)  # those of the first positions, once they were asked for
+
     def forward(self, embedded: Tensor, start: Start) -> Tensor:
-        return embedded + sinusoids(start, embedded.size(1), embedded.size(2), embedded)
+        _, length, size = embedded.shape
+        if isinstance(start, Tensor) or torch.compiler.is_compiling():
+            return embedded + sinusoids(start, length, size, embedded)
+        stop, (kind, device) = start + length, (embedded.dtype, embedded.device)
+        if len(self.table) < stop or self.table.dtype != kind or self.table.device != device:
+            with torch.inference_mode(False):
+                self.table = sinusoids(0, 2 * stop, size, embedded)
+        return embedded + self.table[start:stop]
 
 
 class Learned(Positions):

@@ -5,11 +5,26 @@ millisecond to two, as long as many of them take. Batches of sentences have ever
 over a multiple of ROWS, with rows of zeros at the end that nobody reads.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 ROWS = 64
+Product = Callable[[Tensor], Tensor]  # [… D] → [… O]
+
+
+@dataclass
+class Affine:
+    """x Wᵀ + b, by weights that lie elsewhere: [… D] → [… O]."""
+
+    weight: Tensor  # [O D]
+    bias: Tensor | None = None  # [O]
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        return functional.linear(inputs, self.weight, self.bias)
 
 
 def compiles(inputs: Tensor) -> bool:
@@ -26,7 +41,10 @@ def even(inputs: Tensor) -> Tensor:
     return functional.pad(inputs, (0, 0, 0, missing)) if missing else inputs
 
 
-def evened(inputs: Tensor) -> Tensor:
-    """[… D] → [M D] as one row of tokens, evened where that pays: few rows are of few numbers anyway."""
-    rows = inputs.flatten(0, -2)
-    return even(rows) if len(rows) > ROWS and compiles(inputs) else rows
+def evenly(product: Product, inputs: Tensor) -> Tensor:
+    """product(inputs), [… D] → [… O], over evened rows where that pays: few rows are of few numbers anyway."""
+    number = inputs.numel() // inputs.size(-1)
+    if number <= ROWS or not compiles(inputs):
+        return product(inputs)
+    products = product(even(inputs.flatten(0, -2)))[:number]
+    return products.view(*inputs.shape[:-1], products.size(-1))

@@ -6,6 +6,7 @@ that continues knows the rest of its epoch from two numbers.
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from threading import Lock
 from typing import NamedTuple
 
@@ -158,7 +159,10 @@ class Epochs:
             return self.planned[1]
 
     def batch(self, epoch: int, position: int) -> Batch:
-        """Batch `position` of `epoch`, re-cut into other pieces when subword sampling is on."""
+        """Batch `position` of `epoch`, re-cut into other pieces when subword sampling is on.
+
+        A side that would become longer than any of the corpus stays as it is stored: a model may know no later place.
+        """
         rows = self.plan(epoch)[position]
         if not self.sampling:
             return collate([self.pairs.source(row) for row in rows], [self.pairs.target(row) for row in rows])
@@ -166,8 +170,26 @@ class Epochs:
         seed = int(np.random.default_rng((self.seed, epoch, position)).integers(2**31))
         sources = self.tokenizers.source.sample_all([pair[0] for pair in texts], self.sampling, seed)
         targets = self.tokenizers.target.sample_all([pair[1] for pair in texts], self.sampling, seed + 1)
-        return collate([np.asarray(ids) for ids in sources], [np.asarray(ids) for ids in targets])
+        cut = zip(rows, sources, targets, strict=True)
+        both = [(self.fitting(source, 0, row), self.fitting(target, 1, row)) for row, source, target in cut]
+        return collate([source for source, _ in both], [target for _, target in both])
 
+    def told(self, epoch: int, position: int) -> str:
+        """Which batch that is, and where its pairs come from."""
+        rows = self.plan(epoch)[position]
+        lines = ", ".join(str(self.pairs.line(int(row))) for row in rows[:5])
+        return f"batch {position + 1} of epoch {epoch + 1} (corpus lines {lines}, …)"
+
+    @cached_property
+    def longest(self) -> tuple[int, int]:
+        """Pieces of the longest source and target."""
+        return int(self.pairs.source_lengths.max()), int(self.pairs.target_lengths.max())
+
+    def fitting(self, sampled: list[int], side: int, row: int) -> Ids:
+        """A sampled side, or the stored one where the sample is longer than any."""
+        if len(sampled) <= self.longest[side]:
+            return np.asarray(sampled)
+        return self.pairs.target(row) if side else self.pairs.source(row)
 
     def stream(self, epoch: int, position: int, pinned: bool = False) -> Iterator[tuple[int, int, Batch]]:
         """Batch `position` of `epoch` and all that follow, for ever: (its epoch, its position, itself).

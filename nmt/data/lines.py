@@ -7,10 +7,13 @@ U+000B or a lone carriage return, which may stand inside a sentence; one such br
 import contextlib
 import gzip
 import hashlib
+import os
+import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
+from typing import BinaryIO
 
 from nmt.errors import UserError
 
@@ -88,6 +91,37 @@ class LineWriter:
     def close(self) -> None:
         """Write what is still in memory and close the file."""
         self.file.close()
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file that appears at its end, whole, under the rights that it had or that any new file gets.
+
+    A device or a pipe is written to, not replaced.
+    """
+    streams = os.path.dirname(os.path.abspath(path)) in ("/dev", "/dev/fd", "/proc/self/fd")
+    if streams or (path.exists() and not path.is_file()):
+        with open(path, "ab") as file:
+            yield file
+        return
+    path = path.resolve()
+    mask = os.umask(0)
+    os.umask(mask)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        os.chmod(temporary, path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~mask)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file so that no reader meets half of it."""
+    with whole_file(path) as file:
+        file.write(content if isinstance(content, bytes) else content.encode())
 
 
 @contextlib.contextmanager

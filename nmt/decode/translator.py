@@ -17,10 +17,12 @@ from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.decode.look import IdPair, Look, look_batches, windows
 from nmt.decode.search import Hypothesis, forced, search
 from nmt.decode.workers import shared
+from nmt.evaluate.words import SPACELESS
 from nmt.models.base import EncoderDecoder
 
 log = logging.getLogger("nmt")
 WINDOW = 2000  # sentences that are sorted by length and translated together
+SENTENCE_ENDS = "。！？"  # no space follows them
 EACH, SMALLEST = 4, 512  # batches for each of several workers, if that leaves so many positions to a batch
 
 
@@ -98,7 +100,7 @@ class Translator:
         lengths = [len(part.ids) + 1 for part in best]
         likely = sum(part.score * length**alpha for part, length in zip(best, lengths, strict=True))
         joined = Translation(
-            " ".join(part.text for part in best if part.text),
+            together([part.text for part in best if part.text]),
             likely / sum(lengths) ** alpha,
             [piece for part in best for piece in part.source_ids],
             [piece for part in best for piece in part.ids],
@@ -195,11 +197,21 @@ class Translator:
         return looks
 
 
+def together(texts: list[str]) -> str:
+    """Parts as one line, with spaces between them where their script has any."""
+    line = ""
+    for text in texts:
+        spaced = line and not SPACELESS.search(line[-1] + text[0]) and line[-1] not in SENTENCE_ENDS
+        line += f" {text}" if spaced else text
+    return line
+
+
 def best_cut(pieces: list[str], start: int, stop: int) -> int:
     """Where to end a part: after the last sentence end in its second half, else before the last word, else anywhere."""
     middle = (start + stop) // 2
     for place in range(stop, middle, -1):
-        if pieces[place].startswith("▁") and pieces[place - 1][-1] in ".!?;。！？":
+        last = pieces[place - 1][-1]
+        if last in SENTENCE_ENDS or (pieces[place].startswith("▁") and last in ".!?;"):
             return place
     for place in range(stop, middle, -1):
         if pieces[place].startswith("▁"):

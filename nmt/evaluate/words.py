@@ -68,7 +68,7 @@ def decode(run: bytes) -> list[tuple[str, int]]:
 def words(text: str, tokenised: bool = False) -> list[Span]:
     """The spans of the words of a text; each punctuation character at a word's edge is a word of its own."""
     found: list[Span] = []
-    for match in re.finditer(r"\S+", text):
+    for match in re.finditer(r"[^ \t]+" if tokenised else r"\S+", text):
         start, end = match.span()
         first, last = start, end
         while not tokenised and first < end and is_punctuation(text[first]):

@@ -3,15 +3,24 @@
 B batch, T target length, E embedding size, F fed size, D state size, L layers.
 """
 
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
+from nmt.attention.rows import Affine, Product
 from nmt.models.base import State
 from nmt.models.dropout import Dropout
 from nmt.models.sequence import recur
+
+
+class Products(NamedTuple):
+    """What a step of a stack multiplies, all to [B gates·D]; asked for once, not at every column."""
+
+    embedded: Product  # the lowest layer's share of the embedding
+    fed: Product  # its share of the fed vector
+    below: list[Product]  # what each other layer reads of the one below it
+    recurrent: list[Product]  # what each layer reads of its own state
 
 
 class Stack(nn.Module):
@@ -23,7 +32,7 @@ class Stack(nn.Module):
     def __init__(self, cell: str, embedding: int, hidden: int, layers: int, fed: int, dropout: float) -> None:
         super().__init__()
         kind = nn.LSTM if cell == "lstm" else nn.GRU
-        self.cell, self.embedding_size = cell, embedding
+        self.cell, self.embedding_size, self.fed = cell, embedding, fed
         self.states = ("hidden", "cell") if cell == "lstm" else ("hidden",)
         sizes = [embedding + fed] + [hidden] * (layers - 1)
         self.layers = nn.ModuleList(kind(size, hidden, batch_first=True) for size in sizes)
@@ -42,21 +51,25 @@ class Stack(nn.Module):
             finals.append(final)
         return outputs, {name: torch.cat([f[i] for f in finals]).transpose(0, 1) for i, name in enumerate(self.states)}
 
-    def prepare(self, embedded: Tensor) -> tuple[Tensor, ...]:
-        """The embedding's share of the lowest layer's gates, for all columns at once: [B T E] → T × [B gates·D]."""
-        weight, _, bias, _ = self.weights(0)
-        return functional.linear(embedded, weight[:, : self.embedding_size], bias).unbind(1)
+    def products(self) -> Products:
+        """By which `step` multiplies."""
+        (lowest, _, bias, _), *others = weights = [self.weights(number) for number in range(len(self.layers))]
+        return Products(
+            Affine(lowest[:, : self.embedding_size], bias),
+            Affine(lowest[:, self.embedding_size :]),
+            [Affine(weight_ih, bias_ih) for weight_ih, _, bias_ih, _ in others],
+            [Affine(weight_hh, bias_hh) for _, weight_hh, _, bias_hh in weights],
+        )
 
-    def step(self, prepared: Tensor, fed: Tensor, state: State) -> tuple[Tensor, State]:
-        """One column: prepared [B gates·D], fed [B F] → top layer [B D], state [B L D]."""
+    def step(self, products: Products, prepared: Tensor, fed: Tensor, state: State) -> tuple[Tensor, State]:
+        """One column: prepared [B gates·D] by products.embedded, fed [B F] → top layer [B D], state [B L D]."""
         after: list[tuple[Tensor, ...]] = []
-        for number in range(len(self.layers)):
-            weight_ih, weight_hh, bias_ih, bias_hh = self.weights(number)
+        for number, read in enumerate(products.recurrent):
             if number:
-                prepared = functional.linear(self.dropout(after[-1][0]), weight_ih, bias_ih)
+                prepared = products.below[number - 1](self.dropout(after[-1][0]))
             else:
-                prepared = prepared + functional.linear(fed, weight_ih[:, self.embedding_size :])
-            recurrent = functional.linear(state["hidden"][:, number], weight_hh, bias_hh)
+                prepared = prepared + products.fed(fed)
+            recurrent = read(state["hidden"][:, number])
             if self.cell == "lstm":
                 after.append(lstm_step(prepared + recurrent, state["cell"][:, number]))
             else:
@@ -79,11 +92,16 @@ class ConditionalGRU(nn.Module):
         """[B T E] → T × [B 3D]."""
         return self.embedding(embedded).unbind(1)
 
+    def products(self) -> tuple[Product, Product]:
+        """U of the gates, and U of the candidate."""
+        return Affine(self.weight_hh), Affine(self.candidate_weight_hh)
+
     def forward(self, prepared: Tensor, context: Tensor, state: Tensor) -> Tensor:
         """prepared [B 3D], c_t [B M], s_{t-1} [B D] → s_t [B D]."""
+        to_gates, to_candidate = self.products()
         gates, candidate = (prepared + self.context(context)).split((2 * self.hidden, self.hidden), -1)
-        update, reset = torch.sigmoid(gates + functional.linear(state, self.weight_hh)).chunk(2, -1)
-        proposed = torch.tanh(candidate + functional.linear(reset * state, self.candidate_weight_hh))
+        update, reset = torch.sigmoid(gates + to_gates(state)).chunk(2, -1)
+        proposed = torch.tanh(candidate + to_candidate(reset * state))
         return state + update * (proposed - state)
 
 

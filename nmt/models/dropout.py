@@ -9,7 +9,8 @@ class Dropout(nn.Module):
     """Zeroes a share of its input in training and scales the rest up (Srivastava 2014), optionally adding a residual.
 
     On a CPU one 64-bit draw decides eight elements, each by one byte: an order of magnitude faster than a Bernoulli
-    draw for each. So the share is rounded to 1/256 … 255/256 there; the scale uses the rounded one and stays unbiased.
+    draw for each. So the share is rounded to 1/256 … 255/256 there; the scale uses the rounded one and stays unbiased,
+    but for its own rounding in bf16.
     Bytes are compared as numbers of the input's own format, which PyTorch does faster than making booleans.
     """
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from nmt.attention.kinds import Kind, Past
 from nmt.attention.multihead import MultiHead
 from nmt.attention.positions import Rotation, turn
-from nmt.attention.rows import evened
+from nmt.attention.rows import evenly
 from nmt.models.dropout import Dropout
 
 
@@ -24,8 +24,8 @@ class FeedForward(nn.Sequential):
             nn.init.zeros_(linear.bias)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """[B T D] → [B T D], as one row of tokens: what is changed in place must be no view, or autograd copies it."""
-        return super().forward(evened(inputs))[: inputs.numel() // inputs.size(-1)].view_as(inputs)
+        """[B T D] → [B T D], as rows of tokens: what is changed in place must be no view, or autograd copies it."""
+        return evenly(super().forward, inputs.flatten(0, -2)).view_as(inputs)
 
 
 class Residual(nn.Module):

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from nmt.attention.multihead import MultiHead
+from nmt.attention.rows import Affine, Product
 from nmt.attention.windows import Window
 from nmt.models.base import EncoderDecoder
-from nmt.models.cells import ConditionalGRU
+from nmt.models.cells import ConditionalGRU, Products, Stack
 
 log = logging.getLogger("nmt")
 ROWS = 64  # for so many rows oneDNN lays a matrix out; other numbers are as right
@@ -29,7 +30,7 @@ class Packed(nn.Module):
         self.bias = None if bias is None else bias.detach().to(dtype)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise(inputs.to(self.dtype), self.weight, self.bias, "none", [], "")
+        return torch.ops.mkldnn._linear_pointwise.default(inputs.to(self.dtype), self.weight, self.bias, "none", [], "")
 
 
 class PackedHeads(MultiHead):
@@ -38,15 +39,49 @@ class PackedHeads(MultiHead):
     def __init__(self, plain: MultiHead, dtype: torch.dtype, parts: Sequence[tuple[int, int]]) -> None:
         nn.Module.__init__(self)
         self.size, self.heads, self.dropout = plain.size, plain.heads, plain.dropout
-        self.output = Packed(plain.output.weight, plain.output.bias, dtype)  # type: ignore[assignment]
-        self.products = {}
-        for first, last in parts:
-            part = slice(first * self.size, last * self.size)
-            self.products[first, last] = Packed(plain.weight[part], plain.bias.detach()[part], dtype)
+        self.output = packed(plain.output, dtype)  # type: ignore[assignment]
+        self.packed = {part: packed(plain.product(*part), dtype) for part in parts}
 
-    def multiply(self, rows: Tensor, first: int, last: int) -> Tensor:
-        packed: Tensor = self.products[first, last](rows)
-        return packed
+    def product(self, first: int, last: int) -> Product:
+        return self.packed[first, last]
+
+
+class PackedStack(Stack):
+    """A stack that is fed, one column after the other, with packed matrices."""
+
+    def __init__(self, plain: Stack, dtype: torch.dtype) -> None:
+        nn.Module.__init__(self)
+        self.cell, self.states, self.dropout = plain.cell, plain.states, plain.dropout
+        embedded, fed, below, recurrent = plain.products()
+        self.packed = Products(
+            packed(embedded, dtype),
+            packed(fed, dtype),
+            [packed(one, dtype) for one in below],
+            [packed(one, dtype) for one in recurrent],
+        )
+
+    def products(self) -> Products:
+        return self.packed
+
+
+class PackedGRU(ConditionalGRU):
+    """Bahdanau's step with packed matrices."""
+
+    def __init__(self, plain: ConditionalGRU, dtype: torch.dtype) -> None:
+        nn.Module.__init__(self)
+        self.hidden = plain.hidden
+        self.embedding = packed(plain.embedding, dtype)  # type: ignore[assignment]
+        self.context = packed(plain.context, dtype)  # type: ignore[assignment]
+        self.packed = [packed(one, dtype) for one in plain.products()]
+
+    def products(self) -> tuple[Product, Product]:
+        return self.packed[0], self.packed[1]
+
+
+def packed(product: Product, dtype: torch.dtype) -> Packed:
+    """A linear layer, or matrices that lie elsewhere."""
+    assert isinstance(product, (Affine, nn.Linear))
+    return Packed(product.weight, product.bias, dtype)
 
 
 def prepared(model: EncoderDecoder, dtype: torch.dtype) -> EncoderDecoder:
@@ -59,24 +94,36 @@ def prepared(model: EncoderDecoder, dtype: torch.dtype) -> EncoderDecoder:
     ready = copy.deepcopy(model, tensors)
     packs = can_pack(next(model.parameters()), dtype)
     replace(ready, dtype, packs)
-    return ready
+    return ready.train(model.training)  # new modules begin in training mode
 
 
 def replace(module: nn.Module, dtype: torch.dtype, packs: bool) -> None:
-    """Every linear layer below a module, outside windows."""
+    """Every matrix below a module that search multiplies by column for column, outside windows."""
     for name, child in list(module.named_children()):
         if isinstance(child, Window):
             continue
         if packs and isinstance(child, MultiHead):
             parts = ((0, 1), (1, 3)) if name == "cross_attention" else ((0, 3),)
             setattr(module, name, PackedHeads(child, dtype, parts))
+        elif packs and isinstance(child, ConditionalGRU):
+            setattr(module, name, PackedGRU(child, dtype))
+        elif packs and isinstance(child, Stack) and child.fed:
+            setattr(module, name, PackedStack(child, dtype))
         elif packs and isinstance(child, nn.Linear):
-            setattr(module, name, Packed(child.weight, child.bias, dtype))
+            setattr(module, name, packed(child, dtype))
         else:
             if isinstance(child, (nn.Linear, MultiHead, ConditionalGRU)):
-                for key, parameter in list(child.named_parameters(recurse=False)):
-                    setattr(child, key, nn.Parameter(parameter.detach().to(dtype), requires_grad=False))
+                cast(child, dtype)
+            elif isinstance(child, Stack) and child.fed:
+                for layer in child.layers:
+                    cast(layer, dtype)
             replace(child, dtype, packs)
+
+
+def cast(module: nn.Module, dtype: torch.dtype) -> None:
+    """A module's own parameters, in another number format."""
+    for key, parameter in list(module.named_parameters(recurse=False)):
+        setattr(module, key, nn.Parameter(parameter.detach().to(dtype), requires_grad=False))
 
 
 def can_pack(like: Tensor, dtype: torch.dtype) -> bool:

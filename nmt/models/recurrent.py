@@ -79,7 +79,9 @@ class Bahdanau(EncoderDecoder):
     def start(self, memory: Memory) -> State:
         backward = memory.values[:, 0, -self.encoder.backward_size :]
         step = torch.zeros(memory.values.size(0), dtype=torch.long, device=memory.values.device)
-        return {"hidden": torch.tanh(self.initial(backward)), "step": step}
+        hidden = torch.tanh(self.initial(backward))
+        full = torch.promote_types(hidden.dtype, torch.float32)  # in bf16 small changes of the state would be lost
+        return {"hidden": hidden.to(full), "step": step}
 
     def steady(self, state: State, columns: int) -> State | None:
         return state
@@ -201,12 +203,13 @@ class Luong(EncoderDecoder):
 
     def feed(self, embedded: Tensor, step: Tensor, state: State, memory: Memory) -> tuple[Tensor, list[Looked], State]:
         """Input feeding: column by column, h̃_{t-1} beside the embedding."""
-        prepared, lengths = self.stack.prepare(embedded), memory.lengths()
+        products, lengths = self.stack.products(), memory.lengths()
+        prepared = products.embedded(embedded).unbind(1)
         fed, carried = state["feed"], {name: state[name] for name in self.stack.states}
         outputs: list[Tensor] = []
         looks: list[Looked] = []
         for column in range(embedded.size(1)):
-            top, carried = self.stack.step(prepared[column], fed, carried)
+            top, carried = self.stack.step(products, prepared[column], fed, carried)
             attentional, looked = self.look(top[:, None], step[:, column : column + 1], memory, lengths)
             fed = attentional[:, 0]
             outputs.append(fed)

@@ -4,10 +4,13 @@ Minutes are turned into updates once, after a share of them and some updates; fr
 training that was interrupted ends where the uninterrupted one would have.
 """
 
+import logging
 import time
 
 from nmt.config import TrainConfig
 from nmt.train.place import Place
+
+log = logging.getLogger("nmt")
 
 FIT = 50  # least number of updates before the minutes are fitted
 TIMED = 10  # at least so many must have been timed in this life
@@ -23,6 +26,15 @@ def known_total(train: TrainConfig, updates_per_epoch: float) -> int | None:
     if train.max_epochs is not None:
         limits.append(max(1, round(train.max_epochs * updates_per_epoch)))
     return min(limits) if limits else None
+
+
+def warn_of_warmup(warmup: int, total: int | None) -> None:
+    """A learning rate that only rises teaches little."""
+    if total is not None and warmup >= total:
+        log.warning(
+            "optim.warmup_steps=%d is no shorter than the whole training (%d updates), so that the learning rate only "
+            "rises; choose a smaller one.", warmup, total,
+        )  # fmt: skip
 
 
 class Clock:

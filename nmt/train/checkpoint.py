@@ -4,6 +4,7 @@ A weights file holds a translator: configuration, tokenizers, weights, and how t
 training besides: optimiser, place in the data, random states.
 """
 
+import hashlib
 import os
 import platform
 import zipfile
@@ -89,6 +90,15 @@ def load(path: Path) -> Payload:
     if missing := {"config", "tokenizers", "model", "corpus_hash", "versions"} - payload.keys():
         raise UserError(f"{path} holds no {', '.join(sorted(missing))}; it is not a checkpoint of this program.")
     return payload
+
+
+def digest(payload: Payload) -> str:
+    """Names the weights of a checkpoint, whatever its file is called."""
+    found = hashlib.sha256()
+    for name, tensor in sorted(payload["model"].items()):
+        found.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        found.update(tensor.contiguous().flatten().view(torch.uint8).numpy())
+    return found.hexdigest()
 
 
 def first_sentence(error: Exception) -> str:

@@ -3,7 +3,7 @@
 import logging
 import math
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -50,7 +50,10 @@ class Stop:
                 signal.signal(number, handler)
 
 
-def watch(loss: float, norm: float, vocabulary: int) -> None:
-    """Raise Broken when a loss or gradient norm is not finite, or the loss five times worse than guessing."""
+def watch(loss: float, norm: float, vocabulary: int, told: Callable[[], str]) -> None:
+    """Raise Broken when a loss or gradient norm is not finite, or the loss five times worse than guessing.
+
+    `told` says where the numbers come from.
+    """
     if not (math.isfinite(loss) and math.isfinite(norm)) or loss > 5 * math.log(vocabulary):
-        raise Broken(f"loss {loss:.4g}, gradient norm {norm:.4g}")
+        raise Broken(f"loss {loss:.4g}, gradient norm {norm:.4g} in {told()}")

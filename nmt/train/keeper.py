@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from nmt.config import Config
 from nmt.data.tokenizer import Tokenizers
+from nmt.errors import UserError
 from nmt.train import checkpoint
 from nmt.train.place import Place
 from nmt.train.resume import refuse_changes
@@ -72,12 +73,23 @@ class Keeper:
         }
         checkpoint.save(self.last, self.shared | state)
 
+    def begin_anew(self) -> None:
+        """Without last.pt: checkpoints of another training are not mixed with this one's, those of this one go."""
+        for left in (self.best, *self.steps()):
+            if left.exists():
+                refuse_changes(checkpoint.load(left), self.shared, self.config.name)
+        for left in self.steps():
+            left.unlink()
+
     def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device) -> Place | None:
         """Continue from last.pt if there is one; raises UserError if the configuration changed where it matters."""
         if not self.last.exists():
+            self.begin_anew()
             return None
         payload = checkpoint.load(self.last)
         refuse_changes(payload, self.shared, self.config.name)
+        if missing := {"optimizer", "place", "random"} - payload.keys():
+            raise UserError(f"{self.last} holds no {', '.join(sorted(missing))}; no training can be continued from it.")
         model.load_state_dict(payload["model"])
         optimizer.load_state_dict(payload["optimizer"])
         checkpoint.set_random_state(payload["random"], device)

@@ -2,9 +2,7 @@
 
 import ctypes
 import logging
-import random
 
-import numpy as np
 import torch
 
 from nmt.errors import UserError
@@ -51,9 +49,7 @@ def autocast(device: torch.device, dtype: torch.dtype) -> torch.autocast:
 
 
 def seed_everything(seed: int) -> None:
-    """All generators there are."""
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
+    """The generators of every device; what is drawn elsewhere is drawn from generators of its own."""
     torch.manual_seed(seed)
 
 

@@ -19,7 +19,7 @@ from nmt.errors import Stopped, UserError
 from nmt.models.base import Decoded
 from nmt.models.build import build
 from nmt.train import checkpoint
-from nmt.train.budget import Clock, known_total
+from nmt.train.budget import Clock, known_total, warn_of_warmup
 from nmt.train.compiled import compiled
 from nmt.train.interrupt import Broken, Interrupted, Stop, watch
 from nmt.train.keeper import Keeper
@@ -148,7 +148,7 @@ class Trainer:
         self.model.train()
         likelihood = sum(self.backward(batch.to(self.device), tokens) for batch in batches)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.optim.clip or math.inf).item()
-        watch(likelihood / tokens, norm, self.vocabulary)
+        watch(likelihood / tokens, norm, self.vocabulary, lambda: self.epochs.told(place.epoch, place.position - 1))
         lr = self.rate(place.step + 1)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
@@ -175,13 +175,10 @@ class Trainer:
 
     def complaint(self, error: Broken) -> str:
         """The sentence for a broken training."""
-        place, last = self.place, self.keeper.last
-        rows = self.epochs.plan(place.epoch)[place.position - 1]
-        lines = ", ".join(str(self.epochs.pairs.line(int(row))) for row in rows[:5])
+        last = self.keeper.last
         good = f"the last good checkpoint is {last}" if last.exists() else "there is no checkpoint yet"
         return (
-            f"The training broke after update {place.step}: {error} in batch {place.position} of epoch "
-            f"{place.epoch + 1} (corpus lines {lines}, …); {good}; try a smaller optim.lr, a longer "
+            f"The training broke after update {self.place.step}: {error}; {good}; try a smaller optim.lr, a longer "
             "optim.warmup_steps or precision=fp32 under another name=…"
         )
 
@@ -197,6 +194,7 @@ class Trainer:
         bar.retotal(place.total)
         cost = f"{update:.3g} s an update, {validation:.3g} s a validation"
         log.info("%s: %d updates fit into %g minutes.", cost, place.total, train.max_minutes)
+        warn_of_warmup(self.config.optim.warmup_steps, place.total)
 
     def look(self, short: bool = False) -> Report:
         """Validate and show; `short` holds the translations to their references' lengths."""
@@ -223,6 +221,7 @@ class Trainer:
 
     def finish(self) -> None:
         """Average the last checkpoints; the average becomes the best if validation says so."""
+        self.stop.check()
         paths, place = self.keeper.steps(), self.place
         if 0 < self.config.train.patience <= place.since_best:
             log.info("No better %s for %d validations: stopped.", self.config.train.metric, place.since_best)
@@ -251,6 +250,7 @@ class Trainer:
         data = f"{len(self.epochs.pairs)} pairs in {len(self.epochs.plan(self.place.epoch))} batches an epoch"
         how = f"{'bf16' if self.dtype == torch.bfloat16 else 'fp32'} on {self.device}"
         log.info("%s: %s, %.1f million parameters, %s, %s", self.config.name, start, size, data, how)
+        warn_of_warmup(self.config.optim.warmup_steps, self.place.total)
 
 
 def batches(epochs: Epochs, place: Place, pinned: bool) -> Iterator[Batch]:

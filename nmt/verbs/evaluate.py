@@ -4,12 +4,20 @@ import argparse
 import logging
 from pathlib import Path
 
-from nmt import pipeline
 from nmt.alignments import Gold
 from nmt.errors import UserError
 from nmt.runs import Result, Run, gold_of, score_files
 from nmt.verbs import open_run
-from nmt.verbs.known import check_scored, given_gold, given_valid, judge_of, sets_of_split
+from nmt.verbs.known import (
+    check_scored,
+    given_gold,
+    given_valid,
+    judge_of,
+    own_corpus,
+    set_name,
+    sets_of_split,
+    trained_on,
+)
 
 log = logging.getLogger("nmt")
 
@@ -32,12 +40,12 @@ def score_given(options: argparse.Namespace, run: Run, valid: Gold | None) -> Re
         log.warning("The model of %s has no attention; --gold says nothing about it.", options.name)
     elif options.gold:
         gold, judge = given_gold(options), judge_of(run, valid)
-    return score_files(run, source.name.removesuffix(".gz"), source, reference, gold, judge)
+    return score_files(run, set_name(source), source, reference, gold, judge)
 
 
 def score_sets(options: argparse.Namespace, run: Run, valid: Gold | None) -> list[Result]:
-    """Sets of the run's corpus."""
-    corpus = pipeline.prepare_corpus(run.config)
+    """Sets of the corpus that the run was trained on."""
+    corpus = own_corpus(options.name, run.config, trained_on(run), run.folder)
     names = sets_of_split(options.split, corpus, options.name)
     golds = {name: gold_of(run, corpus, name) for name in names}
     if valid and not any(golds.values()):

@@ -61,7 +61,7 @@ def judge_of(run: Run, given: Gold | None) -> Judge | None:
 
 def validation_gold(run: Run) -> Gold | None:
     """The known links of the validation set that the run was trained with, wherever the command is called from."""
-    hashes = {model["corpus_hash"] for model in run.made["models"]}
+    hashes = trained_on(run)
     corpus = existing_corpus(run.config, hashes, run.folder)
     if corpus is None and run.config.data.kind == "phrasebook":  # drawn again in seconds
         try:
@@ -71,6 +71,11 @@ def validation_gold(run: Run) -> Gold | None:
         if {pipeline.report(corpus)["corpus_hash"]} != hashes:
             return None
     return None if corpus is None else gold_of(run, corpus, "valid")
+
+
+def trained_on(run: Run) -> set[str]:
+    """The hashes of the corpora that its members were trained on."""
+    return {model["corpus_hash"] for model in run.made["models"]}
 
 
 def existing_corpus(config: Config, hashes: set[str], run_folder: Path) -> Path | None:
@@ -89,12 +94,32 @@ def existing_corpus(config: Config, hashes: set[str], run_folder: Path) -> Path 
     return None
 
 
+def own_corpus(name: str, config: Config, hashes: set[str], run_folder: Path) -> Path:
+    """The corpus that a run was trained on, where it lies or made again; raises UserError where it would be another."""
+    if len(hashes) > 1:
+        raise UserError(f"The members of {name} were trained on different corpora; give --source and --reference.")
+    if corpus := existing_corpus(config, hashes, run_folder):
+        return corpus
+    corpus = pipeline.prepare_corpus(config)
+    if {pipeline.report(corpus)["corpus_hash"]} != hashes:
+        raise UserError(
+            f"The corpus that {name} was trained on is no longer in {config.data_folder} and cannot be made again; "
+            "give --source and --reference."
+        )
+    return corpus
+
+
 def data_folders(config: Config, run_folder: Path) -> Iterator[Path]:
     """Where data_folder may be: seen from here, and from where the training was begun."""
     yield Path(config.data_folder)
     runs, inside = run_folder.resolve().parent, Path(config.run_folder)
     if not inside.is_absolute() and runs.parts[-len(inside.parts) :] == inside.parts:
         yield Path(*runs.parts[: -len(inside.parts)], config.data_folder)
+
+
+def set_name(source: Path) -> str:
+    """What the text of a file is called; bytes of its name that are no UTF-8 read ?."""
+    return source.name.removesuffix(".gz").encode(errors="replace").decode()
 
 
 def sets_of_split(split: str | None, corpus: Path, name: str) -> list[str]:

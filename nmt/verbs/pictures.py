@@ -7,6 +7,7 @@ from typing import Any
 
 import nmt
 from nmt.alignments import Reading, focus_of, from_below, in_words, say_layer
+from nmt.data.lines import write_whole
 from nmt.decode.look import Look
 from nmt.errors import UserError
 from nmt.evaluate.alignment import Link
@@ -21,7 +22,7 @@ Links = tuple[set[Link], set[Link]]
 def draw(look: Look, reading: Reading, options: argparse.Namespace, links: Links | None, number: int | None) -> None:
     """Write the heatmap of one pair, or of every head of a layer."""
     path = Path(options.png)
-    if number is not None:
+    if number is not None and path.name:
         path = path.with_name(f"{path.stem}-{number}{path.suffix or '.png'}")
     matrix, source, target = in_words(look, reading, options.tokenised)
     if not target:
@@ -90,7 +91,7 @@ def write_page(pairs: list[PagePair], options: argparse.Namespace, run: Run) -> 
 def write(path: Path, content: bytes, option: str) -> None:
     """A file, or a sentence."""
     try:
-        path.write_bytes(content)
+        write_whole(path, content)
     except OSError as error:
         raise UserError(f"{option} {path} cannot be written: {error.strerror or error}.") from None
     log.info("%s", path)

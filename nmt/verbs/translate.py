@@ -6,11 +6,12 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO
 
-from nmt.data.lines import decoded, read_lines
+from nmt.data.lines import decoded, read_lines, whole_file
 from nmt.decode.look import LOOKS, Look
 from nmt.decode.translator import Translation
 from nmt.errors import UserError
@@ -89,20 +90,15 @@ def output(path: str | None) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
         return
-    final = Path(path).resolve()
-    special = final.exists() and not final.is_file()  # a device or a pipe is written to, not replaced
-    temporary = final if special else final.with_name(f"{final.name}.part")
     try:
-        with open(temporary, "w", encoding="utf-8", newline="\n") as file:
-            yield file
-        if not special:
-            temporary.replace(final)
+        with whole_file(Path(path)) as file:
+            text = TextIOWrapper(file, encoding="utf-8", newline="\n")
+            try:
+                yield text
+            finally:
+                text.detach()  # writes what it still holds
     except OSError as error:
         raise UserError(f"--output {path} cannot be written: {error.strerror or error}.") from None
-    finally:
-        if not special:
-            with suppress(OSError):
-                temporary.unlink()
 
 
 def shown(

@@ -1,8 +1,9 @@
 """The phrasebook as a corpus: train, valid, test and test_unseen, with their gold alignments.
 
 No sentence occurs twice on either side, so no two sets share one. A combination of a verb with the noun of its object
-is held out by its hash: train, valid and test never show it, in whatever construction, and every pair of test_unseen
-shows one; its verb, its noun and its construction all occur in train.
+is held out by its hash: train, valid and test never put it into the slots of a rule for a verb and its object, in
+whatever construction, and every pair of test_unseen shows one; its verb, its noun and its construction all occur in
+train. (A rule that writes its verb itself has no such slots.)
 """
 
 import hashlib

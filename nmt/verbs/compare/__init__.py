@@ -12,6 +12,7 @@ from pathlib import Path
 from nmt.data.lines import writing
 from nmt.errors import UserError
 from nmt.evaluate import significance
+from nmt.results import check_writable
 from nmt.verbs.compare.entrants import enter_all
 from nmt.verbs.compare.measures import measure
 from nmt.verbs.compare.outcome import conclude
@@ -33,8 +34,10 @@ def compare(options: argparse.Namespace) -> int:
         if options.long and not 2 <= options.long <= len(one.pairs):
             raise UserError(f"--long {options.long} is not possible with {one.name}; choose 2 to {len(one.pairs)}.")
     folder = Path(options.output)
+    if any((folder / name).exists() for name in ("config.yaml", "best.pt", "last.pt")):
+        raise UserError(f"--output {folder} is a run, whose curves would be lost; name another folder.")
     with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        check_writable(folder)
     measured = [measure(entrant, texts, rows, options) for entrant in entrants]
     sys.stdout.write(write(conclude(measured, texts, options.samples), folder))
     log.info("%s", folder / "comparison.html")

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt.alignments import Gold, Judge, encoded, fitting, focus_of, in_words, say_layer
-from nmt.data.lines import read_lines, writing
+from nmt.data.lines import read_lines, write_whole, writing
 from nmt.evaluate.lengths import corpus_bleu, joined
-from nmt.evaluate.scores import write_whole
 from nmt.runs import Run, score_files
 from nmt.verbs.compare.entrants import Entrant, reopen
 from nmt.verbs.compare.perplexity import Likelihood, likelihood

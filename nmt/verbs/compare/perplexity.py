@@ -32,7 +32,7 @@ class Likelihood(NamedTuple):
 
     @property
     def per_word(self) -> float:
-        """exp(total / words), the </s> in the sum: comparable between all runs."""
+        """exp(total / words), the </s> in the sum: comparable between all runs that can spell every word as it is."""
         return math.exp(min(self.total / max(self.words, 1), LARGEST))
 
 

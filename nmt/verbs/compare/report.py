@@ -5,8 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from nmt.data.lines import writing
-from nmt.evaluate.scores import write_whole
+from nmt.data.lines import write_whole, writing
 from nmt.evaluate.significance import SEED
 from nmt.runs import fingerprint
 from nmt.train.checkpoint import versions
@@ -32,7 +31,7 @@ def write(outcome: Outcome, folder: Path) -> str:
     text = markdown(made)
     with writing(folder):
         for name, figure in plots.items():
-            (folder / f"{name}.png").write_bytes(png(figure))
+            write_whole(folder / f"{name}.png", png(figure))
         images = "".join(f"\n![{name}]({name}.png)\n" for name in plots)
         write_whole(folder / "comparison.md", text + images)
         write_whole(folder / "comparison.html", html_page(outcome, made, plots, maps))

@@ -4,13 +4,12 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt import pipeline
 from nmt.alignments import Gold, read_gold
 from nmt.data.lines import read_lines, read_pairs
 from nmt.errors import UserError
 from nmt.evaluate.lengths import count_words
 from nmt.verbs.compare.entrants import Entrant
-from nmt.verbs.known import existing_corpus, given_gold, given_valid, sets_of_split
+from nmt.verbs.known import existing_corpus, given_gold, given_valid, own_corpus, set_name, sets_of_split
 
 SHOWN = range(6, 13)  # words of a sentence whose picture is neither trivial nor large
 PICTURES = 3
@@ -52,11 +51,11 @@ def choose_texts(options: argparse.Namespace, entrants: list[Entrant]) -> Texts:
     shared = len({corpus for one in entrants for corpus in one.corpora}) == 1
     corpus = existing_corpus(first.config, first.corpora, first.paths[0].parent) if shared else None
     if options.source:
-        name = Path(options.source).name.removesuffix(".gz")
-        sets = [read_set(name, Path(options.source), Path(options.reference))]
+        source = Path(options.source)
+        sets = [read_set(set_name(source), source, Path(options.reference))]
         sets[0].gold = given_gold(options)
     else:
-        corpus = corpus or rebuilt_corpus(first)
+        corpus = corpus or own_corpus(first.name, first.config, first.corpora, first.paths[0].parent)
         sets = [corpus_set(corpus, name, first) for name in sets_of_split(options.split, corpus, first.name)]
     valid = given_valid(options)
     if valid and not any(one.gold for one in sets):
@@ -68,17 +67,6 @@ def choose_texts(options: argparse.Namespace, entrants: list[Entrant]) -> Texts:
 def longest_source(path: Path) -> int:
     """Words of the longest sentence that there was to train on, before tokenizer.max_pieces drops any."""
     return max(map(count_words, read_lines(path)), default=0)
-
-
-def rebuilt_corpus(entrant: Entrant) -> Path:
-    """The corpus, made again; raises UserError when the result is another than the run was trained on."""
-    corpus = pipeline.prepare_corpus(entrant.config)
-    if {pipeline.report(corpus)["corpus_hash"]} != entrant.corpora:
-        raise UserError(
-            f"The corpus that {entrant.name} was trained on is no longer in {entrant.config.data_folder} and cannot be "
-            "made again; give --source and --reference."
-        )
-    return corpus
 
 
 def corpus_set(corpus: Path, name: str, entrant: Entrant) -> TextSet:
