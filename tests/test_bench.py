@@ -97,13 +97,16 @@ def test_bench_writes_a_table_and_json(measured):
 
 
 def test_models_and_corpora_take_turns(monkeypatch):
-    options = bench.parse(["--models", "a", "b", "--rounds", "2"])
+    options = bench.parse(["--models", "seq2seq", "bahdanau", "--rounds", "2", "--set", "model.hidden=512"])
     monkeypatch.setattr(bench, "prepare", lambda config: None)
     figures = {"train_tokens_per_s": 1.0, "decode_sentences_per_s": 1.0}
     monkeypatch.setattr(bench, "in_a_process", lambda words, options: figures | {"words": words})
     done = bench.take_turns({"one": ["data=phrasebook"]}, options)
-    assert [(once["round"], once["model"]) for once in done] == [(0, "a"), (0, "b"), (1, "a"), (1, "b")]
-    assert [once["words"][-1] for once in done] == ["model=a", "model=b"] * 2
+    assert [(once["round"], once["model"]) for once in done] == [
+        (turn, model) for turn in (0, 1) for model in ("seq2seq", "bahdanau")
+    ]
+    assert [once["words"][-1] for once in done] == ["model=seq2seq", "model=bahdanau"] * 2
+    assert all(once["words"].count("model.hidden=512") == 1 for once in done)
 
 
 def test_the_last_lines_of_a_real_corpus_are_held_out(tmp_path):

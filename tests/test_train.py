@@ -263,7 +263,7 @@ def test_a_folder_of_another_training_is_refused(train, folder):
     assert train("mixed", *words).code == 0
     whole = state(folder("mixed") / "best.pt")
     (folder("mixed") / "last.pt").unlink()
-    refused = train("mixed", *words, "model.size=16")
+    refused = train("mixed", *words, "model.size=32")
     assert refused.code == 2 and "model.size" in refused.err
     assert differing(state(folder("mixed") / "best.pt"), whole) == []
     (folder("mixed") / "step-2.pt").rename(folder("mixed") / "step-9.pt")  # what a longer training had left

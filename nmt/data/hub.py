@@ -141,8 +141,10 @@ def from_address(key: str, downloads: Path) -> Path:
     except (OSError, ValueError) as error:
         reason = str(getattr(error, "reason", error)).rstrip(".")
         raise UserError(
-            f"Multi30k cannot be downloaded ({address}: {reason}): connect to a network, or use files of your own with data=files data.source=de data.target=en "
-            "data.train=PREFIX data.valid=PREFIX data.test=PREFIX; data=phrasebook needs no network."
+            f"Multi30k cannot be downloaded ({address}: {reason}): connect to a network or, for the sets that the "
+            "Hugging Face hub has, set HF_ENDPOINT to a mirror of it, or use files of your own with data=files "
+            "data.source=de data.target=en data.train=PREFIX data.valid=PREFIX data.test=PREFIX; data=phrasebook needs "
+            "no network."
         ) from None
     expected, got = CHECKSUMS[key], hashlib.sha256(content).hexdigest()
     if expected is not None and got != expected:
