@@ -74,10 +74,13 @@ def save(path: Path, payload: Payload) -> None:
         raise UserError(f"The checkpoint {path} cannot be written: {str(error).splitlines()[0]}") from None
 
 
-def load(path: Path) -> Payload:
-    """Read a checkpoint; raises UserError when it is missing, damaged, or not one of this program's."""
+def load(path: Path, mapped: bool = False) -> Payload:
+    """Read a checkpoint; raises UserError when it is missing, damaged, or not one of this program's.
+
+    `mapped`: its tensors are read when they are looked at.
+    """
     try:
-        payload = torch.load(path, map_location="cpu", weights_only=True)
+        payload = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except FileNotFoundError:
         raise UserError(f"There is no checkpoint {path}.") from None
     except (RuntimeError, EOFError, OSError, ValueError, KeyError, zipfile.BadZipFile) as error:

@@ -109,7 +109,7 @@ def training(path: Path) -> Training | None:
     last = path.with_name("last.pt")
     if not last.exists():
         return None
-    payload = checkpoint.load(last)
+    payload = checkpoint.load(last, mapped=True)  # not its weights and their moments
     place = asdict(Place()) | payload.get("place", {})
     device = "cuda" if "cuda" in payload.get("random", {}) else "cpu"
     return Training(place["step"], place["seconds"], place["tokens"] or None, place["finished"], device)
