@@ -171,6 +171,20 @@ def test_what_never_ends_is_ended_at_its_limit(vocabularies, tmp_path, monkeypat
 
 
 @needs_ctranslate2
+def test_several_threads_write_the_same_in_order(vocabularies, tmp_path, monkeypatch):
+    """Each has a batch of its own; what never ends is left to our own search, which is for one at a time."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    plain, config = translator(vocabularies, tie=False)
+    plain.decode.batch_tokens, plain.decode.max_ratio, plain.decode.max_extra = 40, 0.9, 1
+    faster = export(plain, config, tmp_path / "export")
+    assert faster.engine.num_translators == faster.threads == 3
+    sentences = some(plain.tokenizers.source.size, 0, 60)
+    wanted, asked = plain.search(sentences), count_ours(monkeypatch)
+    same(faster.search(sentences), wanted)
+    assert 0 < sum(asked) < len(sentences)
+
+
+@needs_ctranslate2
 def test_limits_of_one_and_of_one_batch(vocabularies, tmp_path):
     plain, config = translator(vocabularies)
     faster = export(plain, config, tmp_path / "export")

@@ -5,7 +5,7 @@ L layers, H heads, S source pieces, T target pieces.
 
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,6 +22,7 @@ from nmt.models.base import EncoderDecoder
 
 log = logging.getLogger("nmt")
 WINDOW = 2000  # sentences that are sorted by length and translated together
+Answer = list[list[Hypothesis]]  # the n best of each sentence of a batch
 SENTENCE_ENDS = "。！？"  # no space follows them
 EACH, SMALLEST = 4, 512  # batches for each of several workers, if that leaves so many positions to a batch
 
@@ -117,15 +118,18 @@ class Translator:
         found: list[list[Hypothesis]] = [[] for _ in sources]
         batches = self.batches(sources)
 
-        def one(number: int) -> list[list[Hypothesis]]:
+        def one(number: int) -> Answer:
             return self.search_batch([sources[row] for row in batches[number]])
 
-        alone = min(self.workers, len(batches)) <= 1
-        done = map(one, range(len(batches))) if alone else shared(one, len(batches), self.workers)
-        for rows, found_here in zip(batches, done, strict=True):
+        for rows, found_here in zip(batches, self.done(one, len(batches)), strict=True):
             for row, hypotheses in zip(rows, found_here, strict=True):
                 found[row] = hypotheses
         return found
+
+    def done(self, one: Callable[[int], Answer], number: int) -> Iterable[Answer]:
+        """What becomes of each batch, in order."""
+        alone = min(self.workers, number) <= 1
+        return map(one, range(number)) if alone else shared(one, number, self.workers)
 
     def batches(self, sources: Sequence[Sequence[int] | Ids]) -> list[np.ndarray]:
         """Rows to search together, longest first; of many sentences enough batches for every worker."""

@@ -6,8 +6,10 @@ K, which may change the lower ranks of an n-best list, never the first; and a be
 never keep, may take a place in the beam.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ import torch
 from nmt.data.batches import Ids
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.search import Hypothesis
-from nmt.decode.translator import Translator
+from nmt.decode.translator import Answer, Translator
 from nmt.deploy.convert import library
 from nmt.errors import UserError
 
@@ -37,20 +39,27 @@ class Ctranslate2(Translator):
         source, target = (one.pieces(range(one.size)) for one in self.tokenizers)
         self.source_pieces, self.target_ids = source, {piece: number for number, piece in enumerate(target)}
         self.end, self.never = target[EOS], {target[PAD], target[BOS]}
+        self.threads = 1 if self.device.type == "cuda" else torch.get_num_threads()
+        self.ours = Lock()  # our own search is for one thread
         self.engine = self.open(folder)
 
     def open(self, folder: Path) -> Any:
-        """The engine on the device and with the threads that our own would have."""
+        """The engine on the device and with the threads that our own would have, each at a batch of its own."""
         cuda = self.device.type == "cuda"
         try:
             return library().Translator(
                 str(folder),
                 device="cuda" if cuda else "cpu",
                 device_index=(self.device.index or 0) if cuda else 0,
-                intra_threads=torch.get_num_threads(),
+                inter_threads=self.threads,
+                intra_threads=1,
             )
         except (RuntimeError, ValueError) as error:
             raise UserError(f"CTranslate2 cannot open {folder}: {str(error).strip().rstrip('.')}.") from None
+
+    def done(self, one: Callable[[int], Answer], number: int) -> Iterable[Answer]:
+        with ThreadPoolExecutor(self.threads) as threads:
+            return list(threads.map(one, range(number)))
 
     def batches(self, sources: Sequence[Sequence[int] | Ids]) -> list[np.ndarray]:
         """Rows of one source length, longest first: the limit is one number for a batch."""
@@ -76,7 +85,8 @@ class Ctranslate2(Translator):
                 found[row] = self.ended(result)
         unended = [row for row, hypotheses in enumerate(found) if hypotheses is None]
         if unended:
-            again = super().search_batch([sources[row] for row in unended], limits[unended])
+            with self.ours:
+                again = super().search_batch([sources[row] for row in unended], limits[unended])
             for row, hypotheses in zip(unended, again, strict=True):
                 found[row] = hypotheses
         return [hypotheses for hypotheses in found if hypotheses is not None]
