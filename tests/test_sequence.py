@@ -21,9 +21,15 @@ def make(kind: str) -> tuple[nn.Module, torch.Tensor, tuple[torch.Tensor, ...]]:
     return layer, torch.randn(4, 6, 16, requires_grad=True), past
 
 
+@pytest.fixture
+def few_are_many(monkeypatch):
+    """The four sentences of `make` are enough."""
+    monkeypatch.setattr(sequence, "MANY", 4)
+
+
 @needs_units
 @pytest.mark.parametrize("begun", [False, True])
-def test_bf16_is_float32_rounded(begun):
+def test_bf16_is_float32_rounded(begun, few_are_many):
     layer, inputs, past = make("lstm")
     past = past if begun else None
     wanted, last = recur(layer, inputs, past)
@@ -38,8 +44,11 @@ def test_bf16_is_float32_rounded(begun):
 
 
 @needs_units
-def test_a_gru_takes_bf16_without_gradients_alone():
-    layer, inputs, _ = make("gru")
+@pytest.mark.parametrize("kind", ["few sentences", "gru"])
+def test_where_bf16_is_for_translating_alone(kind, monkeypatch):
+    """Few sentences train slower in it; a GRU's gradients would be added up in it."""
+    monkeypatch.setattr(sequence, "MANY", 5 if kind == "few sentences" else 1)
+    layer, inputs, _ = make("gru" if kind == "gru" else "lstm")
     wanted, _ = recur(layer, inputs)
     with low:
         assert torch.equal(recur(layer, inputs)[0], wanted)
@@ -51,7 +60,7 @@ def test_a_gru_takes_bf16_without_gradients_alone():
 
 @pytest.mark.parametrize("why", ["no units", "padding", "no autocast"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_else_it_is_float32_to_the_last_bit(kind, why, monkeypatch):
+def test_else_it_is_float32_to_the_last_bit(kind, why, monkeypatch, few_are_many):
     layer, inputs, past = make(kind)
     lengths = torch.tensor([6, 2, 5, 6]) if why == "padding" else None
     wanted = recur(layer, inputs, past, lengths)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+MANY = 32  # sentences from which an LSTM trains faster in bf16
 Past = tuple[Tensor, ...]  # hidden, and an LSTM's cell [directions B D]
 
 
@@ -14,12 +15,12 @@ def recur(layer: nn.Module, inputs: Tensor, past: Past | None = None, lengths: T
     """inputs [B S E], past [directions B D], lengths [B] | None → outputs [B S D·directions], the new past.
 
     Each sentence has its own length; None: all are equally long. Inside autocast a CPU with bf16 units takes that road:
-    not over packed sequences, and a GRU only without gradients, which PyTorch would add up over the steps in bf16. The
-    past is always in the format of the weights. All else is float32: other CPUs cannot run these layers in bf16, and
-    CUDA would take float16, which gradients leave.
+    not over packed sequences; with gradients only an LSTM over MANY sentences, since few are slower so, and a GRU's
+    gradients would be added up over the steps in bf16. The past is always in the format of the weights. All else is
+    float32: other CPUs cannot run these layers in bf16, and CUDA would take float16, which gradients leave.
     """
-    adds_in_bf16 = isinstance(layer, nn.GRU) and torch.is_grad_enabled()
-    low = runs_in_bf16(inputs) and lengths is None and not adds_in_bf16
+    pays = not torch.is_grad_enabled() or (isinstance(layer, nn.LSTM) and inputs.size(0) >= MANY)
+    low = runs_in_bf16(inputs) and lengths is None and pays
     full = next(layer.parameters()).dtype
     if past is not None:
         past = tuple(part.to(torch.bfloat16 if low else full).contiguous() for part in past)
