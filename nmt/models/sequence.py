@@ -19,8 +19,8 @@ def recur(layer: nn.Module, inputs: Tensor, past: Past | None = None, lengths: T
     gradients would be added up over the steps in bf16. The past is always in the format of the weights. All else is
     float32: other CPUs cannot run these layers in bf16, and CUDA would take float16, which gradients leave.
     """
-    pays = not torch.is_grad_enabled() or (isinstance(layer, nn.LSTM) and inputs.size(0) >= MANY)
-    low = runs_in_bf16(inputs) and lengths is None and pays
+    lstm, wanted = isinstance(layer, nn.LSTM), runs_in_bf16(inputs) and lengths is None
+    low = wanted and (not torch.is_grad_enabled() or (lstm and inputs.size(0) >= MANY))
     full = next(layer.parameters()).dtype
     if past is not None:
         past = tuple(part.to(torch.bfloat16 if low else full).contiguous() for part in past)
@@ -33,6 +33,8 @@ def recur(layer: nn.Module, inputs: Tensor, past: Past | None = None, lengths: T
             packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
             outputs, final = layer(packed, state)
             outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=inputs.size(1))
+    if wanted and lstm:
+        outputs = outputs.to(torch.bfloat16)  # once, not at every column that looks at them
     final = final if isinstance(final, tuple) else (final,)
     return outputs, tuple(part.to(full) for part in final)
 
