@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from nmt.config import TrainConfig
 from nmt.decode.search import Hypothesis
 from nmt.decode.translator import Translator
-from nmt.train import budget, checkpoint
+from nmt.train import budget, checkpoint, precision
 from nmt.train.budget import Clock
 from nmt.train.keeper import Keeper
 from nmt.train.place import Place
@@ -596,10 +597,32 @@ def test_the_run_folder_says_what_it_is(trained: Trained):
     assert state(trained.folder / "last.pt")["corpus_hash"] in [report["corpus_hash"] for report in reports]
 
 
+@pytest.fixture
+def untimed() -> Iterator[None]:
+    """No format has been timed in this process, before and afterwards."""
+    precision.bf16_pays.cache_clear()
+    yield
+    precision.bf16_pays.cache_clear()
+
+
+@pytest.mark.usefixtures("untimed")
 @pytest.mark.parametrize("units", [set(), {"amx_tile"}, {"avx512_bf16"}])
-def test_auto_takes_bf16_where_the_cpu_multiplies_it(monkeypatch: pytest.MonkeyPatch, units: set[str]) -> None:
+@pytest.mark.parametrize("share", [0.2, 0.5, 1.0, 2.0])
+def test_auto_takes_bf16_where_the_cpu_has_units_and_they_are_faster(
+    monkeypatch: pytest.MonkeyPatch, units: set[str], share: float
+) -> None:
+    """`share` of float32's time: on an Intel Xeon without its AMX, bf16 takes twice as long."""
     for unit in ("amx_tile", "avx512_bf16"):
         monkeypatch.setattr(torch.cpu, f"_is_{unit}_supported", lambda unit=unit: unit in units, raising=False)
-    wanted = torch.bfloat16 if units else torch.float32
+    monkeypatch.setattr(precision, "seconds", lambda inputs, _: share if inputs.dtype == torch.bfloat16 else 1.0)
+    wanted = torch.bfloat16 if units and share < 0.8 else torch.float32
     assert pick_precision("auto", torch.device("cpu")) is wanted
     assert pick_precision("fp32", torch.device("cpu")) is torch.float32
+    assert pick_precision("bf16", torch.device("cpu")) is torch.bfloat16
+
+
+@pytest.mark.usefixtures("untimed")
+def test_the_formats_are_timed_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = precision.bf16_pays()
+    monkeypatch.setattr(precision, "seconds", lambda *_: pytest.fail("timed again"))
+    assert precision.bf16_pays() is first
