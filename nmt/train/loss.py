@@ -37,25 +37,28 @@ class LinearCrossEntropy(Function):
             low = torch.get_autocast_dtype(kind)
         hidden_low, weight_low = hidden.to(low), weight.to(low)
         number, hidden_low = len(hidden), even(hidden_low) if compiles(hidden_low) else hidden_low
-        grads = [torch.empty_like(hidden), torch.zeros_like(weight), None if bias is None else torch.zeros_like(bias)]
         full, chunk = torch.promote_types(low, torch.float32), CHUNK.get(kind, 4096)
-        loss, likelihood = hidden.new_zeros((), dtype=full), hidden.new_empty(len(hidden), dtype=full)
+        loss, likelihood = hidden.new_zeros((), dtype=full), hidden.new_empty(number, dtype=full)
         with torch.autocast(kind, enabled=False):
+            means, grads = uniform(hidden, weight, bias, smoothing, full)
             table = hidden_low.new_empty(min(chunk, len(hidden_low)), len(weight), dtype=full)
             for group in slices(0, len(hidden_low), chunk * max(1, SLOPES // (chunk * len(weight)))):
                 slopes = hidden_low.new_empty(group.stop - group.start, len(weight)) if wanted else None
                 for rows in slices(group.start, group.stop, chunk):
                     real = slice(rows.start, min(rows.stop, number))
-                    logits = table[: rows.stop - rows.start].copy_(functional.linear(hidden_low[rows], weight_low))
-                    logits = logits[: real.stop - real.start]
+                    kept = None if slopes is None else slopes[rows.start - group.start : rows.stop - group.start]
+                    at_once = kept is not None and kept.dtype == full  # logits become slopes where they lie
+                    place = kept if at_once else table[: rows.stop - rows.start]
+                    logits = product_into(place, hidden_low[rows], weight_low)[: real.stop - real.start]
                     if bias is not None:
                         logits += bias
-                    part, likelihood[real] = chunk_loss(logits, target[real], smoothing)
+                    part, likelihood[real] = chunk_loss(logits, target[real], means[real], smoothing)
                     loss += part
-                    if slopes is not None:
-                        here = slice(rows.start - group.start, real.stop - group.start)
-                        slopes[here] = slope_in_place(logits, target[real], smoothing)
-                        slopes[here.stop : rows.stop - group.start] = 0
+                    if kept is not None:
+                        slope_in_place(logits, target[real], smoothing)
+                        if not at_once:
+                            kept[: len(logits)] = logits
+                        kept[len(logits) :] = 0
                 if slopes is not None:
                     add_gradients(slopes, hidden_low[group], weight_low, grads, group)
         if wanted:
@@ -76,10 +79,32 @@ def slices(start: int, stop: int, step: int) -> Iterator[slice]:
     return (slice(first, min(first + step, stop)) for first in range(start, stop, step))
 
 
-def chunk_loss(logits: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """The smoothed loss, summed, and −log p [N]; `logits` [N V] becomes its softmax in place."""
+def uniform(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, smoothing: float, full: torch.dtype
+) -> tuple[Tensor, list[Tensor | None]]:
+    """mean_v z_v = h · mean_v W_v + mean b of each token [N], and the gradients of −ε Σ_n mean_v z_v.
+
+    So smoothing needs no look at the logits: its part of the gradients is a sum of ranks one.
+    """
+    centre, total = weight.mean(0, dtype=full), hidden.sum(0, dtype=full)
+    means = hidden.to(full) @ centre
+    slopes = [-smoothing * centre, -smoothing / len(weight) * total]
+    grads = [slope.to(like.dtype).repeat(len(like), 1) for slope, like in zip(slopes, (hidden, weight), strict=True)]
+    if bias is None:
+        return means, [*grads, None]
+    return means + bias.mean(dtype=full), [*grads, torch.full_like(bias, -smoothing * len(hidden) / len(bias))]
+
+
+def product_into(place: Tensor, hidden: Tensor, weight: Tensor) -> Tensor:
+    """h Wᵀ, written to `place`."""
+    if place.dtype == hidden.dtype:
+        return torch.mm(hidden, weight.t(), out=place)
+    return place.copy_(functional.linear(hidden, weight))
+
+
+def chunk_loss(logits: Tensor, target: Tensor, mean: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """The smoothed loss, summed, and −log p [N]; `logits` [N V], of `mean` [N], becomes its softmax in place."""
     chosen = logits.gather(1, target[:, None]).squeeze(1)
-    mean = logits.mean(1) if smoothing else chosen
     largest = logits.amax(1)
     torch.softmax(logits, 1, out=logits)
     normaliser = largest - logits.amax(1).log()  # the largest share cannot underflow
@@ -87,12 +112,10 @@ def chunk_loss(logits: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor
     return smoothed.sum(), normaliser - chosen
 
 
-def slope_in_place(softmax: Tensor, target: Tensor, smoothing: float) -> Tensor:
-    """d loss / d logits."""
-    if smoothing:
-        softmax -= smoothing / softmax.size(1)
-    correct = torch.full_like(target, 1, dtype=softmax.dtype).mul_(smoothing - 1)
-    return softmax.scatter_add_(1, target[:, None], correct[:, None])
+def slope_in_place(softmax: Tensor, target: Tensor, smoothing: float) -> None:
+    """softmax − (1 − ε) onehot; the rest of d loss / d logits is in `uniform`."""
+    correct = torch.full_like(target, smoothing - 1, dtype=softmax.dtype)
+    softmax.scatter_add_(1, target[:, None], correct[:, None])
 
 
 def add_gradients(slopes: Tensor, hidden: Tensor, weight: Tensor, grads: list[Tensor | None], rows: slice) -> None:
@@ -100,7 +123,7 @@ def add_gradients(slopes: Tensor, hidden: Tensor, weight: Tensor, grads: list[Te
     grad_hidden, grad_weight, grad_bias = grads
     assert grad_hidden is not None and grad_weight is not None
     real = slice(rows.start, min(rows.stop, len(grad_hidden)))
-    grad_hidden[real] = (slopes @ weight)[: real.stop - real.start]
+    grad_hidden[real] += (slopes @ weight)[: real.stop - real.start]
     if slopes.dtype == grad_weight.dtype:
         grad_weight.addmm_(slopes.t(), hidden)
     else:
