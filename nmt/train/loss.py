@@ -47,8 +47,9 @@ class LinearCrossEntropy(Function):
                 for rows in slices(group.start, group.stop, chunk):
                     real = slice(rows.start, min(rows.stop, number))
                     kept = None if slopes is None else slopes[rows.start - group.start : rows.stop - group.start]
-                    at_once = kept is not None and kept.dtype == full  # logits become slopes where they lie
-                    place = kept if at_once else table[: rows.stop - rows.start]
+                    place = table[: rows.stop - rows.start]
+                    if kept is not None and kept.dtype == full:
+                        place = kept  # logits become slopes where they lie
                     logits = product_into(place, hidden_low[rows], weight_low)[: real.stop - real.start]
                     if bias is not None:
                         logits += bias
@@ -56,7 +57,7 @@ class LinearCrossEntropy(Function):
                     loss += part
                     if kept is not None:
                         slope_in_place(logits, target[real], smoothing)
-                        if not at_once:
+                        if kept is not place:
                             kept[: len(logits)] = logits
                         kept[len(logits) :] = 0
                 if slopes is not None:
