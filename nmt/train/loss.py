@@ -40,14 +40,17 @@ class LinearCrossEntropy(Function):
         full, chunk = torch.promote_types(low, torch.float32), CHUNK.get(kind, 4096)
         loss, likelihood = hidden.new_zeros((), dtype=full), hidden.new_empty(number, dtype=full)
         with torch.autocast(kind, enabled=False):
-            means, grads = uniform(hidden, weight, bias, smoothing, full)
+            centre = weight.mean(0, dtype=full)
+            means = hidden.to(full) @ centre  # of a token's logits: mean_v (h · W_v) = h · mean_v W_v
+            if bias is not None:
+                means += bias.mean(dtype=full)
+            grads = uniform_gradients(hidden, weight, bias, centre, smoothing) if wanted else []
             table = hidden_low.new_empty(min(chunk, len(hidden_low)), len(weight), dtype=full)
             for group in slices(0, len(hidden_low), chunk * max(1, SLOPES // (chunk * len(weight)))):
                 slopes = hidden_low.new_empty(group.stop - group.start, len(weight)) if wanted else None
                 for rows in slices(group.start, group.stop, chunk):
-                    real = slice(rows.start, min(rows.stop, number))
+                    real, place = slice(rows.start, min(rows.stop, number)), table[: rows.stop - rows.start]
                     kept = None if slopes is None else slopes[rows.start - group.start : rows.stop - group.start]
-                    place = table[: rows.stop - rows.start]
                     if kept is not None and kept.dtype == full:
                         place = kept  # logits become slopes where they lie
                     logits = product_into(place, hidden_low[rows], weight_low)[: real.stop - real.start]
@@ -56,10 +59,7 @@ class LinearCrossEntropy(Function):
                     part, likelihood[real] = chunk_loss(logits, target[real], means[real], smoothing)
                     loss += part
                     if kept is not None:
-                        slope_in_place(logits, target[real], smoothing)
-                        if kept is not place:
-                            kept[: len(logits)] = logits
-                        kept[len(logits) :] = 0
+                        keep_slopes(kept, slope_in_place(logits, target[real], smoothing))
                 if slopes is not None:
                     add_gradients(slopes, hidden_low[group], weight_low, grads, group)
         if wanted:
@@ -80,20 +80,17 @@ def slices(start: int, stop: int, step: int) -> Iterator[slice]:
     return (slice(first, min(first + step, stop)) for first in range(start, stop, step))
 
 
-def uniform(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, smoothing: float, full: torch.dtype
-) -> tuple[Tensor, list[Tensor | None]]:
-    """mean_v z_v = h · mean_v W_v + mean b of each token [N], and the gradients of −ε Σ_n mean_v z_v.
+def uniform_gradients(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, centre: Tensor, smoothing: float
+) -> list[Tensor | None]:
+    """Those of −ε Σ_n mean_v (h_n · W_v + b_v), `centre` = mean_v W_v: to them the rest is added.
 
-    So smoothing needs no look at the logits: its part of the gradients is a sum of ranks one.
+    So smoothing needs no look at all the logits.
     """
-    centre, total = weight.mean(0, dtype=full), hidden.sum(0, dtype=full)
-    means = hidden.to(full) @ centre
+    total = hidden.sum(0, dtype=centre.dtype)
     slopes = [-smoothing * centre, -smoothing / len(weight) * total]
     grads = [slope.to(like.dtype).repeat(len(like), 1) for slope, like in zip(slopes, (hidden, weight), strict=True)]
-    if bias is None:
-        return means, [*grads, None]
-    return means + bias.mean(dtype=full), [*grads, torch.full_like(bias, -smoothing * len(hidden) / len(bias))]
+    return [*grads, None if bias is None else torch.full_like(bias, -smoothing * len(hidden) / len(bias))]
 
 
 def product_into(place: Tensor, hidden: Tensor, weight: Tensor) -> Tensor:
@@ -113,10 +110,17 @@ def chunk_loss(logits: Tensor, target: Tensor, mean: Tensor, smoothing: float) -
     return smoothed.sum(), normaliser - chosen
 
 
-def slope_in_place(softmax: Tensor, target: Tensor, smoothing: float) -> None:
-    """softmax − (1 − ε) onehot; the rest of d loss / d logits is in `uniform`."""
+def slope_in_place(softmax: Tensor, target: Tensor, smoothing: float) -> Tensor:
+    """softmax − (1 − ε) onehot; the rest of d loss / d logits is in `uniform_gradients`."""
     correct = torch.full_like(target, smoothing - 1, dtype=softmax.dtype)
-    softmax.scatter_add_(1, target[:, None], correct[:, None])
+    return softmax.scatter_add_(1, target[:, None], correct[:, None])
+
+
+def keep_slopes(place: Tensor, slopes: Tensor) -> None:
+    """Into the first rows of `place`, if they are not there already; rows that only even their number get none."""
+    if place.data_ptr() != slopes.data_ptr():
+        place[: len(slopes)] = slopes
+    place[len(slopes) :] = 0
 
 
 def add_gradients(slopes: Tensor, hidden: Tensor, weight: Tensor, grads: list[Tensor | None], rows: slice) -> None:
