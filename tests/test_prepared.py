@@ -20,13 +20,14 @@ def uneven():
     return collate(*([random.integers(8, 50, length) for length in lengths] for lengths in ([4, 7, 2], [6, 3, 5])))
 
 
-@pytest.fixture(params=["packed", "plain"])
+@pytest.fixture(params=["packed", "turned", "plain"])
 def packs(request, monkeypatch):
-    """With oneDNN's layout where PyTorch has it, and without."""
+    """With oneDNN's layout where PyTorch has it, with the one for MKL, and with the model's own."""
     if request.param == "plain":
         monkeypatch.setattr(room, "can_pack", lambda like, dtype: False)
     elif not can_pack(torch.ones(1), FP32):
         pytest.skip("this PyTorch does not pack")
+    monkeypatch.setattr(room, "turned_pays", lambda: request.param == "turned")
 
 
 def logits(model: EncoderDecoder, dtype: torch.dtype) -> torch.Tensor:
@@ -53,6 +54,21 @@ def test_prepared_models_search_the_same(name, small_model, packs):
     for one, other in zip(plain, ready, strict=True):
         assert [hypothesis.score for hypothesis in other] == pytest.approx([best.score for best in one], rel=1e-3)
         assert other[0].ids == one[0].ids
+
+
+@pytest.mark.parametrize(("share", "kind"), [(0.5, room.Turned), (2.0, room.Packed)])
+def test_a_few_rows_of_float32_are_multiplied_in_the_faster_layout(monkeypatch, small_model, share, kind):
+    """`share` of the other's time; once in a process, and never for bf16."""
+    if not can_pack(torch.ones(1), FP32):
+        pytest.skip("this PyTorch does not pack")
+    monkeypatch.setattr(room, "least_seconds", lambda *ways: [share, 1.0])
+    room.turned_pays.cache_clear()
+    model = small_model("transformer").float()
+    for dtype, wanted in [(FP32, kind), (BF16, room.Packed)]:
+        found = {type(one) for one in prepared(model, dtype).modules() if isinstance(one, (room.Turned, room.Packed))}
+        assert found == {wanted}
+        monkeypatch.setattr(room, "least_seconds", lambda *ways: pytest.fail("timed again"))
+    room.turned_pays.cache_clear()
 
 
 def test_prepared_models_drop_nothing(name, small_model, packs):

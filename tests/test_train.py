@@ -25,6 +25,7 @@ from corpora import (
 )
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from nmt import timing
 from nmt.config import TrainConfig
 from nmt.decode.search import Hypothesis
 from nmt.decode.translator import Translator
@@ -614,7 +615,7 @@ def test_auto_takes_bf16_where_the_cpu_has_units_and_they_are_faster(
     """`share` of float32's time: on an Intel Xeon without its AMX, bf16 takes twice as long."""
     for unit in ("amx_tile", "avx512_bf16"):
         monkeypatch.setattr(torch.cpu, f"_is_{unit}_supported", lambda unit=unit: unit in units, raising=False)
-    monkeypatch.setattr(precision, "seconds", lambda inputs, _: share if inputs.dtype == torch.bfloat16 else 1.0)
+    monkeypatch.setattr(timing, "seconds", lambda way: share if way().dtype == torch.bfloat16 else 1.0)
     wanted = torch.bfloat16 if units and share < 0.8 else torch.float32
     assert pick_precision("auto", torch.device("cpu")) is wanted
     assert pick_precision("fp32", torch.device("cpu")) is torch.float32
@@ -624,5 +625,5 @@ def test_auto_takes_bf16_where_the_cpu_has_units_and_they_are_faster(
 @pytest.mark.usefixtures("untimed")
 def test_the_formats_are_timed_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     first = precision.bf16_pays()
-    monkeypatch.setattr(precision, "seconds", lambda *_: pytest.fail("timed again"))
+    monkeypatch.setattr(timing, "seconds", lambda way: pytest.fail("timed again"))
     assert precision.bf16_pays() is first

@@ -3,19 +3,17 @@
 import ctypes
 import functools
 import logging
-import time
 
 import torch
-from torch import Tensor
 from torch.nn import functional
 
 from nmt.errors import UserError
 from nmt.models.sequence import multiplies_bf16
+from nmt.timing import least_seconds
 
 log = logging.getLogger("nmt")
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
-ROWS, SIZE, TURNS = 512, 512, 5  # of the product that is timed to know which format is faster
-FORMATS = torch.float32, torch.bfloat16
+ROWS, SIZE = 512, 512  # of the product that is timed to know which format is faster
 CLEARLY = 0.8  # of float32's time or less
 
 
@@ -57,17 +55,12 @@ def bf16_pays() -> bool:
     The CPU's units do not tell: AMX multiplies bf16 up to nine times as fast as float32, AVX512-BF16 two to four times
     on an AMD Zen 4 or 5, but half as fast on an Intel Xeon whose host hides its AMX.
     """
-    full, low = ((torch.ones(ROWS, SIZE, dtype=kind), torch.ones(SIZE, SIZE, dtype=kind)) for kind in FORMATS)
-    functional.linear(*full), functional.linear(*low)  # the first time kernels are compiled
-    pairs = [(seconds(*full), seconds(*low)) for _ in range(TURNS)]
-    return min(pair[1] for pair in pairs) <= CLEARLY * min(pair[0] for pair in pairs)
-
-
-def seconds(inputs: Tensor, weight: Tensor) -> float:
-    """What one product takes."""
-    began = time.perf_counter()
-    functional.linear(inputs, weight)
-    return time.perf_counter() - began
+    full, low = (
+        (torch.ones(ROWS, SIZE, dtype=dtype), torch.ones(SIZE, SIZE, dtype=dtype))
+        for dtype in (torch.float32, torch.bfloat16)
+    )
+    of_full, of_low = least_seconds(lambda: functional.linear(*full), lambda: functional.linear(*low))
+    return of_low <= CLEARLY * of_full
 
 
 def autocast(device: torch.device, dtype: torch.dtype) -> torch.autocast:
