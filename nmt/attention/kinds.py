@@ -21,7 +21,7 @@ class Past(NamedTuple):
 
     first: Tensor
     second: Tensor
-    used: Tensor | None = None  # one number: so many columns are there, and what follows is room that is written into
+    used: Tensor | int | None = None  # so many columns are there, and what follows is room that is written into
 
 
 class Kind(nn.Module, ABC):
@@ -61,7 +61,7 @@ class Softmax(Kind):
         self, query: Tensor, key: Tensor, value: Tensor, past: Past | None, mask: Tensor | None, weights: bool
     ) -> tuple[Tensor, Tensor | None, Past | None]:
         past, causal = together(past, key, value), self.causal
-        if past.used is not None:
+        if isinstance(past.used, Tensor):
             places = torch.arange(past.first.size(2), device=query.device)
             mask, causal = places <= past.used + places[: query.size(2), None], False  # [T P]
         dropout = self.dropout if self.training else 0.0
@@ -128,10 +128,20 @@ def together(past: Past | None, key: Tensor, value: Tensor) -> Past:
         return Past(key, value)
     if past.used is None:
         return Past(torch.cat((past.first, key), 2), torch.cat((past.second, value), 2))
+    if isinstance(past.used, int):
+        return in_room(past.first, past.second, past.used, key, value)
     places = past.used + torch.arange(key.size(2), device=key.device)
     past.first.index_copy_(2, places, key.to(past.first.dtype))
     past.second.index_copy_(2, places, value.to(past.second.dtype))
     return past
+
+
+def in_room(first: Tensor, second: Tensor, used: int, key: Tensor, value: Tensor) -> Past:
+    """Keys and values in the room behind the first `used` columns, all of which they fill; else beside them."""
+    if first.size(2) != used + key.size(2):
+        return Past(torch.cat((first[:, :, :used], key), 2), torch.cat((second[:, :, :used], value), 2))
+    first[:, :, used:], second[:, :, used:] = key, value
+    return Past(first, second)
 
 
 KINDS: dict[str, type[Kind]] = {"softmax": Softmax, "linear": Linear, "flex": Flex}

@@ -6,6 +6,7 @@ as soon as `beam` of its hypotheses have ended, or at its maximum length, where 
 the batch. Greedy search is beam 1.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -71,7 +72,7 @@ def step(model: EncoderDecoder, finished: list[list[Hypothesis]], beams: Beams, 
     decoded = model.decode(beams.tokens[:, :, -1].reshape(-1, 1), beams.state, beams.memory)
     extensions = extend(model.logits(decoded.hidden[:, -1]), beams, beam)
     collect(finished, beams, extensions, beam, alpha)
-    return advance(finished, beams, going(extensions, beam), beam, decoded.state)
+    return advance(finished, beams, going(extensions, beam), beam, decoded.state, model.reorder)
 
 
 def open_beams(model: EncoderDecoder, source: Tensor, mask: Tensor | None, limit: Tensor) -> Beams:
@@ -100,12 +101,15 @@ def extend(logits: Tensor, beams: Beams, beam: int) -> Extensions:
 def normalised(logits: Tensor, scores: Tensor, table: list[Tensor]) -> Tensor:
     """logits [N·K V], scores [N K] → log-probabilities [N K V]; none for <pad> and <s>.
 
-    On a CPU they lie in `table`: a new tensor of many megabytes at every column costs more page faults than sums.
+    On a CPU they take the place of float32 logits, or lie in `table`: a new tensor of many megabytes at every column
+    costs more page faults than sums.
     """
     if logits.device.type == "cpu":
-        if not table or len(table[0]) < len(logits):
-            table[:] = [torch.empty(logits.shape)]
-        rows = table[0][: len(logits)].copy_(logits)
+        rows = logits
+        if logits.dtype != torch.float32:
+            if not table or len(table[0]) < len(logits):
+                table[:] = [torch.empty(logits.shape)]
+            rows = table[0][: len(logits)].copy_(logits)
         log_probabilities = torch.log_softmax(rows, -1, out=rows).view(*scores.shape, -1)
     else:
         log_probabilities = logits.log_softmax(-1, dtype=torch.float32).view(*scores.shape, -1)
@@ -151,7 +155,14 @@ def going(extensions: Extensions, beam: int) -> Extensions:
     return Extensions(scores, extensions.parents.gather(1, order), extensions.tokens.gather(1, order))
 
 
-def advance(finished: list[list[Hypothesis]], beams: Beams, going: Extensions, beam: int, state: State) -> Beams:
+def advance(
+    finished: list[list[Hypothesis]],
+    beams: Beams,
+    going: Extensions,
+    beam: int,
+    state: State,
+    reorder: Callable[[State, Tensor], State] = select,
+) -> Beams:
     """Those that go on, of the sentences that stay open; `state` is that after the step."""
     width, length = beams.tokens.shape[1:]
     scores, parents, tokens = going
@@ -167,7 +178,7 @@ def advance(finished: list[list[Hypothesis]], beams: Beams, going: Extensions, b
         memory, scores, parents, tokens = memory.rows(keep), scores[keep], parents[keep], tokens[keep]
     rows = keep[:, None] * width + parents  # [N' K'] of the old batch
     grown = torch.cat((beams.tokens.flatten(0, 1)[rows], tokens[:, :, None]), 2)
-    return Beams(sentences, limits, grown, scores, select(state, rows.flatten()), memory, beams.table)
+    return Beams(sentences, limits, grown, scores, reorder(state, rows.flatten()), memory, beams.table)
 
 
 class Forced(NamedTuple):

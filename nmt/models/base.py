@@ -79,6 +79,10 @@ class EncoderDecoder(nn.Module, ABC):
         """
         return None
 
+    def reorder(self, state: State, rows: Tensor) -> State:
+        """The state of these rows of hypotheses, for one column more: `decode` may write into it, so once only."""
+        return select(state, rows)
+
     @abstractmethod
     def decode(self, target: Tensor, state: State, memory: Memory, weights: bool = False) -> Decoded:
         """target [B T] (any T ≥ 1) continues what led to `state`; `weights` takes the explicit road.

@@ -56,6 +56,9 @@ class Ensemble(EncoderDecoder):
         known = [one for one in states if one is not None]
         return side_by_side(known) if len(known) == len(states) else None
 
+    def reorder(self, state: State, rows: Tensor) -> State:
+        return side_by_side([model.reorder(own(state, number), rows) for number, model in enumerate(self.models)])
+
     def decode(self, target: Tensor, state: State, memory: Memory, weights: bool = False) -> Decoded:
         shown = self.shown
         decoded = [

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from nmt.attention.kinds import Past, make_kind
 from nmt.attention.positions import Positions, Start, make_positions
-from nmt.models.base import Decoded, EncoderDecoder, Memory, State
+from nmt.models.base import Decoded, EncoderDecoder, Memory, State, select
 from nmt.models.dropout import Dropout
 from nmt.models.layers import DecoderLayer, EncoderLayer
 
@@ -104,22 +104,29 @@ class Transformer(EncoderDecoder):
         if not self.grows:
             return state
         some = state[self.carried[0][0]]
-        used = int(state["step"][0]) if "step" in state else some.size(2)
+        used = int(state["step"][0]) if "step" in state else columns_of(some, state)
         parts = {name: state[name][:, :, :used] for pair in self.carried for name in pair}
         wide = {name: functional.pad(part, (0, 0, 0, columns)) for name, part in parts.items()}
         return wide | {"step": torch.full((len(some),), used, device=some.device)}
+
+    def reorder(self, state: State, rows: Tensor) -> State:
+        """Keys and values with one empty column, which saves the next one to copy all of them: `room` says so."""
+        if not self.grows or "step" in state or rows.device.type != "cpu":
+            return select(state, rows)
+        parts = {name: with_room(state[name], rows, state) for pair in self.carried for name in pair}
+        return parts | {"room": rows.new_empty(len(rows), 0)}
 
     def decode(self, target: Tensor, state: State, memory: Memory, weights: bool = False) -> Decoded:
         """With `weights`, `self_weights` are over all P columns so far; linear attention keeps no earlier keys, so its
         own are over these T columns (P = T). A picture of a whole sentence is the same either way.
         """
         used = state["step"][0] if "step" in state else None
-        start = state[self.carried[0][0]].size(2) if used is None else used
+        start = columns_of(state[self.carried[0][0]], state) if used is None else used
         hidden = self.embed(self.target_embedding, self.target_positions, target, start)
         rotation = self.target_positions.rotation(start, target.size(1), hidden)
         mask = None if memory.mask is None else memory.mask[:, None, None]
         after: State = {} if used is None else {"step": state["step"] + target.size(1)}
-        room = used if self.grows else None
+        room = (start if "room" in state else used) if self.grows else None
         looks, self_looks = [], []
         for layer, (first, second), (key, value) in zip(self.decoder, self.carried, self.looked_at, strict=True):
             past, seen = Past(state[first], state[second], room), (memory.fixed[key], memory.fixed[value])
@@ -144,6 +151,19 @@ class Transformer(EncoderDecoder):
         if torch.is_autocast_enabled(kind):
             embedded = embedded.to(torch.get_autocast_dtype(kind))
         return self.dropout(embedded)
+
+
+def columns_of(part: Tensor, state: State) -> int:
+    """How many columns of keys or values [B H P K] there are, without the empty one."""
+    return part.size(2) - ("room" in state)
+
+
+def with_room(part: Tensor, rows: Tensor, state: State) -> Tensor:
+    """These rows of keys or values [B H P K], with an empty column behind them: [B' H P+1 K]."""
+    heads, columns, size = part.size(1), columns_of(part, state), part.size(3)
+    wide = part.new_empty(len(rows), heads, columns + 1, size)
+    torch.index_select(part[:, :, :columns], 0, rows, out=wide[:, :, :columns])
+    return wide
 
 
 def embedding(vocabulary: int, size: int) -> nn.Embedding:
