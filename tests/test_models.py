@@ -81,6 +81,28 @@ def test_pieces_are_the_whole_at_every_cut(name, small_model, weights):
     assert_pieces_are_the_whole(small_model(name), weights, [*cuts, list(range(1, length))])
 
 
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("ensemble", [False, True])
+def test_a_reordered_state_goes_on_as_the_selected_one(name, small_model, ensemble, columns):
+    """Once or twice reordered, continued by one column or more, or made steady: what it has room for is no part of it."""
+    model = Ensemble([small_model(name), small_model(name)]) if ensemble else small_model(name)
+    batch, rows = even(), torch.tensor([1, 0, 3, 3, 4, 4])
+    with torch.inference_mode():
+        memory = model.encode(batch.source, batch.mask)
+        target = batch.target.repeat_interleave(2, 0)
+        state = model.decode(target[:, :3], select(model.start(memory), torch.arange(6) // 2), memory).state
+        coming = target[:, 3 : 3 + columns]
+        wanted = model.decode(coming, select(state, rows), memory)
+        twice = model.reorder(model.reorder(state, torch.tensor([0, 1, 2, 3, 4, 5])), rows)
+        states = [model.reorder(state, rows), twice]
+        states.append(model.steady(model.reorder(state, rows), columns) or model.reorder(state, rows))
+        for other in states:
+            found = model.decode(coming, other, memory)
+            assert_close(found.hidden, wanted.hidden, **EXACT)
+        kept = model.decode(coming, model.reorder(state, rows), memory).state
+        assert_close(kept, wanted.state, **EXACT)  # and no sign of room is left
+
+
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("fed", ["before", "after", "after, fed"])

@@ -21,7 +21,8 @@ class Past(NamedTuple):
 
     first: Tensor
     second: Tensor
-    used: Tensor | int | None = None  # so many columns are there, and what follows is room that is written into
+    used: Tensor | int | None = None  # so many columns are there (a tensor of one number where the device is not to be
+    # asked), and what follows is room that is written into
 
 
 class Kind(nn.Module, ABC):

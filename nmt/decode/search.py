@@ -39,7 +39,7 @@ class Beams:
     scores: Tensor  # [N K]: log-probabilities
     state: State  # [N·K …]
     memory: Memory  # [N …]: one for all hypotheses of a sentence
-    table: list[Tensor]  # [≥ N·K V]: where a CPU keeps log-probabilities, once there are some; one for all columns
+    table: list[Tensor]  # [≥ N·K V]: where a CPU keeps those of bf16 logits, once there are some; one for all columns
 
 
 class Extensions(NamedTuple):

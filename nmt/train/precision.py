@@ -13,7 +13,7 @@ from nmt.timing import least_seconds
 
 log = logging.getLogger("nmt")
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
-ROWS, SIZE = 512, 512  # of the product that is timed to know which format is faster
+ROWS, SIZE = 256, 512  # of the product that is timed to know which format is faster
 CLEARLY = 0.8  # of float32's time or less
 
 
@@ -50,7 +50,7 @@ def pick_precision(name: str, device: torch.device) -> torch.dtype:
 
 @functools.cache
 def bf16_pays() -> bool:
-    """Whether products of bf16 take clearly less time than float32's, timed once in a process (30 to 60 ms).
+    """Whether products of bf16 take clearly less time than float32's, timed once in a process (20 to 50 ms).
 
     The CPU's units do not tell: AMX multiplies bf16 up to nine times as fast as float32, AVX512-BF16 two to four times
     on an AMD Zen 4 or 5, but half as fast on an Intel Xeon whose host hides its AMX.
