@@ -144,7 +144,7 @@ def add_quantization(one: argparse.ArgumentParser, possible: str) -> None:
 def add_align(one: argparse.ArgumentParser, run: Run) -> None:
     """nmt align."""
     add_run(one, run)
-    one.add_argument("sentence", nargs="?", metavar="SOURCE")
+    one.add_argument("sentence", nargs="?", metavar="SOURCE", help="a sentence; --source reads a file")
     one.add_argument("translation", nargs="?", metavar="TARGET", help="without it, the model's own translation")
     one.add_argument("--source", **FILE, help="instead of SOURCE, one sentence a line")
     one.add_argument("--target", **FILE, help="instead of TARGET")

@@ -133,6 +133,15 @@ def test_arguments_come_before_input_and_stdin(translate, tmp_path, monkeypatch)
     assert plain_answer.out == packed_answer.out == one + other
 
 
+def test_a_files_name_is_a_sentence_with_a_warning(translate, align, tmp_path):
+    plain = tmp_path / "some.de"
+    plain.write_text(f"{SENTENCE}\n", encoding="utf-8")
+    for answer, option in [(translate(str(plain)), "--input"), (align(str(plain), "A boy."), "--source")]:
+        assert answer.code == 0
+        assert f"some.de is taken as a sentence; {option} reads the file." in answer.err
+    assert "is taken as" not in translate(SENTENCE).err
+
+
 def test_options_may_stand_anywhere(translate, align):
     wanted = translate("--beam", "1", SENTENCE, OTHER).out
     assert translate(SENTENCE, "--beam", "1", OTHER).out == wanted

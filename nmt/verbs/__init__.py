@@ -1,11 +1,15 @@
 """What a trained run can be asked for: translations, scores, alignments."""
 
 import argparse
+import logging
+import os
 from pathlib import Path
 
 from nmt.decode.stretches import search_in_stretches
 from nmt.errors import UserError
 from nmt.runs import Run, find_all, load
+
+log = logging.getLogger("nmt")
 
 
 def open_run(options: argparse.Namespace, precision: str | None = None) -> Run:
@@ -18,8 +22,10 @@ def open_run(options: argparse.Namespace, precision: str | None = None) -> Run:
     return run
 
 
-def one_line(sentence: str) -> str:
-    """A sentence from the command line."""
+def one_line(sentence: str, option: str) -> str:
+    """A sentence from the command line; a file's name is one too, but `option` is what reads the file."""
+    if os.path.isfile(sentence):
+        log.warning("%s is taken as a sentence; %s reads the file.", sentence, option)
     try:
         sentence.encode()
     except UnicodeEncodeError:  # bytes that are no UTF-8 arrive as lone surrogates

@@ -86,8 +86,10 @@ def aligned(options: argparse.Namespace, translator: Translator) -> Iterator[IdP
     if options.source:
         return translated(translator, read_lines(Path(options.source)))
     if options.translation is not None:
-        return encoded(translator, [(one_line(options.sentence), one_line(options.translation))])
-    return translated(translator, [one_line(options.sentence)])
+        return encoded(
+            translator, [(one_line(options.sentence, "--source"), one_line(options.translation, "--target"))]
+        )
+    return translated(translator, [one_line(options.sentence, "--source")])
 
 
 def written(look: Look, reading: Reading, options: argparse.Namespace, number: int) -> str:

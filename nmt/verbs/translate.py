@@ -77,7 +77,7 @@ def about_alignments(options: argparse.Namespace) -> bool:
 def sentences(options: argparse.Namespace) -> Iterator[str]:
     """Arguments, else --input, else stdin; a line ends at \\n and nowhere else."""
     if options.sentences:
-        yield from map(one_line, options.sentences)
+        yield from (one_line(sentence, "--input") for sentence in options.sentences)
     elif options.input:
         yield from read_lines(Path(options.input))
     else:
