@@ -103,6 +103,24 @@ def test_a_reordered_state_goes_on_as_the_selected_one(name, small_model, ensemb
         assert_close(kept, wanted.state, **EXACT)  # and no sign of room is left
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_next_column_is_written_beside_reordered_keys_not_into_new_ones(small_model, dtype):
+    """The format of search: that of the weights, or autocast's."""
+    model, batch, rows = small_model("transformer").float(), even(), torch.tensor([1, 0, 3, 3, 4, 4])
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+        memory = model.encode(batch.source, batch.mask)
+        target = batch.target.repeat_interleave(2, 0)
+        state = model.decode(target[:, :3], select(model.start(memory), torch.arange(6) // 2), memory).state
+        wide = model.reorder(state, rows)
+        assert set(wide) == {*state, "room"}
+        assert all(wide[name].size(2) == 4 and wide[name].dtype == dtype for name in state)
+        found = model.decode(target[:, 3:4], wide, memory)
+        wanted = model.decode(target[:, 3:4], select(state, rows), memory)
+    assert all(found.state[name].data_ptr() == wide[name].data_ptr() for name in state)
+    assert_close(found.hidden, wanted.hidden)
+    assert_close(found.state, wanted.state)
+
+
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("fed", ["before", "after", "after, fed"])

@@ -56,19 +56,26 @@ def test_prepared_models_search_the_same(name, small_model, packs):
         assert other[0].ids == one[0].ids
 
 
+@pytest.fixture
+def untimed():
+    """No layout has been timed in this process, before and afterwards."""
+    room.turned_pays.cache_clear()
+    yield
+    room.turned_pays.cache_clear()
+
+
+@pytest.mark.usefixtures("untimed")
 @pytest.mark.parametrize(("share", "kind"), [(0.5, room.Turned), (2.0, room.Packed)])
 def test_a_few_rows_of_float32_are_multiplied_in_the_faster_layout(monkeypatch, small_model, share, kind):
     """`share` of the other's time; once in a process, and never for bf16."""
     if not can_pack(torch.ones(1), FP32):
         pytest.skip("this PyTorch does not pack")
     monkeypatch.setattr(room, "least_seconds", lambda *ways: [share, 1.0])
-    room.turned_pays.cache_clear()
     model = small_model("transformer").float()
     for dtype, wanted in [(FP32, kind), (BF16, room.Packed)]:
         found = {type(one) for one in prepared(model, dtype).modules() if isinstance(one, (room.Turned, room.Packed))}
         assert found == {wanted}
         monkeypatch.setattr(room, "least_seconds", lambda *ways: pytest.fail("timed again"))
-    room.turned_pays.cache_clear()
 
 
 def test_prepared_models_drop_nothing(name, small_model, packs):

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 from nmt.data.batches import collate
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK
-from nmt.decode.search import forced, largest, search
+from nmt.decode.search import forced, largest, normalised, search
 from nmt.models.base import Decoded, EncoderDecoder, Memory, State
 
 WORDS = (UNK, 4, 5)  # what may be written when the vocabulary has six pieces
@@ -228,3 +228,15 @@ def test_the_best_of_spans_are_the_best_of_all(vocabulary, beam):
     wanted, places = (scores[:, :, None] + table).flatten(1).topk(min(6, beam * vocabulary), 1)
     assert torch.equal(found.scores, wanted)
     assert torch.equal(found.parents * vocabulary + found.tokens, places)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_log_probabilities_take_the_place_of_float32_logits(dtype):
+    """Two sentences, three hypotheses, seven pieces; logits of another format go to a table that is kept."""
+    logits, table = torch.randn(6, 7, generator=torch.Generator().manual_seed(1)).to(dtype), []
+    wanted = logits.float().log_softmax(-1).view(2, 3, 7)
+    wanted[:, :, [PAD, BOS]] = float("-inf")
+    found = normalised(logits, torch.zeros(2, 3), table)
+    assert_close(found, wanted)
+    place = logits if dtype == torch.float32 else table[0]
+    assert found.data_ptr() == place.data_ptr() and bool(table) == (dtype != torch.float32)

@@ -2,7 +2,7 @@
 
 B batch, S source length, T target length, M memory size, D model size, V vocabulary, L layers, H heads.
 Law: decoding in pieces ≡ decoding whole, at every cut. So training (whole sentences) and search (one column at a time)
-use the same `decode`, and search reorders hypotheses by indexing the rows of the state.
+use the same `decode`, and search reorders hypotheses by indexing the rows of the state (`reorder`).
 """
 
 from abc import ABC, abstractmethod
@@ -80,7 +80,10 @@ class EncoderDecoder(nn.Module, ABC):
         return None
 
     def reorder(self, state: State, rows: Tensor) -> State:
-        """The state of these rows of hypotheses, for one column more: `decode` may write into it, so once only."""
+        """The state of these rows of hypotheses, for one column more: `decode` may write into it, so once only.
+
+        For search, in inference mode; `select` is what does the same anywhere.
+        """
         return select(state, rows)
 
     @abstractmethod
@@ -101,7 +104,7 @@ class EncoderDecoder(nn.Module, ABC):
         return None
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """[… D] → [… V], unnormalised."""
+        """[… D] → [… V], unnormalised; search writes into it, so it is no view of anything that is needed again."""
         return self.output(hidden)
 
     def forward(self, source: Tensor, mask: Tensor | None, target: Tensor, weights: bool = False) -> Decoded:

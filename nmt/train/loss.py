@@ -21,9 +21,9 @@ SLOPES = 2**23  # d loss / d logits that exist at the same time, if that is more
 class LinearCrossEntropy(Function):
     """Σ_n (1 − ε) (−log p_n) + ε mean_v (−log p_nv), p = softmax(h Wᵀ + b), in chunks of tokens.
 
-    Its gradient, softmax − (1 − ε) onehot − ε / V, is computed in the forward pass while the chunk is in the cache, and
-    multiplied for several chunks at once; the backward pass only scales it. Label smoothing as in Szegedy 2016 §7,
-    uniform over the whole vocabulary.
+    Its gradient, softmax − (1 − ε) onehot − ε / V, is computed in the forward pass while the chunk is in the cache
+    (ε / V apart, for all tokens at once), and multiplied for several chunks at once; the backward pass only scales it.
+    Label smoothing as in Szegedy 2016 §7, uniform over the whole vocabulary.
     """
 
     @staticmethod
@@ -40,19 +40,19 @@ class LinearCrossEntropy(Function):
         full, chunk = torch.promote_types(low, torch.float32), CHUNK.get(kind, 4096)
         loss, likelihood = hidden.new_zeros((), dtype=full), hidden.new_empty(number, dtype=full)
         with torch.autocast(kind, enabled=False):
-            centre = weight.mean(0, dtype=full)
+            centre = weight.mean(0, dtype=full) if smoothing else weight.new_zeros(weight.size(1), dtype=full)
             means = hidden.to(full) @ centre  # of a token's logits: mean_v (h · W_v) = h · mean_v W_v
-            if bias is not None:
+            if bias is not None and smoothing:
                 means += bias.mean(dtype=full)
             grads = uniform_gradients(hidden, weight, bias, centre, smoothing) if wanted else []
-            table = hidden_low.new_empty(min(chunk, len(hidden_low)), len(weight), dtype=full)
+            in_slopes = wanted and low == full  # there logits become slopes where they lie
+            table = hidden_low.new_empty(0 if in_slopes else min(chunk, len(hidden_low)), len(weight), dtype=full)
             for group in slices(0, len(hidden_low), chunk * max(1, SLOPES // (chunk * len(weight)))):
                 slopes = hidden_low.new_empty(group.stop - group.start, len(weight)) if wanted else None
                 for rows in slices(group.start, group.stop, chunk):
-                    real, place = slice(rows.start, min(rows.stop, number)), table[: rows.stop - rows.start]
+                    real = slice(rows.start, min(rows.stop, number))
                     kept = None if slopes is None else slopes[rows.start - group.start : rows.stop - group.start]
-                    if kept is not None and kept.dtype == full:
-                        place = kept  # logits become slopes where they lie
+                    place = kept if in_slopes and kept is not None else table[: rows.stop - rows.start]
                     logits = product_into(place, hidden_low[rows], weight_low)[: real.stop - real.start]
                     if bias is not None:
                         logits += bias
