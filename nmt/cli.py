@@ -93,35 +93,35 @@ def run_composed(options: argparse.Namespace) -> int:
 
 def run_translate(options: argparse.Namespace) -> int:
     """nmt translate."""
-    from nmt.verbs.translate import translate
+    from nmt.commands.translate import translate
 
     return translate(options)
 
 
 def run_evaluate(options: argparse.Namespace) -> int:
     """nmt evaluate."""
-    from nmt.verbs.evaluate import evaluate
+    from nmt.commands.evaluate import evaluate
 
     return evaluate(options)
 
 
 def run_align(options: argparse.Namespace) -> int:
     """nmt align."""
-    from nmt.verbs.align import align
+    from nmt.commands.align import align
 
     return align(options)
 
 
 def run_export(options: argparse.Namespace) -> int:
     """nmt export."""
-    from nmt.verbs.export import export
+    from nmt.commands.export import export
 
     return export(options)
 
 
 def run_compare(options: argparse.Namespace) -> int:
     """nmt compare."""
-    from nmt.verbs.compare import compare
+    from nmt.compare import compare
 
     return compare(options)
 

@@ -16,8 +16,8 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from nmt.check import check, first_line, plain_keys, unknown_key
 from nmt.config import Config, config_folder
+from nmt.config_validation import check, first_line, plain_keys, unknown_key
 from nmt.errors import UserError
 
 GROUPS = ("data", "tokenizer", "model", "optim", "train", "decode")

@@ -1,6 +1,6 @@
 """The schema of conf/: dataclasses say which keys exist and of which type, YAML files say their values.
 
-A field without a default must stand in the YAML. Nothing in a file can name code to run. nmt/check.py turns what Hydra
+A field without a default must stand in the YAML. Nothing in a file can name code to run. nmt/config_validation.py turns what Hydra
 composed (or what a run saved) into these dataclasses.
 """
 

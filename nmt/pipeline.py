@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import Config, to_yaml
-from nmt.data import corpus, ids, tokenizer
-from nmt.data.ids import Pairs
+from nmt.data import corpus, dataset, tokenizer
+from nmt.data.dataset import ParallelDataset
 from nmt.data.lines import writing
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
@@ -30,7 +30,7 @@ Recipe = dict[str, Any]
 
 
 @dataclass
-class Prepared:
+class StageFolders:
     """What a training needs."""
 
     corpus: Path
@@ -95,16 +95,16 @@ def prepare_ids(config: Config, made_from: Path, pieces: Path) -> Path:
 
     def build(folder: Path) -> None:
         tokenizers = Tokenizers.load(pieces)
-        ids.build(tokenizers, made_from, data.source, data.target, ["train", "valid"], longest, folder)
+        dataset.build(tokenizers, made_from, data.source, data.target, ["train", "valid"], longest, folder)
 
     return stage(Path(config.data_folder), "ids", recipe, build)
 
 
-def prepare(config: Config) -> Prepared:
+def prepare(config: Config) -> StageFolders:
     """All stages before the training."""
     made_from = prepare_corpus(config)
     pieces = prepare_tokenizer(config, made_from)
-    return Prepared(made_from, pieces, prepare_ids(config, made_from, pieces))
+    return StageFolders(made_from, pieces, prepare_ids(config, made_from, pieces))
 
 
 def report(folder: Path) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def train(config: Config) -> list[Result]:
     keep_memory()
     pick_device(config.device)  # a device that is not here is refused before anything is downloaded
     prepared = prepare(config)
-    valid = Pairs(prepared.ids / "valid.arrow")
+    valid = ParallelDataset(prepared.ids / "valid.arrow")
     check_validation(config, valid, prepared.corpus)
     about = report(prepared.corpus)
     folder = run_folder(config)
@@ -136,7 +136,7 @@ def train(config: Config) -> list[Result]:
     trainer = Trainer(
         config,
         Tokenizers.load(prepared.tokenizer),
-        Pairs(prepared.ids / "train.arrow"),
+        ParallelDataset(prepared.ids / "train.arrow"),
         valid,
         folder,
         about["corpus_hash"],
@@ -147,7 +147,7 @@ def train(config: Config) -> list[Result]:
     return score_sets(folder / "best.pt", prepared.corpus, about["sets"], config.decode)
 
 
-def check_validation(config: Config, valid: Pairs, made_from: Path) -> None:
+def check_validation(config: Config, valid: ParallelDataset, made_from: Path) -> None:
     """Learned positions must reach to the end of every validation pair: none is left out, and its loss is of the whole.
 
     Longer lines of a test set are translated in parts. Raises UserError.

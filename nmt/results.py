@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from nmt.data.lines import write_whole
+from nmt.data.lines import write_atomic
 
 
 def write_result(folder: Path, hypotheses: list[str], result: dict[str, Any]) -> Path:
@@ -18,8 +18,8 @@ def write_result(folder: Path, hypotheses: list[str], result: dict[str, Any]) ->
     path, text = folder / "result.json", json.dumps(result, ensure_ascii=False, indent=2) + "\n"
     path.unlink(missing_ok=True)
     lines = (" ".join(re.split(r"[\r\n]+", hypothesis)) for hypothesis in hypotheses)
-    write_whole(folder / "hyp", "".join(f"{line}\n" for line in lines))
-    write_whole(path, text)
+    write_atomic(folder / "hyp", "".join(f"{line}\n" for line in lines))
+    write_atomic(path, text)
     return path
 
 

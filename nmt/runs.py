@@ -13,20 +13,20 @@ from typing import Any
 
 import torch
 
-from nmt.alignments import Gold, Judge, read_gold
+from nmt.alignments import Gold, LayerSelector, read_gold
 from nmt.config import Config, DecodeConfig, flatten
-from nmt.data.lines import read_pairs, write_whole, writing
+from nmt.data.lines import read_pairs, write_atomic, writing
+from nmt.decode.parallel import possible
 from nmt.decode.translator import Translator
-from nmt.decode.workers import possible
 from nmt.errors import UserError
 from nmt.evaluate.scores import looks_tokenised, score
 from nmt.models.ensemble import Ensemble
-from nmt.models.prepared import prepared
+from nmt.models.inference import prepared
 from nmt.results import check_writable, read_json, reuse, write_result
 from nmt.train import checkpoint
 from nmt.train.precision import autocast, keep_memory, pick_device_again, pick_precision
-from nmt.view.journal import Journal
 from nmt.view.progress import Progress
+from nmt.view.tensorboard import TensorBoardLogger
 
 log = logging.getLogger("nmt")
 
@@ -142,7 +142,7 @@ def provenance(path: Path, payload: checkpoint.Payload) -> dict[str, Any]:
 
 
 def score_files(
-    run: Run, name: str, source: Path, reference: Path, gold: Gold | None = None, judge: Judge | None = None
+    run: Run, name: str, source: Path, reference: Path, gold: Gold | None = None, judge: LayerSelector | None = None
 ) -> Result:
     """Translate a file, score it against its reference, and write hypotheses and result beside the checkpoint.
 
@@ -179,7 +179,7 @@ def score_files(
 
 def score_corpus(run: Run, corpus: Path, sets: list[str]) -> list[Result]:
     """Score a run on sets of its corpus, with the alignment error rate where the corpus has gold links."""
-    judge = judge_of(run, corpus)
+    judge = make_layer_selector(run, corpus)
     results = []
     for name in sets:
         source, reference = (corpus / f"{name}.{side}" for side in (run.config.data.source, run.config.data.target))
@@ -187,12 +187,12 @@ def score_corpus(run: Run, corpus: Path, sets: list[str]) -> list[Result]:
     return results
 
 
-def judge_of(run: Run, corpus: Path | None) -> Judge | None:
+def make_layer_selector(run: Run, corpus: Path | None) -> LayerSelector | None:
     """Who chooses a layer and row, on the corpus's validation set if it can; None for a model without attention."""
     if not run.translator.model.attends:
         return None
     valid = None if corpus is None else gold_of(run, corpus, "valid")
-    return Judge(run.translator, run.config.train.picture_layer, valid)
+    return LayerSelector(run.translator, run.config.train.picture_layer, valid)
 
 
 def gold_of(run: Run, corpus: Path, name: str) -> Gold | None:
@@ -228,8 +228,8 @@ def score_sets(path: Path, corpus: Path, sets: list[str], decode: DecodeConfig) 
     scores |= {f"test/{result.name}_aer": result.aer for result in results if result.aer is not None}
     if results and read_json(marker) != scores:
         with writing(marker.parent):
-            journal = Journal(path.parent / "tensorboard")
+            journal = TensorBoardLogger(path.parent / "tensorboard")
             journal.hyperparameters(flatten(run.config), scores)
             journal.close()
-            write_whole(marker, json.dumps(scores))
+            write_atomic(marker, json.dumps(scores))
     return results

@@ -14,7 +14,7 @@ from bench import find_corpora
 from bench_toolkits import PIECES
 
 from nmt.compose import compose_all
-from nmt.data.ids import Pairs
+from nmt.data.dataset import ParallelDataset
 from nmt.data.lines import read_lines
 from nmt.data.tokenizer import EOS, Tokenizer, Tokenizers
 from nmt.pipeline import prepare
@@ -29,7 +29,7 @@ def prepare_data(options: argparse.Namespace) -> Path:
     folder, tokenizer = options.folder / "real", Tokenizers.load(prepared.tokenizer).source
     counts: Counter[int] = Counter()
     for name in ("train", "valid"):
-        pairs = Pairs(prepared.ids / f"{name}.arrow")
+        pairs = ParallelDataset(prepared.ids / f"{name}.arrow")
         for side in ("source", "target"):
             rows = [getattr(pairs, side)(row).tolist() for row in range(len(pairs))]
             write(folder / f"{name}.ids.{side}", [" ".join(map(str, row)) for row in rows])

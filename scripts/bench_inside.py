@@ -66,7 +66,7 @@ class Meter:
     def __init__(self, warm: int, updates: int) -> None:
         self.warm, self.last = warm, warm + updates
         self.tokens = self.cells = self.done = 0
-        self.watch = Watch()
+        self.check_finite = Watch()
 
     def add(self, targets: Sequence[torch.Tensor], padding: int) -> None:
         """A batch that is about to be trained on."""
@@ -78,23 +78,23 @@ class Meter:
         self.done += 1
         if self.done == self.warm:
             self.tokens = self.cells = 0
-            self.watch.__enter__()
+            self.check_finite.__enter__()
         if self.done == self.last:
-            self.watch.__exit__()
+            self.check_finite.__exit__()
             self.end(sum(parameter.numel() for group in optimizer.param_groups for parameter in group["params"]))
 
     def end(self, parameters: int) -> None:
         """Say it, and leave without the toolkit's own end."""
         import resource  # not on Windows
 
-        watch = self.watch
+        check_finite = self.check_finite
         figures = {
-            "tokens_per_s": self.tokens / watch.wall,
-            "tokens_per_cpu_s": self.tokens / watch.cpu,
+            "tokens_per_s": self.tokens / check_finite.wall,
+            "tokens_per_cpu_s": self.tokens / check_finite.cpu,
             "tokens": self.tokens,
             "padding": 1 - self.tokens / self.cells,
             "memory_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
-            "others_cores": watch.others,
+            "others_cores": check_finite.others,
             "parameters": parameters,
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,

@@ -18,14 +18,14 @@ from torch import Tensor, nn
 
 from nmt.compose import compose_all
 from nmt.config import Config
-from nmt.data.ids import Pairs
+from nmt.data.dataset import ParallelDataset
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
 from nmt.pipeline import prepare, report
 from nmt.runs import load
-from nmt.train.place import Meter, memory
 from nmt.train.precision import keep_memory
+from nmt.train.state import Meter, memory
 from nmt.train.trainer import Trainer
 from nmt.view.progress import Progress, install_logging
 
@@ -59,19 +59,19 @@ class Measured(Trainer):
             self.update()
         self.meter = Meter()
         self.wait()
-        with Watch() as watch:
+        with Watch() as check_finite:
             for _ in range(self.task.updates):
                 self.update()
             self.wait()
         self.figures = {
             "start_up_s": start_up,
             "train_tokens": self.meter.tokens,
-            "train_tokens_per_s": self.meter.tokens / watch.wall,
-            "train_tokens_per_cpu_s": self.meter.tokens / watch.cpu,
+            "train_tokens_per_s": self.meter.tokens / check_finite.wall,
+            "train_tokens_per_cpu_s": self.meter.tokens / check_finite.cpu,
             "padded_share": self.meter.padding / self.meter.updates,
-            "update_s": watch.wall / self.task.updates,
+            "update_s": check_finite.wall / self.task.updates,
             "memory_gib": memory(self.device),
-            "others_cores": watch.others,
+            "others_cores": check_finite.others,
         }
 
     def wait(self) -> None:
@@ -87,8 +87,8 @@ def measure(task: Task) -> dict[str, Any]:
     prepared = prepare(config)
     folder = Path(tempfile.mkdtemp(prefix="bench-"))
     try:
-        valid = Pairs(prepared.ids / "valid.arrow")
-        tokenizers, train = Tokenizers.load(prepared.tokenizer), Pairs(prepared.ids / "train.arrow")
+        valid = ParallelDataset(prepared.ids / "valid.arrow")
+        tokenizers, train = Tokenizers.load(prepared.tokenizer), ParallelDataset(prepared.ids / "train.arrow")
         trainer = Measured(config, tokenizers, train, valid, folder, report(prepared.corpus)["corpus_hash"])
         trainer.task = task
         trainer.run()
@@ -118,7 +118,7 @@ def decode(path: Path, lines: list[str], task: Task) -> dict[str, float]:
     translator = held(load([path]).translator)
     many, single = lines[: task.sentences], nearest(lines, task.alone)
     list(translator.translate(single[:2]))
-    with Watch() as watch:
+    with Watch() as check_finite:
         found = list(translator.translate(many))
     seconds = []
     for line in single:
@@ -129,9 +129,9 @@ def decode(path: Path, lines: list[str], task: Task) -> dict[str, float]:
     return {
         "decode_sentences": len(many),
         "decode_tokens": tokens,
-        "decode_sentences_per_s": len(many) / watch.wall,
-        "decode_tokens_per_s": tokens / watch.wall,
-        "decode_sentences_per_cpu_s": len(many) / watch.cpu,
+        "decode_sentences_per_s": len(many) / check_finite.wall,
+        "decode_tokens_per_s": tokens / check_finite.wall,
+        "decode_sentences_per_cpu_s": len(many) / check_finite.cpu,
         "alone_ms": 1000 * sorted(seconds)[len(seconds) // 2],
     }
 

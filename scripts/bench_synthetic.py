@@ -15,15 +15,15 @@ from bench_measure import not_yet
 
 from nmt.compose import compose_all
 from nmt.config import Config, TransformerConfig
-from nmt.data.batches import Batch, Epochs, collate, plan
+from nmt.data.batches import Batch, BatchIterator, collate, plan
 from nmt.data.tokenizer import EOS
-from nmt.decode.search import search
+from nmt.decode.beam_search import search
 from nmt.decode.stretches import search_in_stretches
 from nmt.decode.translator import Translator
 from nmt.models.build import build
-from nmt.models.prepared import prepared
-from nmt.train.place import Meter, Place
+from nmt.models.inference import prepared
 from nmt.train.precision import autocast, pick_device, pick_precision, seed_everything
+from nmt.train.state import Meter, TrainState
 from nmt.train.trainer import Trainer, batches
 
 MEAN, LONGEST, SHAPE = 25, 120, 3.5  # pieces of a source sentence: gamma distributed
@@ -38,7 +38,7 @@ def draw_lengths(number: int, seed: int = 1) -> Lengths:
     return source, (source * random.normal(1, SPREAD, number)).round().clip(2, LONGEST).astype(np.int64)
 
 
-class Drawn(Epochs):
+class Drawn(BatchIterator):
     """Batches of random ids that lie on the device before anything is timed; after the last comes the first."""
 
     def __init__(self, lengths: Lengths, vocabulary: int, budget: int, number: int, device: torch.device) -> None:
@@ -69,7 +69,7 @@ class Synthetic(Trainer):
         budget = config.train.batch_tokens
         pairs = 2 * different * budget // MEAN + 64
         self.epochs = Drawn(draw_lengths(pairs), vocabulary, budget, different, self.device)
-        self.meter, self.place = Meter(), Place(total=10**6)
+        self.meter, self.place = Meter(), TrainState(total=10**6)
         self.stream = batches(self.epochs, self.place, False)
 
     def measure(self, warm: int, updates: int) -> dict[str, Any]:

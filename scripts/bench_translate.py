@@ -111,10 +111,10 @@ def onmt(model: str, prefix: str, output: str, beam: int, sentences: int) -> tup
     from onmt.bin.translate import main
     from onmt.inference_engine import InferenceEnginePY
 
-    original, watch = InferenceEnginePY.infer_file, Watch()
+    original, check_finite = InferenceEnginePY.infer_file, Watch()
 
     def timed(self: Any, *arguments: Any, **options: Any) -> Any:
-        with watch:
+        with check_finite:
             return original(self, *arguments, **options)
 
     InferenceEnginePY.infer_file = timed
@@ -123,29 +123,29 @@ def onmt(model: str, prefix: str, output: str, beam: int, sentences: int) -> tup
     sys.argv = ["onmt_translate", *map(str, [*files, *search])]
     main()
     lines = Path(output).read_text(encoding="utf-8").split("\n")[:-1]
-    return watch, [("".join(line.split()).replace("▁", " ").strip(), len(line.split()) + 1) for line in lines]
+    return check_finite, [("".join(line.split()).replace("▁", " ").strip(), len(line.split()) + 1) for line in lines]
 
 
 def translate() -> None:
     """Load, warm up, translate, write, say."""
     name, model, prefix, output, beam, sentences = sys.argv[1:]
     if name == "onmt":
-        watch, answer = onmt(model, prefix, output, int(beam), int(sentences))
+        check_finite, answer = onmt(model, prefix, output, int(beam), int(sentences))
     else:
         run = ENGINES[name](model, int(beam), int(sentences))
         lines = Path(f"{prefix}.source").read_text(encoding="utf-8").split("\n")[:-1]
         run(lines[:2])
-        with Watch() as watch:
+        with Watch() as check_finite:
             answer = run(lines)
     Path(output).write_text("".join(f"{' '.join(text.split())}\n" for text, _ in answer), encoding="utf-8")
     tokens = sum(pieces for _, pieces in answer)
     figures = {
-        "sentences_per_s": len(answer) / watch.wall,
-        "tokens_per_s": tokens / watch.wall,
-        "sentences_per_cpu_s": len(answer) / watch.cpu,
+        "sentences_per_s": len(answer) / check_finite.wall,
+        "tokens_per_s": tokens / check_finite.wall,
+        "sentences_per_cpu_s": len(answer) / check_finite.cpu,
         "tokens": tokens,
         "memory_gib": max(map(peak, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))),  # of the largest process
-        "others_cores": watch.others,
+        "others_cores": check_finite.others,
     }
     print(f"\n{json.dumps(figures)}")
 

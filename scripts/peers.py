@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from nmt.attention.multihead import MultiHead
-from nmt.attention.single import Attention
+from nmt.attention.multi_head import MultiHeadAttention
+from nmt.attention.single_head import Attention
 
 B, S, T, D, H = 3, 7, 5, 12, 3
 LENGTH = torch.tensor([S, 4, 1])
@@ -122,9 +122,9 @@ def single(score: str) -> tuple[dict[str, nn.Parameter], Callable[[Tensor, Tenso
     return dict(attention.named_parameters()), forward
 
 
-def several(causal: bool, weights: bool) -> tuple[MultiHead, Forward]:
+def several(causal: bool, weights: bool) -> tuple[MultiHeadAttention, Forward]:
     """Ours: causal self-attention of the query, or cross-attention; outputs and, on the explicit road, weights."""
-    ours = MultiHead(D, H).double()
+    ours = MultiHeadAttention(D, H).double()
 
     def forward(query: Tensor, memory: Tensor) -> Outputs:
         if causal:
@@ -134,7 +134,7 @@ def several(causal: bool, weights: bool) -> tuple[MultiHead, Forward]:
     return ours, forward
 
 
-def projections(ours: MultiHead, inputs: Sequence[nn.Linear], output: nn.Linear) -> list[Shared]:
+def projections(ours: MultiHeadAttention, inputs: Sequence[nn.Linear], output: nn.Linear) -> list[Shared]:
     """The projections of query, key and value, and of the output."""
     shared = [Shared(ours.weight, third(number), part.weight) for number, part in enumerate(inputs)]
     shared += [Shared(ours.bias, third(number), part.bias) for number, part in enumerate(inputs)]

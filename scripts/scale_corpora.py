@@ -1,4 +1,4 @@
-"""Corpora of any size, invented: as ids in the format of nmt/data/ids.py, or as text of the phrasebook's sentences."""
+"""Corpora of any size, invented: as ids in the format of nmt/data/dataset.py, or as text of the phrasebook's sentences."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -8,7 +8,7 @@ import numpy
 import pyarrow
 from pyarrow import ipc
 
-from nmt.data.ids import ROWS, SCHEMA
+from nmt.data.dataset import ROWS, SCHEMA
 from nmt.data.lines import LineWriter
 from nmt.data.phrasebook.draw import Grammar, draws
 

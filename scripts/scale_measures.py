@@ -21,10 +21,10 @@ import torch
 
 from nmt.compose import compose_all
 from nmt.config import Config
-from nmt.data.batches import Epochs, plan
-from nmt.data.ids import Pairs
+from nmt.data.batches import BatchIterator, plan
+from nmt.data.dataset import ParallelDataset
 from nmt.data.tokenizer import PAD
-from nmt.decode.search import search
+from nmt.decode.beam_search import search
 from nmt.errors import Stopped, UserError
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
@@ -83,10 +83,10 @@ def drop_from_cache(path: Path) -> None:
 
 def planning(path: str, budget: int = TOKENS, batches: int = 2000) -> Figures:
     """Open a corpus, plan an epoch, and put its first batches together."""
-    pairs, opened = timed(Pairs, Path(path))
+    pairs, opened = timed(ParallelDataset, Path(path))
     _, read = timed(lambda: (pairs.source_lengths, pairs.target_lengths))
     planned, made = timed(plan, pairs.source_lengths, pairs.target_lengths, budget, 1, 0)
-    epochs = Epochs(pairs, None, budget, 1, 0.0)  # type: ignore[arg-type]  # no tokenizer: nothing is sampled
+    epochs = BatchIterator(pairs, None, budget, 1, 0.0)  # type: ignore[arg-type]  # no tokenizer: nothing is sampled
     epochs.planned = (0, planned)
     some = min(batches, len(planned))
     _, filled = timed(lambda: [epochs.batch(0, position).tokens for position in range(some)])
@@ -102,7 +102,7 @@ def planning(path: str, budget: int = TOKENS, batches: int = 2000) -> Figures:
 
 def shards(paths: list[str], budget: int = TOKENS) -> Figures:
     """Open many corpora, and plan them one after the other; only one plan is kept."""
-    many, opened = timed(lambda: [Pairs(Path(path)) for path in paths])
+    many, opened = timed(lambda: [ParallelDataset(Path(path)) for path in paths])
     plans: list[Figures] = []
     rows, before = 0, memory()["anonymous"]
     for pairs in many:

@@ -14,9 +14,9 @@ import torch
 from corpora import logger_as_it_was, trained  # noqa: F401
 from omegaconf import DictConfig, OmegaConf
 
-from nmt.check import check
 from nmt.compose import compose_all
 from nmt.config import RecurrentConfig, TransformerConfig, config_folder, to_dict
+from nmt.config_validation import check
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 

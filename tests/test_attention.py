@@ -13,9 +13,9 @@ from torch.func import functional_call
 from torch.testing import assert_close
 
 from nmt.attention.kernels import attend, scaled_dot_product
-from nmt.attention.multihead import MultiHead
+from nmt.attention.multi_head import MultiHeadAttention
 from nmt.attention.scores import SCORES, make_score
-from nmt.attention.single import Attention
+from nmt.attention.single_head import Attention
 from nmt.attention.windows import WINDOWS, make_window
 
 QUERY, MEMORY, RADIUS = 8, 8, 10
@@ -97,7 +97,7 @@ def test_every_score_in_every_window_is_the_oracles(score, window, dtype):
         assert not weights[row, :, length:].any()
 
 
-class Look(nn.Module):
+class AttentionRecord(nn.Module):
     """`look` at two sentences of 6 and 3 pieces from three columns."""
 
     def __init__(self, attention: Attention) -> None:
@@ -111,7 +111,7 @@ class Look(nn.Module):
 @each
 def test_gradients_are_finite_differences(score, window):
     torch.manual_seed(2)
-    module = Look(make(score, window, 3, 3, radius=2))
+    module = AttentionRecord(make(score, window, 3, 3, radius=2))
     names = [key for key, _ in module.named_parameters()]
 
     def run(query: Tensor, memory: Tensor, *parameters: Tensor) -> tuple[Tensor, Tensor]:
@@ -352,7 +352,7 @@ def test_low_precision_training_agrees(causal):
 @given(seed=seeds, size=st.integers(1, 8), rows=st.integers(1, 5), columns=st.integers(1, 7), masked=st.booleans())
 def test_one_head_with_identities_is_scaled_dot_product(seed, size, rows, columns, masked):
     torch.manual_seed(seed)
-    heads, identity = MultiHead(size, 1).double(), torch.eye(size).double()
+    heads, identity = MultiHeadAttention(size, 1).double(), torch.eye(size).double()
     heads.weight.data, heads.output.weight.data = identity.repeat(3, 1), identity
     query, memory, mask = unit(2, rows, size), unit(2, columns, size), None
     if masked:
@@ -366,7 +366,7 @@ def test_one_head_with_identities_is_scaled_dot_product(seed, size, rows, column
 @pytest.mark.parametrize("masked", [False, True])
 def test_many_heads_are_pytorchs(masked):
     torch.manual_seed(1)
-    ours, theirs = MultiHead(12, 3).double(), nn.MultiheadAttention(12, 3, batch_first=True).double()
+    ours, theirs = MultiHeadAttention(12, 3).double(), nn.MultiheadAttention(12, 3, batch_first=True).double()
     for parameter in ours.parameters():
         nn.init.normal_(parameter)
     theirs.load_state_dict({f"in_proj_{part}": getattr(ours, part) for part in ("weight", "bias")}, strict=False)
@@ -382,7 +382,7 @@ def test_many_heads_are_pytorchs(masked):
     assert_close(ours(*ours.project_all(query), causal=True)[0], itself[0], **EXACT)
 
 
-def heads_of(heads: MultiHead, query: Tensor, memory: Tensor) -> tuple[Tensor, ...]:
+def heads_of(heads: MultiHeadAttention, query: Tensor, memory: Tensor) -> tuple[Tensor, ...]:
     return (heads.project_query(query), *heads.project_memory(memory))
 
 
@@ -391,7 +391,7 @@ def heads_of(heads: MultiHead, query: Tensor, memory: Tensor) -> tuple[Tensor, .
 def test_heads_without_a_mask_know_no_order(seed, count, width, rows, columns):
     """X ↦ attention(X, X, X) turns with X; so do queries, and they do not care how the memory is ordered."""
     torch.manual_seed(seed)
-    heads = MultiHead(count * width, count).double()
+    heads = MultiHeadAttention(count * width, count).double()
     inputs, memory = unit(2, rows, count * width), unit(2, columns, count * width)
     order, other = torch.randperm(rows), torch.randperm(columns)
     moved = inputs[:, order], memory[:, other]

@@ -324,11 +324,11 @@ def other_files(trained: Trained, folder: Path) -> dict[str, bytes]:
     }  # fmt: skip
 
 
-KINDS = ["cut in half", "cut at the end", "cut at the beginning", "empty", "random", "text", "zip", "pickle"]
-KINDS += ["zipped pickle", "another program's", "without most"]
+SELF_ATTENTIONS = ["cut in half", "cut at the end", "cut at the beginning", "empty", "random", "text", "zip", "pickle"]
+SELF_ATTENTIONS += ["zipped pickle", "another program's", "without most"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SELF_ATTENTIONS)
 def test_a_file_that_is_no_checkpoint(refused, trained: Trained, kind, tmp_path):
     path = tmp_path / "bad.pt"
     path.write_bytes(other_files(trained, tmp_path)[kind])

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.data.batches import Epochs, collate, cut, in_order, plan
+from nmt.data.batches import BatchIterator, collate, cut, in_order, plan
 from nmt.data.tokenizer import BOS, EOS, PAD
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), max_size=60)
@@ -180,23 +180,23 @@ class Rows:
 
 
 def test_an_epoch_shows_every_pair_once_from_any_position():
-    epochs = Epochs(Rows(300), None, 200, 1, 0.0)
+    epochs = BatchIterator(Rows(300), None, 200, 1, 0.0)
     seen = []
     for position, rows in enumerate(epochs.plan(2)):
-        batch = Epochs(Rows(300), None, 200, 1, 0.0).batch(2, position)  # one that has seen nothing before
+        batch = BatchIterator(Rows(300), None, 200, 1, 0.0).batch(2, position)  # one that has seen nothing before
         assert (batch.source[:, 0] - 4).tolist() == (batch.target[:, 1] - 1000).tolist() == rows.tolist()
         assert torch.equal(batch.source, epochs.batch(2, position).source)
         seen += rows.tolist()
     assert sorted(seen) == list(range(300))
     for epoch in (3, 2):  # another one, and back
-        fresh = Epochs(Rows(300), None, 200, 1, 0.0).plan(epoch)
+        fresh = BatchIterator(Rows(300), None, 200, 1, 0.0).plan(epoch)
         assert [rows.tolist() for rows in epochs.plan(epoch)] == [rows.tolist() for rows in fresh]
 
 
 @pytest.mark.parametrize("start", [0, 3, "last", "end"])
 def test_a_stream_gives_the_batches_in_order_over_the_epochs(start):
     """Beginning at the end of an epoch is how a training continues that was stopped there."""
-    epochs = Epochs(Rows(300), None, 200, 1, 0.0)
+    epochs = BatchIterator(Rows(300), None, 200, 1, 0.0)
     many = len(epochs.plan(0))
     start = {"last": many - 1, "end": many}.get(start, start)
     wanted = [(epoch, position) for epoch in (0, 1) for position in range(len(epochs.plan(epoch)))][start:]
@@ -204,7 +204,7 @@ def test_a_stream_gives_the_batches_in_order_over_the_epochs(start):
     for epoch, position in wanted:
         found = next(stream)
         assert found[:2] == (epoch, position)
-        assert torch.equal(found[2].source, Epochs(Rows(300), None, 200, 1, 0.0).batch(epoch, position).source)
+        assert torch.equal(found[2].source, BatchIterator(Rows(300), None, 200, 1, 0.0).batch(epoch, position).source)
 
 
 class Longer:
@@ -218,7 +218,7 @@ def test_a_sample_longer_than_any_sentence_is_not_taken():
     """A model with learned positions knows no place beyond the longest; nor does a budget of batches."""
     pairs = Rows(300)
     pairs.texts = lambda row: (int(pairs.source_lengths[row]), int(pairs.target_lengths[row]))
-    epochs = Epochs(pairs, SimpleNamespace(source=Longer(), target=Longer()), 200, 1, 0.2)
+    epochs = BatchIterator(pairs, SimpleNamespace(source=Longer(), target=Longer()), 200, 1, 0.2)
     stored = sampled = 0
     for position, rows in enumerate(epochs.plan(0)):
         batch = epochs.batch(0, position)
@@ -233,7 +233,7 @@ def test_a_sample_longer_than_any_sentence_is_not_taken():
 
 
 def test_what_fails_in_the_thread_fails_in_the_training(monkeypatch):
-    epochs = Epochs(Rows(300), None, 200, 1, 0.0)
+    epochs = BatchIterator(Rows(300), None, 200, 1, 0.0)
     stream = epochs.stream(0, 0)
     next(stream)
     monkeypatch.setattr(epochs, "batch", lambda *place: 1 / 0)

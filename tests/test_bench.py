@@ -22,7 +22,7 @@ from bench_toolkits import ENVIRONMENTS, PEERS
 
 from nmt.compose import compose_all
 from nmt.data.batches import collate, plan
-from nmt.data.ids import Pairs
+from nmt.data.dataset import ParallelDataset
 from nmt.data.phrasebook.draw import Grammar, draws
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.pipeline import prepare
@@ -56,7 +56,7 @@ def measured(tmp_path_factory):
 
 def pairs_of(folder, name):
     words = ["data=phrasebook", f"data_folder={folder / 'data'}", *SMALL]
-    return Pairs(prepare(compose_all(words, multirun=False)[0]).ids / f"{name}.arrow")
+    return ParallelDataset(prepare(compose_all(words, multirun=False)[0]).ids / f"{name}.arrow")
 
 
 def trained_on(folder):
@@ -158,9 +158,9 @@ def test_figures_and_tables():
 
 
 def test_a_watch_counts_cpu_of_this_process():
-    with Watch() as watch:
+    with Watch() as check_finite:
         sum(range(2_000_000))
-    assert watch.cpu > 0 and watch.wall > 0 and watch.others >= 0
+    assert check_finite.cpu > 0 and check_finite.wall > 0 and check_finite.others >= 0
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ import torch
 from corpora import Answer, Trained, door, environment, process, small, write_corpus
 
 from nmt import cli
-from nmt.alignments import Reading, encoded, in_words, judge
+from nmt.alignments import Extractor, encoded, in_words, selection
+from nmt.commands import translate as translate_module
 from nmt.data.lines import read_pairs
 from nmt.data.tokenizer import BOS, EOS
 from nmt.decode import translator as translator_module
@@ -26,7 +27,6 @@ from nmt.decode.translator import Translator
 from nmt.evaluate.alignment import argmax_links, format_links
 from nmt.evaluate.words import merge
 from nmt.runs import Run, load, score_corpus, score_sets
-from nmt.verbs import translate as translate_module
 
 SENTENCE = "Ein Junge malt das rote Fahrrad."
 OTHER = "Mein Bruder sucht kein Brot im Garten."
@@ -720,7 +720,7 @@ def copied_run(trained: Trained, root: Path) -> Path:
     return Path(shutil.copy(trained.folder / "best.pt", root / "tiny" / "best.pt"))
 
 
-def own_links(run: Run, corpus: Path, name: str, reading: Reading) -> None:
+def own_links(run: Run, corpus: Path, name: str, reading: Extractor) -> None:
     """Gold links that are those of one layer and row, so that they must be found again."""
     pairs = list(read_pairs(corpus / f"{name}.de", corpus / f"{name}.en"))
     looks = run.translator.looks(encoded(run.translator, pairs))
@@ -735,10 +735,10 @@ def test_layer_and_row_are_chosen_on_the_validation_set(trained: Trained, tmp_pa
     run = load([copied_run(trained, tmp_path / "runs")])
     (before,) = score_corpus(run, corpus, ["test"])
     assert before.aer is None and "AER" not in before.line()
-    own_links(run, corpus, "test", Reading(0))
+    own_links(run, corpus, "test", Extractor(0))
     (unchosen,) = score_corpus(run, corpus, ["test"])  # the stored result knows no error rate: it is not enough
     assert unchosen.aer == 0 and unchosen.line().endswith("\tAER 0.000 (layer 0, predicts)")
-    own_links(run, corpus, "valid", Reading(1, row="reads"))
+    own_links(run, corpus, "valid", Extractor(1, row="reads"))
     valid, test = score_corpus(run, corpus, ["valid", "test"])
     assert (valid.aer, valid.aligned) == (0, "layer 1, reads")
     assert test.aer and test.aligned == "layer 1, reads" and test.bleu == before.bleu
@@ -749,7 +749,7 @@ def test_layer_and_row_are_chosen_on_the_validation_set(trained: Trained, tmp_pa
     }  # fmt: skip
     flattered = json.loads((tmp_path / "runs/tiny/evaluate/valid/result.json").read_text(encoding="utf-8"))
     assert flattered["alignment"]["chosen_on"] == "these pairs"
-    monkeypatch.setattr(judge, "rates", None)
+    monkeypatch.setattr(selection, "rates", None)
     monkeypatch.setattr(Translator, "translate", None)
     assert score_corpus(run, corpus, ["valid", "test"]) == [valid, test]  # nothing is done twice
 
@@ -760,15 +760,15 @@ def test_a_stored_error_rate_does_not_survive_other_rules(trained: Trained, tmp_
     shutil.copytree(trained.root / "corpus", corpus)
     run = load([copied_run(trained, tmp_path / "runs")])
     for name in ("valid", "test"):
-        own_links(run, corpus, name, Reading(1, row="reads"))
+        own_links(run, corpus, name, Extractor(1, row="reads"))
     assert score_corpus(run, corpus, ["test"])[0].aligned == "layer 1, reads"
     path = tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json"
     stored = json.loads(path.read_text(encoding="utf-8"))
     before, made = stored["alignment"], stored["made"]["alignment"]
     layers = "0", "1", "0,1"
     assert made["candidates"] == [f"{layer} mean {row}" for layer in layers for row in ("predicts", "reads")]
-    assert made["at_most"] == judge.CHOSEN_ON
-    monkeypatch.setattr(judge, rule, other)
+    assert made["at_most"] == selection.CHOSEN_ON
+    monkeypatch.setattr(selection, rule, other)
     score_corpus(run, corpus, ["test"])
     after = json.loads(path.read_text(encoding="utf-8"))["alignment"]
     assert (before["chosen_on"], before["candidates"]) == ("16 validation pairs", 6)
@@ -781,7 +781,7 @@ def test_a_model_without_attention_is_asked_for_no_error_rate(trained: Trained, 
     shutil.copytree(trained.root / "corpus", corpus)
     run = load([copied_run(trained, tmp_path / "runs")])
     for name in ("valid", "test"):
-        own_links(run, corpus, name, Reading(0))
+        own_links(run, corpus, name, Extractor(0))
     monkeypatch.setattr(type(run.translator.model), "attends", False)
     (result,) = score_corpus(run, corpus, ["test"])
     assert result.aer is None and "AER" not in result.line()
@@ -795,7 +795,7 @@ def test_the_end_of_a_training_tells_the_error_rate(trained: Trained, tmp_path):
     path = copied_run(trained, tmp_path / "runs")
     run = load([path])
     for name in ("valid", "test"):
-        own_links(run, corpus, name, Reading(0, row="reads"))
+        own_links(run, corpus, name, Extractor(0, row="reads"))
     (result,) = score_sets(path, corpus, ["test"], run.config.decode)
     assert result.line().endswith("\tAER 0.000 (layer 0, reads)")
     curves = b"".join(file.read_bytes() for file in (path.parent / "tensorboard").iterdir())

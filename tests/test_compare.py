@@ -23,7 +23,15 @@ from PIL import Image
 from sacrebleu import corpus_bleu
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from nmt.alignments import reading
+from nmt import test_sets
+from nmt.alignments import extraction
+from nmt.compare import test_sets as compare_test_sets
+from nmt.compare.labels import build, looks
+from nmt.compare.measures import Measures
+from nmt.compare.perplexity import measure_perplexity
+from nmt.compare.results import same_experiment
+from nmt.compare.systems import System, training
+from nmt.compare.test_sets import TextSet, longest_source, shown_rows
 from nmt.compose import compose_all
 from nmt.config import Config, to_dict
 from nmt.data.tokenizer import Tokenizers
@@ -36,15 +44,7 @@ from nmt.evaluate.spread import spread
 from nmt.models.build import build as build_model
 from nmt.runs import load
 from nmt.train import checkpoint
-from nmt.verbs import known
-from nmt.verbs.compare import texts
-from nmt.verbs.compare.entrants import Entrant, training
-from nmt.verbs.compare.kinds import build, looks
-from nmt.verbs.compare.measures import Measures
-from nmt.verbs.compare.outcome import same_experiment
-from nmt.verbs.compare.perplexity import likelihood
-from nmt.verbs.compare.texts import TextSet, longest_source, shown_rows
-from nmt.view.comparison import Picture, Section, Table, markdown, page
+from nmt.view.comparison_page import Picture, Section, Table, markdown, page
 from nmt.view.curves import Line, curves
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -391,7 +391,7 @@ def test_perplexity_is_that_of_each_sentence_alone(runs: Runs):
     """Batches of any size, padded or not, against one pair at a time; blank lines are left out."""
     translator = load([runs.root / "tiny" / "best.pt"]).translator
     pairs = [("Ein Junge malt das rote Fahrrad.", "A boy paints the red bicycle."), ("Ja.", "Yes."), ("", "Nothing")]
-    found = likelihood(translator, pairs)
+    found = measure_perplexity(translator, pairs)
     ids = [[side.encode(text) for side, text in zip(translator.tokenizers, pair, strict=True)] for pair in pairs[:2]]
     looks = [translator.look(source, target) for source, target in ids]
     likely = [value for look in looks for value in look.log_probabilities]
@@ -433,7 +433,7 @@ def test_what_to_read_off_is_chosen_on_the_validation_set(
     """Links that the model itself drew there from one layer: that layer is read off on the test set too."""
     (folder,) = (trained.root / "data").glob("corpus-*")
     corpus = Path(shutil.copytree(folder, tmp_path / "corpus"))
-    for module in (texts, known):
+    for module in (compare_test_sets, test_sets):
         monkeypatch.setattr(module, "existing_corpus", lambda *given: corpus)
     words = ["align", "tiny", "--runs", str(runs.root), "--pharaoh"]
     for name, drawn in (("valid", layer), ("test", "0")):
@@ -523,7 +523,7 @@ def test_a_pair_that_is_too_long_stops_nothing(runs: Runs, capfd, tmp_path, monk
     for ending, line in (("de", "Ein Junge " * 30), ("en", "A boy"), ("align", "0-0")):
         with (tmp_path / "own" / f"a.{ending}").open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
-    monkeypatch.setattr(reading, "LONGEST", 0.25)
+    monkeypatch.setattr(extraction, "LONGEST", 0.25)
     answer = runs.compare(capfd, "tiny", "blind", *files, "--sentences", "3,1")
     assert answer.code == 0, answer.err
     assert "AER leaves out pairs that are too long to look at: tiny 1." in answer.out
@@ -605,8 +605,8 @@ def test_the_longest_sentence_may_have_few_characters(tmp_path):
     assert longest_source(tmp_path / "train.de") == 5
 
 
-def entrant(config: Config, name: str = "one") -> Entrant:
-    return Entrant(name, [Path(name)], config, {}, "", 0, [])
+def entrant(config: Config, name: str = "one") -> System:
+    return System(name, [Path(name)], config, {}, "", 0, [])
 
 
 def test_every_model_is_described_in_its_own_words():

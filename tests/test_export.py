@@ -21,13 +21,13 @@ from nmt.compose import compose_all
 from nmt.config import Config, DecodeConfig, TokenizerConfig
 from nmt.data.batches import collate
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers, train
-from nmt.decode.search import Hypothesis
+from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator
-from nmt.deploy import convert
-from nmt.deploy.convert import POSSIBLE, check
-from nmt.deploy.engine import Ctranslate2
-from nmt.deploy.folder import Export
 from nmt.errors import UserError
+from nmt.export import ctranslate2_model
+from nmt.export.ctranslate2_engine import Ctranslate2
+from nmt.export.ctranslate2_folder import Export
+from nmt.export.ctranslate2_model import POSSIBLE, check
 from nmt.models.build import build as build_model
 from nmt.models.ensemble import Ensemble
 from nmt.models.transformer import Transformer
@@ -124,14 +124,17 @@ def count_ours(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 NORMS, ACTIVATIONS, TIES = ("pre", "post"), ("relu", "gelu"), (True, False)
-KINDS = [
+SELF_ATTENTIONS = [
     *({"norm": norm, "activation": act, "tie": tie} for norm, act, tie in itertools.product(NORMS, ACTIVATIONS, TIES)),
     {"positions": "learned"},
     {"positions": "rotary"},
     {"encoder_layers": 1, "decoder_layers": 2, "heads": 2},
 ]  # fmt: skip
 APART = [{"tie": True}, {"tie": False}, {"positions": "learned"}, {"norm": "post", "positions": "rotary"}]
-BOTH = [*((kind, True) for kind in KINDS), *((kind, False) for kind in APART)]  # with a joint vocabulary, and with two
+BOTH = [
+    *((kind, True) for kind in SELF_ATTENTIONS),
+    *((kind, False) for kind in APART),
+]  # with a joint vocabulary, and with two
 
 
 @needs_ctranslate2
@@ -143,7 +146,7 @@ def test_both_engines_write_the_same(kind, joint, vocabularies, tmp_path, monkey
     faster = export(plain, config, tmp_path / "export")
     sentences = some(plain.tokenizers.source.size, 0)
     every = ((1, 1.0), (5, 1.0), (5, 0.0), (3, 0.6))
-    for beam, alpha in every if kind == {"tie": True} or kind == KINDS[0] else every[:2]:
+    for beam, alpha in every if kind == {"tie": True} or kind == SELF_ATTENTIONS[0] else every[:2]:
         plain.decode.beam, plain.decode.length_penalty = beam, alpha
         wanted = plain.search(sentences)
         asked = count_ours(monkeypatch)
@@ -276,9 +279,9 @@ def test_our_own_engine_searches_in_the_numbers_that_are_asked_for(nmt):
 
 
 def test_the_sentence_names_the_version_of_the_extra():
-    text = (Path(convert.__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    text = (Path(ctranslate2_model.__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
     bound = re.search(r'"(ctranslate2>=[\d.]+)"', text)
-    assert bound and f"'{bound[1]}'" in Path(convert.__file__).read_text(encoding="utf-8")
+    assert bound and f"'{bound[1]}'" in Path(ctranslate2_model.__file__).read_text(encoding="utf-8")
 
 
 def test_a_quantization_needs_its_engine(nmt):

@@ -15,7 +15,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from nmt.attention import kernels
 from nmt.data.tokenizer import PAD
-from nmt.decode.search import search
+from nmt.decode.beam_search import search
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.train.loss import training_loss

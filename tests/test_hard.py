@@ -19,13 +19,13 @@ from nmt.attention.hard import Reinforce, attend_to_one, draw, nats
 from nmt.attention.kernels import attend
 from nmt.attention.scores import SCORES
 from nmt.attention.windows import WINDOWS
-from nmt.check import check
 from nmt.compose import compose_all
 from nmt.config import to_dict
+from nmt.config_validation import check
 from nmt.data.batches import Batch, collate
 from nmt.data.tokenizer import PAD
 from nmt.errors import UserError
-from nmt.models.base import Decoded, EncoderDecoder, Policy
+from nmt.models.base import DecoderOutput, EncoderDecoder, Policy
 from nmt.train.loss import training_loss
 
 EXACT = {"atol": 1e-10, "rtol": 0}
@@ -251,10 +251,10 @@ def test_where_to_look_is_learnt_from_the_draws(small_model, order, gradient):
     asked = model.attention.score.memory.weight
     assert (decoded.policy is not None) == (gradient == "reinforce") == hasattr(model, "reinforce")
     blind = training_loss(model, decoded._replace(policy=None), batch.output, PAD, 0.1)[0]
-    loss, likelihood = training_loss(model, decoded, batch.output, PAD, 0.1)
+    loss, nll = training_loss(model, decoded, batch.output, PAD, 0.1)
     slopes = [torch.autograd.grad(one, asked, retain_graph=True, materialize_grads=True)[0] for one in (blind, loss)]
     assert slopes[0].any() == (gradient == "straight_through") and slopes[1].any()
-    assert likelihood > 0 and not likelihood.requires_grad
+    assert nll > 0 and not nll.requires_grad
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -286,12 +286,12 @@ def test_padding_is_not_rewarded(small_model):
     hidden = torch.randn(2, 5, 32, dtype=torch.float64, requires_grad=True)
     real = batch.output != PAD
     values = torch.where(real, -1.0, math.nan).double().requires_grad_()
-    decoded = Decoded(hidden, None, {}, policy=Policy(values, values))
-    loss, likelihood = training_loss(model, decoded, batch.output, PAD, 0.0)
+    decoded = DecoderOutput(hidden, None, {}, policy=Policy(values, values))
+    loss, nll = training_loss(model, decoded, batch.output, PAD, 0.0)
     loss.backward()
     assert loss.isfinite() and hidden.grad.isfinite().all()
     assert ((values.grad != 0) == real).all()
-    wanted = -0.9 * math.log(50) - 0.1 * likelihood.item() / real.sum().item()
+    wanted = -0.9 * math.log(50) - 0.1 * nll.item() / real.sum().item()
     assert model.reinforce.baseline.item() == pytest.approx(wanted)
 
 

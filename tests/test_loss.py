@@ -38,14 +38,14 @@ def test_loss_and_gradients_are_pytorchs(monkeypatch, chunk, slopes, smoothing, 
     monkeypatch.setitem(loss.CHUNK, "cpu", chunk)
     monkeypatch.setattr(loss, "SLOPES", slopes)
     hidden, output, target = case(bias, dtype)
-    total, likelihood = cross_entropy(hidden, output, target, PAD, smoothing)
+    total, nll = cross_entropy(hidden, output, target, PAD, smoothing)
     logits, flat = output(hidden).flatten(0, 1), target.flatten()
     options = {"ignore_index": PAD, "reduction": "sum"}
     wanted = functional.cross_entropy(logits, flat, label_smoothing=smoothing, **options)
     within = {"atol": TOLERANCE[dtype], "rtol": 0}
     assert_close(results(hidden, output, total), results(hidden, output, wanted), **within)
-    assert_close(likelihood, functional.cross_entropy(logits, flat, **options).detach(), **within)
-    assert not likelihood.requires_grad
+    assert_close(nll, functional.cross_entropy(logits, flat, **options).detach(), **within)
+    assert not nll.requires_grad
 
 
 def test_gradients_are_finite_differences(monkeypatch):
@@ -75,9 +75,9 @@ def test_loss_by_hand():
     output = nn.Linear(1, 3, bias=True)
     output.weight.data.zero_()
     output.bias.data = torch.tensor([1.0, 3.0, 4.0]).log()
-    total, likelihood = cross_entropy(torch.ones(1, 1, 1), output, torch.tensor([[2]]), PAD, 0.3)
+    total, nll = cross_entropy(torch.ones(1, 1, 1), output, torch.tensor([[2]]), PAD, 0.3)
     assert total.item() == pytest.approx(0.7 * math.log(2) + 0.1 * (math.log(8) + math.log(8 / 3) + math.log(2)))
-    assert likelihood.item() == pytest.approx(math.log(2))
+    assert nll.item() == pytest.approx(math.log(2))
     total.backward()
     assert output.bias.grad.tolist() == pytest.approx([0.025, 0.275, -0.3])
 
@@ -88,17 +88,17 @@ def test_extreme_logits_are_finite(dtype):
     output = nn.Linear(3, 3, bias=False, dtype=dtype)
     output.weight.data = torch.eye(3, dtype=dtype)
     hidden = torch.tensor([1e4, -1e4, 0.0], dtype=dtype).expand(1, 3, 3).clone().requires_grad_()
-    total, likelihood = cross_entropy(hidden, output, torch.tensor([[0, 1, 2]]), -1, 0.0)
+    total, nll = cross_entropy(hidden, output, torch.tensor([[0, 1, 2]]), -1, 0.0)
     big = hidden[0, 0, 0].item()  # 10⁴ as bf16 writes it
-    assert total.item() == likelihood.item() == 3 * big
+    assert total.item() == nll.item() == 3 * big
     total.backward()
     assert hidden.grad[0].tolist() == [[0, 0, 0], [1, -1, 0], [1, 0, -1]]
 
 
 def test_smoothed_extreme_logits_are_finite():
     hidden, output, target = case(True, torch.float32, scale=1e4)
-    total, likelihood = cross_entropy(hidden, output, target, PAD, 0.1)
-    assert all(value.isfinite().all() for value in [likelihood, *results(hidden, output, total)])
+    total, nll = cross_entropy(hidden, output, target, PAD, 0.1)
+    assert all(value.isfinite().all() for value in [nll, *results(hidden, output, total)])
 
 
 def test_padding_has_no_gradient():

@@ -14,9 +14,9 @@ from nmt.attention.scores import SCORES
 from nmt.attention.windows import WINDOWS
 from nmt.data.batches import Batch, collate
 from nmt.data.tokenizer import BOS, PAD
-from nmt.decode.search import search
+from nmt.decode.beam_search import search
 from nmt.models.base import EncoderDecoder, select
-from nmt.models.cells import ConditionalGRU, Stack, maxout
+from nmt.models.cells import ConditionalGRU, StackedRNNCell, maxout
 from nmt.models.encoder import RecurrentEncoder
 from nmt.models.ensemble import Ensemble
 from nmt.models.recurrent import Bahdanau
@@ -320,7 +320,7 @@ def test_can_learn_sixteen_sentences(name, small_model):
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_stack_step_by_step_is_the_whole(cell):
     torch.manual_seed(1)
-    stack = Stack(cell, 5, 6, layers=3, fed=0, dropout=0.5).double().eval()
+    stack = StackedRNNCell(cell, 5, 6, layers=3, fed=0, dropout=0.5).double().eval()
     embedded, state = torch.randn(4, 7, 5).double(), {key: torch.randn(4, 3, 6).double() for key in stack.states}
     outputs, last = stack.whole(embedded, state)
     products = stack.products()
@@ -333,7 +333,7 @@ def test_stack_step_by_step_is_the_whole(cell):
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_what_is_fed_stands_beside_the_embedding(cell):
     torch.manual_seed(1)
-    stack = Stack(cell, 5, 6, layers=2, fed=3, dropout=0.0).double().eval()
+    stack = StackedRNNCell(cell, 5, 6, layers=2, fed=3, dropout=0.0).double().eval()
     embedded, fed = torch.randn(4, 1, 5).double(), torch.randn(4, 3).double()
     state = {key: torch.randn(4, 2, 6).double() for key in stack.states}
     products = stack.products()

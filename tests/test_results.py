@@ -9,11 +9,10 @@ import pytest
 import torch
 from corpora import Trained, door
 
-from nmt import pipeline, results, runs
+from nmt import pipeline, results, runs, test_sets
 from nmt.alignments import Gold
 from nmt.decode.translator import Translator
 from nmt.train import checkpoint
-from nmt.verbs import known
 
 SENTENCE = "Ein Junge malt das rote Fahrrad."
 
@@ -33,7 +32,7 @@ def test_a_run_is_scored_on_the_corpus_it_was_trained_on(trained: Trained, run, 
 
 
 def test_another_corpus_is_refused(run, capfd, monkeypatch):
-    monkeypatch.setattr(known, "existing_corpus", lambda *_: None)
+    monkeypatch.setattr(test_sets, "existing_corpus", lambda *_: None)
     told = pipeline.report
     monkeypatch.setattr(pipeline, "report", lambda corpus: told(corpus) | {"corpus_hash": "0" * 64})
     answer = door(capfd, "evaluate", str(run))
@@ -66,14 +65,14 @@ def test_the_format_is_that_of_the_machine(run, monkeypatch):
 def test_no_score_stands_beside_other_translations(tmp_path, monkeypatch):
     """A disk that fills up between the two files leaves no pair that does not belong together."""
     results.write_result(tmp_path, ["one"], {"bleu": 1})
-    real = results.write_whole
+    real = results.write_atomic
 
     def full(path: Path, content: str) -> None:
         if path.suffix == ".json":
             raise OSError(28, "No space left on device")
         real(path, content)
 
-    monkeypatch.setattr(results, "write_whole", full)
+    monkeypatch.setattr(results, "write_atomic", full)
     with pytest.raises(OSError, match="No space"):
         results.write_result(tmp_path, ["two"], {"bleu": 2})
     assert [path.name for path in tmp_path.iterdir()] == ["hyp"]

@@ -11,7 +11,7 @@ import scale_corpora
 from scale_measures import alone
 from scale_plots import plot
 
-from nmt.data.ids import Pairs
+from nmt.data.dataset import ParallelDataset
 from nmt.errors import UserError
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
@@ -23,7 +23,7 @@ def test_an_invented_corpus_is_read_like_any_other(tmp_path: Path, pairs: int, m
     for name in ("one", "again"):
         scale_corpora.write_ids(tmp_path / f"{name}.arrow", pairs, 50)
     assert (tmp_path / "one.arrow").read_bytes() == (tmp_path / "again.arrow").read_bytes()
-    corpus = Pairs(tmp_path / "one.arrow")
+    corpus = ParallelDataset(tmp_path / "one.arrow")
     assert len(corpus) == pairs and corpus.line(pairs - 1) == pairs
     for side in (corpus.source, corpus.target):
         rows = [side(row) for row in range(pairs)]
@@ -34,7 +34,7 @@ def test_an_invented_corpus_is_read_like_any_other(tmp_path: Path, pairs: int, m
 def test_frequent_ids_are_frequent(tmp_path: Path) -> None:
     """Zipf's law with a shift of 2.7: the first id is (100 + 2.7) / 2.7 times as frequent as the hundred-first."""
     scale_corpora.write_ids(tmp_path / "ids.arrow", 2000, 500)
-    corpus = Pairs(tmp_path / "ids.arrow")
+    corpus = ParallelDataset(tmp_path / "ids.arrow")
     counts = numpy.bincount(numpy.concatenate([corpus.source(row) for row in range(2000)]), minlength=500)
     assert counts[4] / counts[90:119].mean() == pytest.approx(102.7 / 2.7, rel=0.2)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nmt.check import CHOICES
+from nmt.config_validation import CHOICES
 from nmt.errors import UserError
 from nmt.train.schedule import SCHEDULES, rate
 

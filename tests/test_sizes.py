@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nmt.check import check
 from nmt.compose import compose_all
 from nmt.config import to_dict
+from nmt.config_validation import check
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 

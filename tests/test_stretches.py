@@ -14,12 +14,12 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from nmt.data.tokenizer import EOS
 from nmt.decode import stretches
-from nmt.decode.search import Beams, search
+from nmt.decode.beam_search import Beams, search
 from nmt.decode.stretches import Stretch, search_in_stretches
-from nmt.models.base import EncoderDecoder, State, select
+from nmt.models.base import DecoderState, EncoderDecoder, select
 from nmt.models.build import build
 from nmt.models.ensemble import Ensemble
-from nmt.models.prepared import prepared
+from nmt.models.inference import prepared
 
 LIMITS = torch.tensor([9, 2, 5, 20, 1, 7])
 NOT_STEADY = {"transformer_learned", "transformer_alibi", "transformer_relative", "transformer_sliding"}
@@ -27,7 +27,7 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUD
 
 
 class Steady(Table):
-    def steady(self, state: State, columns: int) -> State:
+    def steady(self, state: DecoderState, columns: int) -> DecoderState:
         return state
 
 

@@ -21,7 +21,7 @@ FLOORS = {
     "options": 1,
     "config": 1,
     "attention": 2,
-    "check": 3,
+    "config_validation": 3,
     "compose": 4,
     "data": 3,
     "models": 3,
@@ -29,14 +29,16 @@ FLOORS = {
     "evaluate": 3,
     "view": 4,
     "train": 5,
-    "deploy": 5,
+    "export": 5,
     "alignments": 5,
     "results": 5,
     "runs": 6,
     "pipeline": 7,
-    "verbs": 8,
-    "cli": 9,
-    "__main__": 10,
+    "test_sets": 8,
+    "compare": 9,
+    "commands": 10,
+    "cli": 11,
+    "__main__": 12,
 }
 # These work on plain words and numbers, so that they can be used without the rest of the house.
 ALOOF = {"evaluate", "view"}
@@ -44,12 +46,12 @@ ALOOF = {"evaluate", "view"}
 HOMES = {
     "datasets": r"data/(corpus|hub)\.py",
     "sentencepiece": r"data/tokenizer\.py",
-    "ctranslate2": r"deploy/convert\.py",
+    "ctranslate2": r"export/ctranslate2_model\.py",
     "matplotlib": r"view/.*",
     "tensorboard": r"view/.*",
     "torch.utils.tensorboard": r"view/.*",
     "hydra": r"compose\.py",
-    "omegaconf": r"(config|check|compose)\.py",
+    "omegaconf": r"(config|config_validation|compose)\.py",
 }
 LONGEST_FUNCTION = 60
 LONGEST_FILE = 260

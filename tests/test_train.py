@@ -27,13 +27,13 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from nmt import timing
 from nmt.config import TrainConfig
-from nmt.decode.search import Hypothesis
+from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator
-from nmt.train import budget, checkpoint, precision
-from nmt.train.budget import Clock
-from nmt.train.keeper import Keeper
-from nmt.train.place import Place
+from nmt.train import checkpoint, precision, time_budget
+from nmt.train.checkpoint_manager import CheckpointManager
 from nmt.train.precision import pick_precision
+from nmt.train.state import TrainState
+from nmt.train.time_budget import TimeBudget
 from nmt.view.progress import Progress
 
 HARD = [
@@ -277,15 +277,15 @@ def test_a_folder_of_another_training_is_refused(train, folder):
 
 def test_ctrl_c_in_the_last_validation_is_heard(train, folder, monkeypatch):
     """Where nothing is averaged afterwards, nothing else would ask for it."""
-    real = Keeper.keep
+    real = CheckpointManager.keep
 
-    def keep(self: Keeper, *arguments: object) -> None:
+    def keep(self: CheckpointManager, *arguments: object) -> None:
         real(self, *arguments)  # type: ignore[arg-type]
         signal.raise_signal(signal.SIGINT)
 
     words = ["train.max_steps=2", "train.validate_every=2", "train.average=0"]
     with monkeypatch.context() as patch:
-        patch.setattr(Keeper, "keep", keep)
+        patch.setattr(CheckpointManager, "keep", keep)
         assert train("heard", *words).code == 130
     assert not state(folder("heard") / "last.pt")["place"]["finished"]
     assert train("heard", *words).code == 0
@@ -299,7 +299,7 @@ def test_a_training_that_only_warms_up_is_told_so(train, warmup, warned):
 
 def test_minutes_become_updates_once(train, folder, monkeypatch):
     """The number is found after some updates and kept through an interruption, however slow the second life is."""
-    monkeypatch.setattr(budget, "FIT", 20)
+    monkeypatch.setattr(time_budget, "FIT", 20)
     words = ["train.max_minutes=0.03", "train.validate_every=1000"]
     with monkeypatch.context() as patch:
         at_update(patch, 22)
@@ -316,7 +316,7 @@ def test_minutes_become_updates_once(train, folder, monkeypatch):
 
 @pytest.mark.parametrize("interrupt", [lambda patch: at_update(patch, 20), lambda patch: at_validation(patch, 1)])
 def test_an_interruption_while_minutes_are_fitted_is_not_forever(interrupt, train, folder, monkeypatch, request):
-    monkeypatch.setattr(budget, "FIT", 20)
+    monkeypatch.setattr(time_budget, "FIT", 20)
     words = ["train.max_minutes=0.02", "train.validate_every=1000"]
     name = f"forever-{request.node.callspec.indices['interrupt']}"
     with monkeypatch.context() as patch:
@@ -337,18 +337,18 @@ def test_an_interruption_while_minutes_are_fitted_is_not_forever(interrupt, trai
 def test_minutes_are_fitted_by_updates_that_are_no_longer_slow(monkeypatch):
     """2 minutes: 6 s of patience; updates of 0.5 s for 4 s, then of 0.05 s, and validations of 1 s every 100."""
     now = 1000.0
-    monkeypatch.setattr(budget.time, "monotonic", lambda: now)
-    place, train = Place(), TrainConfig(**{field.name: 0 for field in fields(TrainConfig)})
+    monkeypatch.setattr(time_budget.time, "monotonic", lambda: now)
+    place, train = TrainState(), TrainConfig(**{field.name: 0 for field in fields(TrainConfig)})
     train.max_minutes, train.validate_every = 2.0, 100
-    clock = Clock(place, train.max_minutes)
+    clock = TimeBudget(place, train.max_minutes)
     while not clock.ready(train):
         now += 0.5 if now < 1004 else 0.05
         place.step += 1
         clock.tick()
-    assert 1006 <= now < 1007 and place.step >= budget.FIT
+    assert 1006 <= now < 1007 and place.step >= time_budget.FIT
     total, update = clock.fit(train, 1.0)
     assert update == pytest.approx(0.05, abs=1e-6)
-    left = 120 * (1 - budget.RESERVE) - (now - 1000) - 1
+    left = 120 * (1 - time_budget.RESERVE) - (now - 1000) - 1
     assert total == place.step + int(left / (0.05 + 1 / 100))
 
 

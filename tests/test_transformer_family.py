@@ -18,18 +18,18 @@ from torch.testing import assert_close
 
 from nmt import pipeline
 from nmt.attention import flex
-from nmt.attention import kinds as kinds_room
+from nmt.attention import self_attention as kinds_room
 from nmt.attention.flex import compiled, explicit, modified
 from nmt.attention.kernels import scaled_dot_product
-from nmt.attention.kinds import Kind, Linear, Softmax, make_kind
-from nmt.attention.multihead import MultiHead
+from nmt.attention.multi_head import MultiHeadAttention
 from nmt.attention.positions import make_positions, sinusoids, turn
 from nmt.attention.rollout import rollout
-from nmt.check import FITS, MODELS, check
+from nmt.attention.self_attention import Linear, SelfAttention, Softmax, make_self_attention
 from nmt.compose import compose_all
 from nmt.config import TransformerConfig, to_dict
+from nmt.config_validation import MODELS, VALIDATORS, check
 from nmt.data.batches import collate
-from nmt.data.ids import Pairs
+from nmt.data.dataset import ParallelDataset
 from nmt.errors import UserError
 from nmt.models.build import BUILDERS
 from nmt.models.layers import project
@@ -58,10 +58,10 @@ def unit(*shape: int) -> Tensor:
     return 2 * torch.rand(*shape, dtype=torch.float64) - 1
 
 
-def make(variant: str, causal: bool, dropout: float = 0.0) -> Kind:
+def make(variant: str, causal: bool, dropout: float = 0.0) -> SelfAttention:
     """A kind in float64, its table of distances (if any) drawn from ±1."""
     name, window, bias = VARIANTS[variant]
-    kind = make_kind(name, HEADS, causal, dropout, window, bias, max_distance=3).double()
+    kind = make_self_attention(name, HEADS, causal, dropout, window, bias, max_distance=3).double()
     for parameter in kind.parameters():
         parameter.data = unit(*parameter.shape)
     return kind.eval()
@@ -83,7 +83,7 @@ def visible(variant: str, causal: bool, mask: Tensor) -> Tensor:
     return torch.from_numpy(oracle.allowed(rows, causal, VARIANTS[variant][1])) & mask & mask.transpose(2, 3)
 
 
-def table_of(kind: Kind, causal: bool) -> list[dict[int, float]]:
+def table_of(kind: SelfAttention, causal: bool) -> list[dict[int, float]]:
     """What `Relative` has learnt, by head and distance."""
     return [
         dict(enumerate(row, 0 if causal else -3))
@@ -276,7 +276,7 @@ def test_causal_rows_do_not_feel_the_future(variant, seed, rows, row, cut, weigh
 
 
 def test_one_head_with_identities_is_scaled_dot_product():
-    heads, kind, inputs = MultiHead(6, 1).double(), make("softmax", False), unit(2, 5, 6)
+    heads, kind, inputs = MultiHeadAttention(6, 1).double(), make("softmax", False), unit(2, 5, 6)
     heads.weight.data, heads.output.weight.data = torch.eye(6).double().repeat(3, 1), torch.eye(6).double()
     context, weights, _ = kind(*heads.project_all(inputs), None, None, True)
     wanted, looked = scaled_dot_product(*(inputs[:, None],) * 3, weights=True)
@@ -290,7 +290,7 @@ def test_flex_is_pytorchs_attention_with_a_mask_of_numbers(variant, causal):
     size, rows = HEADS * SIZE, 7
     kind, heads, theirs = (
         make(variant, causal),
-        MultiHead(size, HEADS).double(),
+        MultiHeadAttention(size, HEADS).double(),
         nn.MultiheadAttention(size, HEADS).double(),
     )
     for parameter in heads.parameters():
@@ -328,7 +328,7 @@ def test_each_layer_learns_its_own_distances(small_model):
 
 def test_alibi_by_hand():
     """Four heads have slopes 1/4, 1/16, 1/64 and 1/256; equal keys leave the bias alone."""
-    kind, nothing = make_kind("flex", 4, False, 0.0, 0, "alibi", 1), torch.zeros(1, 4, 3, 2)
+    kind, nothing = make_self_attention("flex", 4, False, 0.0, 0, "alibi", 1), torch.zeros(1, 4, 3, 2)
     _, weights, _ = kind(nothing, nothing, nothing, None, None, True)
     for head, slope in enumerate((0.25, 0.0625, 0.015625, 0.00390625)):
         shares = torch.tensor([1.0, np.exp(-slope), np.exp(-2 * slope)], dtype=torch.float32)
@@ -342,7 +342,9 @@ def test_linear_by_hand():
     value = torch.tensor([[[[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]]]])
     for causal, rows in ((False, [[12 / 14.5, 7 / 14.5]] * 3), (True, [[1, 0], [0.3, 0.7], [12 / 14.5, 7 / 14.5]])):
         for weights in (False, True):
-            context = make_kind("linear", 1, causal, 0.0, 0, "none", 1)(query, key, value, None, None, weights)[0]
+            context = make_self_attention("linear", 1, causal, 0.0, 0, "none", 1)(
+                query, key, value, None, None, weights
+            )[0]
             assert_close(context[0, 0], torch.tensor(rows))
 
 
@@ -445,7 +447,7 @@ def test_rotary_scores_depend_on_the_distance_alone(seed, rows, start, length):
 
 def test_queries_and_keys_are_turned_and_values_are_not():
     torch.manual_seed(1)
-    heads, inputs = MultiHead(24, HEADS).double(), unit(2, 5, 24)
+    heads, inputs = MultiHeadAttention(24, HEADS).double(), unit(2, 5, 24)
     query, key, value = heads.project_all(inputs)
     found = project(heads, inputs, make_positions("rotary", 24, HEADS, 1).rotation(7, 5, inputs))
     for row in range(2):
@@ -490,7 +492,7 @@ def test_a_validation_pair_beyond_the_last_position_is_refused_at_the_start(tmp_
     needed = re.fullmatch(rf".*=40 is too small; line 5 of .*valid\.{side} has (\d+) pieces,.*", str(error.value))[1]
     assert not (tmp_path / "runs").exists()
     prepared = pipeline.prepare(config)
-    pairs = Pairs(prepared.ids / "valid.arrow")
+    pairs = ParallelDataset(prepared.ids / "valid.arrow")
     lengths = pairs.source_lengths if side == "de" else pairs.target_lengths
     assert int(needed) == lengths.max() + 1
     config.model.max_positions = int(needed)
@@ -610,7 +612,7 @@ def test_autocast_does_not_round_the_sums():
     """A sum of a thousand features in bf16 would stop growing at 256."""
     value = torch.ones(1, 1, 1000, 4)
     for causal in (False, True):
-        kind = make_kind("linear", 1, causal, 0.0, 0, "none", 1)
+        kind = make_self_attention("linear", 1, causal, 0.0, 0, "none", 1)
         with torch.autocast("cpu", torch.bfloat16):
             context, _, past = kind(*(torch.zeros(1, 1, 1000, 4),) * 2, value, None, None, False)
         assert_close(context, value, atol=1e-6, rtol=0)
@@ -622,7 +624,7 @@ def test_autocast_does_not_round_the_sums():
 def test_dropout_zeroes_weights_in_training_alone(weights, dtype):
     """Values that are unit vectors bring the weights to light: each is 0 or 1 / (1 − p) of itself, p of them 0."""
     torch.manual_seed(1)
-    kind, query = make_kind("softmax", 1, False, 0.25, 0, "none", 1), torch.zeros(20, 1, 64, 64, dtype=dtype)
+    kind, query = make_self_attention("softmax", 1, False, 0.25, 0, "none", 1), torch.zeros(20, 1, 64, 64, dtype=dtype)
     query.requires_grad_()  # training takes the explicit road in bf16
     value = torch.eye(64, dtype=dtype).expand(20, 1, 64, 64)
     assert_close(kind.eval()(query, query, value, None, None, weights)[0].float(), torch.full((20, 1, 64, 64), 1 / 64))
@@ -712,7 +714,7 @@ def test_what_changes_nothing_stays_in_a_saved_configuration():
 
 
 def test_every_model_is_checked_and_built():
-    assert set(MODELS.values()) == FITS.keys() == BUILDERS.keys()
+    assert set(MODELS.values()) == VALIDATORS.keys() == BUILDERS.keys()
 
 
 def three_lookings(lengths: list[int], rows: int, layers: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:

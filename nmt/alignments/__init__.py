@@ -4,10 +4,9 @@ Links come from forced decoding of a finished target, whoever wrote it. They say
 L layers, H heads, S source pieces, T target pieces.
 """
 
-from nmt.alignments.judge import Gold, Judge, rates, read_gold
-from nmt.alignments.reading import (
+from nmt.alignments.extraction import (
     ROWS,
-    Reading,
+    Extractor,
     encoded,
     every_layer,
     fitting,
@@ -21,8 +20,9 @@ from nmt.alignments.reading import (
     translated,
     words_of,
 )
+from nmt.alignments.selection import Gold, LayerSelector, rates, read_gold
 
 __all__ = [
-    "ROWS", "Gold", "Judge", "Reading", "encoded", "every_layer", "fitting", "focus_of", "from_below", "in_words",
+    "ROWS", "Gold", "LayerSelector", "Extractor", "encoded", "every_layer", "fitting", "focus_of", "from_below", "in_words",
     "limit", "links_in", "rates", "read_gold", "say_layer", "shape", "translated", "words_of",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ GRADIENTS = ("reinforce", "straight_through")
 BASELINE_DECAY = 0.9  # what is left of the baseline after a batch (Xu et al. 2015 §4.1)
 
 
-class Chosen(NamedTuple):
+class HardAttentionOutput(NamedTuple):
     """One position for every query, and what REINFORCE wants to know about the draw."""
 
     context: Tensor  # [B T M]
@@ -25,7 +25,7 @@ class Chosen(NamedTuple):
 
 def attend_to_one(
     scores: Tensor, values: Tensor, mask: Tensor | None, prior: Tensor | None, training: bool, gradient: str
-) -> Chosen:
+) -> HardAttentionOutput:
     """s ~ softmax(scores where mask) in training, else s = argmax (the first of equals); context = prior_s · values_s.
 
     scores [B T S], values [B S M], mask and prior broadcast to scores. The distribution is in float32 at least. A prior
@@ -47,7 +47,7 @@ def attend_to_one(
         entropy = nats(log_shares)
     if prior is not None:
         weights = weights * prior
-    return Chosen(weights.to(values.dtype) @ values, weights, log_probability, entropy)
+    return HardAttentionOutput(weights.to(values.dtype) @ values, weights, log_probability, entropy)
 
 
 @torch.no_grad()

@@ -102,7 +102,7 @@ class Rotary(Positions):
         return angle.cos(), angle.sin()
 
 
-class Nowhere(Positions):
+class NoPositions(Positions):
     """Nothing; the scores themselves must know distances."""
 
     steady = True
@@ -132,7 +132,7 @@ POSITIONS: dict[str, type[Positions]] = {
     "sinusoidal": Sinusoidal,
     "learned": Learned,
     "rotary": Rotary,
-    "none": Nowhere,
+    "none": NoPositions,
 }
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.data.ids import Pairs
+from nmt.data.dataset import ParallelDataset
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizers
 
 Ids = np.ndarray  # int32, one sentence
@@ -72,13 +72,13 @@ def plan(source: np.ndarray, target: np.ndarray, budget: int, seed: int, epoch: 
     need no source mask.
     """
     random = np.random.default_rng((seed, epoch))
-    order, runs = seat(source, target, random)
+    order, runs = sort_by_length(source, target, random)
     first = order[runs[:-1]]
     bounds = cut(source[first] + 1, target[first] + 1, np.diff(runs), budget)
     return Plan(order, bounds, random.permutation(len(bounds) - 1))
 
 
-def seat(source: np.ndarray, target: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def sort_by_length(source: np.ndarray, target: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Rows sorted by both lengths, ties shuffled; and where each run of equal lengths begins, closed by where all end.
 
     What np.lexsort((random.random(rows), target, source)) returns, in a quarter of its time: two short lengths are one
@@ -141,10 +141,10 @@ def mask(source: Tensor) -> Tensor | None:
     return None if bool(real.all()) else real
 
 
-class Epochs:
+class BatchIterator:
     """The batches of a training, any epoch from any position."""
 
-    def __init__(self, pairs: Pairs, tokenizers: Tokenizers, budget: int, seed: int, sampling: float) -> None:
+    def __init__(self, pairs: ParallelDataset, tokenizers: Tokenizers, budget: int, seed: int, sampling: float) -> None:
         self.pairs, self.tokenizers, self.budget, self.seed, self.sampling = pairs, tokenizers, budget, seed, sampling
         self.planned: tuple[int, Plan] | None = None
         self.planning = Lock()  # the thread of `stream` asks as well

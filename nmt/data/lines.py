@@ -94,7 +94,7 @@ class LineWriter:
 
 
 @contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
+def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """A file that appears at its end, whole, under the rights that it had or that any new file gets.
 
     A device or a pipe is written to, not replaced.
@@ -118,9 +118,9 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
+def write_atomic(path: Path, content: str | bytes) -> None:
     """Write a file so that no reader meets half of it."""
-    with whole_file(path) as file:
+    with open_atomic(path) as file:
         file.write(content if isinstance(content, bytes) else content.encode())
 
 

@@ -1,6 +1,6 @@
 """Beam search that asks the device only once in a while, so that a CUDA graph can repeat its columns.
 
-Names as in nmt/decode/search.py, which finds the same hypotheses. There the host waits for every column, and sentences
+Names as in nmt/decode/beam_search.py, which finds the same hypotheses. There the host waits for every column, and sentences
 that are done leave. Here a stretch of columns runs in tensors of one shape and writes down what it chose; the host
 reads that afterwards. A sentence that is done goes on, unread, until its stretch ends.
 """
@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from nmt.data.tokenizer import EOS
-from nmt.decode.search import (
+from nmt.decode.beam_search import (
     Beams,
-    Extensions,
+    Candidates,
     Hypothesis,
     advance,
     collect,
@@ -117,8 +117,8 @@ class Stretch:
         for column in range(READ):
             rows = self.still_open()
             parts = [part[column, rows] for part in columns]
-            collect(finished, self.read, Extensions(*parts[:3]), self.beam, alpha)
-            self.read = advance(finished, self.read, Extensions(*parts[3:]), self.beam, {})
+            collect(finished, self.read, Candidates(*parts[:3]), self.beam, alpha)
+            self.read = advance(finished, self.read, Candidates(*parts[3:]), self.beam, {})
 
     def still_open(self) -> Tensor:
         """Where the sentences stand here that the host has not seen the end of."""

@@ -14,9 +14,9 @@ import torch
 from nmt.config import DecodeConfig
 from nmt.data.batches import Ids, collate, in_order, mask, pad
 from nmt.data.tokenizer import EOS, Tokenizers
-from nmt.decode.look import IdPair, Look, look_batches, windows
-from nmt.decode.search import Hypothesis, forced, search
-from nmt.decode.workers import shared
+from nmt.decode.attention_record import AttentionRecord, IdPair, look_batches, windows
+from nmt.decode.beam_search import Hypothesis, force_decode, search
+from nmt.decode.parallel import shared
 from nmt.evaluate.words import SPACELESS
 from nmt.models.base import EncoderDecoder
 
@@ -78,7 +78,7 @@ class Translator:
         pieces = self.tokenizers.source.pieces(ids)
         parts, start = [], 0
         while len(ids) - start > self.max_pieces:
-            stop = best_cut(pieces, start, start + self.max_pieces)
+            stop = split_position(pieces, start, start + self.max_pieces)
             parts.append(ids[start:stop])
             start = stop
         log.warning(
@@ -158,20 +158,20 @@ class Translator:
         """Most pieces of a hypothesis for sources of these lengths, </s> counted."""
         return (self.decode.max_ratio * lengths + self.decode.max_extra).astype(np.int64) + 1
 
-    def look(self, source: Sequence[int], target: Sequence[int]) -> Look:
+    def look(self, source: Sequence[int], target: Sequence[int]) -> AttentionRecord:
         """Forced decoding of a pair."""
         return self.look_batch([(source, target)])[0]
 
-    def looks(self, pairs: Iterable[IdPair]) -> Iterator[Look]:
+    def looks(self, pairs: Iterable[IdPair]) -> Iterator[AttentionRecord]:
         """Forced decoding of pairs, in order; a window of them is sorted by length and looked at in batches."""
         for window in windows(pairs):
-            found: list[Look | None] = [None] * len(window)
+            found: list[AttentionRecord | None] = [None] * len(window)
             for rows in look_batches(window, self.decode.batch_tokens):
                 for row, look in zip(rows, self.look_batch([window[row] for row in rows]), strict=True):
                     found[row] = look
             yield from (look for look in found if look is not None)
 
-    def look_batch(self, pairs: Sequence[IdPair]) -> list[Look]:
+    def look_batch(self, pairs: Sequence[IdPair]) -> list[AttentionRecord]:
         """Forced decoding of some pairs at once, padding cut off again.
 
         Without bf16, whatever the run's precision: there two nearly equal weights change places with the batch, and the
@@ -180,7 +180,7 @@ class Translator:
         batch = collate(*([np.asarray(pair[side], dtype=np.int64) for pair in pairs] for side in (0, 1)))
         batch = batch.to(self.device)
         with torch.autocast(self.device.type, enabled=False):
-            found = forced(self.model, batch.source, batch.mask, batch.target, batch.output)
+            found = force_decode(self.model, batch.source, batch.mask, batch.target, batch.output)
         likely, looked, rolled, centre = (None if part is None else part.float().cpu().numpy() for part in found)
         assert likely is not None
         reach = None if centre is None else self.model.reach
@@ -188,7 +188,7 @@ class Translator:
         for row, (source, target) in enumerate(pairs):
             height, width = len(target) + 1, len(source) + 1
             looks.append(
-                Look(
+                AttentionRecord(
                     self.tokenizers.source.pieces(source),
                     self.tokenizers.target.pieces(target),
                     likely[row, :height].tolist(),
@@ -210,7 +210,7 @@ def together(texts: list[str]) -> str:
     return line
 
 
-def best_cut(pieces: list[str], start: int, stop: int) -> int:
+def split_position(pieces: list[str], start: int, stop: int) -> int:
     """Where to end a part: after the last sentence end in its second half, else before the last word, else anywhere."""
     middle = (start + stop) // 2
     for place in range(stop, middle, -1):

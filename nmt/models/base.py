@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from nmt.attention.hard import Reinforce
 
-State = dict[str, Tensor]  # whatever the decoder carries; every tensor batch-first
+DecoderState = dict[str, Tensor]  # whatever the decoder carries; every tensor batch-first
 
 
 class Memory(NamedTuple):
@@ -24,7 +24,7 @@ class Memory(NamedTuple):
 
     values: Tensor  # [B S M]
     mask: Tensor | None  # [B S], True = may be looked at; None when nothing is padded
-    fixed: State  # whatever else is computed once per sentence: projected keys, final encoder states
+    fixed: DecoderState  # whatever else is computed once per sentence: projected keys, final encoder states
     weights: Tensor | None = None  # [B L H S S]: where self-attention looked, if there is any and it was asked for
 
     def rows(self, index: Tensor) -> "Memory":
@@ -47,12 +47,12 @@ class Policy(NamedTuple):
     entropy: Tensor  # [B T], of the distribution it was drawn from, in nats
 
 
-class Decoded(NamedTuple):
+class DecoderOutput(NamedTuple):
     """What `decode` returns."""
 
     hidden: Tensor  # [B T D], ready for `logits`
     weights: Tensor | None  # [B L H T S]: where each layer and head looked
-    state: State  # after the last column
+    state: DecoderState  # after the last column
     self_weights: Tensor | None = None  # [B L H T P]: the same for self-attention over all P columns so far
     centre: Tensor | None = None  # [B T]: p_t of local attention, in source positions; with `weights` only
     policy: Policy | None = None  # of hard attention in training
@@ -69,17 +69,17 @@ class EncoderDecoder(nn.Module, ABC):
         """source [B S] of token ids ending in </s>, mask [B S] | None → memory; `weights` takes the explicit road."""
 
     @abstractmethod
-    def start(self, memory: Memory) -> State:
+    def start(self, memory: Memory) -> DecoderState:
         """The decoder's state before the first column."""
 
-    def steady(self, state: State, columns: int) -> State | None:
+    def steady(self, state: DecoderState, columns: int) -> DecoderState | None:
         """The same state with room for so many columns more, or None where a model has no such state.
 
         Then `decode` of one column changes no shape and asks the device nothing; it may write into the state it gets.
         """
         return None
 
-    def reorder(self, state: State, rows: Tensor) -> State:
+    def reorder(self, state: DecoderState, rows: Tensor) -> DecoderState:
         """The state of these rows of hypotheses, for one column more: `decode` may write into it, so once only.
 
         For search, in inference mode; `select` is what does the same anywhere.
@@ -87,7 +87,7 @@ class EncoderDecoder(nn.Module, ABC):
         return select(state, rows)
 
     @abstractmethod
-    def decode(self, target: Tensor, state: State, memory: Memory, weights: bool = False) -> Decoded:
+    def decode(self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False) -> DecoderOutput:
         """target [B T] (any T ≥ 1) continues what led to `state`; `weights` takes the explicit road.
 
         Each row of memory serves as many rows of target as there are: the K hypotheses of a sentence look together.
@@ -107,12 +107,12 @@ class EncoderDecoder(nn.Module, ABC):
         """[… D] → [… V], unnormalised; search writes into it, so it is no view of anything that is needed again."""
         return self.output(hidden)
 
-    def forward(self, source: Tensor, mask: Tensor | None, target: Tensor, weights: bool = False) -> Decoded:
+    def forward(self, source: Tensor, mask: Tensor | None, target: Tensor, weights: bool = False) -> DecoderOutput:
         """Teacher forcing: the whole target at once."""
         memory = self.encode(source, mask, weights)
         return self.decode(target, self.start(memory), memory, weights)
 
 
-def select(state: State, index: Tensor) -> State:
+def select(state: DecoderState, index: Tensor) -> DecoderState:
     """The state of these rows: how search reorders, duplicates and drops hypotheses of any model."""
     return {name: tensor.index_select(0, index) for name, tensor in state.items()}

@@ -8,10 +8,10 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from nmt.attention.rows import Affine, Product
-from nmt.models.base import State
+from nmt.attention.padded_matmul import LinearMap, Product
+from nmt.models.base import DecoderState
 from nmt.models.dropout import Dropout
-from nmt.models.sequence import recur
+from nmt.models.rnn import run_rnn
 
 
 class Products(NamedTuple):
@@ -23,7 +23,7 @@ class Products(NamedTuple):
     recurrent: list[Product]  # what each layer reads of its own state
 
 
-class Stack(nn.Module):
+class StackedRNNCell(nn.Module):
     """Stacked LSTM or GRU layers whose lowest may read a fed vector beside the embedding.
 
     `whole` runs all columns in one call; `step` runs one. Both use the same weights and agree.
@@ -42,12 +42,12 @@ class Stack(nn.Module):
         """weight_ih [gates·D in], weight_hh [gates·D D], bias_ih, bias_hh [gates·D] of a layer."""
         return cast(nn.RNNBase, self.layers[number]).all_weights[0]
 
-    def whole(self, embedded: Tensor, state: State) -> tuple[Tensor, State]:
+    def whole(self, embedded: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """[B T E] → top layer [B T D], state [B L D]."""
         outputs, finals = embedded, []
         for number, layer in enumerate(self.layers):
             past = tuple(state[name][:, number][None] for name in self.states)
-            outputs, final = recur(layer, self.dropout(outputs) if number else outputs, past)
+            outputs, final = run_rnn(layer, self.dropout(outputs) if number else outputs, past)
             finals.append(final)
         return outputs, {name: torch.cat([f[i] for f in finals]).transpose(0, 1) for i, name in enumerate(self.states)}
 
@@ -55,13 +55,15 @@ class Stack(nn.Module):
         """By which `step` multiplies."""
         (lowest, _, bias, _), *others = weights = [self.weights(number) for number in range(len(self.layers))]
         return Products(
-            Affine(lowest[:, : self.embedding_size], bias),
-            Affine(lowest[:, self.embedding_size :]),
-            [Affine(weight_ih, bias_ih) for weight_ih, _, bias_ih, _ in others],
-            [Affine(weight_hh, bias_hh) for _, weight_hh, _, bias_hh in weights],
+            LinearMap(lowest[:, : self.embedding_size], bias),
+            LinearMap(lowest[:, self.embedding_size :]),
+            [LinearMap(weight_ih, bias_ih) for weight_ih, _, bias_ih, _ in others],
+            [LinearMap(weight_hh, bias_hh) for _, weight_hh, _, bias_hh in weights],
         )
 
-    def step(self, products: Products, prepared: Tensor, fed: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(
+        self, products: Products, prepared: Tensor, fed: Tensor, state: DecoderState
+    ) -> tuple[Tensor, DecoderState]:
         """One column: prepared [B gates·D] by products.embedded, fed [B F] → top layer [B D], state [B L D]."""
         after: list[tuple[Tensor, ...]] = []
         for number, read in enumerate(products.recurrent):
@@ -94,7 +96,7 @@ class ConditionalGRU(nn.Module):
 
     def products(self) -> tuple[Product, Product]:
         """U of the gates, and U of the candidate."""
-        return Affine(self.weight_hh), Affine(self.candidate_weight_hh)
+        return LinearMap(self.weight_hh), LinearMap(self.candidate_weight_hh)
 
     def forward(self, prepared: Tensor, context: Tensor, state: Tensor) -> Tensor:
         """prepared [B 3D], c_t [B M], s_{t-1} [B D] → s_t [B D]."""

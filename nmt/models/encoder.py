@@ -6,9 +6,9 @@ B batch, S source length, E embedding size, D units in each direction, M = D · 
 import torch
 from torch import Tensor, nn
 
-from nmt.models.base import State
+from nmt.models.base import DecoderState
 from nmt.models.dropout import Dropout
-from nmt.models.sequence import recur
+from nmt.models.rnn import run_rnn
 
 
 class RecurrentEncoder(nn.Module):
@@ -38,7 +38,7 @@ class RecurrentEncoder(nn.Module):
         sizes = [embedding.embedding_dim] + [self.memory_size] * (layers - 1)
         self.layers = nn.ModuleList(kind(size, hidden, batch_first=True, bidirectional=bidirectional) for size in sizes)
 
-    def forward(self, source: Tensor, mask: Tensor | None) -> tuple[Tensor, State]:
+    def forward(self, source: Tensor, mask: Tensor | None) -> tuple[Tensor, DecoderState]:
         """source [B S], mask [B S] | None → values [B S M], last states [B L M]."""
         lengths = None if mask is None else mask.sum(1)
         if self.reverse:
@@ -46,7 +46,7 @@ class RecurrentEncoder(nn.Module):
         hidden = self.embedding(source)
         finals = []
         for layer in self.layers:
-            hidden, final = recur(layer, self.dropout(hidden), lengths=lengths)
+            hidden, final = run_rnn(layer, self.dropout(hidden), lengths=lengths)
             finals.append(final)
         last = {"hidden": torch.stack([join(final[0]) for final in finals], 1)}
         if isinstance(self.layers[0], nn.LSTM):

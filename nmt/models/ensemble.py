@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from nmt.models.base import Decoded, EncoderDecoder, Memory, State
+from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory
 
 
 class Ensemble(EncoderDecoder):
@@ -48,18 +48,18 @@ class Ensemble(EncoderDecoder):
         looked = memories[self.models.index(shown)].weights
         return Memory(memories[0].values, mask, fixed, looked)
 
-    def start(self, memory: Memory) -> State:
+    def start(self, memory: Memory) -> DecoderState:
         return side_by_side([model.start(self.own(memory, number)) for number, model in enumerate(self.models)])
 
-    def steady(self, state: State, columns: int) -> State | None:
+    def steady(self, state: DecoderState, columns: int) -> DecoderState | None:
         states = [model.steady(own(state, number), columns) for number, model in enumerate(self.models)]
         known = [one for one in states if one is not None]
         return side_by_side(known) if len(known) == len(states) else None
 
-    def reorder(self, state: State, rows: Tensor) -> State:
+    def reorder(self, state: DecoderState, rows: Tensor) -> DecoderState:
         return side_by_side([model.reorder(own(state, number), rows) for number, model in enumerate(self.models)])
 
-    def decode(self, target: Tensor, state: State, memory: Memory, weights: bool = False) -> Decoded:
+    def decode(self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False) -> DecoderOutput:
         shown = self.shown
         decoded = [
             model.decode(target, own(state, number), self.own(memory, number), weights and model is shown)
@@ -81,12 +81,12 @@ class Ensemble(EncoderDecoder):
         return Memory(fixed.pop("values"), memory.mask, fixed)
 
 
-def side_by_side(states: Sequence[Mapping[str, Tensor]]) -> State:
+def side_by_side(states: Sequence[Mapping[str, Tensor]]) -> DecoderState:
     """One state of several."""
     return {f"{number}.{name}": tensor for number, state in enumerate(states) for name, tensor in state.items()}
 
 
-def own(state: State, number: int) -> State:
+def own(state: DecoderState, number: int) -> DecoderState:
     """The share of one member."""
     prefix = f"{number}."
     return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}

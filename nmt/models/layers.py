@@ -5,10 +5,10 @@ B batch, S source length, T target length, P target columns so far, D model size
 
 from torch import Tensor, nn
 
-from nmt.attention.kinds import Kind, Past
-from nmt.attention.multihead import MultiHead
+from nmt.attention.multi_head import MultiHeadAttention
+from nmt.attention.padded_matmul import padded_matmul
 from nmt.attention.positions import Rotation, turn
-from nmt.attention.rows import evenly
+from nmt.attention.self_attention import Past, SelfAttention
 from nmt.models.dropout import Dropout
 
 
@@ -25,7 +25,7 @@ class FeedForward(nn.Sequential):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """[B T D] → [B T D], as rows of tokens: what is changed in place must be no view, or autograd copies it."""
-        return evenly(super().forward, inputs.flatten(0, -2)).view_as(inputs)
+        return padded_matmul(super().forward, inputs.flatten(0, -2)).view_as(inputs)
 
 
 class Residual(nn.Module):
@@ -58,10 +58,10 @@ class EncoderLayer(nn.Module):
         share: float,
         norm: str,
         activation: str,
-        kind: Kind,
+        kind: SelfAttention,
     ) -> None:
         super().__init__()
-        self.attention, self.attention_residual = MultiHead(size, heads), Residual(size, share, norm)
+        self.attention, self.attention_residual = MultiHeadAttention(size, heads), Residual(size, share, norm)
         self.feed, self.feed_residual = FeedForward(size, hidden, activation), Residual(size, share, norm)
         self.kind = kind
 
@@ -86,12 +86,12 @@ class DecoderLayer(nn.Module):
         share: float,
         norm: str,
         activation: str,
-        kind: Kind,
+        kind: SelfAttention,
         attention_dropout: float,
     ) -> None:
         super().__init__()
-        self.self_attention, self.self_residual = MultiHead(size, heads), Residual(size, share, norm)
-        self.cross_attention = MultiHead(size, heads, attention_dropout)
+        self.self_attention, self.self_residual = MultiHeadAttention(size, heads), Residual(size, share, norm)
+        self.cross_attention = MultiHeadAttention(size, heads, attention_dropout)
         self.cross_residual = Residual(size, share, norm)
         self.feed, self.feed_residual = FeedForward(size, hidden, activation), Residual(size, share, norm)
         self.kind = kind
@@ -124,7 +124,7 @@ class DecoderLayer(nn.Module):
         return outputs, looked, self_looked, past
 
 
-def project(attention: MultiHead, inputs: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, Tensor]:
+def project(attention: MultiHeadAttention, inputs: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, Tensor]:
     """[B T D] → query, key, value [B H T K] of self-attention, query and key turned to their positions."""
     query, key, value = attention.project_all(inputs)
     if rotation is None:

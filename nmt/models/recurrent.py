@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from nmt.attention.hard import Reinforce
-from nmt.attention.single import Attention, Looked
-from nmt.models.base import Decoded, EncoderDecoder, Memory, Policy, State
-from nmt.models.cells import ConditionalGRU, Stack, maxout
+from nmt.attention.single_head import Attention, AttentionOutput
+from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory, Policy
+from nmt.models.cells import ConditionalGRU, StackedRNNCell, maxout
 from nmt.models.dropout import Dropout
 from nmt.models.encoder import RecurrentEncoder
 
@@ -76,22 +76,22 @@ class Bahdanau(EncoderDecoder):
             self.attention.window.count()
         return Memory(values, mask, {"keys": self.attention.keys(values)})
 
-    def start(self, memory: Memory) -> State:
+    def start(self, memory: Memory) -> DecoderState:
         backward = memory.values[:, 0, -self.encoder.backward_size :]
         step = torch.zeros(memory.values.size(0), dtype=torch.long, device=memory.values.device)
         hidden = torch.tanh(self.initial(backward))
         full = torch.promote_types(hidden.dtype, torch.float32)  # in bf16 small changes of the state would be lost
         return {"hidden": hidden.to(full), "step": step}
 
-    def steady(self, state: State, columns: int) -> State | None:
+    def steady(self, state: DecoderState, columns: int) -> DecoderState | None:
         return state
 
-    def decode(self, target: Tensor, state: State, memory: Memory, weights: bool = False) -> Decoded:
+    def decode(self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False) -> DecoderOutput:
         embedded = self.dropout(self.target_embedding(target))
         prepared, lengths = self.cell.prepare(embedded), memory.lengths()
         hidden, step = state["hidden"], state["step"]
         queries: list[Tensor] = []
-        looks: list[Looked] = []
+        looks: list[AttentionOutput] = []
         for column in range(target.size(1)):
             queries.append(hidden)
             looked = self.attention(
@@ -145,7 +145,7 @@ class Luong(EncoderDecoder):
         self.target_embedding = nn.Embedding(target_size, embedding)
         shared = self.target_embedding if tie and joint else nn.Embedding(source_size, embedding)
         self.encoder = RecurrentEncoder(shared, cell, layers, encoder_hidden, bidirectional, reverse_source, dropout)
-        self.stack = Stack(cell, embedding, hidden, layers, embedding if self.feeds else 0, dropout)
+        self.stack = StackedRNNCell(cell, embedding, hidden, layers, embedding if self.feeds else 0, dropout)
         if self.looks:
             self.attention = Attention(
                 hidden, hidden, score, window, radius, max_positions, normalise, hard_gradient, closing, exponent
@@ -173,19 +173,19 @@ class Luong(EncoderDecoder):
             last = last | {"keys": self.attention.keys(values)}
         return Memory(values, mask, last)
 
-    def start(self, memory: Memory) -> State:
+    def start(self, memory: Memory) -> DecoderState:
         state = {name: memory.fixed[name] for name in self.stack.states}
         if self.feeds:
             state["feed"] = memory.values.new_zeros(memory.values.size(0), self.combine.out_features)
         return state | {"step": torch.zeros(memory.values.size(0), dtype=torch.long, device=memory.values.device)}
 
-    def steady(self, state: State, columns: int) -> State | None:
+    def steady(self, state: DecoderState, columns: int) -> DecoderState | None:
         return state
 
-    def decode(self, target: Tensor, state: State, memory: Memory, weights: bool = False) -> Decoded:
+    def decode(self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False) -> DecoderOutput:
         embedded = self.dropout(self.target_embedding(target))
         step = state["step"][:, None] + torch.arange(target.size(1), device=target.device)
-        looks: list[Looked] = []
+        looks: list[AttentionOutput] = []
         if self.feeds:
             outputs, looks, after = self.feed(embedded, step, state, memory)
         else:
@@ -196,18 +196,20 @@ class Luong(EncoderDecoder):
         after["step"] = state["step"] + target.size(1)
         return whole(self.dropout(outputs), after, looks, weights)
 
-    def look(self, hidden: Tensor, step: Tensor, memory: Memory, lengths: Tensor) -> tuple[Tensor, Looked]:
+    def look(self, hidden: Tensor, step: Tensor, memory: Memory, lengths: Tensor) -> tuple[Tensor, AttentionOutput]:
         """h_t [B T D] → h̃_t [B T E], and what came of looking."""
         looked = self.attention(hidden, memory.fixed["keys"], memory.values, step, lengths, memory.mask)
         return torch.tanh(self.combine(torch.cat((looked.context, hidden), -1))), looked
 
-    def feed(self, embedded: Tensor, step: Tensor, state: State, memory: Memory) -> tuple[Tensor, list[Looked], State]:
+    def feed(
+        self, embedded: Tensor, step: Tensor, state: DecoderState, memory: Memory
+    ) -> tuple[Tensor, list[AttentionOutput], DecoderState]:
         """Input feeding: column by column, h̃_{t-1} beside the embedding."""
         products, lengths = self.stack.products(), memory.lengths()
         prepared = products.embedded(embedded).unbind(1)
         fed, carried = state["feed"], {name: state[name] for name in self.stack.states}
         outputs: list[Tensor] = []
-        looks: list[Looked] = []
+        looks: list[AttentionOutput] = []
         for column in range(embedded.size(1)):
             top, carried = self.stack.step(products, prepared[column], fed, carried)
             attentional, looked = self.look(top[:, None], step[:, column : column + 1], memory, lengths)
@@ -217,15 +219,15 @@ class Luong(EncoderDecoder):
         return torch.stack(outputs, 1), looks, carried | {"feed": fed}
 
 
-def whole(hidden: Tensor, state: State, looks: Sequence[Looked], weights: bool) -> Decoded:
+def whole(hidden: Tensor, state: DecoderState, looks: Sequence[AttentionOutput], weights: bool) -> DecoderOutput:
     """What `decode` returns, from the looks at its columns in order (none of a model that never looks)."""
     log_probability = beside([looked.log_probability for looked in looks])
     entropy = beside([looked.entropy for looked in looks])
     policy = None if log_probability is None or entropy is None else Policy(log_probability, entropy)
     if not weights or not looks:
-        return Decoded(hidden, None, state, policy=policy)
+        return DecoderOutput(hidden, None, state, policy=policy)
     shown = torch.cat([looked.weights for looked in looks], 1)[:, None, None]
-    return Decoded(hidden, shown, state, centre=beside([looked.centre for looked in looks]), policy=policy)
+    return DecoderOutput(hidden, shown, state, centre=beside([looked.centre for looked in looks]), policy=policy)
 
 
 def beside(columns: Sequence[Tensor | None]) -> Tensor | None:

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from nmt.attention.kinds import Past, make_kind
 from nmt.attention.positions import Positions, Start, make_positions
-from nmt.models.base import Decoded, EncoderDecoder, Memory, State, select
+from nmt.attention.self_attention import Past, make_self_attention
+from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory, select
 from nmt.models.dropout import Dropout
 from nmt.models.layers import DecoderLayer, EncoderLayer
 
@@ -57,8 +57,8 @@ class Transformer(EncoderDecoder):
         self.dropout = Dropout(dropout)
         layer = (size, heads, feed_forward, dropout, norm, activation)
         rule = (attention_dropout, sliding_window, bias, max_distance)
-        readers = [make_kind(attention, heads, False, *rule) for _ in range(encoder_layers)]
-        writers = [make_kind(attention, heads, True, *rule) for _ in range(decoder_layers)]
+        readers = [make_self_attention(attention, heads, False, *rule) for _ in range(encoder_layers)]
+        writers = [make_self_attention(attention, heads, True, *rule) for _ in range(decoder_layers)]
         self.encoder = nn.ModuleList(EncoderLayer(*layer, kind) for kind in readers)
         self.decoder = nn.ModuleList(DecoderLayer(*layer, kind, attention_dropout) for kind in writers)
         first, second = writers[0].parts
@@ -82,22 +82,22 @@ class Transformer(EncoderDecoder):
             hidden, looked = layer(hidden, attention_mask, rotation, weights)
             looks.append(looked)
         values = self.encoder_norm(hidden)
-        fixed: State = {}
+        fixed: DecoderState = {}
         for layer, (key, value) in zip(self.decoder, self.looked_at, strict=True):
             fixed[key], fixed[value] = layer.cross_attention.project_memory(values)  # type: ignore[union-attr, operator]
         return Memory(values, mask, fixed, torch.stack(looks, 1) if weights else None)
 
-    def start(self, memory: Memory) -> State:
+    def start(self, memory: Memory) -> DecoderState:
         batch, _, size = memory.values.shape
         empty = memory.values.new_empty(batch, self.heads, 0, size // self.heads)
-        state: State = {}
+        state: DecoderState = {}
         for layer, (first, second) in zip(self.decoder, self.carried, strict=True):
             state[first], state[second], _ = layer.kind.start(empty)  # type: ignore[union-attr, operator]
         if not self.grows:
             state["step"] = torch.zeros(batch, dtype=torch.long, device=empty.device)
         return state
 
-    def steady(self, state: State, columns: int) -> State | None:
+    def steady(self, state: DecoderState, columns: int) -> DecoderState | None:
         """Keys and values [B H P K] get so many empty columns, and `step` says how many are there."""
         if not self.knows_room:
             return None
@@ -109,14 +109,14 @@ class Transformer(EncoderDecoder):
         wide = {name: functional.pad(part, (0, 0, 0, columns)) for name, part in parts.items()}
         return wide | {"step": torch.full((len(some),), used, device=some.device)}
 
-    def reorder(self, state: State, rows: Tensor) -> State:
+    def reorder(self, state: DecoderState, rows: Tensor) -> DecoderState:
         """Keys and values with one empty column, which saves the next one to copy all of them: `room` says so."""
         if not self.grows or "step" in state or rows.device.type != "cpu":
             return select(state, rows)
         parts = {name: with_room(state[name], rows, state) for pair in self.carried for name in pair}
         return parts | {"room": rows.new_empty(len(rows), 0)}
 
-    def decode(self, target: Tensor, state: State, memory: Memory, weights: bool = False) -> Decoded:
+    def decode(self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False) -> DecoderOutput:
         """With `weights`, `self_weights` are over all P columns so far; linear attention keeps no earlier keys, so its
         own are over these T columns (P = T). A picture of a whole sentence is the same either way.
         """
@@ -125,7 +125,7 @@ class Transformer(EncoderDecoder):
         hidden = self.embed(self.target_embedding, self.target_positions, target, start)
         rotation = self.target_positions.rotation(start, target.size(1), hidden)
         mask = None if memory.mask is None else memory.mask[:, None, None]
-        after: State = {} if used is None else {"step": state["step"] + target.size(1)}
+        after: DecoderState = {} if used is None else {"step": state["step"] + target.size(1)}
         room = (start if "room" in state else used) if self.grows else None
         looks, self_looks = [], []
         for layer, (first, second), (key, value) in zip(self.decoder, self.carried, self.looked_at, strict=True):
@@ -137,8 +137,8 @@ class Transformer(EncoderDecoder):
             self_looks.append(self_looked)
         hidden = self.decoder_norm(hidden)
         if not weights:
-            return Decoded(hidden, None, after)
-        return Decoded(hidden, torch.stack(looks, 1), after, torch.stack(self_looks, 1))
+            return DecoderOutput(hidden, None, after)
+        return DecoderOutput(hidden, torch.stack(looks, 1), after, torch.stack(self_looks, 1))
 
     def embed(self, table: nn.Module, positions: Positions, tokens: Tensor, start: Start) -> Tensor:
         """√D · E x + position (Vaswani 2017 §3.4 and §3.5): [B T] → [B T D], in autocast's format where that is on.
@@ -153,12 +153,12 @@ class Transformer(EncoderDecoder):
         return self.dropout(embedded)
 
 
-def columns_of(part: Tensor, state: State) -> int:
+def columns_of(part: Tensor, state: DecoderState) -> int:
     """How many columns of keys or values [B H P K] there are, without the empty one."""
     return part.size(2) - ("room" in state)
 
 
-def with_room(part: Tensor, rows: Tensor, state: State) -> Tensor:
+def with_room(part: Tensor, rows: Tensor, state: DecoderState) -> Tensor:
     """These rows of keys or values [B H P K], with an empty column behind them: [B' H P+1 K]."""
     heads, columns, size = part.size(1), columns_of(part, state), part.size(3)
     wide = part.new_empty(len(rows), heads, columns + 1, size)

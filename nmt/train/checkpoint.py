@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 import nmt
-from nmt.check import check
 from nmt.config import Config, to_dict
+from nmt.config_validation import check
 from nmt.data.tokenizer import Tokenizer, Tokenizers
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from nmt.errors import UserError
-from nmt.models.base import Decoded, EncoderDecoder
+from nmt.models.base import DecoderOutput, EncoderDecoder
 
 
-def compiled(model: EncoderDecoder) -> Callable[..., Decoded]:
+def compiled(model: EncoderDecoder) -> Callable[..., DecoderOutput]:
     """The model's forward, compiled for batches of any size, with the model's own weights.
 
     What an earlier training has compiled is forgotten: there is a limit on how often one function is compiled anew.
@@ -18,7 +18,7 @@ def compiled(model: EncoderDecoder) -> Callable[..., Decoded]:
     torch.compiler.reset()
     forward = torch.compile(model, dynamic=True)
 
-    def run(source: Tensor, mask: Tensor | None, target: Tensor) -> Decoded:
+    def run(source: Tensor, mask: Tensor | None, target: Tensor) -> DecoderOutput:
         try:
             return forward(source, mask, target)
         except torch._dynamo.exc.TorchDynamoException as error:

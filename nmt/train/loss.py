@@ -11,8 +11,8 @@ from torch.autograd import Function
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional
 
-from nmt.attention.rows import compiles, even
-from nmt.models.base import Decoded, EncoderDecoder
+from nmt.attention.padded_matmul import compiles, even
+from nmt.models.base import DecoderOutput, EncoderDecoder
 
 CHUNK = {"cpu": 256, "cuda": 4096}  # tokens whose logits exist at the same time
 SLOPES = 2**23  # d loss / d logits that exist at the same time, if that is more than one chunk
@@ -38,7 +38,7 @@ class LinearCrossEntropy(Function):
         hidden_low, weight_low = hidden.to(low), weight.to(low)
         number, hidden_low = len(hidden), even(hidden_low) if compiles(hidden_low) else hidden_low
         full, chunk = torch.promote_types(low, torch.float32), CHUNK.get(kind, 4096)
-        loss, likelihood = hidden.new_zeros((), dtype=full), hidden.new_empty(number, dtype=full)
+        loss, nll = hidden.new_zeros((), dtype=full), hidden.new_empty(number, dtype=full)
         with torch.autocast(kind, enabled=False):
             centre = weight.mean(0, dtype=full) if smoothing else weight.new_zeros(weight.size(1), dtype=full)
             means = hidden.to(full) @ centre  # of a token's logits: mean_v (h · W_v) = h · mean_v W_v
@@ -56,7 +56,7 @@ class LinearCrossEntropy(Function):
                     logits = product_into(place, hidden_low[rows], weight_low)[: real.stop - real.start]
                     if bias is not None:
                         logits += bias
-                    part, likelihood[real] = chunk_loss(logits, target[real], means[real], smoothing)
+                    part, nll[real] = chunk_loss(logits, target[real], means[real], smoothing)
                     loss += part
                     if kept is not None:
                         keep_slopes(kept, slope_in_place(logits, target[real], smoothing))
@@ -64,8 +64,8 @@ class LinearCrossEntropy(Function):
                     add_gradients(slopes, hidden_low[group], weight_low, grads, group)
         if wanted:
             ctx.save_for_backward(*[grad for grad in grads if grad is not None])
-        ctx.mark_non_differentiable(likelihood)
-        return loss, likelihood
+        ctx.mark_non_differentiable(nll)
+        return loss, nll
 
     @staticmethod
     @once_differentiable
@@ -138,26 +138,26 @@ def add_gradients(slopes: Tensor, hidden: Tensor, weight: Tensor, grads: list[Te
 
 
 def training_loss(
-    model: EncoderDecoder, decoded: Decoded, target: Tensor, padding: int, smoothing: float
+    model: EncoderDecoder, decoded: DecoderOutput, target: Tensor, padding: int, smoothing: float
 ) -> tuple[Tensor, Tensor]:
     """What a training minimises and −Σ log p, both summed over the real tokens of target [B T].
 
     The smoothed cross entropy, and for hard attention the loss of its draws, each rewarded with log p of its token.
     """
     real = real_tokens(target, padding)
-    loss, likelihood = of_tokens(decoded.hidden, model.output, target, real, smoothing)
+    loss, nll = of_tokens(decoded.hidden, model.output, target, real, smoothing)
     if decoded.policy is not None:
         log_probability, entropy = (pick(drawn, real) for drawn in decoded.policy)
-        loss = loss + model.reinforce(log_probability, entropy, -likelihood)
-    return loss, likelihood.sum()
+        loss = loss + model.reinforce(log_probability, entropy, -nll)
+    return loss, nll.sum()
 
 
 def cross_entropy(
     hidden: Tensor, output: torch.nn.Linear, target: Tensor, padding: int, smoothing: float
 ) -> tuple[Tensor, Tensor]:
     """hidden [B T D], target [B T] → smoothed loss and −Σ log p over the real tokens; padding is never computed."""
-    loss, likelihood = of_tokens(hidden, output, target, real_tokens(target, padding), smoothing)
-    return loss, likelihood.sum()
+    loss, nll = of_tokens(hidden, output, target, real_tokens(target, padding), smoothing)
+    return loss, nll.sum()
 
 
 def of_tokens(

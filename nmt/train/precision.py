@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from nmt.errors import UserError
-from nmt.models.sequence import multiplies_bf16
+from nmt.models.rnn import multiplies_bf16
 from nmt.timing import least_seconds
 
 log = logging.getLogger("nmt")

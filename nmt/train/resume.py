@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
-from nmt.check import check
 from nmt.config import to_dict
+from nmt.config_validation import check
 from nmt.errors import UserError
 from nmt.train.checkpoint import Payload, differences
 from nmt.train.schedule import FITTED

@@ -11,25 +11,25 @@ from pathlib import Path
 import torch
 
 from nmt.config import Config
-from nmt.data.batches import Batch, Epochs
-from nmt.data.ids import Pairs
+from nmt.data.batches import Batch, BatchIterator
+from nmt.data.dataset import ParallelDataset
 from nmt.data.tokenizer import PAD, Tokenizers
 from nmt.decode.translator import Translator
 from nmt.errors import Stopped, UserError
-from nmt.models.base import Decoded
+from nmt.models.base import DecoderOutput
 from nmt.models.build import build
 from nmt.train import checkpoint
-from nmt.train.budget import Clock, known_total, warn_of_warmup
+from nmt.train.checkpoint_manager import CheckpointManager
 from nmt.train.compiled import compiled
-from nmt.train.interrupt import Broken, Interrupted, Stop, watch
-from nmt.train.keeper import Keeper
 from nmt.train.loss import training_loss
-from nmt.train.place import Meter, Place
 from nmt.train.precision import autocast, pick_device, pick_precision, seed_everything
 from nmt.train.schedule import FITTED, rate
+from nmt.train.state import Meter, TrainState
+from nmt.train.stop_signal import Interrupted, StopSignal, TrainingDiverged, check_finite
+from nmt.train.time_budget import TimeBudget, known_total, warn_of_warmup
 from nmt.train.validation import Report, Validation
-from nmt.view.journal import Journal
 from nmt.view.progress import Progress
+from nmt.view.tensorboard import TensorBoardLogger
 
 log = logging.getLogger("nmt")
 
@@ -38,7 +38,13 @@ class Trainer:
     """One run: made or continued from its folder, trained to its budget."""
 
     def __init__(
-        self, config: Config, tokenizers: Tokenizers, train: Pairs, valid: Pairs, folder: Path, corpus_hash: str
+        self,
+        config: Config,
+        tokenizers: Tokenizers,
+        train: ParallelDataset,
+        valid: ParallelDataset,
+        folder: Path,
+        corpus_hash: str,
     ) -> None:
         self.config, self.folder = config, folder
         self.device = pick_device(config.device)
@@ -48,16 +54,16 @@ class Trainer:
         self.model = build(config.model, tokenizers.source.size, self.vocabulary, tokenizers.joint).to(self.device)
         self.forward, self.optimizer = self.make_forward(), self.make_optimizer()
         options = config.train
-        self.epochs = Epochs(train, tokenizers, options.batch_tokens, config.seed, options.sampling)
-        self.stop = Stop()
+        self.epochs = BatchIterator(train, tokenizers, options.batch_tokens, config.seed, options.sampling)
+        self.stop = StopSignal()
         self.validation = Validation(valid, tokenizers, config.data.target, 4 * options.batch_tokens, self.stop)
         self.translator = self.make_translator(tokenizers)
-        self.keeper = Keeper(folder, config, tokenizers, corpus_hash)
+        self.keeper = CheckpointManager(folder, config, tokenizers, corpus_hash)
         self.meter = Meter()
         self.place = self.find_place()
         self.stream = batches(self.epochs, self.place, self.device.type == "cuda")
 
-    def make_forward(self) -> Callable[..., Decoded]:
+    def make_forward(self) -> Callable[..., DecoderOutput]:
         """The model, or its compiled form with the same weights; validation and search ask the plain one."""
         return compiled(self.model) if self.config.train.compile else self.model
 
@@ -73,13 +79,13 @@ class Trainer:
         longest = self.config.tokenizer.max_pieces
         return Translator(self.model, tokenizers, decode, longest, self.device, autocast(self.device, self.dtype))
 
-    def find_place(self) -> Place:
+    def find_place(self) -> TrainState:
         """The beginning, or where last.pt says."""
         train = self.config.train
         total = known_total(train, len(self.epochs.plan(0)) / train.accumulate)
         place = self.keeper.restore(self.model, self.optimizer, self.device)
         if place is None:
-            return Place(total=total)
+            return TrainState(total=total)
         if self.config.optim.schedule not in FITTED and train.max_minutes is None:
             place.total = total  # another budget is welcome where the schedule does not know the end
             place.finished = place.finished and self.spent(place)
@@ -91,7 +97,7 @@ class Trainer:
             log.info("%s is already trained: %d updates.", self.config.name, self.place.step)
             return
         self.describe()
-        self.journal = Journal(self.folder / "tensorboard", self.place.step + 1 if self.place.step else None)
+        self.journal = TensorBoardLogger(self.folder / "tensorboard", self.place.step + 1 if self.place.step else None)
         try:
             with self.stop.on_signals(), Progress(self.place.total, "update", "training", self.place.step) as bar:
                 self.loop(bar)
@@ -100,7 +106,7 @@ class Trainer:
             self.save()
             where = f"Interrupted after update {self.place.step}; everything is saved in {self.folder}"
             raise Stopped(f"{where}: give the same command again to continue.") from None
-        except Broken as error:
+        except TrainingDiverged as error:
             raise UserError(self.complaint(error)) from None
         finally:
             self.journal.close()
@@ -108,7 +114,7 @@ class Trainer:
     def loop(self, bar: Progress) -> None:
         """Update after update; looks between them."""
         place, train = self.place, self.config.train
-        clock = Clock(place, train.max_minutes)
+        clock = TimeBudget(place, train.max_minutes)
         while True:
             if clock.ready(train):
                 self.fit_budget(clock, bar)
@@ -135,7 +141,7 @@ class Trainer:
             place.total is not None and place.step >= place.total
         )
 
-    def spent(self, place: Place) -> bool:
+    def spent(self, place: TrainState) -> bool:
         """Whether the budget or the patience is."""
         patience = self.config.train.patience
         return (place.total is not None and place.step >= place.total) or (0 < patience <= place.since_best)
@@ -146,9 +152,9 @@ class Trainer:
         batches = list(islice(self.stream, self.config.train.accumulate))
         tokens = sum(batch.tokens for batch in batches)
         self.model.train()
-        likelihood = sum(self.backward(batch.to(self.device), tokens) for batch in batches)
+        nll = sum(self.backward(batch.to(self.device), tokens) for batch in batches)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.optim.clip or math.inf).item()
-        watch(likelihood / tokens, norm, self.vocabulary, lambda: self.epochs.told(place.epoch, place.position - 1))
+        check_finite(nll / tokens, norm, self.vocabulary, lambda: self.epochs.told(place.epoch, place.position - 1))
         lr = self.rate(place.step + 1)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
@@ -157,23 +163,23 @@ class Trainer:
         place.step += 1
         if place.tokens is not None:
             place.tokens += tokens
-        self.meter.add(likelihood, tokens, sum(batch.padding for batch in batches) / len(batches), norm)
-        return {"loss": likelihood / tokens, "lr": lr}
+        self.meter.add(nll, tokens, sum(batch.padding for batch in batches) / len(batches), norm)
+        return {"loss": nll / tokens, "lr": lr}
 
     def backward(self, batch: Batch, tokens: int) -> float:
         """Add one batch's gradients of loss / tokens; returns its summed −log p."""
         with autocast(self.device, self.dtype):
             decoded = self.forward(batch.source, batch.mask, batch.target)
-            loss, likelihood = training_loss(self.model, decoded, batch.output, PAD, self.config.train.label_smoothing)
+            loss, nll = training_loss(self.model, decoded, batch.output, PAD, self.config.train.label_smoothing)
         (loss / tokens).backward()
-        return likelihood.item()
+        return nll.item()
 
     def rate(self, step: int) -> float:
         """The learning rate of update `step`; before the minutes are fitted the end is far away."""
         optim = self.config.optim
         return rate(optim.schedule, optim.lr, step, optim.warmup_steps, self.place.total or 10**9, optim.final)
 
-    def complaint(self, error: Broken) -> str:
+    def complaint(self, error: TrainingDiverged) -> str:
         """The sentence for a broken training."""
         last = self.keeper.last
         good = f"the last good checkpoint is {last}" if last.exists() else "there is no checkpoint yet"
@@ -182,7 +188,7 @@ class Trainer:
             "optim.warmup_steps or precision=fp32 under another name=…"
         )
 
-    def fit_budget(self, clock: Clock, bar: Progress) -> None:
+    def fit_budget(self, clock: TimeBudget, bar: Progress) -> None:
         """Turn max_minutes into a number of updates and keep it; a validation that stops early tells what one costs."""
         place, train = self.place, self.config.train
         began = time.monotonic()
@@ -253,7 +259,7 @@ class Trainer:
         warn_of_warmup(self.config.optim.warmup_steps, self.place.total)
 
 
-def batches(epochs: Epochs, place: Place, pinned: bool) -> Iterator[Batch]:
+def batches(epochs: BatchIterator, place: TrainState, pinned: bool) -> Iterator[Batch]:
     """The batches from here on; the place moves with them. (A generator that knew the trainer would keep it alive.)"""
     for epoch, position, batch in epochs.stream(place.epoch, place.position, pinned):
         place.epoch, place.position = epoch, position + 1

@@ -8,15 +8,15 @@ import torch
 
 from nmt.config import TrainConfig
 from nmt.data.batches import collate, in_order
-from nmt.data.ids import Pairs
+from nmt.data.dataset import ParallelDataset
 from nmt.data.tokenizer import PAD, Tokenizers
-from nmt.decode.translator import Look, Translator
+from nmt.decode.translator import AttentionRecord, Translator
 from nmt.evaluate.scores import score
 from nmt.evaluate.words import focus_in_words, merge
-from nmt.train.interrupt import Broken, Stop
 from nmt.train.loss import cross_entropy
+from nmt.train.stop_signal import StopSignal, TrainingDiverged
 from nmt.view.heatmap import grid, heatmap
-from nmt.view.journal import Journal
+from nmt.view.tensorboard import TensorBoardLogger
 
 
 @dataclass
@@ -53,7 +53,9 @@ class Report:
 class Validation:
     """The validation set, ready to be looked at again and again."""
 
-    def __init__(self, pairs: Pairs, tokenizers: Tokenizers, language: str, tokens: int, stop: Stop) -> None:
+    def __init__(
+        self, pairs: ParallelDataset, tokenizers: Tokenizers, language: str, tokens: int, stop: StopSignal
+    ) -> None:
         self.pairs, self.tokenizers, self.language, self.stop = pairs, tokenizers, language, stop
         self.sources = [pairs.source(row) for row in range(len(pairs))]
         self.references = [pairs.texts(row)[1] for row in range(len(pairs))]
@@ -66,7 +68,7 @@ class Validation:
         try:
             loss = self.loss(translator)
             if not math.isfinite(loss):
-                raise Broken(f"validation loss {loss:.4g}")
+                raise TrainingDiverged(f"validation loss {loss:.4g}")
             limits = self.pairs.target_lengths.astype(np.int64) + 1 if short else None
             found: list[list[int]] = [[] for _ in self.sources]
             for rows in translator.batches(self.sources):
@@ -90,11 +92,13 @@ class Validation:
             batch = batch.to(translator.device)
             with translator.autocast:
                 decoded = translator.model(batch.source, batch.mask, batch.target)
-                _, likelihood = cross_entropy(decoded.hidden, translator.model.output, batch.output, PAD, 0.0)
-            total, tokens = total + likelihood.item(), tokens + batch.tokens
+                _, nll = cross_entropy(decoded.hidden, translator.model.output, batch.output, PAD, 0.0)
+            total, tokens = total + nll.item(), tokens + batch.tokens
         return total / tokens
 
-    def show(self, journal: Journal, translator: Translator, report: Report, train: TrainConfig, step: int) -> None:
+    def show(
+        self, journal: TensorBoardLogger, translator: Translator, report: Report, train: TrainConfig, step: int
+    ) -> None:
         """A table and the heatmaps of a few sentences, always the same ones."""
         rows = range(min(train.pictures, len(self.pairs)))
         table = [(*self.pairs.texts(row), self.tokenizers.target.decode(report.hypotheses[row])) for row in rows]
@@ -110,7 +114,7 @@ class Validation:
             translator.model.train(training)
 
 
-def draw(journal: Journal, look: Look, name: str, train: TrainConfig, step: int) -> None:
+def draw(journal: TensorBoardLogger, look: AttentionRecord, name: str, train: TrainConfig, step: int) -> None:
     """The heatmap of one pair, and of every head when asked for."""
     pieces, layer = (look.source_pieces, look.target_pieces), train.picture_layer
     matrix, source, target = merge(look.chosen(layer, None), *pieces)

@@ -1,0 +1,153 @@
+"""A folder that translates without the run it was made from: weights, pieces, and how it was made."""
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nmt.config import Config
+from nmt.decode.translator import Translator
+from nmt.errors import UserError
+from nmt.export.ctranslate2_model import check, library, specification
+from nmt.models.transformer import Transformer
+
+log = logging.getLogger("nmt")
+VERSION = 1  # raise it when the same weights would now be written otherwise
+
+README = """# {title}
+
+A Transformer in the format of CTranslate2, weights as {quantization}. It needs the packages `ctranslate2` and
+`sentencepiece` and nothing else; run this in the folder:
+
+```python
+import unicodedata
+
+import ctranslate2
+import sentencepiece
+
+source = sentencepiece.SentencePieceProcessor(model_file="{source}.model")
+target = sentencepiece.SentencePieceProcessor(model_file="{target}.model")
+engine = ctranslate2.Translator(".", compute_type="default")
+
+
+def translate(line: str) -> str:
+    pieces = source.encode(unicodedata.normalize("NFC", line){lower}, out_type=str)
+    if not pieces:
+        return ""
+    found = engine.translate_batch(
+        [pieces],
+        beam_size={beam},
+        length_penalty={alpha},
+        max_input_length=0,
+        min_decoding_length=0,
+        max_decoding_length=int({ratio} * len(pieces) + {extra}),
+        suppress_sequences=[["<pad>"], ["<s>"]],
+        return_end_token=True,  # so that </s> counts in the length, as it did in training
+    )
+    return target.decode([piece for piece in found[0].hypotheses[0] if piece != "</s>"])
+
+
+print(translate(input()))
+```
+
+Cut a line of more than {longest} pieces before: {why}.
+`model.bin`, `config.json` and `*_vocabulary.json` are CTranslate2's; `*.model` are SentencePiece's. `tokenizer.json`
+says whether text is brought to lower case, `made.json` from which run, configuration and versions this was made, and
+what the run scored.
+"""
+
+
+@dataclass
+class Export:
+    """What is to be written: a translator, its configuration, and the number format of its weights."""
+
+    translator: Translator
+    config: Config
+    quantization: str
+
+    @property
+    def positions(self) -> int:
+        """The longest sentence that search can meet on either side, </s> counted; a learned table keeps its length."""
+        if self.config.model.positions == "learned":
+            return self.config.model.max_positions
+        longest = self.translator.max_pieces
+        return int(max(longest + 1, self.translator.limits(np.array([longest]))[0]))
+
+    @property
+    def name(self) -> str:
+        """Names the folder by what it holds: FORMAT-QUANTIZATION-HASH of weights, pieces and the shape of the model."""
+        digest = hashlib.sha256(json.dumps([VERSION, vars(self.config.model), self.positions]).encode())
+        for name, tensor in sorted(self.translator.model.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(tensor.cpu().contiguous().numpy().tobytes())
+        for tokenizer in self.translator.tokenizers:
+            digest.update(tokenizer.model)
+        return f"ctranslate2-{self.quantization}-{digest.hexdigest()[:10]}"
+
+    def check(self) -> None:
+        """Raises UserError where ctranslate2 is missing or cannot hold this model."""
+        check(self.config.model, self.translator.model)
+        library()
+
+    def write(self, folder: Path, made: dict[str, Any]) -> None:
+        """Everything that the folder holds; raises UserError where it cannot be written."""
+        model = self.translator.model
+        assert isinstance(model, Transformer)
+        spec = specification(model, self.config.model, self.translator.tokenizers, self.positions, self.quantization)
+        with whole(folder) as temporary:
+            spec.save(str(temporary))
+            self.translator.tokenizers.save(temporary)
+            made = {"quantization": self.quantization, "positions": self.positions} | made
+            text = json.dumps(made, indent=1, ensure_ascii=False)
+            (temporary / "made.json").write_text(text + "\n", encoding="utf-8")
+            (temporary / "README.md").write_text(self.readme(), encoding="utf-8")
+        log.info("Exported to %s.", folder)
+
+    def readme(self) -> str:
+        """How to use it, in the run's own settings."""
+        tokenizers, decode, data = self.translator.tokenizers, self.config.decode, self.config.data
+        joint, longest = tokenizers.joint, self.translator.max_pieces
+        table = f"the table of positions ends at {self.positions}, and training saw nothing longer"
+        return README.format(
+            title=f"{self.config.name}: {data.source} to {data.target}",
+            quantization=self.quantization,
+            source="joint" if joint else "source",
+            target="joint" if joint else "target",
+            lower=".lower()" if tokenizers.source.lowercase else "",
+            beam=decode.beam,
+            alpha=decode.length_penalty,
+            ratio=decode.max_ratio,
+            extra=decode.max_extra,
+            longest=longest,
+            why=table,
+        )
+
+
+@contextmanager
+def whole(folder: Path) -> Iterator[Path]:
+    """A temporary sibling that becomes `folder` at the end, so that a folder that exists is complete."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as error:
+        raise UserError(f"Nothing can be written to {folder.parent}: {error.strerror or error}.") from None
+    try:
+        yield temporary
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o777 & ~mask)
+        temporary.rename(folder)
+    except OSError as error:
+        if not (folder / "model.bin").is_file():  # else another process was faster, with the same result
+            raise UserError(f"{folder} cannot be written: {error.strerror or error}.") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

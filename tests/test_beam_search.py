@@ -1,0 +1,242 @@
+"""Beam search against every sequence there is, against a greedy loop, and by hand."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from nmt.data.batches import collate
+from nmt.data.tokenizer import BOS, EOS, PAD, UNK
+from nmt.decode.beam_search import force_decode, largest, normalised, search
+from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory
+
+WORDS = (UNK, 4, 5)  # what may be written when the vocabulary has six pieces
+
+
+class Table(EncoderDecoder):
+    """Logits [N T V V] looked up by sentence (its first piece), step and last piece."""
+
+    def __init__(self, table: Tensor) -> None:
+        super().__init__()
+        self.table, self.output = table, nn.Identity()
+
+    def encode(self, source: Tensor, mask: Tensor | None) -> Memory:
+        return Memory(source[:, :1, None], None, {})
+
+    def start(self, memory: Memory) -> DecoderState:
+        return {"step": torch.zeros(len(memory.values), dtype=torch.long)}
+
+    def decode(self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False) -> DecoderOutput:
+        steps = state["step"][:, None] + torch.arange(target.size(1))
+        sentences = memory.values[:, :, 0].repeat_interleave(len(target) // len(memory.values), 0)
+        return DecoderOutput(self.table[sentences, steps, target], None, {"step": steps[:, -1] + 1})
+
+
+def random_table(sentences: int, steps: int, seed: int, scale: float = 2.0) -> Tensor:
+    return scale * torch.randn(sentences, steps, 6, 6, generator=torch.Generator().manual_seed(seed))
+
+
+def sources(number: int) -> Tensor:
+    return torch.arange(number)[:, None]
+
+
+def every_sequence(table: Tensor, limit: int, alpha: float) -> list[tuple[float, list[int]]]:
+    """All sentences of at most `limit` pieces, </s> counted, best first."""
+    shares = table.double().log_softmax(-1).tolist()
+    found = []
+    for length in range(limit):
+        for ids in itertools.product(WORDS, repeat=length):
+            path = zip([BOS, *ids], [*ids, EOS], strict=True)
+            score = sum(shares[step][last][piece] for step, (last, piece) in enumerate(path))
+            found.append((score / (length + 1) ** alpha, list(ids)))
+    return sorted(found, reverse=True)
+
+
+@given(seed=st.integers(0, 2**32 - 1), alpha=st.sampled_from([0.0, 0.6, 1.0]), limit=st.integers(1, 4))
+def test_a_wide_beam_finds_every_sequence_in_order(seed, alpha, limit):
+    table = random_table(1, limit, seed)
+    wanted = every_sequence(table[0], limit, alpha)  # 1, 4, 13 or 40 sentences
+    found = search(Table(table), sources(1), None, 81, alpha, torch.tensor([limit]))[0]
+    assert len(found) == len(wanted)
+    assert [hypothesis.score for hypothesis in found] == pytest.approx([score for score, _ in wanted], abs=1e-5)
+    assert {tuple(hypothesis.ids) for hypothesis in found} == {tuple(ids) for _, ids in wanted}
+    gap = len(wanted) < 2 or wanted[0][0] - wanted[1][0] > 1e-5
+    assert found[0].ids == wanted[0][1] or not gap
+
+
+def test_a_narrow_beam_can_miss_the_best_and_a_wider_one_finds_it():
+    """4 looks better at first (0.6 against 0.4) and leads nowhere; 5 goes on with certainty."""
+    shares = torch.full((1, 2, 6, 6), 1e-9)
+    shares[0, 0, BOS, [4, 5]] = torch.tensor([0.6, 0.4])
+    shares[0, 1, 4, [EOS, UNK]] = torch.tensor([0.5, 0.5])
+    shares[0, 1, 5, EOS] = 1.0
+    one, two = (search(Table(shares.log()), sources(1), None, beam, 0.0, torch.tensor([2]))[0] for beam in (1, 2))
+    assert (one[0].ids, two[0].ids) == ([4], [5])
+    assert (one[0].score, two[0].score) == pytest.approx((math.log(0.3), math.log(0.4)), abs=1e-6)
+
+
+def test_what_ends_does_not_take_the_place_of_what_goes_on():
+    """Beam 2: </s> is best at once, and 4 and 5 both go on; 5 </s> (0.2) then beats 4 </s> (0.3 × 0.5)."""
+    shares = torch.full((1, 2, 6, 6), 1e-9)
+    shares[0, 0, BOS, [EOS, 4, 5]] = torch.tensor([0.5, 0.3, 0.2])
+    shares[0, 1, 4, [EOS, UNK]] = torch.tensor([0.5, 0.5])
+    shares[0, 1, 5, EOS] = 1.0
+    found = search(Table(shares.log()), sources(1), None, 2, 0.0, torch.tensor([2]))[0]
+    assert [hypothesis.ids for hypothesis in found] == [[], [5]]
+
+
+def greedy(model: EncoderDecoder, source: Tensor, limit: int) -> list[int]:
+    """One sentence, the whole beginning read anew for each piece."""
+    ids: list[int] = []
+    while len(ids) + 1 < limit:
+        logits = model.logits(model(source[None], None, torch.tensor([[BOS, *ids]])).hidden)[0, -1]
+        logits[[PAD, BOS]] = float("-inf")
+        if (piece := int(logits.argmax())) == EOS:
+            break
+        ids.append(piece)
+    return ids
+
+
+def batch_of(lengths: list[int]):
+    random = np.random.default_rng(1)
+    ids = [random.integers(4, 50, length) for length in lengths]
+    return collate(ids, ids)
+
+
+def sharper(model: EncoderDecoder, end: float = 3.0) -> EncoderDecoder:
+    """Untrained logits are nearly flat and nothing ends; make them differ, with deviation 3, and the end likely."""
+    model.requires_grad_(False)
+    for parameter in model.parameters():
+        parameter *= 3
+    batch, size = batch_of(LENGTHS), model.output.in_features
+    model.output = nn.Linear(size, 50).double().requires_grad_(False)
+    scale = model(batch.source, batch.mask, batch.target).hidden.square().mean().sqrt()
+    nn.init.normal_(model.output.weight, std=3 / (size**0.5 * scale.item()))
+    model.output.bias.zero_()[EOS] = end
+    return model
+
+
+LENGTHS = [4, 1, 7, 2, 5, 3]
+LIMIT = 9
+
+
+def test_a_beam_of_one_is_greedy(name, small_model):
+    batch, ends = batch_of(LENGTHS), set()
+    for end in (3.0, 5.0, 7.0):
+        model = sharper(small_model(name), end)
+        found = search(model, batch.source, batch.mask, 1, 1.0, torch.full((len(LENGTHS),), LIMIT))
+        wanted = [greedy(model, row[: length + 1], LIMIT) for row, length in zip(batch.source, LENGTHS, strict=True)]
+        assert [[hypothesis.ids for hypothesis in one] for one in found] == [[ids] for ids in wanted]
+        ends |= {tuple(map(len, wanted))}
+    assert any(len(set(lengths)) > 1 for lengths in ends)  # they do not all end at the same time
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.7])
+def test_scores_are_those_of_forced_decoding(name, small_model, alpha):
+    model, batch = sharper(small_model(name)), batch_of(LENGTHS)
+    found = search(model, batch.source, batch.mask, 3, alpha, torch.full((len(LENGTHS),), LIMIT))
+    for rank in range(3):
+        again = collate(list(batch.source), [np.array(best[rank].ids, dtype=np.int64) for best in found])
+        shares, weights, *_ = force_decode(model, batch.source, batch.mask, again.target, again.output)
+        assert (weights is not None) == model.attends
+        real = again.output != PAD
+        wanted = (shares * real).sum(1) / real.sum(1) ** alpha
+        assert [best[rank].score for best in found] == pytest.approx(wanted.tolist(), abs=1e-4)
+    for best in found:
+        assert len({tuple(hypothesis.ids) for hypothesis in best}) == 3
+        assert [hypothesis.score for hypothesis in best] == sorted((one.score for one in best), reverse=True)
+    silent = force_decode(model, batch.source, batch.mask, again.target, again.output, weights=False)
+    assert silent[1] is None
+    assert_close(silent[0], shares)
+
+
+def test_a_sentence_is_translated_alone_as_among_others(name, small_model):
+    model, batch = sharper(small_model(name)), batch_of(LENGTHS)
+    limits = torch.tensor([9, 2, 5, 9, 1, 7])
+    together = search(model, batch.source, batch.mask, 3, 0.6, limits)
+    for row, length in enumerate(LENGTHS):
+        alone = search(model, batch.source[row : row + 1, : length + 1], None, 3, 0.6, limits[row : row + 1])[0]
+        assert [one.ids for one in together[row]] == [one.ids for one in alone]
+        assert [one.score for one in together[row]] == pytest.approx([one.score for one in alone], abs=1e-5)
+
+
+def test_what_is_finished_leaves_the_batch(monkeypatch):
+    """Sentence n ends after n + 1 pieces at beam 1: 3, 2, 1 rows are decoded."""
+    table = torch.zeros(3, 4, 6, 6)
+    table[:, :, :, 4] = 9.0
+    for sentence in range(3):
+        table[sentence, sentence, :, EOS] = 99.0
+    model, rows = Table(table), []
+    decode = model.decode
+    monkeypatch.setattr(model, "decode", lambda target, *rest: rows.append(len(target)) or decode(target, *rest))
+    found = search(model, sources(3), None, 1, 0.0, torch.full((3,), 4))
+    assert [best[0].ids for best in found] == [[], [4], [4, 4]]
+    assert rows == [3, 2, 1]
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1), limits=st.lists(st.integers(1, 4), min_size=1, max_size=3), beam=st.integers(1, 4)
+)
+def test_limits_are_kept_and_only_words_are_written(seed, limits, beam):
+    table = random_table(len(limits), 4, seed)
+    table[..., [PAD, BOS]] += 6.0  # they would win
+    table[..., EOS] -= 3.0  # and the end comes late
+    found = search(Table(table), sources(len(limits)), None, beam, 0.5, torch.tensor(limits))
+    for best, limit in zip(found, limits, strict=True):
+        assert 1 <= len(best) <= beam
+        for hypothesis in best:
+            assert len(hypothesis.ids) + 1 <= limit
+            assert set(hypothesis.ids) <= set(WORDS)
+            assert math.isfinite(hypothesis.score)
+
+
+def test_a_limit_of_one_gives_nothing_and_scores_its_end():
+    table = torch.zeros(1, 1, 6, 6)  # six pieces, all alike
+    found = search(Table(table), sources(1), None, 3, 1.0, torch.tensor([1]))[0]
+    assert [hypothesis.ids for hypothesis in found] == [[]]
+    assert found[0].score == pytest.approx(-math.log(6))
+
+
+@pytest.mark.parametrize(("alpha", "ids"), [(0.0, []), (0.5, []), (0.6, [4]), (1.0, [4])])
+def test_the_length_penalty_by_hand(alpha, ids):
+    """ "" has 0.4; "4" has 0.6 × 0.45 = 0.27 on two pieces.
+
+    ln 0.4 = −0.916, ln 0.27 = −1.309: the longer wins where 2^α > 1.309 / 0.916 = 1.429, so from α = 0.515 on.
+    """
+    shares = torch.full((1, 2, 6, 6), 1e-9)
+    shares[0, 0, BOS, [EOS, 4]] = torch.tensor([0.4, 0.6])
+    shares[0, 1, 4, [EOS, UNK]] = torch.tensor([0.45, 0.55])
+    found = search(Table(shares.log()), sources(1), None, 4, alpha, torch.tensor([2]))[0]
+    assert found[0].ids == ids
+    scores = {tuple(hypothesis.ids): hypothesis.score for hypothesis in found}
+    assert scores[()] == pytest.approx(math.log(0.4), abs=1e-5)
+    assert scores[(4,)] == pytest.approx(math.log(0.27) / 2**alpha, abs=1e-5)
+
+
+@pytest.mark.parametrize("vocabulary", [1, 7, 97, 120, 8000])
+@pytest.mark.parametrize("beam", [1, 3])
+def test_the_best_of_spans_are_the_best_of_all(vocabulary, beam):
+    torch.manual_seed(vocabulary)
+    scores, table = torch.randn(4, beam), torch.randn(4, beam, vocabulary)
+    found = largest(scores, table, 6)
+    wanted, places = (scores[:, :, None] + table).flatten(1).topk(min(6, beam * vocabulary), 1)
+    assert torch.equal(found.scores, wanted)
+    assert torch.equal(found.parents * vocabulary + found.tokens, places)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_log_probabilities_take_the_place_of_float32_logits(dtype):
+    """Two sentences, three hypotheses, seven pieces; logits of another format go to a table that is kept."""
+    logits, table = torch.randn(6, 7, generator=torch.Generator().manual_seed(1)).to(dtype), []
+    wanted = logits.float().log_softmax(-1).view(2, 3, 7)
+    wanted[:, :, [PAD, BOS]] = float("-inf")
+    found = normalised(logits, torch.zeros(2, 3), table)
+    assert_close(found, wanted)
+    place = logits if dtype == torch.float32 else table[0]
+    assert found.data_ptr() == place.data_ptr() and bool(table) == (dtype != torch.float32)

@@ -1,0 +1,105 @@
+"""The ids: what is read back is what the tokenizer says, across record batches, and only whole pairs are left out."""
+
+import json
+import pickle
+from pathlib import Path
+
+import numpy
+import pytest
+
+from nmt.config import TokenizerConfig
+from nmt.data import dataset, tokenizer
+from nmt.data.dataset import ParallelDataset
+from nmt.data.tokenizer import Tokenizers
+from nmt.errors import UserError
+
+NUMBERS = [("eins", "one"), ("zwei", "two"), ("drei", "three"), ("vier", "four"), ("fünf", "five")]
+PAIRS = [(f"Nummer {a} und {b}", f"number {c} and {d}") for a, c in NUMBERS for b, d in NUMBERS]
+
+
+def write(folder: Path, name: str, pairs: list[tuple[str, str]]) -> None:
+    for side, language in enumerate(("de", "en")):
+        (folder / f"{name}.{language}").write_bytes("".join(pair[side] + "\n" for pair in pairs).encode())
+
+
+@pytest.fixture
+def tokenizers(tmp_path: Path) -> Tokenizers:
+    write(tmp_path, "words", PAIRS)
+    config = TokenizerConfig("unigram", 280, False, True, 1.0, False, 256)
+    tokenizer.build(config, tmp_path / "words.de", tmp_path / "words.en", tmp_path)
+    return Tokenizers.load(tmp_path)
+
+
+@pytest.mark.parametrize("mapped", [0, 1 << 29])  # bytes: every file is larger than 0
+@pytest.mark.parametrize("rows", [1, 7, 25, 1000])
+def test_reads_back_what_was_written(
+    tmp_path: Path, tokenizers: Tokenizers, rows: int, mapped: int, monkeypatch
+) -> None:
+    monkeypatch.setattr(dataset, "ROWS", rows)
+    monkeypatch.setattr(dataset, "MAPPED", mapped)
+    write(tmp_path, "train", PAIRS)
+    dataset.build(tokenizers, tmp_path, "de", "en", ["train"], 256, tmp_path)
+    pairs = ParallelDataset(tmp_path / "train.arrow")
+    assert len(pairs) == 25
+    for index, texts in enumerate(PAIRS):
+        assert pairs.source(index).tolist() == tokenizers.source.encode(texts[0])
+        assert pairs.target(index).tolist() == tokenizers.target.encode(texts[1])
+        assert pairs.texts(index) == texts and pairs.line(index) == index + 1
+    assert pairs.source_lengths.tolist() == [len(pairs.source(index)) for index in range(25)]
+    assert pairs.target_lengths.tolist() == [len(pairs.target(index)) for index in range(25)]
+
+
+def test_arrays_are_int32_views_of_the_file(tmp_path: Path, tokenizers: Tokenizers, monkeypatch) -> None:
+    write(tmp_path, "train", PAIRS)
+    dataset.build(tokenizers, tmp_path, "de", "en", ["train"], 256, tmp_path)
+    pairs = ParallelDataset(tmp_path / "train.arrow")
+    assert pairs.source(3).dtype == pairs.source_lengths.dtype == numpy.int32
+    assert numpy.shares_memory(pairs.source(3), pairs.source(3)) and not pairs.source(3).flags.writeable
+    monkeypatch.setattr(dataset, "MAPPED", 0)
+    large = ParallelDataset(tmp_path / "train.arrow").source(3)
+    assert large.dtype == numpy.int32 and not large.flags.writeable and not numpy.shares_memory(large, pairs.source(3))
+    for index in (-1, 25):
+        with pytest.raises(IndexError):
+            pairs.source(index)
+    assert pickle.loads(pickle.dumps(pairs)).texts(24) == PAIRS[24]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 1000])
+def test_pairs_are_left_out_whole(tmp_path: Path, tokenizers: Tokenizers, rows: int, monkeypatch) -> None:
+    monkeypatch.setattr(dataset, "ROWS", rows)
+    most = max(len(tokenizers.source.encode(source)) for source, _ in PAIRS)
+    long = "Nummer " * (most + 1)
+    mixed = [PAIRS[0], (long, "number"), PAIRS[1], ("Nummer", " "), ("", "number"), ("Nummer", long), PAIRS[2]]
+    for name in ("train", "valid"):
+        write(tmp_path, name, mixed)
+    dataset.build(tokenizers, tmp_path, "de", "en", ["train", "valid"], most, tmp_path)
+    train, valid = (ParallelDataset(tmp_path / f"{name}.arrow") for name in ("train", "valid"))
+    assert [train.line(index) for index in range(len(train))] == [1, 3, 7]
+    assert [valid.line(index) for index in range(len(valid))] == [1, 2, 3, 6, 7]  # a validation pair is never too long
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["train"] == {"kept": 3, "too long": 2, "blank": 2}
+    assert report["valid"] == {"kept": 5, "too long": 0, "blank": 2}
+
+
+def test_boundary_of_max_pieces(tmp_path: Path, tokenizers: Tokenizers) -> None:
+    write(tmp_path, "train", PAIRS[:1])
+    longest = max(len(one.encode(text)) for one, text in zip(tokenizers, PAIRS[0], strict=True))
+    dataset.build(tokenizers, tmp_path, "de", "en", ["train"], longest, tmp_path)
+    assert len(ParallelDataset(tmp_path / "train.arrow")) == 1
+    with pytest.raises(UserError, match=f"max_pieces={longest - 1}"):
+        dataset.build(tokenizers, tmp_path, "de", "en", ["train"], longest - 1, tmp_path)
+
+
+def test_other_line_breaks_do_not_shift(tmp_path: Path, tokenizers: Tokenizers) -> None:
+    strange = [("eins\u2028zwei\x85\x0b", "one"), *PAIRS[:2]]
+    write(tmp_path, "train", strange)
+    dataset.build(tokenizers, tmp_path, "de", "en", ["train"], 256, tmp_path)
+    pairs = ParallelDataset(tmp_path / "train.arrow")
+    assert [pairs.texts(index) for index in range(len(pairs))] == strange
+
+
+def test_missing_or_broken_file(tmp_path: Path) -> None:
+    (tmp_path / "train.arrow").write_bytes(b"no arrow")
+    for name in ("train", "valid"):
+        with pytest.raises(UserError, match=f"{name}.arrow cannot be read"):
+            ParallelDataset(tmp_path / f"{name}.arrow")

@@ -1,0 +1,148 @@
+"""What `nmt translate` and `nmt align` write for programs: where a model looked, as JSON."""
+
+import json
+
+import numpy as np
+import pytest
+from corpora import Trained, door
+
+from nmt.alignments import Extractor
+from nmt.commands.json_output import looked
+from nmt.decode.attention_record import AttentionRecord
+from nmt.decode.translator import split_position, together
+
+SENTENCE = "Ein Junge malt das rote Fahrrad."
+
+
+@pytest.fixture
+def nmt(trained: Trained, capfd):
+    """nmt(VERB, WORD …) → what came of `nmt VERB tiny WORD …`."""
+    return lambda verb, *words: door(capfd, verb, "tiny", "--runs", trained.runs, *words)
+
+
+THIRD = 1 / 3
+# One layer of two heads over the pieces a|b c and </s>; rows x, y and </s>. The second head looks at </s> alone.
+FIRST = [[THIRD, THIRD, 0.0, THIRD], [0.0, 0.25, 0.5, 0.25], [0.0, 0.0, 1.0, 0.0]]
+WEIGHTS = np.array([[FIRST, [[0.0, 0.0, 0.0, 1.0]] * 3]])
+LOOK = AttentionRecord(
+    ["▁a", "b", "▁c"], ["▁x", "▁y"], [0.0] * 3, WEIGHTS, WEIGHTS[0, 0], np.array([0.5, 2.0, 3.0]), 1.0
+)
+
+
+def test_a_record_by_hand():
+    """ab has the sum of its pieces: ⅓ + ⅓ and 0 + ¼. p_t = ½ and 2 stand at the words 0 and 1; D = 1."""
+    found = looked(LOOK, Extractor(0, 0), False, weights=True)
+    assert json.loads(json.dumps(found)) == {
+        "source_words": ["ab", "c", "</s>"],
+        "words": ["x", "y"],
+        "alignment": [[0, 0], [1, 1]],
+        "layer": 0,
+        "head": 0,
+        "method": "mean",
+        "row": "predicts",
+        "weights": [[0.6667, 0.0, 0.3333], [0.25, 0.5, 0.25]],
+        "p_t": [0.0, 1.0],
+        "window": [[0, 0], [0, 2]],
+    }
+    reads = looked(LOOK, Extractor(-1, None, "reads"), False, weights=True)
+    assert reads["weights"] == [[0.125, 0.25, 0.625], [0.0, 0.5, 0.5]]
+    assert reads["layer"] == 0 and reads["head"] is None and reads["p_t"] == [1.0, 2.0]
+
+
+def test_a_record_is_short_without_weights():
+    found = looked(LOOK, Extractor(0, 0), False, threshold=0.25)
+    assert found["source_words"] == ["ab", "c"] and found["alignment"] == [[0, 0], [0, 1], [1, 1]]
+    assert not {"weights", "p_t", "window"} & found.keys()
+
+
+def test_rollout_has_no_layer_and_no_window():
+    found = looked(LOOK, Extractor(0, None, "predicts", "rollout"), False, weights=True)
+    assert found["weights"] == [[0.6667, 0.0, 0.3333], [0.25, 0.5, 0.25]] and "p_t" not in found
+    assert (found["layer"], found["head"], found["method"]) == (None, None, "rollout")
+    assert looked(LOOK, Extractor((0, -1)), False)["layer"] == (0, 0)
+
+
+def test_a_blank_pair_has_no_row():
+    look = AttentionRecord([], [], [0.0], np.ones((1, 1, 1, 1)))
+    found = looked(look, Extractor(), False, weights=True)
+    assert (found["source_words"], found["words"], found["weights"], found["alignment"]) == (["</s>"], [], [], [])
+
+
+def test_rollout_of_a_translation(nmt, trained: Trained):
+    """Another reading of the same translation; a blank line has no weights."""
+    answer = nmt("translate", "--format", "jsonl", "--weights", "--method", "rollout", SENTENCE, "")
+    record, blank = map(json.loads, answer.out.splitlines())
+    plain = json.loads(nmt("translate", "--format", "jsonl", SENTENCE).out)
+    assert record["text"] == plain["text"] and (plain["layer"], plain["head"], plain["method"]) == (0, None, "mean")
+    assert (record["layer"], record["head"], record["method"]) == (None, None, "rollout")
+    assert "weights" not in plain and [*plain["source_words"], "</s>"] == record["source_words"]
+    np.testing.assert_allclose(np.sum(record["weights"], 1), 1, atol=5.1e-5 * len(record["source_words"]), rtol=0)
+    assert len(record["weights"]) == len(record["words"]) > 0
+    assert (blank["text"], blank["weights"], blank["log_probabilities"]) == ("", [], [])
+    (again,) = nmt("align", SENTENCE, record["text"], "--format", "jsonl", "--method", "rollout").out.splitlines()
+    assert set(json.loads(again)) <= set(record)
+
+
+def test_lines_without_spaces_are_cut_behind_their_full_stops():
+    """No piece of theirs begins a word."""
+    pieces = ["▁今天", "天气", "好", "。", "我们", "去", "公园", "玩"]
+    assert split_position(pieces, 0, 6) == 4
+    assert split_position(["▁A", ".", "5", "▁b", ".", "▁c"], 0, 5) == 5  # a dot inside a number ends nothing
+    assert split_position(["今天", "天气"] * 4, 0, 6) == 6
+
+
+def test_parts_are_joined_as_their_script_is():
+    assert together(["Ein Satz.", "Noch einer."]) == "Ein Satz. Noch einer."
+    assert together(["今天天气好。", "我们去公园"]) == "今天天气好。我们去公园"
+    assert together(["今天天气", "OK"]) == "今天天气OK"
+    assert together(["好。", "OK."]) == "好。OK." and together(["好！", "好"]) == "好！好" and together([]) == ""
+
+
+def test_a_line_in_parts_has_a_record_of_each(nmt):
+    """The line is cut behind a full stop; each part is what it is as a line of its own."""
+    one = "Der Bäcker kauft einen Apfel. "
+    words = ["--beam", "1", "--format", "jsonl", "--weights", "--nbest", "1"]
+    answer = nmt("translate", *words, one * 20)
+    record = json.loads(answer.out)
+    assert "translated in 2 parts" in answer.err and set(record) == {"line", "text", "score", "parts"}
+    first, second = record["parts"]
+    assert record["text"] == f"{first['text']} {second['text']}"
+    pieces = [part["source_pieces"] for part in (first, second)]
+    assert "".join(sum(pieces, [])).replace("▁", " ").strip() == (one * 20).strip() and max(map(len, pieces)) <= 256
+    likely = first["log_probabilities"] + second["log_probabilities"]
+    assert record["score"] == pytest.approx(sum(likely) / len(likely), abs=1e-3)  # α = 1
+    for part in (first, second):
+        text = "".join(part["source_pieces"]).replace("▁", " ").strip()
+        alone = json.loads(nmt("translate", *words, text).out)
+        assert part["text"] == alone["text"] and part["source_words"] == alone["source_words"]
+        np.testing.assert_allclose(part["weights"], alone["weights"], atol=2e-4)
+
+
+def test_links_of_a_record_obey_the_threshold(nmt):
+    words = [SENTENCE, "A boy paints.", "--threshold", "0.2"]
+    drawn = nmt("align", *words, "--pharaoh").out
+    record = json.loads(nmt("align", *words, "--format", "jsonl").out)
+    assert sorted(f"{source}-{target}" for source, target in record["alignment"]) == sorted(drawn.split())
+    wanted = np.argwhere(np.array(record["weights"])[:, :-1] >= 0.2)
+    assert sorted(record["alignment"]) == sorted([source, target] for target, source in wanted.tolist())
+
+
+@pytest.mark.parametrize(
+    ("verb", "words", "told"),
+    [
+        ("translate", ["--layer", "0"], "need --format jsonl"),
+        ("translate", ["--head", "0"], "need --format jsonl"),
+        ("translate", ["--method", "rollout"], "need --format jsonl"),
+        ("translate", ["--weights"], "need --format jsonl"),
+        ("translate", ["--tokenised"], "need --format jsonl"),
+        ("translate", ["--format", "jsonl", "--layer", "2"], "--layer 2 is not there; the model has layers 0 to 1"),
+        ("translate", ["--format", "jsonl", "--head", "2"], "--head 2 is not there; the model has heads 0 to 1"),
+        ("translate", ["--format", "jsonl", "--method", "rollout", "--layer", "0"], "goes through all layers"),
+        ("align", ["--format", "jsonl", "--pharaoh"], "it cannot go with --pharaoh or --gold FILE"),
+        ("align", ["--format", "jsonl", "--base", "1"], "--base counts the words of links"),
+        ("align", ["--format", "jsonl", "--heads"], "--heads shows every head"),
+    ],
+)
+def test_what_a_record_cannot_hold_is_refused(nmt, verb, words, told):
+    answer = nmt(verb, SENTENCE, *words)
+    assert answer.code == 2 and answer.out == "" and told in answer.err and answer.err.count("\n") == 1

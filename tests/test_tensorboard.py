@@ -1,0 +1,156 @@
+"""TensorBoard files read back with TensorBoard's own reader, and how progress is told."""
+
+import html
+import io
+import logging
+import re
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams import plugin_data_pb2
+
+from nmt.view import progress
+from nmt.view.heatmap import heatmap, pixels
+from nmt.view.progress import Progress, install_logging
+from nmt.view.tensorboard import TensorBoardLogger, cell, markdown
+
+
+def read(folder) -> EventAccumulator:
+    return EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0, "images": 0}).Reload()
+
+
+def curve(folder, tag: str) -> list[tuple[int, float]]:
+    return [(event.step, round(event.value, 4)) for event in read(folder).Scalars(tag)]
+
+
+def test_everything_can_be_read_back(tmp_path):
+    journal = TensorBoardLogger(tmp_path)
+    figure = heatmap(np.eye(2), ["a", "b"], ["c", "d"])
+    journal.scalars({"loss/train": 3.25, "lr": 0.5}, 7)
+    journal.table("translations", [("ein Hund", "a dog", "a cat")], 7)
+    journal.picture("attention/0", figure, 7)
+    journal.hyperparameters(
+        {"model.hidden": 512, "optim.betas": [0.9, 0.98], "max": None, "name": "x"}, {"test/bleu": 31.5}
+    )
+    journal.close()
+    assert curve(tmp_path, "loss/train") == [(7, 3.25)]
+    assert curve(tmp_path, "test/bleu") == [(0, 31.5)]
+    events = read(tmp_path)
+    text = events.Tensors("translations/text_summary")[0].tensor_proto.string_val[0].decode()
+    assert text.splitlines()[2] == "| ein Hund | a dog | a cat |"
+    image = Image.open(io.BytesIO(events.Images("attention/0")[0].encoded_image_string))
+    np.testing.assert_array_equal(np.asarray(image), pixels(figure))
+    assert [path.is_file() for path in tmp_path.iterdir()] == [True]  # no run within the run
+
+
+def test_hyperparameters_are_where_the_plugin_looks(tmp_path):
+    journal = TensorBoardLogger(tmp_path)
+    settings = {"model.hidden": 512, "tie": True, "betas": [0.9], "max": None, "name": "x"}
+    journal.hyperparameters(settings, {"test/bleu": 31.5})
+    journal.close()
+    content = read(tmp_path).SummaryMetadata("_hparams_/session_start_info").plugin_data.content
+    found = plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info.hparams
+    assert found["model.hidden"].number_value == 512 and found["name"].string_value == "x"
+    assert found["betas"].string_value == "[0.9]" and found["max"].string_value == "None"
+    content = read(tmp_path).SummaryMetadata("_hparams_/experiment").plugin_data.content
+    metrics = plugin_data_pb2.HParamsPluginData.FromString(content).experiment.metric_infos
+    assert [metric.name.tag for metric in metrics] == ["test/bleu"]
+
+
+def test_a_resumed_run_forgets_what_it_does_again(tmp_path):
+    first = TensorBoardLogger(tmp_path)
+    for step in (1, 2, 3, 4):
+        first.scalars({"loss": float(step)}, step)
+    first.close()
+    second = TensorBoardLogger(tmp_path, purge_step=3)
+    second.scalars({"loss": 30.0}, 3)
+    second.close()
+    assert curve(tmp_path, "loss") == [(1, 1), (2, 2), (3, 30)]
+
+
+def test_cells_show_their_text_as_it_is():
+    assert cell("a|b\n<script>*c*") == "a&#124;b &lt;script&gt;&#42;c&#42;"
+    assert cell("&lt; bad\udce2") == "&amp;lt; bad?"
+    rows = [{"hypothesis": "h|1", "source": "s", "reference": "r"}, ("a", "b", "c\n\nd")]
+    assert markdown(rows).splitlines() == [
+        "| source | reference | hypothesis |",
+        "| --- | --- | --- |",
+        "| s | r | h&#124;1 |",
+        "| a | b | c d |",
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what TensorBoard brings along
+def test_tensorboard_renders_a_cell_as_text():
+    from tensorboard.plugin_util import markdown_to_safe_html
+
+    texts = ("a|b", "*c* _d_ `e` [f](g) \\#", "<b>h</b> &amp;")
+    page = markdown_to_safe_html(markdown([texts]))
+    assert "<b>" not in page
+    assert tuple(map(html.unescape, re.findall("<td>(.*?)</td>", page))) == texts
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def speaker(monkeypatch):
+    """Logger `nmt` as the command line sets it up, put back afterwards."""
+    log = logging.getLogger("nmt")
+    before = log.handlers[:], log.level, log.propagate
+    install_logging()
+    yield log
+    log.handlers[:], log.level, log.propagate = before
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that the test moves."""
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_without_a_terminal_a_line_comes_every_30_seconds(speaker, clock, capsys):
+    with Progress(1000, "step", "training", start=100) as bar:
+        for _ in range(70):
+            clock[0] += 1
+            bar.update(2, {"loss": 3.21456})
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == [
+        "training: 160/1000 step, 2 step/s, 07:00 left, loss 3.215",
+        "training: 220/1000 step, 2 step/s, 06:30 left, loss 3.215",
+    ]
+
+
+def test_unknown_totals_have_no_time_left(speaker, clock, capsys):
+    with Progress(None, "line", "translating") as bar:
+        clock[0] += 40
+        bar.update(80)
+    assert capsys.readouterr().err == "translating: 80 line, 2 line/s\n"
+
+
+def test_on_a_terminal_log_lines_stand_above_the_bar(speaker, monkeypatch):
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with Progress(10, "step", "training", start=4) as bar:
+        bar.update(3, {"loss": 3.0})
+        speaker.info("validation: BLEU 12")
+        speaker.debug("not shown")
+    lines = [line.split("\r")[-1].strip() for line in screen.getvalue().split("\n")]
+    assert "validation: BLEU 12" in lines
+    assert "7/10" in screen.getvalue() and "loss 3" in screen.getvalue()
+    assert "not shown" not in screen.getvalue()
+
+
+def test_logging_is_installed_once_and_stays_off_stdout(speaker, capsys):
+    install_logging()
+    speaker.info("once %s", "only")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "once only\n")
