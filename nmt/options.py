@@ -90,7 +90,6 @@ def add_run(one: argparse.ArgumentParser, run: Run) -> None:
     add_runs(one)
     one.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept by the search (default: the run's)")
     one.add_argument("--batch-tokens", type=positive, metavar="N", help="source positions × beam in one batch")
-    one.add_argument("--graphs", action="store_true", help="on CUDA: repeat the columns of a search as recorded graphs")
     one.set_defaults(run=run)
 
 

@@ -287,11 +287,6 @@ def test_the_sentence_names_the_version_of_the_extra():
 def test_a_quantization_needs_its_engine(nmt):
     answer = nmt("translate", "--quantization", "int8", SENTENCE)
     assert answer.code == 2 and "--engine ctranslate2" in answer.err and "float32, bfloat16" in answer.err
-    answer = nmt("translate", "--engine", "ctranslate2", "--graphs", SENTENCE)
-    assert answer.code == 2 and "--graphs is about our own engine" in answer.err
-    if not torch.cuda.is_available():
-        answer = nmt("translate", "--graphs", SENTENCE)
-        assert answer.code == 2 and "--graphs needs a CUDA device" in answer.err
     assert nmt("export").code == 2 and nmt("export", "--format", "onyx").code == 2
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from conftest import VOCABULARY, small_config
-from test_search import batch_of, sharper
+from test_beam_search import batch_of, sharper
 from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel

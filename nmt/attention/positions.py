@@ -23,8 +23,6 @@ class Positions(nn.Module, ABC):
     Made from model size, head size, and the number of positions that a table has.
     """
 
-    steady = False  # whether nothing here asks the device where a column stands
-
     def __init__(self, size: int, head_size: int, max_positions: int) -> None:
         super().__init__()
 
@@ -39,8 +37,6 @@ class Positions(nn.Module, ABC):
 
 class Sinusoidal(Positions):
     """sin and cos of position / 10000^(2i/D), added (Vaswani 2017 §3.5)."""
-
-    steady = True
 
     def __init__(self, size: int, head_size: int, max_positions: int) -> None:
         super().__init__(size, head_size, max_positions)
@@ -87,8 +83,6 @@ class Rotary(Positions):
     (the same up to the order of the dimensions).
     """
 
-    steady = True
-
     def __init__(self, size: int, head_size: int, max_positions: int) -> None:
         super().__init__(size, head_size, max_positions)
         self.head_size = head_size
@@ -104,8 +98,6 @@ class Rotary(Positions):
 
 class NoPositions(Positions):
     """Nothing; the scores themselves must know distances."""
-
-    steady = True
 
 
 def turn(inputs: Tensor, rotation: Rotation) -> Tensor:

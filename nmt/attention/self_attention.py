@@ -16,13 +16,12 @@ from nmt.attention.linear import causal_linear, linear
 from nmt.errors import choose
 
 
-class Past(NamedTuple):
+class KVCache(NamedTuple):
     """What self-attention carries: two batch-first tensors, under the names `parts`."""
 
     first: Tensor
     second: Tensor
-    used: Tensor | int | None = None  # so many columns are there (a tensor of one number where the device is not to be
-    # asked), and what follows is room that is written into
+    used: int | None = None  # columns that are filled, where spare ones follow that are written into
 
 
 class SelfAttention(nn.Module, ABC):
@@ -30,7 +29,6 @@ class SelfAttention(nn.Module, ABC):
 
     parts: tuple[str, str] = ("key", "value")
     grows: bool = True  # the first part has a column for each column so far [B H P K], so its size tells how many
-    steady: bool = False  # whether its past can keep one shape: it may have room, or does not grow
 
     def __init__(
         self, heads: int, causal: bool, dropout: float, sliding_window: int, bias: str, max_distance: int
@@ -38,14 +36,14 @@ class SelfAttention(nn.Module, ABC):
         super().__init__()
         self.causal, self.dropout = causal, dropout
 
-    def start(self, empty: Tensor) -> Past:
+    def start(self, empty: Tensor) -> KVCache:
         """The past before the first column, given no column [B H 0 K]: no keys and no values."""
-        return Past(empty, empty)
+        return KVCache(empty, empty)
 
     @abstractmethod
     def forward(
-        self, query: Tensor, key: Tensor, value: Tensor, past: Past | None, mask: Tensor | None, weights: bool
-    ) -> tuple[Tensor, Tensor | None, Past | None]:
+        self, query: Tensor, key: Tensor, value: Tensor, past: KVCache | None, mask: Tensor | None, weights: bool
+    ) -> tuple[Tensor, Tensor | None, KVCache | None]:
         """query, key, value [B H T K], past of the decoder, mask [B 1 1 T] | None of the encoder.
 
         → contexts [B H T K], weights [B H T P] | None, the past after the last column; the encoder has no use for one,
@@ -56,17 +54,12 @@ class SelfAttention(nn.Module, ABC):
 class Softmax(SelfAttention):
     """softmax(q kᵀ / √K) v (Vaswani 2017 §3.2.1), on the fused road unless weights are asked for."""
 
-    steady = True
-
     def forward(
-        self, query: Tensor, key: Tensor, value: Tensor, past: Past | None, mask: Tensor | None, weights: bool
-    ) -> tuple[Tensor, Tensor | None, Past | None]:
-        past, causal = together(past, key, value), self.causal
-        if isinstance(past.used, Tensor):
-            places = torch.arange(past.first.size(2), device=query.device)
-            mask, causal = places <= past.used + places[: query.size(2), None], False  # [T P]
+        self, query: Tensor, key: Tensor, value: Tensor, past: KVCache | None, mask: Tensor | None, weights: bool
+    ) -> tuple[Tensor, Tensor | None, KVCache | None]:
+        past = together(past, key, value)
         dropout = self.dropout if self.training else 0.0
-        context, looked = scaled_dot_product(query, past.first, past.second, mask, causal, weights, dropout)
+        context, looked = scaled_dot_product(query, past.first, past.second, mask, self.causal, weights, dropout)
         return context, looked, past
 
 
@@ -77,22 +70,22 @@ class Linear(SelfAttention):
     """
 
     parts = ("written", "total")
-    grows, steady = False, True
+    grows = False
 
-    def start(self, empty: Tensor) -> Past:
+    def start(self, empty: Tensor) -> KVCache:
         batch, heads, _, size = empty.shape
         full = torch.promote_types(empty.dtype, torch.float32)
-        sizes = (batch, heads, size, size), (batch, heads, size)
-        return Past(*(empty.new_zeros(shape, dtype=full) for shape in sizes))
+        first = empty.new_zeros(batch, heads, size, size, dtype=full)
+        return KVCache(first, empty.new_zeros(batch, heads, size, dtype=full))
 
     def forward(
-        self, query: Tensor, key: Tensor, value: Tensor, past: Past | None, mask: Tensor | None, weights: bool
-    ) -> tuple[Tensor, Tensor | None, Past | None]:
+        self, query: Tensor, key: Tensor, value: Tensor, past: KVCache | None, mask: Tensor | None, weights: bool
+    ) -> tuple[Tensor, Tensor | None, KVCache | None]:
         if not self.causal:
             return *linear(query, key, value, mask, weights), None
         written, total, _ = past or self.start(query[:, :, :0])
         context, looked, written, total = causal_linear(query, key, value, written, total, weights)
-        return context, looked, Past(written, total)
+        return context, looked, KVCache(written, total)
 
 
 class Flex(SelfAttention):
@@ -110,8 +103,8 @@ class Flex(SelfAttention):
         self.bias = choose("bias", bias, BIASES)(heads, max_distance, causal)
 
     def forward(
-        self, query: Tensor, key: Tensor, value: Tensor, past: Past | None, mask: Tensor | None, weights: bool
-    ) -> tuple[Tensor, Tensor | None, Past | None]:
+        self, query: Tensor, key: Tensor, value: Tensor, past: KVCache | None, mask: Tensor | None, weights: bool
+    ) -> tuple[Tensor, Tensor | None, KVCache | None]:
         past = together(past, key, value)
         key, value, _ = past
         real = None if mask is None else mask[:, 0, 0]
@@ -123,26 +116,21 @@ class Flex(SelfAttention):
         return context, looked if weights else None, past
 
 
-def together(past: Past | None, key: Tensor, value: Tensor) -> Past:
+def together(past: KVCache | None, key: Tensor, value: Tensor) -> KVCache:
     """Keys and values of all columns so far; those of a past with room are written into it."""
     if past is None or not past.first.size(2):
-        return Past(key, value)
+        return KVCache(key, value)
     if past.used is None:
-        return Past(torch.cat((past.first, key), 2), torch.cat((past.second, value), 2))
-    if isinstance(past.used, int):
-        return in_room(past.first, past.second, past.used, key, value)
-    places = past.used + torch.arange(key.size(2), device=key.device)
-    past.first.index_copy_(2, places, key.to(past.first.dtype))
-    past.second.index_copy_(2, places, value.to(past.second.dtype))
-    return past
+        return KVCache(torch.cat((past.first, key), 2), torch.cat((past.second, value), 2))
+    return in_room(past.first, past.second, past.used, key, value)
 
 
-def in_room(first: Tensor, second: Tensor, used: int, key: Tensor, value: Tensor) -> Past:
+def in_room(first: Tensor, second: Tensor, used: int, key: Tensor, value: Tensor) -> KVCache:
     """Keys and values in the room behind the first `used` columns, all of which they fill; else beside them."""
     if first.size(2) != used + key.size(2):
-        return Past(torch.cat((first[:, :, :used], key), 2), torch.cat((second[:, :, :used], value), 2))
+        return KVCache(torch.cat((first[:, :, :used], key), 2), torch.cat((second[:, :, :used], value), 2))
     first[:, :, used:], second[:, :, used:] = key, value
-    return Past(first, second)
+    return KVCache(first, second)
 
 
 SELF_ATTENTIONS: dict[str, type[SelfAttention]] = {"softmax": Softmax, "linear": Linear, "flex": Flex}

@@ -5,7 +5,6 @@ import logging
 import os
 from pathlib import Path
 
-from nmt.decode.stretches import search_in_stretches
 from nmt.errors import UserError
 from nmt.runs import Run, find_all, load
 
@@ -14,12 +13,7 @@ log = logging.getLogger("nmt")
 
 def open_run(options: argparse.Namespace, precision: str | None = None) -> Run:
     """The run that was asked for, searched in its own precision or another; raises UserError."""
-    run = load(find_all(options.name, Path(options.runs)), options.beam, options.batch_tokens, precision)
-    if options.graphs:
-        if run.translator.device.type != "cuda":
-            raise UserError(f"--graphs needs a CUDA device; this run is on {run.translator.device}.")
-        run.translator.search_ids = search_in_stretches
-    return run
+    return load(find_all(options.name, Path(options.runs)), options.beam, options.batch_tokens, precision)
 
 
 def one_line(sentence: str, option: str) -> str:

@@ -59,8 +59,6 @@ def check_options(options: argparse.Namespace) -> None:
         raise UserError(
             f"--quantization {options.quantization} needs --engine ctranslate2; our own engine knows {known}."
         )
-    if not ours and options.graphs:
-        raise UserError("--graphs is about our own engine; it cannot go with --engine ctranslate2.")
     if options.format != "jsonl" and about_alignments(options):
         raise UserError(
             "--layer, --head, --method, --row, --tokenised and --weights are about alignments and need --format jsonl."

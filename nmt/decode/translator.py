@@ -53,7 +53,6 @@ class Translator:
         searched: EncoderDecoder | None = None,
     ) -> None:
         """`searched` is the model as `prepared` makes it, where its weights do not change any more."""
-        self.search_ids = search  # or search_in_stretches
         self.workers = 1  # processes that share the batches of a file
         self.model, self.tokenizers, self.decode = model, tokenizers, decode
         self.searched = searched or model
@@ -150,7 +149,7 @@ class Translator:
         real = mask(source)
         source, real = source.to(self.device), None if real is None else real.to(self.device)
         with self.autocast:
-            return self.search_ids(
+            return search(
                 self.searched, source, real, self.decode.beam, self.decode.length_penalty, torch.as_tensor(limits)
             )
 

@@ -72,13 +72,6 @@ class EncoderDecoder(nn.Module, ABC):
     def start(self, memory: Memory) -> DecoderState:
         """The decoder's state before the first column."""
 
-    def steady(self, state: DecoderState, columns: int) -> DecoderState | None:
-        """The same state with room for so many columns more, or None where a model has no such state.
-
-        Then `decode` of one column changes no shape and asks the device nothing; it may write into the state it gets.
-        """
-        return None
-
     def reorder(self, state: DecoderState, rows: Tensor) -> DecoderState:
         """The state of these rows of hypotheses, for one column more: `decode` may write into it, so once only.
 

@@ -51,11 +51,6 @@ class Ensemble(EncoderDecoder):
     def start(self, memory: Memory) -> DecoderState:
         return side_by_side([model.start(self.own(memory, number)) for number, model in enumerate(self.models)])
 
-    def steady(self, state: DecoderState, columns: int) -> DecoderState | None:
-        states = [model.steady(own(state, number), columns) for number, model in enumerate(self.models)]
-        known = [one for one in states if one is not None]
-        return side_by_side(known) if len(known) == len(states) else None
-
     def reorder(self, state: DecoderState, rows: Tensor) -> DecoderState:
         return side_by_side([model.reorder(own(state, number), rows) for number, model in enumerate(self.models)])
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from nmt.attention.multi_head import MultiHeadAttention
 from nmt.attention.padded_matmul import padded_matmul
 from nmt.attention.positions import Rotation, turn
-from nmt.attention.self_attention import Past, SelfAttention
+from nmt.attention.self_attention import KVCache, SelfAttention
 from nmt.models.dropout import Dropout
 
 
@@ -99,12 +99,12 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         inputs: Tensor,
-        past: Past,
+        past: KVCache,
         memory: tuple[Tensor, Tensor],
         mask: Tensor | None,
         rotation: Rotation | None,
         weights: bool,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None, Past]:
+    ) -> tuple[Tensor, Tensor | None, Tensor | None, KVCache]:
         """inputs [B T D]; what self-attention carries; memory: key, value [N H S K]; mask [N 1 1 S] | None.
 
         The B / N hypotheses of a sentence look at its memory as so many more columns.

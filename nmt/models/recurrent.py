@@ -83,9 +83,6 @@ class Bahdanau(EncoderDecoder):
         full = torch.promote_types(hidden.dtype, torch.float32)  # in bf16 small changes of the state would be lost
         return {"hidden": hidden.to(full), "step": step}
 
-    def steady(self, state: DecoderState, columns: int) -> DecoderState | None:
-        return state
-
     def decode(self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False) -> DecoderOutput:
         embedded = self.dropout(self.target_embedding(target))
         prepared, lengths = self.cell.prepare(embedded), memory.lengths()
@@ -178,9 +175,6 @@ class Luong(EncoderDecoder):
         if self.feeds:
             state["feed"] = memory.values.new_zeros(memory.values.size(0), self.combine.out_features)
         return state | {"step": torch.zeros(memory.values.size(0), dtype=torch.long, device=memory.values.device)}
-
-    def steady(self, state: DecoderState, columns: int) -> DecoderState | None:
-        return state
 
     def decode(self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False) -> DecoderOutput:
         embedded = self.dropout(self.target_embedding(target))

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 MANY = 32  # sentences from which an LSTM trains faster in bf16
-Past = tuple[Tensor, ...]  # hidden, and an LSTM's cell [directions B D]
+RNNState = tuple[Tensor, ...]  # hidden, and an LSTM's cell [directions B D]
 
 
-def run_rnn(layer: nn.Module, inputs: Tensor, past: Past | None = None, lengths: Tensor | None = None) -> tuple:
+def run_rnn(layer: nn.Module, inputs: Tensor, past: RNNState | None = None, lengths: Tensor | None = None) -> tuple:
     """inputs [B S E], past [directions B D], lengths [B] | None → outputs [B S D·directions], the new past.
 
     Each sentence has its own length; None: all are equally long. Inside autocast a CPU with bf16 units takes that road:

@@ -10,10 +10,9 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from nmt.attention.positions import Positions, Start, make_positions
-from nmt.attention.self_attention import Past, make_self_attention
+from nmt.attention.self_attention import KVCache, make_self_attention
 from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory, select
 from nmt.models.dropout import Dropout
 from nmt.models.layers import DecoderLayer, EncoderLayer
@@ -62,7 +61,7 @@ class Transformer(EncoderDecoder):
         self.encoder = nn.ModuleList(EncoderLayer(*layer, kind) for kind in readers)
         self.decoder = nn.ModuleList(DecoderLayer(*layer, kind, attention_dropout) for kind in writers)
         first, second = writers[0].parts
-        self.grows, self.knows_room = writers[0].grows, writers[0].steady and self.target_positions.steady
+        self.grows = writers[0].grows
         self.carried = [(f"{first}_{number}", f"{second}_{number}") for number in range(decoder_layers)]
         self.looked_at = [(f"key_{number}", f"value_{number}") for number in range(decoder_layers)]
         self.encoder_norm = nn.LayerNorm(size) if norm == "pre" else nn.Identity()
@@ -97,21 +96,9 @@ class Transformer(EncoderDecoder):
             state["step"] = torch.zeros(batch, dtype=torch.long, device=empty.device)
         return state
 
-    def steady(self, state: DecoderState, columns: int) -> DecoderState | None:
-        """Keys and values [B H P K] get so many empty columns, and `step` says how many are there."""
-        if not self.knows_room:
-            return None
-        if not self.grows:
-            return state
-        some = state[self.carried[0][0]]
-        used = int(state["step"][0]) if "step" in state else columns_of(some, state)
-        parts = {name: state[name][:, :, :used] for pair in self.carried for name in pair}
-        wide = {name: functional.pad(part, (0, 0, 0, columns)) for name, part in parts.items()}
-        return wide | {"step": torch.full((len(some),), used, device=some.device)}
-
     def reorder(self, state: DecoderState, rows: Tensor) -> DecoderState:
         """Keys and values with one empty column, which saves the next one to copy all of them: `room` says so."""
-        if not self.grows or "step" in state or rows.device.type != "cpu":
+        if not self.grows or rows.device.type != "cpu":
             return select(state, rows)
         parts = {name: with_room(state[name], rows, state) for pair in self.carried for name in pair}
         return parts | {"room": rows.new_empty(len(rows), 0)}
@@ -120,16 +107,16 @@ class Transformer(EncoderDecoder):
         """With `weights`, `self_weights` are over all P columns so far; linear attention keeps no earlier keys, so its
         own are over these T columns (P = T). A picture of a whole sentence is the same either way.
         """
-        used = state["step"][0] if "step" in state else None
-        start = columns_of(state[self.carried[0][0]], state) if used is None else used
+        filled = columns_of(state[self.carried[0][0]], state) if self.grows else None
+        start: Start = state["step"][0] if filled is None else filled
         hidden = self.embed(self.target_embedding, self.target_positions, target, start)
         rotation = self.target_positions.rotation(start, target.size(1), hidden)
         mask = None if memory.mask is None else memory.mask[:, None, None]
-        after: DecoderState = {} if used is None else {"step": state["step"] + target.size(1)}
-        room = (start if "room" in state else used) if self.grows else None
+        after: DecoderState = {} if self.grows else {"step": state["step"] + target.size(1)}
+        room = filled if "room" in state else None
         looks, self_looks = [], []
         for layer, (first, second), (key, value) in zip(self.decoder, self.carried, self.looked_at, strict=True):
-            past, seen = Past(state[first], state[second], room), (memory.fixed[key], memory.fixed[value])
+            past, seen = KVCache(state[first], state[second], room), (memory.fixed[key], memory.fixed[value])
             hidden, looked, self_looked, (after[first], after[second], _) = layer(
                 hidden, past, seen, mask, rotation, weights
             )
