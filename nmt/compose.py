@@ -17,7 +17,7 @@ from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from nmt.config import Config, config_folder
-from nmt.config_validation import check, first_line, plain_keys, unknown_key
+from nmt.config_validation import all_keys, first_line, unknown_key, validate
 from nmt.errors import UserError
 
 GROUPS = ("data", "tokenizer", "model", "optim", "train", "decode")
@@ -80,7 +80,7 @@ def compose(overrides: list[str], name_suffix: str) -> Config:
             composed.name = f"{composed.name}{name_suffix}"
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise UserError(sentence(error)) from None
-    return check(composed)
+    return validate(composed)
 
 
 def sentence(error: Exception) -> str:
@@ -88,7 +88,7 @@ def sentence(error: Exception) -> str:
     text = f"{error} {error.__cause__ or ''}"
     if found := re.search(r"Could not override '([^']*)'", text):
         key = found[1].lstrip("+~").partition("=")[0]
-        return unknown_key(key, plain_keys(base()))
+        return unknown_key(key, all_keys(base()))
     if found := re.search(r"In '[^']*': Could not find '([^/']+)/([^']+)'", text) or re.search(
         r"Could not find '([^/']+)/([^']+)'", text
     ):

@@ -1,167 +1,156 @@
-"""The schema of conf/: dataclasses say which keys exist and of which type, YAML files say their values.
+"""The schema of conf/: dataclasses define the keys, YAML files give them values.
 
-A field without a default must stand in the YAML. Nothing in a file can name code to run. nmt/config_validation.py turns what Hydra
-composed (or what a run saved) into these dataclasses.
+Each field carries its meaning, its range or choices, and the values of other keys that it depends on; `option` writes them
+into the field's metadata. nmt/config_validation.py checks a composed or saved configuration against them, and
+docs/configuration.md is generated from them. The dataclass of a model stands beside the model, in nmt/models/.
+A field without a default must be in the YAML. No file can name code to run.
 """
 
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
 
-@dataclass
+def option(
+    meaning: str,
+    default: Any = MISSING,
+    *,
+    choices: Collection[str] = (),
+    above: float | None = None,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    below: float | None = None,
+    requires: Mapping[str, Collection[str]] | None = None,
+    paper: str = "",
+) -> Any:
+    """A field with its documentation and its rules.
+
+    meaning: one phrase, with the unit. choices: the possible values of a text. above, minimum, maximum, below: bounds of a
+    number (None as a value is always allowed where the type allows it). requires: {other key: its values} of the same
+    dataclass, without which this key has no effect; then `default` is the value that has none. paper: where it is from.
+    """
+    metadata = {
+        "meaning": meaning, "choices": tuple(choices), "above": above, "minimum": minimum, "maximum": maximum,
+        "below": below, "requires": {key: tuple(values) for key, values in (requires or {}).items()}, "paper": paper,
+    }  # fmt: skip
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(kw_only=True)
 class DataConfig:
-    """Where the sentence pairs come from, and which pairs may not be trained on."""
+    """Where the sentence pairs come from, and which of them are not trained on."""
 
-    kind: str  # phrasebook | files | multi30k
-    source: str  # language code = file name ending
-    target: str
-    train: Any  # PREFIX or list of PREFIXes (kind=files), set names otherwise
-    valid: Any
-    test: Any
-    max_characters: int  # training pairs with a longer side are dropped
-    max_ratio: float  # so are pairs whose (longer + 10) / (shorter + 10) characters exceed this
-    pairs: int = 0  # kind=phrasebook: how many to draw for training
-    seed: int = 1  # and from which seed
+    kind: str = option("what is read", choices=("phrasebook", "files", "multi30k"))
+    source: str = option("language code of the source side; the ending of its files")
+    target: str = option("language code of the target side; the ending of its files")
+    train: Any = option("PREFIX or list of PREFIXes (kind=files), otherwise names of sets")
+    valid: Any = option("the validation set, likewise")
+    test: Any = option("the test sets, each scored by itself; null = none")
+    max_characters: int = option("training pairs with a longer side are dropped", above=0)
+    max_ratio: float = option(
+        "training pairs whose (longer + 10) / (shorter + 10) characters exceed this are dropped", minimum=0
+    )
+    pairs: int = option("kind=phrasebook: training pairs to generate", 0, minimum=0)
+    seed: int = option("kind=phrasebook: seed of the generator", 1, minimum=0)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class TokenizerConfig:
     """One SentencePiece model for both languages, or one for each."""
 
-    algorithm: str  # unigram | bpe
-    size: int  # pieces, specials and bytes included
-    joint: bool  # one vocabulary for both languages
-    byte_fallback: bool  # an unseen character becomes its UTF-8 bytes instead of <unk>
-    coverage: float  # share of characters that get a piece of their own
-    lowercase: bool
-    max_pieces: int  # training pairs with a longer side are dropped
+    algorithm: str = option(
+        "how pieces are learnt", choices=("unigram", "bpe"), paper="Kudo 2018; Sennrich et al. 2016"
+    )
+    size: int = option("pieces of the vocabulary, 4 special ones and 256 bytes included", above=0)
+    joint: bool = option("one vocabulary for both languages")
+    byte_fallback: bool = option("an unseen character becomes its UTF-8 bytes instead of <unk>")
+    coverage: float = option(
+        "fraction of the characters of the text that get pieces of their own", minimum=0.98, maximum=1
+    )
+    lowercase: bool = option("text is lower-cased first")
+    max_pieces: int = option("training pairs with a longer side are dropped", above=0)
 
 
-@dataclass
-class RecurrentConfig:
-    """An encoder-decoder of LSTM or GRU layers; attention looks before the cell steps, after it, or never."""
-
-    kind: str  # recurrent
-    cell: str  # lstm | gru
-    layers: int
-    embedding: int
-    hidden: int  # decoder state
-    bidirectional: bool
-    reverse_source: bool
-    order: str  # before (Bahdanau) | after (Luong) | never
-    input_feeding: bool
-    score: str
-    window: str  # global | local_m | local_p
-    radius: int  # D of Luong's local attention
-    dropout: float
-    tie: bool  # the output layer shares the target embedding; with a joint vocabulary the source does too
-    max_positions: int = 512  # source positions that score=location knows; later ones get no weight
-    normalise: str = "softmax"  # softmax | hard: one position, drawn in training (Xu et al. 2015)
-    closing: int = 0  # batches over which a local_p window closes to its radius; 0 = that radius from the start
-    hard_gradient: str = "reinforce"  # reinforce | straight_through: how hard attention learns where to look
-    hard_entropy: float = 0.002  # λ_e: weight of the draw's entropy in nats; reinforce only
-    encoder_hidden: int | None = None  # units of the encoder in each direction; null = hidden / directions
-    maxout: int | None = None  # order=before: size of the readout's maxout layer; null = embedding
-    position_exponent: float = -0.75  # local_p: v_p is hidden to this power times what is learnt; 0 = the paper's
-
-    @property
-    def directions(self) -> int:
-        """Of the encoder."""
-        return 2 if self.bidirectional else 1
-
-    @property
-    def encoder_units(self) -> int:
-        """Of the encoder in each direction; all directions together are the size of the memory."""
-        return self.encoder_hidden or self.hidden // self.directions
-
-
-@dataclass
-class TransformerConfig:
-    """Vaswani et al. 2017, with pre- or post-norm, and what came after it: kinds of self-attention, of positions."""
-
-    kind: str  # transformer
-    encoder_layers: int
-    decoder_layers: int
-    size: int
-    heads: int
-    feed_forward: int
-    norm: str  # pre | post
-    activation: str  # relu | gelu
-    dropout: float
-    tie: bool  # the output layer shares the target embedding; with a joint vocabulary the source does too
-    attention: str = "softmax"  # of encoder and decoder with themselves: softmax | linear | flex
-    sliding_window: int = 0  # attention=flex: only distances up to this are seen; 0 = no limit
-    bias: str = "none"  # attention=flex: what distances add to scores: none | alibi | relative
-    max_distance: int = 32  # bias=relative: longer distances count as this one
-    positions: str = "sinusoidal"  # sinusoidal | learned | rotary | none
-    max_positions: int = 1024  # positions=learned: the longest sentence, </s> counted
-    attention_dropout: float = 0.0  # share of the attention weights, attention=softmax alone
-
-
-@dataclass
+@dataclass(kw_only=True)
 class OptimConfig:
     """AdamW and its learning-rate schedule."""
 
-    lr: float  # the peak
-    betas: list[float]
-    eps: float
-    weight_decay: float
-    clip: float  # largest gradient norm; 0 = no clipping
-    schedule: str  # inverse_sqrt | cosine | linear | constant
-    warmup_steps: int
-    final: float  # share of the peak that cosine and linear end at
+    lr: float = option("peak learning rate", above=0)
+    betas: list[float] = option("decay rates of AdamW's moments", paper="Kingma & Ba 2015")
+    eps: float = option("AdamW's ε", above=0)
+    weight_decay: float = option("decoupled weight decay", minimum=0, paper="Loshchilov & Hutter 2019")
+    clip: float = option("largest norm of the gradient; 0 = no clipping", minimum=0)
+    schedule: str = option(
+        "shape of the learning rate after the warm-up",
+        choices=("inverse_sqrt", "cosine", "linear", "constant"),
+        paper="inverse_sqrt: Vaswani et al. 2017 eq. 3",
+    )
+    warmup_steps: int = option("updates of linear warm-up", minimum=0)
+    final: float = option("schedule=cosine, linear: last learning rate as a fraction of the peak", minimum=0, below=1)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class TrainConfig:
-    """Budget, batches, and how often to look."""
+    """Batches, budget, validation and logging."""
 
-    batch_tokens: int  # padded positions on the longer side of a batch
-    accumulate: int  # batches per update
-    label_smoothing: float
-    sampling: float  # subword regularisation: unigram alpha or BPE-dropout probability; 0 = off
-    max_steps: int | None
-    max_epochs: float | None
-    max_minutes: float | None
-    validate_every: int  # updates
-    validate_beam: int  # of the search over the validation set; 1 = greedy
-    patience: int  # validations without a better score before stopping; 0 = never
-    metric: str  # bleu | loss: what "better" means
-    average: int  # how many of the last validation checkpoints are averaged at the end; 0 = none
-    log_every: int  # updates
-    pictures: int  # validation sentences whose translation and heatmap are logged
-    picture_layer: int  # decoder layer of the heatmaps, counted from 0; negative from the top
-    picture_heads: bool = False  # also a picture of every head of that layer
-    compile: bool = False  # train a Transformer through torch.compile
+    batch_tokens: int = option("padded positions of a batch on its longer side", above=0)
+    accumulate: int = option("batches per update", above=0)
+    label_smoothing: float = option(
+        "probability that is spread over the vocabulary", minimum=0, below=1, paper="Szegedy et al. 2016 §7"
+    )
+    sampling: float = option(
+        "subword regularisation: α of unigram sampling, or the probability of dropping a BPE merge; 0 = off",
+        minimum=0,
+        below=1,
+        paper="Kudo 2018; Provilkov et al. 2020",
+    )
+    max_steps: int | None = option("updates; null = no limit", above=0)
+    max_epochs: float | None = option("passes over the training pairs; null = no limit", above=0)
+    max_minutes: float | None = option(
+        "minutes, turned into a number of updates once their speed is known; null = no limit", above=0
+    )
+    validate_every: int = option("updates between two validations", above=0)
+    validate_beam: int = option("beam of the search over the validation set; 1 = greedy", above=0)
+    patience: int = option("validations without a better score before the training stops; 0 = never", minimum=0)
+    metric: str = option("the score that decides which checkpoint is the best", choices=("bleu", "loss"))
+    average: int = option("last validation checkpoints that are averaged at the end; 0 = none", minimum=0)
+    log_every: int = option("updates between two points of the training curves", above=0)
+    pictures: int = option("validation sentences whose translation and heatmap are logged", minimum=0)
+    picture_layer: int = option("decoder layer of the heatmaps, from 0; negative: from the top")
+    picture_heads: bool = option("also a heatmap of every head of that layer", False)
+    compile: bool = option("train a Transformer through torch.compile", False)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class DecodeConfig:
-    """Search."""
+    """Beam search."""
 
-    beam: int
-    length_penalty: float  # α in log-probability / length^α
-    max_ratio: float  # a hypothesis has at most max_ratio × source pieces + max_extra pieces
-    max_extra: int
-    batch_tokens: int  # source positions × beam in one batch
+    beam: int = option("hypotheses kept for each sentence; 1 = greedy", above=0)
+    length_penalty: float = option("α in log-probability / length^α", paper="Wu et al. 2016 §7")
+    max_ratio: float = option("a hypothesis has at most max_ratio × source pieces + max_extra pieces", minimum=0)
+    max_extra: int = option("see max_ratio", above=0)
+    batch_tokens: int = option("source positions × beam in one batch of the search", above=0)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Config:
     """One experiment."""
 
-    name: str  # of the run
-    seed: int
-    precision: str  # auto | fp32 | bf16
-    device: str  # auto | cpu | cuda | …
-    data_folder: str  # what is downloaded or built goes here
-    run_folder: str
+    name: str = option("name of the run")
+    seed: int = option("seed of weights, order of batches, dropout and sampling", minimum=0, below=2**63)
+    precision: str = option(
+        "number format of matrix products; auto = bf16 where it is faster (a CPU is timed)",
+        choices=("auto", "fp32", "bf16"),
+    )
+    device: str = option("auto, cpu, cuda, cuda:1 …; auto = cuda where there is one")
+    data_folder: str = option("folder of downloads and of what is built from them")
+    run_folder: str = option("folder of the runs")
     data: DataConfig
     tokenizer: TokenizerConfig
-    model: Any  # RecurrentConfig | TransformerConfig, by model.kind
+    model: Any  # the dataclass of the model's kind, from nmt/models/
     optim: OptimConfig
     train: TrainConfig
     decode: DecodeConfig
@@ -173,13 +162,19 @@ def config_folder() -> Path:
     return inside if inside.is_dir() else inside.parent.parent / "conf"
 
 
-def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
-    """{"model.hidden": 512, …} of a dataclass tree."""
-    flat: dict[str, Any] = {}
-    for field in fields(config):
-        value, key = getattr(config, field.name), prefix + field.name
-        flat |= flatten(value, key + ".") if hasattr(value, "__dataclass_fields__") else {key: value}
-    return flat
+def leaves(config: Any, prefix: str = "") -> Iterator[tuple[str, Any, Field]]:
+    """(dotted key, value, field) of every leaf of a tree of dataclasses."""
+    for item in fields(config):
+        value, key = getattr(config, item.name), prefix + item.name
+        if is_dataclass(value):
+            yield from leaves(value, key + ".")
+        else:
+            yield key, value, item
+
+
+def flatten(config: Any) -> dict[str, Any]:
+    """{"model.hidden": 512, …} of a tree of dataclasses."""
+    return {key: value for key, value, _ in leaves(config)}
 
 
 def to_dict(config: Config) -> dict[str, Any]:

@@ -12,16 +12,17 @@ from typing import Any
 import numpy as np
 import torch
 from bench_measure import not_yet
+from nmt.decode.stretches import search_in_stretches
 
 from nmt.compose import compose_all
-from nmt.config import Config, TransformerConfig
+from nmt.config import Config
 from nmt.data.batches import Batch, BatchIterator, collate, plan
 from nmt.data.tokenizer import EOS
 from nmt.decode.beam_search import search
-from nmt.decode.stretches import search_in_stretches
 from nmt.decode.translator import Translator
 from nmt.models.build import build
 from nmt.models.inference import prepared
+from nmt.models.transformer_config import TransformerConfig
 from nmt.train.precision import autocast, pick_device, pick_precision, seed_everything
 from nmt.train.state import Meter, TrainState
 from nmt.train.trainer import Trainer, batches

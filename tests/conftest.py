@@ -15,10 +15,10 @@ from corpora import logger_as_it_was, trained  # noqa: F401
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.compose import compose_all
-from nmt.config import RecurrentConfig, TransformerConfig, config_folder, to_dict
-from nmt.config_validation import check
+from nmt.config import config_folder, to_dict
+from nmt.config_validation import validate
 from nmt.models.base import EncoderDecoder
-from nmt.models.build import build
+from nmt.models.build import ModelConfig, build
 
 # What holds for all inputs is tried on 200 of them; no deadline, since the machine may be busy. CI's own profile stays
 # below it: whatever it says beyond these two.
@@ -39,7 +39,7 @@ def composed(name: str) -> DictConfig:
 
 
 @cache
-def small_config(name: str, changes: tuple[tuple[str, object], ...]) -> RecurrentConfig | TransformerConfig:
+def small_config(name: str, changes: tuple[tuple[str, object], ...]) -> ModelConfig:
     """conf/model/NAME.yaml with other sizes and the same structure."""
     plain: dict[str, object] = OmegaConf.to_container(composed(name).model)  # type: ignore[assignment]
     sizes = {key: value for key, value in NARROW.items() if key in plain}
@@ -49,7 +49,7 @@ def small_config(name: str, changes: tuple[tuple[str, object], ...]) -> Recurren
     if plain.get("bias") == "relative":
         sizes["max_distance"] = 3
     words = [f"model.{key}={str(value).lower()}" for key, value in (sizes | dict(changes)).items()]
-    return check(OmegaConf.merge(composed(name), OmegaConf.from_dotlist(words))).model
+    return validate(OmegaConf.merge(composed(name), OmegaConf.from_dotlist(words))).model
 
 
 @pytest.fixture(params=MODELS)

@@ -45,7 +45,8 @@ def make(
     gradient: str = "reinforce",
 ) -> Attention:
     """Parameters of unit scale: products keep the scale of their inputs."""
-    attention = Attention(query, memory, score, window, radius, 60, normalise, gradient).double()
+    scores, windows = make_score(score, query, memory, 60), make_window(window, query, radius, closing=0)
+    attention = Attention(scores, windows, normalise, gradient).double()
     for parameter in attention.parameters():
         scale = (3 / parameter.size(-1)) ** 0.5 if parameter.dim() else 0.3  # of a cosine's strength
         parameter.data = unit(*parameter.shape) * scale

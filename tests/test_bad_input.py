@@ -64,7 +64,7 @@ CONFIGURATION = {
     "a number for a list": (["optim.betas=1"], ["optim.betas"]),
     "impossible betas": (["optim.betas=[0.9,2]"], ["optim.betas=[0.9, 2.0]", "less than 1"]),
     "a negative seed": (["seed=-1"], ["seed=-1", "at least 0"]),
-    "a seed that no generator takes": (["seed=9223372036854775808"], ["seed=9223372036854775808", "below 2**63"]),
+    "a seed that no generator takes": (["seed=9223372036854775808"], ["seed=9223372036854775808", "less than 9223372036854775808"]),
     "no epsilon": (["optim.eps=0"], ["optim.eps=0", "greater than 0"]),
     "negative steps": (["train.max_steps=-5"], ["train.max_steps=-5", "greater than 0"]),
     "negative patience": (["train.patience=-1"], ["train.patience=-1", "at least 0"]),

@@ -1,5 +1,6 @@
 """Sizes of a model that do not fit together are refused, and values that change nothing."""
 
+from dataclasses import MISSING, fields
 from functools import cache
 
 import pytest
@@ -7,8 +8,9 @@ from omegaconf import OmegaConf
 
 from nmt.compose import compose_all
 from nmt.config import Config, to_dict
-from nmt.config_validation import REQUIRES, check
+from nmt.config_validation import validate
 from nmt.errors import UserError
+from nmt.models.build import MODELS
 
 # model and keys; what is said: the value, what it would need, and the value that does nothing
 IDLE = [
@@ -59,7 +61,7 @@ def chosen(name: str) -> dict:
 def composed(words: str) -> Config:
     """What `nmt train model=NAME model.KEY=VALUE …` checks."""
     name, *keys = words.split()
-    return check(OmegaConf.merge(chosen(name), OmegaConf.from_dotlist([f"model.{key}" for key in keys])))
+    return validate(OmegaConf.merge(chosen(name), OmegaConf.from_dotlist([f"model.{key}" for key in keys])))
 
 
 @pytest.mark.parametrize(("words", "said"), IMPOSSIBLE)
@@ -101,12 +103,17 @@ def test_the_command_line_refuses_it_too():
         compose_all(["model=luong_local_p", "model.window=local_m"], multirun=False)
 
 
-def test_every_row_names_keys_that_are_there():
-    known = {field for name in ("bahdanau", "transformer") for field in chosen(name)["model"]}
-    assert {key for key, *_ in REQUIRES} | {needed for _, _, needed, _ in REQUIRES} <= known
+@pytest.mark.parametrize("architecture", MODELS.values(), ids=list(MODELS))
+def test_what_a_key_requires_is_there(architecture):
+    """Another key of the same model, and values that it can have; the default is a value without effect."""
+    known = {field.name: field for field in fields(architecture.config)}
+    for field in known.values():
+        for other, values in field.metadata["requires"].items():
+            assert field.default is not MISSING
+            assert values and set(values) <= set(known[other].metadata["choices"])
 
 
 def test_a_run_with_an_idle_value_can_still_be_used():
     saved = chosen("bahdanau")
     saved = saved | {"model": saved["model"] | {"radius": 3, "hard_entropy": 1.0}}
-    assert check(saved).model.radius == 3
+    assert validate(saved).model.radius == 3

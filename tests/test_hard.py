@@ -21,7 +21,7 @@ from nmt.attention.scores import SCORES
 from nmt.attention.windows import WINDOWS
 from nmt.compose import compose_all
 from nmt.config import to_dict
-from nmt.config_validation import check
+from nmt.config_validation import validate
 from nmt.data.batches import Batch, collate
 from nmt.data.tokenizer import PAD
 from nmt.errors import UserError
@@ -356,4 +356,4 @@ def test_a_checkpoint_from_before_is_soft():
     saved = to_dict(compose_all(["model=bahdanau"], multirun=False)[0])
     for key in ("normalise", "hard_gradient", "hard_entropy"):
         del saved["model"][key]
-    assert check(saved).model.normalise == "softmax"
+    assert validate(saved).model.normalise == "softmax"

@@ -1,8 +1,10 @@
 """Points of each schedule by hand."""
 
+from dataclasses import fields
+
 import pytest
 
-from nmt.config_validation import CHOICES
+from nmt.config import OptimConfig
 from nmt.errors import UserError
 from nmt.train.schedule import SCHEDULES, rate
 
@@ -16,7 +18,8 @@ POINTS = {
 
 
 def test_the_configuration_knows_them():
-    assert CHOICES["optim.schedule"] == tuple(SCHEDULES)
+    (schedule,) = (field for field in fields(OptimConfig) if field.name == "schedule")
+    assert schedule.metadata["choices"] == tuple(SCHEDULES)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

@@ -11,10 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.compose import compose_all
-from nmt.config import to_dict
-from nmt.config_validation import check
 from nmt.models.base import EncoderDecoder
-from nmt.models.build import build
 
 PAPERS = Path(__file__).resolve().parent.parent / "docs" / "papers.md"
 # Five different numbers, so that none can stand for another: the memory is 2 · 6 wide.
@@ -80,19 +77,6 @@ def test_pieces_are_the_whole_with_these_sizes(small_model):
         pieces.append(decoded.hidden)
     torch.testing.assert_close(torch.cat(pieces, 1), whole, atol=1e-10, rtol=0)
     assert whole.shape == (3, 6, 5) and memory.values.shape == (3, 5, 12)
-
-
-def test_a_run_from_before_has_the_sizes_it_had():
-    """Half of `hidden` in each direction, a maxout layer of the embedding's size, v_p times hidden^(−3/4)."""
-    config = compose_all(["model=bahdanau", "model.window=local_p", "model.hidden=16", "model.embedding=6"], False)[0]
-    saved = to_dict(config)
-    for key in ("encoder_hidden", "maxout", "position_exponent"):
-        del saved["model"][key]
-    model = build(check(saved).model, 50, 40, False)
-    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    assert shapes["encoder.layers.0.weight_hh_l0"] == (3 * 8, 8) and shapes["initial.weight"] == (16, 8)
-    assert shapes["readout.weight"] == (2 * 6, 16 + 6 + 16) and shapes["output.weight"] == (40, 6)
-    assert shapes["attention.score.memory.weight"] == (16, 16) and model.attention.window.scale == 16**-0.75
 
 
 @pytest.mark.parametrize(("name", "exponent"), [("bahdanau", 0.0), ("luong_global", -0.5)])

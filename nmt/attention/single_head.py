@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from nmt.attention.hard import attend_to_one
 from nmt.attention.kernels import attend
-from nmt.attention.scores import make_score
-from nmt.attention.windows import make_window
+from nmt.attention.scores import Score
+from nmt.attention.windows import Window
 
 NORMALISERS = ("softmax", "hard")
 
@@ -32,22 +32,9 @@ class Attention(nn.Module):
     (nmt/attention/hard.py).
     """
 
-    def __init__(
-        self,
-        query_size: int,
-        memory_size: int,
-        score: str,
-        window: str,
-        radius: int,
-        positions: int,
-        normalise: str = "softmax",
-        gradient: str = "reinforce",
-        closing: int = 0,
-        exponent: float = -0.75,
-    ) -> None:
+    def __init__(self, score: Score, window: Window, normalise: str = "softmax", gradient: str = "reinforce") -> None:
         super().__init__()
-        self.score = make_score(score, query_size, memory_size, positions)
-        self.window = make_window(window, query_size, radius, closing, exponent)
+        self.score, self.window = score, window
         self.hard, self.gradient = normalise == "hard", gradient
 
     @property

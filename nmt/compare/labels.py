@@ -1,7 +1,8 @@
 """What a run is, in the few words of a table's cells."""
 
 from nmt.compare.systems import System
-from nmt.config import RecurrentConfig, TransformerConfig
+from nmt.models.recurrent_config import RecurrentConfig
+from nmt.models.transformer_config import TransformerConfig
 
 NONE = "–"
 LOCAL = ("local_m", "local_p")

@@ -7,7 +7,7 @@ from nmt.compare.measures import Measured, Measures
 from nmt.compare.systems import System
 from nmt.compare.test_sets import Texts, TextSet
 from nmt.config import to_dict
-from nmt.config_validation import check
+from nmt.config_validation import validate
 from nmt.evaluate.lengths import Bucket, buckets, by_length, count_words, joined
 from nmt.evaluate.significance import Interval, Significance, paired_bootstrap
 from nmt.evaluate.spread import Spread, spread
@@ -108,7 +108,7 @@ def groups(runs: list[Measures], sets: list[SetResults]) -> list[Group]:
 def same_experiment(one: Measures, other: Measures) -> bool:
     """Whether two runs differ in seed and name alone; keys that came after one of them have their defaults there."""
     (a,), (b,) = one.made["models"], other.made["models"]
-    changed = differences(to_dict(check(a["config"])), to_dict(check(b["config"])))
+    changed = differences(to_dict(validate(a["config"])), to_dict(validate(b["config"])))
     return a["corpus_hash"] == b["corpus_hash"] and changed.keys() <= SEED_KEYS
 
 

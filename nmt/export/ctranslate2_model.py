@@ -13,12 +13,14 @@ from torch import Tensor, nn
 
 from nmt.attention.multi_head import MultiHeadAttention
 from nmt.attention.positions import sinusoids
-from nmt.config import RecurrentConfig, TransformerConfig
 from nmt.data.tokenizer import BOS, EOS, UNK, Tokenizers
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
+from nmt.models.build import ModelConfig
 from nmt.models.layers import DecoderLayer, EncoderLayer, FeedForward
+from nmt.models.recurrent_config import RecurrentConfig
 from nmt.models.transformer import Transformer
+from nmt.models.transformer_config import TransformerConfig
 
 POSSIBLE = "model=transformer, transformer_big, transformer_learned, transformer_rotary and transformer_tiny can"
 
@@ -39,7 +41,7 @@ def library() -> ModuleType:
     return ctranslate2
 
 
-def check(config: RecurrentConfig | TransformerConfig, model: EncoderDecoder) -> None:
+def check(config: ModelConfig, model: EncoderDecoder) -> None:
     """Raises UserError for a model that CTranslate2 has no words for."""
     if isinstance(config, RecurrentConfig):
         why = "recurrent models have no place in CTranslate2, which knows Transformers alone"

@@ -1,97 +1,35 @@
-"""From a configuration to a model; layers themselves take plain arguments."""
+"""From a configuration to a model. A new model is one line in MODELS."""
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from nmt.config import RecurrentConfig, TransformerConfig
 from nmt.models.base import EncoderDecoder
 from nmt.models.recurrent import Bahdanau, Luong
+from nmt.models.recurrent_config import RecurrentConfig
 from nmt.models.transformer import Transformer
+from nmt.models.transformer_config import TransformerConfig
+
+ModelConfig = RecurrentConfig | TransformerConfig
 
 
-def build(
-    config: RecurrentConfig | TransformerConfig, source_size: int, target_size: int, joint: bool
-) -> EncoderDecoder:
-    """The model of this configuration over vocabularies of these sizes, freshly initialised from torch's generator."""
-    return BUILDERS[type(config)](config, source_size, target_size, joint)
+class Architecture(NamedTuple):
+    """The dataclass of a model's keys, and what makes a model from it."""
 
-
-def transformer(config: TransformerConfig, source_size: int, target_size: int, joint: bool) -> EncoderDecoder:
-    """The Transformer with its kind of self-attention and of positions."""
-    return Transformer(
-        source_size,
-        target_size,
-        joint,
-        encoder_layers=config.encoder_layers,
-        decoder_layers=config.decoder_layers,
-        size=config.size,
-        heads=config.heads,
-        feed_forward=config.feed_forward,
-        norm=config.norm,
-        activation=config.activation,
-        dropout=config.dropout,
-        tie=config.tie,
-        attention=config.attention,
-        sliding_window=config.sliding_window,
-        bias=config.bias,
-        max_distance=config.max_distance,
-        positions=config.positions,
-        max_positions=config.max_positions,
-        attention_dropout=config.attention_dropout,
-    )
+    config: type
+    model: Any  # (config, source_size, target_size, joint) -> EncoderDecoder
 
 
 def recurrent(config: RecurrentConfig, source_size: int, target_size: int, joint: bool) -> EncoderDecoder:
-    """The recurrent model that looks when the configuration says."""
-    if config.order == "before":
-        return Bahdanau(
-            source_size,
-            target_size,
-            joint,
-            embedding=config.embedding,
-            hidden=config.hidden,
-            encoder_hidden=config.encoder_units,
-            maxout_size=config.maxout or config.embedding,
-            score=config.score,
-            window=config.window,
-            radius=config.radius,
-            max_positions=config.max_positions,
-            normalise=config.normalise,
-            hard_gradient=config.hard_gradient,
-            closing=config.closing,
-            exponent=config.position_exponent,
-            hard_entropy=config.hard_entropy,
-            dropout=config.dropout,
-            tie=config.tie,
-        )
-    return Luong(
-        source_size,
-        target_size,
-        joint,
-        cell=config.cell,
-        layers=config.layers,
-        embedding=config.embedding,
-        hidden=config.hidden,
-        encoder_hidden=config.encoder_units,
-        bidirectional=config.bidirectional,
-        reverse_source=config.reverse_source,
-        order=config.order,
-        input_feeding=config.input_feeding,
-        score=config.score,
-        window=config.window,
-        radius=config.radius,
-        max_positions=config.max_positions,
-        normalise=config.normalise,
-        hard_gradient=config.hard_gradient,
-        closing=config.closing,
-        exponent=config.position_exponent,
-        hard_entropy=config.hard_entropy,
-        dropout=config.dropout,
-        tie=config.tie,
-    )
+    """Bahdanau's model where attention comes before the step; Luong's, which has Sutskever's as a case, elsewhere."""
+    model = Bahdanau if config.order == "before" else Luong
+    return model(config, source_size, target_size, joint)
 
 
-BUILDERS: dict[type, Callable[[Any, int, int, bool], EncoderDecoder]] = {
-    RecurrentConfig: recurrent,
-    TransformerConfig: transformer,
+MODELS = {  # by model.kind
+    "recurrent": Architecture(RecurrentConfig, recurrent),
+    "transformer": Architecture(TransformerConfig, Transformer),
 }
+
+
+def build(config: ModelConfig, source_size: int, target_size: int, joint: bool) -> EncoderDecoder:
+    """The model of this configuration over vocabularies of these sizes, freshly initialised from torch's generator."""
+    return MODELS[config.kind].model(config, source_size, target_size, joint)

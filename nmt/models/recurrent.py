@@ -10,61 +10,42 @@ import torch
 from torch import Tensor, nn
 
 from nmt.attention.hard import Reinforce
+from nmt.attention.scores import make_score
 from nmt.attention.single_head import Attention, AttentionOutput
+from nmt.attention.windows import make_window
 from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory, Policy
 from nmt.models.cells import ConditionalGRU, StackedRNNCell, maxout
 from nmt.models.dropout import Dropout
 from nmt.models.encoder import RecurrentEncoder
+from nmt.models.recurrent_config import RecurrentConfig
 
 
 class Bahdanau(EncoderDecoder):
     """Looks with s_{t-1} before the step: c_t = attend(s_{t-1}), s_t = GRU(y_{t-1}, c_t, s_{t-1}) (A.1.2, A.2).
 
     s_0 = tanh(W h←_1); readout maxout(U s_{t-1} + V E y_{t-1} + C c_t), then W_o. The encoder has
-    `encoder_hidden` units in each direction, the memory twice as many (A.2.1); `maxout_size` is the readout's l.
+    `encoder_units` units in each direction, the memory twice as many (A.2.1); `maxout` is the readout's l.
     Deviations: the encoder is PyTorch's GRU, whose reset gate is applied after the product (the decoder's is the
     paper's own); some biases; dropout.
     """
 
-    def __init__(
-        self,
-        source_size: int,
-        target_size: int,
-        joint: bool,
-        embedding: int,
-        hidden: int,
-        encoder_hidden: int,
-        maxout_size: int,
-        score: str,
-        window: str,
-        radius: int,
-        max_positions: int,
-        normalise: str,
-        hard_gradient: str,
-        closing: int,
-        exponent: float,
-        hard_entropy: float,
-        dropout: float,
-        tie: bool,
-    ) -> None:
+    def __init__(self, config: RecurrentConfig, source_size: int, target_size: int, joint: bool) -> None:
         super().__init__()
+        embedding, hidden = config.embedding, config.hidden
         self.target_embedding = nn.Embedding(target_size, embedding)
-        shared = self.target_embedding if tie and joint else nn.Embedding(source_size, embedding)
-        self.encoder = RecurrentEncoder(
-            shared, "gru", 1, encoder_hidden, bidirectional=True, reverse=False, dropout=dropout
-        )
+        shared = self.target_embedding if config.tie and joint else nn.Embedding(source_size, embedding)
+        self.encoder = make_encoder(config, shared)
         memory_size = self.encoder.memory_size
         self.initial = nn.Linear(self.encoder.backward_size, hidden)
-        self.attention = Attention(
-            hidden, memory_size, score, window, radius, max_positions, normalise, hard_gradient, closing, exponent
-        )
+        self.attention = make_attention(config, memory_size)
         if self.attention.draws:
-            self.reinforce = Reinforce(hard_entropy, -math.log(target_size))
+            self.reinforce = Reinforce(config.hard_entropy, -math.log(target_size))
         self.cell = ConditionalGRU(embedding, memory_size, hidden)
+        maxout_size = config.maxout or embedding
         self.readout = nn.Linear(hidden + embedding + memory_size, 2 * maxout_size)
-        self.dropout = Dropout(dropout)
-        self.output = nn.Linear(maxout_size, target_size, bias=not tie)
-        initialise(self, tie)
+        self.dropout = Dropout(config.dropout)
+        self.output = nn.Linear(maxout_size, target_size, bias=not config.tie)
+        initialise(self, config.tie)
 
     @property
     def reach(self) -> float | None:
@@ -111,48 +92,23 @@ class Luong(EncoderDecoder):
     before its dropout.
     """
 
-    def __init__(
-        self,
-        source_size: int,
-        target_size: int,
-        joint: bool,
-        cell: str,
-        layers: int,
-        embedding: int,
-        hidden: int,
-        encoder_hidden: int,
-        bidirectional: bool,
-        reverse_source: bool,
-        order: str,
-        input_feeding: bool,
-        score: str,
-        window: str,
-        radius: int,
-        max_positions: int,
-        normalise: str,
-        hard_gradient: str,
-        closing: int,
-        exponent: float,
-        hard_entropy: float,
-        dropout: float,
-        tie: bool,
-    ) -> None:
+    def __init__(self, config: RecurrentConfig, source_size: int, target_size: int, joint: bool) -> None:
         super().__init__()
-        self.looks, self.feeds = order == "after", input_feeding and order == "after"
+        embedding, hidden = config.embedding, config.hidden
+        self.looks, self.feeds = config.order == "after", config.input_feeding and config.order == "after"
         self.target_embedding = nn.Embedding(target_size, embedding)
-        shared = self.target_embedding if tie and joint else nn.Embedding(source_size, embedding)
-        self.encoder = RecurrentEncoder(shared, cell, layers, encoder_hidden, bidirectional, reverse_source, dropout)
-        self.stack = StackedRNNCell(cell, embedding, hidden, layers, embedding if self.feeds else 0, dropout)
+        shared = self.target_embedding if config.tie and joint else nn.Embedding(source_size, embedding)
+        self.encoder = make_encoder(config, shared)
+        fed = embedding if self.feeds else 0
+        self.stack = StackedRNNCell(config.cell, embedding, hidden, config.layers, fed, config.dropout)
         if self.looks:
-            self.attention = Attention(
-                hidden, hidden, score, window, radius, max_positions, normalise, hard_gradient, closing, exponent
-            )
+            self.attention = make_attention(config, hidden)
             if self.attention.draws:
-                self.reinforce = Reinforce(hard_entropy, -math.log(target_size))
+                self.reinforce = Reinforce(config.hard_entropy, -math.log(target_size))
             self.combine = nn.Linear(2 * hidden, embedding, bias=False)
-        self.dropout = Dropout(dropout)
-        self.output = nn.Linear(embedding if self.looks else hidden, target_size, bias=not tie)
-        initialise(self, tie)
+        self.dropout = Dropout(config.dropout)
+        self.output = nn.Linear(embedding if self.looks else hidden, target_size, bias=not config.tie)
+        initialise(self, config.tie)
 
     @property
     def attends(self) -> bool:
@@ -228,6 +184,26 @@ def beside(columns: Sequence[Tensor | None]) -> Tensor | None:
     """[B t] of each piece → [B T]; None where the attention has no such thing."""
     there = [column for column in columns if column is not None]
     return torch.cat(there, 1) if there else None
+
+
+def make_encoder(config: RecurrentConfig, embedding: nn.Embedding) -> RecurrentEncoder:
+    """The encoder of a configuration over this embedding."""
+    return RecurrentEncoder(
+        embedding,
+        config.cell,
+        config.layers,
+        config.encoder_units,
+        config.bidirectional,
+        config.reverse_source,
+        config.dropout,
+    )
+
+
+def make_attention(config: RecurrentConfig, memory_size: int) -> Attention:
+    """The attention of a configuration: its score inside its window."""
+    score = make_score(config.score, config.hidden, memory_size, config.max_positions)
+    window = make_window(config.window, config.hidden, config.radius, config.closing, config.position_exponent)
+    return Attention(score, window, config.normalise, config.hard_gradient)
 
 
 def initialise(model: EncoderDecoder, tie: bool) -> None:

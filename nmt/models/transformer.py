@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from nmt.attention.positions import Positions, Start, make_positions
-from nmt.attention.self_attention import KVCache, make_self_attention
+from nmt.attention.self_attention import KVCache, SelfAttention, make_self_attention
 from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory, select
 from nmt.models.dropout import Dropout
 from nmt.models.layers import DecoderLayer, EncoderLayer
+from nmt.models.transformer_config import TransformerConfig
 
 
 class Transformer(EncoderDecoder):
@@ -25,45 +26,24 @@ class Transformer(EncoderDecoder):
     only sequences that are compared with themselves have distances. `attention_dropout` is on the weights of both.
     """
 
-    def __init__(
-        self,
-        source_size: int,
-        target_size: int,
-        joint: bool,
-        encoder_layers: int,
-        decoder_layers: int,
-        size: int,
-        heads: int,
-        feed_forward: int,
-        norm: str,
-        activation: str,
-        dropout: float,
-        tie: bool,
-        attention: str,
-        sliding_window: int,
-        bias: str,
-        max_distance: int,
-        positions: str,
-        max_positions: int,
-        attention_dropout: float,
-    ) -> None:
+    def __init__(self, config: TransformerConfig, source_size: int, target_size: int, joint: bool) -> None:
         super().__init__()
-        self.heads, self.scale = heads, math.sqrt(size)
+        size, norm, tie = config.size, config.norm, config.tie
+        self.heads, self.scale = config.heads, math.sqrt(size)
         self.target_embedding = embedding(target_size, size)
         self.source_embedding = self.target_embedding if tie and joint else embedding(source_size, size)
-        self.source_positions = make_positions(positions, size, heads, max_positions)
-        self.target_positions = make_positions(positions, size, heads, max_positions)
-        self.dropout = Dropout(dropout)
-        layer = (size, heads, feed_forward, dropout, norm, activation)
-        rule = (attention_dropout, sliding_window, bias, max_distance)
-        readers = [make_self_attention(attention, heads, False, *rule) for _ in range(encoder_layers)]
-        writers = [make_self_attention(attention, heads, True, *rule) for _ in range(decoder_layers)]
+        self.source_positions = make_positions(config.positions, size, config.heads, config.max_positions)
+        self.target_positions = make_positions(config.positions, size, config.heads, config.max_positions)
+        self.dropout = Dropout(config.dropout)
+        layer = (size, config.heads, config.feed_forward, config.dropout, norm, config.activation)
+        readers = [make_attention(config, causal=False) for _ in range(config.encoder_layers)]
+        writers = [make_attention(config, causal=True) for _ in range(config.decoder_layers)]
         self.encoder = nn.ModuleList(EncoderLayer(*layer, kind) for kind in readers)
-        self.decoder = nn.ModuleList(DecoderLayer(*layer, kind, attention_dropout) for kind in writers)
+        self.decoder = nn.ModuleList(DecoderLayer(*layer, kind, config.attention_dropout) for kind in writers)
         first, second = writers[0].parts
         self.grows = writers[0].grows
-        self.carried = [(f"{first}_{number}", f"{second}_{number}") for number in range(decoder_layers)]
-        self.looked_at = [(f"key_{number}", f"value_{number}") for number in range(decoder_layers)]
+        self.carried = [(f"{first}_{number}", f"{second}_{number}") for number in range(config.decoder_layers)]
+        self.looked_at = [(f"key_{number}", f"value_{number}") for number in range(config.decoder_layers)]
         self.encoder_norm = nn.LayerNorm(size) if norm == "pre" else nn.Identity()
         self.decoder_norm = nn.LayerNorm(size) if norm == "pre" else nn.Identity()
         self.output = nn.Linear(size, target_size, bias=False)
@@ -138,6 +118,19 @@ class Transformer(EncoderDecoder):
         if torch.is_autocast_enabled(kind):
             embedded = embedded.to(torch.get_autocast_dtype(kind))
         return self.dropout(embedded)
+
+
+def make_attention(config: TransformerConfig, causal: bool) -> SelfAttention:
+    """The self-attention of one layer."""
+    return make_self_attention(
+        config.attention,
+        config.heads,
+        causal,
+        config.attention_dropout,
+        config.sliding_window,
+        config.bias,
+        config.max_distance,
+    )
 
 
 def columns_of(part: Tensor, state: DecoderState) -> int:

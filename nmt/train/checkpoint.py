@@ -18,7 +18,7 @@ from torch import Tensor
 
 import nmt
 from nmt.config import Config, to_dict
-from nmt.config_validation import check
+from nmt.config_validation import validate
 from nmt.data.tokenizer import Tokenizer, Tokenizers
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
@@ -112,7 +112,7 @@ def first_sentence(error: Exception) -> str:
 
 def restore(payload: Payload, device: torch.device) -> tuple[Config, Tokenizers, EncoderDecoder]:
     """The translator in a checkpoint, ready to translate."""
-    config, tokenizers = check(payload["config"]), unpack(payload["tokenizers"])
+    config, tokenizers = validate(payload["config"]), unpack(payload["tokenizers"])
     model = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint)
     try:
         model.load_state_dict(payload["model"])

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from nmt.config import to_dict
-from nmt.config_validation import check
+from nmt.config_validation import validate
 from nmt.errors import UserError
 from nmt.train.checkpoint import Payload, differences
 from nmt.train.schedule import FITTED
@@ -24,7 +24,7 @@ def refuse_changes(saved: Payload, new: Payload, name: str) -> None:
     free = set(FREE)
     if config["optim"]["schedule"] not in FITTED and config["train"]["max_minutes"] is None:
         free |= set(BUDGET)
-    changed = differences(to_dict(check(saved["config"])), config)  # keys that came later have their defaults
+    changed = differences(to_dict(validate(saved["config"])), config)  # keys that came later have their defaults
     wrong = {key: values for key, values in changed.items() if key not in free and not key.startswith(FREE_GROUPS)}
     if saved["corpus_hash"] != new["corpus_hash"]:
         wrong["the corpus"] = (saved["corpus_hash"][:10], new["corpus_hash"][:10])
