@@ -36,7 +36,7 @@ export TEXT
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install download tokenize train evaluate translate align compare tensorboard bench bench-peers \
-        bench-gpu scale test test-slow lint check clean
+        bench-gpu scale docs test test-slow lint check clean
 
 help: ## this list
 	@echo 'Usage: make TARGET [MODEL=…] [DATA=…] [TOKENIZER=…] [NAME=…] [RUN=…] [TEXT=…] [MODELS=…] [SEEDS=…] [LONG=…] [PORT=…] [ARGS=…]'
@@ -94,6 +94,9 @@ test: $(VENV)/.dev ## the fast tests
 test-slow: $(VENV)/.dev ## the tests that train for minutes
 	@# 5 = no test is marked slow
 	@$(VENV)/bin/pytest -n auto --dist worksteal -m 'slow and not gpu' $(ARGS) || [ $$? -eq 5 ]
+
+docs: $(VENV)/.installed ## write docs/configuration.md anew from the schema
+	@$(VENV)/bin/python scripts/config_reference.py
 
 lint: $(VENV)/.dev ## format, lint, types
 	@$(VENV)/bin/ruff format --check .

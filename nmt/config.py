@@ -145,7 +145,7 @@ class Config:
         "number format of matrix products; auto = bf16 where it is faster (a CPU is timed)",
         choices=("auto", "fp32", "bf16"),
     )
-    device: str = option("auto, cpu, cuda, cuda:1 …; auto = cuda where there is one")
+    device: str = option("where to compute: auto, cpu, cuda, cuda:1 …; auto = cuda where there is one")
     data_folder: str = option("folder of downloads and of what is built from them")
     run_folder: str = option("folder of the runs")
     data: DataConfig

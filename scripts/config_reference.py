@@ -1,0 +1,92 @@
+"""Write docs/configuration.md from the schema: every key with its type, default, meaning, range and paper.
+
+python scripts/config_reference.py          # writes the page; `make docs` does the same
+"""
+
+from collections.abc import Iterator
+from dataclasses import Field, fields
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, get_args, get_type_hints
+
+from nmt.compose import compose_all
+from nmt.config import Config
+from nmt.config_validation import as_override, describe_range
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
+MODELS = ("transformer", "luong_global")  # whose values stand for those of their kind
+INTRODUCTION = """# Configuration
+
+Every key, generated from the schema by `make docs`. Give a value with `GROUP.KEY=VALUE`, choose a file of `conf/GROUP`
+with `GROUP=NAME`. The default is that of the files that are chosen by default (`conf/config.yaml`); for models
+those of `model=transformer` and `model=luong_global`. The other files of `conf/model` change what their comments say.
+"""
+
+
+def page() -> str:
+    """The whole page as Markdown."""
+    configs = [compose_all([f"model={name}"], multirun=False)[0] for name in MODELS]
+    sections = [section("The run", "", configs[0], [item for item in fields(Config) if item.metadata])]
+    for group in ("data", "tokenizer"):
+        sections.append(group_section(group, getattr(configs[0], group)))
+    for config in configs:
+        sections.append(group_section("model", config.model, f"model, kind={config.model.kind}"))
+    for group in ("optim", "train", "decode"):
+        sections.append(group_section(group, getattr(configs[0], group)))
+    return "\n".join([INTRODUCTION, *sections])
+
+
+def group_section(group: str, values: Any, title: str = "") -> str:
+    """One group: the docstring of its dataclass and a table."""
+    return section(title or group, f"{group}.", values, list(fields(values)))
+
+
+def section(title: str, prefix: str, values: Any, items: list[Field]) -> str:
+    """A heading, a sentence, and a row for each key."""
+    types = get_type_hints(type(values))
+    lines = [f"## {title}", "", str(type(values).__doc__).strip(), "", "| key | type | default | meaning |"]
+    lines += ["| --- | --- | --- | --- |"]
+    for item in items:
+        cells = [
+            f"`{prefix}{item.name}`",
+            type_name(types[item.name]),
+            default(getattr(values, item.name)),
+            meaning(item),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def type_name(kind: Any) -> str:
+    """Such as `int` or `float or null`; what may be a name or a list of names is `text`."""
+    if isinstance(kind, UnionType):
+        return " or ".join("null" if part is NoneType else type_name(part) for part in get_args(kind))
+    return {str: "text", Any: "text or list"}.get(kind, getattr(kind, "__name__", str(kind)))
+
+
+def default(value: Any) -> str:
+    """As the command line writes it."""
+    return f"`{as_override(value)}`" if not isinstance(value, list) else f"`[{', '.join(map(str, value))}]`"
+
+
+def meaning(item: Field) -> str:
+    """The field's meaning, its range or choices, what it depends on, and where it is from."""
+    return "; ".join(parts_of_meaning(item))
+
+
+def parts_of_meaning(item: Field) -> Iterator[str]:
+    """The phrases of a row."""
+    rules = item.metadata
+    yield rules["meaning"].replace("|", r"\|")
+    if rules["choices"]:
+        yield "one of " + ", ".join(f"`{choice}`" for choice in rules["choices"])
+    if bounds := describe_range(rules):
+        yield bounds
+    for key, values in rules["requires"].items():
+        yield f"only with `{key}={' or '.join(values)}`"
+    if rules["paper"]:
+        yield rules["paper"]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
