@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.view.labels import clean, find_fonts, make_label, warn_missing
+from nmt.view.layout import Layout
 from nmt.view.marks import (
     LEGEND_HEIGHT,
     GoldLinks,
@@ -43,42 +44,6 @@ DPI = 100
 CAPTION_STYLE: dict[str, Any] = {"fontfamily": "DejaVu Sans", "fontsize": 8}  # of the legend, too
 WHITE_TEXT_ABOVE = 0.715  # the numbers of darker cells are white, of others black: 4.5 : 1 or more on every cell
 MAX_SIDE = 40  # inches: beyond that cells and words shrink; a heatmap of 1000 × 1000 words would fill the memory
-
-
-@dataclass
-class Layout:
-    """The positions of a figure's panels, in inches from the lower left corner."""
-
-    rows: int
-    columns: int
-    panel: tuple[float, float]  # the cells: width, height
-    left: float  # of the target words
-    top: float  # of the source words
-    right: float  # of the target words on the right
-    bottom: float  # of the source words below
-    title_width: float  # of the longest panel title
-    footer_height: float  # of caption and legend
-    footer_width: float  # of the wider of them
-
-    @property
-    def pitch(self) -> tuple[float, float]:
-        """The distance from one panel to the next, across and down."""
-        across = self.left + max(self.panel[0] + self.right, self.title_width)
-        return across, self.panel[1] + self.top + self.bottom + (0.5 if self.title_width else 0.15)
-
-    @property
-    def size(self) -> tuple[float, float]:
-        """Width and height of the figure, with the color bar on the right, legend and caption below."""
-        across, down = self.pitch
-        return max(self.columns * across + 0.8, self.footer_width), self.rows * down + self.footer_height
-
-    def panel_rectangle(self, index: int) -> tuple[float, float, float, float]:
-        """(left, bottom, width, height) of one panel's cells as fractions of the figure."""
-        row, column = divmod(index, self.columns)
-        x = column * self.pitch[0] + self.left
-        y = (self.rows - 1 - row) * self.pitch[1] + self.footer_height + self.bottom
-        width, height = self.size
-        return x / width, y / height, self.panel[0] / width, self.panel[1] / height
 
 
 @dataclass
@@ -159,9 +124,8 @@ def draw_panels(
     style: dict[str, Any] = {"fontfamily": families, "fontsize": font_size, "parse_math": False}  # $ starts no formula
 
     figure, text_width = make_canvas()
-    source_width, target_width = (
-        max(text_width(word, style) for word in words[::step]) for words in (sources, targets)
-    )
+    source_width = max(text_width(word, style) for word in sources[::step])
+    target_width = max(text_width(word, style) for word in targets[::step])
     flexible = numbered and source_width + 0.12 <= MAX_CELL_WIDTH
     cell_width = max(cell_height, source_width + 0.12) if flexible else cell_height
     horizontal, single = source_width < 0.95 * cell_width * step, len(matrices) == 1
