@@ -109,10 +109,7 @@ def draw_panels(
 ) -> Figure:
     """The figure of `heatmap` and `grid`: cells `cell_height` inches high, margins as large as the longest word."""
     shape = (len(target_words), len(source_words))
-    if not all(shape) or not matrices or any(matrix.shape != shape for matrix in matrices):
-        raise ValueError(
-            f"Matrices {[m.shape for m in matrices]} do not fit {shape[0]} target, {shape[1]} source words."
-        )
+    check_shapes(matrices, shape)
     families, missing = find_fonts(frozenset("".join(map(clean, source_words + target_words + titles))))
     warn_missing(missing)
     sources, targets = ([make_label(word, missing) for word in words] for words in (source_words, target_words))
@@ -158,6 +155,13 @@ def draw_panels(
     if marks.names:
         draw_legend(figure, marks.names, 0.35, caption_width, CAPTION_STYLE)
     return figure
+
+
+def check_shapes(matrices: list[np.ndarray], shape: tuple[int, int]) -> None:
+    """Raises ValueError unless there are words on both sides and every matrix is [target words, source words]."""
+    if not all(shape) or not matrices or any(matrix.shape != shape for matrix in matrices):
+        shapes = [matrix.shape for matrix in matrices]
+        raise ValueError(f"Matrices {shapes} do not fit {shape[0]} target, {shape[1]} source words.")
 
 
 def make_canvas() -> tuple[Figure, Callable[..., float]]:
