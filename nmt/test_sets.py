@@ -81,7 +81,7 @@ def own_corpus(name: str, config: Config, hashes: set[str], run_folder: Path) ->
     corpus = pipeline.prepare_corpus(config)
     if {pipeline.report(corpus)["corpus_hash"]} != hashes:
         raise UserError(
-            f"The corpus that {name} was trained on is no longer in {config.data_folder} and cannot be made again; "
+            f"The corpus that {name} was trained on is no longer in {config.data_folder} and cannot be prepared again; "
             "give --source and --reference."
         )
     return corpus

@@ -59,7 +59,7 @@ class System:
 
     @property
     def label(self) -> str:
-        """The name in tables."""
+        """The name in tables, with a mark if the training has not ended."""
         return f"{self.name} (unfinished)" if self.unfinished else self.name
 
 

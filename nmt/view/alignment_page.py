@@ -38,7 +38,7 @@ class PagePair:
 
 
 def alignment_page(title: str, pairs: Sequence[PagePair], provenance: Mapping[str, str]) -> str:
-    """One self-contained HTML file; `provenance` names what it was made from: run, checkpoint, versions, command.
+    """One self-contained HTML file; `provenance` names its origin: run, checkpoint, versions, command.
 
     Raises ValueError when words, weights and marks of a pair do not fit each other.
     """

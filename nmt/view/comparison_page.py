@@ -86,8 +86,8 @@ def escape_markdown(text: str) -> str:
 
 def display_width(text: str) -> int:
     """The columns of a terminal that a text takes."""
-    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
-    return len(text) + wide - sum(bool(unicodedata.combining(character)) for character in text)
+    full_width = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return len(text) + full_width - sum(bool(unicodedata.combining(character)) for character in text)
 
 
 def pad(text: str, width: int, right: bool) -> str:
