@@ -121,7 +121,7 @@ def run_export(options: argparse.Namespace) -> int:
 
 def run_compare(options: argparse.Namespace) -> int:
     """nmt compare."""
-    from nmt.compare import compare
+    from nmt.commands.compare import compare
 
     return compare(options)
 

@@ -1,5 +1,5 @@
 // Runs nmt/view/page.js on a small stand-in for a browser's document. Reads {tree, script, steps} as JSON from
-// standard input; writes what is shown at the start and after each step.
+// standard input; writes what is displayed at the start and after each step.
 import { readFileSync } from "node:fs";
 
 class Element {
@@ -73,16 +73,16 @@ class Element {
   }
 }
 
-function plant(node) {
+function build(node) {
   const element = new Element(node.tag);
   element.attributes = node.attributes;
   element.className = node.attributes.class ?? "";
-  element.append(...node.children.map((child) => (typeof child === "string" ? child : plant(child))));
+  element.append(...node.children.map((child) => (typeof child === "string" ? child : build(child))));
   return element;
 }
 
 const { tree, script, steps } = JSON.parse(readFileSync(0, "utf-8"));
-const root = plant(tree);
+const root = build(tree);
 const document = {
   createElement: (tag) => new Element(tag),
   getElementById: (id) => root.descendants.find((element) => element.attributes.id === id),
@@ -92,17 +92,17 @@ new Function("document", script)(document);
 
 const number = (value) => (value === undefined ? null : Number(value));
 
-function shown() {
-  const chip = (element) => [
-    element.querySelector(".share").textContent, element.style["--weight"] ?? 0, element.className,
+function displayed() {
+  const button = (element) => [
+    element.querySelector(".weight").textContent, element.style["--weight"] ?? 0, element.className,
   ];
   const marks = (cell) =>
     cell.querySelectorAll("i").map((mark) => `${mark.className} ${mark.style.left ?? ""}`.trim()).join(" ");
   const cells = root.querySelectorAll(".map td");
   return {
-    source: root.querySelectorAll(".source button").map(chip),
-    target: root.querySelectorAll(".target button").map(chip),
-    says: root.querySelector(".says").textContent,
+    source: root.querySelectorAll(".source button").map(button),
+    target: root.querySelectorAll(".target button").map(button),
+    summary: root.querySelector(".summary").textContent,
     head: root.querySelectorAll(".map thead th").map((element) => element.textContent),
     rows: root.querySelectorAll(".map tbody th").map((element) => element.textContent),
     cells: cells.map((cell) => cell.textContent),
@@ -113,11 +113,11 @@ function shown() {
   };
 }
 
-const seen = [shown()];
+const states = [displayed()];
 for (const [type, selector, index, value] of steps) {
   const element = root.querySelectorAll(selector)[index];
   if (type === "change") element.value = value;
   element.dispatch(type, value);
-  seen.push(shown());
+  states.push(displayed());
 }
-console.log(JSON.stringify(seen));
+console.log(JSON.stringify(states));

@@ -1,4 +1,4 @@
-"""The page of attention: one inert file, its colours measured, its script run in a small stand-in for a browser."""
+"""The alignment page: one inert file, the contrast of its colors, its script run in a small stand-in for a browser."""
 
 import json
 import re
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.view.alignment_page import POLICY, PagePair, page, part
+from nmt.view.alignment_page import POLICY, PagePair, alignment_page, read_asset
 from nmt.view.heatmap import CAPTION
 
 WEIGHTS = np.array([[0.94, 0.02, 0.04], [0.11, 0.01, 0.88], [0.03, 0.95, 0.02]])
@@ -22,9 +22,9 @@ EXAMPLE = PagePair(
     TARGET,
     {"layer 1": WEIGHTS, "layer 2": np.full((3, 3), 1 / 3)},
     gold=({(0, 0), (2, 1), (1, 2)}, {(0, 0), (1, 1)}),
-    focus=[(0.25, 0, 1), None, (2, 1, 2)],
+    window_spans=[(0.25, 0, 1), None, (2, 1, 2)],
 )
-MADE = {"run": "runs/first", "command": 'nmt align "first" --html <x>'}
+PROVENANCE = {"run": "runs/first", "command": 'nmt align "first" --html <x>'}
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 
 
@@ -52,11 +52,11 @@ class Tree(HTMLParser):
         self.open[-1]["children"].append(data)
 
     def all(self, tag: str, at: dict | None = None) -> list[dict]:
-        found = []
+        elements = []
         for child in (at or self.root)["children"]:
             if isinstance(child, dict):
-                found += ([child] if child["tag"] == tag else []) + self.all(tag, child)
-        return found
+                elements += ([child] if child["tag"] == tag else []) + self.all(tag, child)
+        return elements
 
     def text(self, at: dict) -> str:
         return "".join(child if isinstance(child, str) else self.text(child) for child in at["children"])
@@ -72,29 +72,29 @@ class Tree(HTMLParser):
 
 
 def test_the_worked_example_is_on_the_page():
-    tree = Tree(page("first", [EXAMPLE], MADE))
+    tree = Tree(alignment_page("first", [EXAMPLE], PROVENANCE))
     assert tree.words("source") == SOURCE and tree.words("target") == TARGET
     (pair,) = tree.data()
     assert pair["source"] == SOURCE and pair["target"] == TARGET
     assert pair["matrices"] == [[940, 20, 40, 110, 10, 880, 30, 950, 20], [333] * 9]
     assert pair["sure"] == [[0, 0], [1, 2], [2, 1]] and pair["possible"] == [[1, 1]]
-    assert pair["focus"] == [[0.25, 0, 1], None, [2, 1, 2]]
+    assert pair["window_spans"] == [[0.25, 0, 1], None, [2, 1, 2]]
     assert [tree.text(option) for option in tree.all("option")] == ["layer 1", "layer 2"]
     text = tree.text(tree.root)
     assert CAPTION in text
-    (made,) = [table for table in tree.all("table") if table["attributes"]["class"] == "made"]
-    cells = [tree.text(cell) for row in tree.all("tr", made) for cell in tree.all("th", row) + tree.all("td", row)]
-    assert cells == [text for entry in MADE.items() for text in entry]
+    (table,) = [table for table in tree.all("table") if table["attributes"]["class"] == "provenance"]
+    cells = [tree.text(cell) for row in tree.all("tr", table) for cell in tree.all("th", row) + tree.all("td", row)]
+    assert cells == [text for entry in PROVENANCE.items() for text in entry]
     assert [tree.text(entry) for entry in tree.all("li")] == ["sure link", "possible link", "window", "its centre pₜ"]
 
 
 def test_a_page_without_marks_or_choice_has_no_legend_and_no_select():
-    tree = Tree(page("plain", [PagePair(SOURCE, TARGET, {"rollout": WEIGHTS})], {}))
+    tree = Tree(alignment_page("plain", [PagePair(SOURCE, TARGET, {"rollout": WEIGHTS})], {}))
     assert not tree.all("li") and not tree.all("select") and "rollout" in tree.text(tree.root)
 
 
 def test_the_file_needs_nothing_and_its_policy_forbids_the_rest():
-    text = page("first", [EXAMPLE], MADE)
+    text = alignment_page("first", [EXAMPLE], PROVENANCE)
     tree = Tree(text)
     (policy,) = [meta for meta in tree.all("meta") if "http-equiv" in meta["attributes"]]
     assert policy["attributes"] == {"http-equiv": "Content-Security-Policy", "content": POLICY}
@@ -122,12 +122,12 @@ READ = [*EVIL[:6], "∅", "{", "bad\ufffd", "∅", "∅", EVIL[-1]]
 
 def test_no_text_is_markup():
     """The same elements as with harmless words, each evil one read back as text."""
-    made = {word: word for word in EVIL}
+    provenance = {word: word for word in EVIL}
 
     def build(words: list[str]) -> Tree:
         matrices = {f"{word} {number}": np.eye(len(words)) for number, word in enumerate(words)}
         pairs = [PagePair(words, words, matrices)]
-        text = page(words[0], pairs, dict(zip(made, words, strict=True)))
+        text = alignment_page(words[0], pairs, dict(zip(provenance, words, strict=True)))
         text.encode("utf-8")
         return Tree(text)
 
@@ -147,7 +147,7 @@ WORDS = st.lists(st.text(st.characters(codec=None), max_size=8), min_size=1, max
 @settings(max_examples=200, deadline=None)
 def test_any_words_make_a_page_that_reads_back(source, target, title):
     matrix = np.full((len(target), len(source)), 0.5)
-    text = page(title, [PagePair(source, target, {title: matrix})], {title: title})
+    text = alignment_page(title, [PagePair(source, target, {title: matrix})], {title: title})
     tree = Tree(text.encode("utf-8").decode("utf-8"))
     (pair,) = tree.data()
     assert tree.words("source") == pair["source"] and tree.words("target") == pair["target"]
@@ -164,8 +164,8 @@ def test_any_words_make_a_page_that_reads_back(source, target, title):
         (["1", "."], "ltr"),
     ],
 )
-def test_lines_run_as_their_first_letter_does(words, direction):
-    tree = Tree(page("t", [PagePair(words, ["x"], {"m": np.full((1, len(words)), 0.5)})], {}))
+def test_the_first_letter_sets_the_direction_of_a_sentence(words, direction):
+    tree = Tree(alignment_page("t", [PagePair(words, ["x"], {"m": np.full((1, len(words)), 0.5)})], {}))
     source, target = [line for line in tree.all("div") if line["attributes"].get("role") == "group"]
     assert source["attributes"]["dir"] == direction and target["attributes"]["dir"] == "ltr"
     assert all(tree.all("bdi", button) for button in tree.all("button", source))
@@ -178,7 +178,7 @@ def test_a_hundred_pairs_stay_below_two_megabytes():
         for _ in range(10)
     ]
     words = ["seven77"] * 20
-    text = page("many", [PagePair(words, words, matrices[number % 10]) for number in range(100)], MADE)
+    text = alignment_page("many", [PagePair(words, words, matrices[number % 10]) for number in range(100)], PROVENANCE)
     assert len(text.encode()) < 2_000_000
 
 
@@ -190,92 +190,92 @@ def test_what_does_not_fit_is_refused():
         ({"m": WEIGHTS * np.nan}, "outside 0..1"),
     ):
         with pytest.raises(ValueError, match=message):
-            page("t", [PagePair(SOURCE, TARGET, matrices)], {})
+            alignment_page("t", [PagePair(SOURCE, TARGET, matrices)], {})
     with pytest.raises(ValueError, match="Link 3-0 is outside"):
-        page("t", [PagePair(SOURCE, TARGET, {"m": WEIGHTS}, gold=({(3, 0)}, set()))], {})
+        alignment_page("t", [PagePair(SOURCE, TARGET, {"m": WEIGHTS}, gold=({(3, 0)}, set()))], {})
 
 
-def schemes() -> list[dict[str, np.ndarray]]:
-    """The colours of the style sheet, light and dark, as sRGB in 0..1."""
-    found = []
-    for body in re.findall(r":root \{(.*?)\}", part("page.css"), flags=re.DOTALL):
-        colours = {}
+def color_schemes() -> list[dict[str, np.ndarray]]:
+    """The colors of the style sheet, light and dark, as sRGB in 0..1."""
+    schemes = []
+    for body in re.findall(r":root \{(.*?)\}", read_asset("page.css"), flags=re.DOTALL):
+        colors = {}
         for name, value in re.findall(r"--(\w+): ([^;]+);", body):
             if value.startswith("#"):
                 digits = value[1:] if len(value) == 7 else "".join(2 * digit for digit in value[1:])
-                colours[name] = np.array([int(digits[place : place + 2], 16) for place in (0, 2, 4)]) / 255
+                colors[name] = np.array([int(digits[start : start + 2], 16) for start in (0, 2, 4)]) / 255
             else:
-                colours[name] = np.array([int(number) for number in value.split()]) / 255
-        found.append(colours)
-    return found
+                colors[name] = np.array([int(number) for number in value.split()]) / 255
+        schemes.append(colors)
+    return schemes
 
 
-def luminance(colours: np.ndarray) -> np.ndarray:
-    linear = np.where(colours <= 0.04045, colours / 12.92, ((colours + 0.055) / 1.055) ** 2.4)
+def luminance(colors: np.ndarray) -> np.ndarray:
+    linear = np.where(colors <= 0.04045, colors / 12.92, ((colors + 0.055) / 1.055) ** 2.4)
     return linear @ np.array([0.2126, 0.7152, 0.0722])
 
 
 def contrast(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """The contrast ratio of WCAG 2.2 between two colours."""
+    """The contrast ratio of WCAG 2.2 between two colors."""
     first, second = luminance(one), luminance(other)
     return (np.maximum(first, second) + 0.05) / (np.minimum(first, second) + 0.05)
 
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
 def test_contrast_is_double_a(scheme):
-    """Words 4.5 : 1 on the ink of every weight, on either side of the change of colour; marks and borders 3 : 1."""
-    light, dark = schemes()
+    """Words 4.5 : 1 on the ink of every weight, on either side of the change of color; marks and borders 3 : 1."""
+    light, dark = color_schemes()
     assert set(light) == set(dark) and len(light) == 10
-    colours = (light, dark)[scheme]
+    colors = (light, dark)[scheme]
     weight = np.linspace(0, 1, 1001)[:, None]
-    ink = weight * colours["ink"] + (1 - weight) * colours["paper"]
-    change = float(re.search(r"const STRONG = ([\d.]+);", part("page.js"))[1])
-    assert contrast(ink[weight[:, 0] < change], colours["weak"]).min() >= 4.5
-    assert contrast(ink[weight[:, 0] >= change], colours["strong"]).min() >= 4.5
+    ink = weight * colors["ink"] + (1 - weight) * colors["paper"]
+    change = float(re.search(r"const STRONG = ([\d.]+);", read_asset("page.js"))[1])
+    assert contrast(ink[weight[:, 0] < change], colors["weak"]).min() >= 4.5
+    assert contrast(ink[weight[:, 0] >= change], colors["strong"]).min() >= 4.5
     for name in ("text", "muted"):
-        assert contrast(colours[name], colours["paper"]) >= 4.5
-    assert contrast(colours["accent"], colours["paper"]) >= 3
+        assert contrast(colors[name], colors["paper"]) >= 4.5
+    assert contrast(colors["accent"], colors["paper"]) >= 3
     for name in ("gold", "text"):
-        assert np.maximum(contrast(ink, colours[name]), contrast(ink, colours["casing"])).min() >= 3
+        assert np.maximum(contrast(ink, colors[name]), contrast(ink, colors["casing"])).min() >= 3
     steps = np.diff(luminance(ink))
     assert (steps < 0).all() if scheme == 0 else (steps > 0).all()
 
 
-def acted(pairs: list[PagePair], steps: list[list]) -> list[dict]:
+def run_script(pairs: list[PagePair], steps: list[list]) -> list[dict]:
     """What the page shows after each step [event, selector, index (, value)], by tests/page.mjs in Node."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("node is not installed; the script of the page is not tested")
-    tree = Tree(page("t", pairs, {}))
-    message = json.dumps({"tree": tree.root, "script": part("page.js"), "steps": steps})
+    tree = Tree(alignment_page("t", pairs, {}))
+    message = json.dumps({"tree": tree.root, "script": read_asset("page.js"), "steps": steps})
     script = Path(__file__).with_name("page.mjs")
-    done = subprocess.run([node, str(script)], input=message, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    process = subprocess.run([node, str(script)], input=message, capture_output=True, text=True, timeout=60)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
 
 
-def test_a_target_word_lights_up_what_it_looked_at():
-    start, over, out = acted([EXAMPLE], [["mouseover", ".target button", 1], ["mouseleave", ".pair", 0]])
+def test_a_target_word_highlights_the_words_it_attends_to():
+    start, over, out = run_script([EXAMPLE], [["mouseover", ".target button", 1], ["mouseleave", ".pair", 0]])
     assert start["source"] == start["target"] == [["", 0, ""]] * 3
     assert over["source"] == [["0.11", 0.11, ""], ["0.01", 0.01, "possible"], ["0.88", 0.88, "sure strong"]]
-    assert over["target"] == [["", 0, ""], ["", 0, "chosen"], ["", 0, ""]]
-    assert over["says"] == "t' looked at you 0.88, I 0.11, love 0.01"
+    assert over["target"] == [["", 0, ""], ["", 0, "selected"], ["", 0, ""]]
+    assert over["summary"] == "t' attends to you 0.88, I 0.11, love 0.01"
     assert over["lit"] == [[1, None], [1, 0], [1, 1], [1, 2]]
     assert out == start
 
 
-def test_a_source_word_lights_up_who_looked_at_it():
-    _, over = acted([EXAMPLE], [["focusin", ".source button", 1]])
+def test_a_source_word_highlights_the_words_that_attend_to_it():
+    _, over = run_script([EXAMPLE], [["focusin", ".source button", 1]])
     assert over["target"] == [["0.02", 0.02, ""], ["0.01", 0.01, "possible"], ["0.95", 0.95, "sure strong"]]
-    assert over["source"] == [["", 0, ""], ["", 0, "chosen"], ["", 0, ""]]
-    assert over["says"] == "love was looked at by aime 0.95, je 0.02, t' 0.01"
+    assert over["source"] == [["", 0, ""], ["", 0, "selected"], ["", 0, ""]]
+    assert over["summary"] == "love is attended to by aime 0.95, je 0.02, t' 0.01"
     assert over["lit"] == [[None, 1], [0, 1], [1, 1], [2, 1]]
 
 
-def test_a_click_keeps_a_word_and_escape_or_a_second_click_lets_go():
+def test_a_click_pins_a_word_and_escape_or_a_second_click_releases_it():
     click, leave, escape = ["click", ".target button", 0], ["mouseleave", ".pair", 0], ["keydown", ".pair", 0, "Escape"]
     other = ["mouseover", ".target button", 2]
-    start, kept, still, moved, back, gone, again, twice = acted(
+    start, kept, still, moved, back, gone, again, twice = run_script(
         [EXAMPLE], [click, leave, other, leave, escape, click, click]
     )
     assert kept == still == back == again and kept["source"][0] == ["0.94", 0.94, "sure strong"]
@@ -284,7 +284,7 @@ def test_a_click_keeps_a_word_and_escape_or_a_second_click_lets_go():
 
 
 def test_the_table_shows_the_example_and_the_choice_changes_it():
-    start, over, chosen = acted([EXAMPLE], [["mouseover", "td", 5], ["change", "select", 0, "1"]])
+    start, over, chosen = run_script([EXAMPLE], [["mouseover", "td", 5], ["change", "select", 0, "1"]])
     assert start["head"] == ["", *SOURCE] and start["rows"] == TARGET
     assert start["cells"] == [f"{weight:.2f}" for weight in WEIGHTS.flat]
     assert start["titles"][5] == "t' – you: 0.880"
@@ -294,12 +294,12 @@ def test_the_table_shows_the_example_and_the_choice_changes_it():
     assert start["marks"] == [
         "sure first centre 75%", "last", "", "", "possible", "sure", "", "sure first", "last centre 50%",
     ]  # fmt: skip
-    assert over["source"][2][0] == "0.88" and "chosen" in over["source"][2][2]
+    assert over["source"][2][0] == "0.88" and "selected" in over["source"][2][2]
     assert chosen["cells"] == ["0.33"] * 9 and chosen["marks"] == start["marks"]
 
 
 def test_each_pair_has_its_own_weights():
     second = PagePair(["a", "b"], ["c"], {"m": np.array([[0.25, 0.75]])})
-    _, over = acted([EXAMPLE, second], [["mouseover", ".target button", 3]])
+    _, over = run_script([EXAMPLE, second], [["mouseover", ".target button", 3]])
     assert over["source"][:3] == [["", 0, ""]] * 3
     assert over["source"][3:] == [["0.25", 0.25, ""], ["0.75", 0.75, "strong"]]

@@ -708,7 +708,7 @@ def test_given_gold_links_give_an_error_rate(trained: Trained, align, known, tmp
         (*words[:4], "--split", "test"): "--split names sets of the corpus",
         (*words, "--valid-source", own): "belong together",
         (*words[:4], "--valid-source", own, "--valid-target", own, "--valid-gold", own): "it needs --gold FILE",
-        ("--valid-source", words[1], "--valid-target", words[3], "--valid-gold", own, "--base", "1"): "says nothing",
+        ("--valid-source", words[1], "--valid-target", words[3], "--valid-gold", own, "--base", "1"): "has no effect",
     }.items():
         refused = door(capfd, "evaluate", "tiny", "--runs", trained.runs, *wrong)
         assert refused.code == 2 and told in refused.err, wrong

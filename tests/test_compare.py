@@ -1,6 +1,5 @@
-"""Runs side by side: the statistics on paper, the tables as text, and the command on small runs."""
+"""Comparison of runs: the statistics by hand, the tables as text, and the command on small runs."""
 
-import argparse
 import io
 import json
 import math
@@ -26,12 +25,11 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from nmt import test_sets
 from nmt.alignments import extraction
 from nmt.compare import test_sets as compare_test_sets
-from nmt.compare.labels import build, looks
-from nmt.compare.measures import Measures
+from nmt.compare.labels import architecture_labels, attention_labels
+from nmt.compare.measures import SystemMeasures
 from nmt.compare.perplexity import measure_perplexity
 from nmt.compare.results import same_experiment
-from nmt.compare.systems import System, training
-from nmt.compare.test_sets import TextSet, longest_source, shown_rows
+from nmt.compare.systems import System, read_training
 from nmt.compose import compose_all
 from nmt.config import Config, to_dict
 from nmt.data.tokenizer import Tokenizers
@@ -44,8 +42,8 @@ from nmt.evaluate.spread import spread
 from nmt.models.build import build as build_model
 from nmt.runs import load
 from nmt.train import checkpoint
-from nmt.view.comparison_page import Picture, Section, Table, markdown, page
-from nmt.view.curves import Line, curves
+from nmt.view.comparison_page import PageFigure, Section, Table, comparison_page, to_markdown
+from nmt.view.curves import Curve, plot_curves
 
 ROOT = Path(__file__).resolve().parent.parent
 WHO = ("boy", "girl", "cat")
@@ -54,24 +52,24 @@ BETTER = [line.replace("red", "green") if number % 3 else line for number, line 
 WORSE = [line.replace("sees", "saw") if number % 2 else "a river" for number, line in enumerate(REFERENCES)]
 
 
-# --- chance ---
+# --- significance ---
 
 
 def test_scores_and_signatures_are_those_of_evaluate():
-    found = paired_bootstrap([BETTER, WORSE], REFERENCES, samples=100)
+    significance = paired_bootstrap([BETTER, WORSE], REFERENCES, samples=100)
     for number, system in enumerate((BETTER, WORSE)):
         wanted = score(system, REFERENCES)
-        assert found.intervals["bleu"][number].score == pytest.approx(wanted["bleu"])
-        assert found.intervals["chrf"][number].score == pytest.approx(wanted["chrf"])
-    assert found.signatures["bleu"].startswith("lines:24|nrefs:1|bs:100|seed:12345|case:mixed|eff:no|tok:13a")
-    assert "lines:24|" in found.signatures["chrf"] and "nc:6" in found.signatures["chrf"]
+        assert significance.intervals["bleu"][number].score == pytest.approx(wanted["bleu"])
+        assert significance.intervals["chrf"][number].score == pytest.approx(wanted["chrf"])
+    assert significance.signatures["bleu"].startswith("lines:24|nrefs:1|bs:100|seed:12345|case:mixed|eff:no|tok:13a")
+    assert "lines:24|" in significance.signatures["chrf"] and "nc:6" in significance.signatures["chrf"]
 
 
 def test_the_interval_and_p_are_those_of_the_resampled_sets():
     """Each resample scored as a corpus of its own."""
     drawn = np.random.default_rng(12345).choice(24, size=(100, 24), replace=True)
     references = [[REFERENCES[row] for row in rows] for rows in drawn]
-    ours, theirs = (
+    first_scores, second_scores = (
         np.array(
             [
                 corpus_bleu([system[row] for row in rows], [some], force=True).score
@@ -81,20 +79,20 @@ def test_the_interval_and_p_are_those_of_the_resampled_sets():
         for system in (BETTER, WORSE)
     )
     first, second = paired_bootstrap([BETTER, WORSE], REFERENCES, samples=100).intervals["bleu"]
-    for interval, scores in ((first, ours), (second, theirs)):
+    for interval, scores in ((first, first_scores), (second, second_scores)):
         ordered = np.sort(scores)
         assert interval.half == pytest.approx((ordered[97] - ordered[2]) / 2, abs=1e-4)  # 2.5 % cut off at each end
         assert interval.mean == pytest.approx(scores.mean(), abs=1e-4)
-    differences = abs(ours - theirs)
+    differences = abs(first_scores - second_scores)
     beyond = (differences - differences.mean() > abs(first.score - second.score)).sum()
     assert first.p is None and second.p == pytest.approx((beyond + 1) / 101)
 
 
 def test_a_system_does_not_differ_from_itself():
     """SacreBLEU's formula alone would call a double significantly different: 1 / 101."""
-    found = paired_bootstrap([BETTER, list(BETTER), WORSE], REFERENCES, samples=100)
-    assert [one.p for one in found.intervals["bleu"]] == [None, 1.0, pytest.approx(1 / 101)]
-    assert [one.p for one in found.intervals["chrf"]][:2] == [None, 1.0]
+    significance = paired_bootstrap([BETTER, list(BETTER), WORSE], REFERENCES, samples=100)
+    assert [interval.p for interval in significance.intervals["bleu"]] == [None, 1.0, pytest.approx(1 / 101)]
+    assert [interval.p for interval in significance.intervals["chrf"]][:2] == [None, 1.0]
 
 
 def test_the_seed_is_fixed_whatever_the_environment_says(monkeypatch):
@@ -128,35 +126,35 @@ def test_words_are_counted_with_punctuation_apart():
     assert count_words("私は行く。") == 5
 
 
-def test_buckets_on_paper():
+def test_buckets_by_hand():
     lengths = [0] + [3] * 20 + [8] * 19 + [12] * 30 + [45] * 2 + [60] * 3
-    found = buckets(lengths)
-    assert [(one.label, len(one.rows)) for one in found] == [("1–5", 20), ("6+", 54)]
-    assert found[1].mean == pytest.approx((19 * 8 + 30 * 12 + 2 * 45 + 3 * 60) / 54)
-    assert [one.label for one in buckets([60] * 30)] == ["51+"]
-    assert [one.label for one in buckets([60] * 3)] == ["51+"]
-    assert [one.label for one in buckets([5] * 20 + [6] * 20 + [30] * 20)] == ["1–5", "6–10", "11–30"]
+    merged = buckets(lengths)
+    assert [(bucket.label, len(bucket.rows)) for bucket in merged] == [("1–5", 20), ("6+", 54)]
+    assert merged[1].mean == pytest.approx((19 * 8 + 30 * 12 + 2 * 45 + 3 * 60) / 54)
+    assert [bucket.label for bucket in buckets([60] * 30)] == ["51+"]
+    assert [bucket.label for bucket in buckets([60] * 3)] == ["51+"]
+    assert [bucket.label for bucket in buckets([5] * 20 + [6] * 20 + [30] * 20)] == ["1–5", "6–10", "11–30"]
     assert buckets([0, 0]) == [] and buckets([]) == []
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.integers(0, 70), max_size=60), st.integers(1, 20))
-def test_buckets_share_out_the_sentences(lengths, smallest):
-    found = buckets(lengths, smallest)
-    rows = [row for one in found for row in one.rows]
+def test_every_sentence_is_in_one_bucket(lengths, smallest):
+    merged = buckets(lengths, smallest)
+    rows = [row for bucket in merged for row in bucket.rows]
     assert sorted(rows) == [row for row, length in enumerate(lengths) if length]
-    for one in found:
-        assert all(one.first <= lengths[row] <= (one.last or 70) for row in one.rows)
-        assert len(one.rows) >= min(smallest, len(rows)) and one.rows == sorted(one.rows)
-    for one, other in zip(found, found[1:], strict=False):
-        assert one.last is not None and other.first == one.last + 1
+    for bucket in merged:
+        assert all(bucket.first <= lengths[row] <= (bucket.last or 70) for row in bucket.rows)
+        assert len(bucket.rows) >= min(smallest, len(rows)) and bucket.rows == sorted(bucket.rows)
+    for bucket, following in zip(merged, merged[1:], strict=False):
+        assert bucket.last is not None and following.first == bucket.last + 1
 
 
 def test_a_bucket_is_scored_as_a_corpus():
     lengths = [count_words(line) for line in REFERENCES[:12]] + [12] * 12
-    found = buckets(lengths, 5)
-    assert [len(one.rows) for one in found] == [12, 12]
-    values = by_length(BETTER, REFERENCES, found, "en")
+    merged = buckets(lengths, 5)
+    assert [len(bucket.rows) for bucket in merged] == [12, 12]
+    values = by_length(BETTER, REFERENCES, merged, "en")
     assert values[0] == pytest.approx(corpus_bleu(BETTER[:12], [REFERENCES[:12]]).score)
     assert values[1] == pytest.approx(corpus_bleu(BETTER[12:], [REFERENCES[12:]]).score)
     assert bleu_alone(BETTER, REFERENCES, "en") == pytest.approx(score(BETTER, REFERENCES)["bleu"])
@@ -165,28 +163,28 @@ def test_a_bucket_is_scored_as_a_corpus():
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.text("ab", min_size=1), st.text("cd", min_size=1)), max_size=12), st.integers(1, 5))
 def test_joining_keeps_the_words_and_their_order(pairs, count):
-    found = joined(pairs, count)
-    assert len(found) == len(pairs) // count
+    inputs = joined(pairs, count)
+    assert len(inputs) == len(pairs) // count
     for side in (0, 1):
-        kept = [pair[side] for pair in pairs[: len(found) * count]]
-        assert " ".join(pair[side] for pair in found) == " ".join(kept)
-        assert all(pair[side].count(" ") == count - 1 for pair in found)
+        kept = [pair[side] for pair in pairs[: len(inputs) * count]]
+        assert " ".join(pair[side] for pair in inputs) == " ".join(kept)
+        assert all(pair[side].count(" ") == count - 1 for pair in inputs)
 
 
-def test_spread_on_paper():
+def test_spread_by_hand():
     assert spread([1.0, 2.0, 3.0, 4.0]) == (2.5, pytest.approx(math.sqrt(5 / 3)), 1.0, 4.0, 4)
     assert spread([7.0]) == (7.0, None, 7.0, 7.0, 1)
     with pytest.raises(ValueError):
         spread([])
 
 
-# --- how it looks ---
+# --- tables, page and figures ---
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.lists(st.text(max_size=8), min_size=2, max_size=2), min_size=1, max_size=3))
 def test_a_markdown_table_keeps_its_columns(rows):
-    lines = markdown([Table("title", ["a", "b"], rows)]).splitlines()
+    lines = to_markdown([Table("title", ["a", "b"], rows)]).splitlines()
     table = [line for line in lines if line.startswith("|")]
     assert len(table) == len(rows) + 2
     for line in table:
@@ -194,9 +192,9 @@ def test_a_markdown_table_keeps_its_columns(rows):
     assert re.fullmatch(r"\| -+:? \| -+:? \|", table[1])
 
 
-def test_markdown_on_paper():
-    found = markdown([Table("t_x", ["run", "BLEU"], [["luong_global", "41.08 ± 1.12"], ["_a|b", "9.1"]], ["1 < 2."])])
-    assert found == (
+def test_markdown_by_hand():
+    text = to_markdown([Table("t_x", ["run", "BLEU"], [["luong_global", "41.08 ± 1.12"], ["_a|b", "9.1"]], ["1 < 2."])])
+    assert text == (
         "## t_x\n\n"
         "| run          |         BLEU |\n"
         "| ------------ | -----------: |\n"
@@ -206,17 +204,17 @@ def test_markdown_on_paper():
     )
 
 
-def test_the_page_needs_nothing_beside_it():
+def test_the_page_needs_no_other_file():
     name = "<script>alert(1)</script>"
-    parts = [Table(name, ["a"], [[name]], [name]), Section(name, [Picture(b"\x89PNG", name, name)], [name])]
-    found = page(name, [name], parts)
-    assert "<script" not in found and "&lt;script&gt;" in found
-    assert not re.search(r"https?:|src=\"(?!data:)|<link|@import", found)
+    parts = [Table(name, ["a"], [[name]], [name]), Section(name, [PageFigure(b"\x89PNG", name, name)], [name])]
+    html = comparison_page(name, [name], parts)
+    assert "<script" not in html and "&lt;script&gt;" in html
+    assert not re.search(r"https?:|src=\"(?!data:)|<link|@import", html)
 
 
-def test_ten_lines_differ_in_more_than_colour():
-    lines = [Line(f"_run_{number}", [float(number), 50.0 - number]) for number in range(10)]
-    figure = curves(lines, ["1–5", "6+"], [30, 19], "a title", "words", "BLEU")
+def test_ten_curves_differ_in_more_than_color():
+    lines = [Curve(f"_run_{number}", [float(number), 50.0 - number]) for number in range(10)]
+    figure = plot_curves(lines, ["1–5", "6+"], [30, 19], "a title", "words", "BLEU")
     drawn = figure.axes[0].get_lines()[::2]  # each line is followed by its hollow points
     assert len({(line.get_marker(), line.get_linestyle()) for line in drawn}) == 10
     assert len({(line.get_color(), line.get_linestyle()) for line in drawn}) == 10
@@ -225,14 +223,14 @@ def test_ten_lines_differ_in_more_than_colour():
     names = [text.get_text().strip() for text in figure.legends[0].get_texts()]
     assert names == [f"_run_{number}" for number in range(10)]  # the highest right end first
     with pytest.raises(ValueError):
-        curves(lines, ["1–5"], [30], "a title", "words", "BLEU")
+        plot_curves(lines, ["1–5"], [30], "a title", "words", "BLEU")
 
 
 # --- the command ---
 
 
 class Runs(NamedTuple):
-    """Runs of one corpus: `tiny`, trained; `tiny-seed2`, with fresh weights; `blind`, no attention and unfinished."""
+    """Runs of one corpus: `tiny`, trained; `tiny-seed2`, with random weights; `plain`, no attention and unfinished."""
 
     root: Path
 
@@ -245,7 +243,7 @@ class Runs(NamedTuple):
 
 
 def untrained(trained: Trained, folder: Path, *words: str) -> dict:
-    """A best.pt with fresh weights, of the same corpus and tokenizer."""
+    """A best.pt with random weights, of the same corpus and tokenizer."""
     config = compose_all([*trained.arguments, *words], multirun=False)[0]
     tokenizers = Tokenizers.load(next((trained.root / "data").glob("tokenizer-*")))
     torch.manual_seed(config.seed)
@@ -264,9 +262,9 @@ def runs(trained: Trained, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     untrained(trained, root / "tiny-seed2", "seed=2", "name=tiny-seed2")
     other = trained._replace(arguments=[word for word in trained.arguments if not word.startswith("model")])
     recurrent = ("model=seq2seq", "model.hidden=16", "model.embedding=16")
-    payload = untrained(other, root / "blind", *recurrent, "name=blind")
-    place = {"step": 30, "seconds": 60.0, "finished": False, "tokens": 1200}
-    checkpoint.save(root / "blind" / "last.pt", payload | {"place": place, "random": {}})
+    payload = untrained(other, root / "plain", *recurrent, "name=plain")
+    state = {"step": 30, "seconds": 60.0, "finished": False, "tokens": 1200}
+    checkpoint.save(root / "plain" / "last.pt", payload | {"place": state, "random": {}})
     return Runs(root)
 
 
@@ -281,16 +279,16 @@ def table_rows(answer: Answer, heading: str) -> dict[str, dict[str, str]]:
 
 def test_one_table_over_runs(runs: Runs, trained: Trained, capfd):
     before = writers()
-    answer = runs.compare(capfd, "tiny", "tiny-seed2", "blind", "--long", "5")
+    answer = runs.compare(capfd, "tiny", "tiny-seed2", "plain", "--long", "5")
     assert answer.code == 0, answer.err
     rows = table_rows(answer, "test: 12 sentences")
-    assert list(rows) == ["tiny", "tiny-seed2", "blind (unfinished)"]
+    assert list(rows) == ["tiny", "tiny-seed2", "plain (unfinished)"]
     _, bleu, chrf, _ = trained.lines[0].split("\t")
     assert rows["tiny"]["BLEU"].startswith(f"{bleu} ± ") and rows["tiny"]["chrF"].startswith(f"{chrf} ± ")
     assert rows["tiny"]["p of BLEU"] == "–" and rows["tiny-seed2"]["p of BLEU"] == "0.010"  # 1 / 101
-    blind = rows["blind (unfinished)"]
-    assert [blind[name] for name in ("order", "score", "window", "AER")] == ["never", "–", "–", "–"]
-    assert (blind["minutes"], blind["tokens/s"]) == ("1.0", "20")
+    plain = rows["plain (unfinished)"]
+    assert [plain[name] for name in ("order", "score", "window", "AER")] == ["never", "–", "–", "–"]
+    assert (plain["minutes"], plain["tokens/s"]) == ("1.0", "20")
     assert rows["tiny"]["order"] == "2 layers × 2 heads" and rows["tiny-seed2"]["minutes"] == "–"
     assert float(rows["tiny"]["per word"]) > float(rows["tiny"]["perplexity"]) > 1
     assert list(table_rows(answer, "test: BLEU by source length")) == list(rows)
@@ -298,37 +296,40 @@ def test_one_table_over_runs(runs: Runs, trained: Trained, capfd):
     assert list(long.values())[1] == bleu and len(long) == 6
     source = (trained.root / "corpus" / "train.de").read_text(encoding="utf-8").splitlines()
     longest = max(len(line.split()) for line in source) + 1  # the full stop
-    assert f"single sentences of at most {longest} words: what is longer it has never seen" in answer.out
+    assert f"single sentences of at most {longest} words: longer inputs did not occur in it" in answer.out
     lines = (trained.root / "corpus" / "test.de").read_text(encoding="utf-8").splitlines()
     words = [count_words(line) for line in lines]
-    means = [one["mean_words"] for one in runs.numbers()["sets"]["test"]["joined"]]
+    means = [joined["mean_words"] for joined in runs.numbers()["sets"]["test"]["joined"]]
     assert means[0] == pytest.approx(sum(words) / 12)
     assert means[4] == pytest.approx(sum(words[:10]) / 2) and sum(words[:10]) / 10 != sum(words) / 12
     (seeds,) = table_rows(answer, "Seeds").values()
     assert seeds["runs"] == "tiny" and seeds["seeds"] == "1, 2" and seeds["n"] == "2"
     first, second = (run["sets"]["test"]["bleu"]["score"] for run in runs.numbers()["runs"][:2])
     assert seeds["BLEU"].startswith(f"{(first + second) / 2:.2f} ± {abs(first - second) / math.sqrt(2):.2f} (")
-    the_journal_has_it_all(runs.root / "out", answer.out, runs.numbers())
-    assert writers() <= before, "a journal is not closed"
+    check_tensorboard(runs.root / "out", answer.out, runs.numbers())
+    assert writers() <= before, "a TensorBoardLogger is not closed"
 
 
 def writers() -> set[threading.Thread]:
-    """The threads of open journals; what they hold is on disk for certain when they have ended."""
-    return {one for one in threading.enumerate() if type(one).__module__.startswith("tensorboard.")}
+    """The threads of open TensorBoard writers; all events are on disk when they have ended."""
+    return {thread for thread in threading.enumerate() if type(thread).__module__.startswith("tensorboard.")}
 
 
-def the_journal_has_it_all(folder: Path, text: str, numbers: dict) -> None:
-    """TensorBoard's files as TensorBoard reads them: the tables, the pictures, and each run's figures as curves."""
-    whole = EventAccumulator(str(folder / "tensorboard")).Reload()
-    assert whole.Tensors("comparison/text_summary")[0].tensor_proto.string_val == [text.encode()]
-    assert set(whole.Tags()["images"]) == {"bleu-by-length-test", "bleu-joined-test", "1/tiny", "1/tiny-seed2"}
-    [plot] = whole.Images("bleu-by-length-test")
-    shown, written = Image.open(io.BytesIO(plot.encoded_image_string)), Image.open(folder / "bleu-by-length-test.png")
-    np.testing.assert_array_equal(np.asarray(shown), np.asarray(written.convert("RGB")))
-    about = numbers["sets"]["test"]
+def check_tensorboard(folder: Path, text: str, numbers: dict) -> None:
+    """TensorBoard's files as TensorBoard reads them: the tables, the figures, and each run's scores as curves."""
+    events = EventAccumulator(str(folder / "tensorboard")).Reload()
+    assert events.Tensors("comparison/text_summary")[0].tensor_proto.string_val == [text.encode()]
+    assert set(events.Tags()["images"]) == {"bleu-by-length-test", "bleu-joined-test", "1/tiny", "1/tiny-seed2"}
+    [plot] = events.Images("bleu-by-length-test")
+    logged, written = Image.open(io.BytesIO(plot.encoded_image_string)), Image.open(folder / "bleu-by-length-test.png")
+    np.testing.assert_array_equal(np.asarray(logged), np.asarray(written.convert("RGB")))
+    test_set = numbers["sets"]["test"]
     for run in numbers["runs"]:
         own, curves = run["sets"]["test"], EventAccumulator(str(folder / "tensorboard" / run["name"])).Reload()
-        steps = [round(one["mean"]) for one in about["lengths"]], [round(one["mean_words"]) for one in about["joined"]]
+        steps = [
+            [round(bucket["mean"]) for bucket in test_set["lengths"]],
+            [round(joined["mean_words"]) for joined in test_set["joined"]],
+        ]
         wanted = {
             "bleu": [(0, own["bleu"]["score"])],
             "chrf": [(0, own["chrf"]["score"])],
@@ -339,38 +340,38 @@ def the_journal_has_it_all(folder: Path, text: str, numbers: dict) -> None:
         }
         assert set(curves.Tags()["scalars"]) == {f"test/{name}" for name in wanted}
         for name, points in wanted.items():
-            found = [(event.step, pytest.approx(event.value, rel=1e-6)) for event in curves.Scalars(f"test/{name}")]
-            assert points == found, name
+            logged = [(event.step, pytest.approx(event.value, rel=1e-6)) for event in curves.Scalars(f"test/{name}")]
+            assert points == logged, name
 
 
 def test_everything_is_written(runs: Runs, trained: Trained, capfd):
-    answer = runs.compare(capfd, "tiny", "blind", "--sentences", "2,5")
+    answer = runs.compare(capfd, "tiny", "plain", "--sentences", "2,5")
     folder = runs.root / "out"
     text = (folder / "comparison.md").read_text(encoding="utf-8")
     assert text.startswith(answer.out) and "![bleu-by-length-test](bleu-by-length-test.png)" in text
     assert (folder / "bleu-by-length-test.png").read_bytes().startswith(b"\x89PNG")
     html = (folder / "comparison.html").read_text(encoding="utf-8")
-    assert html.count("data:image/png;base64,") == 1 + 2  # the curve, and two sentences of the one that attends
+    assert html.count("data:image/png;base64,") == 1 + 2  # the curves, and two sentences of the run with attention
     for line, side in (("de", "source"), ("en", "reference")):
         second = (trained.root / "corpus" / f"test.{line}").read_text(encoding="utf-8").splitlines()[1]
         assert f'<p class="note">{side}: {second}</p>' in html
     assert html.count("<figcaption>layer 0, row predicts; its own translation: ") == 2
-    assert 'alt="where tiny looked: layer 0, row predicts"' in html
-    assert "sentence 2" in html and "sentence 5" in html and "Without a picture: blind (no attention)." in html
-    assert {path.parent.name for path in folder.glob("tensorboard/**/events.*")} == {"tensorboard", "tiny", "blind"}
+    assert 'alt="attention of tiny: layer 0, row predicts"' in html
+    assert "sentence 2" in html and "sentence 5" in html and "Without a heatmap: plain (no attention)." in html
+    assert {path.parent.name for path in folder.glob("tensorboard/**/events.*")} == {"tensorboard", "tiny", "plain"}
     numbers = runs.numbers()
     stored = json.loads((runs.root / "tiny" / "evaluate" / "test" / "result.json").read_text(encoding="utf-8"))
-    (tiny, blind) = numbers["runs"]
+    (tiny, plain) = numbers["runs"]
     assert tiny["sets"]["test"]["bleu"]["score"] == pytest.approx(stored["bleu"])
-    assert tiny["made"]["models"][0]["corpus_hash"] == blind["made"]["models"][0]["corpus_hash"]
+    assert tiny["provenance"]["models"][0]["corpus_hash"] == plain["provenance"]["models"][0]["corpus_hash"]
     assert numbers["bootstrap"] == {"samples": 100, "seed": 12345, "first": "tiny"}
-    assert blind["unfinished"] and blind["trainings"][0]["updates"] == 30 and not tiny["unfinished"]
+    assert plain["unfinished"] and plain["trainings"][0]["updates"] == 30 and not tiny["unfinished"]
 
 
-def test_translations_that_are_there_are_taken(runs: Runs, capfd):
-    first = runs.compare(capfd, "tiny", "blind")
+def test_stored_translations_are_reused(runs: Runs, capfd):
+    first = runs.compare(capfd, "tiny", "plain")
     before = {path: path.stat().st_mtime_ns for path in runs.root.glob("*/evaluate/test/hyp")}
-    again = runs.compare(capfd, "tiny", "blind")
+    again = runs.compare(capfd, "tiny", "plain")
     assert again.out == first.out and again.code == 0 and len(before) >= 2
     assert {path: path.stat().st_mtime_ns for path in runs.root.glob("*/evaluate/test/hyp")} == before
     assert len(list((runs.root / "out" / "tensorboard").glob("events.*"))) == 1
@@ -391,17 +392,19 @@ def test_perplexity_is_that_of_each_sentence_alone(runs: Runs):
     """Batches of any size, padded or not, against one pair at a time; blank lines are left out."""
     translator = load([runs.root / "tiny" / "best.pt"]).translator
     pairs = [("Ein Junge malt das rote Fahrrad.", "A boy paints the red bicycle."), ("Ja.", "Yes."), ("", "Nothing")]
-    found = measure_perplexity(translator, pairs)
+    perplexity = measure_perplexity(translator, pairs)
     ids = [[side.encode(text) for side, text in zip(translator.tokenizers, pair, strict=True)] for pair in pairs[:2]]
-    looks = [translator.look(source, target) for source, target in ids]
-    likely = [value for look in looks for value in look.log_probabilities]
-    assert found.total == pytest.approx(-sum(likely), rel=1e-5) and found.pieces == len(likely) and found.words == 9
-    assert found.per_piece == pytest.approx(math.exp(-sum(likely) / len(likely)), rel=1e-5)
-    assert found.per_word == pytest.approx(math.exp(-sum(likely) / 9), rel=1e-5)
+    records = [translator.look(source, target) for source, target in ids]
+    log_probabilities = [value for record in records for value in record.log_probabilities]
+    nll, pieces = -sum(log_probabilities), len(log_probabilities)
+    assert perplexity.nll == pytest.approx(nll, rel=1e-5)
+    assert (perplexity.pieces, perplexity.words) == (pieces, 9)
+    assert perplexity.per_piece == pytest.approx(math.exp(nll / pieces), rel=1e-5)
+    assert perplexity.per_word == pytest.approx(math.exp(nll / 9), rel=1e-5)
 
 
 def own_links(runs: Runs, capfd, folder: Path, *words: str) -> list[str]:
-    """Files, and links of the model's own."""
+    """The options for two sentence pairs and the links that the model itself predicts for them."""
     folder.mkdir()
     (folder / "a.de").write_text("Ein Junge malt das rote Fahrrad.\nMein Bruder sucht kein Brot.\n", encoding="utf-8")
     (folder / "a.en").write_text("A boy paints the red bicycle.\nMy brother looks for no bread.\n", encoding="utf-8")
@@ -415,11 +418,11 @@ def own_links(runs: Runs, capfd, folder: Path, *words: str) -> list[str]:
 
 def test_links_of_its_own_have_no_error(runs: Runs, capfd, tmp_path):
     files = own_links(runs, capfd, tmp_path / "own")
-    answer = runs.compare(capfd, "tiny", "blind", *files)
+    answer = runs.compare(capfd, "tiny", "plain", *files)
     rows = table_rows(answer, "a.de: 2 sentences")
-    assert rows["tiny"]["AER"] == "0.000" and rows["blind (unfinished)"]["AER"] == "–"
-    assert "layer 0, row predicts, not chosen but taken: the layer of the run's pictures: tiny" in answer.out
-    assert "tiny: no known links of a validation set" in answer.err and "--valid-gold" in answer.err
+    assert rows["tiny"]["AER"] == "0.000" and rows["plain (unfinished)"]["AER"] == "–"
+    assert "layer 0, row predicts, not chosen: the layer of the run's heatmaps: tiny" in answer.out
+    assert "tiny: there are no gold links of a validation set" in answer.err and "--valid-gold" in answer.err
     text = (tmp_path / "own" / "a.align").read_text(encoding="utf-8")
     (tmp_path / "own" / "a.align").write_text(text.splitlines()[0], encoding="utf-8")
     short = runs.compare(capfd, "tiny", *files)
@@ -430,48 +433,48 @@ def test_links_of_its_own_have_no_error(runs: Runs, capfd, tmp_path):
 def test_what_to_read_off_is_chosen_on_the_validation_set(
     runs: Runs, trained: Trained, capfd, tmp_path, monkeypatch, layer
 ):
-    """Links that the model itself drew there from one layer: that layer is read off on the test set too."""
+    """Links that the model itself drew there from one layer: that layer is used on the test set, too."""
     (folder,) = (trained.root / "data").glob("corpus-*")
     corpus = Path(shutil.copytree(folder, tmp_path / "corpus"))
     for module in (compare_test_sets, test_sets):
-        monkeypatch.setattr(module, "existing_corpus", lambda *given: corpus)
+        monkeypatch.setattr(module, "existing_corpus", lambda *_: corpus)
     words = ["align", "tiny", "--runs", str(runs.root), "--pharaoh"]
     for name, drawn in (("valid", layer), ("test", "0")):
         files = ["--source", str(corpus / f"{name}.de"), "--target", str(corpus / f"{name}.en")]
         (corpus / f"{name}.align").write_text(door(capfd, *words, *files, "--layer", drawn).out, encoding="utf-8")
     answer = runs.compare(capfd, "tiny")
     assert f"layer {layer}, row predicts, chosen among 6 on 16 validation pairs: tiny" in answer.out
-    assert "no known links" not in answer.err
+    assert "no gold links" not in answer.err
     error = float(table_rows(answer, "test: 12 sentences")["tiny"]["AER"])
     assert error == 0 if layer == "0" else error > 0
-    flattered = runs.compare(capfd, "tiny", "--split", "valid").out
-    assert f"layer {layer}, row predicts, chosen among 6 on these pairs: tiny" in flattered
-    assert "it flatters the run" in flattered and "it flatters the run" not in answer.out
+    on_valid = runs.compare(capfd, "tiny", "--split", "valid").out
+    assert f"layer {layer}, row predicts, chosen among 6 on these pairs: tiny" in on_valid
+    assert "too optimistic" in on_valid and "too optimistic" not in answer.out
 
 
-def test_the_error_rate_is_the_same_wherever_one_stands(trained: Trained, align_to, tmp_path, capfd, monkeypatch):
+def test_the_error_rate_does_not_depend_on_the_current_folder(trained: Trained, align_to, tmp_path, capfd, monkeypatch):
     """A run with folders of its own: evaluate and compare find its validation links from any folder."""
     home = tmp_path / "home"
     align_to(home, layer=1)
-    found = set()
+    rates = set()
     for number, folder in enumerate((home, tmp_path)):
         monkeypatch.chdir(folder)
-        files = [word.replace("HOME", str(home)) for word in ("--source=HOME/a.de", "--reference=HOME/a.en")]
-        files += [f"--gold={home / 'a.align'}"]
+        files = [f"--source={home}/a.de", f"--reference={home}/a.en", f"--gold={home}/a.align"]
         shutil.rmtree(home / "runs" / "tiny" / "evaluate", ignore_errors=True)  # measured again
         out = str(tmp_path / f"out{number}")
-        said = door(capfd, "compare", "tiny", "--runs", str(home / "runs"), *files, "--output", out, "--samples", "100")
-        assert "layer 1, row predicts, chosen among 6 on 16 validation pairs: tiny" in said.out
-        found.add(table_rows(said, "a.de: 2 sentences")["tiny"]["AER"])
+        words = ["tiny", "--runs", str(home / "runs"), *files]
+        compared = door(capfd, "compare", *words, "--output", out, "--samples", "100")
+        assert "layer 1, row predicts, chosen among 6 on 16 validation pairs: tiny" in compared.out
+        rates.add(table_rows(compared, "a.de: 2 sentences")["tiny"]["AER"])
         shutil.rmtree(home / "runs" / "tiny" / "evaluate")
-        alone = door(capfd, "evaluate", "tiny", "--runs", str(home / "runs"), *files)
-        found.add(re.search(r"AER ([0-9.]+) \(layer 1, predicts\)", alone.out)[1])  # type: ignore[index]
-    assert len(found) == 1
+        evaluated = door(capfd, "evaluate", *words)
+        rates.add(re.search(r"AER ([0-9.]+) \(layer 1, predicts\)", evaluated.out)[1])  # type: ignore[index]
+    assert len(rates) == 1
 
 
 @pytest.mark.parametrize("verb", ["evaluate", "compare"])
 def test_layer_and_row_can_be_chosen_on_other_pairs(align_to, verb, tmp_path, capfd):
-    """The validation set says layer 1; what is given says layer 0."""
+    """The validation set gives layer 1; the given pairs give layer 0."""
     home = tmp_path / "home"
     align_to(home, layer=1)
     align_to.links(home / "dev", home / "corpus" / "valid", 0)
@@ -485,7 +488,7 @@ def test_layer_and_row_can_be_chosen_on_other_pairs(align_to, verb, tmp_path, ca
 
 
 class Homes:
-    """Makes a run that has folders of its own, with known links that its own layers draw."""
+    """Makes a run that has folders of its own, with gold links predicted by its own layers."""
 
     def __init__(self, trained: Trained, capfd: pytest.CaptureFixture[str]) -> None:
         self.trained, self.capfd = trained, capfd
@@ -524,18 +527,18 @@ def test_a_pair_that_is_too_long_stops_nothing(runs: Runs, capfd, tmp_path, monk
         with (tmp_path / "own" / f"a.{ending}").open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
     monkeypatch.setattr(extraction, "LONGEST", 0.25)
-    answer = runs.compare(capfd, "tiny", "blind", *files, "--sentences", "3,1")
+    answer = runs.compare(capfd, "tiny", "plain", *files, "--sentences", "3,1")
     assert answer.code == 0, answer.err
-    assert "AER leaves out pairs that are too long to look at: tiny 1." in answer.out
-    assert "Perplexity leaves out pairs that are too long to look at: tiny 1, blind 1." in answer.out
+    assert "AER leaves out pairs that are too long for forced decoding: tiny 1." in answer.out
+    assert "Perplexity leaves out pairs that are too long for forced decoding: tiny 1, plain 1." in answer.out
     assert table_rows(answer, "a.de: 3 sentences")["tiny"]["AER"] == "0.000"
     assert [run["sets"]["a.de"]["target_words"] for run in runs.numbers()["runs"]] == [14, 14]  # of two references
     html = (runs.root / "out" / "comparison.html").read_text(encoding="utf-8")
-    assert "Without a picture: tiny (too long to look at), blind (no attention)." in html
+    assert "Without a heatmap: tiny (too long for forced decoding), plain (no attention)." in html
 
 
 def changed(runs: Runs, name: str, **changes: object) -> None:
-    """A copy of `tiny` whose checkpoint says something else."""
+    """A copy of `tiny` with other values in its checkpoint."""
     shutil.rmtree(runs.root / name, ignore_errors=True)
     (runs.root / name).mkdir()
     payload = checkpoint.load(runs.root / "tiny" / "best.pt")
@@ -550,14 +553,14 @@ def test_runs_of_other_corpora_need_a_text(runs: Runs, capfd, tmp_path):
     assert runs.compare(capfd, "tiny", "foreign", *files).code == 0
 
 
-def test_a_run_without_its_corpus_is_told(runs: Runs, capfd):
+def test_a_run_without_its_corpus_is_refused(runs: Runs, capfd):
     changed(runs, "foreign", corpus_hash="f" * 64)
     answer = runs.compare(capfd, "foreign")
     assert answer.code == 2 and "is no longer in" in answer.err and "Traceback" not in answer.err
 
 
 @pytest.mark.parametrize(
-    "words, told",
+    "words, message",
     [
         (["tiny", "nobody"], "'nobody' is no run name"),
         (["tiny", "damaged"], "is damaged or cut short"),
@@ -565,10 +568,10 @@ def test_a_run_without_its_corpus_is_told(runs: Runs, capfd):
         (["tiny", "--split", "tset"], "--split tset is not possible; choose one of test, valid."),
         (["tiny", "--source", "x"], "--source and --reference belong together"),
         (["tiny", "--gold", "x"], "--gold FILE belongs to --source FILE and --reference FILE"),
-        (["tiny", "--sentences", "²"], "--sentences ² is not possible; test has lines 1 to 12"),
-        (["tiny", "--tokenised"], "--tokenised says how links are written; it needs --gold FILE or --valid-gold FILE"),
-        (["tiny", "--reverse"], "--reverse says how links are written"),
-        (["tiny", "--base", "1"], "--base 1 says how links are written"),
+        (["tiny", "--sentences", "²"], "--sentences ² is not possible; give line numbers such as 1,5"),
+        (["tiny", "--tokenised"], "--tokenised describes how links are written; it needs --gold FILE or"),
+        (["tiny", "--reverse"], "--reverse describes how links are written"),
+        (["tiny", "--base", "1"], "--base 1 describes how links are written"),
         (["tiny", "--split", "test", "--source", "x", "--reference", "y"], "--split names sets of the corpus"),
         (["tiny", "--valid-gold", "x"], "--valid-source, --valid-target and --valid-gold belong together"),
         (["tiny", "--samples", "12"], "12 resamples are too few"),
@@ -578,11 +581,11 @@ def test_a_run_without_its_corpus_is_told(runs: Runs, capfd):
         ([], "required: RUN"),
     ],
 )
-def test_a_mistake_is_told_before_any_work(runs: Runs, capfd, tmp_path, words, told):
+def test_a_mistake_is_reported_before_any_work(runs: Runs, capfd, tmp_path, words, message):
     (runs.root / "damaged").mkdir(exist_ok=True)
     (runs.root / "damaged" / "best.pt").write_bytes((runs.root / "tiny" / "best.pt").read_bytes()[:5000])
     answer = runs.compare(capfd, *words, "--output", str(tmp_path / "out"))
-    assert answer.code == 2 and told in answer.err and answer.out == ""
+    assert answer.code == 2 and message in answer.err and answer.out == ""
     assert answer.err.count("nmt: ") == 1 and "Traceback" not in answer.err
     assert not (tmp_path / "out").exists()
 
@@ -592,28 +595,28 @@ def test_short_sentences_are_drawn():
     lengths = [3, 6, 13, 12, 5, 7, 8]
     pairs = [("wort " * length, "word") for length in lengths]
     pairs[1] = (pairs[1][0], " ")
-    found = TextSet("test", Path("a"), Path("b"), pairs, None)
-    assert shown_rows(argparse.Namespace(sentences=None), found) == [3, 5, 6]
-    assert shown_rows(argparse.Namespace(sentences="7,1"), found) == [6, 0]
+    test_set = compare_test_sets.TestSet("test", Path("a"), Path("b"), pairs, None)
+    assert compare_test_sets.rows_to_draw(test_set, None) == [3, 5, 6]
+    assert compare_test_sets.rows_to_draw(test_set, [7, 1, 7]) == [6, 0]
     with pytest.raises(UserError, match="--sentences 2 is not possible; line 2 of test is blank on a side"):
-        shown_rows(argparse.Namespace(sentences="2"), found)
+        compare_test_sets.rows_to_draw(test_set, [2])
 
 
 def test_the_longest_sentence_may_have_few_characters(tmp_path):
     lines = ["Donaudampfschifffahrtsgesellschaft zwei drei"] * 250 + ["a b c d e"]
     (tmp_path / "train.de").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    assert longest_source(tmp_path / "train.de") == 5
+    assert compare_test_sets.longest_source(tmp_path / "train.de") == 5
 
 
-def entrant(config: Config, name: str = "one") -> System:
+def system(config: Config, name: str = "run") -> System:
     return System(name, [Path(name)], config, {}, "", 0, [])
 
 
-def test_every_model_is_described_in_its_own_words():
+def test_every_model_has_labels_of_its_own():
     described = {}
     for name in MODELS:
-        one = entrant(compose_all([f"model={name}"], multirun=False)[0])
-        described[name] = (*looks(one), *build(one))
+        described_system = system(compose_all([f"model={name}"], multirun=False)[0])
+        described[name] = (*attention_labels(described_system), *architecture_labels(described_system))
     assert len(set(described.values())) == len(MODELS), described
     cells = {name: cells[1:3] for name, cells in described.items()}
     assert cells["transformer"] == ("softmax, sinusoidal", "global")
@@ -625,12 +628,12 @@ def test_every_model_is_described_in_its_own_words():
 
 
 def test_seeds_of_runs_of_different_ages_are_one_experiment():
-    """A key that came between two trainings has its default in the older one."""
+    """A configuration key that was added between two trainings has its default in the older one."""
     configs = [to_dict(compose_all(["model=transformer", f"seed={seed}"], multirun=False)[0]) for seed in (1, 2, 3)]
     del configs[1]["model"]["attention_dropout"]
     configs[2]["model"]["attention_dropout"] = 0.1
     first, older, other = (
-        Measures(None, {"models": [{"corpus_hash": "a", "config": config}]}, {}, [])  # type: ignore[arg-type]
+        SystemMeasures(None, {"models": [{"corpus_hash": "a", "config": config}]}, {}, [])  # type: ignore[arg-type]
         for config in configs
     )
     assert same_experiment(first, older) and not same_experiment(first, other)
@@ -638,10 +641,10 @@ def test_seeds_of_runs_of_different_ages_are_one_experiment():
 
 @pytest.mark.parametrize("tokens, speed", [(None, None), (0, None), (600, 10.0)])
 def test_tokens_that_were_not_counted_give_no_speed(trained: Trained, tmp_path, tokens, speed):
-    place = {"step": 3, "seconds": 60.0, "tokens": tokens}
-    checkpoint.save(tmp_path / "last.pt", checkpoint.load(trained.folder / "best.pt") | {"place": place})
-    found = training(tmp_path / "best.pt")
-    assert found is not None and found.speed == speed and (found.tokens is None) == (speed is None)
+    state = {"step": 3, "seconds": 60.0, "tokens": tokens}
+    checkpoint.save(tmp_path / "last.pt", checkpoint.load(trained.folder / "best.pt") | {"place": state})
+    training = read_training(tmp_path / "best.pt")
+    assert training is not None and training.speed == speed and (training.tokens is None) == (speed is None)
 
 
 # --- make compare ---
@@ -651,11 +654,11 @@ def test_tokens_that_were_not_counted_give_no_speed(trained: Trained, tmp_path, 
     "given", [[], ["DATA=multi30k"], ["SEEDS=3", "LONG=6"], ["LONG=1"], ["MODELS=seq2seq bahdanau", "SEEDS=1 2"]]
 )
 def test_make_compares_what_it_trains(given):
-    done = subprocess.run(
+    process = subprocess.run(
         ["make", "-n", "compare", *given], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True
     )
     train, compare = (
-        re.search(rf"bin/nmt {verb} (.*)$", done.stdout, re.MULTILINE)[1]
+        re.search(rf"bin/nmt {verb} (.*)$", process.stdout, re.MULTILINE)[1]
         for verb in ("train", "compare")  # type: ignore[index]
     )
     long = " --long '6'" if "LONG=6" in given else "" if "LONG=1" in given else " --long '4'"
@@ -675,8 +678,8 @@ def test_a_run_that_fails_does_not_stop_the_rest(tmp_path, capfd):
     assert answer.out.startswith("files-transformer_tiny-size330\ttest\t")
 
 
-def test_vocabularies_are_told_apart(runs: Runs, trained: Trained, capfd):
-    """Perplexities of a piece get a letter where runs cut the target in different ways."""
+def test_vocabularies_are_distinguished(runs: Runs, trained: Trained, capfd):
+    """Perplexities of a piece get a letter where runs have different target tokenizers."""
     same = table_rows(runs.compare(capfd, "tiny", "tiny-seed2"), "test: 12 sentences")
     assert re.fullmatch(r"[0-9.]+", same["tiny"]["perplexity"])
     payload = checkpoint.load(runs.root / "tiny-seed2" / "best.pt")

@@ -1,4 +1,4 @@
-"""Pictures of attention, read back from the figure: what stands where, and that no word can break them."""
+"""Heatmaps, read back from the figure: where words, weights and marks are, and that no word can break them."""
 
 import io
 import logging
@@ -10,8 +10,8 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
-from nmt.view.heatmap import CAPTION, COLOURS, DARK, grid, heatmap, pixels, png
-from nmt.view.labels import BOX, LONGEST, fonts, label, missing_glyphs, warn_script, warn_unshaped
+from nmt.view.heatmap import CAPTION, COLORMAP, WHITE_TEXT_ABOVE, grid, heatmap, pixels, png
+from nmt.view.labels import BOX, MAX_LENGTH, find_fonts, make_label, warn_script, warn_unshaped
 from nmt.view.marks import CASING, GOLD, WINDOW
 
 WEIGHTS = np.array([[0.94, 0.02, 0.04], [0.11, 0.01, 0.88], [0.03, 0.95, 0.02]])
@@ -19,9 +19,7 @@ SOURCE, TARGET = ["I", "love", "you"], ["je", "t'", "aime"]
 
 
 def names(axis) -> dict[int, str]:
-    return {
-        round(place): text.get_text() for place, text in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True)
-    }
+    return {round(tick): text.get_text() for tick, text in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True)}
 
 
 def test_the_worked_example():
@@ -34,39 +32,39 @@ def test_the_worked_example():
     assert {text.get_text() for text in axes.texts} == {f"{weight:.2f}" for weight in WEIGHTS.flat}
 
 
-def cells(figure, picture: np.ndarray, rows: int, columns: int, y: float, x: float) -> np.ndarray:
-    """The colours at one place of every cell, in shares of it from its upper left corner, [rows columns 3]."""
+def cells(figure, image: np.ndarray, rows: int, columns: int, y: float, x: float) -> np.ndarray:
+    """The colors at one point of every cell, in fractions of it from its upper left corner, [rows columns 3]."""
     corner = figure.axes[0].get_window_extent()
-    down = len(picture) - corner.y1 + (np.arange(rows) + y) * corner.height / rows
+    down = len(image) - corner.y1 + (np.arange(rows) + y) * corner.height / rows
     across = corner.x0 + (np.arange(columns) + x) * corner.width / columns
-    return picture[np.ix_(down.astype(int), across.astype(int))]
+    return image[np.ix_(down.astype(int), across.astype(int))]
 
 
 @pytest.mark.parametrize("gold", [None, ({(0, 0), (2, 1), (1, 2)}, {(0, 1)})])
 def test_the_worked_example_in_pixels(gold):
     """The darkest cell of each row is (je, I), (t', you), (aime, love), also inside of the gold links."""
     figure = heatmap(WEIGHTS, SOURCE, TARGET, gold=gold)
-    picture = pixels(figure).astype(int)
+    image = pixels(figure).astype(int)
     for y in (0.26, 0.76):  # above and below the number, inside of the outlines
-        light = cells(figure, picture, 3, 3, y=y, x=0.5).sum(-1)
+        light = cells(figure, image, 3, 3, y=y, x=0.5).sum(-1)
         assert light.argmin(axis=1).tolist() == [0, 2, 1]
         assert (np.sort(light, axis=1)[:, 1] - light.min(axis=1) > 250).all()
 
 
-def luminance(colours: np.ndarray) -> np.ndarray:
-    """Relative luminance (WCAG 2.2) of sRGB colours in 0..1, [… 3] → […]."""
-    linear = np.where(colours <= 0.04045, colours / 12.92, ((colours + 0.055) / 1.055) ** 2.4)
+def luminance(colors: np.ndarray) -> np.ndarray:
+    """Relative luminance (WCAG 2.2) of sRGB colors in 0..1, [… 3] → […]."""
+    linear = np.where(colors <= 0.04045, colors / 12.92, ((colors + 0.055) / 1.055) ** 2.4)
     return linear @ np.array([0.2126, 0.7152, 0.0722])
 
 
-def contrast(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    light, dark = np.maximum(one, other), np.minimum(one, other)
+def contrast(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    light, dark = np.maximum(first, second), np.minimum(first, second)
     return (light + 0.05) / (dark + 0.05)
 
 
-def test_colours_are_ordered_without_colour_vision_and_marks_stand_out_on_all_of_them():
+def test_colors_are_ordered_without_color_vision_and_marks_stand_out_on_all_of_them():
     """Every heavier weight is darker, by luminance and by each cone alone; lines or their casing reach 3 : 1."""
-    scale = matplotlib.colormaps[COLOURS](np.linspace(0, 1, 256))[:, :3]
+    scale = matplotlib.colormaps[COLORMAP](np.linspace(0, 1, 256))[:, :3]
     ink = luminance(scale)
     assert (np.diff(ink) < 0).all()
     assert (np.diff(scale[:, 0]) <= 1e-9).all() and (np.diff(scale[:, 1]) <= 1e-9).all()  # red and green never rise
@@ -77,33 +75,33 @@ def test_colours_are_ordered_without_colour_vision_and_marks_stand_out_on_all_of
     for mark in (GOLD, WINDOW):
         assert np.maximum(contrast(ink, marks[mark]), contrast(ink, marks[CASING])).min() >= 3
     weights = np.linspace(0, 1, 256)
-    numbers = np.where(weights > DARK, contrast(ink, marks[CASING]), contrast(ink, marks["black"]))
+    numbers = np.where(weights > WHITE_TEXT_ABOVE, contrast(ink, marks[CASING]), contrast(ink, marks["black"]))
     assert numbers.min() >= 4.5
 
 
-def has(colours: np.ndarray, name: str) -> np.ndarray:
-    """Where the colour is nearly the named one."""
-    return np.abs(colours - 255 * np.array(matplotlib.colors.to_rgb(name))).max(-1) < 70
+def has(colors: np.ndarray, name: str) -> np.ndarray:
+    """Where the color is nearly the named one."""
+    return np.abs(colors - 255 * np.array(matplotlib.colors.to_rgb(name))).max(-1) < 70
 
 
 def test_gold_links_are_outlined_where_they_are():
     """Two sure links and a possible one, unlike under transposition: outlines there and nowhere else, ink left."""
     weights = np.full((3, 4), 0.25)
     figure = heatmap(weights, [*SOURCE, "</s>"], TARGET, gold=({(3, 0), (1, 2)}, {(3, 0), (0, 1)}))
-    picture = pixels(figure).astype(int)
+    image = pixels(figure).astype(int)
     sure, possible = (np.zeros((3, 4), dtype=bool) for _ in range(2))
     sure[0, 3] = sure[2, 1] = possible[1, 0] = True
 
-    def found(inset: float) -> np.ndarray:
-        """Where any of a few places beside the left edge has the colour of gold."""
+    def has_gold(inset: float) -> np.ndarray:
+        """Where any of a few points near the left edge has the color of gold."""
         return np.any(
-            [has(cells(figure, picture, 3, 4, y=0.5 + y, x=inset), GOLD) for y in np.linspace(-0.2, 0.2, 9)], axis=0
+            [has(cells(figure, image, 3, 4, y=0.5 + y, x=inset), GOLD) for y in np.linspace(-0.2, 0.2, 9)], axis=0
         )
 
-    assert (found(0.07) == sure).all()
-    assert (found(0.19) == possible).all()
-    ink = 255 * np.array(matplotlib.colormaps[COLOURS](0.25)[:3])
-    assert np.abs(cells(figure, picture, 3, 4, y=0.3, x=0.5) - ink).max() <= 1
+    assert (has_gold(0.07) == sure).all()
+    assert (has_gold(0.19) == possible).all()
+    ink = 255 * np.array(matplotlib.colormaps[COLORMAP](0.25)[:3])
+    assert np.abs(cells(figure, image, 3, 4, y=0.3, x=0.5) - ink).max() <= 1
     legend = [axes for axes in figure.axes if axes.get_label() == "legend"]
     assert [text.get_text() for text in legend[0].texts] == ["sure link", "possible link"]
     assert inside(figure)
@@ -111,24 +109,24 @@ def test_gold_links_are_outlined_where_they_are():
 
 def test_a_window_is_drawn_around_its_words_and_p_t_below_its_number():
     """Row 0 sees words 1 to 2 with p_t = 1.5, row 1 nothing special, row 2 words 0 to 3 with p_t = 3."""
-    focus = [(1.5, 1, 2), None, (3, 0, 3)]
-    figure = heatmap(np.full((3, 4), 0.25), ["a", "b", "c", "d"], TARGET, focus=focus)
-    picture = has(pixels(figure).astype(int), WINDOW)
+    window_spans = [(1.5, 1, 2), None, (3, 0, 3)]
+    figure = heatmap(np.full((3, 4), 0.25), ["a", "b", "c", "d"], TARGET, window_spans=window_spans)
+    image = has(pixels(figure).astype(int), WINDOW)
     corner = figure.axes[0].get_window_extent()
-    step, top = corner.width / 4, len(picture) - corner.y1
+    step, top = corner.width / 4, len(image) - corner.y1
 
     def edges(row: int) -> list[float]:
         """The borders of columns that are dark at a quarter of the row's height."""
-        line = picture[int(top + (row + 0.25) * step)]
+        line = image[int(top + (row + 0.25) * step)]
         return [edge for edge in range(5) if line[int(corner.x0 + edge * step) - 2 :][:4].any()]
 
     assert [edges(row) for row in range(3)] == [[1, 3], [], [0, 4]]
 
     def arrows(row: int) -> np.ndarray:
         """Where, in columns, the lowest fifth of a row is dark."""
-        low = picture[int(top + (row + 0.8) * step) : int(top + (row + 0.86) * step)].any(axis=0)
-        places = (np.flatnonzero(low) - corner.x0) / step - 0.5
-        return places[(places > -0.6) & (places < 3.6)]  # the colour bar is dark, too
+        low = image[int(top + (row + 0.8) * step) : int(top + (row + 0.86) * step)].any(axis=0)
+        columns = (np.flatnonzero(low) - corner.x0) / step - 0.5
+        return columns[(columns > -0.6) & (columns < 3.6)]  # the color bar is dark, too
 
     assert not arrows(1).size
     assert np.abs(arrows(0) - 1.5).min() < 0.05 and np.abs(arrows(2) - 3).min() < 0.05
@@ -143,15 +141,15 @@ def test_marks_must_fit():
         with pytest.raises(ValueError, match="outside 3 target, 3 source words"):
             heatmap(WEIGHTS, SOURCE, TARGET, gold=gold)
     with pytest.raises(ValueError, match="2 windows do not fit 3"):
-        grid([WEIGHTS], SOURCE, TARGET, focus=[None, None])
+        grid([WEIGHTS], SOURCE, TARGET, window_spans=[None, None])
 
 
-def test_words_stand_where_they_are_read():
+def test_words_are_in_the_order_of_the_sentence():
     """In the pixels: the first source word is left and above the cells, the first target word on top."""
     weights = np.roll(np.eye(3), 1, axis=1)  # unlike the worked example, its transpose has other strong cells
     figure = heatmap(weights, SOURCE, TARGET)
-    picture = pixels(figure).astype(int)
-    height, width, _ = picture.shape
+    image = pixels(figure).astype(int)
+    height, width, _ = image.shape
     axes = figure.axes[0]
     corner = axes.get_window_extent()
     step = corner.width / 3
@@ -159,18 +157,18 @@ def test_words_stand_where_they_are_read():
     def dark(row: int, column: int) -> bool:
         # Near a corner of the cell, away from its number.
         y, x = height - corner.y1 + (row + 0.15) * step, corner.x0 + (column + 0.15) * step
-        return picture[int(y), int(x)].sum() < 300
+        return image[int(y), int(x)].sum() < 300
 
     assert [[dark(row, column) for column in range(3)] for row in range(3)] == (weights > 0).tolist()
     assert corner.width == pytest.approx(corner.height)
     above = [text.get_window_extent() for text in axes.get_xticklabels()]
-    beside = [text.get_window_extent() for text in axes.get_yticklabels()]
+    left = [text.get_window_extent() for text in axes.get_yticklabels()]
     assert all(box.y0 >= corner.y1 for box in above) and above[0].x0 < above[1].x0 < above[2].x0
-    assert all(box.x1 <= corner.x0 for box in beside) and beside[0].y0 > beside[1].y0 > beside[2].y0
+    assert all(box.x1 <= corner.x0 for box in left) and left[0].y0 > left[1].y0 > left[2].y0
 
 
 def inside(figure) -> bool:
-    """Whether every text lies in the picture."""
+    """Whether every text is within the figure."""
     FigureCanvasAgg(figure)
     figure.draw_without_rendering()
     box = figure.bbox
@@ -184,52 +182,54 @@ LINE = (
 )
 
 
-def labels(axis, far: bool = False) -> list:
-    """The words drawn along one axis: above or left, or on the far side."""
+def labels(axis, opposite: bool = False) -> list:
+    """The words drawn along one axis: above or left, or on the opposite side."""
     ticks = axis.get_major_ticks()
-    near = "label2" if axis.axis_name == "x" else "label1"
-    other = {"label1": "label2", "label2": "label1"}[near]
-    texts = [getattr(tick, other if far else near) for tick in ticks]
+    first = "label2" if axis.axis_name == "x" else "label1"
+    second = {"label1": "label2", "label2": "label1"}[first]
+    texts = [getattr(tick, second if opposite else first) for tick in ticks]
     return [text for text in texts if text.get_visible()]
 
 
 @pytest.mark.parametrize("count", [1, 5, 12, 26, 40, 100])
 @pytest.mark.parametrize("heads", [1, 4])
 def test_words_can_be_read_at_any_length(count, heads):
-    """Letters of 6 points or more (at most 40 words: 7), no word on another, all in a picture of bounded size."""
+    """Letters of 6 points or more (at most 40 words: 7), no word on another, all in a figure of bounded size."""
     source = [LINE[number % len(LINE)] for number in range(count)] + ["</s>"]
     target = [word.upper() for word in source[:-1]]
     matrix = np.full((count, count + 1), 0.1)
     links = {(number, number) for number in range(count)}
     title = "layer 5, mean of all heads"
-    marked = {"gold": (links, set()), "focus": [(0.0, 0.0, count)] * count}
+    marked = {"gold": (links, set()), "window_spans": [(0.0, 0.0, count)] * count}
     figure = heatmap(matrix, source, target, title, **marked) if heads == 1 else grid([matrix] * 4, source, target)
     assert inside(figure)
     assert max(figure.get_size_inches()) < 60
     for axes in [axes for axes in figure.axes if axes.images]:
         cells_box, title_box = axes.get_window_extent(), axes._left_title.get_window_extent()
         assert bool(axes.texts) == (heads == 1 and count < 12)  # numbers
-        for axis, far in ((axes.xaxis, False), (axes.yaxis, False), (axes.xaxis, True), (axes.yaxis, True)):
-            words = labels(axis, far)
-            assert bool(words) != far or (heads == 1 and count >= 26)
+        for axis, opposite in ((axes.xaxis, False), (axes.yaxis, False), (axes.xaxis, True), (axes.yaxis, True)):
+            words = labels(axis, opposite)
+            assert bool(words) != opposite or (heads == 1 and count >= 26)
             assert all(word.get_fontsize() >= (7 if count <= 40 else 6) for word in words)
             boxes = sorted((word.get_window_extent() for word in words), key=lambda box: (box.x0, box.y0))
-            assert not any(one.shrunk(0.95, 0.8).overlaps(two.shrunk(0.95, 0.8)) for one, two in pairwise(boxes))
+            assert not any(left.shrunk(0.95, 0.8).overlaps(right.shrunk(0.95, 0.8)) for left, right in pairwise(boxes))
             assert not any(box.shrunk(1, 0.9).overlaps(cells_box) for box in boxes)
-            assert not any(box.overlaps(title_box) for box in boxes if not far)
+            assert not any(box.overlaps(title_box) for box in boxes if not opposite)
 
 
-def test_few_words_lie_flat_and_many_stand_on_end():
+def test_few_words_are_horizontal_and_many_vertical():
     for count, angle in ((3, 0.0), (30, 90.0)):
         words = ["neighbours"] * count
         axes = heatmap(np.zeros((count, count)), words, words).axes[0]
         assert {text.get_rotation() for text in labels(axes.xaxis)} == {angle}
 
 
-def test_where_words_would_be_tiny_some_are_named_and_the_caption_says_so():
+def test_where_words_would_be_tiny_the_caption_names_the_step():
     figure = heatmap(np.zeros((3, 500)), [f"w{number}" for number in range(500)], TARGET)
-    shown = names(figure.axes[0].xaxis)
-    assert [shown[place] for place in sorted(shown)][:3] == ["w0", "w3", "w6"] and set(shown) == set(range(0, 500, 3))
+    labelled = names(figure.axes[0].xaxis)
+    assert [labelled[column] for column in sorted(labelled)][:3] == ["w0", "w3", "w6"] and set(labelled) == set(
+        range(0, 500, 3)
+    )
     assert f"{CAPTION}; one word in 3 is named" in [text.get_text() for text in figure.texts]
 
 
@@ -264,46 +264,46 @@ STRANGE = [
 
 def test_strange_words_change_nothing_but_their_label():
     strange, plain = (heatmap(np.eye(12), words, ["w"] * 12) for words in (STRANGE, ["word"] * 12))
-    shown = [text.get_text() for text in strange.axes[0].get_xticklabels()]
-    assert shown[:8] == ["$x^2$", "$", "$\\frac{$", "bad\ufffd", "∅", "∅", "ab", "a b c"]
-    assert shown[8] == "x" * (LONGEST - 1) + "…" and shown[9:11] == ["∅", "<b>"]
+    texts = [text.get_text() for text in strange.axes[0].get_xticklabels()]
+    assert texts[:8] == ["$x^2$", "$", "$\\frac{$", "bad\ufffd", "∅", "∅", "ab", "a b c"]
+    assert texts[8] == "x" * (MAX_LENGTH - 1) + "…" and texts[9:11] == ["∅", "<b>"]
     assert inside(strange)
     assert strange.axes[0].get_window_extent().size == pytest.approx(plain.axes[0].get_window_extent().size)
     assert not any(text.get_parse_math() for text in strange.axes[0].get_xticklabels())
 
 
-def test_missing_letters_become_boxes_and_are_told_once(monkeypatch, caplog):
+def test_missing_letters_become_boxes_with_one_warning_for_each_script(monkeypatch, caplog):
     """As on a machine that has no font but matplotlib's own."""
     monkeypatch.setattr("nmt.view.labels.FALLBACKS", ())
     monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
-    for cache in (fonts, warn_script):
+    for cache in (find_fonts, warn_script):
         cache.cache_clear()
-    assert missing_glyphs(["cat", "猫が", "кот"]) == {"猫", "が"}
+    assert find_fonts(frozenset("cat猫がкот"))[1] == {"猫", "が"}
     figure = heatmap(np.eye(2), ["猫", "が"], ["cat", "кот"])
     heatmap(np.eye(2), ["猫", "犬"], ["cat", "кот"])
-    fonts.cache_clear()
+    find_fonts.cache_clear()
     assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == [BOX, BOX]
-    said = [record.message for record in caplog.records]
-    assert len(said) == 2 and "CJK" in said[0] and "HIRAGANA" in said[1]
+    messages = [record.message for record in caplog.records]
+    assert len(messages) == 2 and "CJK" in messages[0] and "HIRAGANA" in messages[1]
 
 
 def test_right_to_left_words_are_drawn():
-    assert missing_glyphs(["القطة", "חתול"]) == set()
+    assert not find_fonts(frozenset("القطةחתול"))[1]
     assert inside(heatmap(np.eye(2), ["القطة", "נائמة"], ["חתול", "ישן"]))
 
 
 def letters(word: str) -> list[int]:
     """The widths in pixels of a source word's letters as they are drawn, from left to right."""
     figure = heatmap(np.eye(1), [word], ["a"])
-    picture = pixels(figure).min(-1)
+    image = pixels(figure).min(-1)
     box = figure.axes[0].get_xticklabels()[0].get_window_extent()
-    drawn = picture[int(len(picture) - box.y1) : int(len(picture) - box.y0), int(box.x0) - 1 : int(box.x1) + 2]
+    drawn = image[int(len(image) - box.y1) : int(len(image) - box.y0), int(box.x0) - 1 : int(box.x1) + 2]
     edges = np.flatnonzero(np.diff((drawn < 128).any(axis=0), prepend=False, append=False))
     return (edges[1::2] - edges[::2]).tolist()
 
 
 def test_right_to_left_words_begin_on_the_right():
-    """Vav is one stroke and shin has three: in וש vav is first and stands right, in שו shin. With any matplotlib."""
+    """Vav is one stroke and shin has three: in וש vav is first and on the right, in שו shin. With any matplotlib."""
     left, right = letters("וש")
     assert left > 2 * right
     left, right = letters("שו")
@@ -316,7 +316,7 @@ OLD = {
     "וש": "שו",
     "\u05e9\u05b8\u05c1\u05dc": "\u05dc\u05c1\u05b8\u05e9",  # DejaVu draws marks onto the letter behind them
     'צה"ל': 'ל"הצ',
-    "ש" * 30: "…" + "ש" * (LONGEST - 1),
+    "ש" * 30: "…" + "ש" * (MAX_LENGTH - 1),
     "ב-1948": f"{BOX}-1948",
     "(ים)": f"({BOX}{BOX})",
     "abcו": f"abc{BOX}",
@@ -328,21 +328,21 @@ OLD = {
 }
 
 
-def test_an_old_matplotlib_gets_hebrew_turned_and_boxes_for_what_it_cannot_draw(monkeypatch, caplog):
+def test_an_old_matplotlib_gets_hebrew_reversed_and_boxes_for_what_it_cannot_draw(monkeypatch, caplog):
     monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
     warn_unshaped.cache_clear()
     for version, wanted in (((3, 10, 9), list(OLD.values())), ((3, 11, 0), list(OLD)), ((4, 0, 0), list(OLD))):
         monkeypatch.setattr(matplotlib, "__version_info__", version)
-        shown = [label(word, set()) for word in OLD]
-        wanted = [word if len(word) <= LONGEST else word[: LONGEST - 1] + "…" for word in wanted]
-        assert shown == wanted, version
+        labels = [make_label(word, set()) for word in OLD]
+        wanted = [word if len(word) <= MAX_LENGTH else word[: MAX_LENGTH - 1] + "…" for word in wanted]
+        assert labels == wanted, version
     assert [record.message.split(";")[0] for record in caplog.records] == [
         "This matplotlib neither joins Arabic letters nor writes words that run in both directions"
     ]
 
 
 def test_label_keeps_plain_words():
-    assert label("don't", set()) == "don't" and label("é", set()) == "é"
+    assert make_label("don't", set()) == "don't" and make_label("é", set()) == "é"
 
 
 def test_grid_shows_every_head():
@@ -362,8 +362,8 @@ def test_shapes_must_fit():
         grid([], SOURCE, TARGET)
 
 
-def test_png_and_pixels_are_the_same_picture():
+def test_png_and_pixels_are_the_same_image():
     figure = heatmap(WEIGHTS, SOURCE, TARGET)
-    picture = pixels(figure)
-    assert picture.dtype == np.uint8 and picture.shape[2] == 3
-    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(png(figure))).convert("RGB")), picture)
+    image = pixels(figure)
+    assert image.dtype == np.uint8 and image.shape[2] == 3
+    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(png(figure))).convert("RGB")), image)

@@ -1,4 +1,4 @@
-"""TensorBoard files read back with TensorBoard's own reader, and how progress is told."""
+"""TensorBoard files read back with TensorBoard's own reader, and progress on stderr."""
 
 import html
 import io
@@ -15,7 +15,7 @@ from tensorboard.plugins.hparams import plugin_data_pb2
 from nmt.view import progress
 from nmt.view.heatmap import heatmap, pixels
 from nmt.view.progress import Progress, install_logging
-from nmt.view.tensorboard import TensorBoardLogger, cell, markdown
+from nmt.view.tensorboard import TensorBoardLogger, escape_cell, translation_table
 
 
 def read(folder) -> EventAccumulator:
@@ -27,15 +27,15 @@ def curve(folder, tag: str) -> list[tuple[int, float]]:
 
 
 def test_everything_can_be_read_back(tmp_path):
-    journal = TensorBoardLogger(tmp_path)
+    logger = TensorBoardLogger(tmp_path)
     figure = heatmap(np.eye(2), ["a", "b"], ["c", "d"])
-    journal.scalars({"loss/train": 3.25, "lr": 0.5}, 7)
-    journal.table("translations", [("ein Hund", "a dog", "a cat")], 7)
-    journal.picture("attention/0", figure, 7)
-    journal.hyperparameters(
+    logger.scalars({"loss/train": 3.25, "lr": 0.5}, 7)
+    logger.table("translations", [("ein Hund", "a dog", "a cat")], 7)
+    logger.figure("attention/0", figure, 7)
+    logger.hyperparameters(
         {"model.hidden": 512, "optim.betas": [0.9, 0.98], "max": None, "name": "x"}, {"test/bleu": 31.5}
     )
-    journal.close()
+    logger.close()
     assert curve(tmp_path, "loss/train") == [(7, 3.25)]
     assert curve(tmp_path, "test/bleu") == [(0, 31.5)]
     events = read(tmp_path)
@@ -46,21 +46,21 @@ def test_everything_can_be_read_back(tmp_path):
     assert [path.is_file() for path in tmp_path.iterdir()] == [True]  # no run within the run
 
 
-def test_hyperparameters_are_where_the_plugin_looks(tmp_path):
-    journal = TensorBoardLogger(tmp_path)
+def test_hyperparameters_are_where_the_plugin_reads_them(tmp_path):
+    logger = TensorBoardLogger(tmp_path)
     settings = {"model.hidden": 512, "tie": True, "betas": [0.9], "max": None, "name": "x"}
-    journal.hyperparameters(settings, {"test/bleu": 31.5})
-    journal.close()
+    logger.hyperparameters(settings, {"test/bleu": 31.5})
+    logger.close()
     content = read(tmp_path).SummaryMetadata("_hparams_/session_start_info").plugin_data.content
-    found = plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info.hparams
-    assert found["model.hidden"].number_value == 512 and found["name"].string_value == "x"
-    assert found["betas"].string_value == "[0.9]" and found["max"].string_value == "None"
+    hparams = plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info.hparams
+    assert hparams["model.hidden"].number_value == 512 and hparams["name"].string_value == "x"
+    assert hparams["betas"].string_value == "[0.9]" and hparams["max"].string_value == "None"
     content = read(tmp_path).SummaryMetadata("_hparams_/experiment").plugin_data.content
     metrics = plugin_data_pb2.HParamsPluginData.FromString(content).experiment.metric_infos
     assert [metric.name.tag for metric in metrics] == ["test/bleu"]
 
 
-def test_a_resumed_run_forgets_what_it_does_again(tmp_path):
+def test_a_resumed_run_replaces_the_steps_it_repeats(tmp_path):
     first = TensorBoardLogger(tmp_path)
     for step in (1, 2, 3, 4):
         first.scalars({"loss": float(step)}, step)
@@ -71,11 +71,11 @@ def test_a_resumed_run_forgets_what_it_does_again(tmp_path):
     assert curve(tmp_path, "loss") == [(1, 1), (2, 2), (3, 30)]
 
 
-def test_cells_show_their_text_as_it_is():
-    assert cell("a|b\n<script>*c*") == "a&#124;b &lt;script&gt;&#42;c&#42;"
-    assert cell("&lt; bad\udce2") == "&amp;lt; bad?"
-    rows = [{"hypothesis": "h|1", "source": "s", "reference": "r"}, ("a", "b", "c\n\nd")]
-    assert markdown(rows).splitlines() == [
+def test_cells_show_their_text_unchanged():
+    assert escape_cell("a|b\n<script>*c*") == "a&#124;b &lt;script&gt;&#42;c&#42;"
+    assert escape_cell("&lt; bad\udce2") == "&amp;lt; bad?"
+    rows = [("s", "r", "h|1"), ("a", "b", "c\n\nd")]
+    assert translation_table(rows).splitlines() == [
         "| source | reference | hypothesis |",
         "| --- | --- | --- |",
         "| s | r | h&#124;1 |",
@@ -83,12 +83,12 @@ def test_cells_show_their_text_as_it_is():
     ]
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what TensorBoard brings along
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # raised by TensorBoard's own imports
 def test_tensorboard_renders_a_cell_as_text():
     from tensorboard.plugin_util import markdown_to_safe_html
 
     texts = ("a|b", "*c* _d_ `e` [f](g) \\#", "<b>h</b> &amp;")
-    page = markdown_to_safe_html(markdown([texts]))
+    page = markdown_to_safe_html(translation_table([texts]))
     assert "<b>" not in page
     assert tuple(map(html.unescape, re.findall("<td>(.*?)</td>", page))) == texts
 
@@ -99,7 +99,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture
-def speaker(monkeypatch):
+def logger_nmt(monkeypatch):
     """Logger `nmt` as the command line sets it up, put back afterwards."""
     log = logging.getLogger("nmt")
     before = log.handlers[:], log.level, log.propagate
@@ -116,7 +116,7 @@ def clock(monkeypatch):
     return now
 
 
-def test_without_a_terminal_a_line_comes_every_30_seconds(speaker, clock, capsys):
+def test_without_a_terminal_a_line_comes_every_30_seconds(logger_nmt, clock, capsys):
     with Progress(1000, "step", "training", start=100) as bar:
         for _ in range(70):
             clock[0] += 1
@@ -129,28 +129,28 @@ def test_without_a_terminal_a_line_comes_every_30_seconds(speaker, clock, capsys
     ]
 
 
-def test_unknown_totals_have_no_time_left(speaker, clock, capsys):
+def test_unknown_totals_have_no_time_left(logger_nmt, clock, capsys):
     with Progress(None, "line", "translating") as bar:
         clock[0] += 40
         bar.update(80)
     assert capsys.readouterr().err == "translating: 80 line, 2 line/s\n"
 
 
-def test_on_a_terminal_log_lines_stand_above_the_bar(speaker, monkeypatch):
+def test_on_a_terminal_log_lines_stand_above_the_bar(logger_nmt, monkeypatch):
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     with Progress(10, "step", "training", start=4) as bar:
         bar.update(3, {"loss": 3.0})
-        speaker.info("validation: BLEU 12")
-        speaker.debug("not shown")
+        logger_nmt.info("validation: BLEU 12")
+        logger_nmt.debug("not shown")
     lines = [line.split("\r")[-1].strip() for line in screen.getvalue().split("\n")]
     assert "validation: BLEU 12" in lines
     assert "7/10" in screen.getvalue() and "loss 3" in screen.getvalue()
     assert "not shown" not in screen.getvalue()
 
 
-def test_logging_is_installed_once_and_stays_off_stdout(speaker, capsys):
+def test_logging_is_installed_once_and_stays_off_stdout(logger_nmt, capsys):
     install_logging()
-    speaker.info("once %s", "only")
+    logger_nmt.info("once %s", "only")
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "once only\n")

@@ -12,7 +12,7 @@ from nmt.decode.attention_record import AttentionRecord
 from nmt.errors import UserError
 from nmt.evaluate.alignment import Link
 from nmt.runs import Run
-from nmt.view.alignment_page import PagePair, page
+from nmt.view.alignment_page import PagePair, alignment_page
 from nmt.view.heatmap import grid, heatmap, png
 
 log = logging.getLogger("nmt")
@@ -35,9 +35,9 @@ def draw(
         heads = [reading._replace(head=head) for head in range(look.heads)]
         matrices = [in_words(look, one, options.tokenised)[0] for one in heads]
         names = [f"head {head}" for head in range(len(matrices))]
-        figure = grid(matrices, source, target, names, gold=links, focus=focus)
+        figure = grid(matrices, source, target, names, gold=links, window_spans=focus)
     else:
-        figure = heatmap(matrix, source, target, gold=links, focus=focus)
+        figure = heatmap(matrix, source, target, gold=links, window_spans=focus)
     write(path, png(figure), "--png")
 
 
@@ -89,7 +89,7 @@ def write_page(pairs: list[PagePair], options: argparse.Namespace, run: Run) -> 
         "weights": f"row {options.row}, forced decoding of the target in float32",
         "made with": f"nmt {nmt.__version__}",
     }
-    write(Path(options.html), page(options.name, pairs, made).encode(), "--html")
+    write(Path(options.html), alignment_page(options.name, pairs, made).encode(), "--html")
 
 
 def write(path: Path, content: bytes, option: str) -> None:

@@ -1,44 +1,41 @@
-"""nmt compare: one table over runs, with what chance may have done to it.
+"""Comparison of systems: runs and ensembles on the same test sets, with confidence intervals and significance.
 
-A run passes entrants (checked before any work), texts (what it is scored on), measures (one run at a time), outcome
-(all of them side by side), tables, and report.
+The steps: systems (opened and checked before any work), test_sets (what they are scored on), measures (one system at
+a time), results (all systems together), tables, and report.
 """
 
-import argparse
-import logging
-import sys
-from pathlib import Path
+from collections.abc import Sequence
 
-from nmt.compare.measures import measure
-from nmt.compare.report import write
-from nmt.compare.results import conclude
+from nmt.compare.measures import measure_system
+from nmt.compare.options import CompareOptions
+from nmt.compare.report import write_report
+from nmt.compare.results import compare_measures
 from nmt.compare.systems import open_systems
-from nmt.compare.test_sets import choose_texts, shown_rows
+from nmt.compare.test_sets import choose_test_sets, rows_to_draw
 from nmt.data.lines import writing
 from nmt.errors import UserError
 from nmt.evaluate import significance
 from nmt.results import check_writable
-from nmt.test_sets import check_scored
 
-log = logging.getLogger("nmt")
+__all__ = ["CompareOptions", "compare_runs"]
 
 
-def compare(options: argparse.Namespace) -> int:
-    """Score all runs on the same sets; the tables go to stdout, everything to --output."""
-    check_scored(options)
-    entrants = open_systems(options)
-    texts = choose_texts(options, entrants)
-    rows = shown_rows(options, texts.sets[0])
-    for one in texts.sets:
-        significance.check([one.references], one.references, options.samples)
-        if options.long and not 2 <= options.long <= len(one.pairs):
-            raise UserError(f"--long {options.long} is not possible with {one.name}; choose 2 to {len(one.pairs)}.")
-    folder = Path(options.output)
-    if any((folder / name).exists() for name in ("config.yaml", "best.pt", "last.pt")):
-        raise UserError(f"--output {folder} is a run, whose curves would be lost; name another folder.")
-    with writing(folder):
-        check_writable(folder)
-    measured = [measure(entrant, texts, rows, options) for entrant in entrants]
-    sys.stdout.write(write(conclude(measured, texts, options.samples), folder))
-    log.info("%s", folder / "comparison.html")
-    return 0
+def compare_runs(names: Sequence[str], options: CompareOptions) -> str:
+    """Score all runs on the same sets, write the report to `options.output`, and return its tables as Markdown.
+
+    A name may be RUN,RUN for an ensemble. Raises UserError before any work for what cannot be compared.
+    """
+    systems = open_systems(names, options.runs_folder, options.beam, own_text=options.files is not None)
+    test_sets = choose_test_sets(systems, options)
+    rows = rows_to_draw(test_sets.sets[0], options.sentences)
+    for test_set in test_sets.sets:
+        significance.check([test_set.references], test_set.references, options.samples)
+        count = len(test_set.pairs)
+        if options.max_joined is not None and not 2 <= options.max_joined <= count:
+            raise UserError(f"--long {options.max_joined} is not possible with {test_set.name}; choose 2 to {count}.")
+    if any((options.output / name).exists() for name in ("config.yaml", "best.pt", "last.pt")):
+        raise UserError(f"--output {options.output} is a run, whose curves would be lost; name another folder.")
+    with writing(options.output):
+        check_writable(options.output)
+    measures = [measure_system(system, test_sets, rows, options) for system in systems]
+    return write_report(compare_measures(measures, test_sets, options.samples), options.output)

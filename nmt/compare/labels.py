@@ -1,4 +1,4 @@
-"""What a run is, in the few words of a table's cells."""
+"""Short descriptions of a system's attention and architecture for the cells of a table."""
 
 from nmt.compare.systems import System
 from nmt.models.recurrent_config import RecurrentConfig
@@ -8,18 +8,18 @@ NONE = "–"
 LOCAL = ("local_m", "local_p")
 
 
-def looks(entrant: System) -> list[str]:
-    """Order, score and window of a run's attention."""
-    if len(entrant.paths) > 1:
-        return [f"ensemble of {len(entrant.paths)}", NONE, NONE]
-    model = entrant.config.model
-    return of_transformer(model) if isinstance(model, TransformerConfig) else of_recurrent(model)
+def attention_labels(system: System) -> list[str]:
+    """Order, score and window of a system's attention."""
+    if len(system.paths) > 1:
+        return [f"ensemble of {len(system.paths)}", NONE, NONE]
+    model = system.config.model
+    return transformer_labels(model) if isinstance(model, TransformerConfig) else recurrent_labels(model)
 
 
-def of_transformer(model: TransformerConfig) -> list[str]:
-    """What its self-attention is; that between decoder and encoder is the same in all of them."""
-    kind = "linear" if model.attention == "linear" else "softmax"  # flex is a softmax with windows and biases
-    score = ", ".join([kind, *(name for name in (model.positions, model.bias) if name != "none")])
+def transformer_labels(model: TransformerConfig) -> list[str]:
+    """The self-attention of a Transformer; its cross-attention is the same in all of them."""
+    normalizer = "linear" if model.attention == "linear" else "softmax"  # flex: a softmax with windows and biases
+    score = ", ".join([normalizer, *(name for name in (model.positions, model.bias) if name != "none")])
     sliding = model.attention == "flex" and model.sliding_window
     return [
         f"{model.decoder_layers} layers × {model.heads} heads",
@@ -28,22 +28,22 @@ def of_transformer(model: TransformerConfig) -> list[str]:
     ]
 
 
-def of_recurrent(model: RecurrentConfig) -> list[str]:
-    """As Luong et al. (2015) name the rows of table 4."""
+def recurrent_labels(model: RecurrentConfig) -> list[str]:
+    """The attention of a recurrent model, in the words of table 4 of Luong et al. (2015)."""
     if model.order == "never":
         return ["never", NONE, NONE]
     window = f"{model.window}, D = {model.radius}" if model.window in LOCAL else model.window
     hard = "hard " if model.normalise == "hard" else ""
-    through = ", straight through" if hard and model.hard_gradient == "straight_through" else ""
-    return [model.order, f"{hard}{model.score}{through}", window]
+    gradient = ", straight through" if hard and model.hard_gradient == "straight_through" else ""
+    return [model.order, f"{hard}{model.score}{gradient}", window]
 
 
-def build(entrant: System) -> list[str]:
-    """Kind, layers and size."""
-    model = entrant.config.model
-    if len(entrant.paths) > 1:
+def architecture_labels(system: System) -> list[str]:
+    """Architecture, number of layers and hidden size of a system; dashes for an ensemble."""
+    model = system.config.model
+    if len(system.paths) > 1:
         return [NONE, NONE, NONE]
-    if model.kind == "transformer":
+    if isinstance(model, TransformerConfig):
         return ["transformer", f"{model.encoder_layers} + {model.decoder_layers}", str(model.size)]
     return [
         model.cell + (", input feeding" if model.input_feeding and model.order == "after" else ""),

@@ -1,8 +1,7 @@
-"""What is measured of one run while its weights are in memory."""
+"""What is measured of one system while its weights are in memory."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 from dataclasses import dataclass, field
@@ -12,50 +11,51 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt.alignments import Gold, LayerSelector, encoded, fitting, focus_of, in_words, say_layer
+from nmt.compare.options import CompareOptions
 from nmt.compare.perplexity import Perplexity, measure_perplexity
-from nmt.compare.systems import System, reopen
-from nmt.compare.test_sets import Texts, TextSet
+from nmt.compare.systems import System, load_system
+from nmt.compare.test_sets import TestSet, TestSets
 from nmt.data.lines import read_lines, write_atomic, writing
 from nmt.evaluate.lengths import corpus_bleu, joined
 from nmt.runs import Run, score_files
 from nmt.test_sets import make_layer_selector
-from nmt.view.marks import Focus
-from nmt.view.marks import Gold as Links
+from nmt.view.marks import GoldLinks, WindowSpans
 
 log = logging.getLogger("nmt")
 
 
-class Alignment(NamedTuple):
-    """Alignment error rate, precision, recall, and what was read off."""
+class AlignmentResult(NamedTuple):
+    """Alignment error rate, precision and recall, and how they were obtained."""
 
     aer: float
     precision: float
     recall: float
-    chosen: str
-    left_out: int  # pairs that are too long to look at
+    description: str  # layer and row, and how they were chosen
+    left_out: int  # pairs that are too long for forced decoding
 
 
 @dataclass
-class Measured:
-    """One run on one set."""
+class SetMeasures:
+    """One system on one test set."""
 
     hypotheses: list[str]
-    result: dict[str, Any]  # what stands in its result.json
+    result: dict[str, Any]  # the content of its result.json
     perplexity: Perplexity
-    joined: list[float] = field(default_factory=list)  # BLEU with 1, 2, … sentences joined
-    cut: int = 0  # joined inputs that were too long and translated in parts
+    joined_bleu: list[float] = field(default_factory=list)  # with 1, 2, … sentences joined
+    split_inputs: int = 0  # joined inputs that were too long and were translated in parts
 
     @property
-    def alignment(self) -> Alignment | None:
-        """Under forced decoding of the references; None without attention or known links."""
+    def alignment(self) -> AlignmentResult | None:
+        """Under forced decoding of the references; None without attention or gold links."""
         if "aer" not in self.result:
             return None
-        how = self.result["alignment"]
-        told = f"chosen among {how['candidates']} on {how['chosen_on']}"
-        told = told if how["chosen_on"] else "not chosen but taken: the layer of the run's pictures"
+        info = self.result["alignment"]
+        choice = "not chosen: the layer of the run's heatmaps"
+        if info["chosen_on"]:
+            choice = f"chosen among {info['candidates']} on {info['chosen_on']}"
         error, precision, recall = (self.result[name] for name in ("aer", "precision", "recall"))
-        chosen = f"{say_layer(how['layer'])}, row {how['row']}, {told}"
-        return Alignment(error, precision, recall, chosen, how["left_out"])
+        description = f"{say_layer(info['layer'])}, row {info['row']}, {choice}"
+        return AlignmentResult(error, precision, recall, description, info["left_out"])
 
     @property
     def speed(self) -> float | None:
@@ -65,75 +65,82 @@ class Measured:
 
 @dataclass
 class AttentionMap:
-    """Where a run looked while it was made to write the reference; no matrix where it could not look."""
+    """A system's attention under forced decoding of one reference; no matrix where there is none."""
 
-    row: int  # of the first set
-    translation: str  # its own
-    reading: str  # layer and row; without a matrix the reason for it
+    row: int  # of the first test set
+    translation: str  # the system's own
+    description: str  # layer and row; without a matrix the reason for it
     matrix: np.ndarray | None = None
     source: list[str] = field(default_factory=list)
     target: list[str] = field(default_factory=list)
-    gold: Links | None = None  # sure and possible
-    focus: Focus | None = None  # of local attention
+    gold: GoldLinks | None = None
+    window_spans: WindowSpans | None = None  # of local attention
 
 
 @dataclass
-class Measures:
-    """One run on all sets."""
+class SystemMeasures:
+    """One system on all test sets."""
 
-    entrant: System
-    made: dict[str, Any]
-    sets: dict[str, Measured]
+    system: System
+    provenance: dict[str, Any]
+    sets: dict[str, SetMeasures]
     maps: list[AttentionMap]
 
 
-def measure(entrant: System, texts: Texts, rows: list[int], options: argparse.Namespace) -> Measures:
-    """Translate (or find what was translated already), force the references, align, look."""
-    log.info("%s", entrant.name)
-    run = reopen(entrant, options)
-    judge = make_layer_selector(run, texts.valid)
+def measure_system(system: System, test_sets: TestSets, rows: list[int], options: CompareOptions) -> SystemMeasures:
+    """Translate all sets (or reuse stored translations), force-decode the references, align, record attention."""
+    log.info("%s", system.name)
+    run = load_system(system, options.beam)
+    layer_selector = make_layer_selector(run, test_sets.valid)
     sets = {}
-    for one in texts.sets:
-        hypotheses, result = translated(run, one.name, one.source, one.reference, one.gold, judge)
-        likely = measure_perplexity(run.translator, one.pairs)
-        sets[one.name] = Measured(hypotheses, result, likely)
-        if options.long:
-            measure_joined(run, one, sets[one.name], options)
-    if any(one.result.get("aer") is not None and not one.result["alignment"]["chosen_on"] for one in sets.values()):
-        log.warning(
-            "%s: no known links of a validation set, so AER is that of train.picture_layer, row predicts; give "
-            "--valid-source, --valid-target and --valid-gold to choose layer and row.",
-            entrant.name,
+    for test_set in test_sets.sets:
+        hypotheses, result = score_set(
+            run, test_set.name, test_set.source, test_set.reference, test_set.gold, layer_selector
         )
-    first = texts.sets[0]
-    maps = [look(run, first, row, sets[first.name].hypotheses[row], judge) for row in rows]
-    return Measures(entrant, run.made, sets, maps)
+        measures = SetMeasures(hypotheses, result, measure_perplexity(run.translator, test_set.pairs))
+        if options.max_joined:
+            measure_joined(run, test_set, measures, options.max_joined, options.output / "joined")
+        sets[test_set.name] = measures
+    if any("aer" in measures.result and not measures.result["alignment"]["chosen_on"] for measures in sets.values()):
+        log.warning(
+            "%s: there are no gold links of a validation set, so AER is that of train.picture_layer, row predicts; "
+            "give --valid-source, --valid-target and --valid-gold to choose layer and row.",
+            system.name,
+        )
+    first = test_sets.sets[0]
+    maps = [attention_map(run, first, row, sets[first.name].hypotheses[row], layer_selector) for row in rows]
+    return SystemMeasures(system, run.made, sets, maps)
 
 
-def translated(
-    run: Run, name: str, source: Path, reference: Path, gold: Gold | None = None, judge: LayerSelector | None = None
+def score_set(
+    run: Run,
+    name: str,
+    source: Path,
+    reference: Path,
+    gold: Gold | None = None,
+    layer_selector: LayerSelector | None = None,
 ) -> tuple[list[str], dict[str, Any]]:
-    """Translations and their result.json, made now if they are not there."""
-    score_files(run, name, source, reference, gold, judge)
+    """Translations and the content of their result.json, computed unless they are stored already."""
+    score_files(run, name, source, reference, gold, layer_selector)
     folder = run.folder / "evaluate" / name
     return list(read_lines(folder / "hyp")), json.loads((folder / "result.json").read_text(encoding="utf-8"))
 
 
-def measure_joined(run: Run, one: TextSet, measured: Measured, options: argparse.Namespace) -> None:
-    """BLEU where 1, 2, … consecutive sentences are one input: the same text in longer and longer pieces."""
-    measured.joined = [measured.result["bleu"]]
-    for count in range(2, options.long + 1):
-        pairs = joined(one.pairs, count)
-        paths = write_joined(pairs, Path(options.output) / "joined", f"{one.name}-joined{count}")
-        hypotheses, _ = translated(run, paths[0].stem, *paths)
+def measure_joined(run: Run, test_set: TestSet, measures: SetMeasures, max_joined: int, folder: Path) -> None:
+    """Add BLEU where 1, 2, … consecutive sentences are one input: the same text in longer and longer inputs."""
+    measures.joined_bleu = [measures.result["bleu"]]
+    for count in range(2, max_joined + 1):
+        pairs = joined(test_set.pairs, count)
+        paths = write_joined(pairs, folder, f"{test_set.name}-joined{count}")
+        hypotheses, _ = score_set(run, paths[0].stem, *paths)
         references = [target for _, target in pairs]
-        measured.joined.append(corpus_bleu(hypotheses, references, run.config.data.target))
+        measures.joined_bleu.append(corpus_bleu(hypotheses, references, run.config.data.target))
         pieces = run.translator.tokenizers.source.encode_all([source for source, _ in pairs])
-        measured.cut += sum(len(ids) > run.translator.max_pieces for ids in pieces)
+        measures.split_inputs += sum(len(ids) > run.translator.max_pieces for ids in pieces)
 
 
 def write_joined(pairs: list[tuple[str, str]], folder: Path, name: str) -> tuple[Path, Path]:
-    """The two files of joined pairs."""
+    """Write joined pairs into NAME.source and NAME.reference, and return their paths."""
     paths = folder / f"{name}.source", folder / f"{name}.reference"
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -142,18 +149,28 @@ def write_joined(pairs: list[tuple[str, str]], folder: Path, name: str) -> tuple
     return paths
 
 
-def look(run: Run, one: TextSet, row: int, translation: str, judge: LayerSelector | None) -> AttentionMap:
-    """The weights that the run's links are read off, between words."""
-    if judge is None:
+def attention_map(
+    run: Run, test_set: TestSet, row: int, translation: str, layer_selector: LayerSelector | None
+) -> AttentionMap:
+    """The weights between words of one pair, in the layer and row that the system's links are extracted from."""
+    if layer_selector is None:
         return AttentionMap(row, translation, "no attention")
-    if not fitting(run.translator, [one.pairs[row]]):
-        return AttentionMap(row, translation, "too long to look at")
-    [seen] = run.translator.looks(encoded(run.translator, [one.pairs[row]]))
-    reading, tokenised = judge.chosen, one.gold is not None and one.gold.tokenised
-    matrix, source, target = in_words(seen, reading, tokenised)
+    if not fitting(run.translator, [test_set.pairs[row]]):
+        return AttentionMap(row, translation, "too long for forced decoding")
+    [record] = run.translator.looks(encoded(run.translator, [test_set.pairs[row]]))
+    extractor, gold = layer_selector.chosen, test_set.gold
+    tokenized = gold is not None and gold.tokenised
+    matrix, source, target = in_words(record, extractor, tokenized)
     if not target:
         return AttentionMap(row, translation, "no word to draw")
-    links = one.gold.links[row] if one.gold else None
-    layer, _, side = reading.name()
-    told = f"{say_layer(layer)}, row {side}"
-    return AttentionMap(row, translation, told, matrix, source, target, links, focus_of(seen, reading, tokenised))
+    layer, _, side = extractor.name()
+    return AttentionMap(
+        row,
+        translation,
+        f"{say_layer(layer)}, row {side}",
+        matrix,
+        source,
+        target,
+        gold=gold.links[row] if gold else None,
+        window_spans=focus_of(record, extractor, tokenized),
+    )

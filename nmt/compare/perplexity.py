@@ -1,4 +1,4 @@
-"""How probable a model finds the references."""
+"""Perplexity of the references under forced decoding."""
 
 import math
 from typing import NamedTuple
@@ -13,48 +13,51 @@ from nmt.decode.beam_search import force_decode
 from nmt.decode.translator import Translator
 from nmt.evaluate.lengths import count_words
 
-LOGITS = 1 << 24  # numbers in the table of one batch
-LARGEST = 700.0  # exp of more is no float
+MAX_LOGITS = 1 << 24  # numbers in the logits of one batch
+MAX_EXPONENT = 700.0  # exp of more overflows a float
 
 
 class Perplexity(NamedTuple):
     """Sums over a test set."""
 
-    total: float  # −log p in nats
+    nll: float  # −log p in nats
     pieces: int  # of the target, </s> counted
     words: int  # of the references
     left_out: int = 0  # pairs that are too long
 
     @property
     def per_piece(self) -> float:
-        """exp(total / pieces): comparable between runs that cut the target alike."""
-        return math.exp(min(self.total / max(self.pieces, 1), LARGEST))
+        """exp(nll / pieces): comparable between systems with the same target tokenizer."""
+        return math.exp(min(self.nll / max(self.pieces, 1), MAX_EXPONENT))
 
     @property
     def per_word(self) -> float:
-        """exp(total / words), the </s> in the sum: comparable between all runs that can spell every word as it is."""
-        return math.exp(min(self.total / max(self.words, 1), LARGEST))
+        """exp(nll / words), </s> included in nll: comparable between all systems that can spell every word."""
+        return math.exp(min(self.nll / max(self.words, 1), MAX_EXPONENT))
 
 
 @torch.inference_mode()
 def measure_perplexity(translator: Translator, pairs: list[tuple[str, str]]) -> Perplexity:
-    """Forced decoding of the references, cut into their most probable pieces, in fp32 whatever the training's format.
+    """Force-decode the references, tokenized into their most probable pieces, in fp32 whatever the run's precision.
 
-    A pair with a blank side is left out, and so is one that is too long to look at.
+    A pair with a blank side is left out, and so is one that is too long for forced decoding.
     """
     tokenizers, device = translator.tokenizers, translator.device
-    cut = [side.encode_all([pair[n] for pair in pairs]) for n, side in enumerate(tokenizers)]
-    sizes = [sorted((len(cut[0][row]), len(cut[1][row]))) for row in range(len(pairs))]
-    longest = limit(translator)
-    whole = [row for row, (shorter, longer) in enumerate(sizes) if shorter and longer <= longest]
-    both = [(np.asarray(cut[0][row]), np.asarray(cut[1][row])) for row in whole]
-    words = sum(count_words(pairs[row][1]) for row in whole)
-    lengths = np.array([max(len(source), len(target)) for source, target in both])
-    total, pieces = 0.0, 0
-    for rows in in_order(lengths, max(LOGITS // tokenizers.target.size, 1)):
-        batch = collate([both[row][0] for row in rows], [both[row][1] for row in rows]).to(device)
+    source_ids = tokenizers.source.encode_all([source for source, _ in pairs])
+    target_ids = tokenizers.target.encode_all([target for _, target in pairs])
+    shorter = np.array([min(map(len, ids)) for ids in zip(source_ids, target_ids, strict=True)], dtype=np.int64)
+    longer = np.array([max(map(len, ids)) for ids in zip(source_ids, target_ids, strict=True)], dtype=np.int64)
+    max_length = limit(translator)
+    rows = np.flatnonzero((shorter > 0) & (longer <= max_length))
+    nll, pieces = 0.0, 0
+    for indices in in_order(longer[rows], max(MAX_LOGITS // tokenizers.target.size, 1)):
+        sources, targets = ([np.asarray(ids[row]) for row in rows[indices]] for ids in (source_ids, target_ids))
+        batch = collate(sources, targets).to(device)
         with torch.autocast(device.type, enabled=False):
-            found = force_decode(translator.model, batch.source, batch.mask, batch.target, batch.output, weights=False)
-        total -= found.log_probabilities.double()[batch.output != PAD].sum().item()
+            decoded = force_decode(
+                translator.model, batch.source, batch.mask, batch.target, batch.output, weights=False
+            )
+        nll -= decoded.log_probabilities.double()[batch.output != PAD].sum().item()
         pieces += batch.tokens
-    return Perplexity(total, pieces, words, sum(longer > longest for _, longer in sizes))
+    words = sum(count_words(pairs[row][1]) for row in rows)
+    return Perplexity(nll, pieces, words, int((longer > max_length).sum()))

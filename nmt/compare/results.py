@@ -1,133 +1,135 @@
-"""All measures side by side: differences, curves, seeds. Numbers only; tables.py says them."""
+"""The measures of all systems together: significance, BLEU by length, spread over seeds."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from nmt.compare.measures import Measured, Measures
+from nmt.compare.measures import SetMeasures, SystemMeasures
 from nmt.compare.systems import System
-from nmt.compare.test_sets import Texts, TextSet
-from nmt.config import to_dict
-from nmt.config_validation import validate
+from nmt.compare.test_sets import TestSet, TestSets
 from nmt.evaluate.lengths import Bucket, buckets, by_length, count_words, joined
 from nmt.evaluate.significance import Interval, Significance, paired_bootstrap
 from nmt.evaluate.spread import Spread, spread
 from nmt.train.checkpoint import differences
 
-# Two runs are one experiment with two seeds when they differ in nothing else; where things lie is no difference.
+# Two runs are one experiment with two seeds when they differ in nothing but these keys.
 SEED_KEYS = {"seed", "name", "data_folder", "run_folder"}
 METRICS = {
-    "BLEU": lambda one: one.result["bleu"],
-    "chrF": lambda one: one.result["chrf"],
-    "perplexity": lambda one: one.perplexity.per_piece,
-    "per word": lambda one: one.perplexity.per_word,
-    "AER": lambda one: one.alignment.aer if one.alignment else None,
+    "BLEU": lambda measures: measures.result["bleu"],
+    "chrF": lambda measures: measures.result["chrf"],
+    "perplexity": lambda measures: measures.perplexity.per_piece,
+    "per word": lambda measures: measures.perplexity.per_word,
+    "AER": lambda measures: measures.alignment.aer if measures.alignment else None,
 }
 
 
 @dataclass
 class SetResults:
-    """One set, all runs in order."""
+    """One test set, all systems in order."""
 
-    about: TextSet
-    measured: list[Measured]
+    test_set: TestSet
+    measures: list[SetMeasures]
     significance: Significance
     buckets: list[Bucket]
-    by_length: list[list[float]]  # [runs buckets]
+    by_length: list[list[float]]  # BLEU [systems buckets]
     joined_words: list[float]  # mean source words with 1, 2, … sentences joined; empty without --long
-    joined_counts: list[int]  # and how many inputs that makes
+    joined_counts: list[int]  # the number of inputs with 1, 2, … sentences joined
 
-    def interval(self, metric: str, number: int) -> Interval:
-        """Of one run."""
-        return self.significance.intervals[metric][number]
+    def interval(self, metric: str, index: int) -> Interval:
+        """The score of one system with its confidence interval."""
+        return self.significance.intervals[metric][index]
 
 
 @dataclass
-class Group:
+class SeedGroup:
     """Runs that differ in their seeds alone."""
 
     name: str
     seeds: list[int]
-    numbers: list[int]  # their places among all runs
-    spreads: dict[str, dict[str, Spread]]  # by set and metric
+    indices: list[int]  # of these runs among all systems
+    spreads: dict[str, dict[str, Spread]]  # by test set and metric
 
 
 @dataclass
 class ComparisonResults:
-    """The whole comparison."""
+    """Everything that the tables and the report are made from."""
 
-    runs: list[Measures]
+    measures: list[SystemMeasures]
     sets: list[SetResults]
-    groups: list[Group]
+    seed_groups: list[SeedGroup]
     samples: int
-    longest: int | None  # words of the longest source trained on, where it is known
+    longest: int | None  # words of the longest training source, if its corpus is available
 
     @property
-    def entrants(self) -> list[System]:
-        """The runs without their measures."""
-        return [one.entrant for one in self.runs]
+    def systems(self) -> list[System]:
+        """The systems without their measures."""
+        return [measures.system for measures in self.measures]
 
 
-def conclude(runs: list[Measures], texts: Texts, samples: int) -> ComparisonResults:
-    """Everything that needs all runs at once."""
-    sets = [set_outcome(runs, one, samples) for one in texts.sets]
-    return ComparisonResults(runs, sets, groups(runs, sets), samples, texts.longest)
+def compare_measures(systems: list[SystemMeasures], test_sets: TestSets, samples: int) -> ComparisonResults:
+    """Compute everything that needs all systems at once."""
+    sets = [compare_set(systems, test_set, samples) for test_set in test_sets.sets]
+    return ComparisonResults(systems, sets, find_seed_groups(systems, sets), samples, test_sets.longest)
 
 
-def set_outcome(runs: list[Measures], one: TextSet, samples: int) -> SetResults:
-    """One set."""
-    language = runs[0].entrant.config.data.target
-    measured = [run.sets[one.name] for run in runs]
-    hypotheses = [each.hypotheses for each in measured]
-    significance = paired_bootstrap(hypotheses, one.references, language, samples)
-    lengths = [count_words(source) for source in one.sources]
-    found = buckets(lengths)
-    curves = [by_length(each, one.references, found, language) for each in hypotheses]
-    pieces = [joined(one.pairs, count) for count in range(1, len(measured[0].joined) + 1)]
-    words = [sum(count_words(source) for source, _ in some) / len(some) for some in pieces]
-    return SetResults(one, measured, significance, found, curves, words, [len(some) for some in pieces])
+def compare_set(systems: list[SystemMeasures], test_set: TestSet, samples: int) -> SetResults:
+    """Significance, BLEU by source length and lengths of joined inputs on one test set."""
+    language = systems[0].system.config.data.target
+    measures = [system.sets[test_set.name] for system in systems]
+    hypotheses = [each.hypotheses for each in measures]
+    significance = paired_bootstrap(hypotheses, test_set.references, language, samples)
+    length_buckets = buckets([count_words(source) for source in test_set.sources])
+    curves = [by_length(each, test_set.references, length_buckets, language) for each in hypotheses]
+    inputs = [joined(test_set.pairs, count) for count in range(1, len(measures[0].joined_bleu) + 1)]
+    words = [sum(count_words(source) for source, _ in pairs) / len(pairs) for pairs in inputs]
+    return SetResults(test_set, measures, significance, length_buckets, curves, words, [len(pairs) for pairs in inputs])
 
 
-def groups(runs: list[Measures], sets: list[SetResults]) -> list[Group]:
-    """Runs of two and more seeds of one experiment; a seed counts once."""
-    found: list[list[int]] = []
-    for number, run in enumerate(runs):
-        if len(run.made["models"]) > 1:
+def find_seed_groups(systems: list[SystemMeasures], sets: list[SetResults]) -> list[SeedGroup]:
+    """Groups of two and more seeds of one experiment; of runs with the same seed only the first counts."""
+    groups: list[list[int]] = []
+    for index, system in enumerate(systems):
+        if len(system.provenance["models"]) > 1:
             continue
-        home = next((group for group in found if same_experiment(runs[group[0]], run)), None)
-        if home is None:
-            found.append([number])
-        elif seed(run) not in {seed(runs[other]) for other in home}:
-            home.append(number)
+        group = next((group for group in groups if same_experiment(systems[group[0]], system)), None)
+        if group is None:
+            groups.append([index])
+        elif seed_of(system) not in {seed_of(systems[other]) for other in group}:
+            group.append(index)
     return [
-        Group(name(runs[group[0]]), [seed(runs[number]) for number in group], group, spreads(group, sets))
-        for group in found
+        SeedGroup(
+            name_without_seed(systems[group[0]]),
+            [seed_of(systems[index]) for index in group],
+            group,
+            spread_metrics(group, sets),
+        )
+        for group in groups
         if len(group) > 1
     ]
 
 
-def same_experiment(one: Measures, other: Measures) -> bool:
-    """Whether two runs differ in seed and name alone; keys that came after one of them have their defaults there."""
-    (a,), (b,) = one.made["models"], other.made["models"]
-    changed = differences(to_dict(validate(a["config"])), to_dict(validate(b["config"])))
+def same_experiment(first: SystemMeasures, second: SystemMeasures) -> bool:
+    """Whether two runs differ in seed and name alone."""
+    (a,), (b,) = first.provenance["models"], second.provenance["models"]
+    changed = differences(a["config"], b["config"])
     return a["corpus_hash"] == b["corpus_hash"] and changed.keys() <= SEED_KEYS
 
 
-def seed(run: Measures) -> int:
+def seed_of(system: SystemMeasures) -> int:
     """The seed of a single run."""
-    return run.made["models"][0]["seed"]
+    return system.provenance["models"][0]["seed"]
 
 
-def name(run: Measures) -> str:
-    """The run's name without its seed."""
-    return run.entrant.name.replace(f"-seed{seed(run)}", "")
+def name_without_seed(system: SystemMeasures) -> str:
+    """The run's name without -seedN."""
+    return system.system.name.replace(f"-seed{seed_of(system)}", "")
 
 
-def spreads(group: list[int], sets: list[SetResults]) -> dict[str, dict[str, Spread]]:
-    """Each metric that all runs of the group have, on each set."""
-    found: dict[str, dict[str, Spread]] = {}
-    for one in sets:
-        for metric, figure in METRICS.items():
-            figures: list[Any] = [figure(one.measured[number]) for number in group]
-            if None not in figures:
-                found.setdefault(one.about.name, {})[metric] = spread(figures)
-    return found
+def spread_metrics(indices: list[int], sets: list[SetResults]) -> dict[str, dict[str, Spread]]:
+    """The spread of each metric that all these runs have, by test set and metric."""
+    spreads: dict[str, dict[str, Spread]] = {}
+    for results in sets:
+        for metric, value_of in METRICS.items():
+            values: list[Any] = [value_of(results.measures[index]) for index in indices]
+            if None not in values:
+                spreads.setdefault(results.test_set.name, {})[metric] = spread(values)
+    return spreads

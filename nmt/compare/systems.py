@@ -1,7 +1,7 @@
-"""Who is compared: every run is loaded once before any work is done, and only what describes it is kept."""
+"""The systems of a comparison: every run is loaded once before any work, and only its description is kept."""
 
-import argparse
 import hashlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from nmt.train.state import TrainState
 
 @dataclass
 class Training:
-    """What last.pt tells of a training, over all its lives."""
+    """The cost of a training, resumptions included, as last.pt has it."""
 
     updates: int
     seconds: float
@@ -37,99 +37,101 @@ class System:
     name: str
     paths: list[Path]
     config: Config  # the first member's
-    made: dict[str, Any]
-    vocabulary: str  # names the target tokenizer
+    provenance: dict[str, Any]
+    vocabulary: str  # a hash of the target tokenizer
     parameters: int
     trainings: list[Training | None]  # of each member
 
     @property
-    def corpora(self) -> set[str]:
-        """The hashes of what it was trained on."""
-        return {member["corpus_hash"] for member in self.made["models"]}
+    def corpus_hashes(self) -> set[str]:
+        """The hashes of the corpora that its members were trained on."""
+        return {member["corpus_hash"] for member in self.provenance["models"]}
 
     @property
     def training(self) -> Training | None:
-        """That of a single run."""
+        """The training of a single run; None for an ensemble."""
         return self.trainings[0] if len(self.trainings) == 1 else None
 
     @property
     def unfinished(self) -> bool:
-        """Whether a training it comes from has not ended."""
+        """Whether the training of any member has not ended."""
         return any(training is not None and not training.finished for training in self.trainings)
 
     @property
-    def shown(self) -> str:
-        """The name in tables."""
+    def label(self) -> str:
+        """The name in tables, with a mark if the training has not ended."""
         return f"{self.name} (unfinished)" if self.unfinished else self.name
 
 
-def open_systems(options: argparse.Namespace) -> list[System]:
-    """All that was named, checked by itself and against the others; raises UserError."""
-    entrants = [enter(name, options) for name in options.names]
-    places = [[path.resolve() for path in one.paths] for one in entrants]
-    for place, one in zip(places, entrants, strict=True):
-        if places.count(place) > 1:
-            raise UserError(f"The run {one.name} is given twice; name each run once.")
-    names = [one.name for one in entrants]
-    for given, one in zip(options.names, entrants, strict=True):
-        if names.count(one.name) > 1:  # runs of one name in two folders
-            one.name = given
-    check_together(entrants, own_text=bool(options.source))
-    return entrants
+def open_systems(names: Sequence[str], runs_folder: Path, beam: int | None, own_text: bool) -> list[System]:
+    """All systems that are compared, each checked by itself and against the others; raises UserError.
+
+    own_text: they are scored on given files, so that they may have been trained on different corpora.
+    """
+    systems = [open_system(name, runs_folder, beam) for name in names]
+    resolved = [[path.resolve() for path in system.paths] for system in systems]
+    for paths, system in zip(resolved, systems, strict=True):
+        if resolved.count(paths) > 1:
+            raise UserError(f"The run {system.name} is given twice; name each run once.")
+    run_names = [system.name for system in systems]
+    for name, system in zip(names, systems, strict=True):
+        if run_names.count(system.name) > 1:  # runs of one name in two folders
+            system.name = name
+    check_comparable(systems, own_text)
+    return systems
 
 
-def enter(name: str, options: argparse.Namespace) -> System:
-    """One RUN or RUN,RUN; raises UserError when it cannot be loaded."""
-    paths = runs.find_all(name, Path(options.runs))
-    run = runs.load(paths, options.beam)
+def open_system(name: str, runs_folder: Path, beam: int | None) -> System:
+    """The system of RUN or RUN,RUN; raises UserError when it cannot be loaded."""
+    paths = runs.find_all(name, runs_folder)
+    run = runs.load(paths, beam)
     return System(
-        name="+".join(short(path) for path in paths),
+        name="+".join(short_name(path) for path in paths),
         paths=paths,
         config=run.config,
-        made=run.made,
+        provenance=run.made,
         vocabulary=hashlib.sha256(run.translator.tokenizers.target.model).hexdigest(),
         parameters=sum(weight.numel() for weight in run.translator.model.parameters()),
-        trainings=[training(path) for path in paths],
+        trainings=[read_training(path) for path in paths],
     )
 
 
-def reopen(entrant: System, options: argparse.Namespace) -> Run:
-    """The run with its weights."""
-    return runs.load(entrant.paths, options.beam)
+def load_system(system: System, beam: int | None) -> Run:
+    """The run or ensemble with its weights."""
+    return runs.load(system.paths, beam)
 
 
-def short(path: Path) -> str:
-    """The run's name, with the file's where it is not the best."""
+def short_name(path: Path) -> str:
+    """The name of a checkpoint's run, with the file name unless that is best.pt."""
     folder = path.absolute().parent.name
     return folder if path.name == "best.pt" else f"{folder}/{path.name}"
 
 
-def training(path: Path) -> Training | None:
-    """What the last.pt beside a checkpoint tells; None where a checkpoint was carried away alone."""
+def read_training(path: Path) -> Training | None:
+    """The training that last.pt in the folder of a checkpoint records; None if there is no last.pt."""
     last = path.with_name("last.pt")
     if not last.exists():
         return None
-    payload = checkpoint.load(last, mapped=True)  # not its weights and their moments
-    place = asdict(TrainState()) | payload.get("place", {})
+    payload = checkpoint.load(last, mapped=True)  # does not read its weights and their moments
+    state = asdict(TrainState()) | payload.get("place", {})
     device = "cuda" if "cuda" in payload.get("random", {}) else "cpu"
-    return Training(place["step"], place["seconds"], place["tokens"] or None, place["finished"], device)
+    return Training(state["step"], state["seconds"], state["tokens"] or None, state["finished"], device)
 
 
-def check_together(entrants: list[System], own_text: bool) -> None:
-    """Runs are compared on one text between the same languages; raises UserError."""
-    first = entrants[0]
-    for other in entrants[1:]:
-        sides = [(one.config.data.source, one.config.data.target) for one in (first, other)]
-        if sides[0] != sides[1]:
-            told = [
-                f"{one.name} translates {source}-{target}"
-                for one, (source, target) in zip((first, other), sides, strict=True)
-            ]
-            raise UserError(f"{' and '.join(told)}; compare runs of the same languages.")
-    corpora = [corpus for one in entrants for corpus in sorted(one.corpora)]
+def check_comparable(systems: list[System], own_text: bool) -> None:
+    """Raise UserError unless all systems translate the same languages and, without own text, have one corpus."""
+    first = systems[0]
+    languages = [f"{system.config.data.source}-{system.config.data.target}" for system in systems]
+    for system, language in zip(systems, languages, strict=True):
+        if language != languages[0]:
+            raise UserError(
+                f"{first.name} translates {languages[0]} and {system.name} translates {language}; compare runs of the "
+                "same languages."
+            )
+    corpora = [corpus_hash for system in systems for corpus_hash in sorted(system.corpus_hashes)]
     if not own_text and len(set(corpora)) > 1:
-        other = next(one for one in entrants if one.corpora != {corpora[0]})
+        other = next(system for system in systems if system.corpus_hashes != {corpora[0]})
         raise UserError(
-            f"{other.name} was trained on another corpus ({sorted(other.corpora)[0][:10]}) than {first.name} "
+            f"{other.name} was trained on another corpus ({sorted(other.corpus_hashes)[0][:10]}) than {first.name} "
             f"({corpora[0][:10]}); give --source and --reference to compare them on text of your own."
         )

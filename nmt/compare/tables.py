@@ -1,7 +1,7 @@
-"""An outcome in words and columns."""
+"""The results of a comparison as tables."""
 
-from nmt.compare.labels import NONE, build, looks
-from nmt.compare.measures import Measured
+from nmt.compare.labels import NONE, architecture_labels, attention_labels
+from nmt.compare.measures import SetMeasures
 from nmt.compare.results import METRICS, ComparisonResults, SetResults
 from nmt.compare.systems import System
 from nmt.evaluate.significance import Interval
@@ -11,16 +11,16 @@ from nmt.view.comparison_page import Table
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def tables(outcome: ComparisonResults) -> list[Table]:
-    """One table over the runs for each set, then how they were made, BLEU by length, and seeds."""
-    found = [main_table(outcome, one) for one in outcome.sets]
-    found += [length_table(outcome, one) for one in outcome.sets if one.buckets]
-    found += [joined_table(outcome, one) for one in outcome.sets if one.joined_words]
-    return [*found, *([seed_table(outcome)] if outcome.groups else []), made_table(outcome)]
+def comparison_tables(results: ComparisonResults) -> list[Table]:
+    """The main table of each test set, then BLEU by length, BLEU of joined sentences, seeds, and provenance."""
+    tables = [main_table(results, set_results) for set_results in results.sets]
+    tables += [length_table(results, set_results) for set_results in results.sets if set_results.buckets]
+    tables += [joined_table(results, set_results) for set_results in results.sets if set_results.joined_words]
+    return [*tables, *([seed_table(results)] if results.seed_groups else []), provenance_table(results)]
 
 
-def main_table(outcome: ComparisonResults, one: SetResults) -> Table:
-    """What the runs look at, how good they are, and what they cost."""
+def main_table(results: ComparisonResults, set_results: SetResults) -> Table:
+    """Attention, scores and cost of each system on one test set."""
     columns = [
         "run",
         "order",
@@ -36,169 +36,178 @@ def main_table(outcome: ComparisonResults, one: SetResults) -> Table:
     ]
     columns += ["M parameters", "minutes", "tokens/s", "sentences/s"]
     rows = []
-    for number, (entrant, measured) in enumerate(zip(outcome.entrants, one.measured, strict=True)):
-        bleu, chrf = one.interval("bleu", number), one.interval("chrf", number)
-        row = [entrant.shown, *looks(entrant), piece_perplexity(outcome, entrant, measured)]
-        row += [f"{measured.perplexity.per_word:.2f}", score(bleu), p_value(bleu), score(chrf), p_value(chrf)]
-        row += [figure(measured.alignment and measured.alignment.aer, 3), *costs(entrant), figure(measured.speed, 1)]
-        rows.append(row)
-    return Table(f"{one.about.name}: {len(one.about.pairs):,} sentences", columns, rows, main_notes(outcome, one))
+    for index, (system, measures) in enumerate(zip(results.systems, set_results.measures, strict=True)):
+        bleu, chrf = set_results.interval("bleu", index), set_results.interval("chrf", index)
+        row = [system.label, *attention_labels(system), format_perplexity(results, system, measures)]
+        row += [f"{measures.perplexity.per_word:.2f}"]
+        row += [format_interval(bleu), format_p(bleu), format_interval(chrf), format_p(chrf)]
+        row += [format_number(measures.alignment and measures.alignment.aer, 3), *training_cost(system)]
+        rows.append([*row, format_number(measures.speed, 1)])
+    test_set = set_results.test_set
+    title = f"{test_set.name}: {len(test_set.pairs):,} sentences"
+    return Table(title, columns, rows, main_notes(results, set_results))
 
 
-def main_notes(outcome: ComparisonResults, one: SetResults) -> list[str]:
-    """How the figures of a set were made; how to read them stands below the first set alone."""
-    bleu, chrf = one.significance.signatures["bleu"], one.significance.signatures["chrf"]
-    notes = [f"BLEU {bleu}, chrF {chrf}."]
-    if chosen := alignment_choices(outcome, one):
-        notes.append(f"AER: alignment error rate, one link a target word by argmax, forced decoding. {chosen}.")
-        if "these pairs" in chosen:
-            notes.append("An AER chosen on these pairs is the best of several on them: it flatters the run.")
-    for what, counts in left_out(outcome, one).items():
-        notes.append(f"{what} leaves out pairs that are too long to look at: {counts}.")
-    return notes + (reading(outcome) if one is outcome.sets[0] else [])
+def main_notes(results: ComparisonResults, set_results: SetResults) -> list[str]:
+    """How the scores of a test set were computed; how to read the columns is explained below the first set alone."""
+    signatures = set_results.significance.signatures
+    notes = [f"BLEU {signatures['bleu']}, chrF {signatures['chrf']}."]
+    if descriptions := alignment_descriptions(results, set_results):
+        notes.append(f"AER: alignment error rate, one link a target word by argmax, forced decoding. {descriptions}.")
+        if "these pairs" in descriptions:
+            notes.append("An AER chosen on these pairs is the best of several on them and therefore too optimistic.")
+    for metric, counts in left_out_counts(results, set_results).items():
+        notes.append(f"{metric} leaves out pairs that are too long for forced decoding: {counts}.")
+    return notes + (explain_columns(results) if set_results is results.sets[0] else [])
 
 
-def reading(outcome: ComparisonResults) -> list[str]:
+def explain_columns(results: ComparisonResults) -> list[str]:
     """How to read a main table."""
-    first, several = outcome.entrants[0].name, len(outcome.runs) > 1
+    systems = results.systems
     notes = [
-        f"±: half of sacreBLEU's 95 % interval over {outcome.samples:,} resamples of the sentences; it lies around "
-        "their mean, which may differ a little from the score of the set. Seeds are another matter.",
+        f"±: half of sacreBLEU's 95 % interval over {results.samples:,} resamples of the sentences; its center is "
+        "their mean, which may differ a little from the score of the set. It does not cover the choice of seeds.",
         "Perplexity: forced decoding of the references in fp32; of a target piece (</s> counted), and of a word "
-        "(punctuation apart), which runs with different pieces share.",
+        "(punctuation apart), which can be compared between runs with different pieces.",
         "minutes, tokens/s: training, validation included, target tokens. sentences/s: the search of this set. Both "
-        "with whatever else the machine did at that time.",
+        "depend on the other load of the machine at that time.",
     ]
-    if several:
-        told = (
-            f"p: paired bootstrap against {first}, {outcome.samples:,} resamples; not corrected for the number of runs."
+    if len(systems) > 1:
+        p_note = (
+            f"p: paired bootstrap against {systems[0].name}, {results.samples:,} resamples; not corrected for the "
+            "number of runs."
         )
-        notes.insert(1, told)
-    if any(entrant.config.model.kind == "transformer" and len(entrant.paths) == 1 for entrant in outcome.entrants):
+        notes.insert(1, p_note)
+    if any(system.config.model.kind == "transformer" and len(system.paths) == 1 for system in systems):
         notes.append(
-            "score, window of a Transformer: how encoder and decoder look at themselves, and how they know places; the "
-            "decoder looks at the source with scaled_dot, global."
+            "score, window of a Transformer: those of self-attention, and its positions; cross-attention is "
+            "scaled_dot, global."
         )
-    if len(vocabularies(outcome)) > 1:
+    if len(vocabularies(results)) > 1:
         notes.append("Perplexities of a piece can be compared only between runs with the same letter: one vocabulary.")
-    if any(entrant.unfinished for entrant in outcome.entrants):
-        notes.append("(unfinished): the training has not ended; this is the best it has had at a validation.")
+    if any(system.unfinished for system in systems):
+        notes.append("(unfinished): the training has not ended; this is its best checkpoint at a validation so far.")
     return notes
 
 
-def alignment_choices(outcome: ComparisonResults, one: SetResults) -> str:
-    """What was read off for the error rate, and of which runs."""
+def alignment_descriptions(results: ComparisonResults, set_results: SetResults) -> str:
+    """The layer and row that the error rate was computed with, and the names of the systems for each."""
     names: dict[str, list[str]] = {}
-    for entrant, measured in zip(outcome.entrants, one.measured, strict=True):
-        if measured.alignment:
-            names.setdefault(measured.alignment.chosen, []).append(entrant.name)
-    return "; ".join(f"{chosen}: {', '.join(those)}" for chosen, those in names.items())
+    for system, measures in zip(results.systems, set_results.measures, strict=True):
+        if measures.alignment:
+            names.setdefault(measures.alignment.description, []).append(system.name)
+    return "; ".join(f"{description}: {', '.join(group)}" for description, group in names.items())
 
 
-def left_out(outcome: ComparisonResults, one: SetResults) -> dict[str, str]:
-    """How many pairs are missing from a figure, and of which runs."""
-    found: dict[str, list[str]] = {}
-    for entrant, measured in zip(outcome.entrants, one.measured, strict=True):
-        if count := measured.perplexity.left_out:
-            found.setdefault("Perplexity", []).append(f"{entrant.name} {count}")
-        if measured.alignment and (count := measured.alignment.left_out):
-            found.setdefault("AER", []).append(f"{entrant.name} {count}")
-    return {what: ", ".join(counts) for what, counts in found.items()}
+def left_out_counts(results: ComparisonResults, set_results: SetResults) -> dict[str, str]:
+    """For each metric that leaves out pairs, their number for each system."""
+    counts: dict[str, list[str]] = {}
+    for system, measures in zip(results.systems, set_results.measures, strict=True):
+        if count := measures.perplexity.left_out:
+            counts.setdefault("Perplexity", []).append(f"{system.name} {count}")
+        if measures.alignment and (count := measures.alignment.left_out):
+            counts.setdefault("AER", []).append(f"{system.name} {count}")
+    return {metric: ", ".join(texts) for metric, texts in counts.items()}
 
 
-def costs(entrant: System) -> list[str]:
+def training_cost(system: System) -> list[str]:
     """Millions of parameters, minutes, tokens a second."""
-    training = entrant.training
+    training = system.training
     minutes = NONE if training is None else f"{training.seconds / 60:.1f}"
     speed = NONE if training is None or training.speed is None else f"{training.speed:,.0f}"
-    return [f"{entrant.parameters / 1e6:.2f}", minutes, speed]
+    return [f"{system.parameters / 1e6:.2f}", minutes, speed]
 
 
-def vocabularies(outcome: ComparisonResults) -> list[str]:
-    """The target vocabularies there are."""
-    return list(dict.fromkeys(entrant.vocabulary for entrant in outcome.entrants))
+def vocabularies(results: ComparisonResults) -> list[str]:
+    """The distinct target vocabularies, in order of appearance."""
+    return list(dict.fromkeys(system.vocabulary for system in results.systems))
 
 
-def piece_perplexity(outcome: ComparisonResults, entrant: System, measured: Measured) -> str:
-    """With a letter for the vocabulary where there are several."""
-    known = vocabularies(outcome)
-    letter = f" {LETTERS[known.index(entrant.vocabulary) % len(LETTERS)]}" if len(known) > 1 else ""
-    return f"{measured.perplexity.per_piece:.3f}{letter}"
+def format_perplexity(results: ComparisonResults, system: System, measures: SetMeasures) -> str:
+    """Perplexity of a piece, with a letter for the vocabulary where there are several."""
+    distinct = vocabularies(results)
+    letter = f" {LETTERS[distinct.index(system.vocabulary) % len(LETTERS)]}" if len(distinct) > 1 else ""
+    return f"{measures.perplexity.per_piece:.3f}{letter}"
 
 
-def score(interval: Interval) -> str:
+def format_interval(interval: Interval) -> str:
     """A score with half of its interval."""
     return f"{interval.score:.2f} ± {interval.half:.2f}"
 
 
-def p_value(interval: Interval) -> str:
-    """Three digits; the first run has none."""
+def format_p(interval: Interval) -> str:
+    """p with three digits; a dash for the first system."""
     return NONE if interval.p is None else f"{interval.p:.3f}"
 
 
-def figure(value: float | None, digits: int) -> str:
-    """A number or a dash."""
+def format_number(value: float | None, digits: int) -> str:
+    """A number with so many decimals, or a dash."""
     return NONE if value is None else f"{value:,.{digits}f}"
 
 
-def length_table(outcome: ComparisonResults, one: SetResults) -> Table:
-    """The curve of Bahdanau et al. (2015) as numbers."""
-    columns = ["run", *(f"{bucket.label} (n = {len(bucket.rows)})" for bucket in one.buckets)]
+def length_table(results: ComparisonResults, set_results: SetResults) -> Table:
+    """BLEU by source length: figure 2 of Bahdanau et al. (2015) as numbers."""
+    columns = ["run", *(f"{bucket.label} (n = {len(bucket.rows)})" for bucket in set_results.buckets)]
     rows = [
-        [entrant.shown, *(f"{value:.2f}" for value in values)]
-        for entrant, values in zip(outcome.entrants, one.by_length, strict=True)
+        [system.label, *(f"{value:.2f}" for value in values)]
+        for system, values in zip(results.systems, set_results.by_length, strict=True)
     ]
     note = "Words of the source, punctuation apart; lengths with fewer than 20 sentences are merged with the next."
-    return Table(f"{one.about.name}: BLEU by source length", columns, rows, [note])
+    return Table(f"{set_results.test_set.name}: BLEU by source length", columns, rows, [note])
 
 
-def joined_table(outcome: ComparisonResults, one: SetResults) -> Table:
-    """The same text in longer and longer inputs."""
+def joined_table(results: ComparisonResults, set_results: SetResults) -> Table:
+    """BLEU of the same text in longer and longer inputs."""
+    name = set_results.test_set.name
     columns = ["run"] + [
         f"{count} ({words:.0f} words, n = {inputs})"
-        for count, (words, inputs) in enumerate(zip(one.joined_words, one.joined_counts, strict=True), 1)
+        for count, (words, inputs) in enumerate(
+            zip(set_results.joined_words, set_results.joined_counts, strict=True), 1
+        )
     ]
     rows = [
-        [entrant.shown, *(f"{value:.2f}" for value in measured.joined)]
-        for entrant, measured in zip(outcome.entrants, one.measured, strict=True)
+        [system.label, *(f"{value:.2f}" for value in measures.joined_bleu)]
+        for system, measures in zip(results.systems, set_results.measures, strict=True)
     ]
-    longest = "" if outcome.longest is None else f" of at most {outcome.longest} words"
+    longest = "" if results.longest is None else f" of at most {results.longest} words"
     notes = [
         "Columns: how many consecutive sentences are one input, the mean of its source words, the number of inputs. "
-        f"Training had single sentences{longest}: what is longer it has never seen."
+        f"Training had single sentences{longest}: longer inputs did not occur in it."
     ]
-    if cut := [
-        f"{run.entrant.name} {run.sets[one.about.name].cut}" for run in outcome.runs if run.sets[one.about.name].cut
+    if counts := [
+        f"{system.name} {measures.split_inputs}"
+        for system, measures in zip(results.systems, set_results.measures, strict=True)
+        if measures.split_inputs
     ]:
-        notes.append(f"Inputs longer than tokenizer.max_pieces, translated in parts: {', '.join(cut)}.")
-    return Table(f"{one.about.name}: BLEU of joined sentences", columns, rows, notes)
+        notes.append(f"Inputs longer than tokenizer.max_pieces, translated in parts: {', '.join(counts)}.")
+    return Table(f"{name}: BLEU of joined sentences", columns, rows, notes)
 
 
-def seed_table(outcome: ComparisonResults) -> Table:
+def seed_table(results: ComparisonResults) -> Table:
     """Mean ± sample standard deviation (least–most) over seeds."""
     rows = []
-    for group in outcome.groups:
+    for group in results.seed_groups:
         for name, spreads in group.spreads.items():
             row = [group.name, ", ".join(map(str, group.seeds)), name]
-            for metric in METRICS:
-                row.append(shown_spread(spreads.get(metric), 3 if metric == "AER" else 2))
-            rows.append([*row, str(len(group.numbers))])
+            row += [format_spread(spreads.get(metric), 3 if metric == "AER" else 2) for metric in METRICS]
+            rows.append([*row, str(len(group.indices))])
     note = "Mean ± sample standard deviation (least–most) over runs whose configurations differ in the seed alone."
     return Table("Seeds", ["runs", "seeds", "set", *METRICS, "n"], rows, [note])
 
 
-def shown_spread(one: Spread | None, digits: int) -> str:
-    """Mean ± deviation (least–most)."""
-    if one is None or one.deviation is None:
+def format_spread(spread: Spread | None, digits: int) -> str:
+    """Mean ± deviation (least–most), or a dash."""
+    if spread is None or spread.deviation is None:
         return NONE
-    return f"{one.mean:.{digits}f} ± {one.deviation:.{digits}f} ({one.least:.{digits}f}–{one.most:.{digits}f})"
+    mean, deviation, least, most = (f"{value:.{digits}f}" for value in spread[:4])
+    return f"{mean} ± {deviation} ({least}–{most})"
 
 
-def made_table(outcome: ComparisonResults) -> Table:
-    """What each row is, for who wants to make it again."""
+def provenance_table(results: ComparisonResults) -> Table:
+    """Architecture, seed, training, checkpoint and search of each row, so that it can be reproduced."""
     columns = [
         "run",
-        "kind",
+        "model",
         "layers",
         "size",
         "seed",
@@ -210,17 +219,17 @@ def made_table(outcome: ComparisonResults) -> Table:
         "decoded on",
     ]
     rows = []
-    for run in outcome.runs:
-        entrant, models, decode = run.entrant, run.made["models"], run.made["decode"]
-        machines = dict.fromkeys(one.result.get("machine", NONE) for one in run.sets.values())
-        trainings = [one for one in entrant.trainings if one is not None]
+    for measures in results.measures:
+        system, models, decode = measures.system, measures.provenance["models"], measures.provenance["decode"]
+        machines = dict.fromkeys(on_set.result.get("machine", NONE) for on_set in measures.sets.values())
+        trainings = [training for training in system.trainings if training is not None]
         rows.append(
             [
-                entrant.shown,
-                *build(entrant),
+                system.label,
+                *architecture_labels(system),
                 ", ".join(str(model["seed"]) for model in models),
-                ", ".join(dict.fromkeys(one.device for one in trainings)) or NONE,
-                ", ".join(f"{one.updates:,}" for one in trainings) or NONE,
+                ", ".join(dict.fromkeys(training.device for training in trainings)) or NONE,
+                ", ".join(f"{training.updates:,}" for training in trainings) or NONE,
                 "; ".join(model["origin"] for model in models),
                 str(decode["beam"]),
                 f"{decode['batch_tokens']:,}",

@@ -1,23 +1,24 @@
-"""What runs are compared on: the test sets of their corpus, or files that were given."""
+"""The text that systems are compared on: test sets of their corpus, or given files."""
 
-import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.alignments import Gold, read_gold
+from nmt.compare.options import CompareOptions
 from nmt.compare.systems import System
 from nmt.data.lines import read_lines, read_pairs
 from nmt.errors import UserError
 from nmt.evaluate.lengths import count_words
-from nmt.test_sets import existing_corpus, given_gold, given_valid, own_corpus, set_name, sets_of_split
+from nmt.test_sets import existing_corpus, own_corpus, set_name, sets_of_split
 
-SHOWN = range(6, 13)  # words of a sentence whose picture is neither trivial nor large
-PICTURES = 3
+SHORT = range(6, 13)  # words of a source sentence whose heatmap is neither trivial nor large
+MAX_HEATMAPS = 3
 
 
 @dataclass
-class TextSet:
-    """Pairs under a name, with links where they are known."""
+class TestSet:
+    """Sentence pairs under a name, with gold links if there are any."""
 
     name: str
     source: Path
@@ -27,72 +28,78 @@ class TextSet:
 
     @property
     def sources(self) -> list[str]:
-        """One side."""
+        """The source sentences of all pairs."""
         return [pair[0] for pair in self.pairs]
 
     @property
     def references(self) -> list[str]:
-        """The other."""
+        """The reference translations of all pairs."""
         return [pair[1] for pair in self.pairs]
 
 
 @dataclass
-class Texts:
-    """Test sets, and known links that were given to choose on what is read off attention."""
+class TestSets:
+    """The test sets of a comparison, and the gold links that layer and row are chosen on."""
 
-    sets: list[TextSet]
-    valid: Gold | None  # None: each run's own validation set, where its links are known
-    longest: int | None = None  # words of the longest source trained on, where the corpus is here and --long asks
+    sets: list[TestSet]
+    valid: Gold | None  # None: the validation set of each system, if it has gold links
+    longest: int | None = None  # words of the longest training source, if its corpus is available and --long is given
 
 
-def choose_texts(options: argparse.Namespace, entrants: list[System]) -> Texts:
-    """The files that were given, or the sets of the corpus that --split names; raises UserError."""
-    first = entrants[0]
-    shared = len({corpus for one in entrants for corpus in one.corpora}) == 1
-    corpus = existing_corpus(first.config, first.corpora, first.paths[0].parent) if shared else None
-    if options.source:
-        source = Path(options.source)
-        sets = [read_set(set_name(source), source, Path(options.reference))]
-        sets[0].gold = given_gold(options)
+def choose_test_sets(systems: list[System], options: CompareOptions) -> TestSets:
+    """The given files, or the sets of the corpus that --split selects; raises UserError."""
+    first = systems[0]
+    shared = len({corpus_hash for system in systems for corpus_hash in system.corpus_hashes}) == 1
+    folder = first.paths[0].parent
+    corpus = existing_corpus(first.config, first.corpus_hashes, folder) if shared else None
+    if options.files:
+        source, reference = options.files
+        sets = [read_set(set_name(source), source, reference)]
+        sets[0].gold = options.gold.read() if options.gold else None
     else:
-        corpus = corpus or own_corpus(first.name, first.config, first.corpora, first.paths[0].parent)
-        sets = [corpus_set(corpus, name, first) for name in sets_of_split(options.split, corpus, first.name)]
-    valid = given_valid(options)
-    if valid and not any(one.gold for one in sets):
-        raise UserError("--valid-gold FILE says nothing: there are no known links of what is scored.")
-    longest = longest_source(corpus / f"train.{first.config.data.source}") if corpus and options.long else None
-    return Texts(sets, valid, longest)
+        corpus = corpus or own_corpus(first.name, first.config, first.corpus_hashes, folder)
+        sets = [read_corpus_set(corpus, name, first) for name in sets_of_split(options.split, corpus, first.name)]
+    valid = options.valid_gold.read() if options.valid_gold else None
+    if valid and not any(test_set.gold for test_set in sets):
+        raise UserError("--valid-gold FILE has no effect: there are no gold links of what is scored.")
+    train = corpus / f"train.{first.config.data.source}" if corpus and options.max_joined else None
+    return TestSets(sets, valid, longest_source(train) if train else None)
 
 
 def longest_source(path: Path) -> int:
-    """Words of the longest sentence that there was to train on, before tokenizer.max_pieces drops any."""
+    """Words of the longest training sentence, counted before tokenizer.max_pieces drops any."""
     return max(map(count_words, read_lines(path)), default=0)
 
 
-def corpus_set(corpus: Path, name: str, entrant: System) -> TextSet:
-    """A set of the corpus, with its links where it has them."""
-    source, target = (corpus / f"{name}.{side}" for side in (entrant.config.data.source, entrant.config.data.target))
-    found, gold = read_set(name, source, target), corpus / f"{name}.align"
-    if gold.exists():
-        found.gold = read_gold(gold, found.pairs)
-    return found
+def read_corpus_set(corpus: Path, name: str, system: System) -> TestSet:
+    """A set of the corpus, with its gold links if it has some."""
+    source, target = (corpus / f"{name}.{side}" for side in (system.config.data.source, system.config.data.target))
+    test_set, links = read_set(name, source, target), corpus / f"{name}.align"
+    if links.exists():
+        test_set.gold = read_gold(links, test_set.pairs)
+    return test_set
 
 
-def read_set(name: str, source: Path, reference: Path) -> TextSet:
-    """Files as a test set; raises UserError."""
-    return TextSet(name, source, reference, list(read_pairs(source, reference)), None)
+def read_set(name: str, source: Path, reference: Path) -> TestSet:
+    """Two files as a test set without gold links; raises UserError if their numbers of lines differ."""
+    return TestSet(name, source, reference, list(read_pairs(source, reference)), None)
 
 
-def shown_rows(options: argparse.Namespace, first: TextSet) -> list[int]:
-    """The sentences of the first set to draw: those of --sentences, or the first that fit into a small picture."""
-    if options.sentences is None:
-        fitting = (row for row, pair in enumerate(first.pairs) if count_words(pair[0]) in SHOWN and pair[1].strip())
-        return [row for _, row in zip(range(PICTURES), fitting, strict=False)]
-    rows = []
-    for word in options.sentences.split(","):
-        if not word.isdecimal() or not 1 <= int(word) <= len(first.pairs):
-            raise UserError(f"--sentences {word} is not possible; {first.name} has lines 1 to {len(first.pairs)}.")
-        if not all(side.strip() for side in first.pairs[int(word) - 1]):
-            raise UserError(f"--sentences {word} is not possible; line {word} of {first.name} is blank on a side.")
-        rows.append(int(word) - 1)
-    return rows
+def rows_to_draw(test_set: TestSet, sentences: Sequence[int] | None) -> list[int]:
+    """The rows, from 0, whose attention is drawn: the lines `sentences`, from 1, or the first short ones.
+
+    Raises UserError for a line that the set does not have, and for one that is blank on a side.
+    """
+    if sentences is None:
+        short = [row for row, pair in enumerate(test_set.pairs) if count_words(pair[0]) in SHORT and pair[1].strip()]
+        return short[:MAX_HEATMAPS]
+    for number in sentences:
+        if not 1 <= number <= len(test_set.pairs):
+            raise UserError(
+                f"--sentences {number} is not possible; {test_set.name} has lines 1 to {len(test_set.pairs)}."
+            )
+        if not all(side.strip() for side in test_set.pairs[number - 1]):
+            raise UserError(
+                f"--sentences {number} is not possible; line {number} of {test_set.name} is blank on a side."
+            )
+    return list(dict.fromkeys(number - 1 for number in sentences))

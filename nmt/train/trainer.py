@@ -197,7 +197,7 @@ class Trainer:
         clock.looking += validation
         place.total, update = clock.fit(train, validation)
         place.fitted = True
-        bar.retotal(place.total)
+        bar.set_total(place.total)
         cost = f"{update:.3g} s an update, {validation:.3g} s a validation"
         log.info("%s: %d updates fit into %g minutes.", cost, place.total, train.max_minutes)
         warn_of_warmup(self.config.optim.warmup_steps, place.total)

@@ -123,7 +123,7 @@ def draw(journal: TensorBoardLogger, look: AttentionRecord, name: str, train: Tr
     focus = None
     if look.centre is not None and look.reach is not None:
         focus = focus_in_words(look.centre, look.reach, *pieces)
-    journal.picture(f"alignment/{name}", heatmap(matrix, source, target, focus=focus), step)
+    journal.figure(f"alignment/{name}", heatmap(matrix, source, target, window_spans=focus), step)
     if train.picture_heads:
         heads = [merge(look.chosen(layer, head), *pieces)[0] for head in range(look.heads)]
-        journal.picture(f"heads/{name}", grid(heads, source, target), step)
+        journal.figure(f"heads/{name}", grid(heads, source, target), step)

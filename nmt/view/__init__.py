@@ -1,1 +1,1 @@
-"""Everything that can be seen: heatmaps, TensorBoard, progress. The only room that knows TensorBoard and matplotlib."""
+"""Heatmaps, curves, HTML pages, TensorBoard and progress; the only package that imports TensorBoard and matplotlib."""

@@ -1,8 +1,8 @@
-"""Lines over an axis of buckets, one line a run, readable with ten of them and without colour vision.
+"""Curves over an axis of buckets, one for each run, readable with ten of them and without color vision.
 
-Colours are those of Okabe & Ito (2008); after eight they begin again with another stroke, and the marker changes with
-every line, so that no two lines differ in colour alone. Names stand in a legend beside the plot, in the order of the
-lines' right ends.
+Colors are those of Okabe & Ito (2008); after eight they begin again with another line style, and the marker changes
+with every curve, so that no two curves differ in color alone. A legend to the right of the plot names the curves in the
+order of their right ends.
 """
 
 from __future__ import annotations
@@ -11,79 +11,82 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nmt.view.labels import fonts, label
+from nmt.view.labels import find_fonts, make_label
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-COLOURS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
+COLORS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
 DARKER = {"#F0E442": "#B8A800"}  # the palette's yellow is hard to see on white
 MARKERS = "osD^vP*X<>hp"
-STROKES = ("-", "--", ":", "-.")
-FEW = 20  # sentences: a point over fewer is drawn hollow
+LINE_STYLES = ("-", "--", ":", "-.")
+MIN_SENTENCES = 20  # a point over fewer is drawn hollow
 
 
 @dataclass
-class Line:
-    """One run: a figure for each bucket, None where there is none."""
+class Curve:
+    """One run: a value for each bucket, None where there is none."""
 
     name: str
     values: Sequence[float | None]
 
 
-def curves(
-    lines: Sequence[Line], labels: Sequence[str], counts: Sequence[int], title: str, horizontal: str, vertical: str
+def plot_curves(
+    curves: Sequence[Curve], labels: Sequence[str], counts: Sequence[int], title: str, x_label: str, y_label: str
 ) -> Figure:
-    """A figure of lines over buckets; `counts` are the sentences in each; points over fewer than 20 are hollow.
+    """A figure of curves over buckets; `counts` are the sentences in each; points over fewer than 20 are hollow.
 
-    Raises ValueError when a line has more or fewer values than there are buckets, or there is no bucket.
+    Raises ValueError when a curve has more or fewer values than there are buckets, or there is no bucket.
     """
-    if not labels or any(len(line.values) != len(labels) for line in lines) or len(counts) != len(labels):
-        raise ValueError(f"{len(labels)} buckets do not fit lines of {[len(line.values) for line in lines]} values.")
+    if not labels or any(len(curve.values) != len(labels) for curve in curves) or len(counts) != len(labels):
+        lengths = [len(curve.values) for curve in curves]
+        raise ValueError(f"{len(labels)} buckets do not fit curves of {lengths} values.")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    names = [line.name for line in lines]
-    families, missing = fonts(frozenset("".join([*names, title, horizontal, vertical])))
-    figure = Figure(figsize=(4.5 + 0.75 * max(len(labels), 6), max(4.2, 1.6 + 0.27 * len(lines))), dpi=100)
+    names = [curve.name for curve in curves]
+    families, missing = find_fonts(frozenset("".join([*names, title, x_label, y_label])))
+    figure = Figure(figsize=(4.5 + 0.75 * max(len(labels), 6), max(4.2, 1.6 + 0.27 * len(curves))), dpi=100)
     FigureCanvasAgg(figure)
     figure.set_layout_engine("constrained")
     axes = figure.add_subplot()
-    handles = []
-    for number, line in enumerate(lines):
-        colour = COLOURS[number % len(COLOURS)]
-        style: dict[str, Any] = {"color": DARKER.get(colour, colour), "marker": MARKERS[number % len(MARKERS)]}
-        stroke = STROKES[number // len(COLOURS) % len(STROKES)]
-        heights = [float("nan") if value is None else value for value in line.values]
-        handles += axes.plot(heights, linestyle=stroke, linewidth=1.6, markersize=6, **style)
-        few = [place for place, count in enumerate(counts) if count < FEW]
-        axes.plot(few, [heights[place] for place in few], linestyle="", markersize=6, markerfacecolor="white", **style)
+    lines = []
+    for number, curve in enumerate(curves):
+        color = COLORS[number % len(COLORS)]
+        style: dict[str, Any] = {"color": DARKER.get(color, color), "marker": MARKERS[number % len(MARKERS)]}
+        line_style = LINE_STYLES[number // len(COLORS) % len(LINE_STYLES)]
+        values = [float("nan") if value is None else value for value in curve.values]
+        lines += axes.plot(values, linestyle=line_style, linewidth=1.6, markersize=6, **style)
+        few = [index for index, count in enumerate(counts) if count < MIN_SENTENCES]
+        axes.plot(few, [values[index] for index in few], linestyle="", markersize=6, markerfacecolor="white", **style)
     ticks = [f"{text}\nn = {count}" for text, count in zip(labels, counts, strict=True)]
     axes.set_xticks(range(len(labels)), ticks, fontsize=9)
-    axes.set_xlabel(horizontal, fontfamily=families)
-    axes.set_ylabel(vertical, fontfamily=families)
+    axes.set_xlabel(x_label, fontfamily=families)
+    axes.set_ylabel(y_label, fontfamily=families)
     axes.set_title(title, loc="left", fontsize=10, fontfamily=families, parse_math=False)
     axes.grid(axis="y", color="#dddddd", linewidth=0.7)
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(x=0.05)
-    legend(figure, handles, lines, [label(name, missing, 60) for name in names], families)
+    add_legend(figure, lines, curves, [make_label(name, missing, 60) for name in names], families)
     return figure
 
 
-def legend(figure: Figure, handles: list[Line2D], lines: Sequence[Line], names: list[str], families: list[str]) -> None:
-    """Names on the right, from the highest right end to the lowest."""
+def add_legend(
+    figure: Figure, lines: list[Line2D], curves: Sequence[Curve], names: list[str], families: list[str]
+) -> None:
+    """Name the curves on the right, from the highest right end to the lowest."""
     from matplotlib.font_manager import FontProperties
 
-    ends = [next((value for value in reversed(line.values) if value is not None), -1.0) for line in lines]
-    order = sorted(range(len(lines)), key=lambda number: -ends[number])
-    shown = figure.legend(
-        [handles[number] for number in order],
+    ends = [next((value for value in reversed(curve.values) if value is not None), -1.0) for curve in curves]
+    order = sorted(range(len(curves)), key=lambda number: -ends[number])
+    legend = figure.legend(
+        [lines[number] for number in order],
         [f" {names[number]}" for number in order],  # matplotlib leaves out names that begin with _
         loc="outside right upper",
         frameon=False,
         handlelength=3.2,
         prop=FontProperties(family=families, size=9),
     )
-    for text in shown.get_texts():
+    for text in legend.get_texts():
         text.set_parse_math(False)

@@ -1,13 +1,14 @@
-"""Attention as a picture: one row for each target word, one column for each source word, source above.
+"""Attention heatmaps: one row for each target word, one column for each source word, source words above.
 
 Only matplotlib's objects are used, no pyplot: no global state, so threads may draw. matplotlib is imported where it is
-used, because the command line shall start fast. Arabic and Hebrew words run right to left; with matplotlib < 3.11,
-which cannot do that, Hebrew words are turned round and Arabic ones are boxes (`labels.turned`). The order of columns
-and rows is always that of the sentence: the first word is left or on top in every script.
+used, so that the command line starts fast. Arabic and Hebrew words run right to left; with matplotlib < 3.11, which
+cannot do that, Hebrew words are reversed and Arabic ones are boxes (`labels.to_visual_order`). The order of columns and
+rows is always that of the sentence: the first word is left or on top in every script.
 """
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 from collections.abc import Callable
@@ -16,70 +17,45 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.view.labels import clean, fonts, label, warn_missing
-from nmt.view.marks import ENTRY, Focus, Gold, Marks, collect, draw_legend, draw_marks, legend_width
+from nmt.view.labels import clean, find_fonts, make_label, warn_missing
+from nmt.view.layout import Layout
+from nmt.view.marks import (
+    LEGEND_HEIGHT,
+    GoldLinks,
+    Marks,
+    WindowSpans,
+    draw_legend,
+    draw_marks,
+    legend_width,
+    make_marks,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = "Blues"  # light to dark: reads like ink, also without colour vision and on a grey printer
-CAPTION = "where the model looked – not a proof of why"
-NUMBERED = 12  # a matrix of at most this many rows and columns has large cells with numbers in them
-WIDEST = 1.0  # inches: numbered cells become as wide as the longest source word, up to here, so that it lies flat
-FAR = 25  # a matrix alone, of more rows or columns than this, names its words on both sides
-SMALLEST = 6  # points: where cells are too small for this, only every second word is named, or every third, …
+COLORMAP = "Blues"  # light to dark: reads like ink, also without color vision and on a grey printer
+CAPTION = "attention weights – not an explanation"
+MAX_NUMBERED = 12  # a matrix of at most this many rows and columns has large cells with numbers in them
+MAX_CELL_WIDTH = 1.0  # inches: numbered cells become as wide as the longest source word, up to here
+MAX_ONE_SIDED = 25  # a single matrix of more rows or columns than this has its words on both sides
+MIN_FONT_SIZE = 6  # points: where cells are too small for this, only every second word has a label, or every third, …
 DPI = 100
-SMALL: dict[str, Any] = {"fontfamily": "DejaVu Sans", "fontsize": 8}  # caption and legend
-DARK = 0.715  # the numbers of darker cells are white, of others black: 4.5 : 1 or more on every cell
-LARGEST = 40  # inches: beyond that cells and words shrink, since a picture of 1000 × 1000 words would fill the memory
+CAPTION_STYLE: dict[str, Any] = {"fontfamily": "DejaVu Sans", "fontsize": 8}  # of the legend, too
+WHITE_TEXT_ABOVE = 0.715  # the numbers of darker cells are white, of others black: 4.5 : 1 or more on every cell
+MAX_SIDE = 40  # inches: beyond that cells and words shrink; a heatmap of 1000 × 1000 words would fill the memory
 
 
 @dataclass
-class Layout:
-    """Where the panels of a figure stand; everything in inches from the lower left corner."""
-
-    rows: int
-    columns: int
-    panel: tuple[float, float]  # the cells: width, height
-    left: float  # of the target words
-    top: float  # of the source words
-    right: float  # of the target words once more
-    under: float  # of the source words once more
-    heading: float  # of a panel's title: width
-    footing: float  # of the caption and the legend: height
-    widest: float  # the legend or caption: width
-
-    @property
-    def pitch(self) -> tuple[float, float]:
-        """From one panel to the next."""
-        across = self.left + max(self.panel[0] + self.right, self.heading)
-        return across, self.panel[1] + self.top + self.under + (0.5 if self.heading else 0.15)
-
-    @property
-    def size(self) -> tuple[float, float]:
-        """Of the whole figure: the colour bar stands on the right, legend and caption below."""
-        return max(self.columns * self.pitch[0] + 0.8, self.widest), self.rows * self.pitch[1] + self.footing
-
-    def place(self, index: int) -> tuple[float, float, float, float]:
-        """The rectangle of one panel's cells, in shares of the figure."""
-        row, column = divmod(index, self.columns)
-        x = column * self.pitch[0] + self.left
-        y = (self.rows - 1 - row) * self.pitch[1] + self.footing + self.under
-        width, height = self.size
-        return x / width, y / height, self.panel[0] / width, self.panel[1] / height
-
-
-@dataclass
-class Names:
-    """The words along the axes: every `step`-th, in one size, flat or upright."""
+class AxisLabels:
+    """The words along the axes: every `step`-th, in one font size, horizontal or vertical."""
 
     sources: list[str]
     targets: list[str]
     step: int
-    flat: bool  # source words lie above their columns; else they stand on end
-    below: bool  # source words stand below the cells, too
-    beyond: bool  # target words stand to the right of the cells, too
+    horizontal: bool  # source words; otherwise they are rotated by 90°
+    repeat_below: bool  # source words are also below the cells
+    repeat_right: bool  # target words are also to the right of the cells
     style: dict[str, Any]
 
 
@@ -88,18 +64,19 @@ def heatmap(
     source_words: list[str],
     target_words: list[str],
     title: str = "",
-    gold: Gold | None = None,
-    focus: Focus | None = None,
+    gold: GoldLinks | None = None,
+    window_spans: WindowSpans | None = None,
 ) -> Figure:
     """A figure of weights in 0..1; matrix [target words, source words]; raises ValueError when anything does not fit.
 
-    gold: (sure, possible) links (source word, target word), from 0. focus: for each target word None or (p_t, first,
-    last), in columns: the window of local attention reaches from the left edge of the word `first` to the right edge of
-    `last`; fractions are allowed.
+    gold: (sure, possible) links (source word, target word), from 0. window_spans: for each target word None or (p_t,
+    first, last), in columns: the window of local attention reaches from the left edge of the word `first` to the right
+    edge of `last`; fractions are allowed.
     """
-    large = max(matrix.shape) <= NUMBERED
-    marks = collect(gold, focus, (len(target_words), len(source_words)))
-    return panels([matrix], source_words, target_words, [title], 1, 0.5 if large else 0.26, large, marks)
+    numbered = max(matrix.shape) <= MAX_NUMBERED
+    marks = make_marks(gold, window_spans, (len(target_words), len(source_words)))
+    cell_height = 0.5 if numbered else 0.26
+    return draw_panels([matrix], source_words, target_words, [title], 1, cell_height, numbered, marks)
 
 
 def grid(
@@ -108,78 +85,86 @@ def grid(
     target_words: list[str],
     titles: list[str] | None = None,
     columns: int = 4,
-    gold: Gold | None = None,
-    focus: Focus | None = None,
+    gold: GoldLinks | None = None,
+    window_spans: WindowSpans | None = None,
 ) -> Figure:
     """One figure of many matrices over the same words, such as the heads of a layer; titles are head 1, head 2, …
 
-    gold and focus as for `heatmap`, the same on every panel.
+    gold and window_spans are as for `heatmap`, the same on every panel.
     """
     titles = titles or [f"head {number}" for number in range(1, len(matrices) + 1)]
-    marks = collect(gold, focus, (len(target_words), len(source_words)))
-    return panels(matrices, source_words, target_words, titles, min(columns, len(matrices)), 0.24, False, marks)
+    marks = make_marks(gold, window_spans, (len(target_words), len(source_words)))
+    return draw_panels(matrices, source_words, target_words, titles, min(columns, len(matrices)), 0.24, False, marks)
 
 
-def panels(
+def draw_panels(
     matrices: list[np.ndarray],
     source_words: list[str],
     target_words: list[str],
     titles: list[str],
     columns: int,
-    cell: float,
-    numbers: bool,
+    cell_height: float,
+    numbered: bool,
     marks: Marks,
 ) -> Figure:
-    """The common drawing; cells are `cell` inches high and the margins as large as the longest words need."""
+    """The figure of `heatmap` and `grid`: cells `cell_height` inches high, margins as large as the longest word."""
     shape = (len(target_words), len(source_words))
-    if not all(shape) or not matrices or any(matrix.shape != shape for matrix in matrices):
-        raise ValueError(
-            f"Matrices {[m.shape for m in matrices]} do not fit {shape[0]} target, {shape[1]} source words."
-        )
-    families, missing = fonts(frozenset("".join(map(clean, source_words + target_words + titles))))
+    check_shapes(matrices, shape)
+    families, missing = find_fonts(frozenset("".join(map(clean, source_words + target_words + titles))))
     warn_missing(missing)
-    sources, targets = ([label(word, missing) for word in words] for words in (source_words, target_words))
-    titles = [label(title, missing, longest=80) if title else "" for title in titles]
+    sources, targets = ([make_label(word, missing) for word in words] for words in (source_words, target_words))
+    titles = [make_label(title, missing, max_length=80) if title else "" for title in titles]
     rows = -(-len(matrices) // columns)
-    cell = min(cell, LARGEST / max(columns * shape[1], rows * shape[0]))
-    step = math.ceil(SMALLEST / (35 * cell))
-    size = 11 if numbers else min(9, 35 * cell * step)
-    style: dict[str, Any] = {"fontfamily": families, "fontsize": size, "parse_math": False}  # $ is no formula
+    cell_height = min(cell_height, MAX_SIDE / max(columns * shape[1], rows * shape[0]))
+    step = math.ceil(MIN_FONT_SIZE / (35 * cell_height))
+    font_size = 11 if numbered else min(9, 35 * cell_height * step)
+    style: dict[str, Any] = {"fontfamily": families, "fontsize": font_size, "parse_math": False}  # $ starts no formula
 
-    figure, width = canvas()
-    longest = [max(width(word, style) for word in words[::step]) for words in (sources, targets)]
-    wide = max(cell, longest[0] + 0.12) if numbers and longest[0] + 0.12 <= WIDEST else cell
-    flat, alone = longest[0] < 0.95 * wide * step, len(matrices) == 1
-    names = Names(sources, targets, step, flat, alone and shape[0] > FAR, alone and shape[1] > FAR, style)
-    top = 0.25 if names.flat else longest[0] + 0.1
+    figure, text_width = make_canvas()
+    source_width = max(text_width(word, style) for word in sources[::step])
+    target_width = max(text_width(word, style) for word in targets[::step])
+    flexible = numbered and source_width + 0.12 <= MAX_CELL_WIDTH
+    cell_width = max(cell_height, source_width + 0.12) if flexible else cell_height
+    horizontal, single = source_width < 0.95 * cell_width * step, len(matrices) == 1
+    repeat_below, repeat_right = (single and count > MAX_ONE_SIDED for count in shape)
+    labels = AxisLabels(sources, targets, step, horizontal, repeat_below, repeat_right, style)
+    top = 0.25 if horizontal else source_width + 0.1
     caption = CAPTION if step == 1 else f"{CAPTION}; one word in {step} is named"
-    legend = legend_width(marks.names, lambda text: width(text, SMALL))
+    caption_width = functools.partial(text_width, style=CAPTION_STYLE)
     layout = Layout(
         rows=rows,
         columns=columns,
-        panel=(shape[1] * wide, shape[0] * cell),
-        left=longest[1] + 0.2,
+        panel=(shape[1] * cell_width, shape[0] * cell_height),
+        left=target_width + 0.2,
         top=top,
-        right=longest[1] + 0.1 if names.beyond else 0.0,
-        under=top if names.below else 0.0,
-        heading=max(width(title, style) for title in titles),
-        footing=0.35 + (ENTRY + 0.1 if marks.names else 0),
-        widest=max(3.6, legend + 0.2, width(caption, SMALL) + 0.2),
+        right=target_width + 0.1 if repeat_right else 0.0,
+        bottom=top if repeat_below else 0.0,
+        title_width=max(text_width(title, style) for title in titles),
+        footer_height=0.35 + (LEGEND_HEIGHT + 0.1 if marks.names else 0),
+        footer_width=max(3.6, legend_width(marks.names, caption_width) + 0.2, caption_width(caption) + 0.2),
     )
     figure.set_size_inches(*layout.size)
     for index, (matrix, title) in enumerate(zip(matrices, titles, strict=True)):
-        axes = figure.add_axes(layout.place(index))
+        axes = figure.add_axes(layout.panel_rectangle(index))
         axes.set_title(title, loc="left", pad=9, **style)
-        draw(axes, matrix, numbers)
-        name(axes, names, shape)
-        draw_marks(axes, marks, min(1.6, 6 * cell))
-    finish(figure, layout, caption)
+        draw_cells(axes, matrix, numbered)
+        draw_labels(axes, labels, shape)
+        draw_marks(axes, marks, min(1.6, 6 * cell_height))
+    draw_colorbar(figure, layout)
+    figure.text(0.1 / layout.size[0], 0.1 / layout.size[1], caption, color="#666666", **CAPTION_STYLE)
     if marks.names:
-        draw_legend(figure, marks.names, 0.35, lambda text: width(text, SMALL), SMALL)
+        draw_legend(figure, marks.names, 0.35, caption_width, CAPTION_STYLE)
     return figure
 
 
-def canvas() -> tuple[Figure, Callable[[str, dict[str, Any]], float]]:
+def check_shapes(matrices: list[np.ndarray], shape: tuple[int, int]) -> None:
+    """Raises ValueError unless there are words on both sides and every matrix is [target words, source words]."""
+    if not all(shape) or not matrices or any(matrix.shape != shape for matrix in matrices):
+        shapes = [matrix.shape for matrix in matrices]
+        raise ValueError(f"Matrices {shapes} do not fit {shape[0]} target, {shape[1]} source words.")
+
+
+def make_canvas() -> tuple[Figure, Callable[..., float]]:
     """An empty figure, and a function that measures the width of a text in a style, in inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -187,48 +172,48 @@ def canvas() -> tuple[Figure, Callable[[str, dict[str, Any]], float]]:
     figure = Figure(dpi=DPI, facecolor="white")
     renderer = FigureCanvasAgg(figure).get_renderer()
 
-    def width(words: str, style: dict[str, Any]) -> float:
+    def text_width(words: str, style: dict[str, Any]) -> float:
         text = figure.text(0, 0, words, fontdict=style)
         extent = text.get_window_extent(renderer).width
         text.remove()
         return extent / DPI
 
-    return figure, width
+    return figure, text_width
 
 
-def draw(axes: Axes, matrix: np.ndarray, numbers: bool) -> None:
-    """One matrix as cells with thin grey lines between them."""
-    axes.imshow(matrix, cmap=COLOURS, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+def draw_cells(axes: Axes, matrix: np.ndarray, numbered: bool) -> None:
+    """Draw one matrix as cells with thin grey lines between them."""
+    axes.imshow(matrix, cmap=COLORMAP, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     axes.autoscale(False)
     axes.set_xticks(np.arange(matrix.shape[1] + 1) - 0.5, minor=True)
     axes.set_yticks(np.arange(matrix.shape[0] + 1) - 0.5, minor=True)
     axes.tick_params(which="minor", top=False, bottom=False, left=False)
     axes.grid(which="minor", color="#dddddd", linewidth=0.5)
     axes.spines[:].set_color("#999999")
-    for (row, column), weight in np.ndenumerate(matrix if numbers else np.empty((0, 0))):
-        colour = "white" if weight > DARK else "black"
-        axes.text(column, row, f"{weight:.2f}", ha="center", va="center", fontsize=8, color=colour)
+    for (row, column), weight in np.ndenumerate(matrix if numbered else np.empty((0, 0))):
+        color = "white" if weight > WHITE_TEXT_ABOVE else "black"
+        axes.text(column, row, f"{weight:.2f}", ha="center", va="center", fontsize=8, color=color)
 
 
-def name(axes: Axes, names: Names, shape: tuple[int, int]) -> None:
-    """The words beside and above the cells, and on the far sides too where those are far."""
-    step = names.step
-    axes.set_xticks(range(0, shape[1], step), names.sources[::step], rotation=0 if names.flat else 90, **names.style)
-    axes.set_yticks(range(0, shape[0], step), names.targets[::step], **names.style)
+def draw_labels(axes: Axes, labels: AxisLabels, shape: tuple[int, int]) -> None:
+    """Draw the words left of the cells and above them, and on the opposite sides where `labels` repeats them."""
+    rows, columns = (range(0, count, labels.step) for count in shape)
+    rotation = 0 if labels.horizontal else 90
+    axes.set_xticks(columns, labels.sources[:: labels.step], rotation=rotation, **labels.style)
+    axes.set_yticks(rows, labels.targets[:: labels.step], **labels.style)
     axes.tick_params(top=False, bottom=False, left=False, right=False, pad=3)
-    axes.tick_params(labeltop=True, labelbottom=names.below, labelleft=True, labelright=names.beyond)
+    axes.tick_params(labeltop=True, labelbottom=labels.repeat_below, labelleft=True, labelright=labels.repeat_right)
 
 
-def finish(figure: Figure, layout: Layout, caption: str) -> None:
-    """The colour bar beside the first row of panels, and the caption."""
+def draw_colorbar(figure: Figure, layout: Layout) -> None:
+    """Draw the color bar to the right of the first row of panels."""
     width, height = layout.size
-    x, y, _, high = layout.place(0)
+    x, y, _, panel_height = layout.panel_rectangle(0)
     x += ((layout.columns - 1) * layout.pitch[0] + layout.panel[0] + layout.right + 0.15) / width
-    bar_high = min(high, 1.5 / height)
-    bar = figure.add_axes((x, y + high - bar_high, 0.1 / width, bar_high))
+    bar_height = min(panel_height, 1.5 / height)
+    bar = figure.add_axes((x, y + panel_height - bar_height, 0.1 / width, bar_height))
     figure.colorbar(figure.axes[0].images[0], cax=bar, ticks=[0, 0.5, 1])
     bar.tick_params(labelsize=8, length=2)
-    figure.text(0.1 / width, 0.1 / height, caption, color="#666666", **SMALL)
 
 
 def png(figure: Figure) -> bytes:
@@ -239,9 +224,9 @@ def png(figure: Figure) -> bytes:
 
 
 def pixels(figure: Figure) -> np.ndarray:
-    """The figure as colours, uint8 [height width 3]."""
+    """The figure as RGB, uint8 [height width 3]."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    surface = FigureCanvasAgg(figure)
-    surface.draw()
-    return np.asarray(surface.buffer_rgba())[..., :3].copy()
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()

@@ -1,11 +1,11 @@
 "use strict";
-// Weights are thousandths, row after row: a row for each target word, a column for each source word. A place is
-// {row, column}: a target word has no column, a source word no row, a cell has both.
-const STRONG = 0.7; // from here on words change their colour; see the style sheet
-const NUMBERED = 12; // a table of at most this many columns has numbers in its cells
-const NAMED = 3; // how many words the sentence below a pair names
+// Weights are thousandths, row after row: a row for each target word, a column for each source word. A cell is
+// {row, column}: a target word has no column, a source word no row.
+const STRONG = 0.7; // from here on words change their color; see the style sheet
+const MAX_NUMBERED = 12; // a table of at most this many columns has numbers in its cells
+const MAX_NAMED = 3; // how many words the sentence below a pair names
 
-function make(tag, text, name) {
+function create(tag, text, name) {
   const element = document.createElement(tag);
   if (text) element.textContent = text;
   if (name) element.className = name;
@@ -17,50 +17,50 @@ function paint(element, weight) {
   element.classList.toggle("strong", weight >= STRONG);
 }
 
-function place(element) {
-  const spot = element.closest("[data-row], [data-column]");
-  if (!spot) return null;
-  const { row, column } = spot.dataset;
+function cellOf(element) {
+  const closest = element.closest("[data-row], [data-column]");
+  if (!closest) return null;
+  const { row, column } = closest.dataset;
   return { row: row === undefined ? null : Number(row), column: column === undefined ? null : Number(column) };
 }
 
-function chips(section, selector, key) {
-  return [...section.querySelectorAll(selector)].map((chip, index) => {
-    chip.dataset[key] = index;
-    chip.append(make("span", "", "share"));
-    return chip;
+function wordButtons(section, selector, key) {
+  return [...section.querySelectorAll(selector)].map((button, index) => {
+    button.dataset[key] = index;
+    button.append(create("span", "", "weight"));
+    return button;
   });
 }
 
 function start(section, pair) {
-  const sources = chips(section, ".source button", "column");
-  const targets = chips(section, ".target button", "row");
+  const sources = wordButtons(section, ".source button", "column");
+  const targets = wordButtons(section, ".target button", "row");
   const select = section.querySelector("select");
   const table = section.querySelector(".map");
-  const says = section.querySelector(".says");
+  const summary = section.querySelector(".summary");
   const columns = pair.source.length;
   let pinned = null;
 
-  const weight = (row, column) => pair.matrices[select ? Number(select.value) : 0][row * columns + column] / 1000;
-  const holds = (links, row, column) => links.some((link) => link[0] === column && link[1] === row);
-  const gold = (row, column) =>
-    holds(pair.sure, row, column) ? "sure" : holds(pair.possible, row, column) ? "possible" : "";
+  const weightAt = (row, column) => pair.matrices[select ? Number(select.value) : 0][row * columns + column] / 1000;
+  const contains = (links, row, column) => links.some((link) => link[0] === column && link[1] === row);
+  const goldLink = (row, column) =>
+    contains(pair.sure, row, column) ? "sure" : contains(pair.possible, row, column) ? "possible" : "";
 
-  function cell(row, column) {
-    const share = weight(row, column);
-    const element = make("td", columns <= NUMBERED ? share.toFixed(2) : "");
+  function tableCell(row, column) {
+    const weight = weightAt(row, column);
+    const element = create("td", columns <= MAX_NUMBERED ? weight.toFixed(2) : "");
     Object.assign(element.dataset, { row, column });
-    element.title = `${pair.target[row]} – ${pair.source[column]}: ${share.toFixed(3)}`;
-    paint(element, share);
-    const link = gold(row, column);
-    if (link) element.append(make("i", "", link));
-    const seen = pair.focus && pair.focus[row];
-    if (seen) {
-      const [centre, first, last] = seen;
-      if (column === Math.round(first)) element.append(make("i", "", "first"));
-      if (column === Math.round(last)) element.append(make("i", "", "last"));
+    element.title = `${pair.target[row]} – ${pair.source[column]}: ${weight.toFixed(3)}`;
+    paint(element, weight);
+    const link = goldLink(row, column);
+    if (link) element.append(create("i", "", link));
+    const span = pair.window_spans[row];
+    if (span) {
+      const [centre, first, last] = span;
+      if (column === Math.round(first)) element.append(create("i", "", "first"));
+      if (column === Math.round(last)) element.append(create("i", "", "last"));
       if (column === Math.min(columns - 1, Math.max(0, Math.round(centre)))) {
-        const mark = make("i", "", "centre");
+        const mark = create("i", "", "centre");
         mark.style.left = `${100 * Math.min(1, Math.max(0, centre - column + 0.5))}%`;
         element.append(mark);
       }
@@ -69,94 +69,97 @@ function start(section, pair) {
   }
 
   function heading(word, key, index) {
-    const element = make("th");
-    element.append(make("bdi", word));
+    const element = create("th");
+    element.append(create("bdi", word));
     element.dataset[key] = index;
     element.scope = key === "row" ? "row" : "col";
     element.title = word;
     return element;
   }
 
-  function draw() {
-    const head = make("tr");
-    head.append(make("th"), ...pair.source.map((word, column) => heading(word, "column", column)));
+  function drawTable() {
+    const head = create("tr");
+    head.append(create("th"), ...pair.source.map((word, column) => heading(word, "column", column)));
     const rows = pair.target.map((word, row) => {
-      const line = make("tr");
-      line.append(heading(word, "row", row), ...pair.source.map((_, column) => cell(row, column)));
+      const line = create("tr");
+      line.append(heading(word, "row", row), ...pair.source.map((_, column) => tableCell(row, column)));
       return line;
     });
-    const [top, body] = [make("thead"), make("tbody")];
+    const [top, body] = [create("thead"), create("tbody")];
     top.append(head);
     body.append(...rows);
-    table.classList.toggle("many", columns > NUMBERED);
+    table.classList.toggle("many", columns > MAX_NUMBERED);
     table.replaceChildren(top, body);
   }
 
-  function light(chip, chosen, share, link) {
-    chip.classList.toggle("chosen", chosen);
-    chip.classList.toggle("sure", link === "sure");
-    chip.classList.toggle("possible", link === "possible");
-    chip.querySelector(".share").textContent = share === null ? "" : share.toFixed(2);
-    paint(chip, share === null ? 0 : share);
+  function updateButton(button, selected, weight, link) {
+    button.classList.toggle("selected", selected);
+    button.classList.toggle("sure", link === "sure");
+    button.classList.toggle("possible", link === "possible");
+    button.querySelector(".weight").textContent = weight === null ? "" : weight.toFixed(2);
+    paint(button, weight === null ? 0 : weight);
   }
 
-  function say(spot) {
-    says.replaceChildren();
-    if (!spot) return;
-    const looks = spot.row !== null;
-    const [word, others] = looks ? [pair.target[spot.row], pair.source] : [pair.source[spot.column], pair.target];
-    const shares = others.map((other, index) => [looks ? weight(spot.row, index) : weight(index, spot.column), other]);
-    shares.sort((left, right) => right[0] - left[0]);
-    says.append(make("bdi", word), looks ? " looked at " : " was looked at by ");
-    shares.slice(0, NAMED).forEach(([share, other], rank) => {
-      says.append(rank ? ", " : "", make("bdi", other), ` ${share.toFixed(2)}`);
+  function summarize(cell) {
+    summary.replaceChildren();
+    if (!cell) return;
+    const isTarget = cell.row !== null;
+    const [word, others] = isTarget ? [pair.target[cell.row], pair.source] : [pair.source[cell.column], pair.target];
+    const weights = others.map((other, index) => [
+      isTarget ? weightAt(cell.row, index) : weightAt(index, cell.column), other,
+    ]);
+    weights.sort((left, right) => right[0] - left[0]);
+    summary.append(create("bdi", word), isTarget ? " attends to " : " is attended to by ");
+    weights.slice(0, MAX_NAMED).forEach(([weight, other], rank) => {
+      summary.append(rank ? ", " : "", create("bdi", other), ` ${weight.toFixed(2)}`);
     });
   }
 
-  function show(spot) {
-    const row = spot ? spot.row : null;
-    const column = spot ? spot.column : null;
-    sources.forEach((chip, index) => {
-      const asked = row !== null;
-      light(chip, index === column, asked ? weight(row, index) : null, asked ? gold(row, index) : "");
+  function highlight(cell) {
+    const row = cell ? cell.row : null;
+    const column = cell ? cell.column : null;
+    sources.forEach((button, index) => {
+      const active = row !== null;
+      updateButton(button, index === column, active ? weightAt(row, index) : null, active ? goldLink(row, index) : "");
     });
-    targets.forEach((chip, index) => {
-      const asked = row === null && column !== null;
-      light(chip, index === row, asked ? weight(index, column) : null, asked ? gold(index, column) : "");
+    targets.forEach((button, index) => {
+      const active = row === null && column !== null;
+      const weight = active ? weightAt(index, column) : null;
+      updateButton(button, index === row, weight, active ? goldLink(index, column) : "");
     });
     table.querySelectorAll("[data-row], [data-column]").forEach((element) => {
-      const here = place(element);
-      const inRow = row !== null && here.row === row;
-      const inColumn = column !== null && here.column === column;
+      const other = cellOf(element);
+      const inRow = row !== null && other.row === row;
+      const inColumn = column !== null && other.column === column;
       element.classList.toggle("lit", inRow || inColumn);
     });
-    say(spot);
+    summarize(cell);
   }
 
-  const follow = (event) => show(place(event.target) || pinned);
+  const follow = (event) => highlight(cellOf(event.target) || pinned);
   section.addEventListener("mouseover", follow);
   section.addEventListener("focusin", follow);
-  section.addEventListener("mouseleave", () => show(pinned));
-  section.addEventListener("focusout", () => show(pinned));
+  section.addEventListener("mouseleave", () => highlight(pinned));
+  section.addEventListener("focusout", () => highlight(pinned));
   section.addEventListener("click", (event) => {
-    const spot = place(event.target);
-    if (!spot) return;
-    const again = pinned && pinned.row === spot.row && pinned.column === spot.column;
-    pinned = again ? null : spot;
-    show(pinned);
+    const cell = cellOf(event.target);
+    if (!cell) return;
+    const again = pinned && pinned.row === cell.row && pinned.column === cell.column;
+    pinned = again ? null : cell;
+    highlight(pinned);
   });
   section.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
     pinned = null;
-    show(null);
+    highlight(null);
   });
   if (select) {
     select.addEventListener("change", () => {
-      draw();
-      show(pinned);
+      drawTable();
+      highlight(pinned);
     });
   }
-  draw();
+  drawTable();
 }
 
 const pairs = JSON.parse(document.getElementById("pairs").textContent);
