@@ -14,9 +14,9 @@ from nmt.compare.report import write
 from nmt.compare.results import conclude
 from nmt.compare.systems import open_systems
 from nmt.compare.test_sets import choose_texts, shown_rows
-from nmt.data.lines import writing
 from nmt.errors import UserError
 from nmt.evaluate import significance
+from nmt.files import report_write_errors
 from nmt.results import check_writable
 from nmt.test_sets import check_scored
 
@@ -36,7 +36,7 @@ def compare(options: argparse.Namespace) -> int:
     folder = Path(options.output)
     if any((folder / name).exists() for name in ("config.yaml", "best.pt", "last.pt")):
         raise UserError(f"--output {folder} is a run, whose curves would be lost; name another folder.")
-    with writing(folder):
+    with report_write_errors(folder):
         check_writable(folder)
     measured = [measure(entrant, texts, rows, options) for entrant in entrants]
     sys.stdout.write(write(conclude(measured, texts, options.samples), folder))

@@ -15,8 +15,9 @@ from nmt.alignments import Gold, LayerSelector, encoded, fitting, focus_of, in_w
 from nmt.compare.perplexity import Perplexity, measure_perplexity
 from nmt.compare.systems import System, reopen
 from nmt.compare.test_sets import Texts, TextSet
-from nmt.data.lines import read_lines, write_atomic, writing
+from nmt.data.lines import read_lines
 from nmt.evaluate.lengths import corpus_bleu, joined
+from nmt.files import report_write_errors, write_atomic
 from nmt.runs import Run, score_files
 from nmt.test_sets import make_layer_selector
 from nmt.view.marks import Focus
@@ -135,7 +136,7 @@ def measure_joined(run: Run, one: TextSet, measured: Measured, options: argparse
 def write_joined(pairs: list[tuple[str, str]], folder: Path, name: str) -> tuple[Path, Path]:
     """The two files of joined pairs."""
     paths = folder / f"{name}.source", folder / f"{name}.reference"
-    with writing(folder):
+    with report_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for side, path in enumerate(paths):
             write_atomic(path, "".join(f"{pair[side]}\n" for pair in pairs))

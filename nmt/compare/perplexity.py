@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from nmt.alignments import limit
-from nmt.data.batches import collate, in_order
+from nmt.data.batches import batches_by_length, collate
 from nmt.data.tokenizer import PAD
 from nmt.decode.beam_search import force_decode
 from nmt.decode.translator import Translator
@@ -51,7 +51,7 @@ def measure_perplexity(translator: Translator, pairs: list[tuple[str, str]]) -> 
     words = sum(count_words(pairs[row][1]) for row in whole)
     lengths = np.array([max(len(source), len(target)) for source, target in both])
     total, pieces = 0.0, 0
-    for rows in in_order(lengths, max(LOGITS // tokenizers.target.size, 1)):
+    for rows in batches_by_length(lengths, max(LOGITS // tokenizers.target.size, 1)):
         batch = collate([both[row][0] for row in rows], [both[row][1] for row in rows]).to(device)
         with torch.autocast(device.type, enabled=False):
             found = force_decode(translator.model, batch.source, batch.mask, batch.target, batch.output, weights=False)

@@ -8,8 +8,8 @@ from typing import Any
 from nmt.compare.measures import AttentionMap
 from nmt.compare.results import ComparisonResults, SetResults
 from nmt.compare.tables import tables
-from nmt.data.lines import write_atomic, writing
 from nmt.evaluate.significance import SEED
+from nmt.files import report_write_errors, write_atomic
 from nmt.runs import fingerprint
 from nmt.train.checkpoint import versions
 from nmt.view.comparison_page import Picture, Section, Table, markdown, page
@@ -29,7 +29,7 @@ def write(outcome: ComparisonResults, folder: Path) -> str:
     made = tables(outcome)
     plots, maps = length_plots(outcome), map_figures(outcome)
     text = markdown(made)
-    with writing(folder):
+    with report_write_errors(folder):
         for name, figure in plots.items():
             write_atomic(folder / f"{name}.png", png(figure))
         images = "".join(f"\n![{name}]({name}.png)\n" for name in plots)
