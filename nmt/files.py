@@ -1,7 +1,7 @@
-"""Files and folders that appear complete or not at all, and write errors in one sentence.
+"""Atomic writing of files and folders, and write errors as one sentence.
 
-Both are written under a temporary name beside their own and renamed at the end, so that no reader meets half of one and
-an interruption leaves the old one as it was.
+A file or folder is written under a temporary name in the same folder and renamed at the end. It is never incomplete
+under its own name, and an interruption leaves the old one as it was.
 """
 
 import os

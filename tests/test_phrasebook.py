@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from corpora import door, small
+from corpora import run_command, small
 
 from nmt.data import corpus
 from nmt.data.phrasebook import english, german, splits
@@ -539,13 +539,15 @@ def test_the_default_corpus_is_trained_and_scored_on(
     """Drawn, trained on, scored on both test sets and against the gold alignment, in either direction."""
     target = {"de": "en", "en": "de"}[source]
     words_ = [f"data.source={source}", f"data.target={target}", "data.pairs=1500", "tokenizer.size=800", "name=tiny"]
-    answer = door(capfd, "train", *small(tmp_path, words_, "train.max_steps=4", "train.max_minutes=null"))
+    answer = run_command(capfd, "train", *small(tmp_path, words_, "train.max_steps=4", "train.max_minutes=null"))
     assert answer.code == 0, answer.err
     assert [line.split("\t")[0] for line in answer.out.splitlines()] == ["test", "test_unseen"]
     folder_ = next((tmp_path / "data").glob("corpus-*"))
     files = [
         f"--{role}={folder_ / name}" for role, name in (("source", f"valid.{source}"), ("target", f"valid.{target}"))
     ]
-    gold = door(capfd, "align", "tiny", "--runs", str(tmp_path / "runs"), *files, f"--gold={folder_ / 'valid.align'}")
+    gold = run_command(
+        capfd, "align", "tiny", "--runs", str(tmp_path / "runs"), *files, f"--gold={folder_ / 'valid.align'}"
+    )
     assert gold.code == 0, gold.err
     assert all(0 < float(line.split("\t")[3]) < 1 for line in gold.out.splitlines()[1:])

@@ -1,4 +1,4 @@
-"""The tokenizer: text is decoded as it was, samples are a function of the seed, impossible sizes name a possible one."""
+"""The tokenizer: decoding restores the text, samples depend on the seed alone, impossible sizes name a possible one."""
 
 import math
 import re

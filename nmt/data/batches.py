@@ -42,7 +42,7 @@ class Batch(NamedTuple):
 
     @property
     def padding(self) -> float:
-        """The fraction of positions, source and target together, that are padding."""
+        """The fraction of padding among all positions of source and target."""
         source = self.source.numel() if self.mask is None else int(self.mask.sum())
         return 1 - (source + self.tokens) / (self.source.numel() + self.output.numel())
 
@@ -129,7 +129,7 @@ def batch_boundaries(source: np.ndarray, target: np.ndarray, rows: np.ndarray, b
 
 
 def collate(sources: list[Ids], targets: list[Ids]) -> Batch:
-    """Pad sentences to one length each side."""
+    """A batch of sentence pairs, padded to the longest source and the longest target."""
     source = pad([np.append(ids, EOS) for ids in sources])
     target = pad([np.concatenate(([BOS], ids)) for ids in targets])
     output = pad([np.append(ids, EOS) for ids in targets])
@@ -165,7 +165,7 @@ class BatchIterator:
         """The rows of each batch of an epoch; the plan of the last epoch asked for is cached."""
         with self.plan_lock:
             if self.cached_plan is None or self.cached_plan[0] != epoch:
-                self.cached_plan = None  # so that two plans are never in memory together
+                self.cached_plan = None  # so that no two plans are in memory at once
                 lengths = self.pairs.source_lengths, self.pairs.target_lengths
                 self.cached_plan = (epoch, plan_batches(*lengths, self.budget, self.seed, epoch))
             return self.cached_plan[1]

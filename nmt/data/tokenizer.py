@@ -108,7 +108,7 @@ class Tokenizers(NamedTuple):
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizers":
-        """Read what `save` wrote; raises UserError when it is not there or damaged."""
+        """Read what `save` wrote; raises UserError when it is missing or damaged."""
         try:
             about = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
             names = ["joint"] if about["joint"] else ["source", "target"]

@@ -1,4 +1,4 @@
-"""What may stand in a slot: words by class, number and restriction, forms by whether they can be filled."""
+"""What can fill a slot: words by class, number and restriction, forms whose own slots can be filled."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -69,7 +69,7 @@ class Candidates:
         self.cache: dict[Any, Any] = {}
 
     def entries(self, kind: str, classes: tuple[str, ...], only: tuple[str, ...] = ()) -> list[Any]:
-        """Words of a kind and of these classes; nouns and pronouns in the numbers allowed."""
+        """Words of a part of speech and of these classes; nouns and pronouns in the numbers allowed."""
         key = kind, classes, only
         if key not in self.cache:
             self.cache[key] = [entry for entry in self.pools[kind].select(classes) if not only or allowed(entry, only)]

@@ -49,7 +49,7 @@ class English(Side):
             def noun(out: Out, phrase: Phrase, form: int) -> None:
                 text, own = phrase.slots[index].english[form if role is None else role], marks(phrase.base)
                 article, space, rest = text.partition(" ")
-                if space and article in ("a", "an"):  # an illness brings its article, which German does not say
+                if space and article in ("a", "an"):  # an illness with its article, which German does not have
                     out.append((article, tuple((key, False) for key, _ in own)))
                     text = rest
                 out.append((text, own))

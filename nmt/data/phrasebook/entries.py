@@ -21,7 +21,7 @@ class Entry:
 class Head(Entry):
     """A noun in one number, a name or a pronoun: something that verbs, articles and adjectives agree with.
 
-    `german` lists nom, acc, dat, gen; `person` counts ich, du, er, wir, ihr, sie; `plain` says how it takes articles:
+    `german` lists nom, acc, dat, gen; `person` counts ich, du, er, wir, ihr, sie; `plain` is its use of articles:
     count, mass, pair (one language has no singular, or no plural: glasses), bare (never any: football) or name.
     """
 

@@ -48,7 +48,7 @@ def determiners() -> dict[str, dict[str, tuple[str, ...]]]:
 
 
 def plural(singular: str, given: str) -> str:
-    """The plural a noun line gives: whole, as an ending behind a hyphen, or `--` for no change."""
+    """The plural from a noun line: in full, as an ending behind a hyphen, or `--` for no change."""
     if given == "--":
         return singular
     return singular + given[1:] if given.startswith("-") else given

@@ -17,7 +17,7 @@ FRAMES = ("intrans", "trans", "dative", "ditrans", "prep", "motion", "located", 
 
 
 class Lexicon:
-    """All entries, by kind; raises UserError for a line that cannot be understood."""
+    """All entries, by part of speech; raises UserError for a line that cannot be understood."""
 
     def __init__(self, folder: Path) -> None:
         self.heads: list[Head] = []
@@ -133,16 +133,16 @@ class Lexicon:
     def word(self, line: Line) -> None:
         """`heute | today | time now`, `vor zwei Tagen | two days ago | time past | 0-2 1-0 2-1`; names become heads."""
         left, right, classes, *given = line.columns(3, 4, "GERMAN | ENGLISH | CLASSES [| LINKS]")
-        kinds = frozenset(classes.split())
-        if "name" in kinds:
-            gender = "f" if "female" in kinds else "m"
+        class_names = frozenset(classes.split())
+        if "name" in class_names:
+            gender = "f" if "female" in class_names else "m"
             owner = left + ("'" if left.endswith(("s", "x", "z", "ß")) else "s")
             english_forms = (right, right, right + "'s")
             self.heads.append(
                 Head(
                     left,
                     line,
-                    kinds | {"person"},
+                    class_names | {"person"},
                     (left, left, left, owner),
                     english_forms,
                     gender,
@@ -151,7 +151,9 @@ class Lexicon:
                 )
             )
         else:
-            self.words.append(Word(left, line, kinds, *grouped(line, left.split(), right.split(), "".join(given))))
+            self.words.append(
+                Word(left, line, class_names, *grouped(line, left.split(), right.split(), "".join(given)))
+            )
 
     def pronoun(self, line: Line) -> None:
         """`ich mich mir | I me | 0 | m | subject`: nom, acc, dat; subject, object; person; gender; classes."""

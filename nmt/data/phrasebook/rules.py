@@ -1,7 +1,7 @@
 """The paired rules: the rule files, parsed and checked.
 
     np definite 5                         category, name, weight (1 unless given)
-        N: noun $                         a slot: what may stand there
+        N: noun $                         a slot: what may fill it
     de  {der N} {N}                       German, and
     en  the~der {N}                       English; further pairs of lines are variants with the same slots
 

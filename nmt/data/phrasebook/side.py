@@ -2,8 +2,8 @@
 
 An operation `write(out, phrase, form)` appends (word, marks) pairs. `form` is the case on the German side and the role
 on the English side (subject, object, possessor = 0, 1, 2), handed down from the rule around. A mark is (key, sure);
-words of the two sides whose marks share a key are linked. `MARKER` in front of a word says that it is an article that
-may still change: German contractions, English a and an.
+words of the two sides whose marks share a key are linked. `MARKER` in front of a word marks an article that may
+still change: German contractions, English a and an.
 """
 
 from abc import ABC, abstractmethod
