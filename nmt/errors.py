@@ -1,6 +1,6 @@
-"""What a person can mend.
+"""Errors that a user can correct.
 
-UserError      one clear sentence: what is wrong, where, what is possible. The door prints it and exits with code 2.
+UserError      one clear sentence: what is wrong, where, what is possible. The command prints it and exits with code 2.
 └── Stopped    an interruption, exit code 130 as in a shell; a multirun ends with it.
 """
 
@@ -11,15 +11,18 @@ T = TypeVar("T")
 
 
 class UserError(Exception):
-    """A mistake in the input, the configuration or the surroundings; its text is shown without a traceback."""
+    """A mistake in the input, the configuration or the environment; its text is printed without a traceback."""
 
 
 class Stopped(UserError):
-    """Somebody interrupted the work; the text says how to continue it."""
+    """An interruption by the user or the system; the text describes how to continue the work."""
 
 
-def choose(kind: str, name: str, table: Mapping[str, T]) -> T:
-    """Look `name` up in `table`; an unknown name is a UserError that lists the known ones."""
+def choose(description: str, name: str, table: Mapping[str, T]) -> T:
+    """The value of `name` in `table`; raises UserError with the possible names for another name.
+
+    `description` is what the message calls it: "Unknown DESCRIPTION 'NAME'; possible: …".
+    """
     if name not in table:
-        raise UserError(f"Unknown {kind} '{name}'; possible: {', '.join(map(str, table))}.")
+        raise UserError(f"Unknown {description} '{name}'; possible: {', '.join(map(str, table))}.")
     return table[name]

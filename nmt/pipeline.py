@@ -1,138 +1,125 @@
-"""The stages: each is built once into a folder named by the hash of its recipe, or found there and reused.
+"""From a configuration to scores: corpus, tokenizer, ids, training and evaluation.
 
-A recipe is what the result depends on, the folder it is made from included, so a change upstream renames everything
-downstream. A folder is built in a temporary sibling and renamed: a folder that exists is complete.
+Each of the first three stages is built once into a folder named by the hash of its recipe, and reused. A recipe holds
+all that the result depends on, the folder it is made from included, so that a change upstream renames everything
+downstream. A folder that exists is complete.
 """
 
 import hashlib
 import json
 import logging
-import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from nmt.config import Config, to_yaml
-from nmt.data import corpus, dataset, tokenizer
-from nmt.data.dataset import ParallelDataset
-from nmt.data.lines import writing
-from nmt.data.tokenizer import Tokenizers
+from nmt.data import corpus
+from nmt.data.dataset import ParallelDataset, write_datasets
+from nmt.data.tokenizer import Tokenizers, train_tokenizers
 from nmt.errors import UserError
+from nmt.files import atomic_folder, report_write_errors, write_atomic
 from nmt.runs import Result, run_folder, score_sets
 from nmt.train.precision import keep_memory, pick_device
 from nmt.train.trainer import Trainer
 
 log = logging.getLogger("nmt")
-VERSIONS = {"corpus": 1, "tokenizer": 1, "ids": 1}  # raise one when its stage would now build something else
+VERSIONS = {"corpus": 1, "tokenizer": 1, "ids": 1}  # raise one when its stage builds something else
 Recipe = dict[str, Any]
 
 
 @dataclass
 class StageFolders:
-    """What a training needs."""
+    """The folders of corpus, tokenizer and ids from which a model is trained."""
 
     corpus: Path
     tokenizer: Path
     ids: Path
 
 
-def stage(root: Path, kind: str, recipe: Recipe, build: Callable[[Path], None]) -> Path:
-    """The folder of this recipe, built now if it is not there; raises UserError where nothing can be written."""
-    recipe = {"version": VERSIONS[kind]} | recipe
+def build_stage(root: Path, name: str, recipe: Recipe, build: Callable[[Path], None]) -> Path:
+    """The folder NAME-HASH of this recipe, built by `build` if it does not exist; raises UserError."""
+    recipe = {"version": VERSIONS[name]} | recipe
     text = json.dumps(recipe, sort_keys=True, ensure_ascii=False, indent=1)
-    folder = root / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+    folder = root / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
     if folder.is_dir():
         return folder
     log.info("Building %s …", folder)
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{kind}-", dir=root))
-    except OSError as error:
-        raise UserError(f"Nothing can be written to data_folder={root}: {error.strerror or error}.") from None
-    try:
+    with atomic_folder(folder) as temporary:
         build(temporary)
         (temporary / "recipe.json").write_text(text + "\n", encoding="utf-8")
-        temporary.chmod(0o755)
-        temporary.rename(folder)
-    except OSError as error:
-        if not folder.is_dir():  # else another process was faster, with the same result
-            raise UserError(f"{folder} cannot be built: {error.strerror or error}.") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return folder
 
 
-def prepare_corpus(config: Config) -> Path:
-    """Pairs that may pass, as text."""
+def build_corpus_stage(config: Config) -> Path:
+    """The folder of the corpus as text, without the training pairs that are rejected."""
     root, data = Path(config.data_folder), config.data
-    recipe = asdict(data) | {"inputs": corpus.inputs(data, root / "digests.json")}
-    if data.kind == "files":  # files are known by their content, wherever they lie
+    recipe = asdict(data) | {"inputs": corpus.corpus_inputs(data, root / "digests.json")}
+    if data.kind == "files":  # the recipe has the content of the files instead of their paths
         recipe = {key: value for key, value in recipe.items() if key not in ("train", "valid", "test")}
     if data.kind != "phrasebook":
         recipe = {key: value for key, value in recipe.items() if key not in ("pairs", "seed")}
-    return stage(root, "corpus", recipe, lambda folder: corpus.build(data, folder, root / "downloads"))
+    return build_stage(root, "corpus", recipe, lambda folder: corpus.build_corpus(data, folder, root / "downloads"))
 
 
-def prepare_tokenizer(config: Config, made_from: Path) -> Path:
-    """Pieces learnt from the training pairs."""
-    source, target = (made_from / f"train.{language}" for language in (config.data.source, config.data.target))
+def build_tokenizer_stage(config: Config, corpus_folder: Path) -> Path:
+    """The folder of the tokenizers trained on the training pairs."""
+    source, target = (corpus_folder / f"train.{language}" for language in (config.data.source, config.data.target))
     options = {key: value for key, value in asdict(config.tokenizer).items() if key != "max_pieces"}
-    recipe = options | {"corpus": made_from.name}
-    return stage(
+    recipe = options | {"corpus": corpus_folder.name}
+    return build_stage(
         Path(config.data_folder),
         "tokenizer",
         recipe,
-        lambda folder: tokenizer.build(config.tokenizer, source, target, folder),
+        lambda folder: train_tokenizers(config.tokenizer, source, target, folder),
     )
 
 
-def prepare_ids(config: Config, made_from: Path, pieces: Path) -> Path:
-    """Pairs as memory-mapped token ids."""
-    data, longest = config.data, config.tokenizer.max_pieces
-    recipe = {"corpus": made_from.name, "tokenizer": pieces.name, "max_pieces": longest}
+def build_ids_stage(config: Config, corpus_folder: Path, tokenizer_folder: Path) -> Path:
+    """The folder of the training and validation pairs as memory-mapped token ids."""
+    data, max_pieces = config.data, config.tokenizer.max_pieces
+    recipe = {"corpus": corpus_folder.name, "tokenizer": tokenizer_folder.name, "max_pieces": max_pieces}
 
     def build(folder: Path) -> None:
-        tokenizers = Tokenizers.load(pieces)
-        dataset.build(tokenizers, made_from, data.source, data.target, ["train", "valid"], longest, folder)
+        tokenizers = Tokenizers.load(tokenizer_folder)
+        write_datasets(tokenizers, corpus_folder, data.source, data.target, ["train", "valid"], max_pieces, folder)
 
-    return stage(Path(config.data_folder), "ids", recipe, build)
-
-
-def prepare(config: Config) -> StageFolders:
-    """All stages before the training."""
-    made_from = prepare_corpus(config)
-    pieces = prepare_tokenizer(config, made_from)
-    return StageFolders(made_from, pieces, prepare_ids(config, made_from, pieces))
+    return build_stage(Path(config.data_folder), "ids", recipe, build)
 
 
-def report(folder: Path) -> dict[str, Any]:
-    """What the corpus stage wrote about itself."""
+def build_stages(config: Config) -> StageFolders:
+    """Build or find corpus, tokenizer and ids; raises UserError."""
+    corpus_folder = build_corpus_stage(config)
+    tokenizer_folder = build_tokenizer_stage(config, corpus_folder)
+    return StageFolders(corpus_folder, tokenizer_folder, build_ids_stage(config, corpus_folder, tokenizer_folder))
+
+
+def read_report(folder: Path) -> dict[str, Any]:
+    """The report.json of a corpus folder."""
     return json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 
 def download(config: Config) -> None:
-    """Get the corpus."""
-    log.info("The corpus is in %s.", prepare_corpus(config))
+    """The command `download`: build the corpus folder."""
+    log.info("The corpus is in %s.", build_corpus_stage(config))
 
 
 def tokenize(config: Config) -> None:
-    """Get the corpus, train the tokenizer, and store the pairs as ids."""
-    prepared = prepare(config)
-    log.info("The tokenizer is in %s, the pairs as ids in %s.", prepared.tokenizer, prepared.ids)
+    """The command `tokenize`: build the corpus, train the tokenizer, and store the pairs as ids."""
+    folders = build_stages(config)
+    log.info("The tokenizer is in %s, the pairs as ids in %s.", folders.tokenizer, folders.ids)
 
 
 def train(config: Config) -> list[Result]:
-    """Everything from text to scores: one result for each test set."""
+    """The command `train`: build the stages, train, and score; one result for each test set."""
     keep_memory()
-    pick_device(config.device)  # a device that is not here is refused before anything is downloaded
-    prepared = prepare(config)
+    pick_device(config.device)  # a device that does not exist is refused before anything is downloaded
+    prepared = build_stages(config)
     valid = ParallelDataset(prepared.ids / "valid.arrow")
     check_validation(config, valid, prepared.corpus)
-    about = report(prepared.corpus)
+    about = read_report(prepared.corpus)
     folder = run_folder(config)
-    begin(folder)
+    make_run_folder(folder)
     trainer = Trainer(
         config,
         Tokenizers.load(prepared.tokenizer),
@@ -141,39 +128,40 @@ def train(config: Config) -> list[Result]:
         folder,
         about["corpus_hash"],
     )
-    describe(folder, config)
+    write_config(folder, config)
     trainer.run()
     del trainer  # its optimiser need not be in memory while the test sets are translated
     return score_sets(folder / "best.pt", prepared.corpus, about["sets"], config.decode)
 
 
-def check_validation(config: Config, valid: ParallelDataset, made_from: Path) -> None:
-    """Learned positions must reach to the end of every validation pair: none is left out, and its loss is of the whole.
+def check_validation(config: Config, valid: ParallelDataset, corpus_folder: Path) -> None:
+    """Raises UserError when learned positions are fewer than the pieces of the longest validation sentence.
 
-    Longer lines of a test set are translated in parts. Raises UserError.
+    No validation pair may be left out, so that the loss is that of the whole set. Longer lines of a test set are
+    translated in parts.
     """
     if getattr(config.model, "positions", None) != "learned":
         return
     sides = zip((config.data.source, config.data.target), (valid.source_lengths, valid.target_lengths), strict=True)
     pieces, row, language = max((int(lengths.max()), int(lengths.argmax()), language) for language, lengths in sides)
-    longest, known = pieces + 1, config.model.max_positions  # </s>
-    if longest > known:
-        where = f"line {valid.line(row)} of {made_from / f'valid.{language}'}"
+    longest, max_positions = pieces + 1, config.model.max_positions  # </s>
+    if longest > max_positions:
+        sentence = f"line {valid.line(row)} of {corpus_folder / f'valid.{language}'}"
         raise UserError(
-            f"model.max_positions={known} is too small; {where} has {longest} pieces, </s> counted, and no validation "
-            f"pair is left out; give model.max_positions={longest} or more, or choose other model.positions."
+            f"model.max_positions={max_positions} is too small; {sentence} has {longest} pieces, </s> counted, and no "
+            f"validation pair is left out; give model.max_positions={longest} or more, or choose other model.positions."
         )
 
 
-def begin(folder: Path) -> None:
-    """Make the folder of a run."""
+def make_run_folder(folder: Path) -> None:
+    """Make the folder of a run; raises UserError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"Nothing can be written to the run folder {folder}: {error.strerror or error}.") from None
 
 
-def describe(folder: Path, config: Config) -> None:
-    """Leave the configuration to be read, as it is for this command: some keys may change while a run goes on."""
-    with writing(folder):
-        (folder / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
+def write_config(folder: Path, config: Config) -> None:
+    """Write config.yaml with the configuration of this command; some keys may change when a run is continued."""
+    with report_write_errors(folder):
+        write_atomic(folder / "config.yaml", to_yaml(config))

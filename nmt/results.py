@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from nmt.data.lines import write_atomic
+from nmt.files import write_atomic
 
 
 def write_result(folder: Path, hypotheses: list[str], result: dict[str, Any]) -> Path:

@@ -15,11 +15,12 @@ import torch
 
 from nmt.alignments import Gold, LayerSelector, read_gold
 from nmt.config import Config, DecodeConfig, flatten
-from nmt.data.lines import read_pairs, write_atomic, writing
+from nmt.data.lines import read_pairs
 from nmt.decode.parallel import possible
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluate.scores import looks_tokenised, score
+from nmt.files import report_write_errors, write_atomic
 from nmt.models.ensemble import Ensemble
 from nmt.models.inference import prepared
 from nmt.results import check_writable, read_json, reuse, write_result
@@ -158,7 +159,7 @@ def score_files(
     if stored is None:
         if warning := looks_tokenised(references):
             log.warning("%s: %s", name, warning)
-        with writing(folder):
+        with report_write_errors(folder):
             check_writable(folder)  # before the work, not after it
         aligned = {} if gold is None or judge is None else judge.score(gold)  # first: bad links are told at once
         began, hypotheses = time.monotonic(), []
@@ -169,7 +170,7 @@ def score_files(
         seconds = time.monotonic() - began
         stored = score(hypotheses, references, run.config.data.target) | {"seconds": round(seconds, 2)}
         stored |= aligned | {"machine": machine(run.translator), "made": made}
-        with writing(folder):
+        with report_write_errors(folder):
             write_result(folder, hypotheses, stored)
         log.info("%s: %d sentences in %.1f s, written to %s", name, len(pairs), seconds, folder)
     how = stored.get("alignment", {})
@@ -227,7 +228,7 @@ def score_sets(path: Path, corpus: Path, sets: list[str], decode: DecodeConfig) 
     scores = {f"test/{result.name}_bleu": result.bleu for result in results}
     scores |= {f"test/{result.name}_aer": result.aer for result in results if result.aer is not None}
     if results and read_json(marker) != scores:
-        with writing(marker.parent):
+        with report_write_errors(marker.parent):
             journal = TensorBoardLogger(path.parent / "tensorboard")
             journal.hyperparameters(flatten(run.config), scores)
             journal.close()

@@ -43,10 +43,10 @@ def validation_gold(run: Run) -> Gold | None:
     corpus = existing_corpus(run.config, hashes, run.folder)
     if corpus is None and run.config.data.kind == "phrasebook":  # generated again in seconds
         try:
-            corpus = pipeline.prepare_corpus(run.config)
+            corpus = pipeline.build_corpus_stage(run.config)
         except UserError:  # the run was moved elsewhere, without its words and rules
             return None
-        if {pipeline.report(corpus)["corpus_hash"]} != hashes:
+        if {pipeline.read_report(corpus)["corpus_hash"]} != hashes:
             return None
     return None if corpus is None else gold_of(run, corpus, "valid")
 
@@ -78,8 +78,8 @@ def own_corpus(name: str, config: Config, hashes: set[str], run_folder: Path) ->
         raise UserError(f"The members of {name} were trained on different corpora; give --source and --reference.")
     if corpus := existing_corpus(config, hashes, run_folder):
         return corpus
-    corpus = pipeline.prepare_corpus(config)
-    if {pipeline.report(corpus)["corpus_hash"]} != hashes:
+    corpus = pipeline.build_corpus_stage(config)
+    if {pipeline.read_report(corpus)["corpus_hash"]} != hashes:
         raise UserError(
             f"The corpus that {name} was trained on is no longer in {config.data_folder} and cannot be prepared again; "
             "give --source and --reference."
@@ -102,7 +102,7 @@ def set_name(source: Path) -> str:
 
 def sets_of_split(split: str | None, corpus: Path, name: str) -> list[str]:
     """The names of the sets that --split selects; raises UserError for one that the corpus does not have."""
-    sets = pipeline.report(corpus)["sets"]
+    sets = pipeline.read_report(corpus)["sets"]
     if split not in (None, "test", "valid", *sets):
         possible = ", ".join(dict.fromkeys(["test", "valid", *sets]))
         raise UserError(f"--split {split} is not possible; choose one of {possible}.")

@@ -26,7 +26,7 @@ from nmt.compose import compose_all
 from nmt.config import config_folder
 from nmt.data.lines import read_pairs
 from nmt.errors import UserError
-from nmt.pipeline import prepare
+from nmt.pipeline import build_stages
 from nmt.view.progress import install_logging
 
 SHARED = ROOT.parent / "shared" / "data" / "multi30k"
@@ -138,7 +138,7 @@ def take_turns(corpora: dict[str, list[str]], options: argparse.Namespace) -> li
     """Round after round, each corpus, each model: A B C A B C …; corpora are prepared before."""
     ways = {key: [*words, *settings(options)] for key, words in corpora.items()}
     for words in ways.values():
-        prepare(compose_all([*words, f"model={options.models[0]}"], multirun=False)[0])
+        build_stages(compose_all([*words, f"model={options.models[0]}"], multirun=False)[0])
     turns = list(product(range(options.rounds), ways, options.models))
     done = []
     for number, (turn, corpus, model) in enumerate(turns, 1):

@@ -17,7 +17,7 @@ from nmt.compose import compose_all
 from nmt.data.dataset import ParallelDataset
 from nmt.data.lines import read_lines
 from nmt.data.tokenizer import EOS, Tokenizer, Tokenizers
-from nmt.pipeline import prepare
+from nmt.pipeline import build_stages
 
 
 def prepare_data(options: argparse.Namespace) -> Path:
@@ -25,7 +25,7 @@ def prepare_data(options: argparse.Namespace) -> Path:
     (words,) = find_corpora(options).values()
     places = [f"data_folder={options.folder / 'data'}", f"run_folder={options.folder / 'runs'}"]
     options.overrides = [*words, *places, f"tokenizer.size={PIECES}"]
-    prepared = prepare(compose_all(options.overrides, multirun=False)[0])
+    prepared = build_stages(compose_all(options.overrides, multirun=False)[0])
     folder, tokenizer = options.folder / "real", Tokenizers.load(prepared.tokenizer).source
     counts: Counter[int] = Counter()
     for name in ("train", "valid"):

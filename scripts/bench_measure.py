@@ -22,7 +22,7 @@ from nmt.data.dataset import ParallelDataset
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
-from nmt.pipeline import prepare, report
+from nmt.pipeline import build_stages, read_report
 from nmt.runs import load
 from nmt.train.precision import keep_memory
 from nmt.train.state import Meter, memory
@@ -84,12 +84,12 @@ def measure(task: Task) -> dict[str, Any]:
     """All figures of one model on one corpus."""
     config = compose_all(task.overrides, multirun=False)[0]
     keep_memory()
-    prepared = prepare(config)
+    prepared = build_stages(config)
     folder = Path(tempfile.mkdtemp(prefix="bench-"))
     try:
         valid = ParallelDataset(prepared.ids / "valid.arrow")
         tokenizers, train = Tokenizers.load(prepared.tokenizer), ParallelDataset(prepared.ids / "train.arrow")
-        trainer = Measured(config, tokenizers, train, valid, folder, report(prepared.corpus)["corpus_hash"])
+        trainer = Measured(config, tokenizers, train, valid, folder, read_report(prepared.corpus)["corpus_hash"])
         trainer.task = task
         trainer.run()
         figures = trainer.figures | facts(trainer, config)

@@ -16,7 +16,7 @@ from nmt.decode.stretches import search_in_stretches
 
 from nmt.compose import compose_all
 from nmt.config import Config
-from nmt.data.batches import Batch, BatchIterator, collate, plan
+from nmt.data.batches import Batch, BatchIterator, collate
 from nmt.data.tokenizer import EOS
 from nmt.decode.beam_search import search
 from nmt.decode.translator import Translator
@@ -44,7 +44,7 @@ class Drawn(BatchIterator):
 
     def __init__(self, lengths: Lengths, vocabulary: int, budget: int, number: int, device: torch.device) -> None:
         random = np.random.default_rng(1)
-        plans = islice(plan(*lengths, budget, seed=1, epoch=0), number)
+        plans = islice(plan_batches(*lengths, budget, seed=1, epoch=0), number)
         self.drawn = [self.make(random, [side[rows] for side in lengths], vocabulary).to(device) for rows in plans]
 
     def make(self, random: np.random.Generator, lengths: list[np.ndarray], vocabulary: int) -> Batch:

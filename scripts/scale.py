@@ -29,7 +29,7 @@ from scale_plots import plot
 
 from nmt.config import config_folder
 from nmt.errors import UserError
-from nmt.pipeline import prepare
+from nmt.pipeline import build_stages
 
 Rows = list[dict[str, Any]]
 Arguments = argparse.Namespace
@@ -79,7 +79,7 @@ def ids(folder: Path, pairs: int) -> Path:
 def train_on(home: Path, words: list[str], path: Path | None) -> dict[str, Any]:
     """`nmt train`, interrupted, and given again: what the second start, from last.pt and a cold cache, measured."""
     shutil.rmtree(home, ignore_errors=True)
-    train = prepare(settings(str(home), words)).ids / "train.arrow"
+    train = build_stages(settings(str(home), words)).ids / "train.arrow"
     if path is not None:
         train.unlink()
         os.link(path, train)

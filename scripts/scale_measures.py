@@ -21,14 +21,14 @@ import torch
 
 from nmt.compose import compose_all
 from nmt.config import Config
-from nmt.data.batches import BatchIterator, plan
+from nmt.data.batches import BatchIterator, plan_batches
 from nmt.data.dataset import ParallelDataset
 from nmt.data.tokenizer import PAD
 from nmt.decode.beam_search import search
 from nmt.errors import Stopped, UserError
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
-from nmt.pipeline import prepare_corpus, prepare_ids, prepare_tokenizer, train
+from nmt.pipeline import build_corpus_stage, build_ids_stage, build_tokenizer_stage, train
 from nmt.train.loss import training_loss
 from nmt.train.precision import autocast, pick_precision
 from nmt.train.trainer import Trainer
@@ -85,9 +85,9 @@ def planning(path: str, budget: int = TOKENS, batches: int = 2000) -> Figures:
     """Open a corpus, plan an epoch, and put its first batches together."""
     pairs, opened = timed(ParallelDataset, Path(path))
     _, read = timed(lambda: (pairs.source_lengths, pairs.target_lengths))
-    planned, made = timed(plan, pairs.source_lengths, pairs.target_lengths, budget, 1, 0)
+    planned, made = timed(plan_batches, pairs.source_lengths, pairs.target_lengths, budget, 1, 0)
     epochs = BatchIterator(pairs, None, budget, 1, 0.0)  # type: ignore[arg-type]  # no tokenizer: nothing is sampled
-    epochs.planned = (0, planned)
+    epochs.cached_plan = (0, planned)
     some = min(batches, len(planned))
     _, filled = timed(lambda: [epochs.batch(0, position).tokens for position in range(some)])
     return {
@@ -106,7 +106,7 @@ def shards(paths: list[str], budget: int = TOKENS) -> Figures:
     plans: list[Figures] = []
     rows, before = 0, memory()["anonymous"]
     for pairs in many:
-        planned, made = timed(plan, pairs.source_lengths, pairs.target_lengths, budget, 1, 0)
+        planned, made = timed(plan_batches, pairs.source_lengths, pairs.target_lengths, budget, 1, 0)
         rows, plans = rows + len(pairs), [*plans, made]
         del planned, pairs.source_lengths, pairs.target_lengths
     return {"pairs": rows, "open": opened, "plans": plans, "left": memory()["anonymous"] - before}
@@ -119,9 +119,9 @@ def shards(paths: list[str], budget: int = TOKENS) -> Figures:
 def stages(home: str, words: list[str]) -> Figures:
     """The stages from text to ids: CPU seconds and peaks."""
     config = settings(home, words)
-    corpus, cleaned = timed(prepare_corpus, config)
-    pieces, learnt = timed(prepare_tokenizer, config, corpus)
-    made, stored = timed(prepare_ids, config, corpus, pieces)
+    corpus, cleaned = timed(build_corpus_stage, config)
+    pieces, learnt = timed(build_tokenizer_stage, config, corpus)
+    made, stored = timed(build_ids_stage, config, corpus, pieces)
     return {"corpus": cleaned, "tokenizer": learnt, "ids": stored}
 
 

@@ -1,4 +1,4 @@
-"""An invented corpus, a training small enough for a test, and ways through the door."""
+"""A synthetic corpus, a training small enough for a test, and functions that run commands."""
 
 import contextlib
 import io
@@ -51,9 +51,9 @@ WHERE = {
 
 
 class Trained(NamedTuple):
-    """A finished run that tests may read; none may write to it."""
+    """A finished run, shared by tests that only read it."""
 
-    root: Path  # of its data and of its runs
+    root: Path  # the folder of data/ and runs/
     name: str
     arguments: list[str]  # the command that made it
     lines: list[str]  # what that command printed
@@ -68,7 +68,7 @@ class Trained(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a command left behind."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -76,7 +76,7 @@ class Answer(NamedTuple):
 
 
 def pairs(count: int, seed: int = 0) -> list[tuple[str, str]]:
-    """Different German sentences with their English ones; the same ones for the same seed."""
+    """Distinct German sentences with their translations, a function of the seed."""
     tables = (WHO, DOES, WHAT, WHERE)
     every = [(who, does, what, where) for who in WHO for does in DOES for what in WHAT for where in WHERE]
     chosen = random.Random(seed).sample(every, count)
@@ -95,14 +95,14 @@ def english(parts: list[str]) -> str:
     return f"{who[0].upper()}{who[1:]} {does} {what}{where}."
 
 
-def write_pairs(folder: Path, name: str, some: list[tuple[str, str]]) -> None:
+def write_pairs(folder: Path, name: str, sentence_pairs: list[tuple[str, str]]) -> None:
     for number, language in enumerate(("de", "en")):
-        text = "".join(pair[number] + "\n" for pair in some)
+        text = "".join(pair[number] + "\n" for pair in sentence_pairs)
         (folder / f"{name}.{language}").write_bytes(text.encode())
 
 
 def write_corpus(folder: Path, train: int = 240, valid: int = 16, test: int = 12) -> list[str]:
-    """train, valid and test files, and the words of the command line that name them."""
+    """Write train, valid and test files; returns the configuration overrides that select them."""
     folder.mkdir(parents=True, exist_ok=True)
     every = pairs(train + valid + test)
     write_pairs(folder, "train", every[:train])
@@ -139,15 +139,15 @@ SMALL = [
 ]
 
 
-def places(root: Path) -> list[str]:
-    """Where a run and what it is made from go."""
+def folder_options(root: Path) -> list[str]:
+    """The overrides that put data and runs below `root`."""
     return [f"data_folder={root / 'data'}", f"run_folder={root / 'runs'}"]
 
 
 def small(root: Path, corpus: list[str], *more: str) -> list[str]:
-    """The words of a small training below `root`; later ones replace earlier ones."""
+    """The overrides of a small training below `root`; later ones replace earlier ones with the same key."""
     given = {}
-    for word in [*corpus, *TRANSFORMER, *SMALL, *places(root), *more]:
+    for word in [*corpus, *TRANSFORMER, *SMALL, *folder_options(root), *more]:
         given[word.partition("=")[0]] = word
     if more_model := [word for word in more if word.startswith("model=")]:
         for word in TRANSFORMER[1:]:
@@ -156,7 +156,7 @@ def small(root: Path, corpus: list[str], *more: str) -> list[str]:
     return list(given.values())
 
 
-def door(capfd: pytest.CaptureFixture[str], *words: str) -> Answer:
+def run_command(capfd: pytest.CaptureFixture[str], *words: str) -> Answer:
     """Run a command in this process."""
     capfd.readouterr()
     code = cli.main(list(words))
@@ -164,8 +164,11 @@ def door(capfd: pytest.CaptureFixture[str], *words: str) -> Answer:
     return Answer(code, out, err)
 
 
+door = run_command  # its old name, while tests still use it
+
+
 def environment() -> dict[str, str]:
-    """One thread for commands in a process of their own, and no hub."""
+    """The environment of commands in a process of their own: one thread, and no Hugging Face hub."""
     return os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "default"}
 
 
@@ -177,24 +180,24 @@ def process(*words: str, text: bytes = b"") -> subprocess.CompletedProcess[bytes
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """A small Transformer, trained for 120 updates once and for all tests."""
+    """A small Transformer, trained for 120 updates once for all tests."""
     root = tmp_path_factory.mktemp("trained")
     arguments = small(root, write_corpus(root / "corpus"), "train.pictures=1", "train.picture_heads=true", *TRAINED)
-    with as_it_was(), contextlib.redirect_stdout(io.StringIO()) as out:
+    with logger_restored(), contextlib.redirect_stdout(io.StringIO()) as out:
         assert cli.main(["train", *arguments]) == 0
     return Trained(root, "tiny", arguments, out.getvalue().splitlines())
 
 
 @pytest.fixture(autouse=True)
 def logger_as_it_was() -> Iterator[None]:
-    """A command installs its own way of logging; afterwards caplog must hear the logger again."""
-    with as_it_was():
+    """Undo the logging set-up of a command, so that caplog works in the next test."""
+    with logger_restored():
         yield
 
 
 @contextlib.contextmanager
-def as_it_was() -> Iterator[None]:
-    """Around commands in this process."""
+def logger_restored() -> Iterator[None]:
+    """Around commands in this process: the logger's handlers and level are restored at the end."""
     log = logging.getLogger("nmt")
     before = log.propagate, log.level, list(log.handlers)
     yield

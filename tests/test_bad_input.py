@@ -104,7 +104,7 @@ CONFIGURATION = {
 @pytest.mark.parametrize(("words", "fragments"), CONFIGURATION.values(), ids=CONFIGURATION)
 def test_a_configuration(refused, words, fragments, tmp_path, monkeypatch):
     """Before anything is downloaded or built."""
-    monkeypatch.setattr(hub, "fetch", lambda *_: pytest.fail("it has begun to download"))
+    monkeypatch.setattr(hub, "download_sets", lambda *_: pytest.fail("it has begun to download"))
     given = [f"data_folder={tmp_path / 'data'}", f"run_folder={tmp_path / 'runs'}"]
     said = refused("train", *given, *words)
     for fragment in fragments:
@@ -227,7 +227,7 @@ def test_no_network(refused, tmp_path, monkeypatch):
     def down(*_: object, **__: object) -> None:
         raise OSError("Network is unreachable")
 
-    monkeypatch.setattr(hub, "from_hub", lambda *_: {})
+    monkeypatch.setattr(hub, "load_from_hub", lambda *_: {})
     monkeypatch.setattr("urllib.request.urlopen", down)
     said = refused("train", "data=multi30k", f"data_folder={tmp_path / 'data'}", f"run_folder={tmp_path / 'runs'}")
     for fragment in ("Multi30k cannot be downloaded", "Network is unreachable", "HF_ENDPOINT", "data=files"):

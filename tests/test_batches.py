@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.data.batches import BatchIterator, collate, cut, in_order, plan
+from nmt.data.batches import BatchIterator, batch_boundaries, batches_by_length, collate, plan_batches
 from nmt.data.tokenizer import BOS, EOS, PAD
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), max_size=60)
@@ -22,32 +22,32 @@ def columns(lengths: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def plain_plan(source: np.ndarray, target: np.ndarray, budget: int, seed: int, epoch: int) -> list[np.ndarray]:
-    """The same plan as it reads: one sort, and row after row into batches."""
+    """The same plan, simply: one sort, and row after row into batches."""
     random = np.random.default_rng((seed, epoch))
     order = np.lexsort((random.random(len(source)), target, source))
-    bounds = plain_cut(source[order] + 1, target[order] + 1, budget)
+    bounds = plain_boundaries(source[order] + 1, target[order] + 1, budget)
     return [order[bounds[number] : bounds[number + 1]] for number in random.permutation(len(bounds) - 1)]
 
 
-def plain_cut(source: np.ndarray, target: np.ndarray, budget: int) -> list[int]:
+def plain_boundaries(source: np.ndarray, target: np.ndarray, budget: int) -> list[int]:
     bounds, longest, first = [0], 0, 0
-    for row, (ours, theirs) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
-        wider, rows = max(longest, ours, theirs), row - bounds[-1]
-        full = wider * (rows + 1) > budget
-        changed = ours != first and longest * rows * 2 >= budget
+    for row, (source_length, target_length) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
+        new_longest, rows = max(longest, source_length, target_length), row - bounds[-1]
+        full = new_longest * (rows + 1) > budget
+        changed = source_length != first and longest * rows * 2 >= budget
         if rows and (full or changed):
             bounds.append(row)
-            wider = max(ours, theirs)
+            new_longest = max(source_length, target_length)
         if row == bounds[-1]:
-            first = ours
-        longest = wider
+            first = source_length
+        longest = new_longest
     return bounds + [len(source)] if len(source) else bounds
 
 
 def bounds_of(source: np.ndarray, target: np.ndarray, budget: int) -> list[int]:
-    """`cut` over rows that are sorted already."""
+    """`batch_boundaries` of rows that are sorted already."""
     lengths, rows = np.unique(np.stack([source, target]), axis=1, return_counts=True)
-    return cut(lengths[0], lengths[1], rows, budget).tolist()
+    return batch_boundaries(lengths[0], lengths[1], rows, budget).tolist()
 
 
 def corpus(rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -60,7 +60,7 @@ def corpus(rows: int) -> tuple[np.ndarray, np.ndarray]:
 @given(LENGTHS, BUDGETS, SEEDS, st.integers(0, 9))
 def test_every_row_once_and_none_over_budget(lengths, budget, seed, epoch):
     source, target = columns(lengths)
-    batches = plan(source, target, budget, seed, epoch)
+    batches = plan_batches(source, target, budget, seed, epoch)
     assert sorted(np.concatenate([[], *batches])) == list(range(len(lengths)))
     for rows in batches:
         longer = max(source[rows].max(), target[rows].max()) + 1  # </s>, and <s> or </s>
@@ -68,14 +68,14 @@ def test_every_row_once_and_none_over_budget(lengths, budget, seed, epoch):
 
 
 @given(st.data(), st.integers(1, 12), BUDGETS, SEEDS, st.integers(0, 9))
-def test_a_plan_is_the_one_that_is_made_row_after_row(data, longest, budget, seed, epoch):
+def test_a_plan_equals_one_made_row_by_row(data, longest, budget, seed, epoch):
     """The same rows in the same batches in the same order, so that a run begun with the plain plan may continue."""
     length = st.integers(1, longest)  # few lengths: many rows in a run
     source, target = columns(data.draw(st.lists(st.tuples(length, length), max_size=150)))
     expected = plain_plan(source, target, budget, seed, epoch)
-    found = plan(source, target, budget, seed, epoch)
-    assert len(found) == len(expected)
-    assert [rows.tolist() for rows in found] == [rows.tolist() for rows in expected]
+    batches = plan_batches(source, target, budget, seed, epoch)
+    assert len(batches) == len(expected)
+    assert [rows.tolist() for rows in batches] == [rows.tolist() for rows in expected]
 
 
 @pytest.mark.parametrize("longest", [14, 250, 300, 70_000])  # 8, 16, 32 and 64 bits for a pair of lengths
@@ -83,18 +83,18 @@ def test_a_plan_of_any_lengths(longest):
     source, target = np.random.default_rng(2).integers(1, longest + 1, (2, 3000)).astype(np.int32)
     source[0], target[1] = longest, longest
     for budget in (60, 1024):
-        found, expected = (make(source, target, budget, 1, 0) for make in (plan, plain_plan))
-        assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
+        batches, expected = (make(source, target, budget, 1, 0) for make in (plan_batches, plain_plan))
+        assert all(np.array_equal(rows, other) for rows, other in zip(batches, expected, strict=True))
 
 
 def test_a_position_behind_the_end_is_refused():
-    batches = plan(*corpus(50), 100, 1, 0)
+    batches = plan_batches(*corpus(50), 100, 1, 0)
     with pytest.raises(IndexError):
         batches[len(batches)]
 
 
 @given(LENGTHS, BUDGETS)
-def test_cut_opens_a_batch_for_a_new_length_once_half_full(lengths, budget):
+def test_batch_boundaries_open_a_batch_for_a_new_length_once_half_full(lengths, budget):
     source, target = columns(sorted(lengths))
     bounds = bounds_of(source, target, budget)
     assert bounds[0] == 0 and bounds[-1] == len(lengths) and bounds == sorted(set(bounds))
@@ -108,7 +108,7 @@ def test_cut_opens_a_batch_for_a_new_length_once_half_full(lengths, budget):
             assert full or (source[end] != source[start] and 2 * longest * (end - start) >= budget)
 
 
-def test_cut_by_hand():
+def test_batch_boundaries_by_hand():
     """12: two of 5, two of 6, and 7 twice is too much. 20: three times 6 would fit, but 2 × 5 is half of it.
 
     21: 2 × 5 is not, so a 6 joins; the next opens a batch, a 7 joins it; the last 7 would fit, but 2 × 7 is over half.
@@ -123,23 +123,23 @@ def test_cut_by_hand():
 
 def test_a_plan_is_a_function_of_seed_and_epoch():
     lengths = corpus(500)
-    first, again = (plan(*lengths, 300, 7, 3) for _ in range(2))
-    assert all(np.array_equal(one, other) for one, other in zip(first, again, strict=True))
+    first, again = (plan_batches(*lengths, 300, 7, 3) for _ in range(2))
+    assert all(np.array_equal(rows, other) for rows, other in zip(first, again, strict=True))
     for seed, epoch in ((7, 4), (8, 3)):
-        other = plan(*lengths, 300, seed, epoch)
+        other = plan_batches(*lengths, 300, seed, epoch)
         assert {frozenset(rows.tolist()) for rows in first} != {frozenset(rows.tolist()) for rows in other}
         assert [len(rows) for rows in first] != [len(rows) for rows in other]  # the order of batches, too
 
 
 def test_batches_are_not_in_order_of_length():
     source, target = corpus(500)
-    means = [source[rows].mean() for rows in plan(source, target, 300, 1, 0)]
+    means = [source[rows].mean() for rows in plan_batches(source, target, 300, 1, 0)]
     assert means != sorted(means) and means != sorted(means, reverse=True)
 
 
 def test_most_sources_need_no_mask_and_little_is_padding():
     source, target = corpus(20_000)
-    batches = plan(source, target, 1024, 1, 0)
+    batches = plan_batches(source, target, 1024, 1, 0)
     even = sum(len(set(source[rows].tolist())) == 1 for rows in batches)
     assert even >= 0.95 * len(batches)
     positions = sum(len(rows) * (source[rows].max() + target[rows].max() + 2) for rows in batches)
@@ -167,7 +167,7 @@ def test_equal_sources_have_no_mask():
 
 
 class Rows:
-    """Pairs whose ids tell their row."""
+    """Pairs whose ids are derived from their row."""
 
     def __init__(self, rows: int) -> None:
         self.source_lengths, self.target_lengths = corpus(rows)
@@ -181,13 +181,13 @@ class Rows:
 
 def test_an_epoch_shows_every_pair_once_from_any_position():
     epochs = BatchIterator(Rows(300), None, 200, 1, 0.0)
-    seen = []
+    rows_of_epoch = []
     for position, rows in enumerate(epochs.plan(2)):
-        batch = BatchIterator(Rows(300), None, 200, 1, 0.0).batch(2, position)  # one that has seen nothing before
+        batch = BatchIterator(Rows(300), None, 200, 1, 0.0).batch(2, position)  # a new one
         assert (batch.source[:, 0] - 4).tolist() == (batch.target[:, 1] - 1000).tolist() == rows.tolist()
         assert torch.equal(batch.source, epochs.batch(2, position).source)
-        seen += rows.tolist()
-    assert sorted(seen) == list(range(300))
+        rows_of_epoch += rows.tolist()
+    assert sorted(rows_of_epoch) == list(range(300))
     for epoch in (3, 2):  # another one, and back
         fresh = BatchIterator(Rows(300), None, 200, 1, 0.0).plan(epoch)
         assert [rows.tolist() for rows in epochs.plan(epoch)] == [rows.tolist() for rows in fresh]
@@ -202,9 +202,9 @@ def test_a_stream_gives_the_batches_in_order_over_the_epochs(start):
     wanted = [(epoch, position) for epoch in (0, 1) for position in range(len(epochs.plan(epoch)))][start:]
     stream = epochs.stream(0, start)
     for epoch, position in wanted:
-        found = next(stream)
-        assert found[:2] == (epoch, position)
-        assert torch.equal(found[2].source, BatchIterator(Rows(300), None, 200, 1, 0.0).batch(epoch, position).source)
+        *numbers, batch = next(stream)
+        assert tuple(numbers) == (epoch, position)
+        assert torch.equal(batch.source, BatchIterator(Rows(300), None, 200, 1, 0.0).batch(epoch, position).source)
 
 
 class Longer:
@@ -215,7 +215,7 @@ class Longer:
 
 
 def test_a_sample_longer_than_any_sentence_is_not_taken():
-    """A model with learned positions knows no place beyond the longest; nor does a budget of batches."""
+    """A model with learned positions has no embedding beyond the longest, and batches are planned by stored lengths."""
     pairs = Rows(300)
     pairs.texts = lambda row: (int(pairs.source_lengths[row]), int(pairs.target_lengths[row]))
     epochs = BatchIterator(pairs, SimpleNamespace(source=Longer(), target=Longer()), 200, 1, 0.2)
@@ -236,14 +236,14 @@ def test_what_fails_in_the_thread_fails_in_the_training(monkeypatch):
     epochs = BatchIterator(Rows(300), None, 200, 1, 0.0)
     stream = epochs.stream(0, 0)
     next(stream)
-    monkeypatch.setattr(epochs, "batch", lambda *place: 1 / 0)
+    monkeypatch.setattr(epochs, "batch", lambda *numbers: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         [next(stream) for _ in range(3)]
 
 
 @given(st.lists(st.integers(1, 40), max_size=50), BUDGETS)
 def test_batches_in_order_hold_every_row_longest_first(lengths, budget):
-    batches = in_order(np.array(lengths, dtype=np.int64), budget)
+    batches = batches_by_length(np.array(lengths, dtype=np.int64), budget)
     order = np.concatenate([[], *batches]).astype(int).tolist()
     assert sorted(order) == list(range(len(lengths)))
     assert [lengths[row] for row in order] == sorted(lengths, reverse=True)

@@ -21,11 +21,11 @@ from bench_machine import Watch, short, spread, table
 from bench_toolkits import ENVIRONMENTS, PEERS
 
 from nmt.compose import compose_all
-from nmt.data.batches import collate, plan
+from nmt.data.batches import collate, plan_batches
 from nmt.data.dataset import ParallelDataset
 from nmt.data.phrasebook.draw import Grammar, draws
 from nmt.data.tokenizer import EOS, Tokenizers
-from nmt.pipeline import prepare
+from nmt.pipeline import build_stages
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = ["data.pairs=2000", "tokenizer.size=420", "train.batch_tokens=200"]
@@ -56,13 +56,13 @@ def measured(tmp_path_factory):
 
 def pairs_of(folder, name):
     words = ["data=phrasebook", f"data_folder={folder / 'data'}", *SMALL]
-    return ParallelDataset(prepare(compose_all(words, multirun=False)[0]).ids / f"{name}.arrow")
+    return ParallelDataset(build_stages(compose_all(words, multirun=False)[0]).ids / f"{name}.arrow")
 
 
 def trained_on(folder):
     """The training pairs, and which of them the updates after WARM read."""
     pairs = pairs_of(folder, "train")
-    return pairs, [*plan(pairs.source_lengths, pairs.target_lengths, 200, 1, 0)][WARM : WARM + UPDATES]
+    return pairs, [*plan_batches(pairs.source_lengths, pairs.target_lengths, 200, 1, 0)][WARM : WARM + UPDATES]
 
 
 def test_bench_counts_the_tokens_of_its_batches_and_translations(measured):
@@ -98,7 +98,7 @@ def test_bench_writes_a_table_and_json(measured):
 
 def test_models_and_corpora_take_turns(monkeypatch):
     options = bench.parse(["--models", "seq2seq", "bahdanau", "--rounds", "2", "--set", "model.hidden=512"])
-    monkeypatch.setattr(bench, "prepare", lambda config: None)
+    monkeypatch.setattr(bench, "build_stages", lambda config: None)
     figures = {"train_tokens_per_s": 1.0, "decode_sentences_per_s": 1.0}
     monkeypatch.setattr(bench, "in_a_process", lambda words, options: figures | {"words": words})
     done = bench.take_turns({"one": ["data=phrasebook"]}, options)
@@ -218,7 +218,7 @@ def test_peers_read_the_same_lines_and_pieces(monkeypatch, tmp_path):
     options = bench_peers.parse([*files, "--folder", str(tmp_path / "peers")])
     folder = bench_data.prepare_data(options)
     config = compose_all(options.overrides, multirun=False)[0]
-    tokenizer = Tokenizers.load(prepare(config).tokenizer).source
+    tokenizer = Tokenizers.load(build_stages(config).tokenizer).source
     vocabulary = (folder / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
     assert len(vocabulary) == 420 and len(set(vocabulary)) == 420
     for name in ("train", "valid"):

@@ -1,4 +1,4 @@
-"""The corpus: pairs never shift, nothing passes that cannot be right, and every mistake is told in one sentence."""
+"""The corpus: pairs never shift, pairs that cannot be right are dropped, and every mistake is one clear error."""
 
 import errno
 import gzip
@@ -40,7 +40,7 @@ def make(folder: Path, train: tuple[list[str], list[str]] = (DE, EN)) -> DataCon
 def build(data: DataConfig, folder: Path) -> dict:
     output = folder / "output"
     output.mkdir()
-    corpus.build(data, output, folder / "downloads")
+    corpus.build_corpus(data, output, folder / "downloads")
     return json.loads((output / "report.json").read_text(encoding="utf-8"))
 
 
@@ -122,7 +122,7 @@ def test_long_and_unlike_pairs_are_dropped(tmp_path: Path) -> None:
     assert built(tmp_path) == [(source[0], target[0]), (source[2], target[2])]
 
 
-def test_held_out_sets_are_never_thinned(tmp_path: Path) -> None:
+def test_no_pair_of_a_held_out_set_is_dropped(tmp_path: Path) -> None:
     data = make(tmp_path)
     write(tmp_path / "test.de", ["a" * 2000, "", "Hallo."])
     write(tmp_path / "test.en", ["b", "Hello.", "Hello there."])
@@ -145,7 +145,7 @@ def test_duplicates_copies_and_leaks_are_counted_not_dropped(tmp_path: Path) -> 
     assert report["kept"] == 7
 
 
-def test_lists_are_joined_and_places_are_those_of_the_file(tmp_path: Path) -> None:
+def test_lists_are_joined_and_examples_name_the_line_of_the_file(tmp_path: Path) -> None:
     data = make(tmp_path, (DE + DE[:1], EN + EN[:1]))
     write(tmp_path / "more.de", ["Salz", ""])
     write(tmp_path / "more.en", ["salt", "pepper"])
@@ -163,7 +163,7 @@ def test_several_tests_and_none(tmp_path: Path) -> None:
     data.test = [str(tmp_path / "news"), data.test]
     assert build(data, tmp_path)["sets"] == ["news", "test"]
     data.test = None
-    assert list(corpus.inputs(data, tmp_path / "cache.json")) == ["train", "valid"]
+    assert list(corpus.corpus_inputs(data, tmp_path / "cache.json")) == ["train", "valid"]
 
 
 def test_report_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture) -> None:
@@ -230,7 +230,7 @@ def broken(folder: Path, kind: str) -> DataConfig:
         ("no train", ["data.train=NAME"]),
     ],
 )
-def test_mistakes_are_told_in_one_sentence(tmp_path: Path, kind: str, parts: list[str]) -> None:
+def test_mistakes_are_reported_in_one_sentence(tmp_path: Path, kind: str, parts: list[str]) -> None:
     with pytest.raises(UserError) as caught:
         build(broken(tmp_path, kind), tmp_path)
     for part in parts:
@@ -244,7 +244,7 @@ def test_full_disk_and_read_only_folder(tmp_path: Path, monkeypatch: pytest.Monk
 
     data = make(tmp_path)
     with pytest.raises(UserError, match="Cannot write .*nowhere.*: No such file"):
-        corpus.build(data, tmp_path / "nowhere", tmp_path)
+        corpus.build_corpus(data, tmp_path / "nowhere", tmp_path)
     monkeypatch.setattr(lines.LineWriter, "write", full)
     with pytest.raises(UserError, match="Cannot write .*output: No space left"):
         build(data, tmp_path)
@@ -255,22 +255,22 @@ def test_inputs_check_before_they_hash(tmp_path: Path, kind: str, monkeypatch: p
     data = broken(tmp_path, kind)
     monkeypatch.setattr(digests, "file_digest", lambda path: pytest.fail("hashed first"))
     with pytest.raises(UserError):
-        corpus.inputs(data, tmp_path / "cache.json")
+        corpus.corpus_inputs(data, tmp_path / "cache.json")
 
 
 def test_inputs_are_the_content_and_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, cache = make(tmp_path), tmp_path / "new" / "digests.json"
-    first = corpus.inputs(data, cache)
+    first = corpus.corpus_inputs(data, cache)
     assert first["train"] == [[digests.file_digest(tmp_path / f"train.{language}") for language in ("de", "en")]]
     write(tmp_path / "train.en", EN[::-1])
     os.utime(tmp_path / "train.en", ns=(1, 1))
-    changed = corpus.inputs(data, cache)
+    changed = corpus.corpus_inputs(data, cache)
     assert changed["train"] != first["train"] and changed["valid"] == first["valid"]
     with monkeypatch.context() as patch:
         patch.setattr(digests, "file_digest", lambda path: pytest.fail("hashed again"))
-        assert corpus.inputs(data, cache) == changed
+        assert corpus.corpus_inputs(data, cache) == changed
     cache.write_text("[broken")
-    assert corpus.inputs(data, cache) == changed
+    assert corpus.corpus_inputs(data, cache) == changed
 
 
 def multi30k(source: str = "de", target: str = "en", **changes: object) -> DataConfig:
@@ -282,7 +282,7 @@ def multi30k(source: str = "de", target: str = "en", **changes: object) -> DataC
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The plain files, invented, on a server of our own; their checksums are adjusted."""
+    """Invented plain files on a local server, with their checksums."""
     folder = tmp_path / "server"
     folder.mkdir()
     for key in hub.CHECKSUMS:
@@ -313,7 +313,9 @@ def refuse(name: str) -> dict:
 
 
 @pytest.mark.parametrize(("source", "target"), [("de", "en"), ("en", "fr")])
-def test_multi30k_plain_road_and_once_only(tmp_path: Path, server: Path, no_hub: None, source: str, target: str):
+def test_multi30k_from_plain_files_is_downloaded_once(
+    tmp_path: Path, server: Path, no_hub: None, source: str, target: str
+):
     data = multi30k(source, target)
     report = build(data, tmp_path)
     assert report["sets"] == ["test_2016_flickr", "test_2017_flickr"]
@@ -321,18 +323,18 @@ def test_multi30k_plain_road_and_once_only(tmp_path: Path, server: Path, no_hub:
     assert list(read_lines(tmp_path / "output" / f"valid.{target}"))[0] == f"val.{target} eins"
     for file in server.iterdir():
         file.unlink()
-    again = tmp_path / "again"
-    again.mkdir()
-    corpus.build(data, again, tmp_path / "downloads")
-    assert json.loads((again / "report.json").read_text())["corpus_hash"] == report["corpus_hash"]
+    second = tmp_path / "second"
+    second.mkdir()
+    corpus.build_corpus(data, second, tmp_path / "downloads")
+    assert json.loads((second / "report.json").read_text())["corpus_hash"] == report["corpus_hash"]
 
 
-def test_multi30k_hub_road(tmp_path: Path, server: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_multi30k_from_the_hub(tmp_path: Path, server: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def load_dataset(name: str) -> dict:
         assert name == "bentrevett/multi30k"
         return {split: {"de": [f"{split}\nA", "B"], "en": [f"{split} a", "b"]} for split in hub.HUB_SPLITS.values()}
 
-    monkeypatch.setattr(hub, "answers", lambda address: True)
+    monkeypatch.setattr(hub, "is_reachable", lambda address: True)
     monkeypatch.setattr("datasets.load_dataset", load_dataset)
     build(multi30k(), tmp_path)
     assert built(tmp_path, "train") == [("train A", "train a"), ("B", "b")]
@@ -340,7 +342,7 @@ def test_multi30k_hub_road(tmp_path: Path, server: Path, monkeypatch: pytest.Mon
     assert built(tmp_path, "test_2016_flickr")[0] == ("test A", "test a")
     assert built(tmp_path, "test_2017_flickr")[0] == ("test_2017_flickr.de eins", "test_2017_flickr.en eins")
     monkeypatch.setattr("datasets.load_dataset", refuse)
-    assert hub.fetch("en", "de", ["train"], tmp_path / "downloads")["train"][0].parent.name == "hub"
+    assert hub.download_sets("en", "de", ["train"], tmp_path / "downloads")["train"][0].parent.name == "hub"
 
 
 def test_multi30k_wrong_checksum(tmp_path: Path, server: Path, no_hub: None) -> None:
@@ -358,7 +360,7 @@ def test_multi30k_damaged_download_is_replaced(tmp_path: Path, server: Path, no_
     assert built(tmp_path)[0] == ("train.de eins", "train.en eins")
 
 
-def test_multi30k_without_network_names_both_ways_out(tmp_path: Path, no_hub: None, monkeypatch: pytest.MonkeyPatch):
+def test_multi30k_without_network_names_the_alternatives(tmp_path: Path, no_hub: None, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(hub, "ADDRESS", "http://127.0.0.1:9")
     with pytest.raises(UserError) as caught:
         build(multi30k(), tmp_path)
@@ -369,10 +371,10 @@ def test_multi30k_without_network_names_both_ways_out(tmp_path: Path, no_hub: No
 
 def test_multi30k_sets_that_do_not_exist(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="for cs-en 'test_2017_flickr'; possible: test_2016_flickr, train, val"):
-        corpus.inputs(multi30k("cs", "en"), tmp_path / "cache.json")
+        corpus.corpus_inputs(multi30k("cs", "en"), tmp_path / "cache.json")
     with pytest.raises(UserError, match="Multi30k 'ja'; possible: en, de, fr, cs"):
-        corpus.inputs(multi30k("ja", "en"), tmp_path / "cache.json")
-    assert corpus.inputs(multi30k("cs", "en", test="test_2016_flickr"), tmp_path / "cache.json") == {
+        corpus.corpus_inputs(multi30k("ja", "en"), tmp_path / "cache.json")
+    assert corpus.corpus_inputs(multi30k("cs", "en", test="test_2016_flickr"), tmp_path / "cache.json") == {
         "commit": hub.COMMIT
     }
 
@@ -384,7 +386,7 @@ def test_conf_has_every_key(name: str) -> None:
     assert set(OmegaConf.load(path)) == set(DataConfig.__dataclass_fields__)
 
 
-def test_checksums_and_limits_fit_the_real_files(tmp_path: Path) -> None:
+def test_checksums_and_limits_for_the_real_files(tmp_path: Path) -> None:
     folder = Path(__file__).parents[2] / "shared" / "data" / "multi30k"
     if not folder.is_dir():
         pytest.skip("the Multi30k files in ../shared are not here")
@@ -392,4 +394,6 @@ def test_checksums_and_limits_fit_the_real_files(tmp_path: Path) -> None:
         file = folder / (key.replace("val.", "valid.") + ".gz")
         assert digest is None or digests.file_digest(file) == digest
     pairs = lines.read_pairs(folder / "train.de.gz", folder / "train.en.gz")
-    assert sum(audit.reason(*pair, 1000, 5.0) is not None for pair in pairs) == 1  # one side of it is two signs
+    assert (
+        sum(audit.rejection_reason(*pair, 1000, 5.0) is not None for pair in pairs) == 1
+    )  # one side of it is two signs

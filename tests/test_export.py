@@ -20,7 +20,7 @@ from torch.nn import functional
 from nmt.compose import compose_all
 from nmt.config import Config, DecodeConfig, TokenizerConfig
 from nmt.data.batches import collate
-from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers, train
+from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers, train_sentencepiece
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
@@ -48,7 +48,7 @@ def vocabularies(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Tokeniz
     files = folder / "train.de", folder / "train.en"
     sizes = ((310, files), (315, files[:1]), (305, files[1:]))
     joint, source, target = (
-        Tokenizer(train(TokenizerConfig("unigram", size, True, True, 1.0, False, 256), list(some)), False)
+        Tokenizer(train_sentencepiece(TokenizerConfig("unigram", size, True, True, 1.0, False, 256), list(some)), False)
         for size, some in sizes
     )
     return {True: Tokenizers(joint, joint), False: Tokenizers(source, target)}

@@ -1,4 +1,4 @@
-"""The built-in phrasebook: inflection, paired rules, alignments, splits, and what is said about a broken line."""
+"""The built-in phrasebook: inflection, paired rules, alignments, splits, and the errors for broken lines."""
 
 import re
 from collections import Counter
@@ -6,12 +6,12 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from corpora import door, small
+from corpora import run_command, small
 
 from nmt.data import corpus
 from nmt.data.phrasebook import english, german, splits
 from nmt.data.phrasebook.draw import Grammar, Pair, draws
-from nmt.data.phrasebook.tables import folder
+from nmt.data.phrasebook.tables import text_folder
 from nmt.errors import UserError
 from nmt.evaluate.alignment import parse_links
 from nmt.evaluate.words import words
@@ -135,7 +135,7 @@ def test_english_forms() -> None:
 
 # A phrasebook of few words, whose pairs and links are written out by hand
 
-LITTLE = {
+SMALL = {
     "nouns.txt": "der Hund, Hunde | dog | animal\n"
     "die Oma, Omas | grandma | person\n"
     "der Bahnhof, Bahnhöfe | train station | place at=an/at to=zu/to\n"
@@ -164,13 +164,13 @@ en  a~ein {N}
 """
 
 
-def little(where: Path, sentence: str, **files: str) -> Grammar:
+def small_phrasebook(folder: Path, sentence: str, **files: str) -> Grammar:
     """A phrasebook with one sentence rule."""
-    (where / "grammar").mkdir(parents=True)
-    for name, text in {**LITTLE, **{f"{name}.txt": text for name, text in files.items()}}.items():
-        (where / name).write_text(text, encoding="utf-8")
-    (where / "grammar" / "rules.txt").write_text(f"{RULES}\nsentence only\n{sentence}\n", encoding="utf-8")
-    return Grammar(where)
+    (folder / "grammar").mkdir(parents=True)
+    for name, text in {**SMALL, **{f"{name}.txt": text for name, text in files.items()}}.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "grammar" / "rules.txt").write_text(f"{RULES}\nsentence only\n{sentence}\n", encoding="utf-8")
+    return Grammar(folder)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def little(where: Path, sentence: str, **files: str) -> Grammar:
     ],
 )
 def test_pairs_written_out_by_hand(tmp_path: Path, rule: str, expected: tuple[str, str, str]) -> None:
-    pair = next(draws(little(tmp_path, rule), 1))
+    pair = next(draws(small_phrasebook(tmp_path, rule), 1))
     assert (pair.german, pair.english, pair.links) == expected
 
 
@@ -262,7 +262,7 @@ def test_only_random_numbers_decide_in_the_order_of_the_slots(tmp_path: Path) ->
     """The one source of chance is `random()`, whose sequence Python keeps for a seed in every version."""
     nouns = "".join(f"der N{word}, -e | n{word} | thing\n" for word in "abcd")
     rule = "A: noun thing (sg)\nB: noun thing (sg)\nde {A} und~u {B} .\nen {A} and~u {B} ."
-    grammar = little(tmp_path, rule, nouns=LITTLE["nouns.txt"] + nouns)
+    grammar = small_phrasebook(tmp_path, rule, nouns=SMALL["nouns.txt"] + nouns)
     numbers = iter([0.5, 0.99, 0.25])  # the only sentence; the last of four; the second of four
     pair = grammar.draw(lambda: next(numbers))
     assert pair and pair.german == "Nd und Nb."
@@ -341,13 +341,13 @@ BROKEN_RULES = {
 @pytest.mark.parametrize(("files", "expected"), BROKEN.values(), ids=BROKEN)
 def test_a_broken_line_of_the_lexicon_is_named(tmp_path: Path, files: dict[str, str], expected: str) -> None:
     with pytest.raises(UserError, match=re.escape(expected)):
-        little(tmp_path, "T: word time\nde {T} .\nen {T} .", **files)
+        small_phrasebook(tmp_path, "T: word time\nde {T} .\nen {T} .", **files)
 
 
 @pytest.mark.parametrize(("rule", "expected"), BROKEN_RULES.values(), ids=BROKEN_RULES)
 def test_a_broken_rule_is_named(tmp_path: Path, rule: str, expected: str) -> None:
     with pytest.raises(UserError, match=f"^rules.txt, line [0-9]+: .*{expected}"):
-        little(tmp_path, rule)
+        small_phrasebook(tmp_path, rule)
 
 
 DEAD_ENDS = {
@@ -361,19 +361,19 @@ DEAD_ENDS = {
 @pytest.mark.parametrize("rule", DEAD_ENDS.values(), ids=DEAD_ENDS)
 def test_a_form_that_a_word_does_not_have_is_named_with_its_rule(tmp_path: Path, rule: str) -> None:
     with pytest.raises(UserError, match="^rules.txt, line [0-9]+: expected "):
-        next(draws(little(tmp_path, rule), 1))
+        next(draws(small_phrasebook(tmp_path, rule), 1))
 
 
 def test_rules_that_give_nothing_end(tmp_path: Path) -> None:
-    grammar = little(tmp_path, "N: noun animal (mass)\nde {N} .\nen {N} .")
-    with pytest.raises(UserError, match="draws in a row led nowhere"):
+    grammar = small_phrasebook(tmp_path, "N: noun animal (mass)\nde {N} .\nen {N} .")
+    with pytest.raises(UserError, match="draws in a row gave no sentence"):
         next(draws(grammar, 1))
 
 
 def test_a_category_that_contains_itself_is_refused(tmp_path: Path) -> None:
     rule = "N: np animal\nde {N}\nen {N}\n\nnp again\nN: np $\nde {N}\nen {N}"
     with pytest.raises(UserError, match="does not contain itself, as 'np' does"):
-        little(tmp_path, rule)
+        small_phrasebook(tmp_path, rule)
 
 
 # The real one
@@ -398,7 +398,7 @@ def test_sentences_are_well_formed(pairs: list[Pair]) -> None:
         assert 2 <= len(pair.german.split()) <= 27 and 2 <= len(pair.english.split()) <= 32, pair
 
 
-def test_links_are_about_the_words_that_stand_there(pairs: list[Pair]) -> None:
+def test_links_are_between_existing_words(pairs: list[Pair]) -> None:
     """Pharaoh indices count words as alignment error rates do: punctuation apart."""
     for pair in pairs:
         sure, possible = parse_links(pair.links)
@@ -432,11 +432,11 @@ def test_breadth(grammar: Grammar, pairs: list[Pair]) -> None:
 
 
 def test_the_same_seed_draws_the_same(grammar: Grammar) -> None:
-    def said(seed: int) -> list[str]:
+    def german_sentences(seed: int) -> list[str]:
         return [pair.german for pair in islice(draws(grammar, seed), 50)]
 
-    assert said(3) == said(3) != said(4)
-    assert said(3) == [pair.german for pair in islice(draws(Grammar(), 3), 50)]
+    assert german_sentences(3) == german_sentences(3) != german_sentences(4)
+    assert german_sentences(3) == [pair.german for pair in islice(draws(Grammar(), 3), 50)]
 
 
 @pytest.fixture(scope="module")
@@ -458,16 +458,18 @@ def test_no_sentence_is_in_two_sets(sets: dict[str, list[Pair]]) -> None:
 
 
 def test_unseen_combinations_are_unseen_and_their_parts_are_not(sets: dict[str, list[Pair]]) -> None:
-    known = {one for name in ("train", "valid", "test") for pair in sets[name] for one in pair.combinations}
-    parts = splits.parts(sets["train"])
+    seen = {
+        verb_object for name in ("train", "valid", "test") for pair in sets[name] for verb_object in pair.combinations
+    }
+    parts = splits.constructions_and_lemmas(sets["train"])
     for pair in sets["test_unseen"]:
-        assert any(one not in known for one in pair.combinations)
-        assert splits.parts([pair]) <= parts
-    held_out = {one for pair in sets["test_unseen"] for one in pair.combinations} - known
+        assert any(verb_object not in seen for verb_object in pair.combinations)
+        assert splits.constructions_and_lemmas([pair]) <= parts
+    held_out = {verb_object for pair in sets["test_unseen"] for verb_object in pair.combinations} - seen
     assert len({verb for verb, _ in held_out}) > 50  # all over the phrasebook
 
 
-def test_the_other_direction_is_the_mirror(
+def test_the_other_direction_has_swapped_links(
     tmp_path: Path, sets: dict[str, list[Pair]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(splits, "draw_sets", lambda *_: sets)
@@ -479,17 +481,17 @@ def test_the_other_direction_is_the_mirror(
             assert (tmp_path / "de" / f"{name}.{language}").read_bytes() == (
                 tmp_path / "en" / f"{name}.{language}"
             ).read_bytes()
-        for here, there in zip(
+        for line, swapped_line in zip(
             (tmp_path / "de" / f"{name}.align").read_text().splitlines(),
             (tmp_path / "en" / f"{name}.align").read_text().splitlines(),
             strict=True,
         ):
-            for mine, turned in zip(parse_links(here), parse_links(there), strict=True):
-                assert mine == {(i, j) for j, i in turned}
+            for links, swapped in zip(parse_links(line), parse_links(swapped_line), strict=True):
+                assert links == {(i, j) for j, i in swapped}
 
 
 def test_too_many_pairs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    grammar = little(tmp_path, "S: pronoun subject\nT: word time\nde {S} {T} da~d .\nen {S} {T} there~d .")
+    grammar = small_phrasebook(tmp_path, "S: pronoun subject\nT: word time\nde {S} {T} da~d .\nen {S} {T} there~d .")
     monkeypatch.setattr(splits, "Grammar", lambda: grammar)
     with pytest.raises(UserError, match="data.pairs=100 is not possible: the phrasebook gave 1 for train"):
         splits.write(tmp_path, "de", "en", 100, 1)
@@ -499,9 +501,9 @@ def test_as_a_corpus_with_gold(tmp_path: Path) -> None:
     from nmt.compose import compose_all
 
     (config,) = compose_all(["data=phrasebook", "data.pairs=1500"], multirun=False)
-    assert corpus.inputs(config.data, tmp_path / "digests.json") == splits.recipe()
+    assert corpus.corpus_inputs(config.data, tmp_path / "digests.json") == splits.recipe()
     (tmp_path / "corpus").mkdir()
-    corpus.build(config.data, tmp_path / "corpus", tmp_path / "downloads")
+    corpus.build_corpus(config.data, tmp_path / "corpus", tmp_path / "downloads")
     for name, number in (("train", 1500), ("valid", 75), ("test", 75)):
         for ending in ("de", "en", "align"):
             assert len((tmp_path / "corpus" / f"{name}.{ending}").read_text("utf-8").splitlines()) == number
@@ -518,30 +520,34 @@ def test_as_a_corpus_with_gold(tmp_path: Path) -> None:
         (["data.pairs=0"], "data.pairs=0 is not possible"),
     ],
 )
-def test_a_wrong_wish_is_refused(tmp_path: Path, words_: list[str], expected: str) -> None:
+def test_an_impossible_configuration_is_refused(tmp_path: Path, words_: list[str], expected: str) -> None:
     from nmt.compose import compose_all
 
     with pytest.raises(UserError, match=re.escape(expected)):
         (config,) = compose_all(["data=phrasebook", *words_], multirun=False)
-        corpus.inputs(config.data, tmp_path / "digests.json")
+        corpus.corpus_inputs(config.data, tmp_path / "digests.json")
 
 
-def test_the_text_is_found() -> None:
-    assert (folder() / "grammar" / "phrases.txt").is_file()
+def test_the_text_folder_exists() -> None:
+    assert (text_folder() / "grammar" / "phrases.txt").is_file()
 
 
 @pytest.mark.parametrize("source", ["de", "en"])
-def test_the_default_corpus_goes_all_the_way(tmp_path: Path, capfd: pytest.CaptureFixture[str], source: str) -> None:
-    """Drawn, trained on, scored on both test sets, and held against its gold alignment, in either direction."""
+def test_the_default_corpus_is_trained_and_scored_on(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], source: str
+) -> None:
+    """Drawn, trained on, scored on both test sets and against the gold alignment, in either direction."""
     target = {"de": "en", "en": "de"}[source]
     words_ = [f"data.source={source}", f"data.target={target}", "data.pairs=1500", "tokenizer.size=800", "name=tiny"]
-    answer = door(capfd, "train", *small(tmp_path, words_, "train.max_steps=4", "train.max_minutes=null"))
+    answer = run_command(capfd, "train", *small(tmp_path, words_, "train.max_steps=4", "train.max_minutes=null"))
     assert answer.code == 0, answer.err
     assert [line.split("\t")[0] for line in answer.out.splitlines()] == ["test", "test_unseen"]
     folder_ = next((tmp_path / "data").glob("corpus-*"))
     files = [
         f"--{role}={folder_ / name}" for role, name in (("source", f"valid.{source}"), ("target", f"valid.{target}"))
     ]
-    gold = door(capfd, "align", "tiny", "--runs", str(tmp_path / "runs"), *files, f"--gold={folder_ / 'valid.align'}")
+    gold = run_command(
+        capfd, "align", "tiny", "--runs", str(tmp_path / "runs"), *files, f"--gold={folder_ / 'valid.align'}"
+    )
     assert gold.code == 0, gold.err
     assert all(0 < float(line.split("\t")[3]) < 1 for line in gold.out.splitlines()[1:])

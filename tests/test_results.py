@@ -26,15 +26,15 @@ def run(trained: Trained, tmp_path: Path) -> Path:
 def test_a_run_is_scored_on_the_corpus_it_was_trained_on(trained: Trained, run, capfd, tmp_path, monkeypatch):
     """From any folder, and whatever its configuration would make today."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pipeline, "prepare_corpus", lambda config: pytest.fail("it is there already"))
+    monkeypatch.setattr(pipeline, "build_corpus_stage", lambda config: pytest.fail("it is there already"))
     assert door(capfd, "evaluate", str(run)).out.splitlines() == trained.lines
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
 
 
 def test_another_corpus_is_refused(run, capfd, monkeypatch):
     monkeypatch.setattr(test_sets, "existing_corpus", lambda *_: None)
-    told = pipeline.report
-    monkeypatch.setattr(pipeline, "report", lambda corpus: told(corpus) | {"corpus_hash": "0" * 64})
+    read_report = pipeline.read_report
+    monkeypatch.setattr(pipeline, "read_report", lambda corpus: read_report(corpus) | {"corpus_hash": "0" * 64})
     answer = door(capfd, "evaluate", str(run))
     assert answer.code == 2 and "is no longer in" in answer.err and not answer.out
 

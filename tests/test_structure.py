@@ -18,6 +18,7 @@ FLOORS = {
     "__init__": 0,
     "errors": 0,
     "timing": 0,
+    "files": 1,
     "options": 1,
     "config": 1,
     "attention": 2,

@@ -489,7 +489,7 @@ def test_a_validation_pair_beyond_the_last_position_is_refused_at_the_start(tmp_
         pipeline.train(config)
     needed = re.fullmatch(rf".*=40 is too small; line 5 of .*valid\.{side} has (\d+) pieces,.*", str(error.value))[1]
     assert not (tmp_path / "runs").exists()
-    prepared = pipeline.prepare(config)
+    prepared = pipeline.build_stages(config)
     pairs = ParallelDataset(prepared.ids / "valid.arrow")
     lengths = pairs.source_lengths if side == "de" else pairs.target_lengths
     assert int(needed) == lengths.max() + 1

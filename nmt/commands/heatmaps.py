@@ -7,10 +7,10 @@ from typing import Any
 
 import nmt
 from nmt.alignments import Extractor, focus_of, from_below, in_words, say_layer
-from nmt.data.lines import write_atomic
 from nmt.decode.attention_record import AttentionRecord
 from nmt.errors import UserError
 from nmt.evaluate.alignment import Link
+from nmt.files import write_atomic
 from nmt.runs import Run
 from nmt.view.alignment_page import PagePair, alignment_page
 from nmt.view.heatmap import grid, heatmap, png

@@ -15,10 +15,11 @@ from nmt.commands import one_line, open_run
 from nmt.commands.attention_options import check_method, check_reading, chosen
 from nmt.commands.export import through_ctranslate2
 from nmt.commands.json_output import looked
-from nmt.data.lines import decoded, open_atomic, read_lines
+from nmt.data.lines import decode_lines, read_lines
 from nmt.decode.attention_record import LOOKS, AttentionRecord
 from nmt.decode.translator import Translation
 from nmt.errors import UserError
+from nmt.files import open_atomic
 from nmt.runs import Run
 
 log = logging.getLogger("nmt")
@@ -79,7 +80,7 @@ def sentences(options: argparse.Namespace) -> Iterator[str]:
     elif options.input:
         yield from read_lines(Path(options.input))
     else:
-        yield from decoded(sys.stdin.buffer, "stdin")
+        yield from decode_lines(sys.stdin.buffer, "stdin")
 
 
 @contextmanager

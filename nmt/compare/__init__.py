@@ -12,9 +12,9 @@ from nmt.compare.report import write_report
 from nmt.compare.results import compare_measures
 from nmt.compare.systems import open_systems
 from nmt.compare.test_sets import choose_test_sets, rows_to_draw
-from nmt.data.lines import writing
 from nmt.errors import UserError
 from nmt.evaluate import significance
+from nmt.files import report_write_errors
 from nmt.results import check_writable
 
 __all__ = ["CompareOptions", "compare_runs"]
@@ -35,7 +35,7 @@ def compare_runs(names: Sequence[str], options: CompareOptions) -> str:
             raise UserError(f"--long {options.max_joined} is not possible with {test_set.name}; choose 2 to {count}.")
     if any((options.output / name).exists() for name in ("config.yaml", "best.pt", "last.pt")):
         raise UserError(f"--output {options.output} is a run, whose curves would be lost; name another folder.")
-    with writing(options.output):
+    with report_write_errors(options.output):
         check_writable(options.output)
     measures = [measure_system(system, test_sets, rows, options) for system in systems]
     return write_report(compare_measures(measures, test_sets, options.samples), options.output)

@@ -15,8 +15,9 @@ from nmt.compare.options import CompareOptions
 from nmt.compare.perplexity import Perplexity, measure_perplexity
 from nmt.compare.systems import System, load_system
 from nmt.compare.test_sets import TestSet, TestSets
-from nmt.data.lines import read_lines, write_atomic, writing
+from nmt.data.lines import read_lines
 from nmt.evaluate.lengths import corpus_bleu, joined
+from nmt.files import report_write_errors, write_atomic
 from nmt.runs import Run, score_files
 from nmt.test_sets import make_layer_selector
 from nmt.view.marks import GoldLinks, WindowSpans
@@ -142,7 +143,7 @@ def measure_joined(run: Run, test_set: TestSet, measures: SetMeasures, max_joine
 def write_joined(pairs: list[tuple[str, str]], folder: Path, name: str) -> tuple[Path, Path]:
     """Write joined pairs into NAME.source and NAME.reference, and return their paths."""
     paths = folder / f"{name}.source", folder / f"{name}.reference"
-    with writing(folder):
+    with report_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for side, path in enumerate(paths):
             write_atomic(path, "".join(f"{pair[side]}\n" for pair in pairs))

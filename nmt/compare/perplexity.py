@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from nmt.alignments import limit
-from nmt.data.batches import collate, in_order
+from nmt.data.batches import batches_by_length, collate
 from nmt.data.tokenizer import PAD
 from nmt.decode.beam_search import force_decode
 from nmt.decode.translator import Translator
@@ -50,7 +50,7 @@ def measure_perplexity(translator: Translator, pairs: list[tuple[str, str]]) -> 
     max_length = limit(translator)
     rows = np.flatnonzero((shorter > 0) & (longer <= max_length))
     nll, pieces = 0.0, 0
-    for indices in in_order(longer[rows], max(MAX_LOGITS // tokenizers.target.size, 1)):
+    for indices in batches_by_length(longer[rows], max(MAX_LOGITS // tokenizers.target.size, 1)):
         sources, targets = ([np.asarray(ids[row]) for row in rows[indices]] for ids in (source_ids, target_ids))
         batch = collate(sources, targets).to(device)
         with torch.autocast(device.type, enabled=False):

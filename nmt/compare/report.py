@@ -8,8 +8,8 @@ from typing import Any
 from nmt.compare.measures import AttentionMap
 from nmt.compare.results import ComparisonResults, SetResults
 from nmt.compare.tables import comparison_tables
-from nmt.data.lines import write_atomic, writing
 from nmt.evaluate.significance import SEED
+from nmt.files import report_write_errors, write_atomic
 from nmt.runs import fingerprint
 from nmt.train.checkpoint import versions
 from nmt.view.comparison_page import PageFigure, Section, Table, comparison_page, to_markdown
@@ -29,7 +29,7 @@ def write_report(results: ComparisonResults, folder: Path) -> str:
     tables = comparison_tables(results)
     plots, heatmaps = length_plots(results), draw_heatmaps(results)
     text = to_markdown(tables)
-    with writing(folder):
+    with report_write_errors(folder):
         for name, figure in plots.items():
             write_atomic(folder / f"{name}.png", png(figure))
         images = "".join(f"\n![{name}]({name}.png)\n" for name in plots)

@@ -1,1 +1,1 @@
-"""Where sentence pairs come from, which may pass, and how they are cut into pieces and seated in batches."""
+"""Sentence pairs: where they come from, which are trained on, and how they are tokenized and batched."""

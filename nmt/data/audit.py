@@ -1,8 +1,9 @@
-"""What may not pass into the training pairs, and what is counted on the way.
+"""Which training pairs are left out, and what is counted about the others.
 
-Pairs are judged as pairs: a reason drops both sides, so that no later line loses its partner. Duplicates, copies and
-leaks are counted and reported only; whether they are a fault depends on the corpus. Sentences are remembered as 64-bit
-hashes: 16 bytes a pair, and among ten million pairs a chance collision is expected in 1 of 370,000 corpora.
+A pair is judged as a whole: both sides are dropped together, so that no later line loses its translation. Duplicates,
+copies and pairs that are also in validation or test sets are counted and reported only; whether they are a fault
+depends on the corpus. Sentences are stored as 64-bit hashes: 16 bytes a pair, and among ten million pairs a chance
+collision is expected in 1 of 370,000 corpora.
 """
 
 import re
@@ -18,8 +19,8 @@ NO_LETTER = re.compile(r"[\W_]+")
 SLACK = 10  # characters added to both sides before their ratio is taken: "Ja." / "Yes, indeed." is a good pair
 
 
-def reason(source: str, target: str, max_characters: int, max_ratio: float) -> str | None:
-    """Why a pair may not be trained on, or None."""
+def rejection_reason(source: str, target: str, max_characters: int, max_ratio: float) -> str | None:
+    """Why a pair is left out of training: blank, too long, or of too different lengths. None for a good pair."""
     blank = (not source.strip()) + (not target.strip())
     if blank:
         return "both sides blank" if blank == 2 else "one side blank"
@@ -31,88 +32,88 @@ def reason(source: str, target: str, max_characters: int, max_ratio: float) -> s
     return None
 
 
-def fingerprint(text: str) -> int:
-    """64 bits of a text."""
+def hash_text(text: str) -> int:
+    """A 64-bit hash, the same in every process."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-def loose(text: str) -> int:
-    """64 bits of a sentence's letters and digits, blind to case and punctuation; 0 when it has none."""
+def hash_letters(text: str) -> int:
+    """A 64-bit hash of a sentence's letters and digits, without case and punctuation; 0 when it has none."""
     letters = NO_LETTER.sub("", text.casefold())
-    return fingerprint(letters) if letters else 0
+    return hash_text(letters) if letters else 0
 
 
-class HeldOut:
-    """The sentences of the validation and test sets, to be recognised among the training pairs."""
+class HeldOutSentences:
+    """The sentences of the validation and test sets, by which such pairs are recognised in the training data."""
 
     def __init__(self) -> None:
         self.source: set[int] = set()
         self.target: set[int] = set()
 
     def add(self, source: str, target: str) -> None:
-        """Remember a pair."""
-        self.source.add(loose(source))
-        self.target.add(loose(target))
+        """Add a pair of a validation or test set."""
+        self.source.add(hash_letters(source))
+        self.target.add(hash_letters(target))
 
-    def seen(self, source: str, target: str) -> bool:
-        """Whether either side is a side of a remembered pair."""
-        left, right = loose(source), loose(target)
-        return bool(left and left in self.source) or bool(right and right in self.target)
+    def contains(self, source: str, target: str) -> bool:
+        """Whether the source or the target is a sentence of a held-out set, apart from case and punctuation."""
+        source_hash, target_hash = hash_letters(source), hash_letters(target)
+        return bool(source_hash and source_hash in self.source) or bool(target_hash and target_hash in self.target)
 
 
 @dataclass
-class Tally:
-    """How many pairs met which fate, with the place of the first of them."""
+class PairCounts:
+    """How many pairs of a set were read, kept, dropped or remarked on, with the file and line of the first of each."""
 
     read: int = 0
     kept: int = 0
-    dropped: dict[str, int] = field(default_factory=dict)
-    counted: dict[str, int] = field(default_factory=dict)
-    examples: dict[str, str] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)  # by reason
+    counted: dict[str, int] = field(default_factory=dict)  # pairs that were kept, by remark
+    examples: dict[str, str] = field(default_factory=dict)  # reason or remark → FILE:LINE
     starts: list[tuple[int, Path]] = field(default_factory=list)  # pairs read before each file
 
-    def start(self, path: Path) -> None:
-        """The pairs that follow come from another file."""
+    def start_file(self, path: Path) -> None:
+        """The pairs that follow come from `path`."""
         self.starts.append((self.read, path))
 
-    def drop(self, why: str, number: int) -> None:
+    def drop(self, reason: str, number: int) -> None:
         """Count pair `number` (in the order read, from 1) as left out."""
-        self.dropped[why] = self.dropped.get(why, 0) + 1
-        self.example(why, number)
+        self.dropped[reason] = self.dropped.get(reason, 0) + 1
+        self.add_example(reason, number)
 
-    def count(self, what: str, number: int, pairs: int = 1) -> None:
-        """Count pairs that are remarkable, but kept; pair `number` is the first of them."""
-        self.counted[what] = self.counted.get(what, 0) + pairs
-        self.example(what, number)
+    def count(self, remark: str, number: int, pairs: int = 1) -> None:
+        """Count pairs that are remarked on, but kept; pair `number` is the first of them."""
+        self.counted[remark] = self.counted.get(remark, 0) + pairs
+        self.add_example(remark, number)
 
-    def example(self, why: str, number: int) -> None:
-        """Keep the place of the first pair of its kind, as FILE:LINE."""
-        if why not in self.examples:
-            before, path = next(start for start in reversed(self.starts) if start[0] < number)
-            self.examples[why] = f"{path}:{number - before}"
+    def add_example(self, reason: str, number: int) -> None:
+        """Store FILE:LINE of the first pair with this reason or remark."""
+        if reason not in self.examples:
+            pairs_before, path = next(start for start in reversed(self.starts) if start[0] < number)
+            self.examples[reason] = f"{path}:{number - pairs_before}"
 
-    def entry(self) -> dict[str, Any]:
-        """What the report says of a set."""
+    def report_entry(self) -> dict[str, Any]:
+        """The set's entry in report.json."""
         names = ("read", "kept", "dropped", "counted", "examples")
         return {"from": [str(path) for _, path in self.starts]} | {name: getattr(self, name) for name in names}
 
 
-class Duplicates:
-    """Recognises pairs that were there before, both sides to the letter."""
+class DuplicateCounter:
+    """Counts pairs that repeat an earlier one, both sides to the letter."""
 
     def __init__(self) -> None:
         self.hashes = array("Q")
         self.numbers = array("Q")
 
     def add(self, source: str, target: str, number: int) -> None:
-        """Remember a pair and its number."""
-        self.hashes.append(fingerprint(f"{source}\n{target}"))
+        """Add a pair and its number in the order read."""
+        self.hashes.append(hash_text(f"{source}\n{target}"))
         self.numbers.append(number)
 
-    def result(self) -> tuple[int, int]:
+    def count(self) -> tuple[int, int]:
         """How many pairs repeat an earlier one, and the number of the first that does (0 when none does)."""
         _, first = numpy.unique(numpy.asarray(self.hashes), return_index=True)
         repeated = numpy.ones(len(self.hashes), dtype=bool)
         repeated[first] = False
-        where = numpy.flatnonzero(repeated)
-        return len(where), self.numbers[int(where[0])] if len(where) else 0
+        indices = numpy.flatnonzero(repeated)
+        return len(indices), self.numbers[int(indices[0])] if len(indices) else 0

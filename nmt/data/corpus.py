@@ -1,8 +1,8 @@
-"""Where sentence pairs come from: the phrasebook, PREFIX files or Multi30k, turned into one folder of plain text.
+"""Sentence pairs from the phrasebook, from PREFIX files or from Multi30k, written to one folder of plain text.
 
-The folder holds train, valid and each test set as NAME.source and NAME.target, UTF-8, one sentence a line, NAME.align
-where gold alignments are known, and report.json. Training pairs that cannot be right are left out, as pairs; validation and test sets are copied whole,
-because a score over part of a set is no score of the set. Everything streams.
+The folder holds train, valid and each test set as NAME.SOURCE and NAME.TARGET, UTF-8, one sentence a line, NAME.align
+where gold alignments exist, and report.json. Training pairs that cannot be right are left out, as pairs; validation
+and test sets are copied in full, because a score over a part of a set is not comparable. Everything streams.
 """
 
 import hashlib
@@ -15,44 +15,48 @@ from typing import Any
 
 from nmt.config import DataConfig
 from nmt.data import hub
-from nmt.data.audit import Duplicates, HeldOut, Tally, reason
-from nmt.data.digests import Digests
-from nmt.data.lines import LineWriter, read_pairs, side, writing
+from nmt.data.audit import DuplicateCounter, HeldOutSentences, PairCounts, rejection_reason
+from nmt.data.digests import DigestCache
+from nmt.data.lines import LineWriter, find_file, read_pairs
 from nmt.data.phrasebook import splits
 from nmt.errors import UserError
+from nmt.files import report_write_errors
 
-Files = tuple[Path, Path]  # the source and the target side
+Files = tuple[Path, Path]  # the source and the target file
 logger = logging.getLogger("nmt")
 
 
-def inputs(data: DataConfig, cache: Path) -> dict[str, Any]:
-    """What the corpus depends on beside its configuration: the content of its files; raises UserError.
+def corpus_inputs(data: DataConfig, cache: Path) -> dict[str, Any]:
+    """What the corpus depends on besides its configuration: the content of its files; raises UserError.
 
-    `cache` is a JSON file that remembers the sha256 of files that have not changed since.
+    `cache` is a JSON file with the sha256 of files that were hashed before.
     """
-    named = names(data)
+    groups = set_names(data)
     if data.kind == "multi30k":
-        hub.check(data.source, data.target, [name for group in named.values() for name in group])
+        hub.check_sets(data.source, data.target, [name for group in groups.values() for name in group])
         return {"commit": hub.COMMIT}
     if data.kind == "phrasebook":
-        check_phrasebook(data, named)
+        check_phrasebook(data, groups)
         return splits.recipe()
-    digests = Digests(cache)
-    sets = {name: [[digests.of(path) for path in files] for files in many] for name, many in local(data, named).items()}
+    digests = DigestCache(cache)
+    sets = {
+        name: [[digests.digest(path) for path in pair] for pair in files]
+        for name, files in local_files(data, groups).items()
+    }
     digests.save()
     return sets
 
 
-def build(data: DataConfig, folder: Path, downloads: Path) -> None:
+def build_corpus(data: DataConfig, folder: Path, downloads: Path) -> None:
     """Write the sets and report.json into an empty folder; raises UserError when the input is unusable."""
-    with writing(folder), tempfile.TemporaryDirectory(dir=folder) as drawn:
-        sets = find(data, downloads, Path(drawn))
-        held_out, audit = HeldOut(), {}
+    with report_write_errors(folder), tempfile.TemporaryDirectory(dir=folder) as generated:
+        sets = find_sets(data, downloads, Path(generated))
+        held_out, audit = HeldOutSentences(), {}
         for name in [name for name in sets if name != "train"]:
-            audit[name] = copy(name, sets[name], data, folder, held_out)
-        audit = {"train": clean(sets["train"], data, folder, held_out)} | audit
+            audit[name] = write_held_out_set(name, sets[name], data, folder, held_out)
+        audit = {"train": write_training_set(sets["train"], data, folder, held_out)} | audit
         if data.kind == "phrasebook":
-            gold(audit, names(data), Path(drawn), folder)
+            write_gold_alignments(audit, set_names(data), Path(generated), folder)
         digests = [digest for entry in audit.values() for digest in entry["sha256"].values()]
         report = {
             "source": data.source,
@@ -62,13 +66,13 @@ def build(data: DataConfig, folder: Path, downloads: Path) -> None:
             "audit": audit,
         }
         (folder / "report.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    tell(report)
+    log_report(report)
 
 
-def names(data: DataConfig) -> dict[str, list[str]]:
+def set_names(data: DataConfig) -> dict[str, list[str]]:
     """The PREFIXes or set names of train, valid and each test set; raises UserError."""
-    groups = {"train": listed("train", data.train), "valid": listed("valid", data.valid)}
-    for prefix in listed("test", data.test) if data.test is not None else []:
+    groups = {"train": as_list("train", data.train), "valid": as_list("valid", data.valid)}
+    for prefix in as_list("test", data.test) if data.test is not None else []:
         name = Path(prefix).name
         if name in ("train", "valid"):
             raise UserError(f"data.test={prefix} cannot be named '{name}' like another set; rename or copy its files.")
@@ -78,120 +82,140 @@ def names(data: DataConfig) -> dict[str, list[str]]:
     return groups
 
 
-def listed(role: str, value: Any) -> list[str]:
+def as_list(role: str, value: Any) -> list[str]:
     """A string or list of strings as a list; raises UserError when it is neither or empty."""
-    many = [value] if isinstance(value, str) else value
-    if not isinstance(many, list) or not many or not all(isinstance(one, str) and one != "???" and one for one in many):
+    names = [value] if isinstance(value, str) else value
+    if (
+        not isinstance(names, list)
+        or not names
+        or not all(isinstance(name, str) and name not in ("", "???") for name in names)
+    ):
         also = " or data.test=null" if role == "test" else ""
         raise UserError(f"data.{role}={value} is not possible; give data.{role}=NAME or data.{role}=[NAME,NAME]{also}.")
-    return many
+    return names
 
 
-def check_phrasebook(data: DataConfig, named: dict[str, list[str]]) -> None:
+def check_phrasebook(data: DataConfig, groups: dict[str, list[str]]) -> None:
     """Raises UserError for languages, sets or a number of pairs that the phrasebook does not have."""
     if {data.source, data.target} != {"de", "en"}:
         raise UserError(f"The phrasebook has no {data.source}-{data.target}; choose de and en, or en and de.")
     if not data.pairs:
         raise UserError("data.pairs=0 is not possible; it must be greater than 0.")
-    for role, group in named.items():
+    for role, group in groups.items():
         for name in group:
             if name not in splits.SETS or (role != "train") == (name == "train"):
-                raise UserError(f"data: the phrasebook has no set '{name}' for {role}; it has {', '.join(splits.SETS)}.")
+                raise UserError(
+                    f"data: the phrasebook has no set '{name}' for {role}; it has {', '.join(splits.SETS)}."
+                )
 
 
-def gold(audit: dict[str, Any], named: dict[str, list[str]], drawn: Path, folder: Path) -> None:
-    """Write the alignments of the sets that are whole, so that line by line they belong to the text."""
-    for name, group in named.items():
+def write_gold_alignments(audit: dict[str, Any], groups: dict[str, list[str]], generated: Path, folder: Path) -> None:
+    """Write NAME.align for the sets of which no pair was dropped, so that it belongs to the text line by line."""
+    for name, group in groups.items():
         if audit[name]["kept"] == audit[name]["read"]:
-            (folder / f"{name}.align").write_bytes(b"".join((drawn / f"{one}.align").read_bytes() for one in group))
+            alignments = b"".join((generated / f"{part}.align").read_bytes() for part in group)
+            (folder / f"{name}.align").write_bytes(alignments)
 
 
-def find(data: DataConfig, downloads: Path, drawn: Path) -> dict[str, list[Files]]:
-    """The files of train, valid and each test set, in this order, downloaded or drawn if need be; raises UserError."""
-    named = names(data)
+def find_sets(data: DataConfig, downloads: Path, generated: Path) -> dict[str, list[Files]]:
+    """The files of train, valid and each test set, in this order; raises UserError.
+
+    Multi30k is downloaded to `downloads` if need be, the phrasebook's sets are written to `generated`.
+    """
+    groups = set_names(data)
     if data.kind == "phrasebook":
-        splits.write(drawn, data.source, data.target, data.pairs, data.seed)
+        splits.write(generated, data.source, data.target, data.pairs, data.seed)
         return {
-            name: [(drawn / f"{one}.{data.source}", drawn / f"{one}.{data.target}") for one in group]
-            for name, group in named.items()
+            name: [(generated / f"{part}.{data.source}", generated / f"{part}.{data.target}") for part in group]
+            for name, group in groups.items()
         }
     if data.kind == "files":
-        return local(data, named)
-    wanted = list(dict.fromkeys(name for group in named.values() for name in group))
-    files = hub.fetch(data.source, data.target, wanted, downloads)
-    return {name: [files[one] for one in group] for name, group in named.items()}
+        return local_files(data, groups)
+    names = list(dict.fromkeys(name for group in groups.values() for name in group))
+    files = hub.download_sets(data.source, data.target, names, downloads)
+    return {name: [files[part] for part in group] for name, group in groups.items()}
 
 
-def local(data: DataConfig, named: dict[str, list[str]]) -> dict[str, list[Files]]:
-    """The files of every PREFIX; raises UserError for a missing one and for one that stands on both sides."""
+def local_files(data: DataConfig, groups: dict[str, list[str]]) -> dict[str, list[Files]]:
+    """The files of every PREFIX; raises UserError for a missing one, and where source and target are the same file."""
     sets = {}
-    for name, prefixes in named.items():
-        sets[name] = [(side(prefix, data.source), side(prefix, data.target)) for prefix in prefixes]
+    for name, prefixes in groups.items():
+        sets[name] = [(find_file(prefix, data.source), find_file(prefix, data.target)) for prefix in prefixes]
         for source, target in sets[name]:
             if source.samefile(target):
                 raise UserError(f"{source} and {target} are the same file; one must be the other's translation.")
     return sets
 
 
-def clean(sources: list[Files], data: DataConfig, folder: Path, held_out: HeldOut) -> dict[str, Any]:
-    """Write the training pairs that can be right; raises UserError when none is left."""
-    tally, duplicates = Tally(), Duplicates()
-    with Output("train", data, folder) as output:
-        for source, target in numbered(sources, tally):
-            if why := reason(source, target, data.max_characters, data.max_ratio):
-                tally.drop(why, tally.read)
+def write_training_set(
+    files: list[Files], data: DataConfig, folder: Path, held_out: HeldOutSentences
+) -> dict[str, Any]:
+    """Write the training pairs that `rejection_reason` accepts; returns the set's entry in report.json.
+
+    Raises UserError when no pair is left.
+    """
+    counts, duplicates = PairCounts(), DuplicateCounter()
+    with PairWriter("train", data, folder) as writer:
+        for source, target in read_counted(files, counts):
+            if reason := rejection_reason(source, target, data.max_characters, data.max_ratio):
+                counts.drop(reason, counts.read)
                 continue
             if source == target:
-                tally.count("both sides equal", tally.read)
-            if held_out.seen(source, target):
-                tally.count("also in valid or test", tally.read)
-            duplicates.add(source, target, tally.read)
-            output.write(source, target, tally)
-    repeated, first = duplicates.result()
+                counts.count("both sides equal", counts.read)
+            if held_out.contains(source, target):
+                counts.count("also in valid or test", counts.read)
+            duplicates.add(source, target, counts.read)
+            writer.write(source, target, counts)
+    repeated, first = duplicates.count()
     if repeated:
-        tally.count("duplicates", first, repeated)
-    if not tally.kept:
-        fates = ", ".join(f"{number:,} {why}" for why, number in tally.dropped.items())
-        raise UserError(f"No training pair is left of {tally.read:,} in data.train={data.train}: {fates}.")
-    return tally.entry() | {"sha256": output.digests()}
+        counts.count("duplicates", first, repeated)
+    if not counts.kept:
+        reasons = ", ".join(f"{number:,} {reason}" for reason, number in counts.dropped.items())
+        raise UserError(f"No training pair is left of {counts.read:,} in data.train={data.train}: {reasons}.")
+    return counts.report_entry() | {"sha256": writer.digests()}
 
 
-def copy(name: str, sources: list[Files], data: DataConfig, folder: Path, held_out: HeldOut) -> dict[str, Any]:
-    """Write a validation or test set as it is; raises UserError when it has no whole pair."""
-    tally = Tally()
-    with Output(name, data, folder) as output:
-        for source, target in numbered(sources, tally):
+def write_held_out_set(
+    name: str, files: list[Files], data: DataConfig, folder: Path, held_out: HeldOutSentences
+) -> dict[str, Any]:
+    """Write every pair of a validation or test set; returns its entry in report.json.
+
+    Raises UserError when a side of every pair is blank.
+    """
+    counts = PairCounts()
+    with PairWriter(name, data, folder) as writer:
+        for source, target in read_counted(files, counts):
             if not (source.strip() and target.strip()):
-                tally.count("a side blank", tally.read)
+                counts.count("a side blank", counts.read)
             held_out.add(source, target)
-            output.write(source, target, tally)
-    if tally.counted.get("a side blank") == tally.read:
+            writer.write(source, target, counts)
+    if counts.counted.get("a side blank") == counts.read:
         raise UserError(f"The set '{name}' has no pair of two sentences: one side of every line is blank.")
-    return tally.entry() | {"sha256": output.digests()}
+    return counts.report_entry() | {"sha256": writer.digests()}
 
 
-def numbered(sources: list[Files], tally: Tally) -> Iterator[tuple[str, str]]:
-    """The pairs of several files one after another, counted."""
-    for source, target in sources:
-        tally.start(source)
+def read_counted(files: list[Files], counts: PairCounts) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of several files one after another; `counts.read` is the number of the pair, from 1."""
+    for source, target in files:
+        counts.start_file(source)
         for pair in read_pairs(source, target):
-            tally.read += 1
+            counts.read += 1
             yield pair
 
 
-class Output:
-    """The two files a set is written to."""
+class PairWriter:
+    """The two files of a set that is being written; a context manager."""
 
     def __init__(self, name: str, data: DataConfig, folder: Path) -> None:
         self.files = {language: LineWriter(folder / f"{name}.{language}") for language in (data.source, data.target)}
 
-    def write(self, source: str, target: str, tally: Tally) -> None:
+    def write(self, source: str, target: str, counts: PairCounts) -> None:
         """Write a pair and count it as kept."""
         for writer, sentence in zip(self.files.values(), (source, target), strict=True):
             writer.write(sentence)
-        tally.kept += 1
+        counts.kept += 1
 
-    def __enter__(self) -> "Output":
+    def __enter__(self) -> "PairWriter":
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -203,10 +227,10 @@ class Output:
         return {language: writer.digest.hexdigest() for language, writer in self.files.items()}
 
 
-def tell(report: dict[str, Any]) -> None:
-    """Log what was read, kept, dropped and noticed, with the place of the first case."""
+def log_report(report: dict[str, Any]) -> None:
+    """Log how many pairs were read, kept, dropped and remarked on, each with the file and line of the first."""
     for name, entry in report["audit"].items():
         logger.info("%-20s %11s pairs read, %11s kept", name, f"{entry['read']:,}", f"{entry['kept']:,}")
-        for fate in ("dropped", "counted"):
-            for why, number in entry[fate].items():
-                logger.info("  %-7s %10s  %s, first: %s", fate, f"{number:,}", why, entry["examples"][why])
+        for group in ("dropped", "counted"):
+            for reason, number in entry[group].items():
+                logger.info("  %-7s %10s  %s, first: %s", group, f"{number:,}", reason, entry["examples"][reason])

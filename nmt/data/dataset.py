@@ -1,8 +1,8 @@
-"""The pairs as piece ids in memory-mapped Arrow files: opened in milliseconds, whatever the size of the corpus.
+"""Sentence pairs as token ids in memory-mapped Arrow files: opened in milliseconds, whatever the size of the corpus.
 
-The text is kept beside the ids, for subword sampling and for displays. Ids of a file above MAPPED are read sentence by
-sentence: one look at a mapped page makes up to 2 MiB of the file count as the program's memory, a thousand looks all of
-it. A read costs 3 µs more.
+The text is stored with the ids, for subword sampling and for displays. In a file above MAX_MAPPED_BYTES the ids are
+read sentence by sentence instead of through the map: each access to a mapped page makes up to 2 MiB of the file count
+as the program's memory, and a thousand accesses all of it. A read costs 3 µs more.
 """
 
 import json
@@ -17,12 +17,13 @@ import numpy
 import pyarrow
 from pyarrow import ipc
 
-from nmt.data.lines import read_pairs, writing
+from nmt.data.lines import read_pairs
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
+from nmt.files import report_write_errors
 
 ROWS = 50_000  # pairs in a record batch; also how many are held in memory while building
-MAPPED = 1 << 29  # bytes
+MAX_MAPPED_BYTES = 1 << 29
 SCHEMA = pyarrow.schema(
     {
         "source": pyarrow.list_(pyarrow.int32()),
@@ -36,7 +37,7 @@ Row = tuple[list[int], list[int], str, str, int]
 logger = logging.getLogger("nmt")
 
 
-def build(
+def write_datasets(
     tokenizers: Tokenizers, corpus: Path, source: str, target: str, sets: list[str], max_pieces: int, folder: Path
 ) -> None:
     """Write NAME.arrow for every set in `sets`, and report.json; raises UserError when a set ends up empty.
@@ -46,51 +47,50 @@ def build(
     report = {}
     for name in sets:
         counts = {"kept": 0, "too long": 0, "blank": 0}
-        most = max_pieces if name == "train" else None
+        limit = max_pieces if name == "train" else None
         pairs = read_pairs(corpus / f"{name}.{source}", corpus / f"{name}.{target}")
-        with writing(folder), ipc.new_file(str(folder / f"{name}.arrow"), SCHEMA) as writer:
-            for rows in kept(encoded(tokenizers, pairs), most, counts):
+        with report_write_errors(folder), ipc.new_file(str(folder / f"{name}.arrow"), SCHEMA) as writer:
+            for rows in filter_rows(encode_rows(tokenizers, pairs), limit, counts):
                 columns = zip(zip(*rows, strict=True), SCHEMA.types, strict=True)
-                arrays = [pyarrow.array(column, kind) for column, kind in columns]
+                arrays = [pyarrow.array(column, column_type) for column, column_type in columns]
                 writer.write_batch(pyarrow.record_batch(arrays, schema=SCHEMA))
         if not counts["kept"]:
             raise UserError(f"No pair of '{name}' is left with at most tokenizer.max_pieces={max_pieces} pieces.")
-        left_out = ", ".join(f"{number:,} {why}" for why, number in counts.items() if number and why != "kept")
+        left_out = ", ".join(f"{number:,} {reason}" for reason, number in counts.items() if number and reason != "kept")
         logger.info("%-20s %11s pairs as ids; left out: %s", name, f"{counts['kept']:,}", left_out or "none")
         report[name] = counts
-    with writing(folder):
+    with report_write_errors(folder):
         (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
-def encoded(tokenizers: Tokenizers, pairs: Iterator[tuple[str, str]]) -> Iterator[list[Row]]:
-    """The pairs with their ids, many at a time."""
-    line = 1
+def encode_rows(tokenizers: Tokenizers, pairs: Iterator[tuple[str, str]]) -> Iterator[list[Row]]:
+    """Yield the pairs with their ids and line numbers, ROWS at a time."""
+    first_line = 1
     while texts := list(islice(pairs, ROWS)):
-        left, right = zip(*texts, strict=True)
-        ids = zip(tokenizers.source.encode_all(left), tokenizers.target.encode_all(right), strict=True)
-        yield [(*one, *text, number) for number, (one, text) in enumerate(zip(ids, texts, strict=True), line)]
-        line += len(texts)
+        sources, targets = zip(*texts, strict=True)
+        ids = zip(tokenizers.source.encode_all(sources), tokenizers.target.encode_all(targets), strict=True)
+        yield [(*both, *text, line) for line, (both, text) in enumerate(zip(ids, texts, strict=True), first_line)]
+        first_line += len(texts)
 
 
-def kept(blocks: Iterator[list[Row]], most: int | None, counts: dict[str, int]) -> Iterator[list[Row]]:
-    """The rows worth keeping, counted."""
+def filter_rows(blocks: Iterator[list[Row]], limit: int | None, counts: dict[str, int]) -> Iterator[list[Row]]:
+    """Yield the rows with at most `limit` pieces a side and at least one; `counts` gets the number of each outcome."""
     for block in blocks:
         rows = []
         for row in block:
             shorter, longer = sorted((len(row[0]), len(row[1])))
-            fate = "blank" if not shorter else "too long" if most is not None and longer > most else "kept"
-            counts[fate] += 1
-            if fate == "kept":
+            outcome = "blank" if not shorter else "too long" if limit is not None and longer > limit else "kept"
+            counts[outcome] += 1
+            if outcome == "kept":
                 rows.append(row)
         if rows:
             yield rows
 
 
 class ParallelDataset:
-    """The pairs of one .arrow file; nothing is read before it is asked for."""
+    """The sentence pairs of one .arrow file; ids and texts are read on access. Raises UserError for a damaged file."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
         try:
             mapped = pyarrow.memory_map(str(path))
             reader = ipc.open_file(mapped)
@@ -98,17 +98,15 @@ class ParallelDataset:
         except (OSError, pyarrow.ArrowInvalid) as error:
             raise UserError(f"{path} cannot be read: {error}") from None
         self.starts = [0, *numpy.cumsum([block.num_rows for block in self.blocks]).tolist()]
-        file = pyarrow.OSFile(str(path)) if mapped.size() > MAPPED else None
-        start = mapped.read_buffer(1).address
+        file = pyarrow.OSFile(str(path)) if mapped.size() > MAX_MAPPED_BYTES else None
+        address = mapped.read_buffer(1).address
         self.columns = {
-            side: [views(block.column(side), file, start) for block in self.blocks] for side in ("source", "target")
+            side: [list_column_arrays(block.column(side), file, address) for block in self.blocks]
+            for side in ("source", "target")
         }
 
     def __len__(self) -> int:
         return self.starts[-1]
-
-    def __reduce__(self) -> tuple:
-        return ParallelDataset, (self.path,)  # another process maps the file itself
 
     @cached_property
     def source_lengths(self) -> numpy.ndarray:
@@ -129,27 +127,27 @@ class ParallelDataset:
         return self.ids("target", index)
 
     def texts(self, index: int) -> tuple[str, str]:
-        """Both sentences as they stand in the corpus."""
-        block, row = self.locate(index)
+        """The source and the target sentence as text, as in the corpus files."""
+        block, row = self.block_and_row(index)
         return tuple(self.blocks[block].column(name)[row].as_py() for name in ("source_text", "target_text"))
 
     def line(self, index: int) -> int:
-        """The line of the corpus file, from 1."""
-        block, row = self.locate(index)
+        """The line of a pair in the corpus files, from 1."""
+        block, row = self.block_and_row(index)
         return self.blocks[block].column("line")[row].as_py()
 
     def lengths(self, side: str) -> numpy.ndarray:
-        """Differences of the offsets."""
+        """Pieces of every sentence of "source" or "target": the differences of the offsets."""
         return numpy.concatenate([numpy.diff(offsets) for offsets, _ in self.columns[side]])
 
     def ids(self, side: str, index: int) -> numpy.ndarray:
-        """A row of a list column."""
-        block, row = self.locate(index)
+        """The ids of a sentence of "source" or "target", int32."""
+        block, row = self.block_and_row(index)
         offsets, values = self.columns[side][block]
         return values[offsets[row] : offsets[row + 1]]
 
-    def locate(self, index: int) -> tuple[int, int]:
-        """Record batch and row of a pair."""
+    def block_and_row(self, index: int) -> tuple[int, int]:
+        """The number of a pair's record batch and its row there; raises IndexError."""
         if not 0 <= index < len(self):
             raise IndexError(index)
         block = bisect_right(self.starts, index) - 1
@@ -157,23 +155,23 @@ class ParallelDataset:
 
 
 class FileArray:
-    """int32 numbers that begin at byte `place` of a file; a slice of them is read when it is asked for."""
+    """An array of int32 in a file, from byte `start` on; each slice `array[i:j]` is read when it is taken."""
 
-    def __init__(self, file: pyarrow.NativeFile, place: int) -> None:
-        self.file, self.place = file, place
+    def __init__(self, file: pyarrow.NativeFile, start: int) -> None:
+        self.file, self.start = file, start
 
     def __getitem__(self, rows: slice) -> numpy.ndarray:
-        start, end = int(rows.start), int(rows.stop)
-        return numpy.frombuffer(self.file.read_at(4 * (end - start), self.place + 4 * start), numpy.int32)
+        first, end = int(rows.start), int(rows.stop)
+        return numpy.frombuffer(self.file.read_at(4 * (end - first), self.start + 4 * first), numpy.int32)
 
 
-def views(
-    column: pyarrow.ListArray, file: pyarrow.NativeFile | None, start: int
+def list_column_arrays(
+    column: pyarrow.ListArray, file: pyarrow.NativeFile | None, address: int
 ) -> tuple[numpy.ndarray, numpy.ndarray | FileArray]:
     """Offsets and values of a list column without a copy, and without `to_numpy`, which imports pandas.
 
-    With a file, which is mapped at the address `start`, the values stay in it.
+    The values are a view of the memory map that begins at `address`, or, if `file` is given, a FileArray.
     """
     _, offsets, _, values = column.buffers()
-    numbers = numpy.frombuffer(values, numpy.int32) if file is None else FileArray(file, values.address - start)
-    return numpy.frombuffer(offsets, numpy.int32)[: len(column) + 1], numbers
+    ids = numpy.frombuffer(values, numpy.int32) if file is None else FileArray(file, values.address - address)
+    return numpy.frombuffer(offsets, numpy.int32)[: len(column) + 1], ids

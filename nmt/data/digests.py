@@ -1,41 +1,39 @@
-"""The sha256 of files, and a memory of them so that a second start does not read gigabytes again."""
+"""The sha256 of files, with a cache on disk so that a second start does not read gigabytes again."""
 
 import contextlib
 import hashlib
 import json
-import os
 from pathlib import Path
 
 from nmt.errors import UserError
+from nmt.files import write_atomic
 
 
-class Digests:
-    """The sha256 of files, remembered as long as path, size and time of change stay the same."""
+class DigestCache:
+    """The sha256 of files; a file is hashed again only when its path, size or modification time has changed."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.known = path, {}
+        self.path, self.digests = path, {}
         with contextlib.suppress(OSError, ValueError):  # no cache, or a broken one: hash again
-            self.known = dict(json.loads(path.read_text(encoding="utf-8")))
+            self.digests = dict(json.loads(path.read_text(encoding="utf-8")))
 
-    def of(self, path: Path) -> str:
-        """The sha256 of a file's bytes."""
+    def digest(self, path: Path) -> str:
+        """The sha256 of a file's bytes, from the cache if possible."""
         status = path.stat()
         key = f"{path.resolve()} {status.st_size} {status.st_mtime_ns}"
-        if key not in self.known:
-            self.known[key] = file_digest(path)
-        return self.known[key]
+        if key not in self.digests:
+            self.digests[key] = file_digest(path)
+        return self.digests[key]
 
     def save(self) -> None:
         """Write the cache; where that is impossible the next start hashes again."""
         with contextlib.suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            part = self.path.with_name(f"{self.path.name}.{os.getpid()}.part")
-            part.write_text(json.dumps(self.known, indent=1), encoding="utf-8")
-            os.replace(part, self.path)
+            write_atomic(self.path, json.dumps(self.digests, indent=1))
 
 
 def file_digest(path: Path) -> str:
-    """The sha256 of a file's bytes."""
+    """The sha256 of a file's bytes, read in blocks; raises UserError when it cannot be read."""
     digest = hashlib.sha256()
     try:
         with open(path, "rb") as file:

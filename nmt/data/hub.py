@@ -1,10 +1,9 @@
-"""Multi30k by two roads: the Hugging Face hub (en and de), else the plain files of its authors' repository.
+"""Multi30k from two sources: the Hugging Face hub (en and de), else the plain files of its authors' repository.
 
-Both end as a pair of files in the download folder, so that the rest of the house knows files only, and what was
+Both end as a pair of files in the download folder, so that the rest of the program handles files only, and what was
 downloaded once needs no network again. Licence: the Flickr30k terms, non-commercial research and education.
 """
 
-import contextlib
 import hashlib
 import logging
 import os
@@ -13,17 +12,18 @@ import urllib.request
 from pathlib import Path
 
 from nmt.data.digests import file_digest
-from nmt.data.lines import LineWriter
+from nmt.data.lines import to_line
 from nmt.errors import UserError, choose
+from nmt.files import write_atomic
 
 HUB_NAME = "bentrevett/multi30k"
 HUB_SPLITS = {"train": "train", "val": "validation", "test_2016_flickr": "test"}
 HUB_LANGUAGES = {"de", "en"}
 COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
 ADDRESS = f"https://raw.githubusercontent.com/multi30k/dataset/{COMMIT}/data/task1/raw"
-PATIENCE = 10  # seconds without an answer
+TIMEOUT = 10  # seconds without an answer
 LANGUAGES = ("en", "de", "fr", "cs")
-# sha256 of NAME.LANGUAGE.gz; None: not known to us, the commit in the address is the only pin.
+# sha256 of NAME.LANGUAGE.gz; None: unknown, the file is pinned by the commit in its address alone.
 CHECKSUMS: dict[str, str | None] = {
     "test_2016_flickr.cs": "200a4a74cc9560f051924abb9803be008d1908d77f747e9141aeb86dfd2797f1",
     "test_2016_flickr.de": "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
@@ -48,83 +48,76 @@ CHECKSUMS: dict[str, str | None] = {
 logger = logging.getLogger("nmt")
 
 
-def check(source: str, target: str, names: list[str]) -> None:
+def check_sets(source: str, target: str, names: list[str]) -> None:
     """Raise UserError unless every named set exists in both languages."""
     for language in (source, target):
         choose("language of Multi30k", language, dict.fromkeys(LANGUAGES))
-    stems = {key.rsplit(".", 1)[0] for key in CHECKSUMS}
-    known = sorted(stem for stem in stems if f"{stem}.{source}" in CHECKSUMS and f"{stem}.{target}" in CHECKSUMS)
+    sets = {key.rsplit(".", 1)[0] for key in CHECKSUMS}
+    possible = sorted(name for name in sets if f"{name}.{source}" in CHECKSUMS and f"{name}.{target}" in CHECKSUMS)
     for name in names:
-        choose(f"Multi30k set for {source}-{target}", name, dict.fromkeys(known))
+        choose(f"Multi30k set for {source}-{target}", name, dict.fromkeys(possible))
 
 
-def fetch(source: str, target: str, names: list[str], downloads: Path) -> dict[str, tuple[Path, Path]]:
-    """The two files of every named set, downloaded where they are not there yet; raises UserError."""
-    check(source, target, names)
+def download_sets(source: str, target: str, names: list[str], downloads: Path) -> dict[str, tuple[Path, Path]]:
+    """The source and target file of every named set, downloaded unless an earlier call did; raises UserError."""
+    check_sets(source, target, names)
     downloads.mkdir(parents=True, exist_ok=True)
-    found = {name: files for name in names if (files := present(name, source, target, downloads))}
-    missing = [name for name in names if name not in found]
-    offered = [name for name in missing if name in HUB_SPLITS]
-    if offered and {source, target} == HUB_LANGUAGES:
-        found |= from_hub(source, target, offered, downloads)
+    sets = {name: files for name in names if (files := downloaded_files(name, source, target, downloads))}
+    missing = [name for name in names if name not in sets]
+    on_hub = [name for name in missing if name in HUB_SPLITS]
+    if on_hub and {source, target} == HUB_LANGUAGES:
+        sets |= load_from_hub(source, target, on_hub, downloads)
     for name in missing:
-        if name not in found:
-            left, right = (from_address(f"{name}.{language}", downloads) for language in (source, target))
-            found[name] = (left, right)
-    return found
+        if name not in sets:
+            sets[name] = (
+                download_file(f"{name}.{source}", downloads),
+                download_file(f"{name}.{target}", downloads),
+            )
+    return sets
 
 
-def present(name: str, source: str, target: str, downloads: Path) -> tuple[Path, Path] | None:
-    """The files of a set that an earlier call downloaded, by either road."""
+def downloaded_files(name: str, source: str, target: str, downloads: Path) -> tuple[Path, Path] | None:
+    """The files of a set that an earlier call downloaded, from the hub or as plain files; None when there are none."""
     for folder, ending in ((downloads / "hub", ""), (downloads, ".gz")):
-        left, right = folder / f"{name}.{source}{ending}", folder / f"{name}.{target}{ending}"
-        if left.is_file() and right.is_file() and (not ending or sound(left) and sound(right)):
-            return left, right
+        files = folder / f"{name}.{source}{ending}", folder / f"{name}.{target}{ending}"
+        if all(path.is_file() and (not ending or has_expected_checksum(path)) for path in files):
+            return files
     return None
 
 
-def sound(path: Path) -> bool:
-    """Whether a downloaded .gz has the checksum it should have."""
+def has_expected_checksum(path: Path) -> bool:
+    """Whether a downloaded .gz has the checksum in CHECKSUMS, if there is one."""
     expected = CHECKSUMS[path.name.removesuffix(".gz")]
     return expected is None or file_digest(path) == expected
 
 
-def from_hub(source: str, target: str, names: list[str], downloads: Path) -> dict[str, tuple[Path, Path]]:
-    """The named sets from the hub, or from its cache; {} when neither answers."""
-    if not answers(os.environ.get("HF_ENDPOINT", "https://huggingface.co")):
-        os.environ.setdefault("HF_HUB_OFFLINE", "1")  # only its cache is asked, instead of half a minute of retries
+def load_from_hub(source: str, target: str, names: list[str], downloads: Path) -> dict[str, tuple[Path, Path]]:
+    """The files of the named sets, written from the hub or from its cache; {} when neither is available."""
+    if not is_reachable(os.environ.get("HF_ENDPOINT", "https://huggingface.co")):
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")  # use the hub's cache at once, without half a minute of retries
     try:
         from datasets import load_dataset  # here, because the import alone takes more than a second
 
         splits = load_dataset(HUB_NAME)
         columns = {name: (splits[HUB_SPLITS[name]][source], splits[HUB_SPLITS[name]][target]) for name in names}
-    except Exception as error:  # the hub fails in many ways, and each means: take the other road
+    except Exception as error:  # the hub fails in many ways; after each of them the plain files are tried
         logger.info("The Hugging Face hub does not give %s (%s); trying the plain files.", HUB_NAME, error)
         return {}
     folder = downloads / "hub"
     folder.mkdir(exist_ok=True)
-    found = {}
-    for name, (left, right) in columns.items():
+    sets = {}
+    for name, sides in columns.items():
         files = folder / f"{name}.{source}", folder / f"{name}.{target}"
-        for path, sentences in zip(files, (left, right), strict=True):
-            save(path, sentences)
-        found[name] = files
-    return found
+        for path, sentences in zip(files, sides, strict=True):
+            write_atomic(path, b"".join(map(to_line, sentences)))
+        sets[name] = files
+    return sets
 
 
-def save(path: Path, sentences: list[str]) -> None:
-    """Write sentences to a file that is complete if it exists."""
-    part = path.with_name(path.name + ".part")
-    with contextlib.closing(LineWriter(part)) as writer:
-        for sentence in sentences:
-            writer.write(sentence)
-    os.replace(part, path)
-
-
-def answers(address: str) -> bool:
-    """Whether a server answers at all, be it with an error."""
+def is_reachable(address: str) -> bool:
+    """Whether a server answers at all, even if with an HTTP error."""
     try:
-        urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=PATIENCE).close()
+        urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=TIMEOUT).close()
     except urllib.error.HTTPError:
         return True
     except (OSError, ValueError):
@@ -132,11 +125,11 @@ def answers(address: str) -> bool:
     return True
 
 
-def from_address(key: str, downloads: Path) -> Path:
-    """Download one plain file; raises UserError when there is no network or the bytes are not the expected ones."""
+def download_file(key: str, downloads: Path) -> Path:
+    """Download KEY.gz; raises UserError when there is no network or the checksum is not the expected one."""
     address = f"{ADDRESS}/{key}.gz"
     try:
-        with urllib.request.urlopen(address, timeout=PATIENCE) as answer:
+        with urllib.request.urlopen(address, timeout=TIMEOUT) as answer:
             content = answer.read()
     except (OSError, ValueError) as error:
         reason = str(getattr(error, "reason", error)).rstrip(".")
@@ -146,11 +139,9 @@ def from_address(key: str, downloads: Path) -> Path:
             "data.source=de data.target=en data.train=PREFIX data.valid=PREFIX data.test=PREFIX; data=phrasebook needs "
             "no network."
         ) from None
-    expected, got = CHECKSUMS[key], hashlib.sha256(content).hexdigest()
-    if expected is not None and got != expected:
-        raise UserError(f"{address} has sha256 {got} instead of {expected}; it was changed or damaged on its way.")
+    expected, actual = CHECKSUMS[key], hashlib.sha256(content).hexdigest()
+    if expected is not None and actual != expected:
+        raise UserError(f"{address} has sha256 {actual} instead of {expected}; it was changed or damaged on its way.")
     path = downloads / f"{key}.gz"
-    part = path.with_name(path.name + ".part")
-    part.write_bytes(content)
-    os.replace(part, path)
+    write_atomic(path, content)
     return path

@@ -1,11 +1,11 @@
-"""Subword regularisation: pieces drawn at random, as a pure function of a seed.
+"""Subword regularisation: pieces sampled at random, as a pure function of a seed.
 
-SentencePiece can draw too, but its generator (0.2.3) is salted by each process, whatever seed it is given: a resumed
-run would see other pieces. Pieces never reach over a space, so that a sentence is drawn word by word.
+SentencePiece can sample too, but its generator (0.2.3) is salted by each process, whatever seed it is given: a resumed
+run would get other pieces. Pieces never cross a space, so that a sentence is sampled word by word.
 
-Unigram (Kudo 2018): P(pieces) ∝ exp(α Σ score), over all ways to cut the word, by forward filtering and backward
-sampling. BPE-dropout (Provilkov et al. 2020): every merge that is possible is left out with probability α, each time
-the best one is looked for.
+Unigram (Kudo 2018): P(pieces) ∝ exp(α Σ score), over all segmentations of the word, by forward filtering and backward
+sampling. BPE-dropout (Provilkov et al. 2020): merges are made best first, and at each step every possible merge is left
+out with probability α.
 """
 
 import math
@@ -15,27 +15,27 @@ from random import Random
 from typing import NamedTuple
 
 SPACE = "▁"
-REMEMBERED = 50_000  # words whose cuts are kept
+CACHED_WORDS = 50_000  # words whose lattices are kept in memory
 UNKNOWN_PENALTY = 10.0  # SentencePiece's: an unknown character scores this much less than the worst piece
 
 
-class Pieces(NamedTuple):
-    """A vocabulary: pieces of text (no specials, no bytes), and how a character without a piece is spelled."""
+class Vocabulary(NamedTuple):
+    """Pieces of text (no specials, no bytes) with their ids and scores, and the ids for other characters."""
 
     ids: dict[str, int]
     scores: dict[str, float]
     unknown: int
-    bytes: list[int]  # the 256 byte pieces; empty: such a character is `unknown`
+    bytes: list[int]  # the ids of the 256 byte pieces; if empty, such a character is `unknown`
 
-    def spell(self, piece: str) -> tuple[int, ...]:
-        """The ids of a piece or of a character that is none."""
+    def piece_ids(self, piece: str) -> tuple[int, ...]:
+        """The id of a piece, or the ids of a character that is none: its bytes or `unknown`."""
         if piece in self.ids:
             return (self.ids[piece],)
         return tuple(self.bytes[byte] for byte in piece.encode()) if self.bytes else (self.unknown,)
 
 
-class Cut(NamedTuple):
-    """The pieces that may end at one place of a word: cumulative probabilities, where they begin, their ids."""
+class LastPieces(NamedTuple):
+    """The possible last pieces of a prefix of a word: their cumulative probabilities, their starts and their ids."""
 
     cumulative: list[float]
     starts: list[int]
@@ -43,40 +43,44 @@ class Cut(NamedTuple):
 
 
 class Sampler:
-    """Draws the pieces of sentences."""
+    """Samples the pieces of sentences: with BPE-dropout if `dropout`, else from the unigram model."""
 
-    def __init__(self, pieces: Pieces, dropout: bool) -> None:
-        self.pieces, self.dropout = pieces, dropout
-        self.longest = max(map(len, pieces.ids), default=1)
-        self.worst = min(pieces.scores.values(), default=0.0) - UNKNOWN_PENALTY
-        self.cuts = lru_cache(REMEMBERED)(self.all_cuts)
+    def __init__(self, vocabulary: Vocabulary, dropout: bool) -> None:
+        self.vocabulary, self.dropout = vocabulary, dropout
+        self.longest = max(map(len, vocabulary.ids), default=1)
+        self.worst = min(vocabulary.scores.values(), default=0.0) - UNKNOWN_PENALTY
+        self.cached_lattice = lru_cache(CACHED_WORDS)(self.lattice)
 
-    def draw(self, text: str, alpha: float, generator: Random) -> list[int]:
+    def sample(self, text: str, alpha: float, generator: Random) -> list[int]:
         """The pieces of a sentence; an unknown character after another adds no second UNK, as in SentencePiece."""
+        sample_word = self.sample_merges if self.dropout else self.sample_segmentation
         ids: list[int] = []
         for word in text.replace(SPACE, " ").split(" "):
             if word:
-                one = self.merged if self.dropout else self.cut
-                ids += one(SPACE + word, alpha, generator)
-        unknown = self.pieces.unknown
-        return [piece for place, piece in enumerate(ids) if piece != unknown or not place or ids[place - 1] != unknown]
+                ids += sample_word(SPACE + word, alpha, generator)
+        unknown = self.vocabulary.unknown
+        return [piece for index, piece in enumerate(ids) if piece != unknown or not index or ids[index - 1] != unknown]
 
-    def cut(self, word: str, alpha: float, generator: Random) -> list[int]:
+    def sample_segmentation(self, word: str, alpha: float, generator: Random) -> list[int]:
         """Unigram sampling: from the end of the word, piece by piece, to its beginning."""
-        cuts, end, drawn = self.cuts(word, alpha), len(word), []
+        lattice, end, backwards = self.cached_lattice(word, alpha), len(word), []
         while end:
-            here = cuts[end]
-            choice = min(bisect(here.cumulative, generator.random()), len(here.starts) - 1)
-            drawn.append(here.ids[choice])
-            end = here.starts[choice]
-        return [piece for ids in reversed(drawn) for piece in ids]
+            last = lattice[end]
+            choice = min(bisect(last.cumulative, generator.random()), len(last.starts) - 1)
+            backwards.append(last.ids[choice])
+            end = last.starts[choice]
+        return [piece for ids in reversed(backwards) for piece in ids]
 
-    def all_cuts(self, word: str, alpha: float) -> list[Cut]:
-        """Forward filtering: for every end, the probability of each last piece, summed over all beginnings."""
-        forward, cuts = [0.0], [Cut([], [], [])]
+    def lattice(self, word: str, alpha: float) -> list[LastPieces]:
+        """Forward filtering: for every prefix, by its length, the probability of each last piece.
+
+        forward[end] = log Σ_start exp(forward[start] + α score(word[start:end])).
+        """
+        forward, lattice = [0.0], [LastPieces([], [], [])]
         for end in range(1, len(word) + 1):
-            starts = [start for start in range(max(0, end - self.longest), end) if self.possible(word[start:end])]
-            logs = [forward[start] + alpha * self.pieces.scores.get(word[start:end], self.worst) for start in starts]
+            starts = [start for start in range(max(0, end - self.longest), end) if self.is_possible(word[start:end])]
+            scores = self.vocabulary.scores
+            logs = [forward[start] + alpha * scores.get(word[start:end], self.worst) for start in starts]
             highest = max(logs)
             total = sum(math.exp(log - highest) for log in logs)
             forward.append(highest + math.log(total))
@@ -84,22 +88,23 @@ class Sampler:
             for log in logs:
                 below += math.exp(log - highest) / total
                 cumulative.append(below)
-            cuts.append(Cut(cumulative, starts, [self.pieces.spell(word[start:end]) for start in starts]))
-        return cuts
+            ids = [self.vocabulary.piece_ids(word[start:end]) for start in starts]
+            lattice.append(LastPieces(cumulative, starts, ids))
+        return lattice
 
-    def possible(self, piece: str) -> bool:
-        """Whether a word may be cut into this piece: a known one, or a single character."""
-        return len(piece) == 1 or piece in self.pieces.ids
+    def is_possible(self, piece: str) -> bool:
+        """Whether this may be a piece of a word: it is in the vocabulary or a single character."""
+        return len(piece) == 1 or piece in self.vocabulary.ids
 
-    def merged(self, word: str, dropout: float, generator: Random) -> list[int]:
-        """BPE-dropout: the best merge that is not left out, until none is left."""
-        symbols, scores = list(word), self.pieces.scores
+    def sample_merges(self, word: str, dropout: float, generator: Random) -> list[int]:
+        """BPE-dropout: at each step the best merge that is not left out, until none is left."""
+        symbols, scores = list(word), self.vocabulary.scores
         while True:
-            best, where = -math.inf, -1
-            for place in range(len(symbols) - 1):
-                score = scores.get(symbols[place] + symbols[place + 1], -math.inf)
+            best, best_index = -math.inf, -1
+            for index in range(len(symbols) - 1):
+                score = scores.get(symbols[index] + symbols[index + 1], -math.inf)
                 if score > best and generator.random() >= dropout:
-                    best, where = score, place
-            if where < 0:
-                return [piece for symbol in symbols for piece in self.pieces.spell(symbol)]
-            symbols[where : where + 2] = [symbols[where] + symbols[where + 1]]
+                    best, best_index = score, index
+            if best_index < 0:
+                return [piece for symbol in symbols for piece in self.vocabulary.piece_ids(symbol)]
+            symbols[best_index : best_index + 2] = [symbols[best_index] + symbols[best_index + 1]]

@@ -1,8 +1,8 @@
-"""Text to pieces and back with SentencePiece, trained on the training pairs.
+"""Text to subword pieces and back with SentencePiece, trained on the training pairs.
 
-Text in = text out: it is brought to Unicode NFC and otherwise left alone (SentencePiece's own normalisation, NFKC,
-would turn "…" into "..." and "½" into "1⁄2"). What is lost: spaces at the ends, repeated spaces, and U+2581 "▁", which
-is SentencePiece's sign for a space.
+Decoding gives back the text that was encoded, in Unicode NFC (SentencePiece's own normalisation, NFKC, would turn "…"
+into "..." and "½" into "1⁄2"). What is lost: spaces at the ends, repeated spaces, and U+2581 "▁", which is
+SentencePiece's sign for a space.
 """
 
 import io
@@ -19,18 +19,19 @@ from typing import NamedTuple
 import sentencepiece
 
 from nmt.config import TokenizerConfig
-from nmt.data.lines import read_lines, writing
-from nmt.data.sampling import Pieces, Sampler
+from nmt.data.lines import read_lines
+from nmt.data.sampling import Sampler, Vocabulary
 from nmt.errors import UserError
+from nmt.files import report_write_errors
 
 PAD, UNK, BOS, EOS = range(4)
-LONGEST = 10_000  # characters of a training line that are looked at; SentencePiece would leave a longer line out
-SAMPLE = 1_000_000  # lines to train on at most; SentencePiece's own choice of lines differs from process to process
+MAX_CHARACTERS = 10_000  # of a training line; the rest is ignored, while SentencePiece would leave the line out
+MAX_LINES = 1_000_000  # to train on; SentencePiece's own choice of lines differs from process to process
 THREADS = 8  # fixed, because sums over threads are part of the model
 
 
 class Tokenizer:
-    """One SentencePiece model; ids have no BOS and no EOS."""
+    """A SentencePiece model; encoded sentences have no BOS and no EOS. `model` is the serialized model."""
 
     def __init__(self, model: bytes, lowercase: bool) -> None:
         self.model, self.lowercase = model, lowercase
@@ -39,15 +40,15 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The most probable pieces of a sentence."""
-        return self.processor.encode(self.prepare(text))
+        return self.processor.encode(normalize(text, self.lowercase))
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of many sentences on all processors."""
-        return self.processor.encode([self.prepare(text) for text in texts], num_threads=-1)
+        return self.processor.encode([normalize(text, self.lowercase) for text in texts], num_threads=-1)
 
     def sample(self, text: str, alpha: float, generator: Random) -> list[int]:
-        """Pieces drawn at random: unigram sampling (Kudo 2018) with its α, or BPE-dropout with probability alpha."""
-        return self.sampler.draw(self.prepare(text), alpha, generator)
+        """Pieces sampled at random: unigram sampling (Kudo 2018) with its α, or BPE-dropout with probability alpha."""
+        return self.sampler.sample(normalize(text, self.lowercase), alpha, generator)
 
     def sample_all(self, texts: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
         """`sample` of many sentences, a pure function of texts, alpha and seed, so that a resumed run is exact."""
@@ -56,19 +57,16 @@ class Tokenizer:
 
     @cached_property
     def sampler(self) -> Sampler:
-        """The vocabulary as the sampler wants it."""
+        """A sampler over the model's vocabulary; it does BPE-dropout if the model is BPE."""
         model = self.processor
-        kinds = (model.is_byte, model.is_control, model.is_unknown)
-        plain = [number for number in range(self.size) if not any(kind(number) for kind in kinds)]
-        ids = {model.id_to_piece(number): number for number in plain}
+        special_tests = (model.is_byte, model.is_control, model.is_unknown)
+        text_ids = [number for number in range(self.size) if not any(test(number) for test in special_tests)]
+        ids = {model.id_to_piece(number): number for number in text_ids}
         scores = {piece: model.get_score(number) for piece, number in ids.items()}
-        spelled = [model.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)]
+        byte_ids = [model.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)]
         # Log-probabilities are no whole numbers; the scores of BPE are the ranks of its merges.
-        dropout = all(score.is_integer() for score in scores.values())
-        return Sampler(Pieces(ids, scores, UNK, [] if UNK in spelled else spelled), dropout)
-
-    def __reduce__(self) -> tuple:
-        return Tokenizer, (self.model, self.lowercase)
+        is_bpe = all(score.is_integer() for score in scores.values())
+        return Sampler(Vocabulary(ids, scores, UNK, [] if UNK in byte_ids else byte_ids), is_bpe)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of pieces on one line; PAD, BOS and EOS are skipped, UNK shows as ⁇."""
@@ -76,17 +74,18 @@ class Tokenizer:
         return text.replace("\r", " ").replace("\n", " ")  # a model may write the byte pieces <0x0D> and <0x0A>
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """What each id stands for, for displays."""
+        """The piece of each id as SentencePiece writes it, with ▁ for a space; for displays."""
         return [self.processor.id_to_piece(int(piece)) for piece in ids]
 
-    def prepare(self, text: str) -> str:
-        """What SentencePiece is given."""
-        text = unicodedata.normalize("NFC", text)
-        return text.lower() if self.lowercase else text
+
+def normalize(text: str, lowercase: bool) -> str:
+    """Text as it is encoded and trained on: in Unicode NFC, and in lower case if `lowercase`."""
+    text = unicodedata.normalize("NFC", text)
+    return text.lower() if lowercase else text
 
 
 class Tokenizers(NamedTuple):
-    """The tokenizers of both languages, one and the same when the vocabulary is joint."""
+    """The tokenizers of the source and the target language, the same one when the vocabulary is joint."""
 
     source: Tokenizer
     target: Tokenizer
@@ -100,35 +99,40 @@ class Tokenizers(NamedTuple):
         """Write joint.model, or source.model and target.model, and tokenizer.json."""
         for name, tokenizer in ({"joint": self.source} if self.joint else self._asdict()).items():
             (folder / f"{name}.model").write_bytes(tokenizer.model)
-        about = {"joint": self.joint, "lowercase": self.source.lowercase, "size": [one.size for one in self]}
+        about = {
+            "joint": self.joint,
+            "lowercase": self.source.lowercase,
+            "size": [tokenizer.size for tokenizer in self],
+        }
         (folder / "tokenizer.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizers":
-        """Read what `save` wrote; raises UserError when it is not there or damaged."""
+        """Read what `save` wrote; raises UserError when it is missing or damaged."""
         try:
             about = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
             names = ["joint"] if about["joint"] else ["source", "target"]
-            made = [Tokenizer((folder / f"{name}.model").read_bytes(), about["lowercase"]) for name in names]
+            loaded = [Tokenizer((folder / f"{name}.model").read_bytes(), about["lowercase"]) for name in names]
         except (OSError, ValueError, KeyError, RuntimeError) as error:
             raise UserError(f"There is no sound tokenizer in {folder}: {error}.") from None
-        return cls(made[0], made[-1])
+        return cls(loaded[0], loaded[-1])
 
 
-def build(config: TokenizerConfig, source_file: Path, target_file: Path, folder: Path) -> None:
-    """Train on the two files and write the models into `folder`; raises UserError when the size is not possible."""
+def train_tokenizers(config: TokenizerConfig, source_file: Path, target_file: Path, folder: Path) -> None:
+    """Train on the two files and write the models to `folder`; raises UserError when the size is not possible."""
     if config.joint:
-        model = Tokenizer(train(config, [source_file, target_file]), config.lowercase)
-        tokenizers = Tokenizers(model, model)
+        joint = Tokenizer(train_sentencepiece(config, [source_file, target_file]), config.lowercase)
+        tokenizers = Tokenizers(joint, joint)
     else:
-        source, target = (Tokenizer(train(config, [file]), config.lowercase) for file in (source_file, target_file))
+        source = Tokenizer(train_sentencepiece(config, [source_file]), config.lowercase)
+        target = Tokenizer(train_sentencepiece(config, [target_file]), config.lowercase)
         tokenizers = Tokenizers(source, target)
-    with writing(folder):
+    with report_write_errors(folder):
         tokenizers.save(folder)
 
 
-def train(config: TokenizerConfig, files: list[Path]) -> bytes:
-    """A serialized SentencePiece model; the same lines give the same bytes."""
+def train_sentencepiece(config: TokenizerConfig, files: list[Path]) -> bytes:
+    """Train a SentencePiece model and return it serialized; the same lines give the same bytes."""
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -143,31 +147,30 @@ def train(config: TokenizerConfig, files: list[Path]) -> bytes:
             unk_id=UNK,
             bos_id=BOS,
             eos_id=EOS,
-            max_sentence_length=4 * LONGEST,
+            max_sentence_length=4 * MAX_CHARACTERS,
             num_threads=THREADS,
             minloglevel=4,  # it would write pages to stderr
         )
     except (RuntimeError, OSError) as error:
-        raise UserError(complaint(str(error), config, files)) from None
+        raise UserError(explain_training_error(str(error), config, files)) from None
     return model.getvalue()
 
 
 def training_lines(files: list[Path], lowercase: bool) -> Iterator[str]:
-    """The lines of all files as they will be encoded; of a large corpus every second, third, … line."""
+    """The lines of all files, normalized; of more than MAX_LINES every second, third, … line."""
     total = sum(1 for file in files for _ in read_lines(file))
-    stride = max(1, -(-total // SAMPLE))
+    stride = max(1, -(-total // MAX_LINES))
     for file in files:
         for line in islice(read_lines(file), 0, None, stride):
-            text = unicodedata.normalize("NFC", line[:LONGEST])
-            yield text.lower() if lowercase else text
+            yield normalize(line[:MAX_CHARACTERS], lowercase)
 
 
-def complaint(message: str, config: TokenizerConfig, files: list[Path]) -> str:
-    """The sentence for what SentencePiece refused."""
-    where = " and ".join(map(str, files))
-    if most := re.search(r"too high.*<= (\d+)", message):
-        return f"tokenizer.size={config.size} is too large for {where}; the largest possible is {most[1]}."
-    if least := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
-        remedy = f"give at least tokenizer.size={least[1]} or lower tokenizer.coverage={config.coverage}"
-        return f"tokenizer.size={config.size} is too small for the characters in {where}; {remedy}."
-    return f"SentencePiece cannot be trained on {where}: {message.splitlines()[0].strip()}"
+def explain_training_error(message: str, config: TokenizerConfig, files: list[Path]) -> str:
+    """SentencePiece's error message in our words, with a vocabulary size that is possible."""
+    names = " and ".join(map(str, files))
+    if largest := re.search(r"too high.*<= (\d+)", message):
+        return f"tokenizer.size={config.size} is too large for {names}; the largest possible is {largest[1]}."
+    if smallest := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
+        remedy = f"give at least tokenizer.size={smallest[1]} or lower tokenizer.coverage={config.coverage}"
+        return f"tokenizer.size={config.size} is too small for the characters in {names}; {remedy}."
+    return f"SentencePiece cannot be trained on {names}: {message.splitlines()[0].strip()}"

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from nmt.config import DecodeConfig
-from nmt.data.batches import Ids, collate, in_order, mask, pad
+from nmt.data.batches import Ids, batches_by_length, collate, pad, padding_mask
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.decode.attention_record import AttentionRecord, IdPair, look_batches, windows
 from nmt.decode.beam_search import Hypothesis, force_decode, search
@@ -137,7 +137,7 @@ class Translator:
         if self.workers > 1:
             share = int((lengths + 1).sum()) // (EACH * self.workers)
             budget = min(budget, max(share, SMALLEST))
-        return in_order(lengths, budget)
+        return batches_by_length(lengths, budget)
 
     def search_batch(
         self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray | None = None
@@ -146,7 +146,7 @@ class Translator:
         source = pad([np.append(ids, EOS) for ids in sources])
         if limits is None:
             limits = self.limits(np.array([len(ids) for ids in sources]))
-        real = mask(source)
+        real = padding_mask(source)
         source, real = source.to(self.device), None if real is None else real.to(self.device)
         with self.autocast:
             return search(

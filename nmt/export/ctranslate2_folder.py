@@ -3,11 +3,6 @@
 import hashlib
 import json
 import logging
-import os
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +11,8 @@ import numpy as np
 
 from nmt.config import Config
 from nmt.decode.translator import Translator
-from nmt.errors import UserError
 from nmt.export.ctranslate2_model import check, library, specification
+from nmt.files import atomic_folder
 from nmt.models.transformer import Transformer
 
 log = logging.getLogger("nmt")
@@ -103,7 +98,7 @@ class Export:
         model = self.translator.model
         assert isinstance(model, Transformer)
         spec = specification(model, self.config.model, self.translator.tokenizers, self.positions, self.quantization)
-        with whole(folder) as temporary:
+        with atomic_folder(folder) as temporary:
             spec.save(str(temporary))
             self.translator.tokenizers.save(temporary)
             made = {"quantization": self.quantization, "positions": self.positions} | made
@@ -130,24 +125,3 @@ class Export:
             longest=longest,
             why=table,
         )
-
-
-@contextmanager
-def whole(folder: Path) -> Iterator[Path]:
-    """A temporary sibling that becomes `folder` at the end, so that a folder that exists is complete."""
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    except OSError as error:
-        raise UserError(f"Nothing can be written to {folder.parent}: {error.strerror or error}.") from None
-    try:
-        yield temporary
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o777 & ~mask)
-        temporary.rename(folder)
-    except OSError as error:
-        if not (folder / "model.bin").is_file():  # else another process was faster, with the same result
-            raise UserError(f"{folder} cannot be written: {error.strerror or error}.") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

@@ -5,7 +5,6 @@ training besides: optimiser, place in the data, random states.
 """
 
 import hashlib
-import os
 import platform
 import zipfile
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from nmt.config import Config, to_dict
 from nmt.config_validation import validate
 from nmt.data.tokenizer import Tokenizer, Tokenizers
 from nmt.errors import UserError
+from nmt.files import open_atomic
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 
@@ -59,18 +59,12 @@ def pairs(tokenizers: Tokenizers) -> list[tuple[str, Tokenizer]]:
 
 def save(path: Path, payload: Payload) -> None:
     """Write a checkpoint so that a reader meets the old one or the new one, never half of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "wb") as file:
+        with open_atomic(path) as file:
             torch.save(payload, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise UserError(f"The checkpoint {path} cannot be written: {error.strerror or error}.") from None
     except RuntimeError as error:  # how torch reports a disk that fills up
-        temporary.unlink(missing_ok=True)
         raise UserError(f"The checkpoint {path} cannot be written: {str(error).splitlines()[0]}") from None
 
 

@@ -154,7 +154,9 @@ class Trainer:
         self.model.train()
         nll = sum(self.backward(batch.to(self.device), tokens) for batch in batches)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.optim.clip or math.inf).item()
-        check_finite(nll / tokens, norm, self.vocabulary, lambda: self.epochs.told(place.epoch, place.position - 1))
+        check_finite(
+            nll / tokens, norm, self.vocabulary, lambda: self.epochs.describe_batch(place.epoch, place.position - 1)
+        )
         lr = self.rate(place.step + 1)
         for group in self.optimizer.param_groups:
             group["lr"] = lr

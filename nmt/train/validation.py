@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from nmt.config import TrainConfig
-from nmt.data.batches import collate, in_order
+from nmt.data.batches import batches_by_length, collate
 from nmt.data.dataset import ParallelDataset
 from nmt.data.tokenizer import PAD, Tokenizers
 from nmt.decode.translator import AttentionRecord, Translator
@@ -59,7 +59,7 @@ class Validation:
         self.pairs, self.tokenizers, self.language, self.stop = pairs, tokenizers, language, stop
         self.sources = [pairs.source(row) for row in range(len(pairs))]
         self.references = [pairs.texts(row)[1] for row in range(len(pairs))]
-        self.groups = in_order(np.maximum(pairs.source_lengths, pairs.target_lengths), tokens)
+        self.groups = batches_by_length(np.maximum(pairs.source_lengths, pairs.target_lengths), tokens)
 
     def run(self, translator: Translator, short: bool = False) -> Report:
         """Loss, then search. `short` holds hypotheses to their references' lengths: what a trained model would cost."""

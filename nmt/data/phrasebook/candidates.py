@@ -1,4 +1,4 @@
-"""What may stand in a slot: words by class, number and restriction, forms by whether they can be filled."""
+"""What can fill a slot: words by class, number and restriction, forms whose own slots can be filled."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from nmt.data.phrasebook.rules import NUMBERS, Slot
 from nmt.data.phrasebook.side import Phrase
 
 
-class Dead(Exception):
-    """Nothing fits: draw again."""
+class NoCandidates(Exception):
+    """No word or rule can fill a slot; another sentence must be drawn."""
 
 
 class Choice:
@@ -25,34 +25,37 @@ class Choice:
         self.cumulative = list(accumulate(weights))
 
     def draw(self, rnd: Any) -> Form:
-        """One of them."""
+        """A form at random, by weight."""
         return self.forms[bisect_right(self.cumulative, rnd() * self.cumulative[-1], hi=len(self.forms) - 1)]
 
 
 class Pool:
-    """Entries of a kind, found by their classes."""
+    """Entries of one part of speech, with an index by their classes."""
 
     def __init__(self, entries: Sequence[Any]) -> None:
         self.entries = entries
-        self.places: dict[str, set[int]] = {}
-        for place, entry in enumerate(entries):
+        self.indices: dict[str, set[int]] = {}
+        for index, entry in enumerate(entries):
             for name in entry.classes:
-                self.places.setdefault(name, set()).add(place)
+                self.indices.setdefault(name, set()).add(index)
 
     def select(self, wanted: tuple[str, ...]) -> list[Any]:
-        """What fits `food drink+cold -fruit`: has any of the first, none of the last; in the order of the files."""
-        found: set[int] = set()
+        """The entries for classes such as `food drink+cold -fruit`: food, or both drink and cold, but no fruit.
+
+        They are in the order of the files.
+        """
+        selected: set[int] = set()
         for word in wanted:
             if word[0] != "-":
-                found |= set.intersection(*(self.places.get(name, set()) for name in word.split("+")))
+                selected |= set.intersection(*(self.indices.get(name, set()) for name in word.split("+")))
         for word in wanted:
             if word[0] == "-":
-                found -= self.places.get(word[1:], set())
-        return [self.entries[place] for place in sorted(found)]
+                selected -= self.indices.get(word[1:], set())
+        return [self.entries[index] for index in sorted(selected)]
 
 
 class Candidates:
-    """The words and forms there are; what was asked for once is remembered."""
+    """The words and forms that can fill a slot; each result is cached."""
 
     def __init__(self, lexicon: Lexicon, forms: dict[str, list[Form]]) -> None:
         self.forms = forms
@@ -66,18 +69,18 @@ class Candidates:
         self.cache: dict[Any, Any] = {}
 
     def entries(self, kind: str, classes: tuple[str, ...], only: tuple[str, ...] = ()) -> list[Any]:
-        """Words of a kind and of these classes; nouns and pronouns in the numbers allowed."""
+        """Words of a part of speech and of these classes; nouns and pronouns in the numbers allowed."""
         key = kind, classes, only
         if key not in self.cache:
             self.cache[key] = [entry for entry in self.pools[kind].select(classes) if not only or allowed(entry, only)]
         return self.cache[key]
 
     def describing(self, noun: Head, classes: tuple[str, ...]) -> list[Adjective]:
-        """Adjectives that go with a noun."""
+        """Adjectives of these classes that can describe a noun: they share a class with it."""
         key = "describing", noun.classes, classes
         if key not in self.cache:
-            found = self.pools["adjective"].select(classes or tuple(self.pools["adjective"].places))
-            self.cache[key] = [adjective for adjective in found if adjective.classes & noun.classes]
+            adjectives = self.pools["adjective"].select(classes or tuple(self.pools["adjective"].indices))
+            self.cache[key] = [adjective for adjective in adjectives if adjective.classes & noun.classes]
         return self.cache[key]
 
     def choice(self, category: str, classes: tuple[str, ...], only: tuple[str, ...]) -> Choice:
@@ -103,25 +106,25 @@ class Candidates:
         return True
 
 
-def pick(candidates: Sequence[Any], rnd: Any) -> Any:
-    """One of them; raises Dead when there is none."""
+def choose_entry(candidates: Sequence[Any], rnd: Any) -> Any:
+    """A candidate at random; raises NoCandidates when there is none."""
     if not candidates:
-        raise Dead
+        raise NoCandidates
     return candidates[int(rnd() * len(candidates))]
 
 
 def allowed(head: Head, only: tuple[str, ...]) -> bool:
-    """Whether a head is what the brackets ask for: a number, a way to take articles, further classes."""
+    """Whether a head meets the restrictions in brackets: a number, a use of articles, further classes."""
     for word in only:
         if word in ("sg", "pl"):
-            good = head.number == word
+            matches = head.number == word
         elif word == "article":
-            good = head.plain not in ("bare", "name")
+            matches = head.plain not in ("bare", "name")
         elif word in NUMBERS:
-            good = head.plain == word
+            matches = head.plain == word
         else:
-            good = word in head.classes
-        if not good:
+            matches = word in head.classes
+        if not matches:
             return False
     return True
 

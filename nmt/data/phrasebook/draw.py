@@ -1,32 +1,31 @@
-"""Drawing sentence pairs: choose a rule, fill its slots, write both sides, and read off the alignment.
+"""Drawing sentence pairs: choose a rule, fill its slots, write both sides, and derive the alignment.
 
 Only `random()` of the generator is used: Python keeps its sequence for a seed the same in every version.
 """
 
 import random
-from bisect import bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt.data.phrasebook.candidates import Candidates, Choice, Dead, inherit, pick
-from nmt.data.phrasebook.entries import Entry, Head
+from nmt.data.phrasebook.candidates import Candidates, Choice, NoCandidates, choose_entry, inherit
+from nmt.data.phrasebook.check import check
+from nmt.data.phrasebook.entries import Entry
 from nmt.data.phrasebook.finish import finish_english, finish_german, join, links
 from nmt.data.phrasebook.form import Form
 from nmt.data.phrasebook.lexicon import Lexicon
-from nmt.data.phrasebook.check import check
 from nmt.data.phrasebook.rules import Slot, read_rules
 from nmt.data.phrasebook.side import LABELS, Out, Phrase
-from nmt.data.phrasebook.tables import folder
+from nmt.data.phrasebook.tables import text_folder
 from nmt.errors import UserError
 
-PATIENCE = 10_000  # draws in a row that lead nowhere
+PATIENCE = 10_000  # draws in a row without a sentence
 
 
 class Pair(NamedTuple):
-    """A sentence pair with its gold alignment, and how it was made."""
+    """A sentence pair with its gold alignment, its rule and its words."""
 
     german: str
     english: str
@@ -39,10 +38,10 @@ class Pair(NamedTuple):
 class Grammar:
     """The phrasebook's words and rules, ready to draw; raises UserError for a broken line."""
 
-    def __init__(self, where: Path | None = None, files: Collection[str] = ()) -> None:
-        where = where or folder()
-        self.lexicon = Lexicon(where)
-        rules = read_rules(where / "grammar", files)
+    def __init__(self, folder: Path | None = None, files: Collection[str] = ()) -> None:
+        folder = folder or text_folder()
+        self.lexicon = Lexicon(folder)
+        rules = read_rules(folder / "grammar", files)
         check(rules, self.lexicon)
         self.forms: dict[str, list[Form]] = {}
         for rule in rules:
@@ -50,7 +49,7 @@ class Grammar:
                 form = Form(rule, variant, number, self.lexicon)
                 self.forms.setdefault(rule.category, []).append(form)
         if "sentence" not in self.forms:
-            raise UserError(f"{where / 'grammar'} has no rule of the category 'sentence'.")
+            raise UserError(f"{folder / 'grammar'} has no rule of the category 'sentence'.")
         self.candidates = Candidates(self.lexicon, self.forms)
 
     @cached_property
@@ -61,7 +60,7 @@ class Grammar:
         return choice
 
     def draw(self, rnd: Any) -> Pair | None:
-        """One pair, or None where a choice led nowhere or a word came twice."""
+        """One pair, or None when a slot could not be filled or a word was drawn twice."""
         self.base = 0
         self.used: list[Any] = []
         self.combinations: list[tuple[str, str]] = []
@@ -70,14 +69,14 @@ class Grammar:
             phrase = self.fill(form, (), (), rnd)
             lines = [entry.line for entry in self.used]
             return None if len(set(map(id, lines))) < len(lines) else self.pair(phrase)
-        except Dead:
+        except NoCandidates:
             return None
         except (AttributeError, IndexError, KeyError, TypeError) as error:
-            wish = "expected only forms that every word has which its slots, or phrases in them, can hold."
-            raise form.line.error(wish) from error
+            expected = "expected only forms that every word has which its slots, or phrases in them, can hold."
+            raise form.line.error(expected) from error
 
     def fill(self, form: Form, classes: tuple[str, ...], only: tuple[str, ...], rnd: Any) -> Phrase:
-        """A phrase of this form with every slot filled; raises Dead when one cannot be."""
+        """A phrase of this form with every slot filled; raises NoCandidates when one cannot be."""
         phrase = form.phrase(self.base)
         self.base += LABELS
         for index, slot in form.needed:
@@ -91,21 +90,21 @@ class Grammar:
     def fill_slot(
         self, phrase: Phrase, index: int, slot: Slot, classes: tuple[str, ...], only: tuple[str, ...], rnd: Any
     ) -> None:
-        """Choose what stands in one slot."""
+        """Choose a word or a phrase for a slot; raises NoCandidates."""
         kind = slot.kind
         if kind == "adjective":
             noun = phrase.heads[phrase.names.index(slot.classes[0])]
-            value: Any = pick(self.candidates.describing(noun, slot.classes[1:]), rnd)
+            value: Any = choose_entry(self.candidates.describing(noun, slot.classes[1:]), rnd)
         elif kind in ("verb", "word"):
-            value = pick(self.candidates.entries(kind, slot.classes), rnd)
+            value = choose_entry(self.candidates.entries(kind, slot.classes), rnd)
         else:
             wanted, limits = inherit(slot, classes, only, phrase)
             if kind in ("noun", "pronoun"):
-                value = phrase.heads[index] = pick(self.candidates.entries(kind, wanted, limits), rnd)
+                value = phrase.heads[index] = choose_entry(self.candidates.entries(kind, wanted, limits), rnd)
             else:
                 choice = self.candidates.choice(kind, wanted, limits)
                 if not choice.forms:
-                    raise Dead
+                    raise NoCandidates
                 value = self.fill(choice.draw(rnd), wanted, limits, rnd)
                 phrase.heads[index] = value.head
         if kind not in self.forms:
@@ -113,7 +112,7 @@ class Grammar:
         phrase.slots[index] = value
 
     def pair(self, phrase: Phrase) -> Pair:
-        """Write a sentence on both sides."""
+        """The sentence pair of a filled phrase, with its links."""
         german_out: Out = []
         english_out: Out = []
         for out, operations in zip((german_out, english_out), phrase.write, strict=True):
@@ -125,11 +124,13 @@ class Grammar:
 
 
 def draws(grammar: Grammar, seed: int) -> Iterator[Pair]:
-    """Pairs without end, the same for the same seed; raises UserError when the rules give none."""
-    rnd, nowhere = random.Random(seed).random, 0
-    while nowhere < PATIENCE:
+    """Pairs without end, the same for the same seed; raises UserError when PATIENCE draws in a row give none."""
+    rnd, failures = random.Random(seed).random, 0
+    while failures < PATIENCE:
         pair = grammar.draw(rnd)
-        nowhere = 0 if pair else nowhere + 1
+        failures = 0 if pair else failures + 1
         if pair:
             yield pair
-    raise UserError(f"{PATIENCE:,} draws in a row led nowhere: some slots of these rules have too few words, or none.")
+    raise UserError(
+        f"{PATIENCE:,} draws in a row gave no sentence: some slots of these rules have too few words, or none."
+    )

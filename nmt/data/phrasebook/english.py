@@ -1,4 +1,4 @@
-"""English inflection: what a table of principal parts leaves to rules. Persons are counted I, you, he, we, you, they."""
+"""English inflection by rules, from principal parts. Persons are counted I, you, he, we, you, they."""
 
 SIBILANTS = ("s", "x", "z", "ch", "sh")
 VOWELS = "aeiou"
@@ -37,7 +37,7 @@ def ing_form(verb: str) -> str:
 
 
 def present(infinitive: str) -> tuple[str, ...]:
-    """The six persons."""
+    """The present tense in the six persons."""
     return infinitive, infinitive, s_form(infinitive), infinitive, infinitive, infinitive
 
 

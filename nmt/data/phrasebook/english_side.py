@@ -23,39 +23,39 @@ class English(Side):
         if kind == "verb":
             return self.verb(token, index)
         if kind == "adjective":
-            said, _ = self.parts(token, set(DEGREES))
-            degree = DEGREES[said[0]] if said else 0
+            features, _ = self.features_and_slots(token, set(DEGREES))
+            degree = DEGREES[features[0]] if features else 0
             marks = self.marks(token, ((label, True),))
             return lambda out, phrase, form: out.append((phrase.slots[index].english[degree], marks(phrase.base)))
         if kind == "word":
             return self.word(token, index)
-        said, _ = self.parts(token, {*ROLES, "at", "to", "the"})
-        place = next((word for word in said if word in ("at", "to")), None)
-        if place and "the" in said:
+        features, _ = self.features_and_slots(token, {*ROLES, "at", "to", "the"})
+        relation = next((word for word in features if word in ("at", "to")), None)
+        if relation and "the" in features:
             marks = self.marks(token, (("der", True),))
 
             def the(out: Out, phrase: Phrase, form: int) -> None:
-                if getattr(phrase.heads[index], place)[2]:
+                if getattr(phrase.heads[index], relation)[2]:
                     out.append(("the", marks(phrase.base)))
 
             return the
-        if place:
+        if relation:
             marks = self.marks(token, ((label + ".preposition", True),))
-            return lambda out, phrase, form: out.append((getattr(phrase.heads[index], place)[1], marks(phrase.base)))
-        role = next((ROLES[word] for word in said), None)
+            return lambda out, phrase, form: out.append((getattr(phrase.heads[index], relation)[1], marks(phrase.base)))
+        role = next((ROLES[word] for word in features), None)
         if kind in ("noun", "pronoun"):
             marks = self.marks(token, ((label, True),))
 
             def noun(out: Out, phrase: Phrase, form: int) -> None:
                 text, own = phrase.slots[index].english[form if role is None else role], marks(phrase.base)
                 article, space, rest = text.partition(" ")
-                if space and article in ("a", "an"):  # an illness brings its article, which German does not say
+                if space and article in ("a", "an"):  # an illness with its article, which German does not have
                     out.append((article, tuple((key, False) for key, _ in own)))
                     text = rest
                 out.append((text, own))
 
             return noun
-        self.seen.setdefault(label, token)
+        self.label_tokens.setdefault(label, token)
         if role is None and self.rule.category == "sentence":
             role = 1 if self.cases.get(label) else 0
 
@@ -69,9 +69,9 @@ class English(Side):
 
     def verb(self, token: Token, index: int) -> Write:
         """{V}, {V pres S}, {V ing}, {V preposition}, …"""
-        said, slots = self.parts(token, {"pres", *FORMS, "preposition"})
+        features, slots = self.features_and_slots(token, {"pres", *FORMS, "preposition"})
         label = token.words[0]
-        if "preposition" in said:
+        if "preposition" in features:
             marks = self.marks(token, ((label + ".preposition", True),))
             return lambda out, phrase, form: out.append((phrase.slots[index].preposition[2], marks(phrase.base)))
         marks, single = self.marks(token, ((label, True),)), bool(token.labels)
@@ -83,36 +83,36 @@ class English(Side):
             if rest:  # particles: get up, take part
                 out.append((rest, own if single else tuple((key + GROUP, sure) for key, sure in own)))
 
-        if "pres" in said:
-            who = self.agreeing(token, slots)
+        if "pres" in features:
+            referent = self.agreement_slot(token, slots)
             return lambda out, phrase, form: write(
-                out, phrase, phrase.slots[index].english["present"][phrase.heads[who].english_person]
+                out, phrase, phrase.slots[index].english["present"][phrase.heads[referent].english_person]
             )
-        which = said[0] if said else "infinitive"
+        which = features[0] if features else "infinitive"
         return lambda out, phrase, form: write(out, phrase, phrase.slots[index].english[which][0])
 
     def pronoun(self, token: Token, word: str) -> Write:
         """{he S}, {him S}, {his S}, {himself S}; {this N}, {that N}."""
-        _, slots = self.parts(token, set())
-        who = self.agreeing(token, slots)
+        _, slots = self.features_and_slots(token, set())
+        referent = self.agreement_slot(token, slots)
         default = {"he": "er", "him": "er", "his": "poss", "himself": "sich", "this": "dieser", "that": "that"}[word]
         marks = self.marks(token, ((default, True),))
         if word in ("this", "that"):
             forms = ("this", "these") if word == "this" else ("that", "those")
             return lambda out, phrase, form: out.append(
-                (forms[phrase.heads[who].english_person > 2], marks(phrase.base))
+                (forms[phrase.heads[referent].english_person > 2], marks(phrase.base))
             )
         if word in ("he", "him"):
             table = english.SUBJECTS if word == "he" else english.OBJECTS
-            return lambda out, phrase, form: out.append((table[phrase.heads[who].natural], marks(phrase.base)))
+            return lambda out, phrase, form: out.append((table[phrase.heads[referent].natural], marks(phrase.base)))
 
         def write(out: Out, phrase: Phrase, form: int) -> None:
-            head = phrase.heads[who]
+            head = phrase.heads[referent]
             if word == "his":
-                shown = english.OWNERS[head.natural] if head.person == 2 else english.POSSESSIVES[head.person]
+                text = english.OWNERS[head.natural] if head.person == 2 else english.POSSESSIVES[head.person]
             else:
                 third = {"m": "himself", "f": "herself", "n": "itself", "p": "themselves"}
-                shown = third[head.natural] if head.person == 2 else english.REFLEXIVES[head.person]
-            out.append((shown, marks(phrase.base)))
+                text = third[head.natural] if head.person == 2 else english.REFLEXIVES[head.person]
+            out.append((text, marks(phrase.base)))
 
         return write

@@ -10,7 +10,7 @@ Groups = tuple[tuple[int, bool], ...]  # words of the two languages in one group
 
 @dataclass(eq=False, slots=True)
 class Entry:
-    """Anything that can be drawn: its German lemma, where it stands, and what it is."""
+    """Anything that can be drawn: its German lemma, its line in the lexicon and its classes."""
 
     lemma: str
     line: Line
@@ -21,7 +21,7 @@ class Entry:
 class Head(Entry):
     """A noun in one number, a name or a pronoun: something that verbs, articles and adjectives agree with.
 
-    `german` lists nom, acc, dat, gen; `person` counts ich, du, er, wir, ihr, sie; `plain` says how it takes articles:
+    `german` lists nom, acc, dat, gen; `person` counts ich, du, er, wir, ihr, sie; `plain` is its use of articles:
     count, mass, pair (one language has no singular, or no plural: glasses), bare (never any: football) or name.
     """
 
@@ -39,7 +39,7 @@ class Head(Entry):
 
 @dataclass(eq=False, slots=True)
 class Verb(Entry):
-    """A verb in all its forms, with what it wants."""
+    """A verb in all its forms, with the classes of its subjects and objects and its preposition."""
 
     subject: tuple[str, ...] = ()
     object: tuple[str, ...] = ()

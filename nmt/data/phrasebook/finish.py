@@ -22,31 +22,31 @@ CONTRACTIONS = {
 
 
 def finish_german(out: Out) -> list[Word]:
-    """Contract prepositions and articles, and set words apart."""
+    """The German words: prepositions and articles are contracted, texts of several words are split."""
     words: list[Word] = []
     for text, marks in out:
         if text[0] == MARKER:
             text = text[1:]
-            if words and (together := CONTRACTIONS.get((words[-1].text, text))):
-                words[-1] = Word(together, words[-1].marks + marks)
+            if words and (contraction := CONTRACTIONS.get((words[-1].text, text))):
+                words[-1] = Word(contraction, words[-1].marks + marks)
                 continue
-        apart(words, text, marks)
+        append_words(words, text, marks)
     return words
 
 
 def finish_english(out: Out, lexicon: Lexicon) -> list[Word]:
-    """Choose a or an, and set words apart."""
+    """The English words: articles become a or an, texts of several words are split."""
     vowels, consonants = lexicon.articles.get("an", frozenset()), lexicon.articles.get("a", frozenset())
     words: list[Word] = []
     for number, (text, marks) in enumerate(out):
         if text[0] == MARKER:
             following = out[number + 1][0].split(" ", 1)[0] if number + 1 < len(out) else ""
             text = english.article(following, vowels, consonants)
-        apart(words, text, marks)
+        append_words(words, text, marks)
     return words
 
 
-def apart(words: list[Word], text: str, marks: Marks) -> None:
+def append_words(words: list[Word], text: str, marks: Marks) -> None:
     """Append a text of one or several words; an apostrophe at the end is a word of its own."""
     for part in text.split(" ") if " " in text else (text,):
         if part[-1] == "'" and len(part) > 1:
@@ -58,28 +58,28 @@ def apart(words: list[Word], text: str, marks: Marks) -> None:
 def join(words: list[Word]) -> str:
     """The sentence: capital letters at the beginnings, no space in front of punctuation."""
     parts: list[str] = []
-    begins = True
+    at_start = True
     for word, _ in words:
         if word in PUNCTUATION or word == "'":
             parts.append(word)
-            begins = begins or word in ".!?"
+            at_start = at_start or word in ".!?"
             continue
         if parts:
             parts.append(" ")
-        parts.append(word[0].upper() + word[1:] if begins else word)
-        begins = False
+        parts.append(word[0].upper() + word[1:] if at_start else word)
+        at_start = False
     return "".join(parts)
 
 
 def links(german: list[Word], english: list[Word]) -> str:
     """The Pharaoh line: words whose marks share a key; sure when both marks are."""
-    places: dict[int, list[tuple[int, bool]]] = {}
+    indices: dict[int, list[tuple[int, bool]]] = {}
     for j, (_, marks) in enumerate(english):
         for key, sure in marks:
-            places.setdefault(key, []).append((j, sure))
-    found: dict[tuple[int, int], bool] = {}
+            indices.setdefault(key, []).append((j, sure))
+    pairs: dict[tuple[int, int], bool] = {}
     for i, (_, marks) in enumerate(german):
         for key, sure in marks:
-            for j, also in places.get(key, ()):
-                found[i, j] = found.get((i, j), False) or (sure and also)
-    return " ".join(f"{i}{'-' if sure else 'p'}{j}" for (i, j), sure in sorted(found.items()))
+            for j, also in indices.get(key, ()):
+                pairs[i, j] = pairs.get((i, j), False) or (sure and also)
+    return " ".join(f"{i}{'-' if sure else 'p'}{j}" for (i, j), sure in sorted(pairs.items()))

@@ -1,4 +1,4 @@
-"""German inflection: what a table of principal parts leaves to rules.
+"""German inflection by rules, from principal parts.
 
 Cases are counted nom, acc, dat, gen = 0, 1, 2, 3; persons ich, du, er, wir, ihr, sie = 0 … 5; a gender is m, f, n, or p
 for the plural, which has no gender.
@@ -48,24 +48,24 @@ def determiners() -> dict[str, dict[str, tuple[str, ...]]]:
 
 
 def plural(singular: str, given: str) -> str:
-    """The plural a noun line gives: whole, as an ending behind a hyphen, or `--` for no change."""
+    """The plural from a noun line: in full, as an ending behind a hyphen, or `--` for no change."""
     if given == "--":
         return singular
     return singular + given[1:] if given.startswith("-") else given
 
 
 def genitive(singular: str) -> str:
-    """Of a masculine or neuter noun: -s, or -es after a sibilant."""
+    """The genitive of a masculine or neuter noun: -s, or -es after a sibilant."""
     return singular + ("es" if singular.endswith(("s", "ß", "x", "z", "sch", "st")) else "s")
 
 
 def dative_plural(form: str) -> str:
-    """-n, unless it ends in n or s."""
+    """The dative plural: -n, unless the plural ends in n or s."""
     return form if form.endswith(("n", "s")) else form + "n"
 
 
 def present(infinitive: str, third: str) -> tuple[str, ...]:
-    """The six persons from the infinitive and the third person singular."""
+    """The present tense in the six persons, from the infinitive and the third person singular."""
     stem = verb_stem(infinitive)
     first = stem[:-2] + "le" if infinitive.endswith("eln") else stem + "e"
     regular = third in (stem + "t", stem + "et")
@@ -79,7 +79,7 @@ def present(infinitive: str, third: str) -> tuple[str, ...]:
 
 
 def past(third: str) -> tuple[str, ...]:
-    """The six persons of the preterite from the third person singular."""
+    """The preterite in the six persons, from the third person singular."""
     if third.endswith("e"):
         return third, third + "st", third, third + "n", third + "t", third + "n"
     second = third + ("est" if third.endswith(("d", "t", "s", "ß", "z")) else "st")
@@ -87,7 +87,7 @@ def past(third: str) -> tuple[str, ...]:
 
 
 def imperative(infinitive: str, third: str) -> str:
-    """To one friend: from the third person where e turns into i (iss, lies, gib), else the stem (komm, fahr, warte)."""
+    """The du-imperative: the third person where e turns into i (iss, lies, gib), else the stem (komm, fahr, warte)."""
     stem = verb_stem(infinitive)
     changed = next(((old, new) for old, new in zip(stem, third, strict=False) if old != new), None)
     if changed == ("e", "i"):
@@ -100,10 +100,10 @@ def imperative(infinitive: str, third: str) -> str:
 
 
 def verb_stem(infinitive: str) -> str:
-    """Without -en or -n."""
+    """The infinitive without -en or -n."""
     return infinitive[:-2] if infinitive.endswith("en") else infinitive[:-1]
 
 
 def to_infinitive(prefix: str, infinitive: str) -> str:
-    """zu gehen; aufzustehen."""
+    """The infinitive with zu: zu gehen, aufzustehen."""
     return f"{prefix}zu{infinitive}" if prefix else f"zu {infinitive}"

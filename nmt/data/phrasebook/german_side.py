@@ -32,12 +32,12 @@ class German(Side):
         label = token.words[0]
         if kind == "word":
             return self.word(token, index)
-        said, governors = self.parts(token, {*german.CASES, "at", "to"})
-        place = next((word for word in said if word in ("at", "to")), None)
-        if place:
+        features, governors = self.features_and_slots(token, {*german.CASES, "at", "to"})
+        relation = next((word for word in features if word in ("at", "to")), None)
+        if relation:
             marks = self.marks(token, ((label + ".preposition", True),))
-            return lambda out, phrase, form: out.append((getattr(phrase.heads[index], place)[0], marks(phrase.base)))
-        case = next((german.CASE[word] for word in said if word in german.CASE), None)
+            return lambda out, phrase, form: out.append((getattr(phrase.heads[index], relation)[0], marks(phrase.base)))
+        case = next((german.CASE[word] for word in features if word in german.CASE), None)
         if kind in ("noun", "pronoun"):
             marks = self.marks(token, ((label, True),))
             if governors:
@@ -60,9 +60,9 @@ class German(Side):
                 for write in inner.write[0]:
                     write(out, inner, case)
 
-            self.seen.setdefault(label, token)
+            self.label_tokens.setdefault(label, token)
             return governed
-        self.seen.setdefault(label, token)
+        self.label_tokens.setdefault(label, token)
         fixed = 0 if case is None and self.rule.category == "sentence" else case
 
         def phrase_slot(out: Out, phrase: Phrase, form: int) -> None:
@@ -75,9 +75,9 @@ class German(Side):
 
     def verb(self, token: Token, index: int) -> Write:
         """{V pres S}, {V participle}, {V aux S}, {V prefix}, {V preposition}, …"""
-        said, slots = self.parts(token, {*TENSES, *FORMS, "aux", "prefix", "final", "preposition"})
+        features, slots = self.features_and_slots(token, {*TENSES, *FORMS, "aux", "prefix", "final", "preposition"})
         label = token.words[0]
-        if "prefix" in said:
+        if "prefix" in features:
             marks = self.with_particle(token, label, False, False)
 
             def prefix(out: Out, phrase: Phrase, form: int) -> None:
@@ -85,12 +85,12 @@ class German(Side):
                     out.append((phrase.slots[index].prefix, marks(phrase.base)))
 
             return prefix
-        if "preposition" in said:
+        if "preposition" in features:
             marks = self.marks(token, ((label + ".preposition", True),))
             return lambda out, phrase, form: out.append((phrase.slots[index].preposition[0], marks(phrase.base)))
-        if "aux" in said:
-            marks, subject = self.marks(token, ((label, False),)), self.agreeing(token, slots)
-            tense = TENSES[next((word for word in said if word in TENSES), "pres")]
+        if "aux" in features:
+            marks, subject = self.marks(token, ((label, False),)), self.agreement_slot(token, slots)
+            tense = TENSES[next((word for word in features if word in TENSES), "pres")]
             auxiliaries = self.lexicon.auxiliaries
 
             def aux(out: Out, phrase: Phrase, form: int) -> None:
@@ -98,28 +98,28 @@ class German(Side):
                 out.append((auxiliaries[name][tense][phrase.heads[subject].person], marks(phrase.base)))
 
             return aux
-        whole, stem = self.with_particle(token, label, True, True), self.with_particle(token, label, True, False)
-        finite = next((TENSES[word] for word in said if word in TENSES), "present" if "final" in said else None)
+        joined, separate = self.with_particle(token, label, True, True), self.with_particle(token, label, True, False)
+        finite = next((TENSES[word] for word in features if word in TENSES), "present" if "final" in features else None)
         if finite:
-            subject, final = self.agreeing(token, slots), "final" in said
+            subject, final = self.agreement_slot(token, slots), "final" in features
 
             def finite_verb(out: Out, phrase: Phrase, form: int) -> None:
                 verb = phrase.slots[index]
                 word = verb.german[finite][phrase.heads[subject].person]
                 if verb.prefix and not final:
-                    out.append((word, stem(phrase.base)))
+                    out.append((word, separate(phrase.base)))
                 else:
-                    out.append((verb.prefix + word, whole(phrase.base)))
+                    out.append((verb.prefix + word, joined(phrase.base)))
 
             return finite_verb
-        which = said[0] if said else "infinitive"
-        apart = self.marks(token, tuple((name, False) for name, _ in token.labels or ((label, True),)), given=False)
+        which = features[0] if features else "infinitive"
+        possible = self.marks(token, tuple((name, False) for name, _ in token.labels or ((label, True),)), given=False)
 
         def nonfinite(out: Out, phrase: Phrase, form: int) -> None:
             *zu, word = phrase.slots[index].german[which]
-            out.extend((one, apart(phrase.base)) for one in zu)  # zu gehen: only the verb itself is sure
+            out.extend((part, possible(phrase.base)) for part in zu)  # zu gehen: only the verb itself is sure
             split = which in ("imperative", "bare") and phrase.slots[index].prefix
-            out.append((word, (stem if split else whole)(phrase.base)))
+            out.append((word, (separate if split else joined)(phrase.base)))
 
         return nonfinite
 
@@ -132,14 +132,14 @@ class German(Side):
 
     def adjective(self, token: Token, index: int) -> Write:
         """{A}, {A weak N}, {A comparative mixed N acc}."""
-        said, slots = self.parts(token, {*german.ENDINGS, *DEGREES, *german.CASES})
+        features, slots = self.features_and_slots(token, {*german.ENDINGS, *DEGREES, *german.CASES})
         marks = self.marks(token, ((token.words[0], True),))
-        degree = next((DEGREES[word] for word in said if word in DEGREES), 0)
-        ending = next((german.ENDINGS[word] for word in said if word in german.ENDINGS), None)
+        degree = next((DEGREES[word] for word in features if word in DEGREES), 0)
+        ending = next((german.ENDINGS[word] for word in features if word in german.ENDINGS), None)
         if ending is None:
             return lambda out, phrase, form: out.append((phrase.slots[index].german[degree][0], marks(phrase.base)))
-        noun = self.agreeing(token, slots)
-        case = next((german.CASE[word] for word in said if word in german.CASE), None)
+        noun = self.agreement_slot(token, slots)
+        case = next((german.CASE[word] for word in features if word in german.CASE), None)
 
         def attribute(out: Out, phrase: Phrase, form: int) -> None:
             end = ending[phrase.heads[noun].gender][form if case is None else case]
@@ -149,32 +149,32 @@ class German(Side):
 
     def determiner(self, token: Token, word: str) -> Write:
         """{der N}, {kein N acc}, {rel N dat}."""
-        said, slots = self.parts(token, set(german.CASES))
-        noun, forms = self.agreeing(token, slots), DETERMINERS[word]
+        features, slots = self.features_and_slots(token, set(german.CASES))
+        noun, forms = self.agreement_slot(token, slots), DETERMINERS[word]
         marks = self.marks(token, ((word, True),))
-        case = next((german.CASE[name] for name in said), None)
+        case = next((german.CASE[name] for name in features), None)
         before = MARKER if word == "der" else ""
 
         def write(out: Out, phrase: Phrase, form: int) -> None:
-            shown = forms[phrase.heads[noun].gender][form if case is None else case]
-            out.append((before + shown, marks(phrase.base)))
+            text = forms[phrase.heads[noun].gender][form if case is None else case]
+            out.append((before + text, marks(phrase.base)))
 
         return write
 
     def pronoun(self, token: Token, word: str) -> Write:
         """{er acc S}, {sich S}, {poss S N acc}: what stands for, or belongs to, a slot."""
-        said, slots = self.parts(token, set(german.CASES))
+        features, slots = self.features_and_slots(token, set(german.CASES))
         marks = self.marks(token, ((word, True),))
-        case = next((german.CASE[name] for name in said), None)
+        case = next((german.CASE[name] for name in features), None)
         if word == "er":
-            who = self.agreeing(token, slots)
+            referent = self.agreement_slot(token, slots)
             return lambda out, phrase, form: out.append(
-                (PRONOUNS[phrase.heads[who].gender][case or 0], marks(phrase.base))
+                (PRONOUNS[phrase.heads[referent].gender][case or 0], marks(phrase.base))
             )
         if word == "sich":
-            who = self.agreeing(token, slots)
+            referent = self.agreement_slot(token, slots)
             table = german.REFLEXIVES_DATIVE if case == german.CASE["dat"] else german.REFLEXIVES
-            return lambda out, phrase, form: out.append((table[phrase.heads[who].person], marks(phrase.base)))
+            return lambda out, phrase, form: out.append((table[phrase.heads[referent].person], marks(phrase.base)))
         if len(slots) != 2:
             raise token.line.error("expected {poss OWNER THING CASE}.")
         owner, thing = slots

@@ -1,7 +1,7 @@
 """The words: lines of the lexicon files, inflected for all their forms once.
 
-nouns*.txt, verbs*.txt, adjectives.txt, adverbs.txt, names.txt, pronouns.txt, auxiliaries.txt, articles.txt; what their
-columns mean stands in data/phrasebook/README.md.
+nouns*.txt, verbs*.txt, adjectives.txt, adverbs.txt, names.txt, pronouns.txt, auxiliaries.txt, articles.txt; their
+columns are described in data/phrasebook/README.md.
 """
 
 import re
@@ -17,7 +17,7 @@ FRAMES = ("intrans", "trans", "dative", "ditrans", "prep", "motion", "located", 
 
 
 class Lexicon:
-    """All entries, by kind; raises UserError for a line that cannot be understood."""
+    """All entries, by part of speech; raises UserError for a line that cannot be understood."""
 
     def __init__(self, folder: Path) -> None:
         self.heads: list[Head] = []
@@ -27,7 +27,7 @@ class Lexicon:
         self.pronouns: list[Head] = []
         self.auxiliaries: dict[str, dict[str, Forms]] = {}
         self.articles: dict[str, frozenset[str]] = {}
-        seen: dict[tuple[str, str], Line] = {}
+        lines: dict[tuple[str, str], Line] = {}
         for kind, make in (
             ("nouns", self.noun),
             ("verbs", self.verb),
@@ -40,13 +40,16 @@ class Lexicon:
         ):
             for path in sorted(folder.glob(f"{kind}*.txt")):
                 for line in read(path):
-                    key = kind, line.text.split(" | ")[0].strip() + (" ".join(line.text.split(" | ")[2:3]) if kind in ("names", "adverbs") else "")
-                    if key in seen:
-                        there = seen[key]
-                        raise line.error(f"expected each entry once; {there.file}, line {there.number} has it already.")
-                    seen[key] = line
-                    first = line.text.split(" | ")[:2]
-                    if any(not part.strip() for column in first for part in column.split(",")):
+                    columns = line.text.split(" | ")
+                    classes = " ".join(columns[2:3]) if kind in ("names", "adverbs") else ""
+                    key = kind, columns[0].strip() + classes
+                    if key in lines:
+                        earlier = lines[key]
+                        raise line.error(
+                            f"expected each entry once; {earlier.file}, line {earlier.number} has it already."
+                        )
+                    lines[key] = line
+                    if any(not part.strip() for column in columns[:2] for part in column.split(",")):
                         raise line.error("expected no empty form between commas.")
                     try:
                         make(line)
@@ -54,17 +57,17 @@ class Lexicon:
                         raise line.error("expected what data/phrasebook/README.md says about this file.") from error
 
     def noun(self, line: Line) -> None:
-        """See nouns.py."""
+        """A noun, parsed in nouns.py."""
         self.heads += nouns.heads(line)
 
     def verb(self, line: Line) -> None:
-        """`auf|stehen, steht, stand, ist aufgestanden | get up, got up, got up, getting up | intrans action | person`."""
+        """`auf|stehen, steht, stand, ist aufgestanden | get up, got up, got up | intrans action | person`."""
         pattern = "GERMAN | ENGLISH | FRAME ASPECT | SUBJECTS [| OBJECTS [| PREPOSITION+CASE/ENGLISH]]"
         columns = line.columns(4, 6, pattern) + ["", ""]
         forms = [form.strip() for form in columns[0].split(",")]
-        shown = [form.strip() for form in columns[1].split(",")]
+        english_forms = [form.strip() for form in columns[1].split(",")]
         classes = frozenset(columns[2].split())
-        if len(forms) != 4 or len(shown) not in (3, 4):
+        if len(forms) != 4 or len(english_forms) not in (3, 4):
             raise line.error("expected four German forms and three or four English ones.")
         frame = classes & set(FRAMES)
         if len(frame) != 1 or not classes & {"action", "state"}:
@@ -99,11 +102,11 @@ class Lexicon:
                     "bare": (infinitive,),
                 },
                 english={
-                    "present": english.present(shown[0]),
-                    "past": (shown[1],),
-                    "participle": (shown[2],),
-                    "infinitive": (shown[0],),
-                    "ing": (shown[3] if len(shown) == 4 else english.ing_form(shown[0]),),
+                    "present": english.present(english_forms[0]),
+                    "past": (english_forms[1],),
+                    "participle": (english_forms[2],),
+                    "infinitive": (english_forms[0],),
+                    "ing": (english_forms[3] if len(english_forms) == 4 else english.ing_form(english_forms[0]),),
                 },
                 auxiliary="sein" if forms[3].startswith("ist ") else "haben",
                 preposition=preposition,
@@ -119,39 +122,54 @@ class Lexicon:
         if len(left) != len(right) or len(left) not in (1, 3) or len(words) > 2:
             raise line.error("expected one form or three in each language.")
         stems = [stem, *left[1:]]
-        shown = [left[0]] + ([left[1], left[2] + "en"] if len(left) == 3 else [])
+        predicative = [left[0]] + ([left[1], left[2] + "en"] if len(left) == 3 else [])
         if stem == left[0] and stem.endswith("e"):
             stems[0] = stem[:-1]
         classes = frozenset(columns[2].split()) | ({"comparable"} if len(left) == 3 else set())
-        self.adjectives.append(Adjective(left[0], line, classes, tuple(zip(shown, stems, strict=True)), tuple(right)))
+        self.adjectives.append(
+            Adjective(left[0], line, classes, tuple(zip(predicative, stems, strict=True)), tuple(right))
+        )
 
     def word(self, line: Line) -> None:
         """`heute | today | time now`, `vor zwei Tagen | two days ago | time past | 0-2 1-0 2-1`; names become heads."""
         left, right, classes, *given = line.columns(3, 4, "GERMAN | ENGLISH | CLASSES [| LINKS]")
-        kinds = frozenset(classes.split())
-        if "name" in kinds:
-            gender = "f" if "female" in kinds else "m"
+        class_names = frozenset(classes.split())
+        if "name" in class_names:
+            gender = "f" if "female" in class_names else "m"
             owner = left + ("'" if left.endswith(("s", "x", "z", "ß")) else "s")
-            shown = (right, right, right + "'s")
+            english_forms = (right, right, right + "'s")
             self.heads.append(
-                Head(left, line, kinds | {"person"}, (left, left, left, owner), shown, gender, natural=gender, plain="name")
+                Head(
+                    left,
+                    line,
+                    class_names | {"person"},
+                    (left, left, left, owner),
+                    english_forms,
+                    gender,
+                    natural=gender,
+                    plain="name",
+                )
             )
         else:
-            self.words.append(Word(left, line, kinds, *grouped(line, left.split(), right.split(), "".join(given))))
+            self.words.append(
+                Word(left, line, class_names, *grouped(line, left.split(), right.split(), "".join(given)))
+            )
 
     def pronoun(self, line: Line) -> None:
         """`ich mich mir | I me | 0 | m | subject`: nom, acc, dat; subject, object; person; gender; classes."""
-        left, right, person, gender, classes = line.columns(5, 5, "NOM ACC DAT | SUBJECT OBJECT | PERSON | GENDER | CLASSES")
-        forms, shown = left.split(), right.split()
-        if len(forms) != 3 or len(shown) != 2 or person not in tuple("012345") or gender not in tuple("mfnp"):
+        left, right, person, gender, classes = line.columns(
+            5, 5, "NOM ACC DAT | SUBJECT OBJECT | PERSON | GENDER | CLASSES"
+        )
+        forms, english_forms = left.split(), right.split()
+        if len(forms) != 3 or len(english_forms) != 2 or person not in tuple("012345") or gender not in tuple("mfnp"):
             raise line.error("expected three German forms, two English ones, a person from 0 to 5 and m, f, n or p.")
         self.pronouns.append(
             Head(
-                f"{forms[0]} {shown[0]}",
+                f"{forms[0]} {english_forms[0]}",
                 line,
                 frozenset(classes.split()),
                 (*forms, ""),
-                (*shown, ""),
+                (*english_forms, ""),
                 gender,
                 int(person),
                 int(person),
@@ -187,18 +205,18 @@ def grouped(line: Line, left: list[str], right: list[str], given: str) -> tuple[
         links = [LINK.fullmatch(link) for link in given.split()]
         if not all(link and int(link[1]) < len(left) and int(link[3]) < len(right) for link in links):
             raise line.error("expected links such as 0-2 1p0 between the words of both languages.")
-        found = [(int(link[1]), int(link[3]), link[2] == "-") for link in links if link]
+        linked = [(int(link[1]), int(link[3]), link[2] == "-") for link in links if link]
     elif len(left) == len(right):
-        found = [(place, place, True) for place in range(len(left))]
+        linked = [(index, index, True) for index in range(len(left))]
     else:
-        alone = 1 in (len(left), len(right))
-        found = [(i, j, alone and word not in ("a", "an")) for i in range(len(left)) for j, word in enumerate(right)]
-    german: list[list[tuple[int, bool]]] = [[] for _ in left]
-    shown: list[list[tuple[int, bool]]] = [[] for _ in right]
-    for group, (i, j, sure) in enumerate(found):
-        german[i].append((group, sure))
-        shown[j].append((group, sure))
+        single = 1 in (len(left), len(right))
+        linked = [(i, j, single and word not in ("a", "an")) for i in range(len(left)) for j, word in enumerate(right)]
+    german_groups: list[list[tuple[int, bool]]] = [[] for _ in left]
+    english_groups: list[list[tuple[int, bool]]] = [[] for _ in right]
+    for group, (i, j, sure) in enumerate(linked):
+        german_groups[i].append((group, sure))
+        english_groups[j].append((group, sure))
     return (
-        tuple((word, tuple(groups)) for word, groups in zip(left, german, strict=True)),
-        tuple((word, tuple(groups)) for word, groups in zip(right, shown, strict=True)),
+        tuple((word, tuple(groups)) for word, groups in zip(left, german_groups, strict=True)),
+        tuple((word, tuple(groups)) for word, groups in zip(right, english_groups, strict=True)),
     )

@@ -1,11 +1,11 @@
-"""The paired rules: what the rule files say, checked, but not yet in motion.
+"""The paired rules: the rule files, parsed and checked.
 
     np definite 5                         category, name, weight (1 unless given)
-        N: noun $                         a slot: what may stand there
+        N: noun $                         a slot: what may fill it
     de  {der N} {N}                       German, and
     en  the~der {N}                       English; further pairs of lines are variants with the same slots
 
-What slots and tokens may say stands in data/phrasebook/README.md.
+The syntax of slots and tokens is described in data/phrasebook/README.md.
 """
 
 import math
@@ -24,7 +24,7 @@ PUNCTUATION = (".", ",", "!", "?", ";", ":")
 
 @dataclass(frozen=True)
 class Slot:
-    """What may stand in a place of a rule: a kind of word or a category, with its classes and restrictions."""
+    """What may fill a slot of a rule: a part of speech or a category, with its classes and restrictions."""
 
     name: str
     kind: str
@@ -40,7 +40,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Token:
-    """A word, or a place to be filled: `words` are what stands in the braces; labels say what it is linked by."""
+    """A word, or a slot in braces, whose content is `words`; words of both sides with the same label are linked."""
 
     words: tuple[str, ...]
     labels: tuple[tuple[str, bool], ...]  # label, sure
@@ -50,7 +50,7 @@ class Token:
 
 @dataclass
 class Variant:
-    """A pair of lines, German and English."""
+    """A German and an English line of a rule, as tokens."""
 
     german: list[Token]
     english: list[Token]
@@ -59,7 +59,7 @@ class Variant:
 
 @dataclass
 class Rule:
-    """One way to build a category."""
+    """A rule: one way to build a category."""
 
     category: str
     name: str
@@ -93,10 +93,12 @@ def read_rules(folder: Path, files: Collection[str] = ()) -> list[Rule]:
                     raise line.error("expected slots behind the first line of a rule and in front of `de …`.")
                 add_slot(rules[-1], first[:-1], rest, line)
             else:
-                rule = header(line)
+                rule = parse_header(line)
                 if (rule.category, rule.name) in names:
-                    there = names[rule.category, rule.name]
-                    raise line.error(f"expected another name; {there.file}, line {there.number} has this one.")
+                    first_line = names[rule.category, rule.name]
+                    raise line.error(
+                        f"expected another name; {first_line.file}, line {first_line.number} has this one."
+                    )
                 names[rule.category, rule.name] = line
                 rules.append(rule)
         if german:
@@ -107,8 +109,8 @@ def read_rules(folder: Path, files: Collection[str] = ()) -> list[Rule]:
     return rules
 
 
-def header(line: Line) -> Rule:
-    """`np definite 5`."""
+def parse_header(line: Line) -> Rule:
+    """The first line of a rule, such as `np definite 5`: category, name and weight."""
     words = line.text.split()
     if not 2 <= len(words) <= 3 or not re.fullmatch(r"[a-z]+", words[0]):
         raise line.error("expected CATEGORY NAME [WEIGHT], a slot `X: …`, `de …` or `en …`.")
@@ -122,7 +124,7 @@ def header(line: Line) -> Rule:
 
 
 def add_slot(rule: Rule, name: str, rest: str, line: Line) -> None:
-    """`O: known V.object (definite sg)`."""
+    """Add a slot to a rule, from a line such as `O: known V.object (definite sg)`."""
     if not re.fullmatch(r"[A-Z][A-Z0-9]*", name) or name in rule.slots:
         raise line.error("expected a new slot name in capital letters.")
     match = re.fullmatch(r"([a-z]+)\s*([^()]*?)\s*(?:\(([^()]*)\))?", rest.strip())
@@ -135,11 +137,11 @@ def punctuated(german: list[Token], english: list[Token]) -> tuple[list[Token], 
     """Link punctuation that has no label: mark by mark where both sides have as many, else only the last full stops."""
     for mark in PUNCTUATION:
         sides = [
-            [place for place, token in enumerate(side) if token.words == (mark,) and not token.labels]
+            [index for index, token in enumerate(side) if token.words == (mark,) and not token.labels]
             for side in (german, english)
         ]
         if len(sides[0]) != len(sides[1]):
-            sides = [places[-1:] if mark in ".!?" else [] for places in sides]
+            sides = [indices[-1:] if mark in ".!?" else [] for indices in sides]
         for number, (left, right) in enumerate(zip(*sides, strict=False)):
             german[left] = replace(german[left], labels=((f"{mark}{number}", True),))
             english[right] = replace(english[right], labels=((f"{mark}{number}", True),))
@@ -149,14 +151,16 @@ def punctuated(german: list[Token], english: list[Token]) -> tuple[list[Token], 
 def tokens(line: Line) -> list[Token]:
     """The tokens behind `de` or `en`."""
     text = line.text.strip()[2:].strip()
-    found: list[Token] = []
-    place = 0
+    parsed: list[Token] = []
+    end = 0
     for match in TOKEN.finditer(text):
-        if text[place : match.start()].strip():
-            raise line.error(f"expected words and {{…}} separated by spaces, not '{text[place : match.start()].strip()}'.")
-        if found and match.start() == place:
-            raise line.error(f"expected a space in front of '{text[place:]}'.")
-        place = match.end()
+        if text[end : match.start()].strip():
+            raise line.error(
+                f"expected words and {{…}} separated by spaces, not '{text[end : match.start()].strip()}'."
+            )
+        if parsed and match.start() == end:
+            raise line.error(f"expected a space in front of '{text[end:]}'.")
+        end = match.end()
         literal = match[1] is None
         words = (match[3],) if literal else tuple(match[1].split())
         if not words:
@@ -165,7 +169,7 @@ def tokens(line: Line) -> list[Token]:
             raise line.error(f"expected a space in front of the mark in '{words[0]}'.")
         marks = (match[4] if literal else match[2]) or ""
         labels = tuple((mark.rstrip("?"), not mark.endswith("?")) for mark in marks.split("~") if mark)
-        found.append(Token(words, labels, literal, line))
-    if text[place:].strip() or not found:
-        raise line.error(f"expected words and {{…}} separated by spaces, not '{text[place:].strip()}'.")
-    return found
+        parsed.append(Token(words, labels, literal, line))
+    if text[end:].strip() or not parsed:
+        raise line.error(f"expected words and {{…}} separated by spaces, not '{text[end:].strip()}'.")
+    return parsed

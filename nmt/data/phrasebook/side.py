@@ -2,8 +2,8 @@
 
 An operation `write(out, phrase, form)` appends (word, marks) pairs. `form` is the case on the German side and the role
 on the English side (subject, object, possessor = 0, 1, 2), handed down from the rule around. A mark is (key, sure);
-words of the two sides whose marks share a key are linked. `MARKER` in front of a word says that it is an article that
-may still change: German contractions, English a and an.
+words of the two sides whose marks share a key are linked. `MARKER` in front of a word marks an article that may
+still change: German contractions, English a and an.
 """
 
 from abc import ABC, abstractmethod
@@ -27,7 +27,7 @@ DEGREES = {"comparative": 1, "superlative": 2}
 
 
 class Phrase:
-    """A rule that was chosen, with what fills its slots; `write` holds its German and its English operations."""
+    """A rule that was drawn, with what fills its slots; `write` holds its German and its English operations."""
 
     __slots__ = ("base", "head", "heads", "name", "names", "slots", "write")
 
@@ -48,7 +48,7 @@ class Side(ABC):
         self.names = list(rule.slots)
         self.kinds = {name: slot.kind for name, slot in rule.slots.items()}
         self.labels, self.used, self.cases = shared
-        self.seen: dict[str, Token] = {}
+        self.label_tokens: dict[str, Token] = {}
 
     def compile(self, token: Token) -> Write:
         """The operation of a token; raises UserError for one that is not possible."""
@@ -71,13 +71,11 @@ class Side(ABC):
     def slot_token(self, token: Token, index: int, kind: str) -> Write:
         """What fills a slot."""
 
-    def marks(
-        self, token: Token, default: tuple[tuple[str, bool], ...], given: bool = True
-    ) -> Callable[[int], Marks]:
-        """base → marks of the labels that are given, or else of the default; notes them as said on this side."""
+    def marks(self, token: Token, default: tuple[tuple[str, bool], ...], given: bool = True) -> Callable[[int], Marks]:
+        """base → marks of the labels that are given, or else of the default; records their tokens."""
         labels = (given and token.labels) or default
         for label, _ in labels:
-            self.seen.setdefault(label, token)
+            self.label_tokens.setdefault(label, token)
             self.labels.setdefault(label, len(self.labels))
         if len(self.labels) > LABELS:
             raise token.line.error(f"expected at most {LABELS} labels.")
@@ -91,7 +89,7 @@ class Side(ABC):
 
     def word(self, token: Token, index: int) -> Write:
         """An entry of kind `word`: each of its words with the links of its own."""
-        self.parts(token, set())
+        self.features_and_slots(token, set())
         marks, german = self.marks(token, ((token.words[0], True),)), self.language == "de"
 
         def write(out: Out, phrase: Phrase, form: int) -> None:
@@ -109,26 +107,26 @@ class Side(ABC):
         self.used.add(name)
         return self.names.index(name)
 
-    def parts(self, token: Token, features: set[str]) -> tuple[list[str], list[int]]:
-        """The features and the slots behind the first word in the braces."""
-        said, slots = [], []
+    def features_and_slots(self, token: Token, allowed: set[str]) -> tuple[list[str], list[int]]:
+        """The features, of those allowed, and the slots behind the first word in the braces; raises UserError."""
+        features, slots = [], []
         for word in token.words[1:]:
-            if word in features:
-                said.append(word)
+            if word in allowed:
+                features.append(word)
             elif word[:1].isupper():
                 slots.append(self.slot(token, word))
             else:
-                raise token.line.error(f"expected one of {', '.join(sorted(features))} or a slot, not '{word}'.")
-        return said, slots
+                raise token.line.error(f"expected one of {', '.join(sorted(allowed))} or a slot, not '{word}'.")
+        return features, slots
 
-    def agreeing(self, token: Token, slots: list[int]) -> int:
-        """The one slot that something agrees with."""
+    def agreement_slot(self, token: Token, slots: list[int]) -> int:
+        """The slot that a token agrees with; raises UserError unless it names exactly one."""
         if len(slots) != 1:
             raise token.line.error(f"expected one slot to agree with in {{{' '.join(token.words)}}}.")
         return slots[0]
 
     def literal(self, token: Token) -> Write:
-        """A word that stands as it is."""
+        """A word that is written as it is in the rule."""
         marks, word = self.marks(token, ()), token.words[0]
         if self.language == "en" and word in ("a", "an"):
             word = MARKER + "a"
@@ -136,12 +134,14 @@ class Side(ABC):
 
     def auxiliary(self, token: Token, word: str) -> Write:
         """{haben pres S}, {be past S}: linked only by labels that are given."""
-        said, slots = self.parts(token, set(TENSES))
-        marks, who = self.marks(token, ()), self.agreeing(token, slots)
-        tense = TENSES[said[0]] if said else "present"
+        features, slots = self.features_and_slots(token, set(TENSES))
+        marks, subject = self.marks(token, ()), self.agreement_slot(token, slots)
+        tense = TENSES[features[0]] if features else "present"
         if tense not in self.lexicon.auxiliaries[word]:
             raise token.line.error(f"expected a tense that '{word}' has.")
         forms = self.lexicon.auxiliaries[word][tense]
         if self.language == "en":
-            return lambda out, phrase, form: out.append((forms[phrase.heads[who].english_person], marks(phrase.base)))
-        return lambda out, phrase, form: out.append((forms[phrase.heads[who].person], marks(phrase.base)))
+            return lambda out, phrase, form: out.append(
+                (forms[phrase.heads[subject].english_person], marks(phrase.base))
+            )
+        return lambda out, phrase, form: out.append((forms[phrase.heads[subject].person], marks(phrase.base)))
