@@ -21,8 +21,8 @@ from nmt.data.lines import writing
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.runs import Result, run_folder, score_sets
-from nmt.train.precision import keep_memory, pick_device
-from nmt.train.trainer import Trainer
+from nmt.train.build import build_trainer
+from nmt.train.precision import retain_freed_memory, select_device
 
 log = logging.getLogger("nmt")
 VERSIONS = {"corpus": 1, "tokenizer": 1, "ids": 1}  # raise one when its stage would now build something else
@@ -125,15 +125,15 @@ def tokenize(config: Config) -> None:
 
 def train(config: Config) -> list[Result]:
     """Everything from text to scores: one result for each test set."""
-    keep_memory()
-    pick_device(config.device)  # a device that is not here is refused before anything is downloaded
+    retain_freed_memory()
+    select_device(config.device)  # a device that is not here is refused before anything is downloaded
     prepared = prepare(config)
     valid = ParallelDataset(prepared.ids / "valid.arrow")
     check_validation(config, valid, prepared.corpus)
     about = report(prepared.corpus)
     folder = run_folder(config)
     begin(folder)
-    trainer = Trainer(
+    trainer = build_trainer(
         config,
         Tokenizers.load(prepared.tokenizer),
         ParallelDataset(prepared.ids / "train.arrow"),
