@@ -6,10 +6,11 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -298,16 +299,28 @@ def test_a_training_of_warmup_alone_is_warned_of(train, warmup, warned):
     assert answer.code == 0 and ("optim.warmup_steps=8 is no shorter" in answer.err) == warned
 
 
-def test_minutes_become_updates_once(train, folder, monkeypatch):
-    """The number is estimated after some updates and kept through an interruption, however slow the rest is."""
+@pytest.fixture
+def seconds_per_update(monkeypatch) -> Callable[[float], None]:
+    """seconds_per_update(S): from now on an update takes S seconds by the budget's clock, and so does a validation."""
     monkeypatch.setattr(time_budget, "MIN_UPDATES", 20)
+
+    def set_clock(seconds: float) -> None:
+        monkeypatch.setattr(time_budget, "time", SimpleNamespace(monotonic=count(0.0, seconds).__next__))
+
+    set_clock(0.01)
+    return set_clock
+
+
+def test_minutes_become_updates_once(train, folder, monkeypatch, seconds_per_update):
+    """The number is estimated after some updates and kept through an interruption, however slow the rest is."""
     words = ["train.max_minutes=0.03", "train.validate_every=1000"]
     with monkeypatch.context() as patch:
         at_update(patch, 22)
         answer = train("minutes", *words)
     assert "updates fit into 0.03 minutes" in answer.err and answer.code == 130
     total = train_state(folder("minutes"))["total_steps"]
-    assert 22 < total < 5000
+    assert 100 < total < 1.8 / 0.01
+    seconds_per_update(1.0)
     answer = train("minutes", *words)
     assert answer.code == 0 and "fit into" not in answer.err
     state = train_state(folder("minutes"))
@@ -315,9 +328,9 @@ def test_minutes_become_updates_once(train, folder, monkeypatch):
     assert train("minutes", *words, "train.max_minutes=0.02").code == 2, "converted minutes cannot change"
 
 
+@pytest.mark.usefixtures("seconds_per_update")
 @pytest.mark.parametrize("interrupt", [lambda patch: at_update(patch, 20), lambda patch: at_validation(patch, 1)])
 def test_a_training_interrupted_before_minutes_are_converted_still_ends(interrupt, train, folder, monkeypatch, request):
-    monkeypatch.setattr(time_budget, "MIN_UPDATES", 20)
     words = ["train.max_minutes=0.02", "train.validate_every=1000"]
     name = f"unconverted-{request.node.callspec.indices['interrupt']}"
     with monkeypatch.context() as patch:

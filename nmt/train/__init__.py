@@ -1,1 +1,1 @@
-"""Training: the loop, one update, the loss, learning rates, checkpoints, validation."""
+"""Training: the loop, a single update, the loss, learning rates, checkpoints, validation."""

@@ -45,7 +45,7 @@ def pack(config: Config, tokenizers: Tokenizers, corpus_hash: str) -> Payload:
     sides = {"source": tokenizers.source, "target": tokenizers.target}
     if tokenizers.joint:
         del sides["target"]
-    models = {side: torch.frombuffer(bytearray(one.model), dtype=torch.uint8) for side, one in sides.items()}
+    models = {side: torch.frombuffer(bytearray(each.model), dtype=torch.uint8) for side, each in sides.items()}
     return {
         "format": FORMAT,
         "config": to_dict(config),

@@ -69,7 +69,7 @@ class TimeBudget:
     def estimate(self, validation: float) -> tuple[int, float]:
         """The total number of updates, if a validation takes `validation` seconds; and the seconds of one update.
 
-        A smaller limit that is known already (max_steps, max_epochs) is kept.
+        A smaller limit from max_steps or max_epochs is kept.
         """
         assert self.train.max_minutes is not None
         self.after_update()

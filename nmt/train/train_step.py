@@ -57,15 +57,15 @@ class TrainStep:
         nll = sum(self.backward(batch.to(self.device), tokens) for batch in batches)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), optim.clip or math.inf).item()
         check_finite(nll / tokens, norm, self.model.output.out_features, self.describe_last_batch)
-        rate = learning_rate(optim, state.step + 1, state.total_steps or ENDLESS)
+        lr = learning_rate(optim, state.step + 1, state.total_steps or ENDLESS)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = lr
         self.optimizer.step()
         self.optimizer.zero_grad()
         state.step += 1
         state.tokens += tokens
         self.metrics.add(nll, tokens, sum(batch.padding for batch in batches) / len(batches), norm)
-        return {"loss": nll / tokens, "lr": rate}
+        return {"loss": nll / tokens, "lr": lr}
 
     def backward(self, batch: Batch, tokens: int) -> float:
         """Add one batch's gradients of loss / tokens; returns its summed −log p."""
