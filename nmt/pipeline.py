@@ -20,8 +20,8 @@ from nmt.data.tokenizer import Tokenizers, train_tokenizers
 from nmt.errors import UserError
 from nmt.files import atomic_folder, report_write_errors, write_atomic
 from nmt.runs import Result, run_folder, score_sets
-from nmt.train.precision import keep_memory, pick_device
-from nmt.train.trainer import Trainer
+from nmt.train.build import build_trainer
+from nmt.train.precision import retain_freed_memory, select_device
 
 log = logging.getLogger("nmt")
 VERSIONS = {"corpus": 1, "tokenizer": 1, "ids": 1}  # raise one when its stage builds something else
@@ -112,15 +112,15 @@ def tokenize(config: Config) -> None:
 
 def train(config: Config) -> list[Result]:
     """The command `train`: build the stages, train, and score; one result for each test set."""
-    keep_memory()
-    pick_device(config.device)  # a device that does not exist is refused before anything is downloaded
+    retain_freed_memory()
+    select_device(config.device)  # a device that does not exist is refused before anything is downloaded
     prepared = build_stages(config)
     valid = ParallelDataset(prepared.ids / "valid.arrow")
     check_validation(config, valid, prepared.corpus)
     about = read_report(prepared.corpus)
     folder = run_folder(config)
     make_run_folder(folder)
-    trainer = Trainer(
+    trainer = build_trainer(
         config,
         Tokenizers.load(prepared.tokenizer),
         ParallelDataset(prepared.ids / "train.arrow"),

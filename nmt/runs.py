@@ -23,9 +23,9 @@ from nmt.evaluate.scores import looks_tokenised, score
 from nmt.files import report_write_errors, write_atomic
 from nmt.models.ensemble import Ensemble
 from nmt.models.inference import prepared
-from nmt.results import check_writable, read_json, reuse, write_result
+from nmt.results import check_writable, read_json, read_result, write_result
 from nmt.train import checkpoint
-from nmt.train.precision import autocast, keep_memory, pick_device_again, pick_precision
+from nmt.train.precision import autocast, retain_freed_memory, select_device_or_auto, select_precision
 from nmt.view.progress import Progress
 from nmt.view.tensorboard import TensorBoardLogger
 
@@ -99,7 +99,7 @@ def load(
     members do not share their vocabularies.
     """
     payloads = [checkpoint.load(path) for path in paths]
-    device = pick_device_again(payloads[0]["config"].get("device", "auto"))
+    device = select_device_or_auto(payloads[0]["config"].get("device", "auto"))
     restored = [checkpoint.restore(payload, device) for payload in payloads]
     config, tokenizers, model = restored[0]
     for path, (_, other, _) in zip(paths, restored, strict=True):
@@ -117,8 +117,8 @@ def load(
         folder = folder.parent / "+".join(path.parent.name for path in paths)
     decode = DecodeConfig(**asdict(config.decode))
     decode.beam, decode.batch_tokens = beam or decode.beam, batch_tokens or decode.batch_tokens
-    keep_memory()
-    dtype = pick_precision(precision or config.precision, device)
+    retain_freed_memory()
+    dtype = select_precision(precision or config.precision, device)
     context, longest = autocast(device, dtype), config.tokenizer.max_pieces
     translator = Translator(model, tokenizers, decode, longest, device, context, prepared(model, dtype))
     translator.workers = possible(device)
@@ -133,7 +133,7 @@ def provenance(path: Path, payload: checkpoint.Payload) -> dict[str, Any]:
     """How a checkpoint was made."""
     return {
         "checkpoint": f"{path.parent.name}/{path.name}",
-        "origin": payload.get("origin") or f"update {payload['place']['step']}",
+        "origin": payload.get("origin") or f"update {payload['train_state']['step']}",
         "weights": checkpoint.digest(payload),
         "seed": payload["config"]["seed"],
         "corpus_hash": payload["corpus_hash"],
@@ -155,7 +155,7 @@ def score_files(
     made = run.made | {"files": fingerprint(pairs)}
     if gold is not None and judge is not None:
         made["alignment"] = judge.made(gold)
-    stored = reuse(folder, made)
+    stored = read_result(folder, made)
     if stored is None:
         if warning := looks_tokenised(references):
             log.warning("%s: %s", name, warning)
@@ -169,7 +169,7 @@ def score_files(
                 bar.update(1)
         seconds = time.monotonic() - began
         stored = score(hypotheses, references, run.config.data.target) | {"seconds": round(seconds, 2)}
-        stored |= aligned | {"machine": machine(run.translator), "made": made}
+        stored |= aligned | {"machine": machine(run.translator), "provenance": made}
         with report_write_errors(folder):
             write_result(folder, hypotheses, stored)
         log.info("%s: %d sentences in %.1f s, written to %s", name, len(pairs), seconds, folder)

@@ -54,7 +54,7 @@ COUNTED = {
         lambda model, inputs, *_: [inputs["labels"]], lambda _: -100, "bench_marian",
     ),
     "nmt": Counted(
-        "nmt.train.trainer", "Trainer", "backward",
+        "nmt.train.train_step", "TrainStep", "backward",
         lambda batch, *_: [batch.output], lambda _: 0, "nmt.cli",
     ),
 }  # fmt: skip

@@ -24,10 +24,11 @@ from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
 from nmt.pipeline import build_stages, read_report
 from nmt.runs import load
-from nmt.train.precision import keep_memory
-from nmt.train.state import Meter, memory
+from nmt.train.build import build_trainer
+from nmt.train.metrics import TrainMetrics, peak_memory
+from nmt.train.precision import retain_freed_memory
 from nmt.train.trainer import Trainer
-from nmt.view.progress import Progress, install_logging
+from nmt.view.progress import install_logging
 
 WORDS = 12  # of the sentences that are translated alone
 UNLIKELY = 1e4  # taken off the logit of </s>, so that no translation ends before its limit
@@ -45,39 +46,35 @@ class Task:
     alone: int  # translated one by one
 
 
-class Measured(Trainer):
-    """The trainer with its own start, update and end; its loop looks at the clock in place of the validation set."""
+def measure_updates(trainer: Trainer, task: Task) -> dict[str, float]:
+    """The first update ends the start-up; then the machine warms up; then updates are timed."""
+    step = trainer.train_step
+    step.update()
+    start_up = time.time() - task.began
+    for _ in range(task.warm - 1):
+        step.update()
+    step.metrics = TrainMetrics()
+    synchronize(step.device)
+    with Watch() as watch:
+        for _ in range(task.updates):
+            step.update()
+        synchronize(step.device)
+    return {
+        "start_up_s": start_up,
+        "train_tokens": step.metrics.tokens,
+        "train_tokens_per_s": step.metrics.tokens / watch.wall,
+        "train_tokens_per_cpu_s": step.metrics.tokens / watch.cpu,
+        "padded_share": step.metrics.padding / step.metrics.updates,
+        "update_s": watch.wall / task.updates,
+        "memory_gib": peak_memory(step.device),
+        "others_cores": watch.others,
+    }
 
-    task: Task
-    figures: dict[str, float]
 
-    def loop(self, bar: Progress) -> None:
-        """The first update ends the start-up; then the machine warms up; then updates count."""
-        self.update()
-        start_up = time.time() - self.task.began
-        for _ in range(self.task.warm - 1):
-            self.update()
-        self.meter = Meter()
-        self.wait()
-        with Watch() as check_finite:
-            for _ in range(self.task.updates):
-                self.update()
-            self.wait()
-        self.figures = {
-            "start_up_s": start_up,
-            "train_tokens": self.meter.tokens,
-            "train_tokens_per_s": self.meter.tokens / check_finite.wall,
-            "train_tokens_per_cpu_s": self.meter.tokens / check_finite.cpu,
-            "padded_share": self.meter.padding / self.meter.updates,
-            "update_s": check_finite.wall / self.task.updates,
-            "memory_gib": memory(self.device),
-            "others_cores": check_finite.others,
-        }
-
-    def wait(self) -> None:
-        """Kernels of a GPU run behind Python's back."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+def synchronize(device: torch.device) -> None:
+    """Wait for a GPU, which computes asynchronously."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def measure(task: Task) -> dict[str, Any]:
@@ -103,9 +100,9 @@ def facts(trainer: Trainer, config: Config) -> dict[str, Any]:
     """What was measured, beside how fast it was."""
     return {
         "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
-        "vocabulary": trainer.vocabulary,
+        "vocabulary": trainer.model.output.out_features,
         "batch_tokens": config.train.batch_tokens,
-        "precision": "bf16" if trainer.dtype == torch.bfloat16 else "fp32",
+        "precision": "bf16" if trainer.train_step.dtype == torch.bfloat16 else "fp32",
         "device": str(trainer.device),
         "threads": torch.get_num_threads(),
         "seed": config.seed,

@@ -57,28 +57,26 @@ class Drawn(BatchIterator):
             yield epoch, place, self.drawn[place % len(self.drawn)]
 
 
-class Synthetic(Trainer):
-    """A trainer whose `update` is everybody's, without a corpus, a folder or a validation."""
+class Synthetic(TrainStep):
+    """Updates over random batches, without a corpus, a folder or a validation."""
 
     def __init__(self, config: Config, vocabulary: int, different: int) -> None:
-        self.config, self.vocabulary = config, vocabulary
-        self.device = pick_device(config.device)
-        self.dtype = pick_precision(config.precision, self.device)
+        device = select_device(config.device)
         seed_everything(config.seed)
-        self.model = build(config.model, vocabulary, vocabulary, True).to(self.device)
-        self.forward, self.optimizer = self.make_forward(), self.make_optimizer()
+        model = build(config.model, vocabulary, vocabulary, True).to(device)
         budget = config.train.batch_tokens
         pairs = 2 * different * budget // MEAN + 64
-        self.epochs = Drawn(draw_lengths(pairs), vocabulary, budget, different, self.device)
-        self.meter, self.place = Meter(), TrainState(total=10**6)
-        self.stream = batches(self.epochs, self.place, False)
+        self.epochs = Drawn(draw_lengths(pairs), vocabulary, budget, different, device)
+        optimizer, state = make_optimizer(model, config.optim), TrainState(total_steps=10**6)
+        super().__init__(config, model, optimizer, self.epochs, state, select_precision(config.precision, device))
+        self.vocabulary = vocabulary
 
     def measure(self, warm: int, updates: int) -> dict[str, Any]:
         """Target and source tokens a second over `updates`, after `warm` that do not count."""
         for _ in range(warm):
             self.update()
-        self.meter = Meter()
-        position = self.place.position
+        self.metrics = TrainMetrics()
+        position = self.state.position
         wait(self.device)
         began = time.perf_counter()
         for _ in range(updates):
@@ -88,10 +86,10 @@ class Synthetic(Trainer):
         batches = [batch for _, _, batch in islice(self.epochs.stream(0, position), updates)]
         source = sum(int((batch.source != 0).sum()) for batch in batches)
         return {
-            "target_tokens_per_s": self.meter.tokens / seconds,
-            "source_and_target_tokens_per_s": (self.meter.tokens + source) / seconds,
+            "target_tokens_per_s": self.metrics.tokens / seconds,
+            "source_and_target_tokens_per_s": (self.metrics.tokens + source) / seconds,
             "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
-            "padding": self.meter.padding / updates,
+            "padding": self.metrics.padding / updates,
             "update_s": seconds / updates,
             "peak_gib": peak(self.device),
             "flop_per_s": sum(training_flop(self.config.model, self.vocabulary, batch) for batch in batches) / seconds,
@@ -143,10 +141,10 @@ def configuration(words: Sequence[str], device: str, precision: str) -> Config:
 
 def translate(config: Config, vocabulary: int, sentences: int, graphs: bool) -> dict[str, float]:
     """Beam search of a random model, perhaps in recorded columns; translations are as long as their sources."""
-    device = pick_device(config.device)
+    device = select_device(config.device)
     seed_everything(config.seed)
     model = build(config.model, vocabulary, vocabulary, True).to(device).eval()
-    dtype = pick_precision(config.precision, device)
+    dtype = select_precision(config.precision, device)
     ready = prepared(model, dtype)  # as nmt translate does
     ready.output.register_forward_hook(not_yet)
     nobody: Any = None  # ids in, ids out

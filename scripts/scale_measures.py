@@ -30,8 +30,8 @@ from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.pipeline import build_corpus_stage, build_ids_stage, build_tokenizer_stage, train
 from nmt.train.loss import training_loss
-from nmt.train.precision import autocast, pick_precision
-from nmt.train.trainer import Trainer
+from nmt.train.precision import autocast, select_precision
+from nmt.train.train_step import TrainStep
 
 Figures = dict[str, Any]
 FIRST_ID = 4
@@ -133,20 +133,20 @@ def settings(home: str, words: list[str]) -> Config:
 def training(home: str, words: list[str], updates: int, began: float, walk: int = 0) -> Figures:
     """`nmt train` up to some updates, then interrupted; `walk`: also so many batches without an update."""
     figures: Figures = {}
-    update = Trainer.update
+    update = TrainStep.update
 
-    def watched(trainer: Trainer) -> dict[str, float]:
-        result = update(trainer)
+    def watched(step: TrainStep) -> dict[str, float]:
+        result = update(step)
         if "first update, wall" not in figures:
             figures["first update, wall"], figures["first update"] = time.time() - began, time.process_time()
-        if trainer.place.step % updates == 0:
-            for position in range(min(walk, len(trainer.epochs.plan(0)))):
-                trainer.epochs.batch(0, position)
+        if step.state.step % updates == 0:
+            for position in range(min(walk, len(step.batches.plan(0)))):
+                step.batches.batch(0, position)
             figures["walked"] = memory()
             os.kill(os.getpid(), 2)
         return result
 
-    Trainer.update = watched  # type: ignore[method-assign, assignment]
+    TrainStep.update = watched  # type: ignore[method-assign, assignment]
     try:
         with redirect_stdout(sys.stderr):
             train(settings(home, words))
@@ -163,7 +163,7 @@ def updates(model: str, lengths: list[int], vocabulary: int, repeats: int = 2) -
     """Whole updates at TOKENS target tokens, in sentences of each length: the fastest, and the peak above the model."""
     config = compose_all([f"model={model}"], multirun=False)[0]
     config.model.max_positions = max(lengths) + 1  # means nothing to most models, and to some all that they can read
-    dtype = pick_precision("auto", torch.device("cpu"))
+    dtype = select_precision("auto", torch.device("cpu"))
     torch.manual_seed(1)
     made = build(config.model, vocabulary, vocabulary, True)
     optimizer = torch.optim.AdamW(made.parameters(), 1e-4, fused=True)
@@ -205,7 +205,7 @@ def beams(model: str, widths: list[int], sentences: int = 16, length: int = 20, 
     source = torch.randint(FIRST_ID, 8000, (sentences, length))
     limit = torch.full((sentences,), length)
     figures = []
-    with autocast(torch.device("cpu"), pick_precision("auto", torch.device("cpu"))):
+    with autocast(torch.device("cpu"), select_precision("auto", torch.device("cpu"))):
         search(made, source, None, 1, 1.0, limit)
         for width in widths:
             runs = [timed(search, made, source, None, width, 1.0, limit)[1] for _ in range(repeats)]

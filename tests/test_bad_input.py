@@ -306,9 +306,9 @@ def other_files(trained: Trained, folder: Path) -> dict[str, bytes]:
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("readme.txt", "hello")
     pickle.dump(Bomb(folder / "exploded"), bomb)
-    torch.save({"format": 1, "model": Bomb(folder / "exploded")}, zipped_bomb)
+    torch.save({"format": checkpoint.FORMAT, "model": Bomb(folder / "exploded")}, zipped_bomb)
     torch.save({"state_dict": {"weight": torch.zeros(3)}}, foreign)
-    torch.save({"format": 1, "model": {}}, partial)
+    torch.save({"format": checkpoint.FORMAT, "model": {}}, partial)
     return {
         "cut in half": whole[: len(whole) // 2],
         "cut at the end": whole[:-100],
@@ -355,7 +355,15 @@ def test_weights_alone_cannot_be_continued(refused, trained: Trained, tmp_path):
     (tmp_path / "tiny").mkdir()
     shutil.copy(trained.folder / "best.pt", tmp_path / "tiny" / "last.pt")
     said = refused("train", *small(trained.root, [], *trained.arguments, f"run_folder={tmp_path}"))
-    assert "last.pt holds no optimizer, place, random" in said
+    assert "last.pt has no optimizer, random, train_state" in said
+
+
+def test_a_checkpoint_of_another_format_is_refused(refused, trained: Trained, tmp_path):
+    payload = checkpoint.load(trained.folder / "best.pt")
+    checkpoint.save(tmp_path / "best.pt", payload | {"format": 1})
+    assert f"has format 1, this version of the program reads format {checkpoint.FORMAT}" in refused(
+        "translate", str(tmp_path), SENTENCE
+    )
 
 
 def test_weights_that_do_not_fit(refused, trained: Trained, tmp_path):

@@ -278,7 +278,7 @@ def test_synthetic_updates_are_counted():
     trainer = bench_synthetic.Synthetic(bench_synthetic.configuration(words, "cpu", "fp32"), 50, 4)
     tokens = [batch.tokens for batch in trainer.epochs.drawn]
     trainer.measure(1, 2)
-    assert trainer.meter.tokens == sum(tokens[1:3]) and trainer.place.step == 3
+    assert trainer.metrics.tokens == sum(tokens[1:3]) and trainer.state.step == 3
 
 
 def test_flop_of_a_training_step_by_hand():

@@ -653,7 +653,7 @@ def test_evaluate_leaves_a_result_that_says_how_it_was_made(trained: Trained):
     name, bleu, chrf, signature = trained.lines[0].split("\t")
     assert (f"{result['bleu']:.2f}", f"{result['chrf']:.2f}", result["bleu_signature"]) == (bleu, chrf, signature)
     assert result["sentences"] == 12 and "nc:6" in result["chrf_signature"]
-    made = result["made"]
+    made = result["provenance"]
     (model,) = made["models"]
     assert model["seed"] == 1 and model["config"]["model"]["size"] == 32 and made["decode"]["beam"] == 2
     assert re.fullmatch(r"[0-9a-f]{64}", model["corpus_hash"])
@@ -764,7 +764,7 @@ def test_a_stored_error_rate_does_not_survive_other_rules(trained: Trained, tmp_
     assert score_corpus(run, corpus, ["test"])[0].aligned == "layer 1, reads"
     path = tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json"
     stored = json.loads(path.read_text(encoding="utf-8"))
-    before, made = stored["alignment"], stored["made"]["alignment"]
+    before, made = stored["alignment"], stored["provenance"]["alignment"]
     layers = "0", "1", "0,1"
     assert made["candidates"] == [f"{layer} mean {row}" for layer in layers for row in ("predicts", "reads")]
     assert made["at_most"] == selection.CHOSEN_ON

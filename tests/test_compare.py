@@ -264,7 +264,7 @@ def runs(trained: Trained, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     recurrent = ("model=seq2seq", "model.hidden=16", "model.embedding=16")
     payload = untrained(other, root / "plain", *recurrent, "name=plain")
     state = {"step": 30, "seconds": 60.0, "finished": False, "tokens": 1200}
-    checkpoint.save(root / "plain" / "last.pt", payload | {"place": state, "random": {}})
+    checkpoint.save(root / "plain" / "last.pt", payload | {"train_state": state, "random": {}})
     return Runs(root)
 
 
@@ -639,10 +639,10 @@ def test_seeds_of_runs_of_different_ages_are_one_experiment():
     assert same_experiment(first, older) and not same_experiment(first, other)
 
 
-@pytest.mark.parametrize("tokens, speed", [(None, None), (0, None), (600, 10.0)])
-def test_tokens_that_were_not_counted_give_no_speed(trained: Trained, tmp_path, tokens, speed):
-    state = {"step": 3, "seconds": 60.0, "tokens": tokens}
-    checkpoint.save(tmp_path / "last.pt", checkpoint.load(trained.folder / "best.pt") | {"place": state})
+@pytest.mark.parametrize("tokens, speed", [(0, None), (600, 10.0)])
+def test_a_training_without_tokens_has_no_speed(trained: Trained, tmp_path, tokens, speed):
+    state = {"step": 3, "seconds": 60.0, "tokens": tokens, "finished": False}
+    checkpoint.save(tmp_path / "last.pt", checkpoint.load(trained.folder / "best.pt") | {"train_state": state})
     training = read_training(tmp_path / "best.pt")
     assert training is not None and training.speed == speed and (training.tokens is None) == (speed is None)
 

@@ -1,66 +1,98 @@
-"""A training through torch.compile is the training without."""
+"""A training through torch.compile computes the same as one without."""
 
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import torch
-from bench_synthetic import Synthetic, configuration
 from torch.testing import assert_close
 
+from nmt.compose import compose_all
+from nmt.data.batches import Batch, collate
+from nmt.data.tokenizer import EOS
 from nmt.errors import UserError
-from nmt.train.compiled import compiled
+from nmt.models.build import build
+from nmt.train.build import make_optimizer
+from nmt.train.compile import compile_forward
+from nmt.train.state import TrainState
+from nmt.train.train_step import TrainStep
 
-TINY = ["model=transformer_tiny", "train.batch_tokens=200", "optim.warmup_steps=1", "train.accumulate=2"]
+VOCABULARY = 50
+TINY = ["model=transformer_tiny", "optim.warmup_steps=1", "train.accumulate=2", "train.max_steps=1000000"]
 slow_compiler = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("default"),  # PyTorch's compiler warns of what it does itself
     pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler"),
 ]
+every_way = pytest.mark.parametrize("compiled", [pytest.param("true", marks=slow_compiler)])
 
 
-def trainer(way: str, *words: str) -> Synthetic:
-    return Synthetic(configuration([*TINY, f"train.compile={way}", *words], "cpu", "fp32"), 50, 4)
+class RandomBatches:
+    """Four batches of random ids and different lengths, again and again."""
+
+    def __init__(self) -> None:
+        random = np.random.default_rng(1)
+        shapes = [(9, 20), (14, 12), (25, 7), (4, 31)]  # sentences and the longest of them
+        self.batches = [
+            collate(*([random.integers(EOS + 1, VOCABULARY, random.integers(2, longest)) for _ in range(count)]
+                      for _ in range(2)))
+            for count, longest in shapes
+        ]  # fmt: skip
+
+    def stream(self, epoch: int, position: int, pinned: bool) -> Iterator[tuple[int, int, Batch]]:
+        while True:
+            yield epoch, position, self.batches[position % len(self.batches)]
+            position += 1
 
 
-@pytest.mark.parametrize("way", [pytest.param("true", marks=slow_compiler)])
-def test_compiled_updates_are_the_same(way):
-    """Batches of several lengths, after four updates; the weights themselves are trained, not a copy.
+def train_step(compiled: str, *words: str) -> TrainStep:
+    config = compose_all([*TINY, "device=cpu", f"train.compile={compiled}", *words], multirun=False)[0]
+    torch.manual_seed(config.seed)
+    model = build(config.model, VOCABULARY, VOCABULARY, True)
+    optimizer, state = make_optimizer(model, config.optim), TrainState(total_steps=10**6)
+    return TrainStep(config, model, optimizer, RandomBatches(), state, torch.float32)  # type: ignore[arg-type]
 
-    What the trained models write is compared, not single weights: those with hardly a gradient, such as the biases of
-    keys, go where AdamW takes the last digit of it.
+
+@every_way
+def test_compiled_updates_are_the_same(compiled):
+    """Four updates over batches of several lengths; the model's own weights are trained, not a copy.
+
+    The output of the trained models is compared, not single weights: those with hardly a gradient, such as the biases
+    of keys, follow the last digit of it under AdamW.
     """
     torch._dynamo.utils.counters.clear()
-    found = []
-    for one in ("false", way):
-        made = trainer(one, "model.dropout=0")
-        losses = [made.update()["loss"] for _ in range(4)]
-        batch, model = made.epochs.drawn[0], made.model.eval()
+    outcomes = []
+    for compile_it in ("false", compiled):
+        step = train_step(compile_it, "model.dropout=0")
+        losses = [step.update()["loss"] for _ in range(4)]
+        batch, model = RandomBatches().batches[0], step.model.eval()
         with torch.no_grad():
             logits = model.logits(model(batch.source, batch.mask, batch.target).hidden)
-        found.append((torch.tensor(losses), logits.log_softmax(-1)))
+        outcomes.append((torch.tensor(losses), logits.log_softmax(-1)))
     assert Counter(torch._dynamo.utils.counters["stats"])["unique_graphs"] >= 1
-    (plain, wanted), (losses, written) = found
-    assert plain[0] - plain[-1] > 0.1
-    assert_close(losses, plain, atol=1e-4, rtol=0)
-    assert_close(written, wanted, atol=1e-2, rtol=0)
+    (expected_losses, expected), (losses, log_probabilities) = outcomes
+    assert expected_losses[0] - expected_losses[-1] > 0.1
+    assert_close(losses, expected_losses, atol=1e-4, rtol=0)
+    assert_close(log_probabilities, expected, atol=1e-2, rtol=0)
 
 
-@pytest.mark.parametrize("way", [pytest.param("true", marks=slow_compiler)])
-def test_compiled_dropout_drops_anew_each_time(way):
-    made = trainer(way, "model.dropout=0.3")
-    made.model.train()
-    batch = made.epochs.drawn[0]
-    first, second = (made.forward(batch.source, batch.mask, batch.target).hidden for _ in range(2))
+@every_way
+def test_compiled_dropout_is_random_each_time(compiled):
+    step = train_step(compiled, "model.dropout=0.3")
+    step.model.train()
+    batch = RandomBatches().batches[0]
+    first, second = (step.forward(batch.source, batch.mask, batch.target).hidden for _ in range(2))
     assert (first - second).abs().max() > 0.01
-    losses = [made.update()["loss"] for _ in range(8)]
+    losses = [step.update()["loss"] for _ in range(8)]
     assert losses[0] - losses[-1] > 0.1
 
 
-def test_what_cannot_be_compiled_is_said_in_a_sentence(monkeypatch):
+def test_a_model_that_cannot_be_compiled_is_refused_in_a_sentence(monkeypatch):
     def broken(*inputs):
         raise torch._dynamo.exc.InternalTorchDynamoError("no compiler\nand a long story")
 
     monkeypatch.setattr(torch, "compile", lambda model, dynamic: broken)
     with pytest.raises(UserError, match="train.compile=true does not work here: no compiler; choose"):
-        compiled(None)(None, None, None)
+        compile_forward(None)(None, None, None)

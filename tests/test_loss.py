@@ -29,22 +29,22 @@ def results(hidden: Tensor, output: nn.Linear, total: Tensor) -> list[Tensor]:
     return [total.detach(), *torch.autograd.grad(3 * total, [hidden, *output.parameters()])]
 
 
-@pytest.mark.parametrize("chunk,slopes", [(1, 0), (3, 0), (1, 33), (3, 66), (4, 1000), (8, 0), (256, 2**24)])
+@pytest.mark.parametrize("chunk,elements", [(1, 0), (3, 0), (1, 33), (3, 66), (4, 1000), (8, 0), (256, 2**24)])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("dtype", TOLERANCE)
-def test_loss_and_gradients_are_pytorchs(monkeypatch, chunk, slopes, smoothing, bias, dtype):
-    """Eight tokens over eleven pieces: one chunk or several, multiplied one by one, three or two at once, or all."""
+def test_loss_and_gradients_are_pytorchs(monkeypatch, chunk, elements, smoothing, bias, dtype):
+    """Eight tokens over eleven pieces: one chunk or several, and gradients of one, two, three or all chunks at once."""
     monkeypatch.setitem(loss.CHUNK, "cpu", chunk)
-    monkeypatch.setattr(loss, "SLOPES", slopes)
+    monkeypatch.setattr(loss, "GRADIENT_ELEMENTS", elements)
     hidden, output, target = case(bias, dtype)
     total, nll = cross_entropy(hidden, output, target, PAD, smoothing)
     logits, flat = output(hidden).flatten(0, 1), target.flatten()
     options = {"ignore_index": PAD, "reduction": "sum"}
-    wanted = functional.cross_entropy(logits, flat, label_smoothing=smoothing, **options)
-    within = {"atol": TOLERANCE[dtype], "rtol": 0}
-    assert_close(results(hidden, output, total), results(hidden, output, wanted), **within)
-    assert_close(nll, functional.cross_entropy(logits, flat, **options).detach(), **within)
+    expected = functional.cross_entropy(logits, flat, label_smoothing=smoothing, **options)
+    tolerance = {"atol": TOLERANCE[dtype], "rtol": 0}
+    assert_close(results(hidden, output, total), results(hidden, output, expected), **tolerance)
+    assert_close(nll, functional.cross_entropy(logits, flat, **options).detach(), **tolerance)
     assert not nll.requires_grad
 
 
@@ -57,20 +57,20 @@ def test_gradients_are_finite_differences(monkeypatch):
         output.weight.data, output.bias.data = values[1], values[2]
         return cross_entropy(values[0], output, target, PAD, 0.1)[0]
 
-    found = results(hidden, output, cross_entropy(hidden, output, target, PAD, 0.1)[0])[1:]
+    gradients = results(hidden, output, cross_entropy(hidden, output, target, PAD, 0.1)[0])[1:]
     torch.manual_seed(2)
     directions, step = [torch.randn_like(value) for value in inputs], 1e-6
     for number, direction in enumerate(directions):
         ahead, behind = ([*inputs] for _ in range(2))
         ahead[number], behind[number] = inputs[number] + step * direction, inputs[number] - step * direction
-        slope = (total(ahead) - total(behind)) / (2 * step)
-        assert_close((found[number] * direction).sum(), 3 * slope, atol=1e-6, rtol=0)
+        difference = (total(ahead) - total(behind)) / (2 * step)
+        assert_close((gradients[number] * direction).sum(), 3 * difference, atol=1e-6, rtol=0)
 
 
 def test_loss_by_hand():
-    """Shares ⅛, ⅜, ½, smoothing 0.3: 0.7 · ln 2 + 0.1 · (ln 8 + ln 8/3 + ln 2).
+    """Probabilities ⅛, ⅜, ½, smoothing 0.3: 0.7 · ln 2 + 0.1 · (ln 8 + ln 8/3 + ln 2).
 
-    Slope: shares − 0.1, and − 0.7 at the third.
+    Gradient: probabilities − 0.1, and − 0.7 at the third.
     """
     output = nn.Linear(1, 3, bias=True)
     output.weight.data.zero_()
@@ -84,7 +84,7 @@ def test_loss_by_hand():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_extreme_logits_are_finite(dtype):
-    """Logits 10⁴, −10⁴, 0: right, 2 · 10⁴ off, 10⁴ off; slopes are softmax − onehot."""
+    """Logits 10⁴, −10⁴, 0: right, 2 · 10⁴ off, 10⁴ off; gradients are softmax − onehot."""
     output = nn.Linear(3, 3, bias=False, dtype=dtype)
     output.weight.data = torch.eye(3, dtype=dtype)
     hidden = torch.tensor([1e4, -1e4, 0.0], dtype=dtype).expand(1, 3, 3).clone().requires_grad_()
@@ -117,9 +117,9 @@ def test_autocast_computes_in_bf16_and_adds_up_in_float32():
     assert not torch.equal(low[1], exact[1])
 
 
-def test_without_gradients_only_the_loss(monkeypatch):
+def test_without_gradients_only_the_loss_is_computed(monkeypatch):
     hidden, output, target = case(True, torch.float32)
-    wanted = cross_entropy(hidden, output, target, PAD, 0.1)
-    monkeypatch.setattr(loss, "add_gradients", lambda *arguments: pytest.fail("nobody wants a gradient"))
+    expected = cross_entropy(hidden, output, target, PAD, 0.1)
+    monkeypatch.setattr(loss, "add_gradients", lambda *arguments: pytest.fail("no gradient is needed"))
     with torch.inference_mode():
-        assert_close(cross_entropy(hidden, output, target, PAD, 0.1), tuple(value.detach() for value in wanted))
+        assert_close(cross_entropy(hidden, output, target, PAD, 0.1), tuple(value.detach() for value in expected))

@@ -64,7 +64,7 @@ def test_training_is_the_same(monkeypatch):
 @pytest.mark.parametrize("number", [1, 63, 64, 65, 256, 257, 530])
 def test_the_loss_of_an_evened_number_of_tokens(number, monkeypatch):
     """In several chunks and groups; the rows that fill up count for nothing."""
-    monkeypatch.setattr("nmt.train.loss.SLOPES", 50 * 300)
+    monkeypatch.setattr("nmt.train.loss.GRADIENT_ELEMENTS", 50 * 300)
     torch.manual_seed(1)
     hidden, weight, bias = torch.randn(number, 16), torch.randn(50, 16), torch.randn(50)
     target, found = torch.randint(0, 50, (number,)), []

@@ -1,4 +1,4 @@
-"""What is scored, and which stored results are used again."""
+"""What is scored, which stored results are used again, and what happens where nothing can be written."""
 
 import os
 import shutil
@@ -33,37 +33,37 @@ def test_a_run_is_scored_on_the_corpus_it_was_trained_on(trained: Trained, run, 
 
 def test_another_corpus_is_refused(run, capfd, monkeypatch):
     monkeypatch.setattr(test_sets, "existing_corpus", lambda *_: None)
-    read_report = pipeline.read_report
-    monkeypatch.setattr(pipeline, "read_report", lambda corpus: read_report(corpus) | {"corpus_hash": "0" * 64})
+    report = pipeline.report
+    monkeypatch.setattr(pipeline, "report", lambda corpus: report(corpus) | {"corpus_hash": "0" * 64})
     answer = door(capfd, "evaluate", str(run))
     assert answer.code == 2 and "is no longer in" in answer.err and not answer.out
 
 
-@pytest.mark.parametrize("change", ["nothing", "weights", "format"])
-def test_a_result_is_that_of_its_weights_in_their_format(run, capfd, change):
-    """Under the same names, a training that was repeated on another machine may have left other weights."""
+@pytest.mark.parametrize("change", ["nothing", "weights", "precision"])
+def test_a_result_is_reused_only_for_the_same_weights_and_precision(run, capfd, change):
+    """A training repeated on another machine may write other weights under the same names."""
     assert door(capfd, "evaluate", str(run)).code == 0
     payload = checkpoint.load(run / "best.pt")
     if change == "weights":
         payload["model"]["encoder.0.feed.0.bias"] += 0.5
-    elif change == "format":
+    elif change == "precision":
         payload["config"]["precision"] = "bf16"
     checkpoint.save(run / "best.pt", payload)
     again = door(capfd, "evaluate", str(run))
     assert again.code == 0 and ("sentences in" in again.err) == (change != "nothing")
 
 
-def test_the_format_is_that_of_the_machine(run, monkeypatch):
+def test_the_provenance_names_the_precision_of_this_machine(run, monkeypatch):
     """precision=auto is bf16 on one machine and float32 on the next."""
-    made = []
+    provenances = []
     for dtype in (torch.float32, torch.bfloat16):
-        monkeypatch.setattr(runs, "pick_precision", lambda name, device, dtype=dtype: dtype)
-        made.append(runs.load([run / "best.pt"]).made)
-    assert made[0] != made[1] and "bfloat16 on cpu" in made[1].values()
+        monkeypatch.setattr(runs, "select_precision", lambda name, device, dtype=dtype: dtype)
+        provenances.append(runs.load([run / "best.pt"]).made)
+    assert provenances[0] != provenances[1] and "bfloat16 on cpu" in provenances[1].values()
 
 
-def test_no_score_stands_beside_other_translations(tmp_path, monkeypatch):
-    """A disk that fills up between the two files leaves no pair that does not belong together."""
+def test_scores_are_never_left_with_other_translations(tmp_path, monkeypatch):
+    """A disk that fills up between the two files leaves new translations without scores."""
     results.write_result(tmp_path, ["one"], {"bleu": 1})
     real = results.write_atomic
 
@@ -78,7 +78,7 @@ def test_no_score_stands_beside_other_translations(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["hyp"]
 
 
-def test_a_folder_that_cannot_be_written_to_is_told_before_the_work(run, capfd, monkeypatch):
+def test_a_folder_that_cannot_be_written_to_is_refused_before_translating(run, capfd, monkeypatch):
     (run / "evaluate" / "test" / "result.json").unlink()
     monkeypatch.setattr(Translator, "search_batch", lambda *_: pytest.fail("it has begun to translate"))
 
@@ -90,18 +90,18 @@ def test_a_folder_that_cannot_be_written_to_is_told_before_the_work(run, capfd, 
     assert answer.code == 2 and str(run / "evaluate" / "test") in answer.err
 
 
-def test_half_a_note_about_the_journal_is_no_crash(trained: Trained, run, capfd):
+def test_a_damaged_marker_of_logged_scores_is_no_crash(trained: Trained, run, capfd):
     (run / "evaluate" / "journal.json").write_text("")
     arguments = [word for word in trained.arguments if not word.startswith("run_folder=")]
     answer = door(capfd, "train", *arguments, f"run_folder={run.parent}")
     assert answer.code == 0 and answer.out.splitlines() == trained.lines
 
 
-def test_links_are_named_with_their_text():
+def test_the_digest_of_gold_links_includes_their_text():
     """Which layer is chosen depends on the words of the validation pairs too."""
     links = [({(0, 0)}, {(0, 0)})]
-    one, other = (Gold(Path("x"), [(text, "A boy.")], links) for text in ("Ein Junge.", "ein junge."))
-    assert one.digest() != other.digest()
+    upper, lower = (Gold(Path("x"), [(text, "A boy.")], links) for text in ("Ein Junge.", "ein junge."))
+    assert upper.digest() != lower.digest()
 
 
 def test_a_comparison_is_not_written_into_a_run(run, capfd):
@@ -123,29 +123,29 @@ def test_a_comparison_is_not_written_into_a_run(run, capfd):
     ],
 )
 def test_an_empty_name_is_refused(words, trained: Trained, capfd):
-    """As a shell makes it of a variable that is not set."""
+    """A shell passes one for a variable that is not set."""
     answer = door(capfd, *words, "--runs", trained.runs)
     assert answer.code == 2 and "an empty name" in answer.err
 
 
 def test_translations_go_to_a_pipe(trained: Trained, capfd, tmp_path):
-    """Also to one that is named /dev/fd/N, as >(…) is in bash."""
-    wanted = door(capfd, "translate", "tiny", "--runs", trained.runs, SENTENCE).out
+    """Also to a pipe named /dev/fd/N, which is what >(…) is in bash."""
+    expected = door(capfd, "translate", "tiny", "--runs", trained.runs, SENTENCE).out
     os.mkfifo(tmp_path / "pipe")
-    ours, theirs = os.pipe()
+    read_end, write_end = os.pipe()
 
-    def read_from(source: str | int, read: list[str]) -> None:
+    def read_from(source: str | int, lines: list[str]) -> None:
         with open(source, encoding="utf-8") as file:
-            read.append(file.readline())
+            lines.append(file.readline())
 
-    for path, source in ((str(tmp_path / "pipe"), str(tmp_path / "pipe")), (f"/dev/fd/{theirs}", ours)):
-        read: list[str] = []
-        reader = threading.Thread(target=read_from, args=(source, read))
+    for path, source in ((str(tmp_path / "pipe"), str(tmp_path / "pipe")), (f"/dev/fd/{write_end}", read_end)):
+        lines: list[str] = []
+        reader = threading.Thread(target=read_from, args=(source, lines))
         reader.start()
         answer = door(capfd, "translate", "tiny", "--runs", trained.runs, "--output", path, SENTENCE)
         reader.join(10)
-        assert answer.code == 0 and read == [wanted]
-    os.close(theirs)
+        assert answer.code == 0 and lines == [expected]
+    os.close(write_end)
 
 
 def test_a_file_name_that_is_no_utf8_can_be_scored(trained: Trained, run, capfd, tmp_path):

@@ -70,7 +70,7 @@ def scores(run: Run) -> dict[str, Any]:
             result = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
-        how = result.get("made") if isinstance(result, dict) else None
+        how = result.get("provenance") if isinstance(result, dict) else None
         if isinstance(how, dict) and how.get("models") == json.loads(json.dumps(run.made["models"])):
             kept = {key: result[key] for key in ("bleu", "chrf", "bleu_signature") if key in result}
             found[path.parent.name] = kept | {"decode": how.get("decode")}

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ from nmt.config import Config
 from nmt.errors import UserError
 from nmt.runs import Run
 from nmt.train import checkpoint
-from nmt.train.state import TrainState
 
 
 @dataclass
@@ -20,7 +19,7 @@ class Training:
 
     updates: int
     seconds: float
-    tokens: int | None  # of targets; None where an older version did not count them
+    tokens: int | None  # of targets
     finished: bool
     device: str
 
@@ -112,8 +111,8 @@ def read_training(path: Path) -> Training | None:
     last = path.with_name("last.pt")
     if not last.exists():
         return None
-    payload = checkpoint.load(last, mapped=True)  # does not read its weights and their moments
-    state = asdict(TrainState()) | payload.get("place", {})
+    payload = checkpoint.load(last, mapped=True)  # not its weights and their moments
+    state = payload["train_state"]
     device = "cuda" if "cuda" in payload.get("random", {}) else "cpu"
     return Training(state["step"], state["seconds"], state["tokens"] or None, state["finished"], device)
 

@@ -1,1 +1,1 @@
-"""Showing the decoder the right words, and correcting it."""
+"""Training: the loop, a single update, the loss, learning rates, checkpoints, validation."""

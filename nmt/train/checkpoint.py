@@ -1,7 +1,7 @@
-"""Checkpoints: written atomically, read without running anything.
+"""Checkpoint files: written atomically, read as plain data that cannot run code.
 
-A weights file holds a translator: configuration, tokenizers, weights, and how they were made. `last.pt` holds a whole
-training besides: optimiser, place in the data, random states.
+Every checkpoint holds a translator: configuration, tokenizers, weights, and the versions it was made with. `last.pt`
+also holds what a training needs to be resumed: optimizer, train state, random states.
 """
 
 import hashlib
@@ -24,12 +24,12 @@ from nmt.files import open_atomic
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 
-FORMAT = 1
+FORMAT = 2  # raise it when an entry is renamed or changes its meaning; other formats are refused
 Payload = dict[str, Any]
 
 
 def versions() -> dict[str, str]:
-    """What this was made with."""
+    """The versions of this program, Python, and the libraries that a result depends on."""
     return {
         "nmt": nmt.__version__,
         "python": platform.python_version(),
@@ -40,8 +40,11 @@ def versions() -> dict[str, str]:
 
 
 def pack(config: Config, tokenizers: Tokenizers, corpus_hash: str) -> Payload:
-    """What every checkpoint of a run shares."""
-    models = {name: torch.frombuffer(bytearray(one.model), dtype=torch.uint8) for name, one in pairs(tokenizers)}
+    """The entries that all checkpoints of a run have in common; a joint tokenizer is stored once."""
+    sides = {"source": tokenizers.source, "target": tokenizers.target}
+    if tokenizers.joint:
+        del sides["target"]
+    models = {side: torch.frombuffer(bytearray(each.model), dtype=torch.uint8) for side, each in sides.items()}
     return {
         "format": FORMAT,
         "config": to_dict(config),
@@ -51,27 +54,21 @@ def pack(config: Config, tokenizers: Tokenizers, corpus_hash: str) -> Payload:
     }
 
 
-def pairs(tokenizers: Tokenizers) -> list[tuple[str, Tokenizer]]:
-    """The tokenizers to store, one if they are the same."""
-    both = [("source", tokenizers.source), ("target", tokenizers.target)]
-    return both[:1] if tokenizers.joint else both
-
-
 def save(path: Path, payload: Payload) -> None:
-    """Write a checkpoint so that a reader meets the old one or the new one, never half of it."""
+    """Write a checkpoint atomically: a reader gets the old file or the new one. Raises UserError if it cannot."""
     try:
         with open_atomic(path) as file:
             torch.save(payload, file)
     except OSError as error:
         raise UserError(f"The checkpoint {path} cannot be written: {error.strerror or error}.") from None
-    except RuntimeError as error:  # how torch reports a disk that fills up
+    except RuntimeError as error:  # torch's error for a full disk
         raise UserError(f"The checkpoint {path} cannot be written: {str(error).splitlines()[0]}") from None
 
 
 def load(path: Path, mapped: bool = False) -> Payload:
-    """Read a checkpoint; raises UserError when it is missing, damaged, or not one of this program's.
+    """Read a checkpoint; raises UserError when it is missing, damaged, of another format, or not a checkpoint.
 
-    `mapped`: its tensors are read when they are looked at.
+    `mapped`: tensors are memory-mapped, so that unused ones cost no reading.
     """
     try:
         payload = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
@@ -79,34 +76,38 @@ def load(path: Path, mapped: bool = False) -> Payload:
         raise UserError(f"There is no checkpoint {path}.") from None
     except (RuntimeError, EOFError, OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise UserError(f"The checkpoint {path} is damaged or cut short ({first_sentence(error)}).") from None
-    except Exception as error:  # the restricted unpickler's own class, for a file that holds more than plain data
+    except Exception as error:  # of the restricted unpickler, for a file with more than plain data
         raise UserError(f"{path} is not a checkpoint of this program ({first_sentence(error)}).") from None
-    if not isinstance(payload, dict) or payload.get("format") != FORMAT:
-        found = payload.get("format") if isinstance(payload, dict) else None
-        raise UserError(f"{path} is not a checkpoint of format {FORMAT} (found: {found}).")
+    if not isinstance(payload, dict) or not isinstance(payload.get("format"), int):
+        raise UserError(f"{path} is not a checkpoint of this program.")
+    if payload["format"] != FORMAT:
+        raise UserError(
+            f"The checkpoint {path} has format {payload['format']}, this version of the program reads format {FORMAT} "
+            "alone; use the version that wrote it, or train again."
+        )
     if missing := {"config", "tokenizers", "model", "corpus_hash", "versions"} - payload.keys():
-        raise UserError(f"{path} holds no {', '.join(sorted(missing))}; it is not a checkpoint of this program.")
+        raise UserError(f"{path} has no {', '.join(sorted(missing))}; it is not a checkpoint of this program.")
     return payload
 
 
 def digest(payload: Payload) -> str:
-    """Names the weights of a checkpoint, whatever its file is called."""
-    found = hashlib.sha256()
+    """The sha256 of a checkpoint's weights, which identifies them whatever their file is called."""
+    sha256 = hashlib.sha256()
     for name, tensor in sorted(payload["model"].items()):
-        found.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        found.update(tensor.contiguous().flatten().view(torch.uint8).numpy())
-    return found.hexdigest()
+        sha256.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        sha256.update(tensor.contiguous().flatten().view(torch.uint8).numpy())
+    return sha256.hexdigest()
 
 
 def first_sentence(error: Exception) -> str:
-    """The first line of a foreign error, without its end."""
+    """The first line of a library's error, at most 120 characters, without a full stop."""
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0][:120].rstrip(".")
 
 
 def restore(payload: Payload, device: torch.device) -> tuple[Config, Tokenizers, EncoderDecoder]:
-    """The translator in a checkpoint, ready to translate."""
-    config, tokenizers = validate(payload["config"]), unpack(payload["tokenizers"])
+    """The configuration, tokenizers and model of a checkpoint, the model on `device` and in evaluation mode."""
+    config, tokenizers = validate(payload["config"]), unpack_tokenizers(payload["tokenizers"])
     model = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint)
     try:
         model.load_state_dict(payload["model"])
@@ -115,15 +116,15 @@ def restore(payload: Payload, device: torch.device) -> tuple[Config, Tokenizers,
     return config, tokenizers, model.to(device).eval()
 
 
-def unpack(stored: Payload) -> Tokenizers:
-    """The tokenizers in a checkpoint."""
+def unpack_tokenizers(stored: Payload) -> Tokenizers:
+    """The tokenizers that `pack` stored; a joint one serves both sides."""
     source = Tokenizer(bytes(stored["source"].numpy()), stored["lowercase"])
     target = Tokenizer(bytes(stored["target"].numpy()), stored["lowercase"]) if "target" in stored else source
     return Tokenizers(source, target)
 
 
 def average(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of the weights in some checkpoints, oldest first, summed in float64; what counts is the newest's."""
+    """The mean of the weights in these checkpoints, oldest first, summed in float64; integers are the newest one's."""
     sums: dict[str, Tensor] = {}
     for path in paths:
         newest = load(path)["model"]
@@ -134,7 +135,7 @@ def average(paths: Sequence[Path]) -> dict[str, Tensor]:
 
 
 def random_state(device: torch.device) -> Payload:
-    """The generators that training draws from."""
+    """The states of the random generators that training draws from."""
     state: Payload = {"torch": torch.get_rng_state()}
     if device.type == "cuda":
         state["cuda"] = torch.cuda.get_rng_state(device)
@@ -142,19 +143,19 @@ def random_state(device: torch.device) -> Payload:
 
 
 def set_random_state(state: Payload, device: torch.device) -> None:
-    """Continue the generators where they stood."""
+    """Set the generators to states that `random_state` returned."""
     torch.set_rng_state(state["torch"])
     if device.type == "cuda" and "cuda" in state:
         torch.cuda.set_rng_state(state["cuda"], device)
 
 
 def differences(old: Payload, new: Payload, prefix: str = "") -> dict[str, tuple[Any, Any]]:
-    """Keys at which two saved configurations differ: {"model.hidden": (512, 256)}."""
-    found: dict[str, tuple[Any, Any]] = {}
+    """Keys at which two saved configurations differ: {"model.hidden": (512, 256)}; a key that one lacks is None."""
+    changed: dict[str, tuple[Any, Any]] = {}
     for key in sorted(old.keys() | new.keys()):
         before, after = old.get(key), new.get(key)
         if isinstance(before, dict) and isinstance(after, dict):
-            found |= differences(before, after, f"{prefix}{key}.")
+            changed |= differences(before, after, f"{prefix}{key}.")
         elif before != after:
-            found[prefix + key] = (before, after)
-    return found
+            changed[prefix + key] = (before, after)
+    return changed

@@ -1,9 +1,9 @@
 """The checkpoints in the folder of a run.
 
-best.pt      the translator that validation likes best, an average of checkpoints included
+best.pt      the translator with the best validation score; may be the average
 average.pt   the mean of the last few validation checkpoints
 step-N.pt    those checkpoints
-last.pt      everything needed to continue
+last.pt      everything needed to resume the training
 """
 
 from dataclasses import asdict
@@ -16,81 +16,134 @@ from nmt.config import Config
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.train import checkpoint
-from nmt.train.resume import refuse_changes
+from nmt.train.checkpoint import Payload, differences
+from nmt.train.schedule import SCHEDULES_WITH_END
 from nmt.train.state import TrainState
-from nmt.train.validation import Report
+from nmt.train.validation import ValidationResult
+
+# Keys that may change when a run is resumed, since its weights do not depend on them. The corpus is compared by its
+# hash, the tokenizer byte for byte.
+CHANGEABLE = ("name", "device", "data_folder", "run_folder", "train.log_every", "train.compile")
+CHANGEABLE_PREFIXES = ("decode.", "train.picture", "data.")
+BUDGET = ("train.max_steps", "train.max_epochs", "train.patience")  # may change where no schedule depends on them
 
 
 class CheckpointManager:
-    """Writes and finds them."""
+    """Writes, prunes, averages and restores the checkpoints of one run."""
 
     def __init__(self, folder: Path, config: Config, tokenizers: Tokenizers, corpus_hash: str) -> None:
         self.folder, self.config = folder, config
-        self.shared = checkpoint.pack(config, tokenizers, corpus_hash)
-        self.last, self.best = folder / "last.pt", folder / "best.pt"
+        self.common = checkpoint.pack(config, tokenizers, corpus_hash)
+        self.last_path, self.best_path = folder / "last.pt", folder / "best.pt"
 
-    def keep(self, state: dict[str, Tensor], step: int, report: Report, better: bool) -> None:
-        """What a validation leaves: a checkpoint to average, and the best."""
-        payload = self.weights(state, step, report, f"update {step}")
-        if better:
-            self.keep_best(payload, report)
+    def save_validated(self, weights: dict[str, Tensor], step: int, result: ValidationResult, is_best: bool) -> None:
+        """Write step-N.pt, of which the last `train.average` are kept, and best.pt if this is the best."""
+        payload = self.translator_payload(weights, step, result, f"update {step}")
+        if is_best:
+            self.save_best(payload, result)
         if self.config.train.average:
             checkpoint.save(self.folder / f"step-{step}.pt", payload)
-            for old in self.steps()[: -self.config.train.average]:
-                old.unlink()
+            for path in self.step_paths()[: -self.config.train.average]:
+                path.unlink()
 
-    def keep_average(self, state: dict[str, Tensor], step: int, report: Report, better: bool) -> None:
-        """The mean of the steps, which may be the best."""
-        origin = "average of updates " + ", ".join(path.stem.split("-")[1] for path in self.steps())
-        payload = self.weights(state, step, report, origin)
+    def save_average(self, weights: dict[str, Tensor], step: int, result: ValidationResult, is_best: bool) -> None:
+        """Write average.pt, and best.pt if the average is better than every single checkpoint."""
+        origin = "average of updates " + ", ".join(str(step_of(path)) for path in self.step_paths())
+        payload = self.translator_payload(weights, step, result, origin)
         checkpoint.save(self.folder / "average.pt", payload)
-        if better:
-            self.keep_best(payload, report)
+        if is_best:
+            self.save_best(payload, result)
 
-    def keep_best(self, payload: checkpoint.Payload, report: Report) -> None:
-        """Replace best.pt, unless an average of an earlier, shorter training is better still."""
+    def save_best(self, payload: Payload, result: ValidationResult) -> None:
+        """Replace best.pt, unless it is better: it may be the average of an earlier, shorter training."""
         metric = self.config.train.metric
-        stored = checkpoint.load(self.best)["valid"][metric] if self.best.exists() else None
-        if report.better_than(stored, metric):
-            checkpoint.save(self.best, payload)
+        stored = checkpoint.load(self.best_path)["valid"][metric] if self.best_path.exists() else None
+        if result.better_than(stored, metric):
+            checkpoint.save(self.best_path, payload)
 
-    def weights(self, state: dict[str, Tensor], step: int, report: Report, origin: str) -> checkpoint.Payload:
-        """A checkpoint that can translate, and says where it comes from."""
-        scores = {"loss": report.loss, "bleu": report.bleu, "chrf": report.chrf}
-        return self.shared | {"model": state, "step": step, "valid": scores, "origin": origin}
+    def translator_payload(
+        self, weights: dict[str, Tensor], step: int, result: ValidationResult, origin: str
+    ) -> Payload:
+        """A checkpoint that can translate, with its validation scores and the updates it comes from."""
+        scores = {"loss": result.loss, "bleu": result.bleu, "chrf": result.chrf}
+        return self.common | {"model": weights, "step": step, "valid": scores, "origin": origin}
 
-    def steps(self) -> list[Path]:
+    def step_paths(self) -> list[Path]:
         """The checkpoints to average, oldest first."""
-        return sorted(self.folder.glob("step-*.pt"), key=lambda path: int(path.stem.split("-")[1]))
+        return sorted(self.folder.glob("step-*.pt"), key=step_of)
 
-    def save(self, model: nn.Module, optimizer: torch.optim.Optimizer, place: TrainState, device: torch.device) -> None:
+    def save_last(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState, device: torch.device
+    ) -> None:
         """Write last.pt."""
-        state = {
+        training = {
             "model": model.state_dict(),
             "optimizer": optimizer.state_dict(),
-            "place": asdict(place),
+            "train_state": asdict(state),
             "random": checkpoint.random_state(device),
         }
-        checkpoint.save(self.last, self.shared | state)
-
-    def begin_anew(self) -> None:
-        """Without last.pt: checkpoints of another training are not mixed with this one's, those of this one go."""
-        for left in (self.best, *self.steps()):
-            if left.exists():
-                refuse_changes(checkpoint.load(left), self.shared, self.config.name)
-        for left in self.steps():
-            left.unlink()
+        checkpoint.save(self.last_path, self.common | training)
 
     def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device) -> TrainState | None:
-        """Continue from last.pt if there is one; raises UserError if the configuration changed where it matters."""
-        if not self.last.exists():
-            self.begin_anew()
+        """Set weights, optimizer and random generators to those of last.pt; None if there is no last.pt.
+
+        Raises UserError if the run was begun with another configuration, corpus or tokenizer.
+        """
+        if not self.last_path.exists():
+            self.clear_steps()
             return None
-        payload = checkpoint.load(self.last)
-        refuse_changes(payload, self.shared, self.config.name)
-        if missing := {"optimizer", "place", "random"} - payload.keys():
-            raise UserError(f"{self.last} holds no {', '.join(sorted(missing))}; no training can be continued from it.")
+        payload = checkpoint.load(self.last_path)
+        refuse_changes(payload, self.common, self.config.name)
+        if missing := {"optimizer", "train_state", "random"} - payload.keys():
+            names = ", ".join(sorted(missing))
+            raise UserError(f"{self.last_path} has no {names}; no training can be continued from it.")
         model.load_state_dict(payload["model"])
         optimizer.load_state_dict(payload["optimizer"])
         checkpoint.set_random_state(payload["random"], device)
-        return TrainState(**{"tokens": None} | payload["place"])
+        return TrainState(**payload["train_state"])
+
+    def clear_steps(self) -> None:
+        """Before a training from the start: delete step-N.pt of its earlier attempt.
+
+        Raises UserError if the folder has checkpoints of another training, which would be mixed with the new ones.
+        """
+        for path in (self.best_path, *self.step_paths()):
+            if path.exists():
+                refuse_changes(checkpoint.load(path), self.common, self.config.name)
+        for path in self.step_paths():
+            path.unlink()
+
+
+def step_of(path: Path) -> int:
+    """N of step-N.pt."""
+    return int(path.stem.split("-")[1])
+
+
+def refuse_changes(saved: Payload, new: Payload, name: str) -> None:
+    """Raise UserError, naming the keys, when a run cannot be resumed since the new configuration trains another."""
+    config = new["config"]
+    changeable = set(CHANGEABLE)
+    if config["optim"]["schedule"] not in SCHEDULES_WITH_END and config["train"]["max_minutes"] is None:
+        changeable |= set(BUDGET)
+    changed = {
+        key: values
+        for key, values in differences(saved["config"], config).items()
+        if key not in changeable and not key.startswith(CHANGEABLE_PREFIXES)
+    }
+    if saved["corpus_hash"] != new["corpus_hash"]:
+        changed["the corpus"] = (saved["corpus_hash"][:10], new["corpus_hash"][:10])
+    elif not changed and not same_tokenizers(saved["tokenizers"], new["tokenizers"]):
+        changed["the tokenizer, built again"] = ("one", "another")
+    if changed:
+        listed = ", ".join(f"{key} (was {old}, now {new})" for key, (old, new) in changed.items())
+        raise UserError(
+            f"The run '{name}' was begun with another configuration: {listed}; go back to the old values to continue "
+            "it, or give this one another name=…, or delete its folder."
+        )
+
+
+def same_tokenizers(saved: Payload, new: Payload) -> bool:
+    """Whether two stored pairs of tokenizers are the same byte for byte."""
+    if saved.keys() != new.keys():
+        return False
+    return all(saved[key].equal(new[key]) for key in saved if isinstance(saved[key], Tensor))

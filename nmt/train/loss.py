@@ -1,6 +1,6 @@
 """Cross entropy over the vocabulary without a full table of logits.
 
-N tokens, D hidden size, V vocabulary.
+B batch, T target length, N tokens, D model size, V vocabulary.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from nmt.attention.padded_matmul import compiles, even
 from nmt.models.base import DecoderOutput, EncoderDecoder
 
 CHUNK = {"cpu": 256, "cuda": 4096}  # tokens whose logits exist at the same time
-SLOPES = 2**23  # d loss / d logits that exist at the same time, if that is more than one chunk
+GRADIENT_ELEMENTS = 2**23  # of d loss / d logits that exist at the same time, if that is more than one chunk
 
 
 class LinearCrossEntropy(Function):
@@ -31,47 +31,50 @@ class LinearCrossEntropy(Function):
         ctx: FunctionCtx, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
         """hidden [N D], weight [V D], bias [V] | None, target [N] → smoothed loss, summed, and −log p [N]."""
-        wanted = any(ctx.needs_input_grad[:3])  # type: ignore[attr-defined]
-        kind, low = hidden.device.type, hidden.dtype
-        if torch.is_autocast_enabled(kind):
-            low = torch.get_autocast_dtype(kind)
+        needs_gradient = any(ctx.needs_input_grad[:3])  # type: ignore[attr-defined]
+        device_type, low = hidden.device.type, hidden.dtype
+        if torch.is_autocast_enabled(device_type):
+            low = torch.get_autocast_dtype(device_type)
         hidden_low, weight_low = hidden.to(low), weight.to(low)
-        number, hidden_low = len(hidden), even(hidden_low) if compiles(hidden_low) else hidden_low
-        full, chunk = torch.promote_types(low, torch.float32), CHUNK.get(kind, 4096)
-        loss, nll = hidden.new_zeros((), dtype=full), hidden.new_empty(number, dtype=full)
-        with torch.autocast(kind, enabled=False):
-            centre = weight.mean(0, dtype=full) if smoothing else weight.new_zeros(weight.size(1), dtype=full)
-            means = hidden.to(full) @ centre  # of a token's logits: mean_v (h · W_v) = h · mean_v W_v
+        tokens, hidden_low = len(hidden), even(hidden_low) if compiles(hidden_low) else hidden_low
+        full, chunk = torch.promote_types(low, torch.float32), CHUNK.get(device_type, 4096)
+        loss, nll = hidden.new_zeros((), dtype=full), hidden.new_empty(tokens, dtype=full)
+        with torch.autocast(device_type, enabled=False):
+            mean_weight = weight.mean(0, dtype=full) if smoothing else weight.new_zeros(weight.size(1), dtype=full)
+            mean_logits = hidden.to(full) @ mean_weight  # mean_v (h · W_v) = h · mean_v W_v
             if bias is not None and smoothing:
-                means += bias.mean(dtype=full)
-            grads = uniform_gradients(hidden, weight, bias, centre, smoothing) if wanted else []
-            in_slopes = wanted and low == full  # there logits become slopes where they lie
-            table = hidden_low.new_empty(0 if in_slopes else min(chunk, len(hidden_low)), len(weight), dtype=full)
-            for group in slices(0, len(hidden_low), chunk * max(1, SLOPES // (chunk * len(weight)))):
-                slopes = hidden_low.new_empty(group.stop - group.start, len(weight)) if wanted else None
+                mean_logits += bias.mean(dtype=full)
+            gradients = uniform_gradients(hidden, weight, bias, mean_weight, smoothing) if needs_gradient else []
+            in_place = needs_gradient and low == full  # then logits are overwritten by their gradients
+            buffer = hidden_low.new_empty(0 if in_place else min(chunk, len(hidden_low)), len(weight), dtype=full)
+            for group in slices(0, len(hidden_low), chunk * max(1, GRADIENT_ELEMENTS // (chunk * len(weight)))):
+                logit_gradients = hidden_low.new_empty(group.stop - group.start if needs_gradient else 0, len(weight))
                 for rows in slices(group.start, group.stop, chunk):
-                    real = slice(rows.start, min(rows.stop, number))
-                    kept = None if slopes is None else slopes[rows.start - group.start : rows.stop - group.start]
-                    place = kept if in_slopes and kept is not None else table[: rows.stop - rows.start]
-                    logits = product_into(place, hidden_low[rows], weight_low)[: real.stop - real.start]
+                    real = slice(rows.start, min(rows.stop, tokens))  # without the rows that `even` has added
+                    chunk_gradients = logit_gradients[rows.start - group.start : rows.stop - group.start]
+                    out = chunk_gradients if in_place else buffer[: rows.stop - rows.start]
+                    logits = matmul_into(out, hidden_low[rows], weight_low)[: real.stop - real.start]
                     if bias is not None:
                         logits += bias
-                    part, nll[real] = chunk_loss(logits, target[real], means[real], smoothing)
-                    loss += part
-                    if kept is not None:
-                        keep_slopes(kept, slope_in_place(logits, target[real], smoothing))
-                if slopes is not None:
-                    add_gradients(slopes, hidden_low[group], weight_low, grads, group)
-        if wanted:
-            ctx.save_for_backward(*[grad for grad in grads if grad is not None])
+                    chunk_loss, nll[real] = chunk_loss_(logits, target[real], mean_logits[real], smoothing)
+                    loss += chunk_loss
+                    if needs_gradient:
+                        subtract_onehot_(logits, target[real], smoothing)
+                        if not in_place:
+                            chunk_gradients[: len(logits)] = logits
+                        chunk_gradients[len(logits) :] = 0
+                if needs_gradient:
+                    add_gradients(logit_gradients, hidden_low[group], weight_low, gradients, group)
+        if needs_gradient:
+            ctx.save_for_backward(*[gradient for gradient in gradients if gradient is not None])
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, slope: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        """Scale what the forward pass has computed."""
-        saved = [grad.mul_(slope) for grad in ctx.saved_tensors]  # type: ignore[attr-defined]
+    def backward(ctx: FunctionCtx, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        """Multiply the gradients of the forward pass by that of the loss."""
+        saved = [stored.mul_(gradient) for stored in ctx.saved_tensors]  # type: ignore[attr-defined]
         return saved[0], saved[1], saved[2] if len(saved) > 2 else None, None, None
 
 
@@ -81,73 +84,68 @@ def slices(start: int, stop: int, step: int) -> Iterator[slice]:
 
 
 def uniform_gradients(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, centre: Tensor, smoothing: float
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, mean_weight: Tensor, smoothing: float
 ) -> list[Tensor | None]:
-    """Those of −ε Σ_n mean_v (h_n · W_v + b_v), `centre` = mean_v W_v: to them the rest is added.
+    """Gradients of −ε Σ_n mean_v (h_n · W_v + b_v) for hidden, weight and bias, with mean_weight = mean_v W_v.
 
-    So smoothing needs no look at all the logits.
+    They need no logits. The gradients of the rest of the loss are added to them.
     """
-    total = hidden.sum(0, dtype=centre.dtype)
-    slopes = [-smoothing * centre, -smoothing / len(weight) * total]
-    grads = [slope.to(like.dtype).repeat(len(like), 1) for slope, like in zip(slopes, (hidden, weight), strict=True)]
-    return [*grads, None if bias is None else torch.full_like(bias, -smoothing * len(hidden) / len(bias))]
+    total = hidden.sum(0, dtype=mean_weight.dtype)
+    rows = [-smoothing * mean_weight, -smoothing / len(weight) * total]
+    gradients = [row.to(like.dtype).repeat(len(like), 1) for row, like in zip(rows, (hidden, weight), strict=True)]
+    return [*gradients, None if bias is None else torch.full_like(bias, -smoothing * len(hidden) / len(bias))]
 
 
-def product_into(place: Tensor, hidden: Tensor, weight: Tensor) -> Tensor:
-    """h Wᵀ, written to `place`."""
-    if place.dtype == hidden.dtype:
-        return torch.mm(hidden, weight.t(), out=place)
-    return place.copy_(functional.linear(hidden, weight))
+def matmul_into(out: Tensor, hidden: Tensor, weight: Tensor) -> Tensor:
+    """h Wᵀ, written to `out`."""
+    if out.dtype == hidden.dtype:
+        return torch.mm(hidden, weight.t(), out=out)
+    return out.copy_(functional.linear(hidden, weight))
 
 
-def chunk_loss(logits: Tensor, target: Tensor, mean: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """The smoothed loss, summed, and −log p [N]; `logits` [N V], of `mean` [N], becomes its softmax in place."""
-    chosen = logits.gather(1, target[:, None]).squeeze(1)
+def chunk_loss_(logits: Tensor, target: Tensor, mean_logits: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """The smoothed loss, summed, and −log p [N] of logits [N V] with mean [N]; logits become their softmax in place."""
+    target_logits = logits.gather(1, target[:, None]).squeeze(1)
     largest = logits.amax(1)
     torch.softmax(logits, 1, out=logits)
-    normaliser = largest - logits.amax(1).log()  # the largest share cannot underflow
-    smoothed = normaliser - (1 - smoothing) * chosen - smoothing * mean
-    return smoothed.sum(), normaliser - chosen
+    log_normalizer = largest - logits.amax(1).log()  # the largest probability cannot underflow
+    smoothed = log_normalizer - (1 - smoothing) * target_logits - smoothing * mean_logits
+    return smoothed.sum(), log_normalizer - target_logits
 
 
-def slope_in_place(softmax: Tensor, target: Tensor, smoothing: float) -> Tensor:
-    """softmax − (1 − ε) onehot; the rest of d loss / d logits is in `uniform_gradients`."""
-    correct = torch.full_like(target, smoothing - 1, dtype=softmax.dtype)
-    return softmax.scatter_add_(1, target[:, None], correct[:, None])
+def subtract_onehot_(softmax: Tensor, target: Tensor, smoothing: float) -> None:
+    """softmax − (1 − ε) onehot in place; the rest of d loss / d logits is in `uniform_gradients`."""
+    values = torch.full_like(target, smoothing - 1, dtype=softmax.dtype)
+    softmax.scatter_add_(1, target[:, None], values[:, None])
 
 
-def keep_slopes(place: Tensor, slopes: Tensor) -> None:
-    """Into the first rows of `place`, if they are not there already; rows that only even their number get none."""
-    if place.data_ptr() != slopes.data_ptr():
-        place[: len(slopes)] = slopes
-    place[len(slopes) :] = 0
-
-
-def add_gradients(slopes: Tensor, hidden: Tensor, weight: Tensor, grads: list[Tensor | None], rows: slice) -> None:
-    """Add a group's share to the gradients of hidden, weight and bias."""
-    grad_hidden, grad_weight, grad_bias = grads
-    assert grad_hidden is not None and grad_weight is not None
-    real = slice(rows.start, min(rows.stop, len(grad_hidden)))
-    grad_hidden[real] += (slopes @ weight)[: real.stop - real.start]
-    if slopes.dtype == grad_weight.dtype:
-        grad_weight.addmm_(slopes.t(), hidden)
+def add_gradients(
+    logit_gradients: Tensor, hidden: Tensor, weight: Tensor, gradients: list[Tensor | None], rows: slice
+) -> None:
+    """Add to the gradients of hidden, weight and bias what comes from these rows' d loss / d logits."""
+    hidden_gradient, weight_gradient, bias_gradient = gradients
+    assert hidden_gradient is not None and weight_gradient is not None
+    real = slice(rows.start, min(rows.stop, len(hidden_gradient)))
+    hidden_gradient[real] += (logit_gradients @ weight)[: real.stop - real.start]
+    if logit_gradients.dtype == weight_gradient.dtype:
+        weight_gradient.addmm_(logit_gradients.t(), hidden)
     else:
-        grad_weight += slopes.t() @ hidden
-    if grad_bias is not None:
-        grad_bias += slopes.sum(0, dtype=grad_bias.dtype)
+        weight_gradient += logit_gradients.t() @ hidden
+    if bias_gradient is not None:
+        bias_gradient += logit_gradients.sum(0, dtype=bias_gradient.dtype)
 
 
 def training_loss(
     model: EncoderDecoder, decoded: DecoderOutput, target: Tensor, padding: int, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """What a training minimises and −Σ log p, both summed over the real tokens of target [B T].
+    """The loss that a training minimizes and −Σ log p, both summed over the real tokens of target [B T].
 
-    The smoothed cross entropy, and for hard attention the loss of its draws, each rewarded with log p of its token.
+    The loss is the smoothed cross entropy; hard attention adds that of its samples, rewarded with log p.
     """
-    real = real_tokens(target, padding)
-    loss, nll = of_tokens(decoded.hidden, model.output, target, real, smoothing)
+    indices = real_token_indices(target, padding)
+    loss, nll = token_losses(decoded.hidden, model.output, target, indices, smoothing)
     if decoded.policy is not None:
-        log_probability, entropy = (pick(drawn, real) for drawn in decoded.policy)
+        log_probability, entropy = (select_tokens(values, indices) for values in decoded.policy)
         loss = loss + model.reinforce(log_probability, entropy, -nll)
     return loss, nll.sum()
 
@@ -156,29 +154,30 @@ def cross_entropy(
     hidden: Tensor, output: torch.nn.Linear, target: Tensor, padding: int, smoothing: float
 ) -> tuple[Tensor, Tensor]:
     """hidden [B T D], target [B T] → smoothed loss and −Σ log p over the real tokens; padding is never computed."""
-    loss, nll = of_tokens(hidden, output, target, real_tokens(target, padding), smoothing)
+    loss, nll = token_losses(hidden, output, target, real_token_indices(target, padding), smoothing)
     return loss, nll.sum()
 
 
-def of_tokens(
-    hidden: Tensor, output: torch.nn.Linear, target: Tensor, real: Tensor | None, smoothing: float
+def token_losses(
+    hidden: Tensor, output: torch.nn.Linear, target: Tensor, indices: Tensor | None, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """The smoothed loss, summed, and −log p [N] of the real tokens in their order."""
+    """The smoothed loss, summed, and −log p [N] of the tokens at `indices` (None: of all)."""
     weight: Tensor = output.weight
     bias: Tensor | None = output.bias
-    if not torch.is_grad_enabled():  # inside `forward` nobody can tell any more
+    if not torch.is_grad_enabled():  # a Function's `forward` always runs without gradients and cannot ask for this
         hidden, weight = hidden.detach(), weight.detach()
         bias = None if bias is None else bias.detach()
-    return LinearCrossEntropy.apply(pick(hidden, real), weight, bias, pick(target, real), smoothing)
+    flat_hidden, flat_target = select_tokens(hidden, indices), select_tokens(target, indices)
+    return LinearCrossEntropy.apply(flat_hidden, weight, bias, flat_target, smoothing)
 
 
-def real_tokens(target: Tensor, padding: int) -> Tensor | None:
-    """Where target [B T] is no padding, counted through; None when that is everywhere."""
-    real = (target.flatten() != padding).nonzero().squeeze(1)
-    return real if len(real) < target.numel() else None
+def real_token_indices(target: Tensor, padding: int) -> Tensor | None:
+    """Indices into target [B T], flattened, of all tokens but padding [N]; None where there is no padding."""
+    indices = (target.flatten() != padding).nonzero().squeeze(1)
+    return indices if len(indices) < target.numel() else None
 
 
-def pick(values: Tensor, real: Tensor | None) -> Tensor:
-    """[B T …] → [N …]."""
+def select_tokens(values: Tensor, indices: Tensor | None) -> Tensor:
+    """[B T …] → [N …]: the values at these flat indices; all of them for None."""
     flat = values.flatten(0, 1)
-    return flat if real is None else flat[real]
+    return flat if indices is None else flat[indices]

@@ -1,9 +1,13 @@
-"""The learning rate at each update."""
+"""The learning rate of each update: a linear warm-up, then one of SCHEDULES."""
 
+import logging
 import math
 from collections.abc import Callable
 
+from nmt.config import OptimConfig
 from nmt.errors import choose
+
+log = logging.getLogger("nmt")
 
 
 def inverse_sqrt(step: int, warmup: int, total: int, final: float) -> float:
@@ -22,12 +26,12 @@ def linear(step: int, warmup: int, total: int, final: float) -> float:
 
 
 def constant(step: int, warmup: int, total: int, final: float) -> float:
-    """1."""
+    """Always 1: the learning rate stays at its peak."""
     return 1.0
 
 
 def progress(step: int, warmup: int, total: int) -> float:
-    """How far between the end of the warm-up and the end of the training, 0 to 1."""
+    """The fraction of the way from the end of the warm-up to the end of the training, 0 to 1."""
     return min(1.0, max(0.0, (step - warmup) / max(1, total - warmup)))
 
 
@@ -37,10 +41,20 @@ SCHEDULES: dict[str, Callable[[int, int, int, float], float]] = {
     "linear": linear,
     "constant": constant,
 }
-FITTED = ("cosine", "linear")  # those that must know the end
+SCHEDULES_WITH_END = ("cosine", "linear")  # those that depend on the total number of updates
 
 
-def rate(schedule: str, peak: float, step: int, warmup: int, total: int, final: float) -> float:
-    """The learning rate of update `step` (counted from 1): linear warm-up to `peak`, then the schedule."""
-    shape = choose("schedule", schedule, SCHEDULES)
-    return peak * (step / warmup if step < warmup else shape(step, warmup, total, final))
+def learning_rate(optim: OptimConfig, step: int, total: int) -> float:
+    """The learning rate of update `step` (counted from 1) of `total`: linear warm-up to the peak, then the schedule."""
+    shape = choose("schedule", optim.schedule, SCHEDULES)
+    warmup = optim.warmup_steps
+    return optim.lr * (step / warmup if step < warmup else shape(step, warmup, total, optim.final))
+
+
+def warn_if_only_warmup(optim: OptimConfig, total: int | None) -> None:
+    """Log a warning where the warm-up is as long as the training, so that the learning rate never falls."""
+    if total is not None and optim.warmup_steps >= total:
+        log.warning(
+            "optim.warmup_steps=%d is no shorter than the whole training (%d updates), so that the learning rate only "
+            "rises; choose a smaller one.", optim.warmup_steps, total,
+        )  # fmt: skip

@@ -1,69 +1,35 @@
-"""Where a training stands, and what it measured since it last wrote a line."""
+"""The progress of a training, as last.pt stores it."""
 
-import math
-import sys
-import time
-from dataclasses import dataclass, field
-
-import torch
+from dataclasses import dataclass
 
 
 @dataclass
 class TrainState:
-    """All of it is kept in last.pt."""
+    """How far a training is; with the weights, optimizer and random states all that a resumed training needs."""
 
-    step: int = 0  # updates done
+    step: int = 0  # updates so far
     epoch: int = 0
-    position: int = 0  # batches of the epoch done
-    total: int | None = None  # updates at the end; None until the minutes are fitted
-    fitted: bool = False  # max_minutes has been turned into updates
-    validated: int = 0  # the step of the last validation
-    best: float | None = None
-    best_step: int = 0
-    since_best: int = 0  # validations
+    position: int = 0  # of the next batch in the epoch's plan
+    total_steps: int | None = None  # updates of the whole training; None until max_minutes is converted
+    budget_fixed: bool = False  # max_minutes has been converted into total_steps
+    validated_step: int = 0  # the step of the last validation
+    best: float | None = None  # the best validation score so far, of train.metric
+    validations_since_best: int = 0
     finished: bool = False
-    seconds: float = 0.0  # spent so far, over all its lives
-    tokens: int | None = 0  # of targets, </s> counted, trained on so far; None: it began before they were counted
-    history: list[dict[str, float]] = field(default_factory=list)  # of validations
+    seconds: float = 0.0  # of training so far, interruptions left out
+    tokens: int = 0  # target tokens trained on so far, </s> counted, padding not
 
+    @property
+    def budget_spent(self) -> bool:
+        """Whether all updates of the budget have been made."""
+        return self.total_steps is not None and self.step >= self.total_steps
 
-@dataclass
-class Meter:
-    """Sums over the updates since the last line in the journal."""
+    def patience_spent(self, patience: int) -> bool:
+        """Whether `patience` validations in a row brought no better score; patience 0 never ends a training."""
+        return 0 < patience <= self.validations_since_best
 
-    loss: float = 0.0
-    tokens: int = 0
-    padding: float = 0.0
-    norm: float = 0.0
-    updates: int = 0
-    began: float = field(default_factory=time.monotonic)
-
-    def add(self, loss: float, tokens: int, padding: float, norm: float) -> None:
-        """One update: its summed −log p, target tokens, share of padding, gradient norm."""
-        self.loss, self.tokens, self.updates = self.loss + loss, self.tokens + tokens, self.updates + 1
-        self.padding, self.norm = self.padding + padding, self.norm + norm
-
-    def scalars(self, lr: float, device: torch.device) -> dict[str, float]:
-        """The means, for the curves."""
-        loss = self.loss / self.tokens
-        return {
-            "loss/train": loss,
-            "perplexity/train": math.exp(min(loss, 50.0)),
-            "optim/learning_rate": lr,
-            "optim/gradient_norm": self.norm / self.updates,
-            "speed/target_tokens_per_second": self.tokens / max(time.monotonic() - self.began, 1e-9),
-            "speed/padding_share": self.padding / self.updates,
-            "speed/memory_gib": memory(device),
-        }
-
-
-def memory(device: torch.device) -> float:
-    """Peak memory so far in GiB: of the GPU, or of the process (0 where the system does not tell)."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / 2**30
-    try:
-        import resource  # not on Windows
-    except ImportError:
-        return 0.0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**30 if sys.platform == "darwin" else peak / 2**20  # bytes there, KiB elsewhere
+    def validation_due(self, every: int) -> bool:
+        """Whether this step, every `every`-th or the last, is to be validated and has not been yet."""
+        if self.step == 0 or self.validated_step == self.step:
+            return False
+        return self.step % every == 0 or self.budget_spent

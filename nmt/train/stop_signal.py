@@ -1,4 +1,4 @@
-"""Stopping between two batches, and before broken numbers reach the weights."""
+"""Ending a training early: on Ctrl-C between two batches, and on numbers that are not finite before an update."""
 
 import logging
 import math
@@ -11,37 +11,37 @@ log = logging.getLogger("nmt")
 
 
 class Interrupted(Exception):
-    """Somebody asked the training to stop."""
+    """A signal has asked the training to stop."""
 
 
 class TrainingDiverged(Exception):
-    """The numbers of a training have become useless; says which."""
+    """A loss or gradient norm is useless; the text gives its value and the batch it comes from."""
 
 
 class StopSignal:
-    """A request to stop, raised where it is safe."""
+    """A request to stop, raised only where `check` is called, that is, where the training can be saved."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
 
     def check(self) -> None:
-        """Give way to a request."""
-        if self.asked:
+        """Raise Interrupted if a stop has been requested."""
+        if self.requested:
             raise Interrupted
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """The first Ctrl-C (or SIGTERM, as Slurm sends) asks for a stop; a second one stops at once."""
+        """Within the block the first SIGINT or SIGTERM (Ctrl-C, Slurm) requests a stop; a second one stops at once."""
 
-        def ask(number: int, frame: FrameType | None) -> None:
-            if self.asked:
+        def request(number: int, frame: FrameType | None) -> None:
+            if self.requested:
                 raise KeyboardInterrupt
-            self.asked = True
+            self.requested = True
             log.info("Stopping after this update …")
 
         try:
-            before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-        except ValueError:  # not in the main thread: nothing to catch
+            before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
+        except ValueError:  # not in the main thread, which alone may handle signals
             before = {}
         try:
             yield
@@ -50,10 +50,10 @@ class StopSignal:
                 signal.signal(number, handler)
 
 
-def check_finite(loss: float, norm: float, vocabulary: int, told: Callable[[], str]) -> None:
-    """Raise Broken when a loss or gradient norm is not finite, or the loss five times worse than guessing.
+def check_finite(loss: float, gradient_norm: float, vocabulary: int, describe_batch: Callable[[], str]) -> None:
+    """Raise TrainingDiverged if loss or gradient norm is not finite, or the loss > 5 log V, five times a uniform guess.
 
-    `told` says where the numbers come from.
+    `describe_batch` gives the text that names the batch.
     """
-    if not (math.isfinite(loss) and math.isfinite(norm)) or loss > 5 * math.log(vocabulary):
-        raise TrainingDiverged(f"loss {loss:.4g}, gradient norm {norm:.4g} in {told()}")
+    if not (math.isfinite(loss) and math.isfinite(gradient_norm)) or loss > 5 * math.log(vocabulary):
+        raise TrainingDiverged(f"loss {loss:.4g}, gradient norm {gradient_norm:.4g} in {describe_batch()}")

@@ -1,25 +1,24 @@
-"""When a training ends, in updates.
+"""The length of a training in updates.
 
-Minutes are turned into updates once, after a share of them and some updates; from then on only updates count, so a
-training that was interrupted ends where the uninterrupted one would have.
+max_minutes is converted into a number of updates once, when enough updates have been timed. From then on only updates
+count, so a resumed training ends at the same update as an uninterrupted one.
 """
 
-import logging
 import time
+from collections.abc import Callable
 
 from nmt.config import TrainConfig
 from nmt.train.state import TrainState
 
-log = logging.getLogger("nmt")
+MIN_UPDATES = 50  # before max_minutes is converted
+MIN_TIMED_UPDATES = 10  # since the start or the last resumption
+# How long to measure, as a fraction of max_minutes and at most in seconds: the first updates are the slowest.
+MEASURED_FRACTION, MAX_MEASURED_SECONDS = 0.05, 60.0
+RESERVE = 0.02  # fraction of max_minutes kept back for a machine that slows down and for the last checkpoints
 
-FIT = 50  # least number of updates before the minutes are fitted
-TIMED = 10  # at least so many must have been timed in this life
-SHARE, LONGEST = 0.05, 60.0  # of the minutes, and in seconds: how long to wait, since the first updates are the slowest
-RESERVE = 0.02  # of the minutes: what a machine may slow down after it was timed, and the last checkpoints
 
-
-def known_total(train: TrainConfig, updates_per_epoch: float) -> int | None:
-    """The smaller of the limits that are known in advance; None if there are only minutes."""
+def planned_updates(train: TrainConfig, updates_per_epoch: float) -> int | None:
+    """The smaller of max_steps and max_epochs in updates; None if max_minutes is the only limit."""
     limits = []
     if train.max_steps is not None:
         limits.append(train.max_steps)
@@ -28,46 +27,55 @@ def known_total(train: TrainConfig, updates_per_epoch: float) -> int | None:
     return min(limits) if limits else None
 
 
-def warn_of_warmup(warmup: int, total: int | None) -> None:
-    """A learning rate that only rises teaches little."""
-    if total is not None and warmup >= total:
-        log.warning(
-            "optim.warmup_steps=%d is no shorter than the whole training (%d updates), so that the learning rate only "
-            "rises; choose a smaller one.", warmup, total,
-        )  # fmt: skip
-
-
 class TimeBudget:
-    """Counts the seconds of a training over all its lives, and what an update takes."""
+    """Keeps state.seconds, and estimates how many updates max_minutes has time for."""
 
-    def __init__(self, place: TrainState, minutes: float | None) -> None:
-        self.place, self.born = place, place.seconds
-        self.began = time.monotonic() - place.seconds
-        self.patience = min(60 * SHARE * (minutes or 0.0), LONGEST)
-        self.mark = (place.step, place.seconds)
-        self.warm = False  # whether the mark stands where timing begins
-        self.looking = 0.0  # seconds of validations since the mark
+    def __init__(self, state: TrainState, train: TrainConfig) -> None:
+        self.state, self.train = state, train
+        self.seconds_before = state.seconds  # of earlier processes of this training
+        self.start = time.monotonic() - state.seconds
+        self.measured_seconds = min(60 * MEASURED_FRACTION * (train.max_minutes or 0.0), MAX_MEASURED_SECONDS)
+        self.timing = False  # updates are timed once the first, slow ones are over
+        self.timed_from = (state.step, state.seconds)
+        self.validation_seconds = 0.0  # of the validations since then
 
-    def tick(self) -> None:
-        """After each update; timing begins after half of the patience and of the updates."""
-        self.place.seconds = time.monotonic() - self.began
-        late = self.place.seconds - self.born >= self.patience / 2 and self.place.step >= FIT // 2
-        if late and not self.warm:
-            self.mark, self.looking, self.warm = (self.place.step, self.place.seconds), 0.0, True
+    def after_update(self) -> None:
+        """Bring state.seconds up to date; timing starts after half of the seconds and half of the updates needed."""
+        self.state.seconds = time.monotonic() - self.start
+        warmed_up = self.elapsed >= self.measured_seconds / 2 and self.state.step >= MIN_UPDATES // 2
+        if warmed_up and not self.timing:
+            self.timing, self.timed_from, self.validation_seconds = True, (self.state.step, self.state.seconds), 0.0
 
-    def ready(self, train: TrainConfig) -> bool:
-        """Whether it is time to turn the minutes into updates."""
-        if train.max_minutes is None or self.place.fitted or not self.warm:
+    @property
+    def elapsed(self) -> float:
+        """Seconds in this process."""
+        return self.state.seconds - self.seconds_before
+
+    def time_validation(self, validate: Callable[[], object]) -> float:
+        """Run `validate`; its seconds are returned, and do not count as those of an update."""
+        start = time.monotonic()
+        validate()
+        seconds = time.monotonic() - start
+        self.validation_seconds += seconds
+        return seconds
+
+    def can_estimate(self) -> bool:
+        """Whether max_minutes is still to be converted and enough updates have been timed for it."""
+        if self.train.max_minutes is None or self.state.budget_fixed or not self.timing:
             return False
-        timed, lived = self.place.step - self.mark[0], self.place.seconds - self.born
-        return self.place.step >= FIT and timed >= TIMED and lived >= self.patience
+        timed = self.state.step - self.timed_from[0]
+        return self.state.step >= MIN_UPDATES and timed >= MIN_TIMED_UPDATES and self.elapsed >= self.measured_seconds
 
-    def fit(self, train: TrainConfig, validation: float) -> tuple[int, float]:
-        """How many updates fit into max_minutes if a validation takes so many seconds; and the seconds of one."""
-        assert train.max_minutes is not None
-        self.tick()
-        step, seconds = self.mark
-        update = (self.place.seconds - seconds - self.looking) / (self.place.step - step)
-        left = max(0.0, 60 * train.max_minutes * (1 - RESERVE) - self.place.seconds - validation)  # one ends it
-        total = self.place.step + int(left / (update + validation / train.validate_every))
-        return min(total, self.place.total or total), update
+    def estimate(self, validation: float) -> tuple[int, float]:
+        """The total number of updates, if a validation takes `validation` seconds; and the seconds of one update.
+
+        A smaller limit from max_steps or max_epochs is kept.
+        """
+        assert self.train.max_minutes is not None
+        self.after_update()
+        step, seconds = self.timed_from
+        update = (self.state.seconds - seconds - self.validation_seconds) / (self.state.step - step)
+        budget = 60 * self.train.max_minutes * (1 - RESERVE)
+        left = max(0.0, budget - self.state.seconds - validation)  # a validation ends the training
+        total = self.state.step + int(left / (update + validation / self.train.validate_every))
+        return min(total, self.state.total_steps or total), update

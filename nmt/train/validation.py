@@ -1,4 +1,4 @@
-"""How good is it now: loss and translations of the validation set, and pictures of a few of its sentences."""
+"""Validation: loss, translations and scores of the validation set, and heatmaps of a few of its sentences."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import torch
 from nmt.config import TrainConfig
 from nmt.data.batches import batches_by_length, collate
 from nmt.data.dataset import ParallelDataset
-from nmt.data.tokenizer import PAD, Tokenizers
+from nmt.data.tokenizer import PAD
 from nmt.decode.translator import AttentionRecord, Translator
 from nmt.evaluate.scores import score
 from nmt.evaluate.words import focus_in_words, merge
@@ -20,27 +20,27 @@ from nmt.view.tensorboard import TensorBoardLogger
 
 
 @dataclass
-class Report:
-    """One validation."""
+class ValidationResult:
+    """The scores and translations of one validation."""
 
     loss: float  # mean −log p of a target piece
     bleu: float
     chrf: float
-    hypotheses: list[list[int]]
+    hypotheses: list[list[int]]  # target ids, in the order of the validation set
 
     def better_than(self, best: float | None, metric: str) -> bool:
-        """Whether this beats `best` in the chosen metric."""
+        """Whether this is better than the score `best`: a higher BLEU or a lower loss; None is always beaten."""
         return best is None or (self.bleu > best if metric == "bleu" else self.loss < best)
 
     def value(self, metric: str) -> float:
-        """The chosen metric."""
+        """The score that train.metric names, `bleu` or `loss`."""
         return self.bleu if metric == "bleu" else self.loss
 
     def __str__(self) -> str:
         return f"validation loss {self.loss:.3f}, BLEU {self.bleu:.2f}, chrF {self.chrf:.2f}"
 
     def scalars(self) -> dict[str, float]:
-        """For the curves."""
+        """The scores by TensorBoard tag."""
         perplexity = math.exp(min(self.loss, 50.0))
         return {
             "loss/valid": self.loss,
@@ -51,79 +51,88 @@ class Report:
 
 
 class Validation:
-    """The validation set, ready to be looked at again and again."""
+    """Validates the translator's model on the validation set; `tokens` is the padded size of a batch for the loss."""
 
     def __init__(
-        self, pairs: ParallelDataset, tokenizers: Tokenizers, language: str, tokens: int, stop: StopSignal
+        self, pairs: ParallelDataset, translator: Translator, language: str, tokens: int, stop: StopSignal
     ) -> None:
-        self.pairs, self.tokenizers, self.language, self.stop = pairs, tokenizers, language, stop
+        self.pairs, self.translator, self.language, self.stop = pairs, translator, language, stop
+        self.model = translator.model
         self.sources = [pairs.source(row) for row in range(len(pairs))]
         self.references = [pairs.texts(row)[1] for row in range(len(pairs))]
-        self.groups = batches_by_length(np.maximum(pairs.source_lengths, pairs.target_lengths), tokens)
+        self.batches = batches_by_length(np.maximum(pairs.source_lengths, pairs.target_lengths), tokens)
 
-    def run(self, translator: Translator, short: bool = False) -> Report:
-        """Loss, then search. `short` holds hypotheses to their references' lengths: what a trained model would cost."""
-        model, training = translator.model, translator.model.training
-        model.eval()
+    def run(self, reference_lengths: bool = False) -> ValidationResult:
+        """Loss and search over the whole set; raises TrainingDiverged if the loss is not finite.
+
+        `reference_lengths`: hypotheses end at the length of their reference, so that an untrained model, whose
+        translations do not end, takes the time of a trained one.
+        """
+        training = self.model.training
+        self.model.eval()
         try:
-            loss = self.loss(translator)
+            loss = self.loss()
             if not math.isfinite(loss):
                 raise TrainingDiverged(f"validation loss {loss:.4g}")
-            limits = self.pairs.target_lengths.astype(np.int64) + 1 if short else None
-            found: list[list[int]] = [[] for _ in self.sources]
-            for rows in translator.batches(self.sources):
-                self.stop.check()
-                some = translator.search_batch([self.sources[row] for row in rows], limits[rows] if short else None)  # type: ignore[index]
-                for row, hypotheses in zip(rows, some, strict=True):
-                    found[row] = hypotheses[0].ids
+            hypotheses = self.search(reference_lengths)
         finally:
-            model.train(training)
-        texts = [self.tokenizers.target.decode(ids) for ids in found]
+            self.model.train(training)
+        texts = [self.translator.tokenizers.target.decode(ids) for ids in hypotheses]
         scores = score(texts, self.references, self.language)
-        return Report(loss, scores["bleu"], scores["chrf"], found)
+        return ValidationResult(loss, scores["bleu"], scores["chrf"], hypotheses)
+
+    def search(self, reference_lengths: bool) -> list[list[int]]:
+        """The best hypothesis of each source, in the order of the set."""
+        limits = self.pairs.target_lengths.astype(np.int64) + 1
+        best: list[list[int]] = [[] for _ in self.sources]
+        for rows in self.translator.batches(self.sources):
+            self.stop.check()
+            sources = [self.sources[row] for row in rows]
+            nbest = self.translator.search_batch(sources, limits[rows] if reference_lengths else None)
+            for row, hypotheses in zip(rows, nbest, strict=True):
+                best[row] = hypotheses[0].ids
+        return best
 
     @torch.inference_mode()
-    def loss(self, translator: Translator) -> float:
-        """Mean −log p of a real target piece, </s> counted, without smoothing."""
+    def loss(self) -> float:
+        """Mean −log p of a target piece, </s> counted, without label smoothing."""
         total, tokens = 0.0, 0
-        for rows in self.groups:
+        for rows in self.batches:
             self.stop.check()
             batch = collate([self.sources[row] for row in rows], [self.pairs.target(row) for row in rows])
-            batch = batch.to(translator.device)
-            with translator.autocast:
-                decoded = translator.model(batch.source, batch.mask, batch.target)
-                _, nll = cross_entropy(decoded.hidden, translator.model.output, batch.output, PAD, 0.0)
+            batch = batch.to(self.translator.device)
+            with self.translator.autocast:
+                decoded = self.model(batch.source, batch.mask, batch.target)
+                _, nll = cross_entropy(decoded.hidden, self.model.output, batch.output, PAD, 0.0)
             total, tokens = total + nll.item(), tokens + batch.tokens
         return total / tokens
 
-    def show(
-        self, journal: TensorBoardLogger, translator: Translator, report: Report, train: TrainConfig, step: int
-    ) -> None:
-        """A table and the heatmaps of a few sentences, always the same ones."""
+    def log_examples(self, logger: TensorBoardLogger, result: ValidationResult, train: TrainConfig, step: int) -> None:
+        """Log the translations and heatmaps of the first `train.pictures` sentences."""
         rows = range(min(train.pictures, len(self.pairs)))
-        table = [(*self.pairs.texts(row), self.tokenizers.target.decode(report.hypotheses[row])) for row in rows]
-        journal.table("translations", table, step)
-        training = translator.model.training
-        translator.model.eval()
+        decode = self.translator.tokenizers.target.decode
+        logger.table("translations", [(*self.pairs.texts(row), decode(result.hypotheses[row])) for row in rows], step)
+        training = self.model.training
+        self.model.eval()
         try:
             for row in rows:
-                if translator.model.attends and report.hypotheses[row]:
-                    look = translator.look(self.sources[row].tolist(), report.hypotheses[row])
-                    draw(journal, look, str(row + 1), train, step)
+                if self.model.attends and result.hypotheses[row]:
+                    record = self.translator.look(self.sources[row].tolist(), result.hypotheses[row])
+                    log_heatmaps(logger, record, str(row + 1), train, step)
         finally:
-            translator.model.train(training)
+            self.model.train(training)
 
 
-def draw(journal: TensorBoardLogger, look: AttentionRecord, name: str, train: TrainConfig, step: int) -> None:
-    """The heatmap of one pair, and of every head when asked for."""
-    pieces, layer = (look.source_pieces, look.target_pieces), train.picture_layer
-    matrix, source, target = merge(look.chosen(layer, None), *pieces)
-    if not target:  # a young model may write pieces without a word in them
+def log_heatmaps(logger: TensorBoardLogger, record: AttentionRecord, name: str, train: TrainConfig, step: int) -> None:
+    """The heatmap of one pair, averaged over heads, and of every head with `train.picture_heads`."""
+    pieces, layer = (record.source_pieces, record.target_pieces), train.picture_layer
+    weights, source, target = merge(record.chosen(layer, None), *pieces)
+    if not target:  # an untrained model may write pieces that make no word
         return
     focus = None
-    if look.centre is not None and look.reach is not None:
-        focus = focus_in_words(look.centre, look.reach, *pieces)
-    journal.figure(f"alignment/{name}", heatmap(matrix, source, target, window_spans=focus), step)
+    if record.centre is not None and record.reach is not None:
+        focus = focus_in_words(record.centre, record.reach, *pieces)
+    logger.figure(f"alignment/{name}", heatmap(weights, source, target, window_spans=focus), step)
     if train.picture_heads:
-        heads = [merge(look.chosen(layer, head), *pieces)[0] for head in range(look.heads)]
-        journal.figure(f"heads/{name}", grid(heads, source, target), step)
+        heads = [merge(record.chosen(layer, head), *pieces)[0] for head in range(record.heads)]
+        logger.figure(f"heads/{name}", grid(heads, source, target), step)

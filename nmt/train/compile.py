@@ -9,11 +9,11 @@ from nmt.errors import UserError
 from nmt.models.base import DecoderOutput, EncoderDecoder
 
 
-def compiled(model: EncoderDecoder) -> Callable[..., DecoderOutput]:
-    """The model's forward, compiled for batches of any size, with the model's own weights.
+def compile_forward(model: EncoderDecoder) -> Callable[..., DecoderOutput]:
+    """The model's forward pass, compiled for batches of any size; it uses and trains the model's own weights.
 
-    What an earlier training has compiled is forgotten: there is a limit on how often one function is compiled anew.
-    Raises UserError where the forward pass cannot be compiled, at the first call.
+    What torch.compile has stored before is dropped first, since it limits how often one function is compiled again.
+    Raises UserError at the first call where the forward pass cannot be compiled.
     """
     torch.compiler.reset()
     forward = torch.compile(model, dynamic=True)
@@ -23,7 +23,7 @@ def compiled(model: EncoderDecoder) -> Callable[..., DecoderOutput]:
             return forward(source, mask, target)
         except torch._dynamo.exc.TorchDynamoException as error:
             lines = [line for line in str(error).split("\n") if line.strip()]
-            said = " ".join(lines[:2] if lines[0].endswith("raised:") else lines[:1])
-            raise UserError(f"train.compile=true does not work here: {said}; choose train.compile=false.") from None
+            reason = " ".join(lines[:2] if lines[0].endswith("raised:") else lines[:1])
+            raise UserError(f"train.compile=true does not work here: {reason}; choose train.compile=false.") from None
 
     return run

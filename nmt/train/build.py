@@ -1,0 +1,73 @@
+"""Puts a Trainer together from a configuration, the data and the folder of a run."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from nmt.config import Config, OptimConfig
+from nmt.data.batches import BatchIterator
+from nmt.data.dataset import ParallelDataset
+from nmt.data.tokenizer import Tokenizers
+from nmt.decode.translator import Translator
+from nmt.models.base import EncoderDecoder
+from nmt.models.build import build
+from nmt.train.checkpoint_manager import CheckpointManager
+from nmt.train.precision import autocast, seed_everything, select_device, select_precision
+from nmt.train.schedule import SCHEDULES_WITH_END
+from nmt.train.state import TrainState
+from nmt.train.stop_signal import StopSignal
+from nmt.train.time_budget import planned_updates
+from nmt.train.train_step import TrainStep
+from nmt.train.trainer import Trainer
+from nmt.train.validation import Validation
+from nmt.view.tensorboard import TensorBoardLogger
+
+
+def build_trainer(
+    config: Config,
+    tokenizers: Tokenizers,
+    train: ParallelDataset,
+    valid: ParallelDataset,
+    folder: Path,
+    corpus_hash: str,
+) -> Trainer:
+    """A Trainer at the start of a training, or where last.pt in `folder` ended.
+
+    Raises UserError if the device is missing or the run was begun with another configuration.
+    """
+    device = select_device(config.device)
+    dtype = select_precision(config.precision, device)
+    seed_everything(config.seed)
+    model = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint).to(device)
+    optimizer = make_optimizer(model, config.optim)
+    options, stop = config.train, StopSignal()
+    batches = BatchIterator(train, tokenizers, options.batch_tokens, config.seed, options.sampling)
+    decode = replace(config.decode, beam=options.validate_beam)
+    context = autocast(device, dtype)
+    translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)
+    validation = Validation(valid, translator, config.data.target, 4 * options.batch_tokens, stop)
+    checkpoints = CheckpointManager(folder, config, tokenizers, corpus_hash)
+    total = planned_updates(options, len(batches.plan(0)) / options.accumulate)
+    stored = checkpoints.restore(model, optimizer, device)
+    state = TrainState(total_steps=total) if stored is None else with_budget(stored, total, config)
+    train_step = TrainStep(config, model, optimizer, batches, state, dtype)
+    purge_step = state.step + 1 if state.step else None
+    open_logger = partial(TensorBoardLogger, folder / "tensorboard", purge_step)
+    return Trainer(config, train_step, validation, checkpoints, open_logger, stop)
+
+
+def make_optimizer(model: EncoderDecoder, optim: OptimConfig) -> torch.optim.Optimizer:
+    """AdamW (Loshchilov & Hutter 2019), fused into one kernel."""
+    betas = (optim.betas[0], optim.betas[1])
+    return torch.optim.AdamW(model.parameters(), optim.lr, betas, optim.eps, optim.weight_decay, fused=True)
+
+
+def with_budget(state: TrainState, total: int | None, config: Config) -> TrainState:
+    """The stored state with the budget of the present configuration, where the schedule does not depend on it."""
+    if config.optim.schedule in SCHEDULES_WITH_END or config.train.max_minutes is not None:
+        return state
+    state = replace(state, total_steps=total)
+    ended = state.budget_spent or state.patience_spent(config.train.patience)
+    return replace(state, finished=state.finished and ended)
