@@ -93,7 +93,7 @@ class PairCounts:
             self.examples[reason] = f"{path}:{number - pairs_before}"
 
     def report_entry(self) -> dict[str, Any]:
-        """The set's entry in report.json."""
+        """The set's entry in report.json: its files, counts and examples."""
         names = ("read", "kept", "dropped", "counted", "examples")
         return {"from": [str(path) for _, path in self.starts]} | {name: getattr(self, name) for name in names}
 

@@ -84,7 +84,7 @@ class LineWriter:
         self.digest = hashlib.sha256()
 
     def write(self, sentence: str) -> None:
-        """Append a sentence."""
+        """Append a sentence as a line of the file."""
         line = to_line(sentence)
         self.file.write(line)
         self.digest.update(line)

@@ -14,7 +14,7 @@ class English(Side):
     language = "en"
 
     def inflecting(self, token: Token, word: str) -> Write | None:
-        """A pronoun or a demonstrative."""
+        """The operation of a pronoun or a demonstrative, or None for another word."""
         return self.pronoun(token, word) if word in ("he", "him", "his", "himself", "this", "that") else None
 
     def slot_token(self, token: Token, index: int, kind: str) -> Write:

@@ -17,7 +17,7 @@ class German(Side):
     language = "de"
 
     def inflecting(self, token: Token, word: str) -> Write | None:
-        """A determiner or a pronoun."""
+        """The operation of a determiner or a pronoun, or None for another word."""
         finite = word in self.lexicon.auxiliaries and TENSES.keys() & set(token.words)  # sein is also "his"
         if word in DETERMINERS and not finite:
             return self.determiner(token, word)

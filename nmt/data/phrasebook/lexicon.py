@@ -57,7 +57,7 @@ class Lexicon:
                         raise line.error("expected what data/phrasebook/README.md says about this file.") from error
 
     def noun(self, line: Line) -> None:
-        """A noun, parsed in nouns.py."""
+        """`der Apfel, Äpfel | apple | food fruit`, parsed in nouns.py."""
         self.heads += nouns.heads(line)
 
     def verb(self, line: Line) -> None:

@@ -69,7 +69,7 @@ class Side(ABC):
 
     @abstractmethod
     def slot_token(self, token: Token, index: int, kind: str) -> Write:
-        """What fills a slot."""
+        """The operation that writes what fills a slot."""
 
     def marks(self, token: Token, default: tuple[tuple[str, bool], ...], given: bool = True) -> Callable[[int], Marks]:
         """base → marks of the labels that are given, or else of the default; records their tokens."""
