@@ -26,12 +26,10 @@ from nmt import test_sets
 from nmt.alignments import extraction
 from nmt.compare import test_sets as compare_test_sets
 from nmt.compare.labels import architecture_labels, attention_labels
-from nmt.compare.measures import SystemMeasures
 from nmt.compare.perplexity import measure_perplexity
-from nmt.compare.results import same_experiment
 from nmt.compare.systems import System, read_training
 from nmt.compose import compose_all
-from nmt.config import Config, to_dict
+from nmt.config import Config
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.evaluate.lengths import buckets, by_length, count_words, joined
@@ -625,18 +623,6 @@ def test_every_model_has_labels_of_its_own():
     assert cells["transformer_sliding"] == ("softmax, sinusoidal", "sliding, D = 8")
     assert cells["bahdanau_hard"] == ("hard additive", "global")
     assert cells["luong_local_p_dot"] == ("dot", "local_p, D = 10") and cells["seq2seq"] == ("–", "–")
-
-
-def test_seeds_of_runs_of_different_ages_are_one_experiment():
-    """A configuration key that was added between two trainings has its default in the older one."""
-    configs = [to_dict(compose_all(["model=transformer", f"seed={seed}"], multirun=False)[0]) for seed in (1, 2, 3)]
-    del configs[1]["model"]["attention_dropout"]
-    configs[2]["model"]["attention_dropout"] = 0.1
-    first, older, other = (
-        SystemMeasures(None, {"models": [{"corpus_hash": "a", "config": config}]}, {}, [])  # type: ignore[arg-type]
-        for config in configs
-    )
-    assert same_experiment(first, older) and not same_experiment(first, other)
 
 
 @pytest.mark.parametrize("tokens, speed", [(0, None), (600, 10.0)])

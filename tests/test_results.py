@@ -33,8 +33,8 @@ def test_a_run_is_scored_on_the_corpus_it_was_trained_on(trained: Trained, run, 
 
 def test_another_corpus_is_refused(run, capfd, monkeypatch):
     monkeypatch.setattr(test_sets, "existing_corpus", lambda *_: None)
-    report = pipeline.report
-    monkeypatch.setattr(pipeline, "report", lambda corpus: report(corpus) | {"corpus_hash": "0" * 64})
+    report = pipeline.read_report
+    monkeypatch.setattr(pipeline, "read_report", lambda corpus: report(corpus) | {"corpus_hash": "0" * 64})
     answer = door(capfd, "evaluate", str(run))
     assert answer.code == 2 and "is no longer in" in answer.err and not answer.out
 

@@ -78,7 +78,7 @@ def at_update(monkeypatch: pytest.MonkeyPatch, *steps: int) -> None:
 
     def update(self: Progress, *arguments: object) -> None:
         real(self, *arguments)  # type: ignore[arg-type]
-        if self.unit == "update" and remaining and self.done == remaining[0]:
+        if self.unit == "update" and remaining and self.count == remaining[0]:
             remaining.pop(0)
             signal.raise_signal(signal.SIGINT)
 
@@ -340,7 +340,7 @@ def test_a_training_interrupted_before_minutes_are_converted_still_ends(interrup
     real = Progress.update
 
     def update(self: Progress, *arguments: object) -> None:
-        assert self.unit != "update" or self.done < 5000, "it does not end"
+        assert self.unit != "update" or self.count < 5000, "it does not end"
         real(self, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Progress, "update", update)
