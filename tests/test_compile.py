@@ -2,14 +2,17 @@
 
 import shutil
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
-from bench_synthetic import Synthetic, configuration
+from bench_gpu import configuration
+from benchmarks.training import trainer_on_synthetic
 from torch.testing import assert_close
 
 from nmt.errors import UserError
 from nmt.train.compiled import compiled
+from nmt.train.trainer import Trainer
 
 TINY = ["model=transformer_tiny", "train.batch_tokens=200", "optim.warmup_steps=1", "train.accumulate=2"]
 slow_compiler = [
@@ -19,12 +22,13 @@ slow_compiler = [
 ]
 
 
-def trainer(way: str, *words: str) -> Synthetic:
-    return Synthetic(configuration([*TINY, f"train.compile={way}", *words], "cpu", "fp32"), 50, 4)
+def trainer(folder: Path, way: str, *words: str) -> Trainer:
+    config = configuration([*TINY, f"train.compile={way}", *words], "cpu", "fp32")
+    return trainer_on_synthetic(config, 50, 4, folder)
 
 
 @pytest.mark.parametrize("way", [pytest.param("true", marks=slow_compiler)])
-def test_compiled_updates_are_the_same(way):
+def test_compiled_updates_are_the_same(way, tmp_path):
     """Batches of several lengths, after four updates; the weights themselves are trained, not a copy.
 
     What the trained models write is compared, not single weights: those with hardly a gradient, such as the biases of
@@ -33,9 +37,9 @@ def test_compiled_updates_are_the_same(way):
     torch._dynamo.utils.counters.clear()
     found = []
     for one in ("false", way):
-        made = trainer(one, "model.dropout=0")
+        made = trainer(tmp_path, one, "model.dropout=0")
         losses = [made.update()["loss"] for _ in range(4)]
-        batch, model = made.epochs.drawn[0], made.model.eval()
+        batch, model = made.epochs.batch(0, 0), made.model.eval()
         with torch.no_grad():
             logits = model.logits(model(batch.source, batch.mask, batch.target).hidden)
         found.append((torch.tensor(losses), logits.log_softmax(-1)))
@@ -47,10 +51,10 @@ def test_compiled_updates_are_the_same(way):
 
 
 @pytest.mark.parametrize("way", [pytest.param("true", marks=slow_compiler)])
-def test_compiled_dropout_drops_anew_each_time(way):
-    made = trainer(way, "model.dropout=0.3")
+def test_compiled_dropout_drops_anew_each_time(way, tmp_path):
+    made = trainer(tmp_path, way, "model.dropout=0.3")
     made.model.train()
-    batch = made.epochs.drawn[0]
+    batch = made.epochs.batch(0, 0)
     first, second = (made.forward(batch.source, batch.mask, batch.target).hidden for _ in range(2))
     assert (first - second).abs().max() > 0.01
     losses = [made.update()["loss"] for _ in range(8)]

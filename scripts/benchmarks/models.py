@@ -1,169 +1,92 @@
-"""One measurement of scripts/bench.py in a process of its own: start, train, translate; figures as JSON on stdout.
+"""One model of nmt measured on one corpus: start-up, training, translating."""
 
-python scripts/bench_measure.py '{"overrides": […], "began": …, "warm": 3, "updates": 10, "sentences": 100, "alone": 9}'
-"""
-
-import json
-import shutil
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import torch
-from bench_machine import Watch
 from torch import Tensor, nn
 
+from benchmarks.machine import Stopwatch
+from benchmarks.tables import Figures
+from benchmarks.training import save_checkpoint, time_updates, trainer_on_corpus
 from nmt.compose import compose_all
-from nmt.config import Config
-from nmt.data.dataset import ParallelDataset
-from nmt.data.tokenizer import EOS, Tokenizers
+from nmt.data.tokenizer import EOS
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
-from nmt.pipeline import prepare, report
 from nmt.runs import load
 from nmt.train.precision import keep_memory
-from nmt.train.state import Meter, memory
-from nmt.train.trainer import Trainer
-from nmt.view.progress import Progress, install_logging
 
-WORDS = 12  # of the sentences that are translated alone
-UNLIKELY = 1e4  # taken off the logit of </s>, so that no translation ends before its limit
+WORDS = 12  # of the sentences that are translated one by one
+UNLIKELY = 1e4  # taken off the logit of </s>
 
 
-@dataclass
-class Task:
-    """What bench.py asks for."""
+def measure_model(
+    overrides: list[str], started: float, warmup: int, updates: int, sentences: int = 0, single: int = 0
+) -> Figures:
+    """Train for some updates, then translate the first `sentences` of the validation set, and `single` one by one.
 
-    overrides: list[str]
-    began: float  # when the process was started, in seconds since 1970
-    warm: int  # updates that do not count
-    updates: int  # that do
-    sentences: int  # translated together
-    alone: int  # translated one by one
-
-
-class Measured(Trainer):
-    """The trainer with its own start, update and end; its loop looks at the clock in place of the validation set."""
-
-    task: Task
-    figures: dict[str, float]
-
-    def loop(self, bar: Progress) -> None:
-        """The first update ends the start-up; then the machine warms up; then updates count."""
-        self.update()
-        start_up = time.time() - self.task.began
-        for _ in range(self.task.warm - 1):
-            self.update()
-        self.meter = Meter()
-        self.wait()
-        with Watch() as check_finite:
-            for _ in range(self.task.updates):
-                self.update()
-            self.wait()
-        self.figures = {
-            "start_up_s": start_up,
-            "train_tokens": self.meter.tokens,
-            "train_tokens_per_s": self.meter.tokens / check_finite.wall,
-            "train_tokens_per_cpu_s": self.meter.tokens / check_finite.cpu,
-            "padded_share": self.meter.padding / self.meter.updates,
-            "update_s": check_finite.wall / self.task.updates,
-            "memory_gib": memory(self.device),
-            "others_cores": check_finite.others,
-        }
-
-    def wait(self) -> None:
-        """Kernels of a GPU run behind Python's back."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-
-
-def measure(task: Task) -> dict[str, Any]:
-    """All figures of one model on one corpus."""
-    config = compose_all(task.overrides, multirun=False)[0]
+    `started`: when the process was started, in seconds since 1970. Without `sentences` nothing is translated.
+    """
+    config = compose_all(overrides, multirun=False)[0]
     keep_memory()
-    prepared = prepare(config)
-    folder = Path(tempfile.mkdtemp(prefix="bench-"))
-    try:
-        valid = ParallelDataset(prepared.ids / "valid.arrow")
-        tokenizers, train = Tokenizers.load(prepared.tokenizer), ParallelDataset(prepared.ids / "train.arrow")
-        trainer = Measured(config, tokenizers, train, valid, folder, report(prepared.corpus)["corpus_hash"])
-        trainer.task = task
-        trainer.run()
-        figures = trainer.figures | facts(trainer, config)
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder, redirect_stdout(sys.stderr):
+        trainer = trainer_on_corpus(config, Path(folder))
+        trainer.update()
+        start_up = time.time() - started
+        figures = {"start_up_s": start_up} | time_updates(trainer, warmup - 1, updates)
+        if not sentences:
+            return figures
+        valid, checkpoint = trainer.validation.pairs, save_checkpoint(trainer)
         del trainer
-        return figures | decode(folder / "last.pt", [valid.texts(row)[0] for row in range(len(valid))], task)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        lines = [valid.texts(row)[0] for row in range(len(valid))]
+        return figures | {"beam": config.decode.beam} | time_translation(checkpoint, lines, sentences, single)
 
 
-def facts(trainer: Trainer, config: Config) -> dict[str, Any]:
-    """What was measured, beside how fast it was."""
-    return {
-        "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
-        "vocabulary": trainer.vocabulary,
-        "batch_tokens": config.train.batch_tokens,
-        "precision": "bf16" if trainer.dtype == torch.bfloat16 else "fp32",
-        "device": str(trainer.device),
-        "threads": torch.get_num_threads(),
-        "seed": config.seed,
-        "beam": config.decode.beam,
-    }
-
-
-def decode(path: Path, lines: list[str], task: Task) -> dict[str, float]:
-    """Many sentences at once, then single ones, by a translator loaded as `nmt translate` loads it."""
-    translator = held(load([path]).translator)
-    many, single = lines[: task.sentences], nearest(lines, task.alone)
-    list(translator.translate(single[:2]))
-    with Watch() as check_finite:
-        found = list(translator.translate(many))
+def time_translation(checkpoint: Path, lines: list[str], sentences: int, single: int) -> Figures:
+    """Many sentences at once, then single ones, by a translator that is loaded as `nmt translate` loads it."""
+    translator = load([checkpoint]).translator
+    translate_to_source_length(translator)
+    one_by_one = nearest_lengths(lines, single)
+    list(translator.translate(one_by_one[:2]))
+    with Stopwatch() as timer:
+        translations = list(translator.translate(lines[:sentences]))
     seconds = []
-    for line in single:
-        began = time.perf_counter()
+    for line in one_by_one:
+        start = time.perf_counter()
         list(translator.translate([line]))
-        seconds.append(time.perf_counter() - began)
-    tokens = written(found)
+        seconds.append(time.perf_counter() - start)
+    tokens = count_tokens(translations)
     return {
-        "decode_sentences": len(many),
-        "decode_tokens": tokens,
-        "decode_sentences_per_s": len(many) / check_finite.wall,
-        "decode_tokens_per_s": tokens / check_finite.wall,
-        "decode_sentences_per_cpu_s": len(many) / check_finite.cpu,
-        "alone_ms": 1000 * sorted(seconds)[len(seconds) // 2],
+        "sentences": len(translations),
+        "translated_tokens": tokens,
+        "sentences_per_s": len(translations) / timer.wall,
+        "translated_tokens_per_s": tokens / timer.wall,
+        "sentences_per_cpu_s": len(translations) / timer.cpu,
+        "single_sentence_ms": 1000 * sorted(seconds)[len(seconds) // 2],
     }
 
 
-def held(translator: Translator) -> Translator:
-    """A briefly trained model ends nothing or everything: hold each translation to exactly its source's pieces."""
+def translate_to_source_length(translator: Translator) -> None:
+    """Make each translation exactly as long as its source: a model trained for seconds has not learnt where to end."""
     translator.decode = replace(translator.decode, max_ratio=1.0, max_extra=0)
-    translator.searched.output.register_forward_hook(not_yet)
-    return translator
+    translator.searched.output.register_forward_hook(suppress_end)
 
 
-def not_yet(module: nn.Module, inputs: tuple[Tensor, ...], logits: Tensor) -> None:
-    """Make </s> so unlikely that it is only written where nothing else may be: at the limit."""
+def suppress_end(module: nn.Module, inputs: tuple[Tensor, ...], logits: Tensor) -> None:
+    """A forward hook that makes </s> so improbable that it is written at the limit of length only."""
     logits[..., EOS] -= UNLIKELY
 
 
-def written(found: list[Translation]) -> int:
-    """Pieces, </s> counted; raises UserError unless all are as long as they were held to."""
-    if any(len(one.ids) != len(one.source_ids) for one in found):
-        raise UserError("A translation is not as long as its source: the search does not obey its limits.")
-    return sum(len(one.ids) + 1 for one in found)
+def count_tokens(translations: list[Translation]) -> int:
+    """Pieces of all translations, </s> counted; raises UserError unless each is as long as its source."""
+    if any(len(translation.ids) != len(translation.source_ids) for translation in translations):
+        raise UserError("A translation is not as long as its source: the search does not keep to its limit of length.")
+    return sum(len(translation.ids) + 1 for translation in translations)
 
 
-def nearest(lines: list[str], number: int) -> list[str]:
-    """The lines whose words are nearest to WORDS in number, the first of them."""
+def nearest_lengths(lines: list[str], number: int) -> list[str]:
+    """The first lines whose number of words is nearest to WORDS."""
     return sorted(lines, key=lambda line: abs(len(line.split()) - WORDS))[:number]
-
-
-if __name__ == "__main__":
-    install_logging()
-    try:
-        print(json.dumps(measure(Task(**json.loads(sys.argv[1])))))
-    except UserError as problem:
-        print(problem, file=sys.stderr)
-        sys.exit(2)

@@ -1,164 +1,138 @@
-"""Training and translating random ids with the lengths of WMT sentences, for scripts/bench_gpu.py.
+"""Updates of the trainer itself, timed: on a corpus, or on a synthetic one.
 
-B batch, S source length, T target length, D model size, F feed-forward size, V vocabulary.
+S source length, T target length, D model size, F feed-forward size, V vocabulary.
 """
 
-import gc
-import time
-from collections.abc import Iterator, Sequence
-from itertools import count, islice
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from bench_measure import not_yet
 
-from nmt.compose import compose_all
+from benchmarks.corpora import MEAN_PIECES, write_ids
+from benchmarks.machine import Stopwatch, peak_memory_gib
+from benchmarks.tables import Figures
 from nmt.config import Config, TransformerConfig
-from nmt.data.batches import Batch, BatchIterator, collate, plan
-from nmt.data.tokenizer import EOS
-from nmt.decode.beam_search import search
-from nmt.decode.stretches import search_in_stretches
-from nmt.decode.translator import Translator
-from nmt.models.build import build
-from nmt.models.inference import prepared
-from nmt.train.precision import autocast, pick_device, pick_precision, seed_everything
-from nmt.train.state import Meter, TrainState
-from nmt.train.trainer import Trainer, batches
-
-MEAN, LONGEST, SHAPE = 25, 120, 3.5  # pieces of a source sentence: gamma distributed
-SPREAD = 0.12  # of target pieces a source piece
-Lengths = tuple[np.ndarray, np.ndarray]
+from nmt.data.batches import Batch
+from nmt.data.dataset import ParallelDataset
+from nmt.data.tokenizer import PAD, Tokenizer, Tokenizers
+from nmt.pipeline import prepare, report
+from nmt.train.trainer import Trainer
 
 
-def draw_lengths(number: int, seed: int = 1) -> Lengths:
-    """Pieces of so many pairs, </s> not counted."""
-    random = np.random.default_rng(seed)
-    source = random.gamma(SHAPE, MEAN / SHAPE, number).clip(2, LONGEST).astype(np.int64)
-    return source, (source * random.normal(1, SPREAD, number)).round().clip(2, LONGEST).astype(np.int64)
+def make_trainer(
+    config: Config,
+    tokenizers: Tokenizers,
+    train: ParallelDataset,
+    valid: ParallelDataset,
+    folder: Path,
+    corpus_hash: str,
+) -> Trainer:
+    """The one place where the benchmarks build a trainer; it continues from folder/last.pt where that exists."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return Trainer(config, tokenizers, train, valid, folder, corpus_hash)
 
 
-class Drawn(BatchIterator):
-    """Batches of random ids that lie on the device before anything is timed; after the last comes the first."""
-
-    def __init__(self, lengths: Lengths, vocabulary: int, budget: int, number: int, device: torch.device) -> None:
-        random = np.random.default_rng(1)
-        plans = islice(plan(*lengths, budget, seed=1, epoch=0), number)
-        self.drawn = [self.make(random, [side[rows] for side in lengths], vocabulary).to(device) for rows in plans]
-
-    def make(self, random: np.random.Generator, lengths: list[np.ndarray], vocabulary: int) -> Batch:
-        """Ids behind those that mean something."""
-        source, target = ([random.integers(EOS + 1, vocabulary, length) for length in side] for side in lengths)
-        return collate(source, target)
-
-    def stream(self, epoch: int, position: int, pinned: bool = False) -> Iterator[tuple[int, int, Batch]]:
-        for place in count(position):
-            yield epoch, place, self.drawn[place % len(self.drawn)]
+def trainer_on_corpus(config: Config, folder: Path) -> Trainer:
+    """The trainer of `nmt train`, on the configured corpus; missing stages are built."""
+    stages = prepare(config)
+    train, valid = (ParallelDataset(stages.ids / f"{name}.arrow") for name in ("train", "valid"))
+    corpus_hash = report(stages.corpus)["corpus_hash"]
+    return make_trainer(config, Tokenizers.load(stages.tokenizer), train, valid, folder, corpus_hash)
 
 
-class Synthetic(Trainer):
-    """A trainer whose `update` is everybody's, without a corpus, a folder or a validation."""
+class SyntheticTokenizer(Tokenizer):
+    """A vocabulary of `size` pieces that stand for no text."""
 
-    def __init__(self, config: Config, vocabulary: int, different: int) -> None:
-        self.config, self.vocabulary = config, vocabulary
-        self.device = pick_device(config.device)
-        self.dtype = pick_precision(config.precision, self.device)
-        seed_everything(config.seed)
-        self.model = build(config.model, vocabulary, vocabulary, True).to(self.device)
-        self.forward, self.optimizer = self.make_forward(), self.make_optimizer()
-        budget = config.train.batch_tokens
-        pairs = 2 * different * budget // MEAN + 64
-        self.epochs = Drawn(draw_lengths(pairs), vocabulary, budget, different, self.device)
-        self.meter, self.place = Meter(), TrainState(total=10**6)
-        self.stream = batches(self.epochs, self.place, False)
+    def __init__(self, size: int) -> None:
+        self.size, self.model, self.lowercase = size, b"synthetic", False
 
-    def measure(self, warm: int, updates: int) -> dict[str, Any]:
-        """Target and source tokens a second over `updates`, after `warm` that do not count."""
-        for _ in range(warm):
-            self.update()
-        self.meter = Meter()
-        position = self.place.position
-        wait(self.device)
-        began = time.perf_counter()
+
+def trainer_on_synthetic(config: Config, vocabulary: int, batches: int, folder: Path) -> Trainer:
+    """A trainer on about as many different batches of random ids, with the lengths of WMT sentences."""
+    pairs = 2 * batches * config.train.batch_tokens // MEAN_PIECES + 64
+    for name, number in (("train", pairs), ("valid", 8)):
+        write_ids(folder / f"{name}.arrow", number, vocabulary, MEAN_PIECES)
+    train, valid = (ParallelDataset(folder / f"{name}.arrow") for name in ("train", "valid"))
+    tokenizer = SyntheticTokenizer(vocabulary)
+    return make_trainer(config, Tokenizers(tokenizer, tokenizer), train, valid, folder / "run", "synthetic")
+
+
+def save_checkpoint(trainer: Trainer) -> Path:
+    """Write the checkpoint to continue from (last.pt), and return its path."""
+    trainer.save()
+    return trainer.folder / "last.pt"
+
+
+def next_batches(trainer: Trainer, updates: int) -> Iterator[Batch]:
+    """The batches of the next updates; the trainer itself does not move on."""
+    stream = trainer.epochs.stream(trainer.place.epoch, trainer.place.position)
+    return (batch for _, _, batch in islice(stream, updates * trainer.config.train.accumulate))
+
+
+def time_updates(trainer: Trainer, warmup: int, updates: int) -> Figures:
+    """Tokens a second over `updates` updates, after `warmup` that do not count, and what was measured.
+
+    Tokens are those of the target, </s> counted, padding not. `padding` is the padded fraction of the positions of
+    both sides (mean over the batches), `target_padding` that of the target positions (over all of them).
+    """
+    for _ in range(warmup):
+        trainer.update()
+    batches = list(next_batches(trainer, updates))
+    synchronize(trainer.device)
+    with Stopwatch() as timer:
         for _ in range(updates):
-            self.update()
-        wait(self.device)
-        seconds = time.perf_counter() - began
-        batches = [batch for _, _, batch in islice(self.epochs.stream(0, position), updates)]
-        source = sum(int((batch.source != 0).sum()) for batch in batches)
-        return {
-            "target_tokens_per_s": self.meter.tokens / seconds,
-            "source_and_target_tokens_per_s": (self.meter.tokens + source) / seconds,
-            "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
-            "padding": self.meter.padding / updates,
-            "update_s": seconds / updates,
-            "peak_gib": peak(self.device),
-            "flop_per_s": sum(training_flop(self.config.model, self.vocabulary, batch) for batch in batches) / seconds,
-        }
+            trainer.update()
+        synchronize(trainer.device)
+    tokens = sum(batch.tokens for batch in batches)
+    flop = sum(training_flop(trainer.config.model, trainer.vocabulary, batch) for batch in batches)
+    return {
+        "tokens": tokens,
+        "tokens_per_s": tokens / timer.wall,
+        "tokens_per_cpu_s": tokens / timer.cpu,
+        "both_sides_tokens_per_s": (tokens + sum(int((batch.source != PAD).sum()) for batch in batches)) / timer.wall,
+        "padding": sum(batch.padding for batch in batches) / len(batches),
+        "target_padding": 1 - tokens / sum(batch.output.numel() for batch in batches),
+        "tflop_per_s": flop / timer.wall / 1e12,
+        "update_s": timer.wall / updates,
+        "memory_gib": device_memory_gib(trainer.device),
+        "others_cores": timer.others,
+        "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
+        "vocabulary": trainer.vocabulary,
+        "batch_tokens": trainer.config.train.batch_tokens,
+        "precision": "bf16" if trainer.dtype == torch.bfloat16 else "fp32",
+        "device": str(trainer.device),
+        "threads": torch.get_num_threads(),
+        "seed": trainer.config.seed,
+    }
 
 
-def wait(device: torch.device) -> None:
-    """Until the device has done what it was given."""
+def synchronize(device: torch.device) -> None:
+    """Wait until a CUDA device has run all kernels."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
-def peak(device: torch.device) -> float:
-    """GiB of the device since `forget`; 0 on a CPU."""
-    return torch.cuda.max_memory_allocated(device) / 2**30 if device.type == "cuda" else 0.0
-
-
-def forget(device: torch.device) -> None:
-    """Give memory back and begin a new peak."""
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats(device)
+def device_memory_gib(device: torch.device) -> float:
+    """Peak memory in GiB: allocated on a CUDA device, else resident memory of the process."""
+    return torch.cuda.max_memory_allocated(device) / 2**30 if device.type == "cuda" else peak_memory_gib()
 
 
 def training_flop(model: Any, vocabulary: int, batch: Batch) -> float:
-    """Products of an update over real tokens, 2 a multiplication with its sum; backward costs twice forward.
+    """Floating-point operations of a Transformer's update over real tokens; 0 for other models.
 
-    Encoder layer: 4D² + 2DF a source token, 2SD for its scores and contexts; decoder layer: 6D² + 2DF a target token,
-    2D² a source token, TD (half is masked) and 2SD for scores and contexts; the output DV. 0 for other models.
+    A multiplication with its sum counts 2; backward costs twice as much as forward. Encoder layer: 4D² + 2DF a source
+    token, 2SD for its scores and contexts; decoder layer: 6D² + 2DF a target token, 2D² a source token, TD (half is
+    masked) and 2SD for scores and contexts; the output layer DV.
     """
     if not isinstance(model, TransformerConfig):
         return 0.0
-    source = (batch.source != 0).sum(1).double()
-    target = (batch.output != 0).sum(1).double()
-    size, wide = model.size, model.feed_forward
-    encoder = source * (4 * size**2 + 2 * size * wide) + 2 * size * source * source
-    decoder = target * (6 * size**2 + 2 * size * wide) + source * 2 * size**2
+    source = (batch.source != PAD).sum(1).double()
+    target = (batch.output != PAD).sum(1).double()
+    size, feed_forward = model.size, model.feed_forward
+    encoder = source * (4 * size**2 + 2 * size * feed_forward) + 2 * size * source * source
+    decoder = target * (6 * size**2 + 2 * size * feed_forward) + source * 2 * size**2
     decoder = decoder + size * target * target + 2 * size * target * source
     products = model.encoder_layers * encoder + model.decoder_layers * decoder + target * size * vocabulary
     return 3 * 2 * float(products.sum())
-
-
-def configuration(words: Sequence[str], device: str, precision: str) -> Config:
-    """Of conf/, on this device; `train.max_steps` keeps the schedule from asking for minutes."""
-    shared = [f"device={device}", f"precision={precision}", "train.max_steps=1000000", "train.max_minutes=null"]
-    return compose_all([*shared, *words], multirun=False)[0]
-
-
-def translate(config: Config, vocabulary: int, sentences: int, graphs: bool) -> dict[str, float]:
-    """Beam search of a random model, perhaps in recorded columns; translations are as long as their sources."""
-    device = pick_device(config.device)
-    seed_everything(config.seed)
-    model = build(config.model, vocabulary, vocabulary, True).to(device).eval()
-    dtype = pick_precision(config.precision, device)
-    ready = prepared(model, dtype)  # as nmt translate does
-    ready.output.register_forward_hook(not_yet)
-    nobody: Any = None  # ids in, ids out
-    translator = Translator(model, nobody, config.decode, LONGEST, device, autocast(device, dtype), ready)
-    translator.search_ids = search_in_stretches if graphs else search
-    random, lengths = np.random.default_rng(2), draw_lengths(sentences, seed=2)[0]
-    sources = [random.integers(EOS + 1, vocabulary, length) for length in lengths]
-    translator.search(sources[: max(1, sentences // 10)])
-    wait(device)
-    began = time.perf_counter()
-    found = translator.search(sources)
-    wait(device)
-    seconds = time.perf_counter() - began
-    tokens = sum(len(hypotheses[0].ids) + 1 for hypotheses in found)
-    return {"sentences": sentences, "tokens": tokens, "sentences_per_s": sentences / seconds,
-            "tokens_per_s": tokens / seconds, "peak_gib": peak(device)}  # fmt: skip

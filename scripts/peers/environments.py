@@ -4,9 +4,6 @@ A toolkit is installed above the torch of this project's own environment, withou
 torch, and then with those that it needs here.
 """
 
-import argparse
-import json
-import os
 import shutil
 import subprocess
 import sys
@@ -15,76 +12,73 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench_machine import ROOT
-from bench_toolkits import ENVIRONMENTS
+from benchmarks.frame import PYTHON_PATH, note, read_json, run_process
+from benchmarks.machine import ROOT
 
 from nmt.errors import UserError
+from peers.toolkits import ENVIRONMENTS
 
-PATIENCE = 1800  # seconds until a command is given up
-QUIET = {  # what nmt sets for itself: threads that wait do not spin for ever
+TIMEOUT = 1800  # seconds until a command is given up
+SHARED = {  # the OpenMP settings that nmt makes for itself: idle threads sleep after a short while
     "OMP_WAIT_POLICY": "PASSIVE",
     "GOMP_SPINCOUNT": "30000",
     "KMP_BLOCKTIME": "1",
     "TOKENIZERS_PARALLELISM": "false",
-    "CUDA_VISIBLE_DEVICES": "",  # everybody on the CPU
+    "CUDA_VISIBLE_DEVICES": "",  # all systems run on the CPU
 }
 
 
-def install(name: str, folder: Path) -> str:
-    """Make FOLDER/NAME where it is missing; returns the sentence to say where that fails, else nothing."""
-    place = folder / name
-    if name == "nmt" or (place / "bin" / "python").exists():
-        return ""
-    print(f"bench-peers: installing {name} into {place}; this takes a minute or two …", file=sys.stderr, flush=True)
-    environment, pip = ENVIRONMENTS[name], [str(place / "bin" / "python"), "-m", "pip", "install", "-q"]
-    try:
-        quietly([sys.executable, "-m", "venv", str(place)])
-        packages = Path(sysconfig.get_path("purelib", vars={"base": str(place), "platbase": str(place)}))
-        (packages / "zz_below.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
-        if environment.toolkit:
-            quietly([*pip, "--no-deps", *environment.toolkit])
-        quietly([*pip, *environment.others])
-        if environment.stub:
-            (packages / f"{environment.stub}.py").write_text("", encoding="utf-8")
-    except BaseException as error:  # half an environment would count as one
-        shutil.rmtree(place, ignore_errors=True)
-        if not isinstance(error, (OSError, subprocess.CalledProcessError)):
-            raise
-        said = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
-        return f"{name} cannot be installed and is left out: {said[-1]}"
-    return ""
+class Environments:
+    """The virtual environments below a folder, by name; `nmt` is the one that runs this program."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def python(self, name: str) -> Path:
+        """The interpreter of an environment."""
+        return Path(sys.executable) if name == "nmt" else self.folder / name / "bin" / "python"
+
+    def install(self, name: str) -> None:
+        """Make an environment where it is missing; raises UserError where that fails, and leaves nothing behind."""
+        if self.python(name).exists():
+            return
+        folder, environment = self.folder / name, ENVIRONMENTS[name]
+        note(f"installing {name} into {folder}; this takes a minute or two …")
+        pip = [str(self.python(name)), "-m", "pip", "install", "-q"]
+        try:
+            run_quietly([sys.executable, "-m", "venv", str(folder)])
+            packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
+            (packages / "zz_below.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+            if environment.toolkit:
+                run_quietly([*pip, "--no-deps", *environment.toolkit])
+            run_quietly([*pip, *environment.requirements])
+            if environment.stub:
+                (packages / f"{environment.stub}.py").write_text("", encoding="utf-8")
+        except BaseException as error:  # an incomplete environment would pass for a complete one
+            shutil.rmtree(folder, ignore_errors=True)
+            if not isinstance(error, (OSError, subprocess.CalledProcessError)):
+                raise
+            message = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
+            raise UserError(f"{name} cannot be installed: {message[-1]}") from None
+
+    def run(self, name: str, words: Sequence[Any], threads: int) -> str:
+        """The stdout of `python -m` with these words; raises UserError where it fails.
+
+        Those of nmt's modules that run in a toolkit's environment find what they need in this project's own below it.
+        """
+        ours = name == "nmt" or words[0] == "nmt"
+        path = PYTHON_PATH if ours or words[0] == "peers.translate_file" else str(ROOT / "scripts")
+        environment = SHARED | {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": path}
+        if name == "onmt":
+            environment["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"  # its checkpoints hold its options as objects
+        command, log = [self.python(name), "-m", *words], self.folder / f"{name}.log"
+        return run_process(command, environment, self.folder, log, TIMEOUT)
+
+    def measure(self, name: str, words: Sequence[Any], threads: int) -> dict[str, Any]:
+        """The figures that a command writes as JSON in the last line of its stdout."""
+        return read_json(self.run(name, words, threads))
 
 
-def quietly(command: list[str]) -> None:
-    """Run; raises CalledProcessError with what it said."""
+def run_quietly(command: list[str]) -> None:
+    """Run a command; raises CalledProcessError with its stderr."""
     subprocess.run(command, check=True, capture_output=True, text=True)
-
-
-def call(environment: str, words: Sequence[Any], threads: int, options: argparse.Namespace) -> str:
-    """Stdout of a script of this folder, or of -m MODULE, in an environment; raises UserError where it fails."""
-    python = sys.executable if environment == "nmt" else str(options.folder / environment / "bin" / "python")
-    first, *rest = map(str, words)
-    ours = environment == "nmt" or first == "-m"  # the toolkits' environments lie above our own and know what nmt needs
-    command = [python, first if first == "-m" else str(ROOT / "scripts" / first), *rest]
-    settings = QUIET | {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": str(ROOT) if ours else ""}
-    if environment == "onmt":
-        settings["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"  # its own checkpoint of a minute ago holds its options
-    log = options.folder / f"{environment}.log"
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "text": True, "encoding": "utf-8", "timeout": PATIENCE}
-    try:
-        with open(log, "w", encoding="utf-8") as said:
-            ran = subprocess.run(command, env=os.environ | settings, stderr=said, cwd=options.folder, **pipes)
-    except (subprocess.TimeoutExpired, OSError) as error:
-        raise UserError(f"{environment}: {' '.join(command[1:4])} … cannot be run: {error}") from None
-    if ran.returncode:
-        last = (log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["nothing"])[-1]
-        raise UserError(f"{environment}: {' '.join(command[1:4])} … failed, see {log}; it said last: {last}")
-    return ran.stdout
-
-
-def figures(environment: str, words: Sequence[Any], threads: int, options: argparse.Namespace) -> dict[str, Any]:
-    """The same, its last line as JSON."""
-    try:
-        return json.loads(call(environment, words, threads, options).splitlines()[-1])
-    except (IndexError, ValueError):
-        raise UserError(f"{environment}: {words[0]} gave no figures; see {options.folder / environment}.log.") from None

@@ -1,120 +1,110 @@
 """Translates a file for scripts/bench_peers.py inside a toolkit's environment; figures as JSON on stdout.
 
-python scripts/bench_translate.py ENGINE MODEL PREFIX OUTPUT BEAM SENTENCES
+python -m peers.translate_file ENGINE MODEL PREFIX OUTPUT BEAM SENTENCES
 
 PREFIX.source holds lines, PREFIX.pieces their pieces. From text to text, loading not counted; every line is translated
-once, after two lines to warm up. ENGINE: nmt-auto, nmt-fp32, nmt-bf16, generate, ctranslate2, ctranslate2-apart, onmt.
+once, after two lines of warm-up. ENGINE: nmt-auto, nmt-fp32, nmt-bf16, generate, ctranslate2, ctranslate2-per-thread,
+onmt.
 """
 
 import json
 import os
-import resource
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench_machine import Watch
+from benchmarks.machine import Stopwatch, peak_memory_gib
 
 PAD, BOS, EOS = 0, 2, 3
 LONGEST = 100  # pieces of a translation
-Answer = list[tuple[str, int]]  # text, and pieces with </s>
-Run = Callable[[list[str]], Answer]
+Translations = list[tuple[str, int]]  # text, and its number of pieces, </s> counted
+Translate = Callable[[list[str]], Translations]
 
 
-def nmt(precision: str) -> Callable[[str, int, int], Run]:
-    """Ours, in batches of about as many positions."""
+def nmt(model: str, beam: int, sentences: int, lines: list[str], precision: str) -> Translate:
+    """nmt, in batches of about as many positions as `sentences` sentences have."""
+    from nmt.runs import load
 
-    def load(model: str, beam: int, sentences: int) -> Run:
-        from nmt.runs import load as load_runs
-
-        translator = load_runs([Path(model)], beam, precision=precision).translator
-
-        def run(lines: list[str]) -> Answer:
-            pieces = sum(len(line.split()) for line in lines) * 1.3 / len(lines)  # a word
-            translator.decode.batch_tokens = round(beam * sentences * (pieces + 1))
-            return [(one.text, len(one.ids) + 1) for one in translator.translate(lines)]
-
-        return run
-
-    return load
+    pieces = sum(len(line.split()) for line in lines) * 1.3 / len(lines)  # 1.3 a word
+    batch_tokens = round(beam * sentences * (pieces + 1))
+    translator = load([Path(model)], beam, batch_tokens, precision).translator
+    return lambda some: [(result.text, len(result.ids) + 1) for result in translator.translate(some)]
 
 
-def generate(model: str, beam: int, sentences: int) -> Run:
-    """MarianMT with our weights."""
+def generate(model: str, beam: int, sentences: int, lines: list[str]) -> Translate:
+    """MarianMT of Hugging Face with our weights."""
     import torch
-    from bench_marian import filled, padded
 
-    marian, pieces = filled(model)
+    from peers.marian import load_our_weights, pad
 
-    def run(lines: list[str]) -> Answer:
-        ids = [[*row, EOS] for row in pieces.encode(lines)]
-        answers: dict[int, tuple[str, int]] = {}
+    marian, tokenizer = load_our_weights(model)
+
+    def translate(some: list[str]) -> Translations:
+        ids = [[*row, EOS] for row in tokenizer.encode(some)]
+        translations: dict[int, tuple[str, int]] = {}
         for rows in batches(ids, sentences):
-            source = padded([ids[row] for row in rows], PAD)
+            source = pad([ids[row] for row in rows], PAD)
             with torch.inference_mode():
-                found = marian.generate(
+                output = marian.generate(
                     input_ids=source, attention_mask=source.ne(PAD).long(), num_beams=beam, max_length=LONGEST
                 )
-            for row, one in zip(rows, found.tolist(), strict=True):
-                written = [piece for piece in one if piece not in (PAD, BOS, EOS)]
-                answers[row] = pieces.decode(written), len(written) + 1
-        return [answers[row] for row in range(len(lines))]
+            for row, generated in zip(rows, output.tolist(), strict=True):
+                pieces = [piece for piece in generated if piece not in (PAD, BOS, EOS)]
+                translations[row] = tokenizer.decode(pieces), len(pieces) + 1
+        return [translations[row] for row in range(len(some))]
 
-    return run
+    return translate
 
 
 def batches(ids: list[list[int]], sentences: int) -> Iterator[list[int]]:
-    """Rows of like length, longest first."""
+    """Row numbers of sentences of similar lengths, longest first."""
     order = sorted(range(len(ids)), key=lambda row: -len(ids[row]))
     for start in range(0, len(order), sentences):
         yield order[start : start + sentences]
 
 
-def ctranslate2(model: str, beam: int, sentences: int, apart: bool = False) -> Run:
-    """A folder that `nmt export` has written; all threads at one batch, or each at one of its own."""
+def ctranslate2(model: str, beam: int, sentences: int, lines: list[str], per_thread: bool = False) -> Translate:
+    """A folder written by `nmt export`; all threads work on one batch, or each on one of its own (`per_thread`)."""
     import ctranslate2 as engine
     import sentencepiece
 
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(Path(model) / "joint.model"))
+    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(Path(model) / "joint.model"))
     threads = int(os.environ["OMP_NUM_THREADS"])
-    inter, intra = (threads, 1) if apart else (1, threads)
+    inter, intra = (threads, 1) if per_thread else (1, threads)
     translator = engine.Translator(
         model, device="cpu", compute_type="default", inter_threads=inter, intra_threads=intra
     )
 
-    def run(lines: list[str]) -> Answer:
-        found = translator.translate_batch(
-            pieces.encode(lines, out_type=str), beam_size=beam, max_batch_size=sentences, max_decoding_length=LONGEST
+    def translate(some: list[str]) -> Translations:
+        pieces = tokenizer.encode(some, out_type=str)
+        results = translator.translate_batch(
+            pieces, beam_size=beam, max_batch_size=sentences, max_decoding_length=LONGEST
         )
-        return [(pieces.decode(one.hypotheses[0]), len(one.hypotheses[0]) + 1) for one in found]
+        best = [result.hypotheses[0] for result in results]
+        return [(tokenizer.decode(hypothesis), len(hypothesis) + 1) for hypothesis in best]
 
-    return run
-
-
-def peak(whose: int) -> float:
-    """GiB that were resident at most."""
-    return resource.getrusage(whose).ru_maxrss / 2**20
+    return translate
 
 
-ENGINES: dict[str, Callable[[str, int, int], Run]] = {
-    **{f"nmt-{precision}": nmt(precision) for precision in ("auto", "fp32", "bf16")},
+ENGINES: dict[str, Callable[[str, int, int, list[str]], Translate]] = {
+    **{f"nmt-{precision}": partial(nmt, precision=precision) for precision in ("auto", "fp32", "bf16")},
     "generate": generate,
     "ctranslate2": ctranslate2,
-    "ctranslate2-apart": partial(ctranslate2, apart=True),
+    "ctranslate2-per-thread": partial(ctranslate2, per_thread=True),
 }
 
 
-def onmt(model: str, prefix: str, output: str, beam: int, sentences: int) -> tuple[Watch, Answer]:
+def onmt(model: str, prefix: str, output: str, beam: int, sentences: int) -> tuple[Stopwatch, Translations]:
     """OpenNMT-py's own command, from file to file; loading not counted."""
     from onmt.bin.translate import main
     from onmt.inference_engine import InferenceEnginePY
 
-    original, check_finite = InferenceEnginePY.infer_file, Watch()
+    original, timer = InferenceEnginePY.infer_file, Stopwatch()
 
     def timed(self: Any, *arguments: Any, **options: Any) -> Any:
-        with check_finite:
+        with timer:
             return original(self, *arguments, **options)
 
     InferenceEnginePY.infer_file = timed
@@ -123,32 +113,32 @@ def onmt(model: str, prefix: str, output: str, beam: int, sentences: int) -> tup
     sys.argv = ["onmt_translate", *map(str, [*files, *search])]
     main()
     lines = Path(output).read_text(encoding="utf-8").split("\n")[:-1]
-    return check_finite, [("".join(line.split()).replace("▁", " ").strip(), len(line.split()) + 1) for line in lines]
+    return timer, [("".join(line.split()).replace("▁", " ").strip(), len(line.split()) + 1) for line in lines]
 
 
-def translate() -> None:
-    """Load, warm up, translate, write, say."""
+def main() -> None:
+    """Load, warm up, translate; write the translations and print the figures."""
     name, model, prefix, output, beam, sentences = sys.argv[1:]
     if name == "onmt":
-        check_finite, answer = onmt(model, prefix, output, int(beam), int(sentences))
+        timer, translations = onmt(model, prefix, output, int(beam), int(sentences))
     else:
-        run = ENGINES[name](model, int(beam), int(sentences))
         lines = Path(f"{prefix}.source").read_text(encoding="utf-8").split("\n")[:-1]
-        run(lines[:2])
-        with Watch() as check_finite:
-            answer = run(lines)
-    Path(output).write_text("".join(f"{' '.join(text.split())}\n" for text, _ in answer), encoding="utf-8")
-    tokens = sum(pieces for _, pieces in answer)
+        translate = ENGINES[name](model, int(beam), int(sentences), lines)
+        translate(lines[:2])
+        with Stopwatch() as timer:
+            translations = translate(lines)
+    Path(output).write_text("".join(f"{' '.join(text.split())}\n" for text, _ in translations), encoding="utf-8")
+    tokens = sum(pieces for _, pieces in translations)
     figures = {
-        "sentences_per_s": len(answer) / check_finite.wall,
-        "tokens_per_s": tokens / check_finite.wall,
-        "sentences_per_cpu_s": len(answer) / check_finite.cpu,
+        "sentences_per_s": len(translations) / timer.wall,
+        "tokens_per_s": tokens / timer.wall,
+        "sentences_per_cpu_s": len(translations) / timer.cpu,
         "tokens": tokens,
-        "memory_gib": max(map(peak, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))),  # of the largest process
-        "others_cores": check_finite.others,
+        "memory_gib": peak_memory_gib(),
+        "others_cores": timer.others,
     }
     print(f"\n{json.dumps(figures)}")
 
 
 if __name__ == "__main__":
-    translate()
+    main()

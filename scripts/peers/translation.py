@@ -1,130 +1,130 @@
 """The second half of scripts/bench_peers.py: translating a test set with models trained for equally many updates.
 
-nmt, `generate` and CTranslate2 have the same weights: our Transformer with post-norm, which is what MarianMT is, is
-handed to Hugging Face's `generate` and exported to CTranslate2. OpenNMT-py trains its own for as many updates of as
-many tokens. Beam 5, batches of 64 sentences (ours: of as many positions), lengths as the models end them; BLEU and
-tokens say whether the same work was done. A row that fails is said and left out.
+nmt, `generate` and CTranslate2 have the same weights: nmt's Transformer with post-norm, which is what MarianMT is, is
+copied into Hugging Face's model and exported to CTranslate2. OpenNMT-py trains its own for as many updates of as many
+tokens. Beam 5, batches of 64 sentences (nmt: of as many positions), lengths as the models end them; BLEU and the
+number of tokens show whether the same work was done. An engine that fails is reported and left out.
 """
 
-import argparse
 import hashlib
 import shutil
-import sys
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from bench_environments import call, figures, install
-from bench_machine import spread
-from bench_toolkits import PEERS
+from benchmarks.frame import measure_in_turn, note
+from benchmarks.tables import columns, summarize
 
 from nmt.data.lines import read_lines
 from nmt.errors import UserError
 from nmt.evaluate.scores import score
+from peers.environments import Environments
+from peers.toolkits import PEERS
 
-BEAM, SENTENCES, BATCH = 5, 64, 1024
-KEYS = {"sent/s": "sentences_per_s", "tok/s": "tokens_per_s", "sent/CPU s": "sentences_per_cpu_s",
-        "peak GiB, largest process": "memory_gib", "others' cores": "others_cores"}  # fmt: skip
-Engine = tuple[str, str, str, str]  # who, environment, engine of bench_translate.py, model
+BEAM, SENTENCES, BATCH_TOKENS = 5, 64, 1024
+COLUMNS = {  # of the table: title and figure
+    "sent/s": "sentences_per_s",
+    "tok/s": "tokens_per_s",
+    "sent/CPU s": "sentences_per_cpu_s",
+    "peak GiB, largest process": "memory_gib",
+    "others' cores": "others_cores",
+    "tokens": "tokens",
+    "BLEU": "bleu",
+}
 
 
-def compare_decoding(data: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
+class Engine(NamedTuple):
+    """A model and what translates with it."""
+
+    system: str
+    environment: str
+    engine: str  # of translate_file.py
+    model: Path
+
+
+def compare_translation(
+    data: Path,
+    overrides: list[str],
+    environments: Environments,
+    updates: int,
+    threads: list[int],
+    rounds: int,
+    precisions: list[str],
+) -> list[dict[str, Any]]:
     """Rows of the table."""
-    references = list(read_lines(data / "test.target"))
-    engines = [engine for make in (ours, onmt) for engine in attempt(make, data, options)]
-    made: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for threads in options.threads:
-        for turn in range(options.rounds):
-            for who, environment, engine, model in list(engines):
-                output = data / f"{who.replace(' ', '-')}.hypotheses"
-                words = ["bench_translate.py", engine, model, data / "test", output, BEAM, SENTENCES]
-                try:
-                    one = figures(environment, words, threads, options)
-                except UserError as error:
-                    engines.remove((who, environment, engine, model))
-                    print(f"bench-peers: {error}", file=sys.stderr)
-                    continue
-                one["bleu"] = score(output.read_text(encoding="utf-8").split("\n")[:-1], references)["bleu"]
-                made.setdefault((who, threads), []).append(one)
-                speed = f"{one['sentences_per_s']:.1f} sentences/s"
-                print(f"bench-peers: {who}, {threads} threads, round {turn + 1}: {speed}", file=sys.stderr, flush=True)
-    return [row(who, threads, some) for (who, threads), some in made.items()]
+    ours = partial(train_ours, overrides, environments, updates, max(threads), precisions)
+    others = partial(train_onmt, data, environments, updates, max(threads))
+    engines = [engine for make in (ours, others) for engine in engines_or_none(make)]
+    rows = []
+    for number in threads:
+        systems = {engine.system: partial(translate, engine, data, number, environments) for engine in engines}
+        for system, measured in measure_in_turn(systems, rounds).items():
+            entry = {"summary": summarize(measured)}
+            rows.append({"translating": system, "threads": number} | columns(entry, COLUMNS))
+    return rows
 
 
-def row(who: str, threads: int, some: list[dict[str, Any]]) -> dict[str, Any]:
-    """The rounds of one engine."""
-    sizes = {"tokens": sum(one["tokens"] for one in some) // len(some), "BLEU": f"{some[0]['bleu']:.1f}"}
-    return {"who": who, "threads": threads} | {title: str(spread([one[key] for one in some]))
-                                               for title, key in KEYS.items()} | sizes  # fmt: skip
+def translate(engine: Engine, data: Path, threads: int, environments: Environments) -> dict[str, Any]:
+    """The figures of one engine that translates the test set once, with BLEU."""
+    output = data / f"{engine.system.replace(' ', '-')}.hypotheses"
+    words = ["peers.translate_file", engine.engine, engine.model, data / "test", output, BEAM, SENTENCES]
+    figures = environments.measure(engine.environment, words, threads)
+    hypotheses = output.read_text(encoding="utf-8").split("\n")[:-1]
+    return figures | {"bleu": score(hypotheses, list(read_lines(data / "test.target")))["bleu"]}
 
 
-def attempt(
-    make: Callable[[Path, argparse.Namespace], list[Engine]], data: Path, options: argparse.Namespace
-) -> list[Engine]:
-    """What could be made."""
+def engines_or_none(make: Callable[[], list[Engine]]) -> list[Engine]:
+    """The engines that `make` makes; none, and a note, where it fails."""
     try:
-        return make(data, options)
+        return make()
     except UserError as error:
-        print(f"bench-peers: {error}", file=sys.stderr)
+        note(str(error))
         return []
 
 
-def ours(data: Path, options: argparse.Namespace) -> list[Engine]:
-    """Train, and hand the weights to others."""
-    updates = options.decode
-    budget = [f"train.max_steps={updates}", f"train.validate_every={updates}", "train.max_minutes=null"]
-    model = ["model=transformer", "model.norm=post", f"train.batch_tokens={BATCH}", "train.max_epochs=null"]
+def train_ours(
+    overrides: list[str], environments: Environments, updates: int, threads: int, precisions: list[str]
+) -> list[Engine]:
+    """Train our model, and give its weights to the others."""
     name = f"decode-{updates}"
-    words = [
-        "-m",
-        "nmt",
-        "train",
-        *options.overrides,
-        *model,
-        *budget,
-        f"optim.warmup_steps={max(1, updates // 4)}",
-        f"name={name}",
-    ]
-    print(f"bench-peers: training our model for {updates} updates …", file=sys.stderr, flush=True)
-    call("nmt", words, max(options.threads), options)
-    best = options.folder / "runs" / name / "best.pt"
-    engines = [(f"nmt {way}", "nmt", f"nmt-{way}", str(best)) for way in options.precision]
-    if not (problem := install("hf", options.folder)):
-        engines.append(("transformers generate, our weights", "hf", "generate", str(best)))
-        engines += attempt(exported, best, options)
-    else:
-        print(f"bench-peers: {problem}", file=sys.stderr)
-    return engines
+    budget = [f"train.max_steps={updates}", f"train.validate_every={updates}", "train.max_minutes=null"]
+    model = ["model=transformer", "model.norm=post", f"train.batch_tokens={BATCH_TOKENS}", "train.max_epochs=null"]
+    schedule = [f"optim.warmup_steps={max(1, updates // 4)}", f"name={name}"]
+    note(f"training our model for {updates} updates …")
+    environments.run("nmt", ["nmt", "train", *overrides, *model, *budget, *schedule], threads)
+    best = environments.folder / "runs" / name / "best.pt"
+    engines = [Engine(f"nmt {precision}", "nmt", f"nmt-{precision}", best) for precision in precisions]
+    return engines + engines_or_none(partial(engines_with_our_weights, best, environments, threads))
 
 
-def exported(best: Path, options: argparse.Namespace) -> list[Engine]:
-    """Through `nmt export`, where the package ctranslate2 is."""
-    engines, environment = [], "nmt" if find_spec("ctranslate2") else "hf"
-    for kind in ("float32", "int8"):
-        folder = best.parent / f"ctranslate2-{kind}"
+def engines_with_our_weights(best: Path, environments: Environments, threads: int) -> list[Engine]:
+    """`generate` of Hugging Face, and CTranslate2 through `nmt export`."""
+    environments.install("hf")
+    engines = [Engine("transformers generate, our weights", "hf", "generate", best)]
+    for quantization in ("float32", "int8"):
+        folder = best.parent / f"ctranslate2-{quantization}"
         shutil.rmtree(folder, ignore_errors=True)
-        words = ["-m", "nmt", "export", best, "--format", "ctranslate2", "--quantization", kind, "--output", folder]
-        call(environment, words, 1, options)
-        engines.append((f"CTranslate2 {kind}, our weights", "hf", "ctranslate2", str(folder)))
-        if max(options.threads) > 1:
-            engines.append((f"CTranslate2 {kind}, a translator a thread", "hf", "ctranslate2-apart", str(folder)))
+        words = ["--format", "ctranslate2", "--quantization", quantization, "--output", folder]
+        environments.run("nmt" if find_spec("ctranslate2") else "hf", ["nmt", "export", best, *words], 1)
+        engines.append(Engine(f"CTranslate2 {quantization}, our weights", "hf", "ctranslate2", folder))
+        if threads > 1:
+            system = f"CTranslate2 {quantization}, a translator a thread"
+            engines.append(Engine(system, "hf", "ctranslate2-per-thread", folder))
     return engines
 
 
-def onmt(data: Path, options: argparse.Namespace) -> list[Engine]:
-    """OpenNMT-py trains its own."""
-    if problem := install("onmt", options.folder):
-        raise UserError(problem)
+def train_onmt(data: Path, environments: Environments, updates: int, threads: int) -> list[Engine]:
+    """OpenNMT-py with weights of its own; a model of the same pieces and updates is used again."""
+    environments.install("onmt")
     corpus = hashlib.sha256(b"".join((data / f"train.pieces.{side}").read_bytes() for side in ("source", "target")))
     name = f"onmt_decode_{corpus.hexdigest()[:8]}"
-    updates, model = options.decode, data / f"{name}_step_{options.decode}.pt"
-    budget = ["-batch_size", BATCH, "-train_steps", updates, "-save_checkpoint_steps", updates]
-    budget += ["-warmup_steps", max(1, updates // 4), "-learning_rate", 0.6, "-save_model", data / name]
-    words = ["bench_inside.py", 0, 0, "onmt", *PEERS["onmt_transformer"].words(data), *budget]
-    if model.exists():
-        print(f"bench-peers: OpenNMT-py's model is there already: {model}", file=sys.stderr, flush=True)
-    else:
-        print(f"bench-peers: training OpenNMT-py's model for {updates} updates …", file=sys.stderr, flush=True)
-        call("onmt", words, max(options.threads), options)
-    return [("OpenNMT-py, own weights", "onmt", "onmt", str(model))]
+    model = data / f"{name}_step_{updates}.pt"
+    if not model.exists():
+        note(f"training OpenNMT-py's model for {updates} updates …")
+        budget = ["-batch_size", BATCH_TOKENS, "-train_steps", updates, "-save_checkpoint_steps", updates]
+        budget += ["-warmup_steps", max(1, updates // 4), "-learning_rate", 0.6, "-save_model", data / name]
+        words = ["peers.train_toolkit", 0, 0, "onmt", *PEERS["onmt_transformer"].words(data), *budget]
+        environments.run("onmt", words, threads)
+    return [Engine("OpenNMT-py, own weights", "onmt", "onmt", model)]
