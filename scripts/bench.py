@@ -80,11 +80,11 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     if unknown:
         raise UserError(f"There is no model '{unknown[0]}'; choose among {', '.join(model_names())}.")
     systems, labels = {}, {}
-    for corpus, overrides in find_corpora(options).items():
-        words = [*overrides, *shared_overrides(options)]
-        prepare(compose_all([*words, f"model={options.models[0]}"], multirun=False)[0])
+    for corpus, corpus_overrides in find_corpora(options).items():
+        overrides = [*corpus_overrides, *shared_overrides(options)]
+        prepare(compose_all([*overrides, f"model={options.models[0]}"], multirun=False)[0])
         for model in options.models:
-            systems[f"{corpus}: {model}"] = partial(measure_once, [*words, f"model={model}"], options)
+            systems[f"{corpus}: {model}"] = partial(measure_once, [*overrides, f"model={model}"], options)
             labels[f"{corpus}: {model}"] = {"corpus": corpus, "model": model}
     measured = measure_in_turn(systems, options.rounds)
     if not measured:

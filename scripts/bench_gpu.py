@@ -103,9 +103,9 @@ def training(options: argparse.Namespace) -> Rows:
     """Transformers, in bf16; on CUDA through torch.compile as well."""
     rows = []
     modes = {"": [], ", compiled": ["train.compile=true"]} if options.device.startswith("cuda") else {"": []}
-    for (name, words), (mode, compile_words) in product(TRANSFORMERS.items(), modes.items()):
+    for (name, overrides), (mode, compile_override) in product(TRANSFORMERS.items(), modes.items()):
         try:
-            rounds = measure_training([*words, *compile_words, *(TINY if options.tiny else [])], options)
+            rounds = measure_training([*overrides, *compile_override, *(TINY if options.tiny else [])], options)
         except UserError as error:
             note(f"{name}{mode} is left out: {error}")
             continue
@@ -117,14 +117,14 @@ def training(options: argparse.Namespace) -> Rows:
 def recurrent(options: argparse.Namespace) -> Rows:
     """Recurrent models of 1,024 units, in bf16."""
     tiny = TINY_RECURRENT if options.tiny else []
-    return [training_row(name, measure_training([*words, *tiny], options)) for name, words in RECURRENT.items()]
+    return [training_row(name, measure_training([*overrides, *tiny], options)) for name, overrides in RECURRENT.items()]
 
 
-def measure_training(words: list[str], options: argparse.Namespace) -> list[Figures]:
+def measure_training(overrides: list[str], options: argparse.Namespace) -> list[Figures]:
     """Three rounds of one model; where a batch does not fit into the memory, of half the size."""
     batch_tokens = options.batch_tokens
     while True:
-        config = configuration([*words, f"train.batch_tokens={batch_tokens}"], options.device)
+        config = configuration([*overrides, f"train.batch_tokens={batch_tokens}"], options.device)
         trainer = None  # frees the one that did not fit
         free_memory(torch.device(options.device))
         try:
@@ -159,8 +159,8 @@ def decoding(options: argparse.Namespace) -> Rows:
     rows = []
     batched, single = (40 if options.tiny else 64_000, options.sentences), (1, max(1, options.sentences // 100))
     for positions, sentences in (batched, single):
-        words = ["decode.beam=4", "decode.max_ratio=1", f"decode.batch_tokens={4 * positions}"]
-        config = configuration([*BASE, *(TINY if options.tiny else []), *words], options.device)
+        overrides = ["decode.beam=4", "decode.max_ratio=1", f"decode.batch_tokens={4 * positions}"]
+        config = configuration([*BASE, *(TINY if options.tiny else []), *overrides], options.device)
         config.decode.max_extra = 0
         free_memory(torch.device(options.device))
         name = f"Transformer-base, beam 4{', one by one' if positions == 1 else ''}"
@@ -227,10 +227,10 @@ def attention_mib(length: int, weights: bool, name: str) -> float | str:
 
 def kernels(options: argparse.Namespace) -> Rows:
     """The kernels on which an update of Transformer-base spends most time, and those of attention."""
-    words = [*BASE, *(TINY if options.tiny else []), f"train.batch_tokens={options.batch_tokens}"]
+    overrides = [*BASE, *(TINY if options.tiny else []), f"train.batch_tokens={options.batch_tokens}"]
     free_memory(torch.device(options.device))
     with tempfile.TemporaryDirectory(prefix="bench-gpu-") as folder:
-        trainer = trainer_on_synthetic(configuration(words, options.device), options.vocabulary, 4, Path(folder))
+        trainer = trainer_on_synthetic(configuration(overrides, options.device), options.vocabulary, 4, Path(folder))
         trainer.update()
         on_cuda = trainer.device.type == "cuda"
         with profile(activities=[ProfilerActivity.CUDA if on_cuda else ProfilerActivity.CPU]) as profiled:
@@ -246,10 +246,10 @@ def kernels(options: argparse.Namespace) -> Rows:
     return [{"kernel": name[:90], "fraction of the time": microseconds[name] / total} for name in listed]
 
 
-def configuration(words: list[str], device: str, precision: str = "bf16") -> Config:
+def configuration(overrides: list[str], device: str, precision: str = "bf16") -> Config:
     """A configuration of conf/ for this device; with train.max_steps the schedule needs no minutes."""
     shared = [f"device={device}", f"precision={precision}", "train.max_steps=1000000", "train.max_minutes=null"]
-    return compose_all([*shared, *words], multirun=False)[0]
+    return compose_all([*shared, *overrides], multirun=False)[0]
 
 
 def free_memory(device: torch.device) -> None:

@@ -97,11 +97,11 @@ def compare_training(
 ) -> list[dict[str, Any]]:
     """A toolkit's model and ours in turn; nothing where the toolkit fails."""
     peer, counts = PEERS[name], (options.warmup, options.updates)
-    command = ["peers.train_toolkit", *counts, peer.environment, *peer.words(data)]
+    command = ["peers.train_toolkit", *counts, peer.environment, *peer.arguments(data)]
     systems = {name: partial(environments.measure, peer.environment, command, threads)}
     for precision in options.precision:
-        words = [*overrides, *peer.ours, f"precision={precision}"]
-        systems[f"nmt {precision}"] = partial(measure_ours, words, threads, *counts)
+        own = [*overrides, *peer.ours, f"precision={precision}"]
+        systems[f"nmt {precision}"] = partial(measure_ours, own, threads, *counts)
     measured = measure_in_turn(systems, options.rounds)
     if name not in measured:
         return []
@@ -114,9 +114,9 @@ def compare_training(
 def measure_ours(overrides: list[str], threads: int, warmup: int, updates: int) -> Figures:
     """Our training, in a process of its own, on the CPU as the toolkits'."""
     budget = ["train.max_minutes=null", "train.max_epochs=null", "train.max_steps=100000"]
-    words = [*overrides, *budget, "name=bench", "device=cpu"]
+    overrides = [*overrides, *budget, "name=bench", "device=cpu"]
     counts = {"warmup": warmup, "updates": updates}
-    return in_fresh_process(measure_model, threads, overrides=words, started=time.time(), **counts)
+    return in_fresh_process(measure_model, threads, overrides=overrides, started=time.time(), **counts)
 
 
 def report(result: dict[str, Any]) -> str:

@@ -77,14 +77,14 @@ def measure(options: argparse.Namespace) -> dict[str, Rows]:
 
 def corpus(options: argparse.Namespace) -> Rows:
     """Opening, planning, start and memory of training, for corpora of several sizes and for one of 1,000 pairs."""
-    words = [*SMALL, *ENDLESS, f"model={options.model}"]
-    small = train_on(options.folder / "home-small", words, None)
+    overrides = [*SMALL, *ENDLESS, f"model={options.model}"]
+    small = train_on(options.folder / "home-small", overrides, None)
     rows = []
     for pairs in options.pairs:
         path = synthetic_ids(options.folder, pairs)
         row = {"pairs": pairs, "GiB on disk": path.stat().st_size / 2**30}
         row |= in_process(scale_measures.planning, path=str(path))
-        large = train_on(options.folder / "home-large", words, path)
+        large = train_on(options.folder / "home-large", overrides, path)
         for key in ("start, CPU s", "start, wall s"):
             row |= {key: large[key], f"{key}, of 1,000 pairs": small[key]}
         for key in ("resident", "anonymous"):
@@ -103,17 +103,17 @@ def synthetic_ids(folder: Path, pairs: int) -> Path:
     return path
 
 
-def train_on(home: Path, words: list[str], ids: Path | None) -> dict[str, Any]:
+def train_on(home: Path, overrides: list[str], ids: Path | None) -> dict[str, Any]:
     """A training that is interrupted and continued: what its second start, from last.pt and a cold cache, costs."""
     shutil.rmtree(home, ignore_errors=True)
-    train = prepare(scale_measures.settings(str(home), words)).ids / "train.arrow"
+    train = prepare(scale_measures.settings(str(home), overrides)).ids / "train.arrow"
     if ids is not None:
         train.unlink()
         os.link(ids, train)
     figures = {}
     for walk in (0, WALK):
         scale_measures.drop_from_cache(train)
-        start = partial(in_process, home=str(home), words=words, updates=UPDATES, walk=walk)
+        start = partial(in_process, home=str(home), overrides=overrides, updates=UPDATES, walk=walk)
         figures = start(scale_measures.training, started=time.time())
     return figures
 
@@ -126,10 +126,10 @@ def text(options: argparse.Namespace) -> Rows:
         shutil.rmtree(home, ignore_errors=True)
         write_text(home / "train", lines // 2)
         write_text(home / "held_out", 500)
-        words = ["data=files", "data.source=de", "data.target=en", "data.test=null", "tokenizer.size=4000"]
-        words += [f"data.train={home / 'train'}", f"data.valid={home / 'held_out'}"]
+        overrides = ["data=files", "data.source=de", "data.target=en", "data.test=null", "tokenizer.size=4000"]
+        overrides += [f"data.train={home / 'train'}", f"data.valid={home / 'held_out'}"]
         rows.append({"pairs": lines // 2})
-        for stage, cost in in_process(scale_measures.stages, home=str(home), words=words).items():
+        for stage, cost in in_process(scale_measures.stages, home=str(home), overrides=overrides).items():
             rows[-1] |= {f"{stage}, lines/s": lines / cost["seconds"], f"{stage}, MiB": cost["peak"]}
         shutil.rmtree(home)
     return rows

@@ -60,9 +60,9 @@ def drop_from_cache(path: Path) -> None:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def settings(home: str, words: list[str]) -> Config:
+def settings(home: str, overrides: list[str]) -> Config:
     """A configuration whose data and runs are below `home`."""
-    return compose_all([f"data_folder={home}/data", f"run_folder={home}/runs", *words], multirun=False)[0]
+    return compose_all([f"data_folder={home}/data", f"run_folder={home}/runs", *overrides], multirun=False)[0]
 
 
 def planning(path: str, batches: int = 2000) -> Figures:
@@ -76,21 +76,21 @@ def planning(path: str, batches: int = 2000) -> Figures:
     return row | {"batches": len(plan), "batches/s": some / collated["seconds"]}
 
 
-def stages(home: str, words: list[str]) -> dict[str, Figures]:
+def stages(home: str, overrides: list[str]) -> dict[str, Figures]:
     """What each stage from text to ids costs."""
-    config = settings(home, words)
+    config = settings(home, overrides)
     corpus, cleaning = cost(prepare_corpus, config)
     tokenizer, learning = cost(prepare_tokenizer, config, corpus)
     return {"corpus": cleaning, "tokenizer": learning, "ids": cost(prepare_ids, config, corpus, tokenizer)[1]}
 
 
-def training(home: str, words: list[str], started: float, updates: int, walk: int) -> Figures:
+def training(home: str, overrides: list[str], started: float, updates: int, walk: int) -> Figures:
     """Start or continue a training, make some updates, read `walk` further batches, and save the checkpoint.
 
     The start ends with the first update; memory is what is resident at the end.
     """
     keep_memory()
-    config = settings(home, words)
+    config = settings(home, overrides)
     trainer = trainer_on_corpus(config, Path(config.run_folder) / config.name)
     trainer.update()
     figures = {"start, CPU s": time.process_time(), "start, wall s": time.time() - started}

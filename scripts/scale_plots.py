@@ -1,5 +1,6 @@
 """Pictures of what scripts/scale.py measured."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 
 Rows = list[dict[str, Any]]
+INSIDE = 8  # lines that a legend inside a panel may name
 LINE_STYLES = ["o-", "s--", "^:"]  # the next one after ten lines, when the colours repeat
 
 
@@ -57,6 +59,7 @@ def draw_pictures(result: dict[str, Rows], folder: Path) -> None:
         figure, axes = pyplot.subplots(1, len(panels), figsize=(4.4 * len(panels), 3.6), layout="constrained")
         for panel, axis in zip(panels, axes, strict=True):
             draw(panel, axis, result[panel.topic])
+        add_legends(axes)
         figure.savefig(folder / name, dpi=80, metadata={"Software": None})
         pyplot.close(figure)
 
@@ -81,4 +84,13 @@ def draw(panel: Panel, axis: Axes, rows: Rows) -> None:
     axis.set(xlabel="pieces of a sentence, each side" if panel.x == "length" else panel.x, ylabel=panel.ylabel)
     axis.grid(alpha=0.3)
     axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(fontsize=6, frameon=False)
+
+
+def add_legends(axes: Sequence[Axes]) -> None:
+    """A legend in each panel; if they name many models, one on the right of all panels instead."""
+    many = any(len(axis.lines) > INSIDE for axis in axes)
+    if many:
+        axes[-1].legend(fontsize=6, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    else:
+        for axis in axes:
+            axis.legend(fontsize=6, frameon=False)

@@ -104,11 +104,6 @@ def test_a_system_that_fails_is_left_out(capsys):
     assert "second is left out: no memory" in capsys.readouterr().err
 
 
-def test_an_error_in_a_fresh_process_is_one_sentence():
-    with pytest.raises(UserError, match=r"There is no model|model=nothing|'nothing'"):
-        frame.in_fresh_process(models.measure_model, overrides=["model=nothing"], started=0.0, warmup=1, updates=1)
-
-
 def test_the_last_lines_of_a_real_corpus_are_held_out(tmp_path):
     for side in ("de", "en"):
         lines = "".join(f"{side} {number}\n" for number in range(1200))
@@ -171,7 +166,7 @@ def test_a_stopwatch_counts_cpu_seconds_of_this_process():
 def test_every_peer_has_an_environment_and_settings(tmp_path):
     for peer in PEERS.values():
         assert peer.environment in ENVIRONMENTS and peer.environment in TOOLKITS
-        assert all(isinstance(word, str) for word in peer.words(tmp_path))
+        assert all(isinstance(word, str) for word in peer.arguments(tmp_path))
         compose_all(peer.ours, multirun=False)
     assert json.loads((tmp_path / "eole.yaml").read_text(encoding="utf-8"))["model"]["layers"] == 3
 

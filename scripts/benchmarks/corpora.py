@@ -20,7 +20,7 @@ from nmt.errors import UserError
 MULTI30K = ROOT.parent / "shared" / "data" / "multi30k"
 TRAIN, HELD_OUT = 29_000, 500  # lines
 MEAN_PIECES, LONGEST = 25, 250  # pieces of a source sentence: about the mean of WMT; of any sentence
-POOL = 1 << 22  # ids drawn from Zipf's law; a record batch takes consecutive ones
+POOL = 1 << 22  # at most so many ids are drawn; a record batch takes consecutive ones
 DISTINCT = 10_000  # sentences that synthetic text is joined from
 
 
@@ -61,7 +61,8 @@ def write_ids(path: Path, pairs: int, vocabulary: int, mean: float = 20.0) -> No
     """
     random = numpy.random.default_rng((pairs, vocabulary))
     probabilities = 1 / (numpy.arange(vocabulary - EOS - 1) + 2.7)
-    pool = random.choice(len(probabilities), POOL, p=probabilities / probabilities.sum()).astype(numpy.int32) + EOS + 1
+    size = min(POOL, 100 * pairs + LONGEST)
+    pool = random.choice(len(probabilities), size, p=probabilities / probabilities.sum()).astype(numpy.int32) + EOS + 1
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".part")
     with ipc.new_file(str(unfinished), SCHEMA) as writer:

@@ -106,11 +106,11 @@ def report_parts(result: dict[str, Any]) -> str:
 
 def in_fresh_process(function: Callable[..., Any], threads: int | None = None, **arguments: object) -> Any:
     """The result of a module's function, called in a process of its own; arguments and result pass as JSON."""
-    words = [function.__module__, function.__name__, json.dumps(arguments, default=str)]
+    call = [function.__module__, function.__name__, json.dumps(arguments, default=str)]
     environment = {"PYTHONPATH": os.pathsep.join([PYTHON_PATH, os.environ.get("PYTHONPATH", "")])}
     if threads is not None:
         environment["OMP_NUM_THREADS"] = str(threads)
-    return read_json(run_process([sys.executable, "-m", "benchmarks.frame", *words], environment))
+    return read_json(run_process([sys.executable, "-m", "benchmarks.frame", *call], environment))
 
 
 def run_process(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from benchmarks.machine import Stopwatch
 from benchmarks.tables import Figures
-from benchmarks.training import save_checkpoint, time_updates, trainer_on_corpus
+from benchmarks.training import save_checkpoint, time_updates, trainer_on_corpus, validation_sources
 from nmt.compose import compose_all
 from nmt.data.tokenizer import EOS
 from nmt.decode.translator import Translation, Translator
@@ -39,9 +39,8 @@ def measure_model(
         figures = {"start_up_s": start_up} | time_updates(trainer, warmup - 1, updates)
         if not sentences:
             return figures
-        valid, checkpoint = trainer.validation.pairs, save_checkpoint(trainer)
+        lines, checkpoint = validation_sources(trainer), save_checkpoint(trainer)
         del trainer
-        lines = [valid.texts(row)[0] for row in range(len(valid))]
         return figures | {"beam": config.decode.beam} | time_translation(checkpoint, lines, sentences, single)
 
 

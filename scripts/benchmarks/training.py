@@ -65,6 +65,12 @@ def save_checkpoint(trainer: Trainer) -> Path:
     return trainer.folder / "last.pt"
 
 
+def validation_sources(trainer: Trainer) -> list[str]:
+    """The source sentences of the validation set."""
+    pairs = trainer.validation.pairs
+    return [pairs.texts(row)[0] for row in range(len(pairs))]
+
+
 def next_batches(trainer: Trainer, updates: int) -> Iterator[Batch]:
     """The batches of the next updates; the trainer itself does not move on."""
     stream = trainer.epochs.stream(trainer.place.epoch, trainer.place.position)

@@ -61,22 +61,22 @@ class Environments:
             message = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
             raise UserError(f"{name} cannot be installed: {message[-1]}") from None
 
-    def run(self, name: str, words: Sequence[Any], threads: int) -> str:
-        """The stdout of `python -m` with these words; raises UserError where it fails.
+    def run(self, name: str, arguments: Sequence[Any], threads: int) -> str:
+        """The stdout of `python -m` with these arguments; raises UserError where it fails.
 
         Those of nmt's modules that run in a toolkit's environment find what they need in this project's own below it.
         """
-        ours = name == "nmt" or words[0] == "nmt"
-        path = PYTHON_PATH if ours or words[0] == "peers.translate_file" else str(ROOT / "scripts")
+        ours = name == "nmt" or arguments[0] == "nmt"
+        path = PYTHON_PATH if ours or arguments[0] == "peers.translate_file" else str(ROOT / "scripts")
         environment = SHARED | {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": path}
         if name == "onmt":
             environment["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"  # its checkpoints hold its options as objects
-        command, log = [self.python(name), "-m", *words], self.folder / f"{name}.log"
+        command, log = [self.python(name), "-m", *arguments], self.folder / f"{name}.log"
         return run_process(command, environment, self.folder, log, TIMEOUT)
 
-    def measure(self, name: str, words: Sequence[Any], threads: int) -> dict[str, Any]:
+    def measure(self, name: str, arguments: Sequence[Any], threads: int) -> dict[str, Any]:
         """The figures that a command writes as JSON in the last line of its stdout."""
-        return read_json(self.run(name, words, threads))
+        return read_json(self.run(name, arguments, threads))
 
 
 def run_quietly(command: list[str]) -> None:

@@ -42,10 +42,10 @@ ENVIRONMENTS = {
 
 
 class Peer(NamedTuple):
-    """A toolkit's model: its environment, the words of its training command, and the overrides of our nearest model."""
+    """A toolkit's model: its environment, its training command, and the overrides of our nearest model."""
 
     environment: str
-    words: Callable[[Path], list[str]]  # folder of data and configurations → arguments of the toolkit's command
+    arguments: Callable[[Path], list[str]]  # of the command, for the folder of data and settings
     ours: list[str]
 
 
@@ -89,7 +89,7 @@ def onmt_transformer(folder: Path) -> list[str]:
 def onmt_recurrent(score: str) -> Callable[[Path], list[str]]:
     """OpenNMT-py's LSTM with attention after the step and input feeding; `score` is general or mlp."""
 
-    def words(folder: Path) -> list[str]:
+    def arguments(folder: Path) -> list[str]:
         model = {
             "encoder_type": "brnn", "decoder_type": "rnn", "rnn_type": "LSTM", "enc_layers": 1, "dec_layers": 1,
             "hidden_size": 512, "word_vec_size": 256, "share_embeddings": True, "input_feed": 1,
@@ -97,7 +97,7 @@ def onmt_recurrent(score: str) -> Callable[[Path], list[str]]:
         }  # fmt: skip
         return ["-config", write_settings(folder, f"onmt_{score}", onmt_data(folder) | TOKENS | model)]
 
-    return words
+    return arguments
 
 
 def eole_transformer(folder: Path) -> list[str]:

@@ -1,6 +1,6 @@
 """Runs inside a toolkit's own environment for scripts/bench_peers.py: trains it, counts and times it from outside.
 
-python -m peers.train_toolkit WARMUP UPDATES TOOLKIT WORD …      the words of the toolkit's training command
+python -m peers.train_toolkit WARMUP UPDATES TOOLKIT ARGUMENT …      the arguments of the toolkit's training command
 
 Every toolkit is counted by the same lines: before each batch its target ids are read, those that are no padding are
 its tokens (</s> counted), and a hook on torch's optimisers counts the updates. After WARMUP + UPDATES updates the

@@ -69,8 +69,8 @@ def compare_translation(
 def translate(engine: Engine, data: Path, threads: int, environments: Environments) -> dict[str, Any]:
     """The figures of one engine that translates the test set once, with BLEU."""
     output = data / f"{engine.system.replace(' ', '-')}.hypotheses"
-    words = ["peers.translate_file", engine.engine, engine.model, data / "test", output, BEAM, SENTENCES]
-    figures = environments.measure(engine.environment, words, threads)
+    arguments = ["peers.translate_file", engine.engine, engine.model, data / "test", output, BEAM, SENTENCES]
+    figures = environments.measure(engine.environment, arguments, threads)
     hypotheses = output.read_text(encoding="utf-8").split("\n")[:-1]
     return figures | {"bleu": score(hypotheses, list(read_lines(data / "test.target")))["bleu"]}
 
@@ -106,8 +106,8 @@ def engines_with_our_weights(best: Path, environments: Environments, threads: in
     for quantization in ("float32", "int8"):
         folder = best.parent / f"ctranslate2-{quantization}"
         shutil.rmtree(folder, ignore_errors=True)
-        words = ["--format", "ctranslate2", "--quantization", quantization, "--output", folder]
-        environments.run("nmt" if find_spec("ctranslate2") else "hf", ["nmt", "export", best, *words], 1)
+        arguments = ["--format", "ctranslate2", "--quantization", quantization, "--output", folder]
+        environments.run("nmt" if find_spec("ctranslate2") else "hf", ["nmt", "export", best, *arguments], 1)
         engines.append(Engine(f"CTranslate2 {quantization}, our weights", "hf", "ctranslate2", folder))
         if threads > 1:
             system = f"CTranslate2 {quantization}, a translator a thread"
@@ -125,6 +125,6 @@ def train_onmt(data: Path, environments: Environments, updates: int, threads: in
         note(f"training OpenNMT-py's model for {updates} updates …")
         budget = ["-batch_size", BATCH_TOKENS, "-train_steps", updates, "-save_checkpoint_steps", updates]
         budget += ["-warmup_steps", max(1, updates // 4), "-learning_rate", 0.6, "-save_model", data / name]
-        words = ["peers.train_toolkit", 0, 0, "onmt", *PEERS["onmt_transformer"].words(data), *budget]
-        environments.run("onmt", words, threads)
+        arguments = ["peers.train_toolkit", 0, 0, "onmt", *PEERS["onmt_transformer"].arguments(data), *budget]
+        environments.run("onmt", arguments, threads)
     return [Engine("OpenNMT-py, own weights", "onmt", "onmt", model)]
