@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line of bench.py, with its defaults."""
     parser = make_parser(__doc__, ROOT / "runs" / "bench" / "bench.json")
     default = [name for name in model_names() if name != BIG]
     parser.add_argument("--models", nargs="+", default=default, metavar="NAME", help=f"default: all but {BIG}")
@@ -70,7 +70,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def model_names() -> list[str]:
-    """The files of conf/model."""
+    """The models that can be measured: the names of the files in conf/model."""
     return sorted(path.stem for path in (config_folder() / "model").glob("*.yaml"))
 
 

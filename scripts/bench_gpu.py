@@ -17,24 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmarks.corpora import LONGEST, MEAN_PIECES, write_ids
 from benchmarks.frame import make_parser, measure_parts, note, positive, report_parts, run_benchmark
 from benchmarks.machine import ROOT
-from benchmarks.models import suppress_end
+from benchmarks.models import time_search
 from benchmarks.tables import Figures, Spread, spread, summarize
-from benchmarks.training import SyntheticTokenizer, device_memory_gib, synchronize, time_updates, trainer_on_synthetic
+from benchmarks.training import device_memory_gib, synchronize, time_updates, trainer_on_synthetic
 from torch.profiler import ProfilerActivity, profile
 
 from nmt.attention.kernels import scaled_dot_product
 from nmt.compose import compose_all
 from nmt.config import Config
-from nmt.data.dataset import ParallelDataset
-from nmt.data.tokenizer import Tokenizers
-from nmt.decode.translator import Translator
 from nmt.errors import UserError
-from nmt.models.build import build
-from nmt.models.inference import prepared
-from nmt.train.precision import autocast, pick_device, pick_precision, seed_everything
 
 BASE = ["model=transformer_big", "model.size=512", "model.heads=8", "model.feed_forward=2048", "model.dropout=0.1"]
 TRANSFORMERS = {"Transformer-base": BASE, "Transformer-big": ["model=transformer_big"]}
@@ -168,38 +161,6 @@ def decoding(options: argparse.Namespace) -> Rows:
     return rows
 
 
-def time_search(config: Config, vocabulary: int, sentences: int) -> Figures:
-    """Beam search of a model with random weights; translations are as long as their sources."""
-    device = pick_device(config.device)
-    seed_everything(config.seed)
-    model = build(config.model, vocabulary, vocabulary, True).to(device).eval()
-    dtype = pick_precision(config.precision, device)
-    search_model = prepared(model, dtype)  # as in `nmt translate`
-    search_model.output.register_forward_hook(suppress_end)
-    tokenizer = SyntheticTokenizer(vocabulary)
-    tokenizers, context = Tokenizers(tokenizer, tokenizer), autocast(device, dtype)
-    translator = Translator(model, tokenizers, config.decode, LONGEST, device, context, search_model)
-    with tempfile.TemporaryDirectory(prefix="bench-gpu-") as folder:
-        path = Path(folder) / "test.arrow"
-        write_ids(path, sentences, vocabulary, MEAN_PIECES)
-        pairs = ParallelDataset(path)
-        sources = [pairs.source(row) for row in range(sentences)]
-    translator.search(sources[: max(1, sentences // 10)])
-    synchronize(device)
-    start = time.perf_counter()
-    results = translator.search(sources)
-    synchronize(device)
-    seconds = time.perf_counter() - start
-    tokens = sum(len(hypotheses[0].ids) + 1 for hypotheses in results)
-    return {
-        "sentences": sentences,
-        "tokens": tokens,
-        "sentences/s": sentences / seconds,
-        "tokens/s": tokens / seconds,
-        "peak GiB": device_memory_gib(device),
-    }
-
-
 def attention(options: argparse.Namespace) -> Rows:
     """Peak memory of causal self-attention, forward and backward, by kernel: one sequence, 16 heads of 64."""
     lengths = (16, 32) if options.tiny else (512, 1024, 2048, 4096, 8192)
@@ -211,7 +172,7 @@ def attention(options: argparse.Namespace) -> Rows:
 
 
 def attention_mib(length: int, weights: bool, name: str) -> float | str:
-    """MiB above the inputs."""
+    """Peak memory of one attention, forward and backward, in MiB above its inputs."""
     device, shape = torch.device(name), (1, 16, length, 64)
     query, key, value = (torch.randn(shape, device=device, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
     free_memory(device)

@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line; without --source, Multi30k's test set of 2016 is translated where it exists."""
     parser = make_parser(__doc__, ROOT / "runs" / "peers" / "peers.json")
     parser.add_argument("--peers", nargs="*", default=list(PEERS), metavar="NAME", help=f"of {', '.join(PEERS)}")
     parser.add_argument("--threads", nargs="+", type=positive, default=[1, 2])

@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line of scale.py, with its defaults."""
     parser = make_parser(__doc__, Path("data/scale/scale.json"))
     parser.add_argument("topics", nargs="+", choices=[*TOPICS, "all"], metavar="TOPIC")
     parser.add_argument("--folder", type=Path, default=Path("data/scale"))
@@ -143,7 +143,7 @@ def length(options: argparse.Namespace) -> Rows:
 
 
 def vocabulary(options: argparse.Namespace) -> Rows:
-    """Updates with several vocabularies."""
+    """Updates in sentences of 32 pieces, with vocabularies of several sizes."""
     rows, shared = [], {"lengths": [32], "repeats": options.repeats}
     for name in options.models or ["transformer", "luong_global"]:
         for size in options.sizes:
@@ -152,7 +152,7 @@ def vocabulary(options: argparse.Namespace) -> Rows:
 
 
 def beam(options: argparse.Namespace) -> Rows:
-    """Search with several beams."""
+    """Search over 16 sentences of 20 pieces, with beams of several widths."""
     names = options.models or ["transformer", "luong_global", "bahdanau"]
     shared = {"widths": options.widths, "repeats": options.repeats}
     return [row for name in names for row in in_process(scale_measures.beams, model=name, **shared)]

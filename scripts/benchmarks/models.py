@@ -1,4 +1,4 @@
-"""One model of nmt measured on one corpus: start-up, training, translating."""
+"""One model of nmt measured: start-up, training and translating on a corpus, search over random ids."""
 
 import sys
 import tempfile
@@ -9,15 +9,28 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
+from benchmarks.corpora import LONGEST, MEAN_PIECES, write_ids
 from benchmarks.machine import Stopwatch
 from benchmarks.tables import Figures
-from benchmarks.training import save_checkpoint, time_updates, trainer_on_corpus, validation_sources
+from benchmarks.training import (
+    SyntheticTokenizer,
+    device_memory_gib,
+    save_checkpoint,
+    synchronize,
+    time_updates,
+    trainer_on_corpus,
+    validation_sources,
+)
 from nmt.compose import compose_all
-from nmt.data.tokenizer import EOS
+from nmt.config import Config
+from nmt.data.dataset import ParallelDataset
+from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
+from nmt.models.build import build
+from nmt.models.inference import prepared
 from nmt.runs import load
-from nmt.train.precision import keep_memory
+from nmt.train.precision import autocast, keep_memory, pick_device, pick_precision, seed_everything
 
 WORDS = 12  # of the sentences that are translated one by one
 UNLIKELY = 1e4  # taken off the logit of </s>
@@ -89,3 +102,34 @@ def count_tokens(translations: list[Translation]) -> int:
 def nearest_lengths(lines: list[str], number: int) -> list[str]:
     """The first lines whose number of words is nearest to WORDS."""
     return sorted(lines, key=lambda line: abs(len(line.split()) - WORDS))[:number]
+
+
+def time_search(config: Config, vocabulary: int, sentences: int) -> Figures:
+    """Beam search of a model with random weights over random ids; the configuration sets the lengths."""
+    device = pick_device(config.device)
+    seed_everything(config.seed)
+    model = build(config.model, vocabulary, vocabulary, True).to(device).eval()
+    dtype = pick_precision(config.precision, device)
+    search_model = prepared(model, dtype)  # as in `nmt translate`
+    search_model.output.register_forward_hook(suppress_end)
+    tokenizer = SyntheticTokenizer(vocabulary)
+    tokenizers, context = Tokenizers(tokenizer, tokenizer), autocast(device, dtype)
+    translator = Translator(model, tokenizers, config.decode, LONGEST, device, context, search_model)
+    with tempfile.TemporaryDirectory(prefix="bench-gpu-") as folder:
+        path = Path(folder) / "test.arrow"
+        write_ids(path, sentences, vocabulary, MEAN_PIECES)
+        pairs = ParallelDataset(path)
+        sources = [pairs.source(row) for row in range(sentences)]
+    translator.search(sources[: max(1, sentences // 10)])
+    synchronize(device)
+    with Stopwatch() as timer:
+        results = translator.search(sources)
+        synchronize(device)
+    tokens = sum(len(hypotheses[0].ids) + 1 for hypotheses in results)
+    return {
+        "sentences": sentences,
+        "tokens": tokens,
+        "sentences/s": sentences / timer.wall,
+        "tokens/s": tokens / timer.wall,
+        "peak GiB": device_memory_gib(device),
+    }

@@ -42,7 +42,7 @@ def short(value: float) -> str:
 
 
 def cell(value: object) -> str:
-    """A value as text."""
+    """The text of a table's cell: numbers are rounded by `short`, integers keep all digits."""
     if isinstance(value, (str, Spread)):
         return str(value)
     return short(value) if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)

@@ -53,7 +53,7 @@ def compare_translation(
     rounds: int,
     precisions: list[str],
 ) -> list[dict[str, Any]]:
-    """Rows of the table."""
+    """Every engine translates the test set in turn, with each number of threads; → rows of the table."""
     ours = partial(train_ours, overrides, environments, updates, max(threads), precisions)
     others = partial(train_onmt, data, environments, updates, max(threads))
     engines = [engine for make in (ours, others) for engine in engines_or_none(make)]
