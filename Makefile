@@ -82,10 +82,10 @@ tensorboard: $(VENV)/.installed ## curves, translations and heatmaps of all runs
 bench: $(VENV)/.installed ## speed and memory of every model here: training, translating, starting; ARGS="--models … --rounds …"
 	@$(VENV)/bin/python scripts/bench.py $(ARGS)
 
-bench-peers: $(VENV)/.installed ## other toolkits, each in an environment of its own, in turn with this one on the same data
+bench-peers: $(VENV)/.installed ## other toolkits, each in an environment of its own, in turn with nmt on the same data
 	@$(VENV)/bin/python scripts/bench_peers.py $(ARGS)
 
-bench-gpu: $(VENV)/.installed ## training, translating and attention on a CUDA device, beside its rate of matrix products
+bench-gpu: $(VENV)/.installed ## training, translating and attention on a CUDA device, and its speed of matrix products
 	@$(VENV)/bin/python scripts/bench_gpu.py $(ARGS)
 
 test: $(VENV)/.dev ## the fast tests
@@ -105,7 +105,7 @@ lint: $(VENV)/.dev ## format, lint, types
 
 check: lint test ## what a change must pass: lint, then the fast tests
 
-scale: $(VENV)/.installed ## how cost grows: tables, and pictures into docs/pictures (Linux; 2 GB below data/scale)
+scale: $(VENV)/.installed ## how cost grows: tables, and pictures in docs/pictures (Linux; 2 GB below data/scale)
 	@$(VENV)/bin/python scripts/scale.py all --folder data/scale --pictures docs/pictures $(ARGS)
 
 clean: ## remove build output and caches; runs/, data/ and .venv stay

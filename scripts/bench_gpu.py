@@ -1,14 +1,15 @@
-"""What a CUDA device does with these models: training, translating, attention, beside its rate of matrix products.
+"""Training, translating and attention on a CUDA device, in relation to its speed of matrix products.
 
 python scripts/bench_gpu.py [--only matrix training recurrent …] [--batch-tokens N] [--json OUT]
 
-Random ids with the lengths of WMT sentences (25 pieces on average) and a vocabulary of 32,000 pieces, on the device
-before anything is timed; every update is the trainer's own. Without CUDA: one sentence, exit code 2.
+The corpus is random ids with the lengths of WMT sentences (25 pieces on average) and a vocabulary of 32,000 pieces;
+every update is the trainer's own. Without a CUDA device: one sentence, exit code 2.
 """
 
 import argparse
-import json
+import gc
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from itertools import product
@@ -16,209 +17,211 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from bench_machine import ROOT, about, headline, short, spread, table
-from bench_synthetic import Synthetic, configuration, forget, peak, translate, wait
+from benchmarks.frame import make_parser, measure_parts, note, positive, report_parts, run_benchmark
+from benchmarks.machine import ROOT
+from benchmarks.models import time_search
+from benchmarks.tables import Figures, Spread, spread, summarize
+from benchmarks.training import device_memory_gib, synchronize, time_updates, trainer_on_synthetic
 from torch.profiler import ProfilerActivity, profile
 
 from nmt.attention.kernels import scaled_dot_product
+from nmt.compose import compose_all
+from nmt.config import Config
 from nmt.errors import UserError
-from nmt.view.progress import install_logging
 
 BASE = ["model=transformer_big", "model.size=512", "model.heads=8", "model.feed_forward=2048", "model.dropout=0.1"]
 TRANSFORMERS = {"Transformer-base": BASE, "Transformer-big": ["model=transformer_big"]}
-WIDE = ["model.hidden=1024", "model.embedding=1024"]
+LARGE = ["model.hidden=1024", "model.embedding=1024"]
 RECURRENT = {
-    "Luong, input feeding": ["model=luong_global", *WIDE],
-    "Luong, without": ["model=luong_global", "model.input_feeding=false", *WIDE],
-    "Bahdanau": ["model=bahdanau", *WIDE],
+    "Luong, input feeding": ["model=luong_global", *LARGE],
+    "Luong, without": ["model=luong_global", "model.input_feeding=false", *LARGE],
+    "Bahdanau": ["model=bahdanau", *LARGE],
 }
 TINY = ["model.encoder_layers=1", "model.decoder_layers=1", "model.size=32", "model.heads=2", "model.feed_forward=64"]
-NARROW = ["model.hidden=16", "model.embedding=16"]
-NO_DEVICE = "bench-gpu: there is no CUDA device here that torch can use; `make bench` measures this CPU."
-SMALLEST = 64  # positions of a batch; what cannot hold that many cannot train
+TINY_RECURRENT = ["model.hidden=16", "model.embedding=16"]
+ROUNDS = 3
+SMALLEST = 64  # positions of a batch; a device that cannot hold as many cannot train the model
 Rows = list[dict[str, Any]]
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print, write; returns the exit code."""
-    install_logging()
-    options = parse(arguments)
-    if options.device.startswith("cuda") and not torch.cuda.is_available():
-        print(NO_DEVICE, file=sys.stderr)
-        return 2
-    result: dict[str, Any] = {"machine": about(options.device), "options": vars(options), "precision": "bf16"}
-    print(headline(result["machine"]), flush=True)
-    for name in options.only:
-        forget(torch.device(options.device))
-        try:
-            result[name] = PARTS[name](options, result)
-        except UserError as error:
-            print(f"bench-gpu: {name} is left out: {error}", file=sys.stderr)
-            continue
-        rows = [[show(value) for value in row.values()] for row in result[name]]
-        print(f"\n{table(list(result[name][0]), rows)}", flush=True)
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(result, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
-    print(f"bench-gpu: all of it is in {options.json}.", file=sys.stderr)
-    return 0
+    return run_benchmark(parse(arguments), measure, report_parts)
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """The command line; --device and --tiny are for the tests."""
+    parser = make_parser(__doc__, ROOT / "runs" / "bench" / "gpu.json")
     parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument(
-        "--batch-tokens", type=int, default=32768, help="padded positions of a batch on its longer side"
+        "--batch-tokens", type=positive, default=32768, help="padded positions of a batch on its longer side"
     )
-    parser.add_argument("--warm", type=int, default=10, help="updates that do not count")
-    parser.add_argument("--updates", type=int, default=30, help="updates that do, three times over")
-    parser.add_argument("--sentences", type=int, default=3000)
-    parser.add_argument("--vocabulary", type=int, default=32000)
-    parser.add_argument("--json", type=Path, default=ROOT / "runs" / "bench" / "gpu.json")
+    parser.add_argument("--warmup", "--warm", type=positive, default=10, help="updates that do not count")
+    parser.add_argument("--updates", type=positive, default=30, help="updates that count, in each of three rounds")
+    parser.add_argument("--sentences", type=positive, default=3000)
+    parser.add_argument("--vocabulary", type=positive, default=32000)
     parser.add_argument("--device", default="cuda", help=argparse.SUPPRESS)
     parser.add_argument("--tiny", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    if min(options.batch_tokens, options.warm, options.updates, options.sentences) < 1:
-        parser.error("--batch-tokens, --warm, --updates and --sentences must be at least 1")
-    return options
+    return parser.parse_args(arguments)
 
 
-def show(value: Any) -> str:
-    """A cell."""
-    return short(value) if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+def measure(options: argparse.Namespace) -> dict[str, Rows]:
+    """The rows of every part; training also as a fraction of the speed of matrix products."""
+    if options.device.startswith("cuda") and not torch.cuda.is_available():
+        raise UserError("There is no CUDA device here that torch can use; `make bench` measures this CPU.")
+    result = measure_parts(PARTS, options.only, options)
+    if "matrix" in result:
+        for row in result.get("training", []):
+            row["of the matrix products"] = row["TFLOP/s"] / result["matrix"][0]["TFLOP/s"]
+    return result
 
 
-def matrix(options: argparse.Namespace, result: dict[str, Any]) -> Rows:
-    """bf16 products of large square matrices of random numbers: what a share is a share of."""
+def matrix(options: argparse.Namespace) -> Rows:
+    """bf16 products of large square matrices of random numbers."""
     device, size = torch.device(options.device), 256 if options.tiny else 8192
     left, right = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
-    rates = []
-    for turn in range(2 if options.tiny else 12):
-        wait(device)
-        began = time.perf_counter()
+    speeds = []
+    for number in range(2 if options.tiny else 12):
+        synchronize(device)
+        start = time.perf_counter()
         for _ in range(10):
             left @ right
-        wait(device)
-        if turn:
-            rates.append(10 * 2 * size**3 / (time.perf_counter() - began) / 1e12)
-    return [{"product": f"bf16 {size}³", "TFLOP/s": spread(rates).median, "least–most": str(spread(rates))}]
+        synchronize(device)
+        if number:  # the first is warm-up
+            speeds.append(10 * 2 * size**3 / (time.perf_counter() - start) / 1e12)
+    return [{"product": f"bf16 {size}³", "TFLOP/s": spread(speeds).median, "least–most": spread(speeds)}]
 
 
-def training(options: argparse.Namespace, result: dict[str, Any]) -> Rows:
-    """Transformers, in bf16; on CUDA through torch.compile too."""
-    known = result.get("matrix")
-    rate = known[0]["TFLOP/s"] if known else matrix(options, result)[0]["TFLOP/s"]
+def training(options: argparse.Namespace) -> Rows:
+    """Transformers, in bf16; on CUDA through torch.compile as well."""
     rows = []
-    ways = {"": [], ", compiled": ["train.compile=true"]} if options.device.startswith("cuda") else {"": []}
-    for (name, words), (how, way) in product(TRANSFORMERS.items(), ways.items()):
+    modes = {"": [], ", compiled": ["train.compile=true"]} if options.device.startswith("cuda") else {"": []}
+    for (name, overrides), (mode, compile_override) in product(TRANSFORMERS.items(), modes.items()):
         try:
-            rounds = measured([*words, *way, *(TINY if options.tiny else [])], options)
+            rounds = measure_training([*overrides, *compile_override, *(TINY if options.tiny else [])], options)
         except UserError as error:
-            print(f"bench-gpu: {name}{how} is left out: {error}", file=sys.stderr)
+            note(f"{name}{mode} is left out: {error}")
             continue
-        row = described(name + how, rounds)
-        flop = spread([one["flop_per_s"] for one in rounds]).median / 1e12
-        rows.append(row | {"TFLOP/s": flop, "share of the matrix rate": flop / rate})
+        flop = spread([figures["tflop_per_s"] for figures in rounds]).median
+        rows.append(training_row(name + mode, rounds) | {"TFLOP/s": flop})
     return rows
 
 
-def recurrent(options: argparse.Namespace, result: dict[str, Any]) -> Rows:
+def recurrent(options: argparse.Namespace) -> Rows:
     """Recurrent models of 1,024 units, in bf16."""
-    models = RECURRENT.items()
-    return [described(name, measured([*words, *(NARROW if options.tiny else [])], options)) for name, words in models]
+    tiny = TINY_RECURRENT if options.tiny else []
+    return [training_row(name, measure_training([*overrides, *tiny], options)) for name, overrides in RECURRENT.items()]
 
 
-def measured(words: list[str], options: argparse.Namespace) -> Rows:
+def measure_training(overrides: list[str], options: argparse.Namespace) -> list[Figures]:
     """Three rounds of one model; where a batch does not fit into the memory, of half the size."""
-    budget = options.batch_tokens
+    batch_tokens = options.batch_tokens
     while True:
-        config = configuration([*words, f"train.batch_tokens={budget}"], options.device, "bf16")
-        trainer = None  # one that did not fit shall not be there with the next
-        forget(torch.device(options.device))
+        config = configuration([*overrides, f"train.batch_tokens={batch_tokens}"], options.device)
+        trainer = None  # frees the one that did not fit
+        free_memory(torch.device(options.device))
         try:
-            trainer = Synthetic(config, options.vocabulary, options.warm + options.updates)
-            rounds = [trainer.measure(1 if turn else options.warm, options.updates) for turn in range(3)]
-            return [one | {"batch_tokens": budget} for one in rounds]
+            with tempfile.TemporaryDirectory(prefix="bench-gpu-") as folder:
+                batches = options.warmup + options.updates
+                trainer = trainer_on_synthetic(config, options.vocabulary, batches, Path(folder))
+                warmups = [options.warmup, *[1] * (ROUNDS - 1)]
+                return [time_updates(trainer, warmup, options.updates) for warmup in warmups]
         except torch.OutOfMemoryError:
-            budget //= 2
-            if budget < SMALLEST:
+            batch_tokens //= 2
+            if batch_tokens < SMALLEST:
                 raise UserError(f"not even batches of {SMALLEST} positions fit into the memory.") from None
-            print(f"bench-gpu: it does not fit; batches of {budget} positions instead.", file=sys.stderr)
+            note(f"it does not fit; batches of {batch_tokens} positions instead.")
 
 
-def described(name: str, rounds: Rows) -> dict[str, Any]:
+def training_row(name: str, rounds: list[Figures]) -> dict[str, Any]:
     """A row of the table."""
-    figures = {key: str(spread([one[key] for one in rounds])) for key in rounds[0]}
+    summary = {key: Spread(**figures) for key, figures in summarize(rounds).items()}
     return {
         "model": name,
         "M parameters": rounds[0]["parameters"] / 1e6,
-        "target tok/s": figures["target_tokens_per_s"],
-        "source + target tok/s": figures["source_and_target_tokens_per_s"],
+        "target tok/s": summary["tokens_per_s"],
+        "source + target tok/s": summary["both_sides_tokens_per_s"],
         "batch": rounds[0]["batch_tokens"],
-        "padding": figures["padding"],
-        "peak GiB": rounds[-1]["peak_gib"],
+        "padding": summary["padding"],
+        "peak GiB": summary["memory_gib"].most,
     }
 
 
-def decoding(options: argparse.Namespace, result: dict[str, Any]) -> Rows:
-    """Transformer-base, beam 4: in large batches and one by one; with recorded columns and without."""
-    rows, device = [], torch.device(options.device)
-    together, alone = (40 if options.tiny else 64_000, options.sentences), (1, max(1, options.sentences // 100))
-    for (size, sentences), graphs in product((together, alone), (False, True) if device.type == "cuda" else (False,)):
-        search = ["decode.beam=4", "decode.max_ratio=1", f"decode.batch_tokens={4 * size}"]
-        config = configuration([*BASE, *(TINY if options.tiny else []), *search], options.device, "bf16")
+def decoding(options: argparse.Namespace) -> Rows:
+    """Transformer-base, beam 4: in large batches and one by one."""
+    rows = []
+    batched, single = (40 if options.tiny else 64_000, options.sentences), (1, max(1, options.sentences // 100))
+    for positions, sentences in (batched, single):
+        overrides = ["decode.beam=4", "decode.max_ratio=1", f"decode.batch_tokens={4 * positions}"]
+        config = configuration([*BASE, *(TINY if options.tiny else []), *overrides], options.device)
         config.decode.max_extra = 0
-        name = f"Transformer-base, beam 4{', one by one' if size == 1 else ''}{', recorded' if graphs else ''}"
-        forget(device)
-        rows.append({"model": name} | translate(config, options.vocabulary, sentences, graphs))
+        free_memory(torch.device(options.device))
+        name = f"Transformer-base, beam 4{', one by one' if positions == 1 else ''}"
+        rows.append({"model": name} | time_search(config, options.vocabulary, sentences))
     return rows
 
 
-def attention(options: argparse.Namespace, result: dict[str, Any]) -> Rows:
-    """Peak memory of causal self-attention, forward and backward, on both roads: one sequence, 16 heads of 64."""
+def attention(options: argparse.Namespace) -> Rows:
+    """Peak memory of causal self-attention, forward and backward, by kernel: one sequence, 16 heads of 64."""
     lengths = (16, 32) if options.tiny else (512, 1024, 2048, 4096, 8192)
-    return [{"tokens": length} | {road: cost(length, weights, options.device) for road, weights in ROADS.items()}
-            for length in lengths]  # fmt: skip
+    kernels = {"fused MiB": False, "explicit MiB": True}  # only explicit ones return the weights
+    return [
+        {"tokens": length} | {name: attention_mib(length, weights, options.device) for name, weights in kernels.items()}
+        for length in lengths
+    ]
 
 
-ROADS = {"fused MiB": False, "explicit MiB": True}
-
-
-def cost(length: int, weights: bool, name: str) -> float | str:
-    """MiB above the inputs."""
-    device = torch.device(name)
-    form = (1, 16, length, 64)
-    query, key, value = (torch.randn(form, device=device, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
-    forget(device)
-    before = peak(device)
+def attention_mib(length: int, weights: bool, name: str) -> float | str:
+    """Peak memory of one attention, forward and backward, in MiB above its inputs."""
+    device, shape = torch.device(name), (1, 16, length, 64)
+    query, key, value = (torch.randn(shape, device=device, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+    free_memory(device)
+    before = device_memory_gib(device)
     try:
         context, _ = scaled_dot_product(query, key, value, causal=True, weights=weights)
         context.sum().backward()
     except torch.OutOfMemoryError:
         return "does not fit"
-    wait(device)
-    return 1024 * (peak(device) - before)
+    synchronize(device)
+    return 1024 * (device_memory_gib(device) - before)
 
 
-def kernels(options: argparse.Namespace, result: dict[str, Any]) -> Rows:
-    """Where the time of a Transformer-base update goes, and by which attention."""
-    words = [*BASE, *(TINY if options.tiny else []), f"train.batch_tokens={options.batch_tokens}"]
-    trainer = Synthetic(configuration(words, options.device, "bf16"), options.vocabulary, 4)
-    trainer.update()
-    on_device = trainer.device.type == "cuda"
-    activities = [ProfilerActivity.CUDA if on_device else ProfilerActivity.CPU]
-    with profile(activities=activities) as profiled:
+def kernels(options: argparse.Namespace) -> Rows:
+    """The kernels on which an update of Transformer-base spends most time, and those of attention."""
+    overrides = [*BASE, *(TINY if options.tiny else []), f"train.batch_tokens={options.batch_tokens}"]
+    free_memory(torch.device(options.device))
+    with tempfile.TemporaryDirectory(prefix="bench-gpu-") as folder:
+        trainer = trainer_on_synthetic(configuration(overrides, options.device), options.vocabulary, 4, Path(folder))
         trainer.update()
-        wait(trainer.device)
-    spent = {event.key: event.self_device_time_total if on_device else event.self_cpu_time_total
-             for event in profiled.key_averages()}  # fmt: skip
-    total = sum(spent.values())
-    names = sorted(spent, key=lambda key: -spent[key])
-    chosen = [*names[:12], *(name for name in names[12:] if "flash" in name or "attention" in name)]
-    return [{"kernel": name[:90].replace("|", "¦"), "share": spent[name] / total} for name in chosen]
+        on_cuda = trainer.device.type == "cuda"
+        with profile(activities=[ProfilerActivity.CUDA if on_cuda else ProfilerActivity.CPU]) as profiled:
+            trainer.update()
+            synchronize(trainer.device)
+    microseconds = {
+        event.key: event.self_device_time_total if on_cuda else event.self_cpu_time_total
+        for event in profiled.key_averages()
+    }
+    total = sum(microseconds.values())
+    names = sorted(microseconds, key=lambda name: -microseconds[name])
+    listed = [*names[:12], *(name for name in names[12:] if "flash" in name or "attention" in name)]
+    return [{"kernel": name[:90], "fraction of the time": microseconds[name] / total} for name in listed]
 
 
-PARTS: dict[str, Callable[[argparse.Namespace, dict[str, Any]], Rows]] = {
+def configuration(overrides: list[str], device: str, precision: str = "bf16") -> Config:
+    """A configuration of conf/ for this device; with train.max_steps the schedule needs no minutes."""
+    shared = [f"device={device}", f"precision={precision}", "train.max_steps=1000000", "train.max_minutes=null"]
+    return compose_all([*shared, *overrides], multirun=False)[0]
+
+
+def free_memory(device: torch.device) -> None:
+    """Release unused memory, and reset the device's peak."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], Rows]] = {
     "matrix": matrix,
     "training": training,
     "recurrent": recurrent,

@@ -1,155 +1,140 @@
-"""Other toolkits beside this one: same lines, same pieces, models of the same size, the same batch budget, in turn.
+"""Other toolkits in turn with nmt: same lines, same pieces, models of the same size, the same batch budget.
 
 python scripts/bench_peers.py [--peers NAME …] [--threads 1 2] [--rounds 3] [--folder FOLDER] [--json OUT]
 
-Each toolkit gets an environment of its own below --folder, the first time; that needs a network. Then peer, ours, peer,
-ours … train for some updates in fresh processes; bench_inside.py counts all of them by the same lines. With --decode,
-models that were trained for equally many updates translate a test set (bench_translate.py says which share weights).
-The corpus is chosen as in bench.py. Table on stdout, JSON in --json, the rest on stderr.
+Each toolkit gets an environment of its own below --folder, the first time; that needs a network. Then toolkit, nmt,
+toolkit, nmt … train for some updates in fresh processes (scripts/peers/train_toolkit.py counts the toolkits' tokens).
+With --decode, models that were trained for equally many updates translate a test set (scripts/peers/translation.py
+describes which of them share weights). The real corpus is chosen as in bench.py. Tables go to stdout, everything else
+to stderr.
 """
 
 import argparse
-import json
-import os
 import sys
+import time
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from bench import SHARED
-from bench_data import prepare_data
-from bench_decoding import compare_decoding
-from bench_environments import figures, install
-from bench_machine import ROOT, about, headline, spread, table
-from bench_toolkits import PEERS
+from benchmarks.corpora import MULTI30K, add_corpus_options
+from benchmarks.frame import in_fresh_process, make_parser, measure_in_turn, note, positive, run_benchmark
+from benchmarks.machine import ROOT
+from benchmarks.models import measure_model
+from benchmarks.tables import Figures, columns, spread, summarize, table
+from peers.data import prepare_data
+from peers.environments import Environments
+from peers.toolkits import PEERS
+from peers.translation import compare_translation
 
 from nmt.errors import UserError
-from nmt.view.progress import install_logging
 
-COLUMNS = {
+COLUMNS = {  # of the table: title and figure
     "target tok/s": "tokens_per_s",
     "tok/CPU s": "tokens_per_cpu_s",
-    "padding": "padding",
+    "padding": "target_padding",
     "peak GiB": "memory_gib",
     "others' cores": "others_cores",
 }
+RATIOS = {"× tok/s": "tokens_per_s", "× tok/CPU s": "tokens_per_cpu_s"}
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Install, measure, print, write; returns the exit code."""
-    install_logging()
-    options = parse(arguments)
-    try:
-        unknown = [name for name in options.peers if name not in PEERS]
-        if unknown:
-            raise UserError(f"There is no peer '{unknown[0]}'; choose among {', '.join(PEERS)}.")
-        data = prepare_data(options)
-        here = [name for name in options.peers if say(install(PEERS[name].environment, options.folder))]
-        if options.peers and not here:
-            raise UserError("No toolkit could be installed; the first time needs a network.")
-        result: dict[str, Any] = {"machine": about(), "options": vars(options)}
-        result["training"] = take_turns(here, data, options)
-        result["decoding"] = compare_decoding(data, options) if options.decode else []
-    except UserError as error:
-        print(f"bench-peers: {error}", file=sys.stderr)
-        return 2
-    print(page(result))
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(result, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
-    print(f"bench-peers: every round is in {options.json}.", file=sys.stderr)
-    return 0
+    return run_benchmark(parse(arguments), measure, report)
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Parse the command line; without --source, Multi30k's test set of 2016 is translated where it exists."""
+    parser = make_parser(__doc__, ROOT / "runs" / "peers" / "peers.json")
     parser.add_argument("--peers", nargs="*", default=list(PEERS), metavar="NAME", help=f"of {', '.join(PEERS)}")
-    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--threads", nargs="+", type=positive, default=[1, 2])
     parser.add_argument(
-        "--precision", nargs="+", choices=("auto", "fp32", "bf16"), default=["auto", "fp32"], help="ours"
+        "--precision", nargs="+", choices=("auto", "fp32", "bf16"), default=["auto", "fp32"], help="of nmt"
     )
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--warm", type=int, default=5, help="updates that do not count")
-    parser.add_argument("--updates", type=int, default=15, help="updates that do")
+    parser.add_argument("--rounds", type=positive, default=3)
+    parser.add_argument("--warmup", "--warm", type=positive, default=5, help="updates that do not count")
+    parser.add_argument("--updates", type=positive, default=15, help="updates that count")
     parser.add_argument("--decode", type=int, default=0, metavar="UPDATES", help="train for so many, then translate")
-    parser.add_argument("--source", type=Path, default=os.environ.get("BENCH_SOURCE") or None)
-    parser.add_argument("--target", type=Path, default=os.environ.get("BENCH_TARGET") or None)
+    add_corpus_options(parser)
     parser.add_argument(
         "--test", nargs=2, type=Path, metavar="FILE", help="source and reference; default: held-out lines"
     )
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "peers", help="environments and data")
-    parser.add_argument("--json", type=Path, default=ROOT / "runs" / "peers" / "peers.json")
     options = parser.parse_args(arguments)
-    options.corpus, options.folder = "real", options.folder.resolve()
-    if min(options.rounds, options.warm, options.updates, *options.threads) < 1:
-        parser.error("--rounds, --warm, --updates and --threads must be at least 1")
-    flickr = [SHARED / f"test_2016_flickr.{side}.gz" for side in ("de", "en")]
+    flickr = [MULTI30K / f"test_2016_flickr.{side}.gz" for side in ("de", "en")]
     if options.test is None and options.source is None and flickr[0].exists():
         options.test = flickr
     return options
 
 
-def say(problem: str) -> bool:
-    """Whether there is none."""
-    if problem:
-        print(f"bench-peers: {problem}", file=sys.stderr)
-    return not problem
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Training with each toolkit that can be installed, then translating."""
+    unknown = [name for name in options.peers if name not in PEERS]
+    if unknown:
+        raise UserError(f"There is no peer '{unknown[0]}'; choose among {', '.join(PEERS)}.")
+    environments = Environments(options.folder.resolve())
+    data, overrides = prepare_data(options.source, options.target, options.test, environments.folder)
+    training = []
+    for threads, name in product(options.threads, options.peers):
+        try:
+            environments.install(PEERS[name].environment)
+        except UserError as error:
+            note(f"{name} is left out: {error}")
+            continue
+        training += compare_training(name, data, overrides, threads, environments, options)
+    if options.peers and not training:
+        raise UserError("No toolkit could be measured; the first time needs a network.")
+    translating = []
+    if options.decode:
+        sizes = options.decode, options.threads, options.rounds, options.precision
+        translating = compare_translation(data, overrides, environments, *sizes)
+    return {"training": training, "decoding": translating}
 
 
-def take_turns(names: list[str], data: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Peer, ours, peer, ours …; a peer that fails is said and left out."""
-    done, failed = [], set()
-    for threads, name, turn in product(options.threads, names, range(options.rounds)):
-        peer = PEERS[name]
-        members = [(name, peer.environment, peer.words(data))]
-        members += [(f"nmt {way}", "nmt", ours([*peer.ours, f"precision={way}"], options)) for way in options.precision]
-        for who, environment, words in [] if name in failed else members:
-            try:
-                command = ["bench_inside.py", options.warm, options.updates, environment, *words]
-                one = figures(environment, command, threads, options)
-            except UserError as error:
-                failed.add(name)
-                print(f"bench-peers: {error}", file=sys.stderr)
-                break
-            done.append({"peer": name, "who": who, "round": turn, "threads": threads} | one)
-            speed = f"{one['tokens_per_s']:,.0f} tok/s, {one['tokens_per_cpu_s']:,.0f} a CPU second"
-            print(
-                f"bench-peers: {name}, {threads} threads, round {turn + 1}: {who} {speed}", file=sys.stderr, flush=True
-            )
-    return done
+def compare_training(
+    name: str, data: Path, overrides: list[str], threads: int, environments: Environments, options: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """A toolkit's model and ours in turn; nothing where the toolkit fails."""
+    peer, counts = PEERS[name], (options.warmup, options.updates)
+    command = ["peers.train_toolkit", *counts, peer.environment, *peer.arguments(data)]
+    systems = {name: partial(environments.measure, peer.environment, command, threads)}
+    for precision in options.precision:
+        own = [*overrides, *peer.ours, f"precision={precision}"]
+        systems[f"nmt {precision}"] = partial(measure_ours, own, threads, *counts)
+    measured = measure_in_turn(systems, options.rounds)
+    if name not in measured:
+        return []
+    return [
+        {"peer": name, "system": system, "threads": threads, "summary": summarize(rounds), "rounds": rounds}
+        for system, rounds in measured.items()
+    ]
 
 
-def ours(words: list[str], options: argparse.Namespace) -> list[str]:
-    """The words of `nmt train` for a run that the meter ends."""
+def measure_ours(overrides: list[str], threads: int, warmup: int, updates: int) -> Figures:
+    """Our training, in a process of its own, on the CPU as the toolkits'."""
     budget = ["train.max_minutes=null", "train.max_epochs=null", "train.max_steps=100000"]
-    return ["train", *options.overrides, *words, *budget, "train.validate_every=100000", "name=bench"]
+    overrides = [*overrides, *budget, "name=bench", "device=cpu"]
+    counts = {"warmup": warmup, "updates": updates}
+    return in_fresh_process(measure_model, threads, overrides=overrides, started=time.time(), **counts)
 
 
-def page(result: dict[str, Any]) -> str:
-    """The machine and two tables."""
-    done, options = result["training"], result["options"]
-    rows = []
-    for threads, peer in dict.fromkeys((one["threads"], one["peer"]) for one in done):
-        mine = [one for one in done if (one["threads"], one["peer"]) == (threads, peer)]
-        by_round = {one["round"]: one for one in mine if one["who"] == peer}
-        for who in dict.fromkeys(one["who"] for one in mine):
-            some = [one for one in mine if one["who"] == who]
-            figures = [str(spread([one[name] for one in some])) for name in COLUMNS.values()]
-            ratios = [[one[name] / by_round[one["round"]][name] for one in some] for name in list(COLUMNS.values())[:2]]
-            size = f"{some[0]['parameters'] / 1e6:.2f}"
-            rows.append([f"{peer}: {who}", str(threads), size, *figures, *(str(spread(ratio)) for ratio in ratios)])
-    how = (
-        f"Target tokens without padding over {options['updates']} updates after {options['warm']}, batches of 4,096 "
+def report(result: dict[str, Any]) -> str:
+    """How it was measured, and two tables."""
+    options, rows, reference = result["options"], [], []
+    for entry in result["training"]:
+        if entry["system"] == entry["peer"]:
+            reference = entry["rounds"]
+        rounds = list(zip(entry["rounds"], reference, strict=True))
+        row: dict[str, Any] = {"peer: system": f"{entry['peer']}: {entry['system']}", "threads": entry["threads"]}
+        row["M parameters"] = f"{entry['rounds'][0]['parameters'] / 1e6:.2f}"
+        row |= columns(entry, COLUMNS)
+        rows.append(row | {x: spread([own[key] / other[key] for own, other in rounds]) for x, key in RATIOS.items()})
+    method = (
+        f"Target tokens without padding over {options['updates']} updates after {options['warmup']}, batches of 4,096 "
         f"positions; median (least–most) of {options['rounds']} rounds in turn; × is the ratio to the peer's own round."
     )
-    parts = [headline(result["machine"]), how]
-    if rows:
-        parts.append(table(["pair: who", "threads", "M parameters", *COLUMNS, "× tok/s", "× tok/CPU s"], rows))
-    if result["decoding"]:
-        keys = [key for key in result["decoding"][0] if key != "who"]
-        cells = [[one["who"], *(str(one[key]) for key in keys)] for one in result["decoding"]]
-        parts.append(table(["translating", *keys], cells))
-    return "\n\n".join(parts)
+    return "\n\n".join([method, *(table(some) for some in (rows, result["decoding"]) if some)])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Look at the built-in phrasebook: draw pairs to read, or count what is drawn.
+"""Draw pairs of the built-in phrasebook to read them, or count what is drawn.
 
 python scripts/phrasebook.py [--rule NAME …] [--number 20] [--seed 1] [--links]     pairs to read
 python scripts/phrasebook.py --count 100000                                         distributions
@@ -16,23 +16,23 @@ from nmt.errors import UserError
 
 
 def main() -> None:
-    """Read the arguments, and say in one sentence what is wrong with a line of the phrasebook."""
+    """Draw or count; a mistake in the phrasebook is one sentence on stderr and exit code 2."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rule", nargs="+", default=[], help="only rules that begin so, or of this FILE.txt")
     parser.add_argument("--number", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--links", action="store_true", help="also the alignment, as words")
-    parser.add_argument("--count", type=int, help="draw so many distinct pairs and print distributions")
+    parser.add_argument("--links", action="store_true", help="also the alignment links, as words")
+    parser.add_argument("--count", type=int, help="draw so many distinct pairs, and print distributions")
     arguments = parser.parse_args()
     try:
         files = [word for word in arguments.rule if word.endswith(".txt")]
         grammar = Grammar(files=[*files, "phrases.txt"] if files else ())
         forms = grammar.sentences.forms
         if arguments.rule:
-            named = tuple(arguments.rule)
-            forms = [one for one in forms if one.rule.name.startswith(named) or one.rule.line.file in named]
+            names = tuple(arguments.rule)
+            forms = [form for form in forms if form.rule.name.startswith(names) or form.rule.line.file in names]
             if not forms:
-                raise UserError(f"No sentence rule begins with {' or '.join(named)}.")
+                raise UserError(f"No sentence rule begins with {' or '.join(names)}.")
             chosen = Choice(forms)  # in their own proportions
             chosen.cumulative = list(accumulate(form.rule.weight for form in forms))
             grammar.__dict__["sentences"] = chosen
@@ -40,54 +40,55 @@ def main() -> None:
             count(grammar, arguments.seed, arguments.count)
         else:
             for pair in islice(draws(grammar, arguments.seed), arguments.number):
-                show(pair, arguments.links)
+                print_pair(pair, arguments.links)
     except UserError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
 
 
-def show(pair: Pair, links: bool) -> None:
-    """A pair to read."""
+def print_pair(pair: Pair, links: bool) -> None:
+    """Print the skeleton of a pair, both sentences, and the words of each link if `links` is set."""
     print(f"{pair.skeleton.removeprefix('sentence '):28}  {pair.german}  |  {pair.english}")
     if links:
-        german, english = (spaced(side).split() for side in (pair.german, pair.english))
+        german, english = (split_punctuation(side).split() for side in (pair.german, pair.english))
         for link in pair.links.split():
             i, j = (int(number) for number in link.replace("p", "-").split("-"))
             print(f"{'':28}    {german[i]} {'…' if 'p' in link else '='} {english[j]}")
 
 
-def spaced(text: str) -> str:
-    """Punctuation apart."""
+def split_punctuation(text: str) -> str:
+    """A sentence with a space before each punctuation mark, as the links count words."""
     for mark in ".,!?;:":
         text = text.replace(mark, f" {mark}")
     return text
 
 
 def count(grammar: Grammar, seed: int, number: int) -> None:
-    """Distributions of lengths, skeletons and lemmas."""
+    """Draw until `number` distinct German sentences are drawn; print the counts of lengths, skeletons and lemmas."""
     start = time.perf_counter()
     skeletons: Counter[str] = Counter()
     lemmas: Counter[str] = Counter()
     lengths: Counter[int] = Counter()
-    seen, drawn = set(), 0
+    sentences, drawn = set(), 0
     for pair in draws(grammar, seed):
         drawn += 1
-        if pair.german in seen:
+        if pair.german in sentences:
             continue
-        seen.add(pair.german)
+        sentences.add(pair.german)
         skeletons[pair.skeleton] += 1
         lemmas.update(f"{entry.line.file}: {entry.lemma}" for entry in pair.lemmas)
         lengths[len(pair.german.split())] += 1
-        if len(seen) == number or drawn > 20 * number:
+        if len(sentences) == number or drawn > 20 * number:
             break
-    print(f"{len(seen)} distinct of {drawn} drawn in {time.perf_counter() - start:.1f} s")
+    print(f"{len(sentences)} distinct of {drawn} drawn in {time.perf_counter() - start:.1f} s")
     lexicon = grammar.lexicon
-    every = [*lexicon.heads, *lexicon.verbs, *lexicon.adjectives, *lexicon.words, *lexicon.pronouns]
-    known = {f"{entry.line.file}: {entry.lemma}" for entry in every}
-    print(f"{len(known)} lemmas, {len(known - set(lemmas))} never drawn: {', '.join(sorted(known - set(lemmas))[:30])}")
-    rare = sorted((lemmas[lemma], lemma) for lemma in known if 0 < lemmas[lemma] < 20)
+    entries = [*lexicon.heads, *lexicon.verbs, *lexicon.adjectives, *lexicon.words, *lexicon.pronouns]
+    possible = {f"{entry.line.file}: {entry.lemma}" for entry in entries}
+    never = sorted(possible - set(lemmas))
+    print(f"{len(possible)} lemmas, {len(never)} never drawn: {', '.join(never[:30])}")
+    rare = sorted((lemmas[lemma], lemma) for lemma in possible if 0 < lemmas[lemma] < 20)
     print(f"drawn less than 20 times: {rare[:40]}")
-    print(f"median {statistics.median(lemmas[lemma] for lemma in known)} pairs a lemma")
+    print(f"median {statistics.median(lemmas[lemma] for lemma in possible)} pairs a lemma")
     print(
         f"{len(skeletons)} skeletons of {len(grammar.sentences.forms)}; the most frequent: {skeletons.most_common(8)}"
     )

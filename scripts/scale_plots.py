@@ -1,6 +1,7 @@
 """Pictures of what scripts/scale.py measured."""
 
-import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,105 +12,85 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 
 Rows = list[dict[str, Any]]
+INSIDE = 8  # lines that a legend inside a panel may name
+LINE_STYLES = ["o-", "s--", "^:"]  # the next one after ten lines, when the colours repeat
 
 
-def plot(folder: Path, pictures: Path) -> None:
-    """Draw scale-corpus.png, scale-length.png and scale-size.png of the figures that are in the folder."""
-    found = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")}
-    pictures.mkdir(parents=True, exist_ok=True)
-    if {"corpus", "text"} <= found.keys():
-        draw(pictures / "scale-corpus.png", [(of_corpus_seconds, found), (of_corpus_memory, found), (of_text, found)])
-    if "length" in found:
-        draw(pictures / "scale-length.png", [(of_length_seconds, found), (of_length_memory, found)])
-    if {"vocabulary", "beam"} <= found.keys():
-        draw(pictures / "scale-size.png", [(of_vocabulary, found), (of_vocabulary_memory, found), (of_beam, found)])
+@dataclass
+class Panel:
+    """One pair of axes: columns of a topic's table over its column x, or one column with a line for each model."""
+
+    topic: str
+    x: str
+    ylabel: str
+    columns: dict[str, str] = field(default_factory=dict)  # column: its label
+    of_each_model: str = ""  # the column with a line for each model
+    log: str = "x"  # axes with a logarithmic scale
 
 
-def draw(path: Path, panels: list[tuple[Any, dict[str, Rows]]]) -> None:
-    """Panels side by side."""
-    figure, axes = pyplot.subplots(1, len(panels), figsize=(4.4 * len(panels), 3.6), layout="constrained")
-    for (panel, found), axis in zip(panels, axes, strict=True):
-        panel(axis, found)
-        axis.grid(alpha=0.3)
-        axis.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=80, metadata={"Software": None})
-    pyplot.close(figure)
+UPDATE, MEMORY = "CPU seconds, 1,024 target tokens", "MiB above the resident model"
+PICTURES = {
+    "scale-corpus.png": [
+        Panel("corpus", "pairs", "CPU seconds", {"start, CPU s": "start to first update (second start)",
+                                                 "plan, s": "planning an epoch"}),
+        Panel("corpus", "pairs", "MiB above the model's own", {"training, MiB more resident": "resident",
+              "training, MiB more anonymous": "of it anonymous", "plan, MiB": "peak of planning"}),
+        Panel("text", "pairs", "lines per CPU second",
+              {f"{stage}, lines/s": stage for stage in ("corpus", "tokenizer", "ids")}, log="xy"),
+    ],
+    "scale-length.png": [
+        Panel("length", "length", UPDATE, of_each_model="seconds", log="xy"),
+        Panel("length", "length", MEMORY, of_each_model="peak", log="xy"),
+    ],
+    "scale-size.png": [
+        Panel("vocabulary", "vocabulary", UPDATE, of_each_model="seconds", log=""),
+        Panel("vocabulary", "vocabulary", MEMORY, of_each_model="peak", log=""),
+        Panel("beam", "beam", "CPU seconds a sentence of 20 pieces", of_each_model="seconds", log=""),
+    ],
+}  # fmt: skip
 
 
-def lines(axis: Axes, rows: Rows, x: str, names: dict[str, str]) -> None:
-    """One line for each named column."""
-    for column, name in names.items():
-        axis.plot([row[x] for row in rows], [row[column] for row in rows], "o-", label=name, markersize=4)
-    axis.legend(fontsize=7, frameon=False)
+def draw_pictures(result: dict[str, Rows], folder: Path) -> None:
+    """Draw every picture of which all topics were measured."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, panels in PICTURES.items():
+        if not all(panel.topic in result for panel in panels):
+            continue
+        figure, axes = pyplot.subplots(1, len(panels), figsize=(4.4 * len(panels), 3.6), layout="constrained")
+        for panel, axis in zip(panels, axes, strict=True):
+            draw(panel, axis, result[panel.topic])
+        add_legends(axes)
+        figure.savefig(folder / name, dpi=80, metadata={"Software": None})
+        pyplot.close(figure)
 
 
-def by_model(axis: Axes, rows: Rows, x: str, y: str, powers: bool) -> None:
-    """One line for each model; both axes in powers of two, or from zero."""
-    names = list(dict.fromkeys(row["model"] for row in rows))
-    for number, name in enumerate(names):
-        some = [row for row in rows if row["model"] == name]
-        style = ["o-", "s--", "^:"][number // 10 % 3]
-        axis.plot([row[x] for row in some], [row[y] for row in some], style, label=name, markersize=3, linewidth=1)
-    if powers:
-        axis.set_xscale("log", base=2)
-        axis.set_yscale("log", base=2)
+def draw(panel: Panel, axis: Axes, rows: Rows) -> None:
+    """The lines of one panel."""
+    for column, label in panel.columns.items():
+        axis.plot([row[panel.x] for row in rows], [row[column] for row in rows], "o-", label=label, markersize=4)
+    for number, model in enumerate(dict.fromkeys(row.get("model") for row in rows) if panel.of_each_model else []):
+        points = [(row[panel.x], row[panel.of_each_model]) for row in rows if row["model"] == model]
+        style = LINE_STYLES[number // 10 % len(LINE_STYLES)]
+        axis.plot(*zip(*points, strict=True), style, label=model, markersize=3, linewidth=1)
+    for letter, letter_axis in (("x", axis.xaxis), ("y", axis.yaxis)):
+        if letter in panel.log:
+            base = 2 if panel.of_each_model else 10
+            getattr(axis, f"set_{letter}scale")("log", base=base)
+        else:
+            getattr(axis, f"set_{letter}lim")(0, None)
+        letter_axis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axis.set_xticks(sorted({row[panel.x] for row in rows}))
+    axis.tick_params(axis="x", labelsize=7)
+    axis.set(xlabel="pieces of a sentence, each side" if panel.x == "length" else panel.x, ylabel=panel.ylabel)
+    axis.grid(alpha=0.3)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def add_legends(axes: Sequence[Axes]) -> None:
+    """A legend in each panel; if they name many models, one on the right of all panels instead."""
+    many = any(len(axis.lines) > INSIDE for axis in axes)
+    if many:
+        axes[-1].legend(fontsize=6, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     else:
-        axis.set(xlim=(0, None), ylim=(0, None))
-    values = sorted({row[x] for row in rows})
-    axis.set_xticks(values, [f"{value:,}" for value in values], fontsize=7)
-    axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axis.set_xlabel({"length": "pieces of a sentence, each side", "vocabulary": "vocabulary", "beam": "beam"}[x])
-
-
-def of_corpus_seconds(axis: Axes, found: dict[str, Rows]) -> None:
-    """Start and planning."""
-    names = {"start, CPU s": "start to first update (second start)", "plan, s": "planning an epoch"}
-    lines(axis, found["corpus"], "pairs", names)
-    axis.set(xscale="log", ylim=(0, None), xlabel="pairs", ylabel="CPU seconds")
-
-
-def of_corpus_memory(axis: Axes, found: dict[str, Rows]) -> None:
-    """Memory of training."""
-    names = {"training rss, MiB more": "resident", "training anonymous, MiB more": "of it anonymous"}
-    lines(axis, found["corpus"], "pairs", names | {"plan, MiB": "peak of planning"})
-    axis.set(xscale="log", ylim=(0, None), xlabel="pairs", ylabel="MiB above the model's own")
-
-
-def of_text(axis: Axes, found: dict[str, Rows]) -> None:
-    """The stages of text."""
-    names = {f"{stage}, lines/s": stage for stage in ("corpus", "tokenizer", "ids")}
-    lines(axis, found["text"], "pairs", names)
-    axis.set(xscale="log", yscale="log", xlabel="pairs", ylabel="lines per CPU second")
-
-
-def of_length_seconds(axis: Axes, found: dict[str, Rows]) -> None:
-    """Seconds of an update."""
-    by_model(axis, found["length"], "length", "seconds", True)
-    axis.set_ylabel("CPU seconds, 1,024 target tokens")
-
-
-def of_length_memory(axis: Axes, found: dict[str, Rows]) -> None:
-    """Memory of an update."""
-    by_model(axis, found["length"], "length", "peak", True)
-    axis.set_ylabel("MiB above the resident model")
-    axis.legend(fontsize=6, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
-
-
-def of_vocabulary(axis: Axes, found: dict[str, Rows]) -> None:
-    """Seconds of an update."""
-    by_model(axis, found["vocabulary"], "vocabulary", "seconds", False)
-    axis.set_ylabel("CPU seconds, 1,024 target tokens")
-    axis.legend(fontsize=7, frameon=False)
-
-
-def of_vocabulary_memory(axis: Axes, found: dict[str, Rows]) -> None:
-    """Memory of an update."""
-    by_model(axis, found["vocabulary"], "vocabulary", "peak", False)
-    axis.set_ylabel("MiB above the resident model")
-
-
-def of_beam(axis: Axes, found: dict[str, Rows]) -> None:
-    """Seconds of a search."""
-    by_model(axis, found["beam"], "beam", "seconds", False)
-    axis.set_ylabel("CPU seconds a sentence of 20 pieces")
-    axis.legend(fontsize=7, frameon=False)
+        for axis in axes:
+            axis.legend(fontsize=6, frameon=False)

@@ -1,6 +1,6 @@
 """MarianMT of Hugging Face transformers, trained from scratch or given our weights; runs in its own environment.
 
-bench_inside.py trains it, bench_translate.py lets it translate.
+train_toolkit.py trains it, translate_file.py translates with it.
 """
 
 import sys
@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from bench_toolkits import DROPOUT, PIECES, SMOOTHING
 from torch import Tensor
 from transformers import MarianConfig, MarianMTModel, Seq2SeqTrainer, Seq2SeqTrainingArguments
 
+from peers.toolkits import DROPOUT, PIECES, SMOOTHING
+
 PAD, BOS, EOS, IGNORED = 0, 2, 3, -100
-SENTENCES = 256  # a batch: about BUDGET target positions on Multi30k
+SENTENCES = 256  # a batch: about BATCH_TOKENS target positions on Multi30k
 
 
 def marian(dropout: float = DROPOUT) -> MarianMTModel:
@@ -30,23 +31,23 @@ def marian(dropout: float = DROPOUT) -> MarianMTModel:
     return MarianMTModel(config)
 
 
-def filled(checkpoint: str) -> tuple[MarianMTModel, Any]:
-    """Our post-norm Transformer of bench_toolkits' size in Marian's names, and its SentencePiece model."""
+def load_our_weights(checkpoint: str) -> tuple[MarianMTModel, Any]:
+    """MarianMT with the weights of our post-norm Transformer of the same size, and our SentencePiece model."""
     import sentencepiece
 
     payload = torch.load(checkpoint, map_location="cpu", weights_only=True)
     model = marian(0.0).eval()
     state = {"model.shared.weight": payload["model"]["target_embedding.weight"]}
-    for ours, value in payload["model"].items():
-        side, number, part, rest = [*ours.split(".", 3), "", ""][:4]
-        names = named(part, rest)
-        parts = value.chunk(len(names)) if names else []
-        state |= {f"model.{side}.layers.{number}.{name}": one for name, one in zip(names, parts, strict=True)}
+    for key, value in payload["model"].items():
+        side, number, part, rest = [*key.split(".", 3), "", ""][:4]
+        names = marian_names(part, rest)
+        tensors = value.chunk(len(names)) if names else []
+        state |= {f"model.{side}.layers.{number}.{name}": tensor for name, tensor in zip(names, tensors, strict=True)}
     missing, unknown = model.load_state_dict(state, strict=False)
     shared = {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"}
     computed = {"final_logits_bias", "model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"}
     if unknown or set(missing) - shared - computed:
-        raise SystemExit(f"Marian's names are others: {unknown}, {set(missing) - shared - computed}")
+        raise SystemExit(f"Parameters of MarianMT do not match: {unknown}, {set(missing) - shared - computed}")
     model.tie_weights()
     pieces = payload["tokenizers"]["source"].numpy().tobytes()
     return model, sentencepiece.SentencePieceProcessor(model_proto=pieces)
@@ -59,42 +60,42 @@ NORMS = {
 }  # fmt: skip
 
 
-def named(part: str, rest: str) -> list[str]:
+def marian_names(part: str, rest: str) -> list[str]:
     """Marian's names for a parameter of a layer; three for the joint projection of query, key and value."""
-    kind = rest.rsplit(".", 1)[-1]
+    parameter = rest.rsplit(".", 1)[-1]  # weight or bias
     if part in ATTENTIONS and rest in ("weight", "bias"):
-        return [f"{ATTENTIONS[part]}.{letter}_proj.{kind}" for letter in "qkv"]
+        return [f"{ATTENTIONS[part]}.{letter}_proj.{parameter}" for letter in "qkv"]
     if part in ATTENTIONS:
-        return [f"{ATTENTIONS[part]}.out_proj.{kind}"]
+        return [f"{ATTENTIONS[part]}.out_proj.{parameter}"]
     if part in NORMS:
-        return [f"{NORMS[part]}.{kind}"]
-    return [f"fc{1 if rest.startswith('0') else 2}.{kind}"] if part == "feed" else []
+        return [f"{NORMS[part]}.{parameter}"]
+    return [f"fc{1 if rest.startswith('0') else 2}.{parameter}"] if part == "feed" else []
 
 
-def read(folder: Path, name: str) -> Iterator[list[int]]:
-    """Lines of ids, </s> behind."""
+def read_ids(folder: Path, name: str) -> Iterator[list[int]]:
+    """The ids of each line of a file, followed by </s>."""
     for line in (folder / name).read_text(encoding="utf-8").splitlines():
         yield [*map(int, line.split()), EOS]
 
 
-def padded(rows: list[list[int]], value: int) -> Tensor:
-    """[B longest]."""
+def pad(rows: list[list[int]], value: int) -> Tensor:
+    """Rows of ids, padded with `value` to the longest: [B longest]."""
     longest = max(map(len, rows))
     return torch.tensor([row + [value] * (longest - len(row)) for row in rows])
 
 
 def collate(pairs: list[dict[str, list[int]]]) -> dict[str, Tensor]:
-    """What its trainer wants."""
-    source = padded([pair["input_ids"] for pair in pairs], PAD)
-    labels = padded([pair["labels"] for pair in pairs], IGNORED)
-    target = padded([[BOS, *pair["labels"][:-1]] for pair in pairs], PAD)
+    """A batch as MarianMTModel takes it."""
+    source = pad([pair["input_ids"] for pair in pairs], PAD)
+    labels = pad([pair["labels"] for pair in pairs], IGNORED)
+    target = pad([[BOS, *pair["labels"][:-1]] for pair in pairs], PAD)
     return {"input_ids": source, "attention_mask": source.ne(PAD).long(), "labels": labels, "decoder_input_ids": target}
 
 
 def main() -> None:
-    """Train without an end; the meter of bench_inside.py ends it."""
+    """Train until the meter of train_toolkit.py ends the process."""
     folder = Path(sys.argv[1])
-    columns = [read(folder, f"train.ids.{side}") for side in ("source", "target")]
+    columns = [read_ids(folder, f"train.ids.{side}") for side in ("source", "target")]
     pairs: Any = [{"input_ids": source, "labels": target} for source, target in zip(*columns, strict=True)]
     torch.manual_seed(1)
     arguments = Seq2SeqTrainingArguments(

@@ -1,0 +1,105 @@
+"""Corpora for measurements: a real one with held-out lines, and synthetic ones of any size, as ids or as text."""
+
+import argparse
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import numpy
+import pyarrow
+from pyarrow import ipc
+
+from benchmarks.machine import ROOT
+from nmt.data.dataset import ROWS, SCHEMA
+from nmt.data.lines import LineWriter, read_pairs
+from nmt.data.phrasebook.draw import Grammar, draws
+from nmt.data.tokenizer import EOS
+from nmt.errors import UserError
+
+MULTI30K = ROOT.parent / "shared" / "data" / "multi30k"
+TRAIN, HELD_OUT = 29_000, 500  # lines
+MEAN_PIECES, LONGEST = 25, 250  # pieces of a source sentence: about the mean of WMT; of any sentence
+POOL = 1 << 22  # at most so many ids are drawn; a record batch takes consecutive ones
+DISTINCT = 10_000  # sentences that synthetic text is joined from
+
+
+def add_corpus_options(parser: argparse.ArgumentParser) -> None:
+    """--source and --target: two files of parallel lines, plain or .gz."""
+    for side in ("source", "target"):
+        default = os.environ.get(f"BENCH_{side.upper()}") or None
+        parser.add_argument(f"--{side}", type=Path, default=default, help="of the real corpus")
+
+
+def real_corpus(source: Path | None, target: Path | None, folder: Path) -> tuple[str, list[str]]:
+    """Name and overrides of the real corpus (Multi30k of ../shared where none is named), its last lines held out.
+
+    The sets are written into `folder`. Raises UserError where the files do not exist or are too short.
+    """
+    if bool(source) != bool(target):
+        raise UserError("--source and --target belong together.")
+    source, target = source or MULTI30K / "train.de.gz", target or MULTI30K / "train.en.gz"
+    if not (source.exists() and target.exists()):
+        raise UserError(f"The real corpus does not exist: {source}, {target}; give --source FILE --target FILE.")
+    pairs = list(read_pairs(source, target))
+    if len(pairs) < 2 * HELD_OUT:
+        raise UserError(f"{source} has {len(pairs)} lines; a benchmark needs {2 * HELD_OUT} at least.")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, some in {"train": pairs[:-HELD_OUT][:TRAIN], "valid": pairs[-HELD_OUT:]}.items():
+        for number, side in enumerate(("source", "target")):
+            lines = "".join(f"{pair[number]}\n" for pair in some)
+            (folder / f"{name}.{side}").write_text(lines, encoding="utf-8")
+    sides = ["data.source=source", "data.target=target", "data.test=null"]
+    overrides = ["data=files", *sides, f"data.train={folder / 'train'}", f"data.valid={folder / 'valid'}"]
+    return f"{source.parent.name}/{source.name}", overrides
+
+
+def write_ids(path: Path, pairs: int, vocabulary: int, mean: float = 20.0) -> None:
+    """Write pairs of Zipf-distributed ids below `vocabulary` in the format of nmt/data/dataset.py.
+
+    Sources have `mean` pieces on average, log-normally distributed; targets are on average as long as their sources.
+    """
+    random = numpy.random.default_rng((pairs, vocabulary))
+    probabilities = 1 / (numpy.arange(vocabulary - EOS - 1) + 2.7)
+    size = min(POOL, 100 * pairs + LONGEST)
+    pool = random.choice(len(probabilities), size, p=probabilities / probabilities.sum()).astype(numpy.int32) + EOS + 1
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".part")
+    with ipc.new_file(str(unfinished), SCHEMA) as writer:
+        for start in range(0, pairs, ROWS):
+            rows = min(ROWS, pairs - start)
+            lengths = random.lognormal(numpy.log(mean) - 0.6**2 / 2, 0.6, rows)
+            source = id_column(lengths, pool, random)
+            target = id_column(lengths * random.lognormal(0, 0.2, rows), pool, random)
+            text = pyarrow.array([""] * rows)  # only subword sampling would read it
+            line = pyarrow.array(numpy.arange(start + 1, start + rows + 1))
+            writer.write_batch(pyarrow.record_batch([source, target, text, text, line], schema=SCHEMA))
+    unfinished.rename(path)
+
+
+def id_column(lengths: numpy.ndarray, pool: numpy.ndarray, random: numpy.random.Generator) -> pyarrow.ListArray:
+    """A column of sentences of about these lengths."""
+    pieces = lengths.clip(1, LONGEST).astype(numpy.int32)
+    offsets = numpy.concatenate(([0], numpy.cumsum(pieces))).astype(numpy.int32)
+    start = int(random.integers(0, len(pool)))
+    return pyarrow.ListArray.from_arrays(offsets, numpy.resize(numpy.roll(pool, -start), offsets[-1]))
+
+
+def write_text(prefix: Path, pairs: int) -> None:
+    """Write PREFIX.de and PREFIX.en: each line two sentences drawn by the phrasebook's rules, joined at random."""
+    prefix.parent.mkdir(parents=True, exist_ok=True)
+    writers = [LineWriter(prefix.with_suffix(f".{language}")) for language in ("de", "en")]
+    for pair in joined_pairs(pairs):
+        for writer, sentence in zip(writers, pair, strict=True):
+            writer.write(sentence)
+    for writer in writers:
+        writer.close()
+
+
+def joined_pairs(pairs: int) -> Iterator[tuple[str, str]]:
+    """Pairs of two joined sentences, almost all distinct."""
+    drawn = [(pair.german, pair.english) for pair in islice(draws(Grammar(), 1), DISTINCT)]
+    random = numpy.random.default_rng(pairs)
+    for start in range(0, pairs, ROWS):
+        for first, second in random.integers(0, DISTINCT, (min(ROWS, pairs - start), 2)).tolist():
+            yield f"{drawn[first][0]} {drawn[second][0]}", f"{drawn[first][1]} {drawn[second][1]}"

@@ -1,0 +1,135 @@
+"""One model of nmt measured: start-up, training and translating on a corpus, search over random ids."""
+
+import sys
+import tempfile
+import time
+from contextlib import redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from benchmarks.corpora import LONGEST, MEAN_PIECES, write_ids
+from benchmarks.machine import Stopwatch
+from benchmarks.tables import Figures
+from benchmarks.training import (
+    SyntheticTokenizer,
+    device_memory_gib,
+    save_checkpoint,
+    synchronize,
+    time_updates,
+    trainer_on_corpus,
+    validation_sources,
+)
+from nmt.compose import compose_all
+from nmt.config import Config
+from nmt.data.dataset import ParallelDataset
+from nmt.data.tokenizer import EOS, Tokenizers
+from nmt.decode.translator import Translation, Translator
+from nmt.errors import UserError
+from nmt.models.build import build
+from nmt.models.inference import prepared
+from nmt.runs import load
+from nmt.train.precision import autocast, keep_memory, pick_device, pick_precision, seed_everything
+
+WORDS = 12  # of the sentences that are translated one by one
+UNLIKELY = 1e4  # taken off the logit of </s>
+
+
+def measure_model(
+    overrides: list[str], started: float, warmup: int, updates: int, sentences: int = 0, single: int = 0
+) -> Figures:
+    """Train for some updates, then translate the first `sentences` of the validation set, and `single` one by one.
+
+    `started`: when the process was started, in seconds since 1970. Without `sentences` nothing is translated.
+    """
+    config = compose_all(overrides, multirun=False)[0]
+    keep_memory()
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder, redirect_stdout(sys.stderr):
+        trainer = trainer_on_corpus(config, Path(folder))
+        trainer.update()
+        start_up = time.time() - started
+        figures = {"start_up_s": start_up} | time_updates(trainer, warmup - 1, updates)
+        if not sentences:
+            return figures
+        lines, checkpoint = validation_sources(trainer), save_checkpoint(trainer)
+        del trainer
+        return figures | {"beam": config.decode.beam} | time_translation(checkpoint, lines, sentences, single)
+
+
+def time_translation(checkpoint: Path, lines: list[str], sentences: int, single: int) -> Figures:
+    """Many sentences at once, then single ones, by a translator that is loaded as `nmt translate` loads it."""
+    translator = load([checkpoint]).translator
+    translate_to_source_length(translator)
+    one_by_one = nearest_lengths(lines, single)
+    list(translator.translate(one_by_one[:2]))
+    with Stopwatch() as timer:
+        translations = list(translator.translate(lines[:sentences]))
+    seconds = []
+    for line in one_by_one:
+        start = time.perf_counter()
+        list(translator.translate([line]))
+        seconds.append(time.perf_counter() - start)
+    tokens = count_tokens(translations)
+    return {
+        "sentences": len(translations),
+        "translated_tokens": tokens,
+        "sentences_per_s": len(translations) / timer.wall,
+        "translated_tokens_per_s": tokens / timer.wall,
+        "sentences_per_cpu_s": len(translations) / timer.cpu,
+        "single_sentence_ms": 1000 * sorted(seconds)[len(seconds) // 2],
+    }
+
+
+def translate_to_source_length(translator: Translator) -> None:
+    """Make each translation exactly as long as its source: a model trained for seconds has not learnt where to end."""
+    translator.decode = replace(translator.decode, max_ratio=1.0, max_extra=0)
+    translator.searched.output.register_forward_hook(suppress_end)
+
+
+def suppress_end(module: nn.Module, inputs: tuple[Tensor, ...], logits: Tensor) -> None:
+    """A forward hook that makes </s> so improbable that it is written at the limit of length only."""
+    logits[..., EOS] -= UNLIKELY
+
+
+def count_tokens(translations: list[Translation]) -> int:
+    """Pieces of all translations, </s> counted; raises UserError unless each is as long as its source."""
+    if any(len(translation.ids) != len(translation.source_ids) for translation in translations):
+        raise UserError("A translation is not as long as its source: the search does not keep to its limit of length.")
+    return sum(len(translation.ids) + 1 for translation in translations)
+
+
+def nearest_lengths(lines: list[str], number: int) -> list[str]:
+    """The first lines whose number of words is nearest to WORDS."""
+    return sorted(lines, key=lambda line: abs(len(line.split()) - WORDS))[:number]
+
+
+def time_search(config: Config, vocabulary: int, sentences: int) -> Figures:
+    """Beam search of a model with random weights over random ids; the configuration sets the lengths."""
+    device = pick_device(config.device)
+    seed_everything(config.seed)
+    model = build(config.model, vocabulary, vocabulary, True).to(device).eval()
+    dtype = pick_precision(config.precision, device)
+    search_model = prepared(model, dtype)  # as in `nmt translate`
+    search_model.output.register_forward_hook(suppress_end)
+    tokenizer = SyntheticTokenizer(vocabulary)
+    tokenizers, context = Tokenizers(tokenizer, tokenizer), autocast(device, dtype)
+    translator = Translator(model, tokenizers, config.decode, LONGEST, device, context, search_model)
+    with tempfile.TemporaryDirectory(prefix="bench-gpu-") as folder:
+        path = Path(folder) / "test.arrow"
+        write_ids(path, sentences, vocabulary, MEAN_PIECES)
+        pairs = ParallelDataset(path)
+        sources = [pairs.source(row) for row in range(sentences)]
+    translator.search(sources[: max(1, sentences // 10)])
+    synchronize(device)
+    with Stopwatch() as timer:
+        results = translator.search(sources)
+        synchronize(device)
+    tokens = sum(len(hypotheses[0].ids) + 1 for hypotheses in results)
+    return {
+        "sentences": sentences,
+        "tokens": tokens,
+        "sentences/s": sentences / timer.wall,
+        "tokens/s": tokens / timer.wall,
+        "peak GiB": device_memory_gib(device),
+    }
