@@ -1,13 +1,15 @@
 """An invented corpus, a training small enough for a test, and ways through the door."""
 
 import contextlib
+import fcntl
 import io
 import logging
 import os
 import random
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -177,12 +179,36 @@ def process(*words: str, text: bytes = b"") -> subprocess.CompletedProcess[bytes
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """A small Transformer, trained for 120 updates once and for all tests."""
-    root = tmp_path_factory.mktemp("trained")
-    arguments = small(root, write_corpus(root / "corpus"), "train.pictures=1", "train.picture_heads=true", *TRAINED)
-    with as_it_was(), contextlib.redirect_stdout(io.StringIO()) as out:
-        assert cli.main(["train", *arguments]) == 0
-    return Trained(root, "tiny", arguments, out.getvalue().splitlines())
+    """A small Transformer, trained for 120 updates: once for all processes of pytest-xdist, each with a copy of it."""
+
+    def train(root: Path) -> None:
+        with as_it_was(), contextlib.redirect_stdout(io.StringIO()) as out:
+            assert cli.main(["train", *trained_arguments(root)]) == 0
+        (root / "lines").write_text(out.getvalue(), encoding="utf-8")
+
+    root = tmp_path_factory.mktemp("trained") / "root"
+    shutil.copytree(build_once(tmp_path_factory, "trained", train), root)
+    lines = (root / "lines").read_text(encoding="utf-8").splitlines()
+    return Trained(root, "tiny", trained_arguments(root), lines)
+
+
+def trained_arguments(root: Path) -> list[str]:
+    return small(root, write_corpus(root / "corpus"), "train.pictures=1", "train.picture_heads=true", *TRAINED)
+
+
+def build_once(tmp_path_factory: pytest.TempPathFactory, name: str, build: Callable[[Path], None]) -> Path:
+    """A folder that one process of pytest-xdist builds while the others wait for it. It must not be written to."""
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base  # each worker has its own below the shared one
+    folder = base / f"shared-{name}"
+    with open(base / f"shared-{name}.lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # held until the file is closed, also by a process that dies
+        if not (folder / ".built").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            build(folder)
+            (folder / ".built").touch()
+    return folder
 
 
 @pytest.fixture(autouse=True)
