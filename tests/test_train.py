@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -94,6 +95,18 @@ def at_validation(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
         return real(self, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Translator, "batches", batches)
+
+
+def clocked(patch: pytest.MonkeyPatch, seconds: float) -> None:
+    """A clock on which each update takes so many seconds and nothing else takes time, however busy the machine is."""
+    real, now = Progress.update, [time.monotonic()]
+
+    def update(self: Progress, *arguments: object) -> None:
+        now[0] += seconds
+        real(self, *arguments)  # type: ignore[arg-type]
+
+    patch.setattr(Progress, "update", update)
+    patch.setattr(time, "monotonic", lambda: now[0])
 
 
 def state(path: Path) -> dict:
@@ -194,9 +207,24 @@ def test_a_longer_budget_continues_a_finished_run(words, train, folder):
     assert once["place"]["step"] == twice["place"]["step"] == 24
 
 
+# `nmt` with pauses after its first 20 updates: however late the signal comes, it comes before the end.
+SLOW = """
+import sys, time
+from nmt.cli import main
+from nmt.view.progress import Progress
+real, calls = Progress.update, []
+def update(self, *arguments):
+    real(self, *arguments)
+    calls.append(1)
+    time.sleep(0.2 * (len(calls) > 20))
+Progress.update = update
+sys.exit(main())
+"""
+
+
 def test_a_real_ctrl_c_in_a_process_of_its_own(train, folder, root, corpus):
     words = ["train.max_steps=80", "train.validate_every=20"]
-    command = [sys.executable, "-m", "nmt", "train", *small(root, corpus, *words, "name=killed")]
+    command = [sys.executable, "-c", SLOW, "train", *small(root, corpus, *words, "name=killed")]
     with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stderr and running.stdout
         for line in running.stderr:
@@ -302,11 +330,13 @@ def test_minutes_become_updates_once(train, folder, monkeypatch):
     monkeypatch.setattr(time_budget, "FIT", 20)
     words = ["train.max_minutes=0.03", "train.validate_every=1000"]
     with monkeypatch.context() as patch:
+        clocked(patch, 0.05)
         at_update(patch, 22)
         answer = train("minutes", *words)
     assert "updates fit into 0.03 minutes" in answer.err and answer.code == 130
     total = state(folder("minutes") / "last.pt")["place"]["total"]
-    assert 22 < total < 5000
+    assert total == 35  # of 1.8 s, 2 % are kept back
+    clocked(monkeypatch, 0.5)
     answer = train("minutes", *words)
     assert answer.code == 0 and "fit into" not in answer.err
     place = state(folder("minutes") / "last.pt")["place"]
@@ -318,6 +348,7 @@ def test_minutes_become_updates_once(train, folder, monkeypatch):
 def test_an_interruption_while_minutes_are_fitted_is_not_forever(interrupt, train, folder, monkeypatch, request):
     monkeypatch.setattr(time_budget, "FIT", 20)
     words = ["train.max_minutes=0.02", "train.validate_every=1000"]
+    clocked(monkeypatch, 0.05)
     name = f"forever-{request.node.callspec.indices['interrupt']}"
     with monkeypatch.context() as patch:
         interrupt(patch)
@@ -360,12 +391,14 @@ def test_a_budget_of_epochs_is_counted_in_updates(train, folder):
 
 @pytest.fixture
 def copied(trained: Trained, tmp_path, capfd):
-    """copied(WORD …): the command of the trained run once more, changed, on a copy of its folder."""
+    """copied(WORD …): the command of the trained run once more, changed, on a copy of its folders."""
     shutil.copytree(trained.folder, tmp_path / "tiny")
+    shutil.copytree(trained.root / "data", tmp_path / "data")  # other words may build other stages
+    folders = [f"run_folder={tmp_path}", f"data_folder={tmp_path / 'data'}"]
 
     def again(*words: str):
         before = (tmp_path / "tiny" / "last.pt").read_bytes()
-        answer = door(capfd, "train", *small(trained.root, [], *trained.arguments, f"run_folder={tmp_path}", *words))
+        answer = door(capfd, "train", *small(trained.root, [], *trained.arguments, *folders, *words))
         assert (tmp_path / "tiny" / "last.pt").read_bytes() == before
         return answer
 
@@ -496,11 +529,10 @@ def test_the_best_is_what_validation_says(trained: Trained, capfd):
     folder = trained.folder
     found = {path.name: state(path) for path in folder.glob("*.pt") if path.name not in ("best.pt", "last.pt")}
     best = state(folder / "best.pt")
-    name = max(found, key=lambda one: found[one]["valid"]["bleu"])
-    assert (
-        best["valid"]["bleu"] == found[name]["valid"]["bleu"] > 0
-        and differing(best["model"], found[name]["model"]) == []
-    )
+    highest = max(one["valid"]["bleu"] for one in found.values())
+    assert best["valid"]["bleu"] == highest > 0
+    equal = [one for one in found.values() if one["valid"]["bleu"] == highest]  # often several, when a model has learnt
+    assert any(differing(best["model"], one["model"]) == [] for one in equal)
     answer = door(capfd, "evaluate", str(folder / "best.pt"), "--split", "valid", "--beam", "1")
     assert answer.out.split("\t")[1:3] == [f"{best['valid'][one]:.2f}" for one in ("bleu", "chrf")]
     place = state(folder / "last.pt")["place"]
