@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import io
+import json
 import logging
 import os
 import random
@@ -182,18 +183,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """A small Transformer, trained for 120 updates: once for all processes of pytest-xdist, each with a copy of it."""
 
     def train(root: Path) -> None:
+        arguments = small(root, write_corpus(root / "corpus"), "train.pictures=1", "train.picture_heads=true", *TRAINED)
         with as_it_was(), contextlib.redirect_stdout(io.StringIO()) as out:
-            assert cli.main(["train", *trained_arguments(root)]) == 0
-        (root / "lines").write_text(out.getvalue(), encoding="utf-8")
+            assert cli.main(["train", *arguments]) == 0
+        (root / "trained.json").write_text(json.dumps([arguments, out.getvalue().splitlines()]), encoding="utf-8")
 
     root = tmp_path_factory.mktemp("trained") / "root"
     shutil.copytree(build_once(tmp_path_factory, "trained", train), root)
-    lines = (root / "lines").read_text(encoding="utf-8").splitlines()
-    return Trained(root, "tiny", trained_arguments(root), lines)
-
-
-def trained_arguments(root: Path) -> list[str]:
-    return small(root, write_corpus(root / "corpus"), "train.pictures=1", "train.picture_heads=true", *TRAINED)
+    arguments, lines = json.loads((root / "trained.json").read_text(encoding="utf-8"))
+    return Trained(root, "tiny", small(root, [], *arguments, *places(root)), lines)
 
 
 def build_once(tmp_path_factory: pytest.TempPathFactory, name: str, build: Callable[[Path], None]) -> Path:
