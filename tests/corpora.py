@@ -1,13 +1,16 @@
 """A synthetic corpus, a training small enough for a test, and functions that run commands."""
 
 import contextlib
+import fcntl
 import io
+import json
 import logging
 import os
 import random
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -180,16 +183,37 @@ def process(*words: str, text: bytes = b"") -> subprocess.CompletedProcess[bytes
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """A small Transformer, trained for 120 updates once for all tests."""
-    root = tmp_path_factory.mktemp("trained")
-    arguments = small(root, write_corpus(root / "corpus"), "train.pictures=1", "train.picture_heads=true", *TRAINED)
-    with logger_restored(), contextlib.redirect_stdout(io.StringIO()) as out:
-        assert cli.main(["train", *arguments]) == 0
-    return Trained(root, "tiny", arguments, out.getvalue().splitlines())
+    """A small Transformer, trained for 120 updates: once for all processes of pytest-xdist, each with a copy of it."""
+
+    def train(root: Path) -> None:
+        arguments = small(root, write_corpus(root / "corpus"), "train.pictures=1", "train.picture_heads=true", *TRAINED)
+        with logger_restored(), contextlib.redirect_stdout(io.StringIO()) as out:
+            assert cli.main(["train", *arguments]) == 0
+        (root / "trained.json").write_text(json.dumps([arguments, out.getvalue().splitlines()]), encoding="utf-8")
+
+    root = tmp_path_factory.mktemp("trained") / "root"
+    shutil.copytree(build_once(tmp_path_factory, "trained", train), root)
+    arguments, lines = json.loads((root / "trained.json").read_text(encoding="utf-8"))
+    return Trained(root, "tiny", small(root, [], *arguments, *folder_options(root)), lines)
+
+
+def build_once(tmp_path_factory: pytest.TempPathFactory, name: str, build: Callable[[Path], None]) -> Path:
+    """A folder that one process of pytest-xdist builds while the others wait for it. It must not be written to."""
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base  # each worker has its own below the shared one
+    folder = base / f"shared-{name}"
+    with open(base / f"shared-{name}.lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # held until the file is closed, also by a process that dies
+        if not (folder / ".built").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            build(folder)
+            (folder / ".built").touch()
+    return folder
 
 
 @pytest.fixture(autouse=True)
-def logger_as_it_was() -> Iterator[None]:
+def restored_logger() -> Iterator[None]:
     """Undo the logging set-up of a command, so that caplog works in the next test."""
     with logger_restored():
         yield

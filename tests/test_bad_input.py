@@ -412,7 +412,7 @@ def test_a_model_without_attention(refused, trained: Trained, tmp_path, capfd):
         "train.max_steps=1",
     ]
     sets = [word for word in trained.arguments if word.startswith("data") and not word.startswith("data_folder")]
-    given = small(tmp_path, sets, *words, f"data_folder={trained.root / 'data'}")
+    given = small(tmp_path, sets, *words)
     assert door(capfd, "train", *given).code == 0
     said = refused("align", "blind", "--runs", str(tmp_path / "runs"), SENTENCE)
     assert "blind" in said and "no attention" in said

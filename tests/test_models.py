@@ -302,18 +302,24 @@ def knows(model, batch) -> bool:
 
 
 def test_can_learn_sixteen_sentences(name, small_model):
-    model, (targets, batch) = small_model(name, dropout=0.1).float(), sixteen()
+    """Greedy search writes sixteen learnt sentences exactly.
+
+    Without dropout: transformer_alibi tells a sentence from its mirror image by the distances to </s> alone, which are
+    little beside that noise in a model so narrow (330 to 440 updates with it, 60 to 205 without). 1,200 updates are
+    more than five times what the slowest model needed over 20 seeds; most models need 30 to 80.
+    """
+    model, (targets, batch) = small_model(name, dropout=0.0).float(), sixteen()
     optimizer = torch.optim.Adam(model.parameters(), 6e-3, fused=True)
-    for update in range(1, 401):
+    for update in range(1, 1201):
         loss, _ = training_loss(model, model.train()(*batch[:3]), batch.output, PAD, 0.1)
         optimizer.zero_grad()
         (loss / batch.tokens).backward()
         optimizer.step()
-        if update % 25 == 0 and knows(model.eval(), batch):
+        if update % 10 == 0 and knows(model.eval(), batch):
             found = search(model.eval(), batch.source, batch.mask, 1, 0.0, torch.full((16,), 12))
             if [best[0].ids for best in found] == [target.tolist() for target in targets]:
                 return
-    pytest.fail(f"{name} has not learnt sixteen sentences in 400 updates")
+    pytest.fail(f"{name} has not learnt sixteen sentences in {update} updates")
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])

@@ -386,7 +386,7 @@ def grammar() -> Grammar:
 
 @pytest.fixture(scope="module")
 def pairs(grammar: Grammar) -> list[Pair]:
-    return list(islice(draws(grammar, 7), 20_000))
+    return list(islice(draws(grammar, 7), 10_000))
 
 
 def test_sentences_are_well_formed(pairs: list[Pair]) -> None:
@@ -441,15 +441,15 @@ def test_the_same_seed_draws_the_same(grammar: Grammar) -> None:
 
 @pytest.fixture(scope="module")
 def sets(grammar: Grammar) -> dict[str, list[Pair]]:
-    return splits.draw_sets(grammar, 8_000, 1)
+    return splits.draw_sets(grammar, 4_000, 1)
 
 
 def test_no_sentence_is_in_two_sets(sets: dict[str, list[Pair]]) -> None:
     assert {name: len(chosen) for name, chosen in sets.items()} == {
-        "train": 8_000,
-        "valid": 400,
-        "test": 400,
-        "test_unseen": 400,
+        "train": 4_000,
+        "valid": 200,
+        "test": 200,
+        "test_unseen": 200,
     }
     for side in (0, 1):
         assert {len(pair[side].split()) for chosen in sets.values() for pair in chosen} <= set(range(3, 26))
@@ -472,7 +472,8 @@ def test_unseen_combinations_are_unseen_and_their_parts_are_not(sets: dict[str, 
 def test_the_other_direction_has_swapped_links(
     tmp_path: Path, sets: dict[str, list[Pair]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(splits, "draw_sets", lambda *_: sets)
+    monkeypatch.setattr(splits, "Grammar", lambda: None)
+    monkeypatch.setattr(splits, "draw_sets", lambda *_: {name: chosen[:400] for name, chosen in sets.items()})
     for source, target in (("de", "en"), ("en", "de")):
         (tmp_path / source).mkdir()
         splits.write(tmp_path / source, source, target, pairs=3000, seed=1)
@@ -500,11 +501,11 @@ def test_too_many_pairs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_as_a_corpus_with_gold(tmp_path: Path) -> None:
     from nmt.compose import compose_all
 
-    (config,) = compose_all(["data=phrasebook", "data.pairs=1500"], multirun=False)
+    (config,) = compose_all(["data=phrasebook", "data.pairs=600"], multirun=False)
     assert corpus.corpus_inputs(config.data, tmp_path / "digests.json") == splits.recipe()
     (tmp_path / "corpus").mkdir()
     corpus.build_corpus(config.data, tmp_path / "corpus", tmp_path / "downloads")
-    for name, number in (("train", 1500), ("valid", 75), ("test", 75)):
+    for name, number in (("train", 600), ("valid", 30), ("test", 30)):
         for ending in ("de", "en", "align"):
             assert len((tmp_path / "corpus" / f"{name}.{ending}").read_text("utf-8").splitlines()) == number
     assert (tmp_path / "corpus" / "test_unseen.align").read_text("utf-8").count("\n") > 10
@@ -538,7 +539,7 @@ def test_the_default_corpus_is_trained_and_scored_on(
 ) -> None:
     """Drawn, trained on, scored on both test sets and against the gold alignment, in either direction."""
     target = {"de": "en", "en": "de"}[source]
-    words_ = [f"data.source={source}", f"data.target={target}", "data.pairs=1500", "tokenizer.size=800", "name=tiny"]
+    words_ = [f"data.source={source}", f"data.target={target}", "data.pairs=800", "tokenizer.size=600", "name=tiny"]
     answer = run_command(capfd, "train", *small(tmp_path, words_, "train.max_steps=4", "train.max_minutes=null"))
     assert answer.code == 0, answer.err
     assert [line.split("\t")[0] for line in answer.out.splitlines()] == ["test", "test_unseen"]

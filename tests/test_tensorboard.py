@@ -65,6 +65,8 @@ def test_a_resumed_run_replaces_the_steps_it_repeats(tmp_path):
     for step in (1, 2, 3, 4):
         first.scalars({"loss": float(step)}, step)
     first.close()
+    [file] = tmp_path.iterdir()
+    file.rename(re.sub(r"tfevents\.\d+", "tfevents.1000000000", str(file)))  # TensorBoard reads files by their seconds
     second = TensorBoardLogger(tmp_path, purge_step=3)
     second.scalars({"loss": 30.0}, 3)
     second.close()

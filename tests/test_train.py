@@ -195,9 +195,24 @@ def test_a_longer_budget_continues_a_finished_run(words, train, folder):
     assert once["train_state"]["step"] == twice["train_state"]["step"] == 24
 
 
+# `nmt` with pauses after its first 20 updates: however late the signal comes, it comes before the end.
+SLOW = """
+import sys, time
+from nmt.cli import main
+from nmt.view.progress import Progress
+real, calls = Progress.update, []
+def update(self, *arguments):
+    real(self, *arguments)
+    calls.append(1)
+    time.sleep(0.2 * (len(calls) > 20))
+Progress.update = update
+sys.exit(main())
+"""
+
+
 def test_a_real_ctrl_c_in_a_process_of_its_own(train, folder, root, corpus):
     words = ["train.max_steps=80", "train.validate_every=20"]
-    command = [sys.executable, "-m", "nmt", "train", *small(root, corpus, *words, "name=killed")]
+    command = [sys.executable, "-c", SLOW, "train", *small(root, corpus, *words, "name=killed")]
     with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stderr and running.stdout
         for line in running.stderr:
@@ -374,12 +389,14 @@ def test_a_budget_of_epochs_is_counted_in_updates(train, folder):
 
 @pytest.fixture
 def copied(trained: Trained, tmp_path, capfd):
-    """copied(WORD …): the command of the trained run once more, changed, on a copy of its folder."""
+    """copied(WORD …): the command of the trained run once more, changed, on a copy of its folders."""
     shutil.copytree(trained.folder, tmp_path / "tiny")
+    shutil.copytree(trained.root / "data", tmp_path / "data")  # other words may build other stages
+    folders = [f"run_folder={tmp_path}", f"data_folder={tmp_path / 'data'}"]
 
     def again(*words: str):
         before = (tmp_path / "tiny" / "last.pt").read_bytes()
-        answer = door(capfd, "train", *small(trained.root, [], *trained.arguments, f"run_folder={tmp_path}", *words))
+        answer = door(capfd, "train", *small(trained.root, [], *trained.arguments, *folders, *words))
         assert (tmp_path / "tiny" / "last.pt").read_bytes() == before
         return answer
 
@@ -496,7 +513,8 @@ def test_the_best_checkpoint_has_the_best_validation_score(trained: Trained, cap
     candidates = [checkpoint.load(folder / name) for name in names]
     best, highest = checkpoint.load(folder / "best.pt"), max(candidates, key=lambda each: each["valid"]["bleu"])
     assert best["valid"]["bleu"] == highest["valid"]["bleu"] > 0
-    assert differing(best["model"], highest["model"]) == []
+    equal = [each for each in candidates if each["valid"]["bleu"] == highest["valid"]["bleu"]]  # often several
+    assert any(differing(best["model"], each["model"]) == [] for each in equal)
     answer = door(capfd, "evaluate", str(folder / "best.pt"), "--split", "valid", "--beam", "1")
     assert answer.out.split("\t")[1:3] == [f"{best['valid'][metric]:.2f}" for metric in ("bleu", "chrf")]
 
