@@ -20,7 +20,8 @@ from nmt.data.dataset import ParallelDataset
 from nmt.data.lines import writing
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
-from nmt.runs import Result, run_folder, score_sets
+from nmt.runs import run_folder
+from nmt.scoring import Result, score_trained
 from nmt.train.precision import keep_memory, pick_device
 from nmt.train.trainer import Trainer
 
@@ -144,7 +145,7 @@ def train(config: Config) -> list[Result]:
     describe(folder, config)
     trainer.run()
     del trainer  # its optimiser need not be in memory while the test sets are translated
-    return score_sets(folder / "best.pt", prepared.corpus, about["sets"], config.decode)
+    return score_trained(folder / "best.pt", prepared.corpus, about["sets"], config.decode)
 
 
 def check_validation(config: Config, valid: ParallelDataset, made_from: Path) -> None:

@@ -1,4 +1,4 @@
-"""Results on disk: what was translated, its scores, and how both were made."""
+"""Results on disk: translations, their scores, and the provenance of both."""
 
 import json
 import re
@@ -12,7 +12,8 @@ from nmt.data.lines import write_atomic
 def write_result(folder: Path, hypotheses: list[str], result: dict[str, Any]) -> Path:
     """Write `hyp`, one translation a line, and then `result.json`; returns the latter's path.
 
-    Each file appears whole or not at all, and no JSON stands beside translations that it does not tell of.
+    Each file is written atomically. An old result.json is deleted first, so that it never belongs to other
+    translations than those in `hyp`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path, text = folder / "result.json", json.dumps(result, ensure_ascii=False, indent=2) + "\n"
@@ -30,14 +31,15 @@ def check_writable(folder: Path) -> None:
         pass
 
 
-def reuse(folder: Path, made: dict[str, Any]) -> dict[str, Any] | None:
-    """A stored result made in just this way."""
+def read_result(folder: Path, provenance: dict[str, Any]) -> dict[str, Any] | None:
+    """The stored result.json if it has this provenance, else None: then it must be computed again."""
     stored = read_json(folder / "result.json")
-    return stored if isinstance(stored, dict) and stored.get("made") == json.loads(json.dumps(made)) else None
+    same = isinstance(stored, dict) and stored.get("provenance") == json.loads(json.dumps(provenance))
+    return stored if same else None
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds; None where there is none, or only half of one."""
+    """The content of a JSON file; None where there is no file or it is damaged."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

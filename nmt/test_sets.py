@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nmt import pipeline
-from nmt.alignments import Gold, LayerSelector, read_gold
+from nmt.alignments import GoldAlignments, read_gold_alignments
 from nmt.config import Config
 from nmt.data.lines import read_pairs
 from nmt.errors import UserError
-from nmt.runs import Run, gold_of
+from nmt.runs import Run
+from nmt.scoring import gold_alignments
 
 
 def check_scored(options: argparse.Namespace) -> None:
@@ -29,38 +30,33 @@ def check_scored(options: argparse.Namespace) -> None:
     if any(valid) and options.source and not options.gold:
         raise UserError("--valid-gold FILE says how to read --source and --reference off; it needs --gold FILE.")
     if not options.gold and not any(valid):
-        said = {"--reverse": options.reverse, "--tokenised": options.tokenised, "--base 1": options.base}
+        said = {"--reverse": options.reverse, "--tokenized": options.tokenized, "--base 1": options.base}
         for option in (name for name, given in said.items() if given):
             raise UserError(f"{option} says how links are written; it needs --gold FILE or --valid-gold FILE.")
 
 
-def given_gold(options: argparse.Namespace) -> Gold | None:
+def given_gold(options: argparse.Namespace) -> GoldAlignments | None:
     """The links of --gold; raises UserError."""
     return read(options.gold, options.source, options.reference, options)
 
 
-def given_valid(options: argparse.Namespace) -> Gold | None:
+def given_valid(options: argparse.Namespace) -> GoldAlignments | None:
     """The links of --valid-gold; raises UserError."""
     return read(options.valid_gold, options.valid_source, options.valid_target, options)
 
 
-def read(gold: str | None, source: str, target: str, options: argparse.Namespace) -> Gold | None:
-    """Links of files, counted as --base, --reverse and --tokenised say."""
+def read(gold: str | None, source: str, target: str, options: argparse.Namespace) -> GoldAlignments | None:
+    """Links of files, counted as --base, --reverse and --tokenized say."""
     if not gold:
         return None
     pairs = list(read_pairs(Path(source), Path(target)))
-    return read_gold(Path(gold), pairs, options.base, options.reverse, options.tokenised)
+    return read_gold_alignments(Path(gold), pairs, options.base, options.reverse, options.tokenized)
 
 
-def make_layer_selector(run: Run, given: Gold | None) -> LayerSelector | None:
-    """Who chooses layer and row of one run; None for a model without attention."""
-    if not run.translator.model.attends:
-        return None
-    return LayerSelector(run.translator, run.config.train.picture_layer, given or validation_gold(run))
-
-
-def validation_gold(run: Run) -> Gold | None:
+def validation_gold(run: Run) -> GoldAlignments | None:
     """The known links of the validation set that the run was trained with, wherever the command is called from."""
+    if not run.translator.model.has_attention:
+        return None
     hashes = trained_on(run)
     corpus = existing_corpus(run.config, hashes, run.folder)
     if corpus is None and run.config.data.kind == "phrasebook":  # drawn again in seconds
@@ -70,12 +66,12 @@ def validation_gold(run: Run) -> Gold | None:
             return None
         if {pipeline.report(corpus)["corpus_hash"]} != hashes:
             return None
-    return None if corpus is None else gold_of(run, corpus, "valid")
+    return None if corpus is None else gold_alignments(run, corpus, "valid")
 
 
 def trained_on(run: Run) -> set[str]:
     """The hashes of the corpora that its members were trained on."""
-    return {model["corpus_hash"] for model in run.made["models"]}
+    return {model["corpus_hash"] for model in run.provenance["models"]}
 
 
 def existing_corpus(config: Config, hashes: set[str], run_folder: Path) -> Path | None:

@@ -138,9 +138,8 @@ def decode(path: Path, lines: list[str], task: Task) -> dict[str, float]:
 
 def held(translator: Translator) -> Translator:
     """A briefly trained model ends nothing or everything: hold each translation to exactly its source's pieces."""
-    translator.decode = replace(translator.decode, max_ratio=1.0, max_extra=0)
-    translator.searched.output.register_forward_hook(not_yet)
-    return translator
+    (translator.search_model or translator.model).output.register_forward_hook(not_yet)
+    return translator.with_options(decode=replace(translator.decode, max_ratio=1.0, max_extra=0))
 
 
 def not_yet(module: nn.Module, inputs: tuple[Tensor, ...], logits: Tensor) -> None:

@@ -26,7 +26,7 @@ from em_aligner import Links, Pair, diagonal, em, grow
 
 from nmt.data.lines import read_lines, read_pairs
 from nmt.errors import UserError
-from nmt.evaluate.alignment import Link, aer, format_links, parse_links
+from nmt.evaluate.alignment import AlignmentCounts, Link, format_links, parse_links
 
 WORD = re.compile(r"\w+?(?=n't\b)|n't|'?\w+|[^\w\s]")  # as in the gold sets: do n't, it 's
 
@@ -181,10 +181,12 @@ def known(gold: Path, base: int, pairs: list[Pair]) -> list[tuple[set[Link], set
 
 def table(found: dict[str, Links], gold: list[tuple[set[Link], set[Link]]]) -> None:
     """AER, precision and recall of every rule, tab-separated."""
-    sure, possible = [line[0] for line in gold], [line[1] for line in gold]
     print("rule", "AER", "precision", "recall", sep="\t")
     for name, links in found.items():
-        print(name, *(f"{share:.4f}" for share in aer(links, sure, possible)), sep="\t")
+        counts = AlignmentCounts()
+        for some, known_links in zip(links, gold, strict=True):
+            counts = counts.add(some, *known_links)
+        print(name, *(f"{share:.4f}" for share in counts.score()), sep="\t")
 
 
 if __name__ == "__main__":

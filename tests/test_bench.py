@@ -297,6 +297,8 @@ def test_lengths_are_like_those_of_wmt():
 def test_the_model_that_searches_is_held_to_the_length():
     """It is another one than the model that looks: its matrices are packed."""
     plain, searched = (SimpleNamespace(output=torch.nn.Linear(4, 9)) for _ in range(2))
-    translator = SimpleNamespace(model=plain, searched=searched, decode=compose_all([], multirun=False)[0].decode)
+    decode = compose_all([], multirun=False)[0].decode
+    with_options = lambda decode: SimpleNamespace(decode=decode)  # noqa: E731
+    translator = SimpleNamespace(model=plain, search_model=searched, decode=decode, with_options=with_options)
     assert bench_measure.held(translator).decode.max_ratio == 1.0
     assert searched.output(torch.ones(2, 4))[:, EOS].max() < -bench_measure.UNLIKELY / 2

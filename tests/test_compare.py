@@ -36,7 +36,7 @@ from nmt.compose import compose_all
 from nmt.config import Config, to_dict
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
-from nmt.evaluate.lengths import buckets, by_length, count_words, joined
+from nmt.evaluate.lengths import bleu_by_length, count_words, join_pairs, length_buckets
 from nmt.evaluate.lengths import corpus_bleu as bleu_alone
 from nmt.evaluate.scores import score
 from nmt.evaluate.significance import paired_bootstrap
@@ -83,7 +83,9 @@ def test_the_interval_and_p_are_those_of_the_resampled_sets():
     first, second = paired_bootstrap([BETTER, WORSE], REFERENCES, samples=100).intervals["bleu"]
     for interval, scores in ((first, ours), (second, theirs)):
         ordered = np.sort(scores)
-        assert interval.half == pytest.approx((ordered[97] - ordered[2]) / 2, abs=1e-4)  # 2.5 % cut off at each end
+        assert interval.half_width == pytest.approx(
+            (ordered[97] - ordered[2]) / 2, abs=1e-4
+        )  # 2.5 % cut off at each end
         assert interval.mean == pytest.approx(scores.mean(), abs=1e-4)
     differences = abs(ours - theirs)
     beyond = (differences - differences.mean() > abs(first.score - second.score)).sum()
@@ -130,19 +132,19 @@ def test_words_are_counted_with_punctuation_apart():
 
 def test_buckets_on_paper():
     lengths = [0] + [3] * 20 + [8] * 19 + [12] * 30 + [45] * 2 + [60] * 3
-    found = buckets(lengths)
+    found = length_buckets(lengths)
     assert [(one.label, len(one.rows)) for one in found] == [("1–5", 20), ("6+", 54)]
     assert found[1].mean == pytest.approx((19 * 8 + 30 * 12 + 2 * 45 + 3 * 60) / 54)
-    assert [one.label for one in buckets([60] * 30)] == ["51+"]
-    assert [one.label for one in buckets([60] * 3)] == ["51+"]
-    assert [one.label for one in buckets([5] * 20 + [6] * 20 + [30] * 20)] == ["1–5", "6–10", "11–30"]
-    assert buckets([0, 0]) == [] and buckets([]) == []
+    assert [one.label for one in length_buckets([60] * 30)] == ["51+"]
+    assert [one.label for one in length_buckets([60] * 3)] == ["51+"]
+    assert [one.label for one in length_buckets([5] * 20 + [6] * 20 + [30] * 20)] == ["1–5", "6–10", "11–30"]
+    assert length_buckets([0, 0]) == [] and length_buckets([]) == []
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.integers(0, 70), max_size=60), st.integers(1, 20))
 def test_buckets_share_out_the_sentences(lengths, smallest):
-    found = buckets(lengths, smallest)
+    found = length_buckets(lengths, smallest)
     rows = [row for one in found for row in one.rows]
     assert sorted(rows) == [row for row, length in enumerate(lengths) if length]
     for one in found:
@@ -154,9 +156,9 @@ def test_buckets_share_out_the_sentences(lengths, smallest):
 
 def test_a_bucket_is_scored_as_a_corpus():
     lengths = [count_words(line) for line in REFERENCES[:12]] + [12] * 12
-    found = buckets(lengths, 5)
+    found = length_buckets(lengths, 5)
     assert [len(one.rows) for one in found] == [12, 12]
-    values = by_length(BETTER, REFERENCES, found, "en")
+    values = bleu_by_length(BETTER, REFERENCES, found, "en")
     assert values[0] == pytest.approx(corpus_bleu(BETTER[:12], [REFERENCES[:12]]).score)
     assert values[1] == pytest.approx(corpus_bleu(BETTER[12:], [REFERENCES[12:]]).score)
     assert bleu_alone(BETTER, REFERENCES, "en") == pytest.approx(score(BETTER, REFERENCES)["bleu"])
@@ -165,7 +167,7 @@ def test_a_bucket_is_scored_as_a_corpus():
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.text("ab", min_size=1), st.text("cd", min_size=1)), max_size=12), st.integers(1, 5))
 def test_joining_keeps_the_words_and_their_order(pairs, count):
-    found = joined(pairs, count)
+    found = join_pairs(pairs, count)
     assert len(found) == len(pairs) // count
     for side in (0, 1):
         kept = [pair[side] for pair in pairs[: len(found) * count]]
@@ -354,8 +356,8 @@ def test_everything_is_written(runs: Runs, trained: Trained, capfd):
     for line, side in (("de", "source"), ("en", "reference")):
         second = (trained.root / "corpus" / f"test.{line}").read_text(encoding="utf-8").splitlines()[1]
         assert f'<p class="note">{side}: {second}</p>' in html
-    assert html.count("<figcaption>layer 0, row predicts; its own translation: ") == 2
-    assert 'alt="where tiny looked: layer 0, row predicts"' in html
+    assert html.count("<figcaption>layer 0, decoder step output; its own translation: ") == 2
+    assert 'alt="where tiny looked: layer 0, decoder step output"' in html
     assert "sentence 2" in html and "sentence 5" in html and "Without a picture: blind (no attention)." in html
     assert {path.parent.name for path in folder.glob("tensorboard/**/events.*")} == {"tensorboard", "tiny", "blind"}
     numbers = runs.numbers()
@@ -393,8 +395,8 @@ def test_perplexity_is_that_of_each_sentence_alone(runs: Runs):
     pairs = [("Ein Junge malt das rote Fahrrad.", "A boy paints the red bicycle."), ("Ja.", "Yes."), ("", "Nothing")]
     found = measure_perplexity(translator, pairs)
     ids = [[side.encode(text) for side, text in zip(translator.tokenizers, pair, strict=True)] for pair in pairs[:2]]
-    looks = [translator.look(source, target) for source, target in ids]
-    likely = [value for look in looks for value in look.log_probabilities]
+    records = [translator.force_decode((source, target)) for source, target in ids]
+    likely = [value for record in records for value in record.log_probabilities]
     assert found.total == pytest.approx(-sum(likely), rel=1e-5) and found.pieces == len(likely) and found.words == 9
     assert found.per_piece == pytest.approx(math.exp(-sum(likely) / len(likely)), rel=1e-5)
     assert found.per_word == pytest.approx(math.exp(-sum(likely) / 9), rel=1e-5)
@@ -418,7 +420,7 @@ def test_links_of_its_own_have_no_error(runs: Runs, capfd, tmp_path):
     answer = runs.compare(capfd, "tiny", "blind", *files)
     rows = table_rows(answer, "a.de: 2 sentences")
     assert rows["tiny"]["AER"] == "0.000" and rows["blind (unfinished)"]["AER"] == "–"
-    assert "layer 0, row predicts, not chosen but taken: the layer of the run's pictures: tiny" in answer.out
+    assert "layer 0, decoder step output, not chosen but taken: the layer of the run's pictures: tiny" in answer.out
     assert "tiny: no known links of a validation set" in answer.err and "--valid-gold" in answer.err
     text = (tmp_path / "own" / "a.align").read_text(encoding="utf-8")
     (tmp_path / "own" / "a.align").write_text(text.splitlines()[0], encoding="utf-8")
@@ -440,12 +442,12 @@ def test_what_to_read_off_is_chosen_on_the_validation_set(
         files = ["--source", str(corpus / f"{name}.de"), "--target", str(corpus / f"{name}.en")]
         (corpus / f"{name}.align").write_text(door(capfd, *words, *files, "--layer", drawn).out, encoding="utf-8")
     answer = runs.compare(capfd, "tiny")
-    assert f"layer {layer}, row predicts, chosen among 6 on 16 validation pairs: tiny" in answer.out
+    assert f"layer {layer}, decoder step output, chosen among 6 on 16 validation pairs: tiny" in answer.out
     assert "no known links" not in answer.err
     error = float(table_rows(answer, "test: 12 sentences")["tiny"]["AER"])
     assert error == 0 if layer == "0" else error > 0
     flattered = runs.compare(capfd, "tiny", "--split", "valid").out
-    assert f"layer {layer}, row predicts, chosen among 6 on these pairs: tiny" in flattered
+    assert f"layer {layer}, decoder step output, chosen among 6 on these pairs: tiny" in flattered
     assert "it flatters the run" in flattered and "it flatters the run" not in answer.out
 
 
@@ -461,11 +463,11 @@ def test_the_error_rate_is_the_same_wherever_one_stands(trained: Trained, align_
         shutil.rmtree(home / "runs" / "tiny" / "evaluate", ignore_errors=True)  # measured again
         out = str(tmp_path / f"out{number}")
         said = door(capfd, "compare", "tiny", "--runs", str(home / "runs"), *files, "--output", out, "--samples", "100")
-        assert "layer 1, row predicts, chosen among 6 on 16 validation pairs: tiny" in said.out
+        assert "layer 1, decoder step output, chosen among 6 on 16 validation pairs: tiny" in said.out
         found.add(table_rows(said, "a.de: 2 sentences")["tiny"]["AER"])
         shutil.rmtree(home / "runs" / "tiny" / "evaluate")
         alone = door(capfd, "evaluate", "tiny", "--runs", str(home / "runs"), *files)
-        found.add(re.search(r"AER ([0-9.]+) \(layer 1, predicts\)", alone.out)[1])  # type: ignore[index]
+        found.add(re.search(r"AER ([0-9.]+) \(layer 1, output\)", alone.out)[1])  # type: ignore[index]
     assert len(found) == 1
 
 
@@ -481,7 +483,9 @@ def test_layer_and_row_can_be_chosen_on_other_pairs(align_to, verb, tmp_path, ca
     words += ["--output", str(tmp_path / "out"), "--samples", "100"] if verb == "compare" else []
     answer = door(capfd, *words)
     assert answer.code == 0, answer.err
-    assert ("layer 0, row predicts, chosen among 6 on 16" if verb == "compare" else "(layer 0, predicts)") in answer.out
+    assert (
+        "layer 0, decoder step output, chosen among 6 on 16" if verb == "compare" else "(layer 0, output)"
+    ) in answer.out
 
 
 class Homes:
@@ -523,7 +527,7 @@ def test_a_pair_that_is_too_long_stops_nothing(runs: Runs, capfd, tmp_path, monk
     for ending, line in (("de", "Ein Junge " * 30), ("en", "A boy"), ("align", "0-0")):
         with (tmp_path / "own" / f"a.{ending}").open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
-    monkeypatch.setattr(extraction, "LONGEST", 0.25)
+    monkeypatch.setattr(extraction, "MAX_LENGTH_FACTOR", 0.25)
     answer = runs.compare(capfd, "tiny", "blind", *files, "--sentences", "3,1")
     assert answer.code == 0, answer.err
     assert "AER leaves out pairs that are too long to look at: tiny 1." in answer.out
@@ -566,7 +570,7 @@ def test_a_run_without_its_corpus_is_told(runs: Runs, capfd):
         (["tiny", "--source", "x"], "--source and --reference belong together"),
         (["tiny", "--gold", "x"], "--gold FILE belongs to --source FILE and --reference FILE"),
         (["tiny", "--sentences", "²"], "--sentences ² is not possible; test has lines 1 to 12"),
-        (["tiny", "--tokenised"], "--tokenised says how links are written; it needs --gold FILE or --valid-gold FILE"),
+        (["tiny", "--tokenized"], "--tokenized says how links are written; it needs --gold FILE or --valid-gold FILE"),
         (["tiny", "--reverse"], "--reverse says how links are written"),
         (["tiny", "--base", "1"], "--base 1 says how links are written"),
         (["tiny", "--split", "test", "--source", "x", "--reference", "y"], "--split names sets of the corpus"),

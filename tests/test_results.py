@@ -9,8 +9,8 @@ import pytest
 import torch
 from corpora import Trained, door
 
-from nmt import pipeline, results, runs, test_sets
-from nmt.alignments import Gold
+from nmt import pipeline, results, runs, scoring, test_sets
+from nmt.alignments import GoldAlignments
 from nmt.decode.translator import Translator
 from nmt.train import checkpoint
 
@@ -58,7 +58,7 @@ def test_the_format_is_that_of_the_machine(run, monkeypatch):
     made = []
     for dtype in (torch.float32, torch.bfloat16):
         monkeypatch.setattr(runs, "pick_precision", lambda name, device, dtype=dtype: dtype)
-        made.append(runs.load([run / "best.pt"]).made)
+        made.append(runs.load([run / "best.pt"]).provenance)
     assert made[0] != made[1] and "bfloat16 on cpu" in made[1].values()
 
 
@@ -85,13 +85,13 @@ def test_a_folder_that_cannot_be_written_to_is_told_before_the_work(run, capfd, 
     def denied(folder: Path) -> None:
         raise PermissionError(13, "Permission denied", str(folder))
 
-    monkeypatch.setattr(runs, "check_writable", denied)
+    monkeypatch.setattr(scoring, "check_writable", denied)
     answer = door(capfd, "evaluate", str(run))
     assert answer.code == 2 and str(run / "evaluate" / "test") in answer.err
 
 
-def test_half_a_note_about_the_journal_is_no_crash(trained: Trained, run, capfd):
-    (run / "evaluate" / "journal.json").write_text("")
+def test_a_damaged_marker_of_the_tensorboard_log_is_no_crash(trained: Trained, run, capfd):
+    (run / "evaluate" / "tensorboard.json").write_text("")
     arguments = [word for word in trained.arguments if not word.startswith("run_folder=")]
     answer = door(capfd, "train", *arguments, f"run_folder={run.parent}")
     assert answer.code == 0 and answer.out.splitlines() == trained.lines
@@ -100,7 +100,7 @@ def test_half_a_note_about_the_journal_is_no_crash(trained: Trained, run, capfd)
 def test_links_are_named_with_their_text():
     """Which layer is chosen depends on the words of the validation pairs too."""
     links = [({(0, 0)}, {(0, 0)})]
-    one, other = (Gold(Path("x"), [(text, "A boy.")], links) for text in ("Ein Junge.", "ein junge."))
+    one, other = (GoldAlignments(Path("x"), [(text, "A boy.")], links) for text in ("Ein Junge.", "ein junge."))
     assert one.digest() != other.digest()
 
 

@@ -30,7 +30,7 @@ def compare(options: argparse.Namespace) -> int:
     texts = choose_texts(options, entrants)
     rows = shown_rows(options, texts.sets[0])
     for one in texts.sets:
-        significance.check([one.references], one.references, options.samples)
+        significance.check_samples([one.references], one.references, options.samples)
         if options.long and not 2 <= options.long <= len(one.pairs):
             raise UserError(f"--long {options.long} is not possible with {one.name}; choose 2 to {len(one.pairs)}.")
     folder = Path(options.output)

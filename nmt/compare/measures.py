@@ -11,14 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt.alignments import Gold, LayerSelector, encoded, fitting, focus_of, in_words, say_layer
+from nmt.alignments import GoldAlignments, LayerSelector, describe_layers, encode_pairs, fitting_pairs, record_words
 from nmt.compare.perplexity import Perplexity, measure_perplexity
 from nmt.compare.systems import System, reopen
 from nmt.compare.test_sets import Texts, TextSet
 from nmt.data.lines import read_lines, write_atomic, writing
-from nmt.evaluate.lengths import corpus_bleu, joined
-from nmt.runs import Run, score_files
-from nmt.test_sets import make_layer_selector
+from nmt.evaluate.lengths import corpus_bleu, join_pairs
+from nmt.runs import Run
+from nmt.scoring import make_layer_selector, score_files
+from nmt.test_sets import validation_gold
 from nmt.view.marks import Focus
 from nmt.view.marks import Gold as Links
 
@@ -54,7 +55,7 @@ class Measured:
         told = f"chosen among {how['candidates']} on {how['chosen_on']}"
         told = told if how["chosen_on"] else "not chosen but taken: the layer of the run's pictures"
         error, precision, recall = (self.result[name] for name in ("aer", "precision", "recall"))
-        chosen = f"{say_layer(how['layer'])}, row {how['row']}, {told}"
+        chosen = f"{describe_layers(how['layer'])}, decoder step {how['decoder_step']}, {told}"
         return Alignment(error, precision, recall, chosen, how["left_out"])
 
     @property
@@ -91,7 +92,7 @@ def measure(entrant: System, texts: Texts, rows: list[int], options: argparse.Na
     """Translate (or find what was translated already), force the references, align, look."""
     log.info("%s", entrant.name)
     run = reopen(entrant, options)
-    judge = make_layer_selector(run, texts.valid)
+    judge = make_layer_selector(run, texts.valid or validation_gold(run))
     sets = {}
     for one in texts.sets:
         hypotheses, result = translated(run, one.name, one.source, one.reference, one.gold, judge)
@@ -101,17 +102,22 @@ def measure(entrant: System, texts: Texts, rows: list[int], options: argparse.Na
             measure_joined(run, one, sets[one.name], options)
     if any(one.result.get("aer") is not None and not one.result["alignment"]["chosen_on"] for one in sets.values()):
         log.warning(
-            "%s: no known links of a validation set, so AER is that of train.picture_layer, row predicts; give "
-            "--valid-source, --valid-target and --valid-gold to choose layer and row.",
+            "%s: no known links of a validation set, so AER is that of train.picture_layer, decoder step output; give "
+            "--valid-source, --valid-target and --valid-gold to choose layer and step.",
             entrant.name,
         )
     first = texts.sets[0]
     maps = [look(run, first, row, sets[first.name].hypotheses[row], judge) for row in rows]
-    return Measures(entrant, run.made, sets, maps)
+    return Measures(entrant, run.provenance, sets, maps)
 
 
 def translated(
-    run: Run, name: str, source: Path, reference: Path, gold: Gold | None = None, judge: LayerSelector | None = None
+    run: Run,
+    name: str,
+    source: Path,
+    reference: Path,
+    gold: GoldAlignments | None = None,
+    judge: LayerSelector | None = None,
 ) -> tuple[list[str], dict[str, Any]]:
     """Translations and their result.json, made now if they are not there."""
     score_files(run, name, source, reference, gold, judge)
@@ -123,7 +129,7 @@ def measure_joined(run: Run, one: TextSet, measured: Measured, options: argparse
     """BLEU where 1, 2, … consecutive sentences are one input: the same text in longer and longer pieces."""
     measured.joined = [measured.result["bleu"]]
     for count in range(2, options.long + 1):
-        pairs = joined(one.pairs, count)
+        pairs = join_pairs(one.pairs, count)
         paths = write_joined(pairs, Path(options.output) / "joined", f"{one.name}-joined{count}")
         hypotheses, _ = translated(run, paths[0].stem, *paths)
         references = [target for _, target in pairs]
@@ -146,14 +152,15 @@ def look(run: Run, one: TextSet, row: int, translation: str, judge: LayerSelecto
     """The weights that the run's links are read off, between words."""
     if judge is None:
         return AttentionMap(row, translation, "no attention")
-    if not fitting(run.translator, [one.pairs[row]]):
+    if not fitting_pairs(run.translator, [one.pairs[row]]):
         return AttentionMap(row, translation, "too long to look at")
-    [seen] = run.translator.looks(encoded(run.translator, [one.pairs[row]]))
-    reading, tokenised = judge.chosen, one.gold is not None and one.gold.tokenised
-    matrix, source, target = in_words(seen, reading, tokenised)
-    if not target:
+    [record] = run.translator.force_decode_all(encode_pairs(run.translator, [one.pairs[row]]))
+    words = record_words(record, one.gold is not None and one.gold.tokenized)
+    if not words.target:
         return AttentionMap(row, translation, "no word to draw")
     links = one.gold.links[row] if one.gold else None
-    layer, _, side = reading.name()
-    told = f"{say_layer(layer)}, row {side}"
-    return AttentionMap(row, translation, told, matrix, source, target, links, focus_of(seen, reading, tokenised))
+    extractor = judge.selected
+    layer, _, step = extractor.labels()
+    told = f"{describe_layers(layer)}, decoder step {step}"
+    weights, window_spans = extractor.word_weights(record, words), extractor.window_spans(record, words)
+    return AttentionMap(row, translation, told, weights, words.columns, words.target, links, window_spans)

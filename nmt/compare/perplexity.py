@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from nmt.alignments import limit
+from nmt.alignments import max_pieces_per_side
 from nmt.data.batches import collate, in_order
 from nmt.data.tokenizer import PAD
-from nmt.decode.beam_search import force_decode
+from nmt.decode.forced_decoding import force_decode
 from nmt.decode.translator import Translator
 from nmt.evaluate.lengths import count_words
 
@@ -45,7 +45,7 @@ def measure_perplexity(translator: Translator, pairs: list[tuple[str, str]]) -> 
     tokenizers, device = translator.tokenizers, translator.device
     cut = [side.encode_all([pair[n] for pair in pairs]) for n, side in enumerate(tokenizers)]
     sizes = [sorted((len(cut[0][row]), len(cut[1][row]))) for row in range(len(pairs))]
-    longest = limit(translator)
+    longest = max_pieces_per_side(translator)
     whole = [row for row, (shorter, longer) in enumerate(sizes) if shorter and longer <= longest]
     both = [(np.asarray(cut[0][row]), np.asarray(cut[1][row])) for row in whole]
     words = sum(count_words(pairs[row][1]) for row in whole)

@@ -10,7 +10,7 @@ from nmt.compare.results import ComparisonResults, SetResults
 from nmt.compare.tables import tables
 from nmt.data.lines import write_atomic, writing
 from nmt.evaluate.significance import SEED
-from nmt.runs import fingerprint
+from nmt.scoring import fingerprint
 from nmt.train.checkpoint import versions
 from nmt.view.comparison_page import Picture, Section, Table, markdown, page
 from nmt.view.curves import Line, curves
@@ -138,7 +138,7 @@ def as_numbers(outcome: ComparisonResults) -> dict[str, Any]:
 
 def set_about(one: SetResults) -> dict[str, Any]:
     """A set and how it was scored."""
-    lengths = [{"words": each.label, "mean": each.mean, "sentences": len(each.rows)} for each in one.buckets]
+    lengths = [{"words": each.label, "mean": each.mean_length, "sentences": len(each.rows)} for each in one.buckets]
     joined = [
         {"sentences_joined": count, "mean_words": words, "inputs": inputs}
         for count, (words, inputs) in enumerate(zip(one.joined_words, one.joined_counts, strict=True), 1)
@@ -189,7 +189,7 @@ def write_journal(outcome: ComparisonResults, folder: Path, text: str, figures: 
             scores |= {"aer": measured.aer} if (measured := one.measured[number].alignment) else {}
             journal.scalars({f"{one.about.name}/{key}": value for key, value in scores.items()}, 0)
             for bucket, value in zip(one.buckets, one.by_length[number], strict=True):
-                journal.scalars({f"{one.about.name}/bleu_by_source_words": value}, round(bucket.mean))
+                journal.scalars({f"{one.about.name}/bleu_by_source_words": value}, round(bucket.mean_length))
             for words, value in zip(one.joined_words, one.measured[number].joined, strict=False):
                 journal.scalars({f"{one.about.name}/bleu_joined_by_source_words": value}, round(words))
         journal.close()

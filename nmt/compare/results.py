@@ -8,7 +8,7 @@ from nmt.compare.systems import System
 from nmt.compare.test_sets import Texts, TextSet
 from nmt.config import to_dict
 from nmt.config_validation import check
-from nmt.evaluate.lengths import Bucket, buckets, by_length, count_words, joined
+from nmt.evaluate.lengths import Bucket, bleu_by_length, count_words, join_pairs, length_buckets
 from nmt.evaluate.significance import Interval, Significance, paired_bootstrap
 from nmt.evaluate.spread import Spread, spread
 from nmt.train.checkpoint import differences
@@ -80,9 +80,9 @@ def set_outcome(runs: list[Measures], one: TextSet, samples: int) -> SetResults:
     hypotheses = [each.hypotheses for each in measured]
     significance = paired_bootstrap(hypotheses, one.references, language, samples)
     lengths = [count_words(source) for source in one.sources]
-    found = buckets(lengths)
-    curves = [by_length(each, one.references, found, language) for each in hypotheses]
-    pieces = [joined(one.pairs, count) for count in range(1, len(measured[0].joined) + 1)]
+    found = length_buckets(lengths)
+    curves = [bleu_by_length(each, one.references, found, language) for each in hypotheses]
+    pieces = [join_pairs(one.pairs, count) for count in range(1, len(measured[0].joined) + 1)]
     words = [sum(count_words(source) for source, _ in some) / len(some) for some in pieces]
     return SetResults(one, measured, significance, found, curves, words, [len(some) for some in pieces])
 

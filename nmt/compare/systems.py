@@ -80,13 +80,13 @@ def open_systems(options: argparse.Namespace) -> list[System]:
 
 def enter(name: str, options: argparse.Namespace) -> System:
     """One RUN or RUN,RUN; raises UserError when it cannot be loaded."""
-    paths = runs.find_all(name, Path(options.runs))
+    paths = runs.find_checkpoints(name, Path(options.runs))
     run = runs.load(paths, options.beam)
     return System(
         name="+".join(short(path) for path in paths),
         paths=paths,
         config=run.config,
-        made=run.made,
+        made=run.provenance,
         vocabulary=hashlib.sha256(run.translator.tokenizers.target.model).hexdigest(),
         parameters=sum(weight.numel() for weight in run.translator.model.parameters()),
         trainings=[training(path) for path in paths],

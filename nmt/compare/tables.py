@@ -128,7 +128,7 @@ def piece_perplexity(outcome: ComparisonResults, entrant: System, measured: Meas
 
 def score(interval: Interval) -> str:
     """A score with half of its interval."""
-    return f"{interval.score:.2f} ± {interval.half:.2f}"
+    return f"{interval.score:.2f} ± {interval.half_width:.2f}"
 
 
 def p_value(interval: Interval) -> str:
@@ -191,7 +191,7 @@ def shown_spread(one: Spread | None, digits: int) -> str:
     """Mean ± deviation (least–most)."""
     if one is None or one.deviation is None:
         return NONE
-    return f"{one.mean:.{digits}f} ± {one.deviation:.{digits}f} ({one.least:.{digits}f}–{one.most:.{digits}f})"
+    return f"{one.mean:.{digits}f} ± {one.deviation:.{digits}f} ({one.minimum:.{digits}f}–{one.maximum:.{digits}f})"
 
 
 def made_table(outcome: ComparisonResults) -> Table:

@@ -4,7 +4,7 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt.alignments import Gold, read_gold
+from nmt.alignments import GoldAlignments, read_gold_alignments
 from nmt.compare.systems import System
 from nmt.data.lines import read_lines, read_pairs
 from nmt.errors import UserError
@@ -23,7 +23,7 @@ class TextSet:
     source: Path
     reference: Path
     pairs: list[tuple[str, str]]
-    gold: Gold | None
+    gold: GoldAlignments | None
 
     @property
     def sources(self) -> list[str]:
@@ -41,7 +41,7 @@ class Texts:
     """Test sets, and known links that were given to choose on what is read off attention."""
 
     sets: list[TextSet]
-    valid: Gold | None  # None: each run's own validation set, where its links are known
+    valid: GoldAlignments | None  # None: each run's own validation set, where its links are known
     longest: int | None = None  # words of the longest source trained on, where the corpus is here and --long asks
 
 
@@ -74,7 +74,7 @@ def corpus_set(corpus: Path, name: str, entrant: System) -> TextSet:
     source, target = (corpus / f"{name}.{side}" for side in (entrant.config.data.source, entrant.config.data.target))
     found, gold = read_set(name, source, target), corpus / f"{name}.align"
     if gold.exists():
-        found.gold = read_gold(gold, found.pairs)
+        found.gold = read_gold_alignments(gold, found.pairs)
     return found
 
 

@@ -10,9 +10,10 @@ from nmt.config import TrainConfig
 from nmt.data.batches import collate, in_order
 from nmt.data.dataset import ParallelDataset
 from nmt.data.tokenizer import PAD, Tokenizers
-from nmt.decode.translator import AttentionRecord, Translator
+from nmt.decode.forced_decoding import AttentionRecord
+from nmt.decode.translator import Translator
 from nmt.evaluate.scores import score
-from nmt.evaluate.words import focus_in_words, merge
+from nmt.evaluate.words import WordPair
 from nmt.train.loss import cross_entropy
 from nmt.train.stop_signal import StopSignal, TrainingDiverged
 from nmt.view.heatmap import grid, heatmap
@@ -107,23 +108,23 @@ class Validation:
         translator.model.eval()
         try:
             for row in rows:
-                if translator.model.attends and report.hypotheses[row]:
-                    look = translator.look(self.sources[row].tolist(), report.hypotheses[row])
-                    draw(journal, look, str(row + 1), train, step)
+                if translator.model.has_attention and report.hypotheses[row]:
+                    record = translator.force_decode((self.sources[row].tolist(), report.hypotheses[row]))
+                    draw(journal, record, str(row + 1), train, step)
         finally:
             translator.model.train(training)
 
 
-def draw(journal: TensorBoardLogger, look: AttentionRecord, name: str, train: TrainConfig, step: int) -> None:
-    """The heatmap of one pair, and of every head when asked for."""
-    pieces, layer = (look.source_pieces, look.target_pieces), train.picture_layer
-    matrix, source, target = merge(look.chosen(layer, None), *pieces)
-    if not target:  # a young model may write pieces without a word in them
+def draw(journal: TensorBoardLogger, record: AttentionRecord, name: str, train: TrainConfig, step: int) -> None:
+    """The heatmap of one pair, and of every head if train.picture_heads."""
+    words, layer = WordPair.from_pieces(record.source_pieces, record.target_pieces), train.picture_layer
+    if not words.target:  # a young model may write pieces without a word in them
         return
     focus = None
-    if look.centre is not None and look.reach is not None:
-        focus = focus_in_words(look.centre, look.reach, *pieces)
-    journal.picture(f"alignment/{name}", heatmap(matrix, source, target, focus=focus), step)
+    if record.p_t is not None and record.window_reach is not None:
+        focus = words.window_spans(record.p_t, record.window_reach)
+    matrix = words.merge(record.layer_weights(layer, None))
+    journal.picture(f"alignment/{name}", heatmap(matrix, words.columns, words.target, focus=focus), step)
     if train.picture_heads:
-        heads = [merge(look.chosen(layer, head), *pieces)[0] for head in range(look.heads)]
-        journal.picture(f"heads/{name}", grid(heads, source, target), step)
+        heads = [words.merge(record.layer_weights(layer, head)) for head in range(record.num_heads)]
+        journal.picture(f"heads/{name}", grid(heads, words.columns, words.target), step)
