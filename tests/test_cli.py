@@ -159,7 +159,7 @@ def test_order_is_kept_whatever_the_batches(translate, tmp_path, monkeypatch):
     wanted = [translate(line).out for line in lines]
     file = tmp_path / "some.de"
     file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    monkeypatch.setattr(translator_module, "WINDOW", 4)
+    monkeypatch.setattr(translator_module, "WINDOW_LINES", 4)
     assert translate("--input", str(file), "--batch-tokens", "40").out == "".join(wanted)
 
 
@@ -288,7 +288,7 @@ def test_the_output_file_appears_whole(translate, tmp_path, trained: Trained, mo
     assert answer.code == 0 and answer.out == "" and path.read_text(encoding="utf-8") == wanted
     bad = tmp_path / "bad.de"
     bad.write_bytes(f"{SENTENCE}\n".encode() * 3 + b"\xff\n")
-    monkeypatch.setattr(translator_module, "WINDOW", 1)
+    monkeypatch.setattr(translator_module, "WINDOW_LINES", 1)
     assert translate("--input", str(bad), "--output", str(path)).code == 2
     assert path.read_text(encoding="utf-8") == wanted, "half an answer has replaced a whole one"
     assert [one.name for one in path.parent.iterdir()] == ["some.en"]
@@ -694,7 +694,7 @@ def test_given_gold_links_give_an_error_rate(trained: Trained, align, known, tmp
     own = write("own", align(*files, "--pharaoh", "--base", "1").out)
     words = ["--source", files[1], "--reference", files[3], "--gold", own, "--base", "1"]
     answer = door(capfd, "evaluate", "tiny", "--runs", trained.runs, *words)
-    assert re.fullmatch(rf"a.de\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}\tAER 0.000 \(layer 0, predicts\)\n", answer.out)
+    assert re.fullmatch(rf"a.de\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}\tAER 0.000 \(layer 0, output\)\n", answer.out)
     assert "no gold links to choose a layer on" in answer.err
     result = json.loads((trained.folder / "evaluate" / "a.de" / "result.json").read_text(encoding="utf-8"))
     assert (result["aer"], result["precision"], result["recall"]) == (0.0, 1.0, 1.0)

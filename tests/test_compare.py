@@ -134,7 +134,7 @@ def test_buckets_on_paper():
     lengths = [0] + [3] * 20 + [8] * 19 + [12] * 30 + [45] * 2 + [60] * 3
     found = length_buckets(lengths)
     assert [(one.label, len(one.rows)) for one in found] == [("1–5", 20), ("6+", 54)]
-    assert found[1].mean == pytest.approx((19 * 8 + 30 * 12 + 2 * 45 + 3 * 60) / 54)
+    assert found[1].mean_length == pytest.approx((19 * 8 + 30 * 12 + 2 * 45 + 3 * 60) / 54)
     assert [one.label for one in length_buckets([60] * 30)] == ["51+"]
     assert [one.label for one in length_buckets([60] * 3)] == ["51+"]
     assert [one.label for one in length_buckets([5] * 20 + [6] * 20 + [30] * 20)] == ["1–5", "6–10", "11–30"]
