@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 
 from nmt.errors import Stopped, UserError
-from nmt.options import COMPOSED, make_parser
+from nmt.options import COMPOSED_COMMANDS, make_parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,8 +67,8 @@ def forget_output() -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    verbs = {"translate": run_translate, "evaluate": run_evaluate, "align": run_align, "compare": run_compare}
-    return make_parser(dict.fromkeys(COMPOSED, run_composed) | verbs | {"export": run_export})
+    commands = {"translate": run_translate, "evaluate": run_evaluate, "align": run_align, "compare": run_compare}
+    return make_parser(dict.fromkeys(COMPOSED_COMMANDS, run_composed) | commands | {"export": run_export})
 
 
 def run_composed(options: argparse.Namespace) -> int:
@@ -79,7 +79,7 @@ def run_composed(options: argparse.Namespace) -> int:
     codes = []
     for config in configs:
         try:
-            results = getattr(pipeline, options.verb)(config) or []
+            results = getattr(pipeline, options.command)(config) or []
             for result in results:
                 print(f"{config.name}\t{result.line()}" if options.multirun else result.line(), flush=True)
             codes.append(0)

@@ -1,4 +1,4 @@
-"""Which words and options each verb takes. Nothing is imported here that takes time: `nmt --help` shall be instant."""
+"""The commands and their options. Nothing that takes time is imported here, so that `nmt --help` is instant."""
 
 import argparse
 import contextlib
@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 from nmt.errors import UserError
 
-Run = Callable[[argparse.Namespace], int]
-COMPOSED = {
+Command = Callable[[argparse.Namespace], int]
+COMPOSED_COMMANDS = {
     "download": "get the corpus",
     "tokenize": "learn the tokenizer and store the pairs as ids",
     "train": "train a model and score it on the test sets",
@@ -17,7 +17,7 @@ COMPOSED = {
 
 
 def path(text: str) -> str:
-    """A name; empty where a shell variable is unset."""
+    """The name of a file or folder; it is empty, and refused, where a shell variable is unset."""
     if not text:
         raise argparse.ArgumentTypeError("an empty name is none")
     return text
@@ -29,154 +29,151 @@ DIR: dict[str, Any] = {"type": path, "metavar": "DIR"}
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one sentence, like everything else here."""
+    """Raises UserError with one sentence instead of printing the usage and exiting."""
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message[:1].upper()}{message[1:].rstrip('.')}; see {self.prog} --help.")
 
 
-class VerbParser(Parser):
-    """Takes options before, between and behind the words; argparse would lose the words behind an option."""
+class CommandParser(Parser):
+    """Accepts options before, between and after the positional arguments; argparse loses those after an option."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        options, words, rest = [], [], iter(args)
+        options, positionals, rest = [], [], iter(args)
         for word in rest:
             if word == "--":
-                words += rest
+                positionals += rest
             elif re.match(r"--?[A-Za-z]", word) and " " not in word.partition("=")[0]:
                 action = self._option_string_actions.get(word)
                 value = next(rest, None) if action is not None and action.nargs is None else None
                 options.append(word if value is None else f"{word}={value}")  # so that -2,-1 may be a value
             else:
-                words.append(word)
-        return super().parse_known_args([*options, *(["--", *words] if words else [])], namespace)
+                positionals.append(word)
+        return super().parse_known_args([*options, *(["--", *positionals] if positionals else [])], namespace)
 
 
-def make_parser(run: Mapping[str, Run]) -> argparse.ArgumentParser:
-    """The verbs and their options; `run` says what runs each of them."""
-    whole = Parser(prog="nmt", description="Train a translator, and see where its attention looked.")
-    verbs = whole.add_subparsers(required=True, metavar="VERB", parser_class=VerbParser)
-    for verb, purpose in COMPOSED.items():
-        one = verbs.add_parser(verb, help=purpose, description=purpose, allow_abbrev=False)
-        one.add_argument(
+def make_parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
+    """The parser of all commands; `commands` maps their names to the functions that run them."""
+    parser = Parser(prog="nmt", description="Train a translator, and see what it attends to.")
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=CommandParser)
+    for name, purpose in COMPOSED_COMMANDS.items():
+        command = subparsers.add_parser(name, help=purpose, description=purpose, allow_abbrev=False)
+        command.add_argument(
             "overrides", nargs="*", metavar="KEY=VALUE", help="as in model=luong_local_p train.max_steps=500"
         )
-        one.add_argument("-m", "--multirun", action="store_true", help="one run for each combination of KEY=A,B")
-        one.set_defaults(run=run[verb], verb=verb)
-    add_translate(
-        verbs.add_parser("translate", help="translate sentences, a file, or stdin", allow_abbrev=False),
-        run["translate"],
-    )
-    add_evaluate(verbs.add_parser("evaluate", help="BLEU and chrF of a run", allow_abbrev=False), run["evaluate"])
-    add_align(verbs.add_parser("align", help="where the model looked", allow_abbrev=False), run["align"])
-    add_export(
-        verbs.add_parser("export", help="a folder that another engine translates with", allow_abbrev=False),
-        run["export"],
-    )
-    add_compare(verbs.add_parser("compare", help="one table over several runs", allow_abbrev=False), run["compare"])
-    return whole
+        command.add_argument("-m", "--multirun", action="store_true", help="one run for each combination of KEY=A,B")
+        command.set_defaults(run=commands[name], command=name)
+    for name, purpose, add_options in (
+        ("translate", "translate sentences, a file, or stdin", add_translate),
+        ("evaluate", "BLEU and chrF of a run", add_evaluate),
+        ("align", "what the model attends to, as links, heatmaps or tables", add_align),
+        ("export", "a folder that another engine translates with", add_export),
+        ("compare", "one table over several runs", add_compare),
+    ):
+        command = subparsers.add_parser(name, help=purpose, allow_abbrev=False)
+        add_options(command)
+        command.set_defaults(run=commands[name])
+    return parser
 
 
-def add_runs(one: argparse.ArgumentParser) -> None:
-    """Where runs are."""
-    one.add_argument("--runs", default="runs", **DIR, help="where run names are looked up (default: runs)")
+def add_runs(parser: argparse.ArgumentParser) -> None:
+    """Add --runs."""
+    parser.add_argument("--runs", default="runs", **DIR, help="the folder of the named runs (default: runs)")
 
 
-def add_run(one: argparse.ArgumentParser, run: Run) -> None:
-    """What all verbs after training share."""
-    one.add_argument(
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Add RUN, --runs, --beam and --batch-tokens."""
+    parser.add_argument(
         "name", metavar="RUN", help="a run name, a folder, a checkpoint file, or latest; RUN,RUN: an ensemble"
     )
-    add_runs(one)
-    one.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept by the search (default: the run's)")
-    one.add_argument("--batch-tokens", type=positive, metavar="N", help="source positions × beam in one batch")
-    one.set_defaults(run=run)
+    add_runs(parser)
+    parser.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept by the search (default: the run's)")
+    parser.add_argument("--batch-tokens", type=positive, metavar="N", help="source positions × beam in one batch")
 
 
-def add_translate(one: argparse.ArgumentParser, run: Run) -> None:
-    """nmt translate."""
-    add_run(one, run)
-    one.add_argument("sentences", nargs="*", default=[], metavar="SENTENCE", help="without any: --input, else stdin")
-    one.add_argument("--input", **FILE, help="one sentence a line, plain or .gz")
-    one.add_argument("--output", **FILE, help="instead of stdout")
-    one.add_argument("--format", choices=("text", "jsonl"), default="text")
-    one.add_argument(
+def add_translate(parser: argparse.ArgumentParser) -> None:
+    """Add the options of nmt translate."""
+    add_run(parser)
+    parser.add_argument("sentences", nargs="*", default=[], metavar="SENTENCE", help="without any: --input, else stdin")
+    parser.add_argument("--input", **FILE, help="one sentence a line, plain or .gz")
+    parser.add_argument("--output", **FILE, help="instead of stdout")
+    parser.add_argument("--format", choices=("text", "jsonl"), default="text")
+    parser.add_argument(
         "--engine",
         choices=("torch", "ctranslate2"),
         default="torch",
-        help="what searches; ctranslate2 takes the run's export and makes it the first time (default: torch)",
+        help="the engine of the search; ctranslate2 writes the run's export the first time (default: torch)",
     )
-    add_quantization(one, "torch: float32 or bfloat16 (default: the run's), ctranslate2: any (default: float32)")
-    one.add_argument(
+    add_quantization(parser, "torch: float32 or bfloat16 (default: the run's), ctranslate2: any (default: float32)")
+    parser.add_argument(
         "--nbest", type=positive, default=1, metavar="N", help="text: from 2 on, N lines SCORE<TAB>TEXT each"
     )
-    one.add_argument("--weights", action="store_true", help="with --format jsonl: the weights between words as well")
-    add_reading(one)
-    add_words(one)
+    parser.add_argument("--weights", action="store_true", help="with --format jsonl: the weights between words as well")
+    add_extractor(parser)
+    add_words(parser)
 
 
-def add_evaluate(one: argparse.ArgumentParser, run: Run) -> None:
-    """nmt evaluate."""
-    add_run(one, run)
-    add_scored(one)
+def add_evaluate(parser: argparse.ArgumentParser) -> None:
+    """Add the options of nmt evaluate."""
+    add_run(parser)
+    add_scored(parser)
 
 
-def add_export(one: argparse.ArgumentParser, run: Run) -> None:
-    """nmt export."""
-    one.add_argument("name", metavar="RUN", help="a run name, a folder, a checkpoint file, or latest")
-    add_runs(one)
-    one.add_argument("--format", choices=("ctranslate2",), required=True, help="what shall read it")
-    one.add_argument("--output", **FOLDER, help="a new folder (default: one below the run's, found again)")
-    add_quantization(one, "default: float32")
-    one.set_defaults(run=run)
+def add_export(parser: argparse.ArgumentParser) -> None:
+    """Add the options of nmt export."""
+    parser.add_argument("name", metavar="RUN", help="a run name, a folder, a checkpoint file, or latest")
+    add_runs(parser)
+    parser.add_argument("--format", choices=("ctranslate2",), required=True, help="the engine to export for")
+    parser.add_argument("--output", **FOLDER, help="a new folder (default: one below the run's, written once)")
+    add_quantization(parser, "default: float32")
 
 
-def add_quantization(one: argparse.ArgumentParser, possible: str) -> None:
-    """The numbers of a search."""
-    one.add_argument(
+def add_quantization(parser: argparse.ArgumentParser, explanation: str) -> None:
+    """Add --quantization."""
+    parser.add_argument(
         "--quantization",
         choices=("float32", "float16", "bfloat16", "int8"),
-        help=f"the numbers of the weights; {possible}",
+        help=f"the number format of the weights; {explanation}",
     )
 
 
-def add_align(one: argparse.ArgumentParser, run: Run) -> None:
-    """nmt align."""
-    add_run(one, run)
-    one.add_argument("sentence", nargs="?", metavar="SOURCE", help="a sentence; --source reads a file")
-    one.add_argument("translation", nargs="?", metavar="TARGET", help="without it, the model's own translation")
-    one.add_argument("--source", **FILE, help="instead of SOURCE, one sentence a line")
-    one.add_argument("--target", **FILE, help="instead of TARGET")
-    add_reading(one)
-    one.add_argument("--heads", action="store_true", help="with --png, --html or --gold: every head")
-    one.add_argument(
+def add_align(parser: argparse.ArgumentParser) -> None:
+    """Add the options of nmt align."""
+    add_run(parser)
+    parser.add_argument("sentence", nargs="?", metavar="SOURCE", help="a sentence; --source reads a file")
+    parser.add_argument("translation", nargs="?", metavar="TARGET", help="without it, the model's own translation")
+    parser.add_argument("--source", **FILE, help="instead of SOURCE, one sentence a line")
+    parser.add_argument("--target", **FILE, help="instead of TARGET")
+    add_extractor(parser)
+    parser.add_argument("--heads", action="store_true", help="with --png, --html or --gold: every head")
+    parser.add_argument(
         "--format",
         choices=("text", "jsonl"),
         default="text",
         help="jsonl: words, weights and links of each pair as a JSON object on a line (default: text)",
     )
-    one.add_argument("--png", **FILE, help="write a heatmap; several sentences: FILE-1.png, FILE-2.png, …")
-    one.add_argument("--html", **FILE, help="write a page on which a word lights up what it looked at")
-    one.add_argument("--pharaoh", action="store_true", help="links i-j between words, one line a sentence")
-    threshold = "links are all pairs of words with this share of attention or more (default: one link a target word)"
-    one.add_argument("--threshold", type=share, metavar="X", help=threshold)
-    one.add_argument("--links", action="store_true", help="with --gold: print the links of the best line as well")
-    add_words(one)
+    parser.add_argument("--png", **FILE, help="write a heatmap; several sentences: FILE-1.png, FILE-2.png, …")
+    parser.add_argument("--html", **FILE, help="write a page that shows what each word attends to")
+    parser.add_argument("--pharaoh", action="store_true", help="links i-j between words, one line a sentence")
+    threshold = "links are all pairs of words with this weight of attention or more (default: one link a target word)"
+    parser.add_argument("--threshold", type=threshold_value, metavar="X", help=threshold)
+    parser.add_argument("--links", action="store_true", help="with --gold: print the links of the best line as well")
+    add_words(parser)
     add_gold(
-        one, "Pharaoh links of the pairs: print error rates of each layer and row; with --png or --html, draw them"
+        parser, "Pharaoh links of the pairs: print error rates of each layer and step; with --png or --html, draw them"
     )
 
 
-def add_reading(one: argparse.ArgumentParser) -> None:
-    """Which weights are read off."""
-    one.add_argument(
+def add_extractor(parser: argparse.ArgumentParser) -> None:
+    """Add --layer, --head and --method: which weights are read off."""
+    parser.add_argument(
         "--layer",
         type=layers,
         metavar="L[,L]",
         help="from 0; negative from the top; the mean of several (default: the run's)",
     )
-    one.add_argument("--head", type=int, metavar="H", help="from 0 (default: the mean of the heads)")
-    one.add_argument(
+    parser.add_argument("--head", type=int, metavar="H", help="from 0 (default: the mean of the heads)")
+    parser.add_argument(
         "--method",
         choices=("mean", "rollout"),
         default="mean",
@@ -184,41 +181,41 @@ def add_reading(one: argparse.ArgumentParser) -> None:
     )
 
 
-def add_words(one: argparse.ArgumentParser) -> None:
-    """How weights become links between words."""
-    one.add_argument(
-        "--row",
-        choices=("predicts", "reads"),
-        default="predicts",
-        help="a word's weights are those of the step that predicts it, or of the next, which reads it: Luong's content "
-        "scores align the word that is read (2015, footnote 14); --gold shows both (default: predicts)",
+def add_words(parser: argparse.ArgumentParser) -> None:
+    """Add --decoder-step and --tokenized: how weights become links between words."""
+    parser.add_argument(
+        "--decoder-step",
+        choices=("output", "input"),
+        default="output",
+        help="a word's weights are those of the decoder step whose output it is, or of the next, whose input it is: "
+        "Luong's content scores align the input (2015, footnote 14); --gold shows both (default: output)",
     )
-    one.add_argument("--tokenised", action="store_true", help="the text is tokenised: a word is what spaces separate")
+    parser.add_argument("--tokenized", action="store_true", help="the text is tokenized: spaces alone separate words")
 
 
-def add_gold(one: argparse.ArgumentParser, purpose: str) -> None:
-    """Links that are known."""
-    one.add_argument("--gold", **FILE, help=purpose)
-    one.add_argument("--base", type=int, choices=(0, 1), default=0, help="the first word in files (default: 0)")
-    one.add_argument("--reverse", action="store_true", help="--gold says the target word first")
+def add_gold(parser: argparse.ArgumentParser, purpose: str) -> None:
+    """Add --gold, --base and --reverse."""
+    parser.add_argument("--gold", **FILE, help=purpose)
+    parser.add_argument("--base", type=int, choices=(0, 1), default=0, help="the first word in files (default: 0)")
+    parser.add_argument("--reverse", action="store_true", help="the links of --gold name the target word first")
 
 
-def add_scored(one: argparse.ArgumentParser) -> None:
-    """What is scored, and where layer and row are chosen."""
-    one.add_argument("--split", help="test (all test sets), valid, or one test set by name (default: test)")
-    one.add_argument("--source", **FILE, help="with --reference: other text than the corpus of training")
-    one.add_argument("--reference", **FILE)
-    add_gold(one, "with --reference: Pharaoh links of both files; the alignment error rate is reported too")
-    one.add_argument("--tokenised", action="store_true", help="with links: a word is what spaces separate")
+def add_scored(parser: argparse.ArgumentParser) -> None:
+    """Add the options for what is scored, and for the pairs on which layer and decoder step are chosen."""
+    parser.add_argument("--split", help="test (all test sets), valid, or one test set by name (default: test)")
+    parser.add_argument("--source", **FILE, help="with --reference: other text than the corpus of training")
+    parser.add_argument("--reference", **FILE)
+    add_gold(parser, "with --reference: Pharaoh links of both files; the alignment error rate is reported too")
+    parser.add_argument("--tokenized", action="store_true", help="with links: spaces alone separate words")
     for side, purpose in (
-        ("source", "other pairs with known links, to choose layer and row on (default: the corpus's validation set)"),
+        ("source", "other pairs with gold links, to choose layer and step on (default: the corpus's validation set)"),
         ("target", "belongs to --valid-source"),
         ("gold", "their links, written like those of --gold"),
     ):
-        one.add_argument(f"--valid-{side}", **FILE, help=purpose)
+        parser.add_argument(f"--valid-{side}", **FILE, help=purpose)
 
 
-def share(text: str) -> float:
+def threshold_value(text: str) -> float:
     """A number above 0 and at most 1."""
     with contextlib.suppress(ValueError):
         if 0 < float(text) <= 1:
@@ -227,24 +224,29 @@ def share(text: str) -> float:
 
 
 def layers(text: str) -> int | tuple[int, ...]:
-    """A layer, or several."""
+    """A layer, or several separated by commas."""
     if not re.fullmatch(r"-?\d+(,-?\d+)*", text):
         raise argparse.ArgumentTypeError(f"'{text}' is no layer such as 0 or -1, nor several such as 1,2")
-    found = tuple(map(int, text.split(",")))
-    return found[0] if len(found) == 1 else found
+    numbers = tuple(map(int, text.split(",")))
+    return numbers[0] if len(numbers) == 1 else numbers
 
 
-def add_compare(one: argparse.ArgumentParser, run: Run) -> None:
-    """nmt compare."""
-    one.add_argument("names", nargs="+", metavar="RUN", help="as for the other verbs; the first is what p refers to")
-    add_runs(one)
-    add_scored(one)
-    one.add_argument("--output", default="runs/compare", **DIR, help="default: runs/compare")
-    one.add_argument("--samples", type=positive, default=1000, metavar="N", help="bootstrap resamples (default: 1000)")
-    one.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept by the search (default: each run's)")
-    one.add_argument("--long", type=positive, metavar="K", help="also score 2 to K sentences joined into one input")
-    one.add_argument("--sentences", metavar="N,N", help="lines of the first set to draw (default: three short ones)")
-    one.set_defaults(run=run)
+def add_compare(parser: argparse.ArgumentParser) -> None:
+    """Add the options of nmt compare."""
+    parser.add_argument(
+        "names", nargs="+", metavar="RUN", help="as for the other commands; p is of the difference from the first"
+    )
+    add_runs(parser)
+    add_scored(parser)
+    parser.add_argument("--output", default="runs/compare", **DIR, help="default: runs/compare")
+    parser.add_argument(
+        "--samples", type=positive, default=1000, metavar="N", help="bootstrap resamples (default: 1000)"
+    )
+    parser.add_argument(
+        "--beam", type=positive, metavar="N", help="hypotheses kept by the search (default: each run's)"
+    )
+    parser.add_argument("--long", type=positive, metavar="K", help="also score 2 to K sentences joined into one input")
+    parser.add_argument("--sentences", metavar="N,N", help="lines of the first set to draw (default: three short ones)")
 
 
 def positive(text: str) -> int:

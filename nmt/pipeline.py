@@ -19,7 +19,8 @@ from nmt.data.dataset import ParallelDataset, write_datasets
 from nmt.data.tokenizer import Tokenizers, train_tokenizers
 from nmt.errors import UserError
 from nmt.files import atomic_folder, report_write_errors, write_atomic
-from nmt.runs import Result, run_folder, score_sets
+from nmt.runs import run_folder
+from nmt.scoring import Result, score_trained
 from nmt.train.build import build_trainer
 from nmt.train.precision import retain_freed_memory, select_device
 
@@ -114,24 +115,24 @@ def train(config: Config) -> list[Result]:
     """The command `train`: build the stages, train, and score; one result for each test set."""
     retain_freed_memory()
     select_device(config.device)  # a device that does not exist is refused before anything is downloaded
-    prepared = build_stages(config)
-    valid = ParallelDataset(prepared.ids / "valid.arrow")
-    check_validation(config, valid, prepared.corpus)
-    about = read_report(prepared.corpus)
+    folders = build_stages(config)
+    valid = ParallelDataset(folders.ids / "valid.arrow")
+    check_validation(config, valid, folders.corpus)
+    report = read_report(folders.corpus)
     folder = run_folder(config)
     make_run_folder(folder)
     trainer = build_trainer(
         config,
-        Tokenizers.load(prepared.tokenizer),
-        ParallelDataset(prepared.ids / "train.arrow"),
+        Tokenizers.load(folders.tokenizer),
+        ParallelDataset(folders.ids / "train.arrow"),
         valid,
         folder,
-        about["corpus_hash"],
+        report["corpus_hash"],
     )
     write_config(folder, config)
     trainer.run()
     del trainer  # its optimiser need not be in memory while the test sets are translated
-    return score_sets(folder / "best.pt", prepared.corpus, about["sets"], config.decode)
+    return score_trained(folder / "best.pt", folders.corpus, report["sets"], config.decode)
 
 
 def check_validation(config: Config, valid: ParallelDataset, corpus_folder: Path) -> None:

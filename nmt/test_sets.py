@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt import pipeline
-from nmt.alignments import Gold, LayerSelector, read_gold
+from nmt.alignments import GoldAlignments, read_gold_alignments
 from nmt.config import Config
 from nmt.data.lines import read_pairs
 from nmt.errors import UserError
-from nmt.runs import Run, gold_of
+from nmt.runs import Run
+from nmt.scoring import gold_alignments
 
 
 @dataclass(frozen=True)
@@ -24,20 +25,13 @@ class GoldFiles:
     reverse: bool = False  # links name the target word first
     tokenized: bool = False  # words are what spaces separate
 
-    def read(self) -> Gold:
+    def read(self) -> GoldAlignments:
         """The pairs with their links; raises UserError for a line that is no links and for missing lines."""
         pairs = list(read_pairs(self.source, self.target))
-        return read_gold(self.links, pairs, self.base, self.reverse, self.tokenized)
+        return read_gold_alignments(self.links, pairs, self.base, self.reverse, self.tokenized)
 
 
-def make_layer_selector(run: Run, valid: Gold | None) -> LayerSelector | None:
-    """The selector of layer and row for one run, on `valid` or the run's validation set; None without attention."""
-    if not run.translator.model.attends:
-        return None
-    return LayerSelector(run.translator, run.config.train.picture_layer, valid or validation_gold(run))
-
-
-def validation_gold(run: Run) -> Gold | None:
+def validation_gold(run: Run) -> GoldAlignments | None:
     """The gold links of the validation set that the run was trained with, whatever the current folder; None without."""
     hashes = corpus_hashes(run)
     corpus = existing_corpus(run.config, hashes, run.folder)
@@ -48,12 +42,12 @@ def validation_gold(run: Run) -> Gold | None:
             return None
         if {pipeline.read_report(corpus)["corpus_hash"]} != hashes:
             return None
-    return None if corpus is None else gold_of(run, corpus, "valid")
+    return None if corpus is None else gold_alignments(run, corpus, "valid")
 
 
 def corpus_hashes(run: Run) -> set[str]:
     """The hashes of the corpora that its members were trained on."""
-    return {model["corpus_hash"] for model in run.made["models"]}
+    return {model["corpus_hash"] for model in run.provenance["models"]}
 
 
 def existing_corpus(config: Config, hashes: set[str], run_folder: Path) -> Path | None:

@@ -112,8 +112,8 @@ def test_a_configuration(refused, words, fragments, tmp_path, monkeypatch):
     assert not (tmp_path / "data").exists()
 
 
-VERBS = {
-    "no verb": ([], ["VERB", "--help"]),
+COMMANDS = {
+    "no command": ([], ["COMMAND", "--help"]),
     "a typo in a verb": (["trian"], ["trian", "train", "translate"]),
     "no run": (["translate"], ["RUN"]),
     "an unknown run": (["translate", "other", SENTENCE], ["'other'", "tiny"]),
@@ -144,7 +144,7 @@ VERBS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("words", "fragments"), VERBS.values(), ids=VERBS)
+@pytest.mark.parametrize(("words", "fragments"), COMMANDS.values(), ids=COMMANDS)
 def test_a_command(refused, trained: Trained, words, fragments, monkeypatch):
     monkeypatch.chdir(trained.root)
     said = refused(*words)

@@ -13,14 +13,15 @@ from torch.testing import assert_close
 
 from nmt.data.batches import collate
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK
-from nmt.decode.beam_search import force_decode, largest, normalised, search
+from nmt.decode.beam_search import float32_buffer, masked_log_softmax, search, top_candidates
+from nmt.decode.forced_decoding import force_decode
 from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory
 
 WORDS = (UNK, 4, 5)  # what may be written when the vocabulary has six pieces
 
 
 class Table(EncoderDecoder):
-    """Logits [N T V V] looked up by sentence (its first piece), step and last piece."""
+    """Logits [N T V V] indexed by sentence (its first piece), step and last piece."""
 
     def __init__(self, table: Tensor) -> None:
         super().__init__()
@@ -48,12 +49,12 @@ def sources(number: int) -> Tensor:
 
 def every_sequence(table: Tensor, limit: int, alpha: float) -> list[tuple[float, list[int]]]:
     """All sentences of at most `limit` pieces, </s> counted, best first."""
-    shares = table.double().log_softmax(-1).tolist()
+    log_probabilities = table.double().log_softmax(-1).tolist()
     found = []
     for length in range(limit):
         for ids in itertools.product(WORDS, repeat=length):
             path = zip([BOS, *ids], [*ids, EOS], strict=True)
-            score = sum(shares[step][last][piece] for step, (last, piece) in enumerate(path))
+            score = sum(log_probabilities[step][last][piece] for step, (last, piece) in enumerate(path))
             found.append((score / (length + 1) ** alpha, list(ids)))
     return sorted(found, reverse=True)
 
@@ -71,28 +72,30 @@ def test_a_wide_beam_finds_every_sequence_in_order(seed, alpha, limit):
 
 
 def test_a_narrow_beam_can_miss_the_best_and_a_wider_one_finds_it():
-    """4 looks better at first (0.6 against 0.4) and leads nowhere; 5 goes on with certainty."""
-    shares = torch.full((1, 2, 6, 6), 1e-9)
-    shares[0, 0, BOS, [4, 5]] = torch.tensor([0.6, 0.4])
-    shares[0, 1, 4, [EOS, UNK]] = torch.tensor([0.5, 0.5])
-    shares[0, 1, 5, EOS] = 1.0
-    one, two = (search(Table(shares.log()), sources(1), None, beam, 0.0, torch.tensor([2]))[0] for beam in (1, 2))
+    """4 is more probable at first (0.6 against 0.4), but its continuations are not; 5 ends with certainty."""
+    probabilities = torch.full((1, 2, 6, 6), 1e-9)
+    probabilities[0, 0, BOS, [4, 5]] = torch.tensor([0.6, 0.4])
+    probabilities[0, 1, 4, [EOS, UNK]] = torch.tensor([0.5, 0.5])
+    probabilities[0, 1, 5, EOS] = 1.0
+    one, two = (
+        search(Table(probabilities.log()), sources(1), None, beam, 0.0, torch.tensor([2]))[0] for beam in (1, 2)
+    )
     assert (one[0].ids, two[0].ids) == ([4], [5])
     assert (one[0].score, two[0].score) == pytest.approx((math.log(0.3), math.log(0.4)), abs=1e-6)
 
 
-def test_what_ends_does_not_take_the_place_of_what_goes_on():
-    """Beam 2: </s> is best at once, and 4 and 5 both go on; 5 </s> (0.2) then beats 4 </s> (0.3 × 0.5)."""
-    shares = torch.full((1, 2, 6, 6), 1e-9)
-    shares[0, 0, BOS, [EOS, 4, 5]] = torch.tensor([0.5, 0.3, 0.2])
-    shares[0, 1, 4, [EOS, UNK]] = torch.tensor([0.5, 0.5])
-    shares[0, 1, 5, EOS] = 1.0
-    found = search(Table(shares.log()), sources(1), None, 2, 0.0, torch.tensor([2]))[0]
+def test_finished_hypotheses_do_not_take_up_the_beam():
+    """Beam 2: </s> is best at once, and 4 and 5 both stay open; 5 </s> (0.2) then beats 4 </s> (0.3 × 0.5)."""
+    probabilities = torch.full((1, 2, 6, 6), 1e-9)
+    probabilities[0, 0, BOS, [EOS, 4, 5]] = torch.tensor([0.5, 0.3, 0.2])
+    probabilities[0, 1, 4, [EOS, UNK]] = torch.tensor([0.5, 0.5])
+    probabilities[0, 1, 5, EOS] = 1.0
+    found = search(Table(probabilities.log()), sources(1), None, 2, 0.0, torch.tensor([2]))[0]
     assert [hypothesis.ids for hypothesis in found] == [[], [5]]
 
 
 def greedy(model: EncoderDecoder, source: Tensor, limit: int) -> list[int]:
-    """One sentence, the whole beginning read anew for each piece."""
+    """One sentence, the whole prefix decoded anew for each piece."""
     ids: list[int] = []
     while len(ids) + 1 < limit:
         logits = model.logits(model(source[None], None, torch.tensor([[BOS, *ids]])).hidden)[0, -1]
@@ -143,30 +146,30 @@ def test_scores_are_those_of_forced_decoding(name, small_model, alpha):
     found = search(model, batch.source, batch.mask, 3, alpha, torch.full((len(LENGTHS),), LIMIT))
     for rank in range(3):
         again = collate(list(batch.source), [np.array(best[rank].ids, dtype=np.int64) for best in found])
-        shares, weights, *_ = force_decode(model, batch.source, batch.mask, again.target, again.output)
-        assert (weights is not None) == model.attends
+        log_probabilities, weights, *_ = force_decode(model, batch.source, batch.mask, again.target, again.output)
+        assert (weights is not None) == model.has_attention
         real = again.output != PAD
-        wanted = (shares * real).sum(1) / real.sum(1) ** alpha
+        wanted = (log_probabilities * real).sum(1) / real.sum(1) ** alpha
         assert [best[rank].score for best in found] == pytest.approx(wanted.tolist(), abs=1e-4)
     for best in found:
         assert len({tuple(hypothesis.ids) for hypothesis in best}) == 3
         assert [hypothesis.score for hypothesis in best] == sorted((one.score for one in best), reverse=True)
-    silent = force_decode(model, batch.source, batch.mask, again.target, again.output, weights=False)
-    assert silent[1] is None
-    assert_close(silent[0], shares)
+    without_weights = force_decode(model, batch.source, batch.mask, again.target, again.output, weights=False)
+    assert without_weights[1] is None
+    assert_close(without_weights[0], log_probabilities)
 
 
-def test_a_sentence_is_translated_alone_as_among_others(name, small_model):
+def test_a_sentence_is_translated_alone_as_in_a_batch(name, small_model):
     model, batch = sharper(small_model(name)), batch_of(LENGTHS)
     limits = torch.tensor([9, 2, 5, 9, 1, 7])
-    together = search(model, batch.source, batch.mask, 3, 0.6, limits)
+    in_batch = search(model, batch.source, batch.mask, 3, 0.6, limits)
     for row, length in enumerate(LENGTHS):
         alone = search(model, batch.source[row : row + 1, : length + 1], None, 3, 0.6, limits[row : row + 1])[0]
-        assert [one.ids for one in together[row]] == [one.ids for one in alone]
-        assert [one.score for one in together[row]] == pytest.approx([one.score for one in alone], abs=1e-5)
+        assert [one.ids for one in in_batch[row]] == [one.ids for one in alone]
+        assert [one.score for one in in_batch[row]] == pytest.approx([one.score for one in alone], abs=1e-5)
 
 
-def test_what_is_finished_leaves_the_batch(monkeypatch):
+def test_finished_sentences_leave_the_batch(monkeypatch):
     """Sentence n ends after n + 1 pieces at beam 1: 3, 2, 1 rows are decoded."""
     table = torch.zeros(3, 4, 6, 6)
     table[:, :, :, 4] = 9.0
@@ -196,7 +199,7 @@ def test_limits_are_kept_and_only_words_are_written(seed, limits, beam):
             assert math.isfinite(hypothesis.score)
 
 
-def test_a_limit_of_one_gives_nothing_and_scores_its_end():
+def test_a_limit_of_one_gives_the_empty_target_with_the_score_of_its_end():
     table = torch.zeros(1, 1, 6, 6)  # six pieces, all alike
     found = search(Table(table), sources(1), None, 3, 1.0, torch.tensor([1]))[0]
     assert [hypothesis.ids for hypothesis in found] == [[]]
@@ -209,10 +212,10 @@ def test_the_length_penalty_by_hand(alpha, ids):
 
     ln 0.4 = −0.916, ln 0.27 = −1.309: the longer wins where 2^α > 1.309 / 0.916 = 1.429, so from α = 0.515 on.
     """
-    shares = torch.full((1, 2, 6, 6), 1e-9)
-    shares[0, 0, BOS, [EOS, 4]] = torch.tensor([0.4, 0.6])
-    shares[0, 1, 4, [EOS, UNK]] = torch.tensor([0.45, 0.55])
-    found = search(Table(shares.log()), sources(1), None, 4, alpha, torch.tensor([2]))[0]
+    probabilities = torch.full((1, 2, 6, 6), 1e-9)
+    probabilities[0, 0, BOS, [EOS, 4]] = torch.tensor([0.4, 0.6])
+    probabilities[0, 1, 4, [EOS, UNK]] = torch.tensor([0.45, 0.55])
+    found = search(Table(probabilities.log()), sources(1), None, 4, alpha, torch.tensor([2]))[0]
     assert found[0].ids == ids
     scores = {tuple(hypothesis.ids): hypothesis.score for hypothesis in found}
     assert scores[()] == pytest.approx(math.log(0.4), abs=1e-5)
@@ -224,19 +227,16 @@ def test_the_length_penalty_by_hand(alpha, ids):
 def test_the_best_of_spans_are_the_best_of_all(vocabulary, beam):
     torch.manual_seed(vocabulary)
     scores, table = torch.randn(4, beam), torch.randn(4, beam, vocabulary)
-    found = largest(scores, table, 6)
+    found = top_candidates(scores, table, 6)
     wanted, places = (scores[:, :, None] + table).flatten(1).topk(min(6, beam * vocabulary), 1)
     assert torch.equal(found.scores, wanted)
     assert torch.equal(found.parents * vocabulary + found.tokens, places)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_log_probabilities_take_the_place_of_float32_logits(dtype):
-    """Two sentences, three hypotheses, seven pieces; logits of another format go to a table that is kept."""
-    logits, table = torch.randn(6, 7, generator=torch.Generator().manual_seed(1)).to(dtype), []
-    wanted = logits.float().log_softmax(-1).view(2, 3, 7)
-    wanted[:, :, [PAD, BOS]] = float("-inf")
-    found = normalised(logits, torch.zeros(2, 3), table)
-    assert_close(found, wanted)
-    place = logits if dtype == torch.float32 else table[0]
-    assert found.data_ptr() == place.data_ptr() and bool(table) == (dtype != torch.float32)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_log_probabilities_are_float32_without_padding_and_start(dtype):
+    """Six hypotheses, seven pieces; the buffer of other formats than float32 may have more rows."""
+    logits = torch.randn(6, 7, generator=torch.Generator().manual_seed(1)).to(dtype)
+    wanted = logits.float().log_softmax(-1)
+    wanted[:, [PAD, BOS]] = float("-inf")
+    assert_close(masked_log_softmax(logits, float32_buffer(logits, 8)), wanted)

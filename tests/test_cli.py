@@ -18,15 +18,17 @@ import torch
 from corpora import Answer, Trained, door, environment, process, small, write_corpus
 
 from nmt import cli
-from nmt.alignments import Extractor, encoded, in_words, selection
+from nmt.alignments import Extractor, encode_pairs, record_words, selection
 from nmt.commands import translate as translate_module
 from nmt.data.lines import read_pairs
 from nmt.data.tokenizer import BOS, EOS
 from nmt.decode import translator as translator_module
 from nmt.decode.translator import Translator
 from nmt.evaluate.alignment import argmax_links, format_links
-from nmt.evaluate.words import merge
-from nmt.runs import Run, load, score_corpus, score_sets
+from nmt.evaluate.words import WordPair
+from nmt.models.transformer import Transformer
+from nmt.runs import Run, load
+from nmt.scoring import Result, gold_alignments, make_layer_selector, score_sets, score_trained
 
 SENTENCE = "Ein Junge malt das rote Fahrrad."
 OTHER = "Mein Bruder sucht kein Brot im Garten."
@@ -157,7 +159,7 @@ def test_order_is_kept_whatever_the_batches(translate, tmp_path, monkeypatch):
     wanted = [translate(line).out for line in lines]
     file = tmp_path / "some.de"
     file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    monkeypatch.setattr(translator_module, "WINDOW", 4)
+    monkeypatch.setattr(translator_module, "WINDOW_LINES", 4)
     assert translate("--input", str(file), "--batch-tokens", "40").out == "".join(wanted)
 
 
@@ -192,7 +194,7 @@ def test_a_sentence_far_too_long_is_cut_with_a_warning(translate):
 
 def test_first_lines_come_before_the_last_are_given(trained: Trained):
     """A pipe is translated a window at a time: an endless input has a beginning of an output."""
-    script = "import sys, nmt.decode.translator as t; t.WINDOW = 3; from nmt.cli import main; sys.exit(main())"
+    script = "import sys, nmt.decode.translator as t; t.WINDOW_LINES = 3; from nmt.cli import main; sys.exit(main())"
     words = ["translate", "tiny", "--runs", trained.runs]
     command = [sys.executable, "-c", script, *words]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
@@ -286,7 +288,7 @@ def test_the_output_file_appears_whole(translate, tmp_path, trained: Trained, mo
     assert answer.code == 0 and answer.out == "" and path.read_text(encoding="utf-8") == wanted
     bad = tmp_path / "bad.de"
     bad.write_bytes(f"{SENTENCE}\n".encode() * 3 + b"\xff\n")
-    monkeypatch.setattr(translator_module, "WINDOW", 1)
+    monkeypatch.setattr(translator_module, "WINDOW_LINES", 1)
     assert translate("--input", str(bad), "--output", str(path)).code == 2
     assert path.read_text(encoding="utf-8") == wanted, "half an answer has replaced a whole one"
     assert [one.name for one in path.parent.iterdir()] == ["some.en"]
@@ -364,9 +366,9 @@ def known(align, tmp_path):
 
 
 def rates(answer: Answer) -> dict[tuple[str, ...], list[str]]:
-    """(layer, head, row) → AER, precision, recall."""
+    """(layer, head, step) → AER, precision, recall."""
     header, *rows = answer.out.split("\n\n")[0].splitlines()
-    assert header == "layer\thead\trow\tAER\tprecision\trecall"
+    assert header == "layer\thead\tstep\tAER\tprecision\trecall"
     return {tuple(row.split("\t")[:3]): row.split("\t")[3:] for row in rows}
 
 
@@ -378,9 +380,9 @@ def test_gold_gives_an_error_rate_for_each_layer_and_row(align, known):
     drawn = align(*files, "--pharaoh", "--layer", "0").out
     own = write("own", drawn)
     table = rates(align(*files, "--gold", own))
-    assert list(table) == [(layer, "mean", row) for layer in ("0", "1", "0,1") for row in ("predicts", "reads")]
-    assert table["0", "mean", "predicts"] == FOUND  # its own links
-    assert table["1", "mean", "reads"] != FOUND
+    assert list(table) == [(layer, "mean", step) for layer in ("0", "1", "0,1") for step in ("output", "input")]
+    assert table["0", "mean", "output"] == FOUND  # its own links
+    assert table["1", "mean", "input"] != FOUND
     one = rates(align(*files, "--gold", own, "--layer", "-1"))
     assert one == {key: value for key, value in table.items() if key[0] == "1"}
     short = align(*files, "--gold", write("short", "0-0\n"))
@@ -391,7 +393,7 @@ def test_gold_gives_an_error_rate_for_each_layer_and_row(align, known):
 @pytest.mark.parametrize(
     "words",
     [
-        ["--layer", "0", "--row", "reads"],
+        ["--layer", "0", "--decoder-step", "input"],
         ["--layer", "1", "--head", "1"],
         ["--layer", "1", "--threshold", "0.2"],
         ["--layer", "1", "--base", "1"],
@@ -403,8 +405,8 @@ def test_links_that_were_drawn_in_a_way_are_found_in_this_way(align, known, word
     drawn = align(*files, "--pharaoh", *words)
     own = write("own", drawn.out)
     assert drawn.out != align(*files, "--pharaoh", "--layer", words[1]).out
-    choice = words[1], words[3] if "--head" in words else "mean", "reads" if "--row" in words else "predicts"
-    like = words[2:] if "--row" not in words else []
+    choice = words[1], words[3] if "--head" in words else "mean", "input" if "--decoder-step" in words else "output"
+    like = words[2:] if "--decoder-step" not in words else []
     table = align(*files, "--gold", own, "--links", *like)
     assert rates(table)[choice] == FOUND
     others = [rate for key, rate in rates(table).items() if key != choice]
@@ -417,7 +419,7 @@ def test_every_head_is_rated(align, known):
     own = write("own", align(*files, "--pharaoh", "--layer", "1", "--head", "1").out)
     table = rates(align(*files, "--gold", own, "--heads"))
     assert {key[:2] for key in table} == {(layer, head) for layer in ("0", "1", "0,1") for head in ("mean", "0", "1")}
-    assert len(table) == 18 and table["1", "1", "predicts"] == FOUND
+    assert len(table) == 18 and table["1", "1", "output"] == FOUND
     alone = rates(align(*files, "--gold", own, "--head", "0", "--layer", "1"))
     assert alone == {key: rate for key, rate in table.items() if key[:2] == ("1", "0")}
 
@@ -433,14 +435,14 @@ def test_reversed_gold_is_turned(align, known):
     assert [sorted(line.split()) for line in lines] == [sorted(line.split()) for line in turned.splitlines()]
 
 
-def test_tokenised_text_is_counted_at_spaces(align, known):
+def test_tokenized_text_is_counted_at_spaces(align, known):
     files, write = known
     assert len(align(*files).out.split("\n\n")[0].splitlines()) == 4
-    table = align(*files, "--tokenised").out.split("\n\n")[0].splitlines()
+    table = align(*files, "--tokenized").out.split("\n\n")[0].splitlines()
     assert [line.split("\t")[0] for line in table] == ["A", "boy", "paints."]
     last = write("last", "5-3\n\n\n")  # Fahrrad – the full stop
     assert align(*files, "--gold", last).code == 0
-    far = align(*files, "--gold", last, "--tokenised")
+    far = align(*files, "--gold", last, "--tokenized")
     assert far.code == 2 and far.out == ""
     told = "last:1: a link names source word 5, but the source has 6 words"
     assert told not in far.err and "last:1: a link names target word 3, but the target has 3 words" in far.err
@@ -451,8 +453,8 @@ def test_tokenised_text_is_counted_at_spaces(align, known):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--method", "rollout", "--layer", "0"], "--layer, --head or --heads say nothing"),
-        (["--method", "rollout", "--head", "0"], "--layer, --head or --heads say nothing"),
+        (["--method", "rollout", "--layer", "0"], "--layer, --head and --heads cannot go with it"),
+        (["--method", "rollout", "--head", "0"], "--layer, --head and --heads cannot go with it"),
         (["--threshold", "0.2"], "needs --pharaoh or --gold"),
         (["--pharaoh", "--threshold", "0"], "above 0 and at most 1"),
         (["--pharaoh", "--threshold", "nan"], "above 0 and at most 1"),
@@ -473,37 +475,35 @@ def test_options_that_would_say_nothing_are_refused(align, words, told):
 
 
 def test_rollout_goes_through_all_layers(align, known, monkeypatch):
-    """Where self-attention tells no weights it is refused; here a look is given a rollout by hand."""
+    """Without weights of self-attention it is refused; here records are given a rollout by hand."""
     files, write = known
-    look_batch = Translator.look_batch
+    force_decode_batch = Translator.force_decode_batch
 
-    def without(self, pairs):
-        return [replace(look, rollout=None) for look in look_batch(self, pairs)]
+    def with_rollout(self, pairs):
+        return [replace(record, rollout=record.weights[1, 1]) for record in force_decode_batch(self, pairs)]
 
-    def rolled(self, pairs):
-        return [replace(look, rollout=look.weights[1, 1]) for look in look_batch(self, pairs)]
-
-    monkeypatch.setattr(Translator, "look_batch", without)
-    refused = align(SENTENCE, "--method", "rollout")
+    with monkeypatch.context() as patch:
+        patch.setattr(Transformer, "has_rollout", False)
+        refused = align(SENTENCE, "--method", "rollout")
     assert refused.code == 2 and "needs the weights of self-attention, which the model of tiny" in refused.err
-    monkeypatch.setattr(Translator, "look_batch", rolled)
+    monkeypatch.setattr(Translator, "force_decode_batch", with_rollout)
     drawn = align(*files, "--pharaoh", "--method", "rollout").out
     assert drawn == align(*files, "--pharaoh", "--layer", "1", "--head", "1").out
     table = rates(align(*files, "--gold", write("own", drawn), "--method", "rollout"))
-    assert list(table) == [("rollout", "mean", "predicts"), ("rollout", "mean", "reads")]
-    assert table["rollout", "mean", "predicts"] == FOUND
+    assert list(table) == [("rollout", "mean", "output"), ("rollout", "mean", "input")]
+    assert table["rollout", "mean", "output"] == FOUND
 
 
-def test_a_pair_too_long_to_look_at_is_refused(align, tmp_path):
+def test_a_pair_too_long_to_record_is_refused(align, tmp_path):
     (tmp_path / "a.de").write_text(f"{SENTENCE}\n{'x' * 1100}\n", encoding="utf-8")
     (tmp_path / "a.en").write_text("A boy.\nA boy.\n", encoding="utf-8")
     answer = align("--pharaoh", "--source", str(tmp_path / "a.de"), "--target", str(tmp_path / "a.en"))
-    assert answer.code == 2 and "Pair 2 is longer than 1024 pieces, too long to look at." in answer.err
+    assert answer.code == 2 and "Pair 2 is longer than 1024 pieces, too long to record its attention." in answer.err
 
 
 def columns_apart(translator: Translator, source: list[int], target: list[int]) -> np.ndarray:
-    """[L H T+1 S+1], one column at a time through the explicit road: as slow and as plain as it can be."""
-    model, looks = translator.model, []
+    """[L H T+1 S+1], one column at a time with the explicit kernels: the slowest and plainest way."""
+    model, weights = translator.model, []
     with torch.inference_mode():
         memory = model.encode(torch.tensor([[*source, EOS]]), None)
         state = model.start(memory)
@@ -511,25 +511,25 @@ def columns_apart(translator: Translator, source: list[int], target: list[int]) 
             decoded = model.decode(torch.tensor([[piece]]), state, memory, weights=True)
             state = decoded.state
             assert decoded.weights is not None
-            looks.append(decoded.weights[0])
-    return torch.cat(looks, 2).numpy()
+            weights.append(decoded.weights[0])
+    return torch.cat(weights, 2).numpy()
 
 
 @pytest.mark.parametrize(
-    ("row", "words", "picked"),
+    ("step", "words", "select"),
     [
-        ("predicts", [], lambda looks: looks[0].mean(0)),  # the penultimate of two layers
-        ("reads", ["--layer", "1", "--head", "1"], lambda looks: looks[1, 1]),
-        ("predicts", ["--layer", "-2,-1"], lambda looks: looks.mean((0, 1))),
+        ("output", [], lambda weights: weights[0].mean(0)),  # the penultimate of two layers
+        ("input", ["--layer", "1", "--head", "1"], lambda weights: weights[1, 1]),
+        ("output", ["--layer", "-2,-1"], lambda weights: weights.mean((0, 1))),
     ],
 )
 def test_weights_after_beam_search_are_those_of_forced_decoding(
-    translate, align, trained: Trained, tmp_path, row, words, picked
+    translate, align, trained: Trained, tmp_path, step, words, select
 ):
-    """The fused kernels of the search tell nothing; what is shown comes from the explicit road over what was found."""
+    """The fused kernels of search return no weights; those of forced decoding over its result are shown."""
     sources = [SENTENCE, OTHER, "Eine Frau kauft zwei Bücher am Fluss."]
     (tmp_path / "a.de").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
-    words = ["--beam", "5", "--row", row, *words]
+    words = ["--beam", "5", "--decoder-step", step, *words]
     records = translate("--input", str(tmp_path / "a.de"), "--format", "jsonl", "--weights", *words).out.splitlines()
     drawn = align("--source", str(tmp_path / "a.de"), "--pharaoh", *words).out.splitlines()
     looked = align("--source", str(tmp_path / "a.de"), "--format", "jsonl", *words).out.splitlines()
@@ -537,11 +537,12 @@ def test_weights_after_beam_search_are_those_of_forced_decoding(
     every = list(zip(records, looked, drawn, translator.translate(sources), strict=True))
     for number, (record, again, line, found) in enumerate(every, 1):
         record, again = json.loads(record), json.loads(again)
-        matrix = picked(columns_apart(translator, found.source_ids, found.ids))
+        matrix = select(columns_apart(translator, found.source_ids, found.ids))
         pieces = [
             side.pieces(ids) for side, ids in zip(translator.tokenizers, (found.source_ids, found.ids), strict=True)
         ]
-        merged, source, target = merge(matrix[1:] if row == "reads" else matrix, *pieces)
+        pair = WordPair.from_pieces(*pieces)
+        merged, source, target = pair.merge(matrix[1:] if step == "input" else matrix), pair.columns, pair.target
         wanted = argmax_links(merged)
         assert record["text"] == found.text and len(wanted) == len(record["words"]) > 0
         assert record["alignment"] == sorted(map(list, wanted))
@@ -554,8 +555,9 @@ def test_weights_after_beam_search_are_those_of_forced_decoding(
 
 
 def fused(translator: Translator, source: list[int], target: list[int]) -> list[float]:
-    """log p of each piece and of </s> by the model that is searched, through the kernels that tell no weights."""
-    model = translator.searched
+    """log p of each piece and of </s> by the model of the search, with the fused kernels, which return no weights."""
+    model = translator.search_model
+    assert model is not None
     with torch.inference_mode():
         memory = model.encode(torch.tensor([[*source, EOS]]), None)
         decoded = model.decode(torch.tensor([[BOS, *target]]), model.start(memory), memory)
@@ -568,8 +570,8 @@ def test_records_do_not_depend_on_their_neighbours(translate, tmp_path, monkeypa
     lines = [SENTENCE, "", OTHER, "Ein Junge.", "x" * 300, "Eine Frau kauft zwei Bücher am Fluss."]
     alone = [json.loads(translate("--format", "jsonl", "--", line).out) for line in lines]
     (tmp_path / "a.de").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    for looks in (1000, 2):
-        monkeypatch.setattr(translate_module, "LOOKS", looks)
+    for window in (1000, 2):
+        monkeypatch.setattr(translate_module, "WINDOW_PAIRS", window)
         together = translate("--format", "jsonl", "--input", str(tmp_path / "a.de")).out.splitlines()
         for number, (one, other) in enumerate(zip(alone, map(json.loads, together), strict=True), 1):
             assert other.pop("line") == number
@@ -578,7 +580,7 @@ def test_records_do_not_depend_on_their_neighbours(translate, tmp_path, monkeypa
             likely = one.pop("log_probabilities", [])
             assert other.pop("log_probabilities", []) == pytest.approx(likely, abs=2e-4)
             assert one == other
-    refused = translate("--row", "reads", SENTENCE)
+    refused = translate("--decoder-step", "input", SENTENCE)
     assert refused.code == 2 and "--format jsonl" in refused.err
 
 
@@ -605,7 +607,7 @@ def test_links_beyond_the_words_are_told_before_they_are_drawn(align, known, tmp
 def test_layers_can_be_several(align):
     alone, both = (align(SENTENCE, "--layer", which).out for which in ("1", "0,1"))
     assert alone != both and both == align(SENTENCE, "--layer", "-2,-1").out
-    assert "--layer 2 is not there" in align(SENTENCE, "--layer", "0,2").err
+    assert "--layer 2 does not exist" in align(SENTENCE, "--layer", "0,2").err
     assert "'0,' is no layer such as 0 or -1" in align(SENTENCE, "--layer", "0,").err
 
 
@@ -653,13 +655,13 @@ def test_evaluate_leaves_a_result_that_says_how_it_was_made(trained: Trained):
     name, bleu, chrf, signature = trained.lines[0].split("\t")
     assert (f"{result['bleu']:.2f}", f"{result['chrf']:.2f}", result["bleu_signature"]) == (bleu, chrf, signature)
     assert result["sentences"] == 12 and "nc:6" in result["chrf_signature"]
-    made = result["provenance"]
-    (model,) = made["models"]
-    assert model["seed"] == 1 and model["config"]["model"]["size"] == 32 and made["decode"]["beam"] == 2
+    provenance = result["provenance"]
+    (model,) = provenance["models"]
+    assert model["seed"] == 1 and model["config"]["model"]["size"] == 32 and provenance["decode"]["beam"] == 2
     assert re.fullmatch(r"[0-9a-f]{64}", model["corpus_hash"])
     assert model["checkpoint"].endswith("/best.pt") and re.match(r"(update|average of updates) \d+", model["origin"])
     programs = {"nmt", "torch", "sacrebleu", "sentencepiece", "python"}
-    assert programs <= model["trained_with"].keys() & made["scored_with"].keys()
+    assert programs <= model["trained_with"].keys() & provenance["scored_with"].keys()
 
 
 def test_hypotheses_are_what_translate_writes(trained: Trained, translate, capfd):
@@ -692,18 +694,18 @@ def test_given_gold_links_give_an_error_rate(trained: Trained, align, known, tmp
     own = write("own", align(*files, "--pharaoh", "--base", "1").out)
     words = ["--source", files[1], "--reference", files[3], "--gold", own, "--base", "1"]
     answer = door(capfd, "evaluate", "tiny", "--runs", trained.runs, *words)
-    assert re.fullmatch(rf"a.de\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}\tAER 0.000 \(layer 0, predicts\)\n", answer.out)
+    assert re.fullmatch(rf"a.de\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}\tAER 0.000 \(layer 0, output\)\n", answer.out)
     assert "no gold links to choose a layer on" in answer.err
     result = json.loads((trained.folder / "evaluate" / "a.de" / "result.json").read_text(encoding="utf-8"))
     assert (result["aer"], result["precision"], result["recall"]) == (0.0, 1.0, 1.0)
     assert result["alignment"] == {
-        "layer": "0", "row": "predicts", "links": "argmax", "chosen_on": None, "candidates": 1, "left_out": 0
+        "layer": "0", "decoder_step": "output", "links": "argmax", "chosen_on": None, "candidates": 1, "left_out": 0
     }  # fmt: skip
     gold = "needs --gold FILE or --valid-gold FILE"
     for wrong, told in {
         (*words[4:6],): "--gold FILE belongs to --source FILE",
         (*words[:4], "--reverse"): gold,
-        (*words[:4], "--tokenised"): gold,
+        (*words[:4], "--tokenized"): gold,
         ("--base", "1"): gold,
         (*words[:4], "--split", "test"): "--split names sets of the corpus",
         (*words, "--valid-source", own): "belong together",
@@ -720,84 +722,90 @@ def copied_run(trained: Trained, root: Path) -> Path:
     return Path(shutil.copy(trained.folder / "best.pt", root / "tiny" / "best.pt"))
 
 
-def own_links(run: Run, corpus: Path, name: str, reading: Extractor) -> None:
-    """Gold links that are those of one layer and row, so that they must be found again."""
+def score_corpus(run: Run, corpus: Path, sets: list[str]) -> list[Result]:
+    """Scores of sets of a corpus, with layer and step chosen on its validation set."""
+    return score_sets(run, corpus, sets, make_layer_selector(run, gold_alignments(run, corpus, "valid")))
+
+
+def own_links(run: Run, corpus: Path, name: str, extractor: Extractor) -> None:
+    """Gold links that are those of one layer and decoder step, so that they must be found again."""
     pairs = list(read_pairs(corpus / f"{name}.de", corpus / f"{name}.en"))
-    looks = run.translator.looks(encoded(run.translator, pairs))
-    lines = [format_links(argmax_links(in_words(look, reading)[0])) + "\n" for look in looks]
+    records = run.translator.force_decode_all(encode_pairs(run.translator, pairs))
+    weights = (extractor.word_weights(record, record_words(record)) for record in records)
+    lines = [format_links(argmax_links(matrix)) + "\n" for matrix in weights]
     (corpus / f"{name}.align").write_text("".join(lines), encoding="utf-8")
 
 
-def test_layer_and_row_are_chosen_on_the_validation_set(trained: Trained, tmp_path, monkeypatch):
-    """The validation set knows layer 1, reads; the test set knows layer 0, predicts, which must not be chosen."""
+def test_layer_and_step_are_chosen_on_the_validation_set(trained: Trained, tmp_path, monkeypatch):
+    """The gold links of the validation set are those of layer 1, input; of the test set those of layer 0, output."""
     corpus = tmp_path / "corpus"
     shutil.copytree(trained.root / "corpus", corpus)
     run = load([copied_run(trained, tmp_path / "runs")])
     (before,) = score_corpus(run, corpus, ["test"])
     assert before.aer is None and "AER" not in before.line()
     own_links(run, corpus, "test", Extractor(0))
-    (unchosen,) = score_corpus(run, corpus, ["test"])  # the stored result knows no error rate: it is not enough
-    assert unchosen.aer == 0 and unchosen.line().endswith("\tAER 0.000 (layer 0, predicts)")
-    own_links(run, corpus, "valid", Extractor(1, row="reads"))
+    (unchosen,) = score_corpus(run, corpus, ["test"])  # the stored result has no error rate, so it is not reused
+    assert unchosen.aer == 0 and unchosen.line().endswith("\tAER 0.000 (layer 0, output)")
+    own_links(run, corpus, "valid", Extractor(1, decoder_step="input"))
     valid, test = score_corpus(run, corpus, ["valid", "test"])
-    assert (valid.aer, valid.aligned) == (0, "layer 1, reads")
-    assert test.aer and test.aligned == "layer 1, reads" and test.bleu == before.bleu
+    assert (valid.aer, valid.extractor) == (0, "layer 1, input")
+    assert test.aer and test.extractor == "layer 1, input" and test.bleu == before.bleu
     result = json.loads((tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json").read_text(encoding="utf-8"))
     assert result["alignment"] == {
-        "layer": "1", "row": "reads", "links": "argmax",
+        "layer": "1", "decoder_step": "input", "links": "argmax",
         "chosen_on": "16 validation pairs", "candidates": 6, "left_out": 0,
     }  # fmt: skip
     flattered = json.loads((tmp_path / "runs/tiny/evaluate/valid/result.json").read_text(encoding="utf-8"))
     assert flattered["alignment"]["chosen_on"] == "these pairs"
-    monkeypatch.setattr(selection, "rates", None)
+    monkeypatch.setattr(selection, "alignment_error_rates", None)
     monkeypatch.setattr(Translator, "translate", None)
     assert score_corpus(run, corpus, ["valid", "test"]) == [valid, test]  # nothing is done twice
 
 
-@pytest.mark.parametrize("rule, other", [("CHOSEN_ON", 5), ("every_layer", lambda layers: [0])])
+@pytest.mark.parametrize("rule, other", [("MAX_SELECTION_PAIRS", 5), ("layer_candidates", lambda layers: [0])])
 def test_a_stored_error_rate_does_not_survive_other_rules(trained: Trained, tmp_path, monkeypatch, rule, other):
     corpus = tmp_path / "corpus"
     shutil.copytree(trained.root / "corpus", corpus)
     run = load([copied_run(trained, tmp_path / "runs")])
     for name in ("valid", "test"):
-        own_links(run, corpus, name, Extractor(1, row="reads"))
-    assert score_corpus(run, corpus, ["test"])[0].aligned == "layer 1, reads"
+        own_links(run, corpus, name, Extractor(1, decoder_step="input"))
+    assert score_corpus(run, corpus, ["test"])[0].extractor == "layer 1, input"
     path = tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json"
     stored = json.loads(path.read_text(encoding="utf-8"))
-    before, made = stored["alignment"], stored["provenance"]["alignment"]
+    before, provenance = stored["alignment"], stored["provenance"]["alignment"]
     layers = "0", "1", "0,1"
-    assert made["candidates"] == [f"{layer} mean {row}" for layer in layers for row in ("predicts", "reads")]
-    assert made["at_most"] == selection.CHOSEN_ON
+    assert provenance["candidates"] == [f"{layer} mean {step}" for layer in layers for step in ("output", "input")]
+    assert provenance["at_most"] == selection.MAX_SELECTION_PAIRS
     monkeypatch.setattr(selection, rule, other)
     score_corpus(run, corpus, ["test"])
     after = json.loads(path.read_text(encoding="utf-8"))["alignment"]
     assert (before["chosen_on"], before["candidates"]) == ("16 validation pairs", 6)
-    wanted = ("5 validation pairs", 6) if rule == "CHOSEN_ON" else ("16 validation pairs", 2)
+    wanted = ("5 validation pairs", 6) if rule == "MAX_SELECTION_PAIRS" else ("16 validation pairs", 2)
     assert (after["chosen_on"], after["candidates"]) == wanted
 
 
-def test_a_model_without_attention_is_asked_for_no_error_rate(trained: Trained, tmp_path, monkeypatch):
+def test_a_model_without_attention_has_no_error_rate(trained: Trained, tmp_path, monkeypatch):
     corpus = tmp_path / "corpus"
     shutil.copytree(trained.root / "corpus", corpus)
     run = load([copied_run(trained, tmp_path / "runs")])
     for name in ("valid", "test"):
         own_links(run, corpus, name, Extractor(0))
-    monkeypatch.setattr(type(run.translator.model), "attends", False)
+    monkeypatch.setattr(type(run.translator.model), "has_attention", False)
     (result,) = score_corpus(run, corpus, ["test"])
     assert result.aer is None and "AER" not in result.line()
     stored = json.loads((tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json").read_text(encoding="utf-8"))
     assert not {"aer", "alignment"} & stored.keys()
 
 
-def test_the_end_of_a_training_tells_the_error_rate(trained: Trained, tmp_path):
+def test_the_error_rate_is_logged_at_the_end_of_a_training(trained: Trained, tmp_path):
     corpus = tmp_path / "corpus"
     shutil.copytree(trained.root / "corpus", corpus)
     path = copied_run(trained, tmp_path / "runs")
     run = load([path])
     for name in ("valid", "test"):
-        own_links(run, corpus, name, Extractor(0, row="reads"))
-    (result,) = score_sets(path, corpus, ["test"], run.config.decode)
-    assert result.line().endswith("\tAER 0.000 (layer 0, reads)")
+        own_links(run, corpus, name, Extractor(0, decoder_step="input"))
+    (result,) = score_trained(path, corpus, ["test"], run.config.decode)
+    assert result.line().endswith("\tAER 0.000 (layer 0, input)")
     curves = b"".join(file.read_bytes() for file in (path.parent / "tensorboard").iterdir())
     assert b"test/test_aer" in curves and b"test/test_bleu" in curves
 

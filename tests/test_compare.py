@@ -32,7 +32,7 @@ from nmt.compose import compose_all
 from nmt.config import Config
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
-from nmt.evaluate.lengths import buckets, by_length, count_words, joined
+from nmt.evaluate.lengths import bleu_by_length, count_words, join_pairs, length_buckets
 from nmt.evaluate.lengths import corpus_bleu as bleu_alone
 from nmt.evaluate.scores import score
 from nmt.evaluate.significance import paired_bootstrap
@@ -79,8 +79,10 @@ def test_the_interval_and_p_are_those_of_the_resampled_sets():
     first, second = paired_bootstrap([BETTER, WORSE], REFERENCES, samples=100).intervals["bleu"]
     for interval, scores in ((first, first_scores), (second, second_scores)):
         ordered = np.sort(scores)
-        assert interval.half == pytest.approx((ordered[97] - ordered[2]) / 2, abs=1e-4)  # 2.5 % cut off at each end
-        assert interval.mean == pytest.approx(scores.mean(), abs=1e-4)
+        assert interval.half_width == pytest.approx(
+            (ordered[97] - ordered[2]) / 2, abs=1e-4
+        )  # 2.5 % cut off at each end
+        assert interval.mean_length == pytest.approx(scores.mean(), abs=1e-4)
     differences = abs(first_scores - second_scores)
     beyond = (differences - differences.mean() > abs(first.score - second.score)).sum()
     assert first.p is None and second.p == pytest.approx((beyond + 1) / 101)
@@ -126,19 +128,19 @@ def test_words_are_counted_with_punctuation_apart():
 
 def test_buckets_by_hand():
     lengths = [0] + [3] * 20 + [8] * 19 + [12] * 30 + [45] * 2 + [60] * 3
-    merged = buckets(lengths)
+    merged = length_buckets(lengths)
     assert [(bucket.label, len(bucket.rows)) for bucket in merged] == [("1–5", 20), ("6+", 54)]
-    assert merged[1].mean == pytest.approx((19 * 8 + 30 * 12 + 2 * 45 + 3 * 60) / 54)
-    assert [bucket.label for bucket in buckets([60] * 30)] == ["51+"]
-    assert [bucket.label for bucket in buckets([60] * 3)] == ["51+"]
-    assert [bucket.label for bucket in buckets([5] * 20 + [6] * 20 + [30] * 20)] == ["1–5", "6–10", "11–30"]
-    assert buckets([0, 0]) == [] and buckets([]) == []
+    assert merged[1].mean_length == pytest.approx((19 * 8 + 30 * 12 + 2 * 45 + 3 * 60) / 54)
+    assert [bucket.label for bucket in length_buckets([60] * 30)] == ["51+"]
+    assert [bucket.label for bucket in length_buckets([60] * 3)] == ["51+"]
+    assert [bucket.label for bucket in length_buckets([5] * 20 + [6] * 20 + [30] * 20)] == ["1–5", "6–10", "11–30"]
+    assert length_buckets([0, 0]) == [] and length_buckets([]) == []
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.integers(0, 70), max_size=60), st.integers(1, 20))
 def test_every_sentence_is_in_one_bucket(lengths, smallest):
-    merged = buckets(lengths, smallest)
+    merged = length_buckets(lengths, smallest)
     rows = [row for bucket in merged for row in bucket.rows]
     assert sorted(rows) == [row for row, length in enumerate(lengths) if length]
     for bucket in merged:
@@ -150,9 +152,9 @@ def test_every_sentence_is_in_one_bucket(lengths, smallest):
 
 def test_a_bucket_is_scored_as_a_corpus():
     lengths = [count_words(line) for line in REFERENCES[:12]] + [12] * 12
-    merged = buckets(lengths, 5)
+    merged = length_buckets(lengths, 5)
     assert [len(bucket.rows) for bucket in merged] == [12, 12]
-    values = by_length(BETTER, REFERENCES, merged, "en")
+    values = bleu_by_length(BETTER, REFERENCES, merged, "en")
     assert values[0] == pytest.approx(corpus_bleu(BETTER[:12], [REFERENCES[:12]]).score)
     assert values[1] == pytest.approx(corpus_bleu(BETTER[12:], [REFERENCES[12:]]).score)
     assert bleu_alone(BETTER, REFERENCES, "en") == pytest.approx(score(BETTER, REFERENCES)["bleu"])
@@ -161,7 +163,7 @@ def test_a_bucket_is_scored_as_a_corpus():
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.text("ab", min_size=1), st.text("cd", min_size=1)), max_size=12), st.integers(1, 5))
 def test_joining_keeps_the_words_and_their_order(pairs, count):
-    inputs = joined(pairs, count)
+    inputs = join_pairs(pairs, count)
     assert len(inputs) == len(pairs) // count
     for side in (0, 1):
         kept = [pair[side] for pair in pairs[: len(inputs) * count]]
@@ -353,8 +355,8 @@ def test_everything_is_written(runs: Runs, trained: Trained, capfd):
     for line, side in (("de", "source"), ("en", "reference")):
         second = (trained.root / "corpus" / f"test.{line}").read_text(encoding="utf-8").splitlines()[1]
         assert f'<p class="note">{side}: {second}</p>' in html
-    assert html.count("<figcaption>layer 0, row predicts; its own translation: ") == 2
-    assert 'alt="attention of tiny: layer 0, row predicts"' in html
+    assert html.count("<figcaption>layer 0, decoder step output; its own translation: ") == 2
+    assert 'alt="attention of tiny: layer 0, decoder step output"' in html
     assert "sentence 2" in html and "sentence 5" in html and "Without a heatmap: plain (no attention)." in html
     assert {path.parent.name for path in folder.glob("tensorboard/**/events.*")} == {"tensorboard", "tiny", "plain"}
     numbers = runs.numbers()
@@ -392,7 +394,7 @@ def test_perplexity_is_that_of_each_sentence_alone(runs: Runs):
     pairs = [("Ein Junge malt das rote Fahrrad.", "A boy paints the red bicycle."), ("Ja.", "Yes."), ("", "Nothing")]
     perplexity = measure_perplexity(translator, pairs)
     ids = [[side.encode(text) for side, text in zip(translator.tokenizers, pair, strict=True)] for pair in pairs[:2]]
-    records = [translator.look(source, target) for source, target in ids]
+    records = [translator.force_decode((source, target)) for source, target in ids]
     log_probabilities = [value for record in records for value in record.log_probabilities]
     nll, pieces = -sum(log_probabilities), len(log_probabilities)
     assert perplexity.nll == pytest.approx(nll, rel=1e-5)
@@ -419,7 +421,7 @@ def test_links_of_its_own_have_no_error(runs: Runs, capfd, tmp_path):
     answer = runs.compare(capfd, "tiny", "plain", *files)
     rows = table_rows(answer, "a.de: 2 sentences")
     assert rows["tiny"]["AER"] == "0.000" and rows["plain (unfinished)"]["AER"] == "–"
-    assert "layer 0, row predicts, not chosen: the layer of the run's heatmaps: tiny" in answer.out
+    assert "layer 0, decoder step output, not chosen: the layer of the run's heatmaps: tiny" in answer.out
     assert "tiny: there are no gold links of a validation set" in answer.err and "--valid-gold" in answer.err
     text = (tmp_path / "own" / "a.align").read_text(encoding="utf-8")
     (tmp_path / "own" / "a.align").write_text(text.splitlines()[0], encoding="utf-8")
@@ -441,12 +443,12 @@ def test_what_to_read_off_is_chosen_on_the_validation_set(
         files = ["--source", str(corpus / f"{name}.de"), "--target", str(corpus / f"{name}.en")]
         (corpus / f"{name}.align").write_text(door(capfd, *words, *files, "--layer", drawn).out, encoding="utf-8")
     answer = runs.compare(capfd, "tiny")
-    assert f"layer {layer}, row predicts, chosen among 6 on 16 validation pairs: tiny" in answer.out
+    assert f"layer {layer}, decoder step output, chosen among 6 on 16 validation pairs: tiny" in answer.out
     assert "no gold links" not in answer.err
     error = float(table_rows(answer, "test: 12 sentences")["tiny"]["AER"])
     assert error == 0 if layer == "0" else error > 0
     on_valid = runs.compare(capfd, "tiny", "--split", "valid").out
-    assert f"layer {layer}, row predicts, chosen among 6 on these pairs: tiny" in on_valid
+    assert f"layer {layer}, decoder step output, chosen among 6 on these pairs: tiny" in on_valid
     assert "too optimistic" in on_valid and "too optimistic" not in answer.out
 
 
@@ -462,7 +464,7 @@ def test_the_error_rate_does_not_depend_on_the_current_folder(trained: Trained, 
         out = str(tmp_path / f"out{number}")
         words = ["tiny", "--runs", str(home / "runs"), *files]
         compared = door(capfd, "compare", *words, "--output", out, "--samples", "100")
-        assert "layer 1, row predicts, chosen among 6 on 16 validation pairs: tiny" in compared.out
+        assert "layer 1, decoder step output, chosen among 6 on 16 validation pairs: tiny" in compared.out
         rates.add(table_rows(compared, "a.de: 2 sentences")["tiny"]["AER"])
         shutil.rmtree(home / "runs" / "tiny" / "evaluate")
         evaluated = door(capfd, "evaluate", *words)
@@ -482,7 +484,9 @@ def test_layer_and_row_can_be_chosen_on_other_pairs(align_to, verb, tmp_path, ca
     words += ["--output", str(tmp_path / "out"), "--samples", "100"] if verb == "compare" else []
     answer = door(capfd, *words)
     assert answer.code == 0, answer.err
-    assert ("layer 0, row predicts, chosen among 6 on 16" if verb == "compare" else "(layer 0, predicts)") in answer.out
+    assert (
+        "layer 0, decoder step output, chosen among 6 on 16" if verb == "compare" else "(layer 0, output)"
+    ) in answer.out
 
 
 class Homes:
@@ -524,7 +528,7 @@ def test_a_pair_that_is_too_long_stops_nothing(runs: Runs, capfd, tmp_path, monk
     for ending, line in (("de", "Ein Junge " * 30), ("en", "A boy"), ("align", "0-0")):
         with (tmp_path / "own" / f"a.{ending}").open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
-    monkeypatch.setattr(extraction, "LONGEST", 0.25)
+    monkeypatch.setattr(extraction, "MAX_LENGTH_FACTOR", 0.25)
     answer = runs.compare(capfd, "tiny", "plain", *files, "--sentences", "3,1")
     assert answer.code == 0, answer.err
     assert "AER leaves out pairs that are too long for forced decoding: tiny 1." in answer.out
@@ -567,7 +571,7 @@ def test_a_run_without_its_corpus_is_refused(runs: Runs, capfd):
         (["tiny", "--source", "x"], "--source and --reference belong together"),
         (["tiny", "--gold", "x"], "--gold FILE belongs to --source FILE and --reference FILE"),
         (["tiny", "--sentences", "²"], "--sentences ² is not possible; give line numbers such as 1,5"),
-        (["tiny", "--tokenised"], "--tokenised describes how links are written; it needs --gold FILE or"),
+        (["tiny", "--tokenized"], "--tokenized describes how links are written; it needs --gold FILE or"),
         (["tiny", "--reverse"], "--reverse describes how links are written"),
         (["tiny", "--base", "1"], "--base 1 describes how links are written"),
         (["tiny", "--split", "test", "--source", "x", "--reference", "y"], "--split names sets of the corpus"),

@@ -1,4 +1,4 @@
-"""What leaves the house writes what it wrote at home: every kind of Transformer, searched by both engines."""
+"""An exported model translates as before: every kind of Transformer, searched by both engines."""
 
 import importlib.util
 import itertools
@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,16 +19,16 @@ from torch import nn
 from torch.nn import functional
 
 from nmt.compose import compose_all
-from nmt.config import Config, DecodeConfig, TokenizerConfig
+from nmt.config import Config, DecodeConfig
 from nmt.data.batches import collate
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers, train_sentencepiece
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.export import ctranslate2_model
-from nmt.export.ctranslate2_engine import Ctranslate2
-from nmt.export.ctranslate2_folder import Export
-from nmt.export.ctranslate2_model import POSSIBLE, check
+from nmt.export.ctranslate2_engine import CTranslate2Translator
+from nmt.export.ctranslate2_folder import CTranslate2Export
+from nmt.export.ctranslate2_model import EXPORTABLE, check_exportable
 from nmt.models.build import build as build_model
 from nmt.models.ensemble import Ensemble
 from nmt.models.transformer import Transformer
@@ -47,9 +48,10 @@ def vocabularies(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Tokeniz
     write_pairs(folder, "train", pairs(200))
     files = folder / "train.de", folder / "train.en"
     sizes = ((310, files), (315, files[:1]), (305, files[1:]))
+    (config,) = compose_all(["tokenizer=unigram"], multirun=False)
     joint, source, target = (
-        Tokenizer(train_sentencepiece(TokenizerConfig("unigram", size, True, True, 1.0, False, 256), list(some)), False)
-        for size, some in sizes
+        Tokenizer(train_sentencepiece(replace(config.tokenizer, size=size), list(texts)), False)
+        for size, texts in sizes
     )
     return {True: Tokenizers(joint, joint), False: Tokenizers(source, target)}
 
@@ -97,9 +99,9 @@ def some(size: int, seed: int, count: int = 24) -> list[np.ndarray]:
     return [random.integers(4, size, random.integers(1, 13)) for _ in range(count)]
 
 
-def export(plain: Translator, config: Config, folder: Path, quantization: str = "float32") -> Ctranslate2:
-    Export(plain, config, quantization).write(folder, {})
-    return Ctranslate2(plain, folder)
+def export(plain: Translator, config: Config, folder: Path, quantization: str = "float32") -> CTranslate2Translator:
+    CTranslate2Export(plain, config, quantization).write(folder, {})
+    return CTranslate2Translator.open(plain, folder)
 
 
 def same(found: list[list[Hypothesis]], wanted: list[list[Hypothesis]]) -> None:
@@ -113,8 +115,8 @@ def same(found: list[list[Hypothesis]], wanted: list[list[Hypothesis]]) -> None:
             assert one.score == pytest.approx(known.get(tuple(one.ids), one.score), abs=1e-4)
 
 
-def count_ours(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many sentences our own search is asked for."""
+def count_own_searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of sentences of each call of our own search."""
     asked: list[int] = []
     plain = Translator.search_batch
     monkeypatch.setattr(
@@ -141,16 +143,16 @@ BOTH = [
 @pytest.mark.parametrize(
     ("kind", "joint"), BOTH, ids=lambda one: str(one) if isinstance(one, bool) else "-".join(map(str, one.values()))
 )
-def test_both_engines_write_the_same(kind, joint, vocabularies, tmp_path, monkeypatch):
+def test_both_engines_translate_the_same(kind, joint, vocabularies, tmp_path, monkeypatch):
     plain, config = translator(vocabularies, joint, **kind)
     faster = export(plain, config, tmp_path / "export")
     sentences = some(plain.tokenizers.source.size, 0)
     every = ((1, 1.0), (5, 1.0), (5, 0.0), (3, 0.6))
     for beam, alpha in every if kind == {"tie": True} or kind == SELF_ATTENTIONS[0] else every[:2]:
-        plain.decode.beam, plain.decode.length_penalty = beam, alpha
-        wanted = plain.search(sentences)
-        asked = count_ours(monkeypatch)
-        same(faster.search(sentences), wanted)
+        decode = replace(plain.decode, beam=beam, length_penalty=alpha)
+        wanted = plain.with_options(decode=decode).search(sentences)
+        asked = count_own_searches(monkeypatch)
+        same(faster.with_options(decode=decode).search(sentences), wanted)
         monkeypatch.undo()
         assert sum(asked) < len(sentences) / 2, "our own search has done most of it"
         assert len({tuple(best[0].ids) for best in wanted}) > len(sentences) / 2
@@ -158,15 +160,15 @@ def test_both_engines_write_the_same(kind, joint, vocabularies, tmp_path, monkey
 
 
 @needs_ctranslate2
-def test_what_never_ends_is_ended_at_its_limit(vocabularies, tmp_path, monkeypatch):
-    """CTranslate2 would give it back without </s>; ours forces it, so ours is asked."""
+def test_a_hypothesis_without_end_is_ended_at_its_limit(vocabularies, tmp_path, monkeypatch):
+    """CTranslate2 would return it without </s>; our own search forces it, and is used."""
     plain, config = translator(vocabularies, tie=False)
     plain.model.output.weight[EOS, 0] = -99
-    plain.decode.max_ratio, plain.decode.max_extra = 0.5, 1
+    plain = plain.with_options(decode=replace(plain.decode, max_ratio=0.5, max_extra=1))
     faster = export(plain, config, tmp_path / "export")
     sentences = some(plain.tokenizers.source.size, 0)
     wanted = plain.search(sentences)
-    asked = count_ours(monkeypatch)
+    asked = count_own_searches(monkeypatch)
     found = faster.search(sentences)
     same(found, wanted)
     assert sum(asked) == len(sentences)
@@ -174,15 +176,15 @@ def test_what_never_ends_is_ended_at_its_limit(vocabularies, tmp_path, monkeypat
 
 
 @needs_ctranslate2
-def test_several_threads_write_the_same_in_order(vocabularies, tmp_path, monkeypatch):
+def test_several_threads_translate_the_same_in_order(vocabularies, tmp_path, monkeypatch):
     """Each has a batch of its own; what never ends is left to our own search, which is for one at a time."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     plain, config = translator(vocabularies, tie=False)
-    plain.decode.batch_tokens, plain.decode.max_ratio, plain.decode.max_extra = 40, 0.9, 1
+    plain = plain.with_options(decode=replace(plain.decode, batch_tokens=40, max_ratio=0.9, max_extra=1))
     faster = export(plain, config, tmp_path / "export")
-    assert faster.engine.num_translators == faster.threads == 3
+    assert faster.engine.num_translators == faster.num_threads == 3
     sentences = some(plain.tokenizers.source.size, 0, 60)
-    wanted, asked = plain.search(sentences), count_ours(monkeypatch)
+    wanted, asked = plain.search(sentences), count_own_searches(monkeypatch)
     same(faster.search(sentences), wanted)
     assert 0 < sum(asked) < len(sentences)
 
@@ -200,13 +202,13 @@ def test_limits_of_one_and_of_one_batch(vocabularies, tmp_path):
 
 @needs_ctranslate2
 @pytest.mark.parametrize("beam", [1, 4])
-def test_padding_and_start_are_never_written(beam, vocabularies, tmp_path):
+def test_padding_and_start_are_never_in_a_translation(beam, vocabularies, tmp_path):
     plain, config = translator(vocabularies, tie=False)
     plain.model.output.weight[[PAD, BOS], 0] = 99  # now they are what it wants to write
-    plain.decode.beam = beam
+    plain = plain.with_options(decode=replace(plain.decode, beam=beam))
     faster = export(plain, config, tmp_path / "export")
     sentences = some(plain.tokenizers.source.size, 0)
-    assert {"<pad>", "<s>"} & set(faster.ask(sentences[:1], 9)[0].hypotheses[0])
+    assert {"<pad>", "<s>"} & set(faster.run_engine(sentences[:1], 9)[0].hypotheses[0])
     found = faster.search(sentences)
     same(found, plain.search(sentences))
     assert not any({PAD, BOS} & set(one.ids) for best in found for one in best)
@@ -227,19 +229,21 @@ def test_int8_is_another_model_and_nearly_the_same(vocabularies, tmp_path):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_what_can_be_exported_is_said(name, small_model):
+def test_models_that_cannot_be_exported_are_refused(name, small_model):
     """Every file of conf/model either passes or is refused by a sentence that names those that pass."""
-    able = set(re.findall(r"transformer\w*", POSSIBLE))
+    able = set(re.findall(r"transformer\w*", EXPORTABLE))
     if name in able:
-        check(small_config(name, ()), small_model(name))
+        check_exportable(small_config(name, ()), small_model(name))
         return
-    with pytest.raises(UserError, match="cannot be exported: .*(Transformers alone|linear attention|bias by distance)"):
-        check(small_config(name, ()), small_model(name))
+    with pytest.raises(UserError, match="cannot be exported: .*(only Transformers|linear attention|bias by distance)"):
+        check_exportable(small_config(name, ()), small_model(name))
 
 
 def test_an_ensemble_is_refused(small_model):
     with pytest.raises(UserError, match="one run at a time"):
-        check(small_config("transformer", ()), Ensemble([small_model("transformer"), small_model("transformer")]))
+        check_exportable(
+            small_config("transformer", ()), Ensemble([small_model("transformer"), small_model("transformer")])
+        )
 
 
 @pytest.fixture
@@ -291,7 +295,7 @@ def test_a_quantization_needs_its_engine(nmt):
 
 
 @needs_ctranslate2
-def test_translate_says_the_same_through_both_engines(nmt, tmp_path):
+def test_translate_prints_the_same_with_both_engines(nmt, tmp_path):
     long = "Der Bäcker kauft einen Apfel. " * 60
     file = tmp_path / "some.de"
     strange = ["الولد يرسم 🚲.", "▁▁ <s> </s> <pad> <unk>", "Ein Junge\u2028malt."]
@@ -316,7 +320,7 @@ def test_translate_says_the_same_through_both_engines(nmt, tmp_path):
 
 
 @needs_ctranslate2
-def test_an_export_is_made_once_and_says_how(nmt, tmp_path):
+def test_an_export_is_written_once_with_its_provenance(nmt, tmp_path):
     first = nmt("translate", "--engine", "ctranslate2", SENTENCE)
     assert "Exported to" in first.err
     again, written = nmt("translate", "--engine", "ctranslate2", SENTENCE), nmt("export", "--format", "ctranslate2")
@@ -326,24 +330,26 @@ def test_an_export_is_made_once_and_says_how(nmt, tmp_path):
     assert folder.name.startswith("ctranslate2-float32-")
     other = nmt("export", "--format", "ctranslate2", "--quantization", "int8").out.strip()
     assert other != str(folder) and "ctranslate2-int8-" in other
-    made = json.loads((folder / "made.json").read_text(encoding="utf-8"))
+    provenance = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
     stored = json.loads((tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json").read_text())
-    assert made["scores"]["test"]["bleu"] == stored["bleu"] and made["run"]["checkpoint"] == "tiny/best.pt"
-    assert {"nmt", "torch", "ctranslate2"} <= made["made_with"].keys() and made["run"]["config"]["name"] == "tiny"
+    assert provenance["scores"]["test"]["bleu"] == stored["bleu"] and provenance["run"]["checkpoint"] == "tiny/best.pt"
+    assert {"nmt", "torch", "ctranslate2"} <= provenance["made_with"].keys() and provenance["run"]["config"][
+        "name"
+    ] == "tiny"
 
 
 @needs_ctranslate2
-def test_other_weights_get_another_name(vocabularies):
+def test_other_weights_have_another_name(vocabularies):
     plain, config = translator(vocabularies)
-    before = Export(plain, config, "float32").name
-    assert Export(plain, config, "float32").name == before
+    before = CTranslate2Export(plain, config, "float32").name
+    assert CTranslate2Export(plain, config, "float32").name == before
     plain.model.output.weight[7, 7] += 1
-    assert Export(plain, config, "float32").name != before
+    assert CTranslate2Export(plain, config, "float32").name != before
 
 
 @needs_ctranslate2
-def test_the_folder_translates_without_this_program(nmt, tmp_path):
-    """The lines of its README, run where it lies."""
+def test_the_folder_translates_without_nmt(nmt, tmp_path):
+    """The code of its README, run in the folder."""
     folder = tmp_path / "carried"
     assert nmt("export", "--format", "ctranslate2", "--output", str(folder)).out == f"{folder}\n"
     readme = (folder / "README.md").read_text(encoding="utf-8")

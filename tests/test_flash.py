@@ -77,7 +77,7 @@ def test_both_roads_write_the_same(name, small_model, monkeypatch):
     """Greedy and beam search, with the fused road at every call and with the explicit one."""
     monkeypatch.setattr(kernels, "prefers_explicit", lambda query: False)
     model, batch = sharper(small_model(name), end=1.0), batch_of([4, 1, 7, 2])
-    if not model.attends:
+    if not model.has_attention:
         pytest.skip("it never looks, so it has one road")
     explicit = copy.copy(model)
     explicit.encode = lambda source, mask: model.encode(source, mask, weights=True)

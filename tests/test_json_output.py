@@ -1,4 +1,4 @@
-"""What `nmt translate` and `nmt align` write for programs: where a model looked, as JSON."""
+"""What `nmt translate` and `nmt align` write for programs: attention as JSON."""
 
 import json
 
@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from corpora import Trained, door
 
-from nmt.alignments import Extractor
-from nmt.commands.json_output import looked
-from nmt.decode.attention_record import AttentionRecord
-from nmt.decode.translator import split_position, together
+from nmt.alignments import Extractor, record_words
+from nmt.commands.json_output import attention_entry
+from nmt.decode.forced_decoding import AttentionRecord
+from nmt.decode.translator import join_texts, split_position
 
 SENTENCE = "Ein Junge malt das rote Fahrrad."
 
@@ -21,17 +21,18 @@ def nmt(trained: Trained, capfd):
 
 
 THIRD = 1 / 3
-# One layer of two heads over the pieces a|b c and </s>; rows x, y and </s>. The second head looks at </s> alone.
+# One layer of two heads over the pieces a|b c and </s>; rows x, y and </s>. The second head attends to </s> alone.
 FIRST = [[THIRD, THIRD, 0.0, THIRD], [0.0, 0.25, 0.5, 0.25], [0.0, 0.0, 1.0, 0.0]]
 WEIGHTS = np.array([[FIRST, [[0.0, 0.0, 0.0, 1.0]] * 3]])
-LOOK = AttentionRecord(
+RECORD = AttentionRecord(
     ["▁a", "b", "▁c"], ["▁x", "▁y"], [0.0] * 3, WEIGHTS, WEIGHTS[0, 0], np.array([0.5, 2.0, 3.0]), 1.0
 )
+WORDS = record_words(RECORD)
 
 
 def test_a_record_by_hand():
-    """ab has the sum of its pieces: ⅓ + ⅓ and 0 + ¼. p_t = ½ and 2 stand at the words 0 and 1; D = 1."""
-    found = looked(LOOK, Extractor(0, 0), False, weights=True)
+    """ab has the sum of its pieces: ⅓ + ⅓ and 0 + ¼. p_t = ½ and 2 are at the words 0 and 1; D = 1."""
+    found = attention_entry(RECORD, WORDS, Extractor(0, 0), weights=True)
     assert json.loads(json.dumps(found)) == {
         "source_words": ["ab", "c", "</s>"],
         "words": ["x", "y"],
@@ -39,37 +40,37 @@ def test_a_record_by_hand():
         "layer": 0,
         "head": 0,
         "method": "mean",
-        "row": "predicts",
+        "decoder_step": "output",
         "weights": [[0.6667, 0.0, 0.3333], [0.25, 0.5, 0.25]],
         "p_t": [0.0, 1.0],
         "window": [[0, 0], [0, 2]],
     }
-    reads = looked(LOOK, Extractor(-1, None, "reads"), False, weights=True)
-    assert reads["weights"] == [[0.125, 0.25, 0.625], [0.0, 0.5, 0.5]]
-    assert reads["layer"] == 0 and reads["head"] is None and reads["p_t"] == [1.0, 2.0]
+    of_input = attention_entry(RECORD, WORDS, Extractor(-1, None, "input"), weights=True)
+    assert of_input["weights"] == [[0.125, 0.25, 0.625], [0.0, 0.5, 0.5]]
+    assert of_input["layer"] == 0 and of_input["head"] is None and of_input["p_t"] == [1.0, 2.0]
 
 
 def test_a_record_is_short_without_weights():
-    found = looked(LOOK, Extractor(0, 0), False, threshold=0.25)
+    found = attention_entry(RECORD, WORDS, Extractor(0, 0), threshold=0.25)
     assert found["source_words"] == ["ab", "c"] and found["alignment"] == [[0, 0], [0, 1], [1, 1]]
     assert not {"weights", "p_t", "window"} & found.keys()
 
 
 def test_rollout_has_no_layer_and_no_window():
-    found = looked(LOOK, Extractor(0, None, "predicts", "rollout"), False, weights=True)
+    found = attention_entry(RECORD, WORDS, Extractor(0, None, "output", "rollout"), weights=True)
     assert found["weights"] == [[0.6667, 0.0, 0.3333], [0.25, 0.5, 0.25]] and "p_t" not in found
     assert (found["layer"], found["head"], found["method"]) == (None, None, "rollout")
-    assert looked(LOOK, Extractor((0, -1)), False)["layer"] == (0, 0)
+    assert attention_entry(RECORD, WORDS, Extractor((0, -1)))["layer"] == (0, 0)
 
 
 def test_a_blank_pair_has_no_row():
-    look = AttentionRecord([], [], [0.0], np.ones((1, 1, 1, 1)))
-    found = looked(look, Extractor(), False, weights=True)
+    record = AttentionRecord([], [], [0.0], np.ones((1, 1, 1, 1)))
+    found = attention_entry(record, record_words(record), Extractor(), weights=True)
     assert (found["source_words"], found["words"], found["weights"], found["alignment"]) == (["</s>"], [], [], [])
 
 
 def test_rollout_of_a_translation(nmt, trained: Trained):
-    """Another reading of the same translation; a blank line has no weights."""
+    """Another extractor on the same translation; a blank line has no weights."""
     answer = nmt("translate", "--format", "jsonl", "--weights", "--method", "rollout", SENTENCE, "")
     record, blank = map(json.loads, answer.out.splitlines())
     plain = json.loads(nmt("translate", "--format", "jsonl", SENTENCE).out)
@@ -92,10 +93,10 @@ def test_lines_without_spaces_are_cut_behind_their_full_stops():
 
 
 def test_parts_are_joined_as_their_script_is():
-    assert together(["Ein Satz.", "Noch einer."]) == "Ein Satz. Noch einer."
-    assert together(["今天天气好。", "我们去公园"]) == "今天天气好。我们去公园"
-    assert together(["今天天气", "OK"]) == "今天天气OK"
-    assert together(["好。", "OK."]) == "好。OK." and together(["好！", "好"]) == "好！好" and together([]) == ""
+    assert join_texts(["Ein Satz.", "Noch einer."]) == "Ein Satz. Noch einer."
+    assert join_texts(["今天天气好。", "我们去公园"]) == "今天天气好。我们去公园"
+    assert join_texts(["今天天气", "OK"]) == "今天天气OK"
+    assert join_texts(["好。", "OK."]) == "好。OK." and join_texts(["好！", "好"]) == "好！好" and join_texts([]) == ""
 
 
 def test_a_line_in_parts_has_a_record_of_each(nmt):
@@ -134,9 +135,9 @@ def test_links_of_a_record_obey_the_threshold(nmt):
         ("translate", ["--head", "0"], "need --format jsonl"),
         ("translate", ["--method", "rollout"], "need --format jsonl"),
         ("translate", ["--weights"], "need --format jsonl"),
-        ("translate", ["--tokenised"], "need --format jsonl"),
-        ("translate", ["--format", "jsonl", "--layer", "2"], "--layer 2 is not there; the model has layers 0 to 1"),
-        ("translate", ["--format", "jsonl", "--head", "2"], "--head 2 is not there; the model has heads 0 to 1"),
+        ("translate", ["--tokenized"], "need --format jsonl"),
+        ("translate", ["--format", "jsonl", "--layer", "2"], "--layer 2 does not exist; the model has layers 0 to 1"),
+        ("translate", ["--format", "jsonl", "--head", "2"], "--head 2 does not exist; the model has heads 0 to 1"),
         ("translate", ["--format", "jsonl", "--method", "rollout", "--layer", "0"], "goes through all layers"),
         ("align", ["--format", "jsonl", "--pharaoh"], "it cannot go with --pharaoh or --gold FILE"),
         ("align", ["--format", "jsonl", "--base", "1"], "--base counts the words of links"),

@@ -220,7 +220,7 @@ def test_weights_or_not_the_logits_are_the_same(name, small_model):
 def test_rows_of_weights_are_shares(name, small_model):
     model, batch = small_model(name), uneven()
     weights = model(batch.source, batch.mask, batch.target, True).weights
-    assert (weights is not None) == model.attends
+    assert (weights is not None) == model.has_attention
     if weights is None:
         return
     rows, columns = batch.target.shape[1], batch.source.shape[1]
@@ -242,7 +242,7 @@ def has_prior(model: EncoderDecoder) -> bool:
 
 def test_seq2seq_never_looks(small_model):
     model, batch = small_model("seq2seq"), even()
-    assert model.attends is False
+    assert model.has_attention is False
     assert model(batch.source, None, batch.target, True).weights is None
     memory = model.encode(batch.source, None)
     blind = memory._replace(values=torch.full_like(memory.values, float("nan")))
@@ -266,14 +266,14 @@ def test_every_state_is_batch_first(name, small_model):
     moved = model.decode(batch.target[rows, 2:], select(state, rows), memory.rows(rows), True)
     assert_close(moved.hidden, plain.hidden[rows], **EXACT)
     assert_close(moved.state, select(plain.state, rows), **EXACT)
-    if model.attends:
+    if model.has_attention:
         assert_close(moved.weights, plain.weights[rows], **EXACT)
 
 
 def test_only_bahdanau_looks_before_it_reads(name, small_model, certain):
     """Seen in the weights; a hard row is seldom another one, but the entropy of what it is drawn from is."""
     model, batch = small_model(name, dropout=0.0).train(), even()
-    if not model.attends:
+    if not model.has_attention:
         return
     changed = batch.target.clone()
     changed[:, 3] = GARBAGE
@@ -399,13 +399,13 @@ def test_a_window_closes_with_the_batches_of_a_training(small_model, name):
     model, batch = small_model(name, window="local_p", closing=3), uneven()
     for _ in range(2):
         model(*batch[:3])
-    assert model.reach == 2 * 3  # radius 2, not yet begun
+    assert model.window_reach == 2 * 3  # radius 2, not yet begun
     for reach in (6.0, 3.0, 2.0, 2.0):
         model.train()(*batch[:3])
-        assert model.reach == reach
+        assert model.window_reach == reach
     other = small_model(name, window="local_p", closing=3)
     other.load_state_dict(model.state_dict())
-    assert other.reach == 2.0
+    assert other.window_reach == 2.0
     assert_close(other(*batch[:3]).hidden, small_copy(model, small_model(name, window="local_p"))(*batch[:3]).hidden)
 
 
@@ -421,10 +421,10 @@ def test_an_ensemble_writes_the_mean_of_its_members(small_model):
     members = [small_model("seq2seq"), small_model("luong_local_p"), small_model("transformer")]
     ensemble = Ensemble(members).eval()
     decoded = ensemble(batch.source, batch.mask, batch.target, weights=True)
-    alone = [model(batch.source, batch.mask, batch.target, weights=model.attends) for model in members]
+    alone = [model(batch.source, batch.mask, batch.target, weights=model.has_attention) for model in members]
     shares = [model.logits(one.hidden).softmax(-1) for model, one in zip(members, alone, strict=True)]
     assert_close(ensemble.logits(decoded.hidden).softmax(-1), sum(shares) / 3, **EXACT)
-    assert ensemble.attends and not Ensemble(members[:1]).attends
+    assert ensemble.has_attention and not Ensemble(members[:1]).has_attention
     assert_close(decoded.weights, alone[1].weights, **EXACT)  # of the first member that attends
     hidden, weights, _ = in_pieces(ensemble, batch, [1, 3], weights=True)
     assert_close(hidden, decoded.hidden, **EXACT)

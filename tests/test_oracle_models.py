@@ -144,7 +144,7 @@ def run(model: EncoderDecoder, batch: Batch, dtype: torch.dtype) -> tuple[np.nda
     """Logits [B T V] and p_t [B T] | None; the model is float32 afterwards, but for dtype=float64."""
     model.to(torch.promote_types(dtype, torch.float32))
     with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16), torch.no_grad():
-        decoded = model(batch.source, batch.mask, batch.target, weights=model.attends)
+        decoded = model(batch.source, batch.mask, batch.target, weights=model.has_attention)
         logits = model.logits(decoded.hidden)
     return logits.double().numpy(), None if decoded.centre is None else decoded.centre.double().numpy()
 
@@ -204,7 +204,7 @@ def test_every_shape_is_its_papers(shape):
     name, changes = SHAPES[shape]
     model, batch = drawn(name, **changes), batch_of([60, 1, 7, 30], [9, 5, 31, 1], 3)
     look, window = None, small_config(name, ()).window
-    if model.attends:
+    if model.has_attention:
         look = looker(model, "general", window, model.attention.hard)
     wanted = [logits_in_numpy(model, *pair, look) for pair in rows(batch)]
     assert_rows(run(model, batch, torch.float64)[0], wanted, EXACT)

@@ -14,7 +14,7 @@ from nmt.data.phrasebook.draw import Grammar, Pair, draws
 from nmt.data.phrasebook.tables import text_folder
 from nmt.errors import UserError
 from nmt.evaluate.alignment import parse_links
-from nmt.evaluate.words import words
+from nmt.evaluate.words import word_spans
 
 # Inflection, against forms from a school grammar
 
@@ -402,7 +402,7 @@ def test_links_are_between_existing_words(pairs: list[Pair]) -> None:
     """Pharaoh indices count words as alignment error rates do: punctuation apart."""
     for pair in pairs:
         sure, possible = parse_links(pair.links)
-        left, right = len(words(pair.german)), len(words(pair.english))
+        left, right = len(word_spans(pair.german)), len(word_spans(pair.english))
         assert sure and all(i < left and j < right for i, j in possible), pair
         assert max(i for i, _ in sure) == left - 1 and max(j for _, j in sure) == right - 1, pair  # the last mark
 
@@ -410,7 +410,7 @@ def test_links_are_between_existing_words(pairs: list[Pair]) -> None:
 def test_first_names_are_linked_with_themselves(pairs: list[Pair]) -> None:
     checked = 0
     for pair in pairs:
-        left, right = ([side[a:b] for a, b in words(side)] for side in (pair.german, pair.english))
+        left, right = ([side[a:b] for a, b in word_spans(side)] for side in (pair.german, pair.english))
         for i, j in parse_links(pair.links)[0]:
             if left[i] in ("Anna", "Berlin", "Lukas", "Hannah"):
                 assert right[j].removesuffix("'s") == left[i], pair

@@ -9,8 +9,8 @@ import pytest
 import torch
 from corpora import Trained, door
 
-from nmt import pipeline, results, runs, test_sets
-from nmt.alignments import Gold
+from nmt import pipeline, results, runs, scoring, test_sets
+from nmt.alignments import GoldAlignments
 from nmt.decode.translator import Translator
 from nmt.train import checkpoint
 
@@ -58,7 +58,7 @@ def test_the_provenance_names_the_precision_of_this_machine(run, monkeypatch):
     provenances = []
     for dtype in (torch.float32, torch.bfloat16):
         monkeypatch.setattr(runs, "select_precision", lambda name, device, dtype=dtype: dtype)
-        provenances.append(runs.load([run / "best.pt"]).made)
+        provenances.append(runs.load([run / "best.pt"]).provenance)
     assert provenances[0] != provenances[1] and "bfloat16 on cpu" in provenances[1].values()
 
 
@@ -85,13 +85,13 @@ def test_a_folder_that_cannot_be_written_to_is_refused_before_translating(run, c
     def denied(folder: Path) -> None:
         raise PermissionError(13, "Permission denied", str(folder))
 
-    monkeypatch.setattr(runs, "check_writable", denied)
+    monkeypatch.setattr(scoring, "check_writable", denied)
     answer = door(capfd, "evaluate", str(run))
     assert answer.code == 2 and str(run / "evaluate" / "test") in answer.err
 
 
-def test_a_damaged_marker_of_logged_scores_is_no_crash(trained: Trained, run, capfd):
-    (run / "evaluate" / "journal.json").write_text("")
+def test_a_damaged_marker_of_the_tensorboard_log_is_no_crash(trained: Trained, run, capfd):
+    (run / "evaluate" / "tensorboard.json").write_text("")
     arguments = [word for word in trained.arguments if not word.startswith("run_folder=")]
     answer = door(capfd, "train", *arguments, f"run_folder={run.parent}")
     assert answer.code == 0 and answer.out.splitlines() == trained.lines
@@ -100,8 +100,8 @@ def test_a_damaged_marker_of_logged_scores_is_no_crash(trained: Trained, run, ca
 def test_the_digest_of_gold_links_includes_their_text():
     """Which layer is chosen depends on the words of the validation pairs too."""
     links = [({(0, 0)}, {(0, 0)})]
-    upper, lower = (Gold(Path("x"), [(text, "A boy.")], links) for text in ("Ein Junge.", "ein junge."))
-    assert upper.digest() != lower.digest()
+    one, other = (GoldAlignments(Path("x"), [(text, "A boy.")], links) for text in ("Ein Junge.", "ein junge."))
+    assert one.digest() != other.digest()
 
 
 def test_a_comparison_is_not_written_into_a_run(run, capfd):

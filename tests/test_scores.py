@@ -6,7 +6,7 @@ from math import exp
 import pytest
 
 from nmt.errors import UserError
-from nmt.evaluate.scores import looks_tokenised, score, tokenizer_for
+from nmt.evaluate.scores import score, tokenization_warning, tokenizer_for
 from nmt.results import write_result
 
 
@@ -72,8 +72,8 @@ def test_lines_must_match():
 
 
 @pytest.mark.parametrize("line", ["A man sleeps .", "Well , he &apos;s here", "a well @-@ known man"])
-def test_moses_tokenisation_is_noticed(line):
-    warning = looks_tokenised([line] * 2 + ["A man sleeps."])
+def test_moses_tokenization_is_noticed(line):
+    warning = tokenization_warning([line] * 2 + ["A man sleeps."])
     assert warning is not None and "2 of 3" in warning and line[:10] in warning
 
 
@@ -81,9 +81,9 @@ def test_moses_tokenisation_is_noticed(line):
     "line", ["A man sleeps.", "Il dort, non ?", "Cost: .5 or ,5 percent", "Nun ... gut", "AT&T says: me@home-alone"]
 )
 def test_raw_text_is_not_suspected(line):
-    assert looks_tokenised([line] * 3) is None
-    assert looks_tokenised([line] * 9 + ["An odd one ."]) is None
-    assert looks_tokenised([]) is None
+    assert tokenization_warning([line] * 3) is None
+    assert tokenization_warning([line] * 9 + ["An odd one ."]) is None
+    assert tokenization_warning([]) is None
 
 
 def test_results_are_written_whole(tmp_path):

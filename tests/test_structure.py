@@ -34,12 +34,13 @@ FLOORS = {
     "alignments": 5,
     "results": 5,
     "runs": 6,
-    "pipeline": 7,
-    "test_sets": 8,
-    "compare": 9,
-    "commands": 10,
-    "cli": 11,
-    "__main__": 12,
+    "scoring": 7,
+    "pipeline": 8,
+    "test_sets": 9,
+    "compare": 10,
+    "commands": 11,
+    "cli": 12,
+    "__main__": 13,
 }
 # These work on plain words and numbers, so that they can be used without the rest of the house.
 ALOOF = {"evaluate", "view"}

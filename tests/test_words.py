@@ -8,11 +8,17 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.evaluate.words import focus_in_words, merge, places, shares, spans, units, words
+from nmt.evaluate.words import WordPair, piece_spans, split_into_words, word_fractions, word_spans
 
 
-def cut(text: str, tokenised: bool = False) -> list[str]:
-    return [text[start:end] for start, end in words(text, tokenised)]
+def words(text: str, tokenized: bool = False) -> list[str]:
+    return [text[start:end] for start, end in word_spans(text, tokenized)]
+
+
+def merge(weights: np.ndarray, source: list[str], target: list[str], tokenized: bool = False):
+    """Weights between words, source words with </s>, target words."""
+    pair = WordPair.from_pieces(source, target, tokenized)
+    return pair.merge(weights), pair.columns, pair.target
 
 
 @pytest.mark.parametrize(
@@ -29,22 +35,22 @@ def cut(text: str, tokenised: bool = False) -> list[str]:
     ],
 )
 def test_words_set_punctuation_apart_at_edges_only(text, expected):
-    assert cut(text) == expected.split()
+    assert words(text) == expected.split()
 
 
-def test_tokenised_text_is_cut_at_spaces_only():
-    assert cut("( don 't ... )", tokenised=True) == ["(", "don", "'t", "...", ")"]
+def test_tokenized_text_is_cut_at_spaces_only():
+    assert words("( don 't ... )", tokenized=True) == ["(", "don", "'t", "...", ")"]
 
 
 def test_spans_of_plain_pieces():
-    assert spans(["▁Ein", "▁Mann", "▁schlä", "ft", "."]) == (
+    assert piece_spans(["▁Ein", "▁Mann", "▁schlä", "ft", "."]) == (
         "Ein Mann schläft.",
         [(0, 3), (3, 8), (8, 14), (14, 16), (16, 17)],
     )
 
 
 def test_spans_of_bytes_and_unknown():
-    text, found = spans(["▁", "a", "<0xE2>", "<0x82>", "<0xAC>", "<0xC3>", "<unk>", "▁", "<0x41>", "<0xFF>"])
+    text, found = piece_spans(["▁", "a", "<0xE2>", "<0x82>", "<0xAC>", "<0xC3>", "<unk>", "▁", "<0x41>", "<0xFF>"])
     assert text == "a€\ufffd⁇ A\ufffd"
     assert found == [(0, 0), (0, 1), (1, 2), (1, 2), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7)]
 
@@ -62,7 +68,7 @@ def processor():
 @pytest.mark.parametrize("text", ["the cat sleeps.", "schläft 東京 € nicht 🙂 !", "  Ωmega  the ", "", "x▁y"])
 def test_spans_spell_what_sentencepiece_decodes(processor, text):
     pieces = processor.encode(text, out_type=str)
-    spelled, found = spans(pieces)
+    spelled, found = piece_spans(pieces)
     assert spelled == processor.decode(processor.encode(text))
     assert len(found) == len(pieces)
 
@@ -79,20 +85,20 @@ PIECES = st.lists(
 
 @given(PIECES)
 def test_spans_follow_each_other_and_cover_the_text(pieces):
-    text, found = spans(pieces)
+    text, found = piece_spans(pieces)
     # A space that is spelled as a byte stays, in SentencePiece too.
     assert len(found) == len(pieces) and ("<0x20>" in pieces or not text.startswith(" "))
-    place = 0
+    end_before = 0
     for index, (start, end) in enumerate(found):
         repeats = index > 0 and (start, end) == found[index - 1] and pieces[index].startswith("<0x")
-        assert start == place or repeats
-        place = end
-    assert place == len(text)
+        assert start == end_before or repeats
+        end_before = end
+    assert end_before == len(text)
 
 
 @given(PIECES.filter(lambda pieces: not any(piece.startswith("<") for piece in pieces)))
 def test_text_is_the_concatenation(pieces):
-    text, found = spans(pieces)
+    text, found = piece_spans(pieces)
     assert text == "".join(pieces).replace("▁", " ").lstrip(" ")
     assert "".join(text[start:end] for start, end in found) == text
 
@@ -122,15 +128,15 @@ def test_merge_divides_a_source_piece_by_characters():
     np.testing.assert_allclose(matrix, [[0.6, 0.3, 0.1]])
 
 
-def test_tokenised_merge_keeps_the_words_of_the_file():
-    assert merge(np.ones((1, 3)), ["▁ja", "!"], ["▁yes!"], tokenised=True)[1:] == (["ja!", "</s>"], ["yes!"])
+def test_tokenized_merge_keeps_the_words_of_the_file():
+    assert merge(np.ones((1, 3)), ["▁ja", "!"], ["▁yes!"], tokenized=True)[1:] == (["ja!", "</s>"], ["yes!"])
 
 
 def test_scripts_without_spaces_keep_their_pieces():
-    assert units(["▁私は", "猫", "が好き", "。", "▁OK", "AY"])[0] == ["私は", "猫", "が好き", "。", "OKAY"]
-    assert units(["▁ไทย", "ดี"])[0] == ["ไทย", "ดี"]
-    assert units(["▁私は", "猫"], tokenised=True)[0] == ["私は猫"]
-    assert units(["▁", "<0xE4>", "<0xBA>", "<0xAC>", "都"])[0] == ["京", "都"]
+    assert split_into_words(["▁私は", "猫", "が好き", "。", "▁OK", "AY"])[0] == ["私は", "猫", "が好き", "。", "OKAY"]
+    assert split_into_words(["▁ไทย", "ดี"])[0] == ["ไทย", "ดี"]
+    assert split_into_words(["▁私は", "猫"], tokenized=True)[0] == ["私は猫"]
+    assert split_into_words(["▁", "<0xE4>", "<0xBA>", "<0xAC>", "都"])[0] == ["京", "都"]
 
 
 def test_merge_refuses_shapes_that_do_not_fit():
@@ -141,9 +147,9 @@ def test_merge_refuses_shapes_that_do_not_fit():
 
 
 @given(PIECES)
-def test_every_piece_is_shared_out_whole(pieces):
-    found, word_spans, piece_spans = units(pieces)
-    matrix = shares(piece_spans, word_spans)
+def test_every_piece_is_divided_among_words_without_a_rest(pieces):
+    found, of_words, of_pieces = split_into_words(pieces)
+    matrix = word_fractions(of_pieces, of_words)
     assert matrix.shape == (len(pieces), len(found))
     assert (matrix >= 0).all()
     if found:
@@ -153,85 +159,88 @@ def test_every_piece_is_shared_out_whole(pieces):
 
 @given(PIECES, PIECES, st.integers(0, 2**32 - 1), st.booleans(), st.booleans())
 @settings(deadline=None)
-def test_merging_loses_no_weight(source, target, seed, ending, tokenised):
+def test_merging_loses_no_weight(source, target, seed, ending, tokenized):
     weights = np.random.default_rng(seed).random((len(target) + ending, len(source) + 1))
-    matrix, source_words, target_words = merge(weights, source, target, tokenised)
+    matrix, source_words, target_words = merge(weights, source, target, tokenized)
     assert matrix.shape == (len(target_words), len(source_words)) and source_words[-1] == "</s>"
     if len(source_words) == 1:
         return  # a source without words: only the column of </s> is left
-    text, piece_spans = spans(target)
-    down = shares(piece_spans, units(target, tokenised)[1])
+    _, of_words, of_pieces = split_into_words(target, tokenized)
+    fractions = word_fractions(of_pieces, of_words)
     mass = weights[: len(target)].sum(axis=1)
     for word, total in enumerate(matrix.sum(axis=1)):
-        np.testing.assert_allclose(total, np.average(mass, weights=down[:, word]))
+        np.testing.assert_allclose(total, np.average(mass, weights=fractions[:, word]))
 
 
 SOURCE_PIECES = ["▁the", "▁gar", "den", "er", "▁sleeps", "."]  # words: the gardener sleeps .
 
 
-def places_of(pieces: list[str]) -> list[float]:
-    _, word_spans, piece_spans = units(pieces)
-    return places(piece_spans, word_spans).tolist()
+def columns_of(pieces: list[str]) -> list[float]:
+    return WordPair.from_pieces(pieces, []).piece_columns.tolist()
 
 
-def test_pieces_stand_where_their_words_stand():
+def window_spans(p_t: np.ndarray, radius: float, source: list[str], target: list[str]):
+    return WordPair.from_pieces(source, target).window_spans(p_t, radius)
+
+
+def test_pieces_have_the_columns_of_their_words():
     """All pieces of gardener stand at column 1, </s> is the column after the last word."""
-    assert places_of(SOURCE_PIECES) == [0, 1, 1, 1, 2, 3, 4]
+    assert columns_of(SOURCE_PIECES) == [0, 1, 1, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
     ("position", "expected"),
     [(0, 0), (0.5, 0.5), (1, 1), (2, 1), (3, 1), (3.25, 1.25), (4, 2), (5, 3), (6, 4), (5.5, 3.5), (7, 4), (-1, 0)],
 )
-def test_the_centre_of_a_window_lies_between_words_as_between_pieces(position, expected):
+def test_p_t_is_interpolated_between_words_as_between_pieces(position, expected):
     """Linear between pieces; p_t may be up to S + 1, which is drawn at </s>."""
-    (seen,) = focus_in_words(np.array([position]), 1, SOURCE_PIECES, ["▁x"])
-    assert seen is not None and seen[0] == pytest.approx(expected)
+    (span,) = window_spans(np.array([position]), 1, SOURCE_PIECES, ["▁x"])
+    assert span is not None and span[0] == pytest.approx(expected)
 
 
-def test_a_piece_of_two_words_stands_between_them():
+def test_a_piece_of_two_words_is_between_their_columns():
     """Of ▁don't, three and a half … the comma is one of six characters: (5 · 0 + 1 · 1) / 6."""
-    assert places_of(["▁don't,"]) == [pytest.approx(1 / 6), 2]
+    assert columns_of(["▁don't,"]) == [pytest.approx(1 / 6), 2]
 
 
 def test_without_words_everything_is_at_the_end():
-    assert places_of([]) == [0]
+    assert columns_of([]) == [0]
 
 
 @given(PIECES)
 @settings(max_examples=200, deadline=None)
-def test_places_keep_the_order_of_pieces(pieces):
-    found = places_of(pieces)
-    assert found[0] >= 0 and found[-1] == len(units(pieces)[0]) and len(found) == len(pieces) + 1
+def test_columns_keep_the_order_of_pieces(pieces):
+    found = columns_of(pieces)
+    assert found[0] >= 0 and found[-1] == len(split_into_words(pieces)[0]) and len(found) == len(pieces) + 1
     assert all(first <= second + 1e-12 for first, second in zip(found, found[1:], strict=False))
 
 
 def test_the_window_of_local_attention_in_words():
-    """D = 1. der: p_t = 0.5 sees pieces 0 and 1. Gärtner: pieces at 2 and 4, so 1 to 5, p_t the mean of 1 and 2.
+    """D = 1. der: p_t = 0.5 reaches pieces 0 and 1. Gärtner: pieces at 2 and 4, so 1 to 5, p_t the mean of 1 and 2.
 
-    schläft: p_t = 7, past </s> (6), sees only that: column 4.
+    schläft: p_t = 7, past </s> (6), reaches only that: column 4.
     """
-    found = focus_in_words(np.array([0.5, 2, 4, 7, 0]), 1, SOURCE_PIECES, ["▁der", "▁Gärt", "ner", "▁schläft"])
+    found = window_spans(np.array([0.5, 2, 4, 7, 0]), 1, SOURCE_PIECES, ["▁der", "▁Gärt", "ner", "▁schläft"])
     # Gärtner has the pieces "▁Gärt" (4 letters) and "ner" (3): each counts once, as for the weights.
     assert found == [(0.5, 0, 1), (pytest.approx(1.5), 1, 3), (4, 4, 4)]
 
 
 @given(PIECES.filter(bool), PIECES.filter(bool), st.integers(1, 4), st.integers(0, 10**6))
 @settings(max_examples=200, deadline=None)
-def test_no_weight_stands_outside_its_window(source, target, radius, seed):
+def test_no_weight_is_outside_its_window(source, target, radius, seed):
     """Weights that are 0 outside of |s − p_t| ≤ D are 0 outside of the window of words, too; p_t is inside of it."""
     size = len(source) + 1
     centres = np.random.default_rng(seed).uniform(0, size, len(target))
     weights = (np.abs(np.arange(size) - centres[:, None]) <= radius).astype(float)
     matrix, _, _ = merge(weights, source, target)
-    found = focus_in_words(centres, radius, source, target)
+    found = window_spans(centres, radius, source, target)
     assert len(found) == len(matrix)
-    for row, seen in zip(matrix, found, strict=True):
-        assert seen is not None and seen[1] <= seen[0] + 1e-9 and seen[0] <= seen[2] + 1e-9
+    for row, span in zip(matrix, found, strict=True):
+        assert span is not None and span[1] <= span[0] + 1e-9 and span[0] <= span[2] + 1e-9
         columns = np.flatnonzero(row > 1e-12)
-        assert columns.size == 0 or (seen[1] <= columns.min() and columns.max() <= seen[2])
+        assert columns.size == 0 or (span[1] <= columns.min() and columns.max() <= span[2])
 
 
-def test_centres_must_fit():
-    with pytest.raises(ValueError, match="do not fit 4 target pieces"):
-        focus_in_words(np.zeros(3), 1, SOURCE_PIECES, SOURCE_PIECES[:4])
+def test_p_t_must_fit_the_pieces():
+    with pytest.raises(ValueError, match="does not fit 4 target pieces"):
+        window_spans(np.zeros(3), 1, SOURCE_PIECES, SOURCE_PIECES[:4])

@@ -1,28 +1,26 @@
-"""Where a run looked, as links between words, and how far these are from known ones.
+"""Links between words, read off attention weights under forced decoding, and their error rate against gold links.
 
-Links come from forced decoding of a finished target, whoever wrote it. They say where the model looked, not why.
+Attention weights show what the model attends to, not why.
 L layers, H heads, S source pieces, T target pieces.
 """
 
 from nmt.alignments.extraction import (
-    ROWS,
+    DECODER_STEPS,
     Extractor,
-    encoded,
-    every_layer,
-    fitting,
-    focus_of,
-    from_below,
-    in_words,
-    limit,
-    links_in,
-    say_layer,
-    shape,
-    translated,
-    words_of,
+    absolute_layers,
+    describe_layers,
+    encode_pairs,
+    extract_links,
+    fitting_pairs,
+    layer_candidates,
+    max_pieces_per_side,
+    record_words,
+    translate_to_pairs,
 )
-from nmt.alignments.selection import Gold, LayerSelector, rates, read_gold
+from nmt.alignments.selection import GoldAlignments, LayerSelector, alignment_error_rates, read_gold_alignments
 
 __all__ = [
-    "ROWS", "Gold", "LayerSelector", "Extractor", "encoded", "every_layer", "fitting", "focus_of", "from_below", "in_words",
-    "limit", "links_in", "rates", "read_gold", "say_layer", "shape", "translated", "words_of",
+    "DECODER_STEPS", "Extractor", "GoldAlignments", "LayerSelector", "absolute_layers", "alignment_error_rates",
+    "describe_layers", "encode_pairs", "extract_links", "fitting_pairs", "layer_candidates", "max_pieces_per_side",
+    "read_gold_alignments", "record_words", "translate_to_pairs",
 ]  # fmt: skip

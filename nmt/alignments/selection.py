@@ -1,4 +1,4 @@
-"""Known links, and how far a model's are from them."""
+"""Gold links, the alignment error rate of a model's links against them, and the choice of a layer by it."""
 
 import hashlib
 import logging
@@ -9,171 +9,181 @@ from pathlib import Path
 from typing import Any
 
 from nmt.alignments.extraction import (
-    ROWS,
+    DECODER_STEPS,
     Extractor,
-    encoded,
-    every_layer,
-    fitting,
-    from_below,
-    limit,
-    links_in,
-    say_layer,
-    shape,
-    words_of,
+    absolute_layers,
+    describe_layers,
+    encode_pairs,
+    extract_links,
+    fitting_pairs,
+    layer_candidates,
+    max_pieces_per_side,
+    record_words,
 )
 from nmt.data.lines import read_lines
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
-from nmt.evaluate.alignment import AlignmentScore, Counts, Link, parse_links
-from nmt.evaluate.scores import looks_tokenised
+from nmt.evaluate.alignment import AlignmentCounts, AlignmentScore, Link, parse_links
+from nmt.evaluate.scores import tokenization_warning
 from nmt.evaluate.words import WordPair
 
 log = logging.getLogger("nmt")
-CHOSEN_ON = 500  # validation pairs that are enough to choose a layer
+MAX_SELECTION_PAIRS = 500  # validation pairs that are enough to choose a layer
 
 
 @dataclass
-class Gold:
-    """Sentence pairs and the links that people or rules drew between their words."""
+class GoldAlignments:
+    """Sentence pairs with gold links between their words, drawn by people or by rules."""
 
     path: Path
     pairs: list[tuple[str, str]]
     links: list[tuple[set[Link], set[Link]]]  # sure and possible ones, counted from 0
-    base: int = 0
-    tokenised: bool = False  # words are what spaces separate
-    numbers: Sequence[int] | None = None  # the lines of the file, from 1, that they are; None: all
+    base: int = 0  # index of the first word in the file, for messages
+    tokenized: bool = False  # words are separated by spaces alone
+    numbers: Sequence[int] | None = None  # line numbers of the pairs in the file, from 1; None: all
 
-    def first(self, count: int) -> "Gold":
-        """The first pairs of them."""
-        return self.at(range(min(count, len(self.pairs))))
+    def first(self, count: int) -> "GoldAlignments":
+        """The first `count` pairs."""
+        return self.subset(range(min(count, len(self.pairs))))
 
-    def at(self, places: Sequence[int]) -> "Gold":
-        """The pairs at these places."""
+    def subset(self, indices: Sequence[int]) -> "GoldAlignments":
+        """The pairs at these indices, from 0."""
         numbers = self.numbers or range(1, len(self.pairs) + 1)
-        pairs, links = [self.pairs[place] for place in places], [self.links[place] for place in places]
-        return Gold(self.path, pairs, links, self.base, self.tokenised, [numbers[place] for place in places])
+        pairs, links = [self.pairs[index] for index in indices], [self.links[index] for index in indices]
+        return GoldAlignments(self.path, pairs, links, self.base, self.tokenized, [numbers[index] for index in indices])
 
-    def check(self, place: int, words: WordPair) -> None:
-        """Refuse links of the pair at `place` (from 0) to words that are not there."""
-        number = self.numbers[place] if self.numbers else place + 1
+    def check(self, index: int, words: WordPair) -> None:
+        """Raise UserError for links of the pair at `index` (from 0) to words that do not exist."""
+        number = self.numbers[index] if self.numbers else index + 1
         for side, name, count in ((0, "source", len(words.source)), (1, "target", len(words.target))):
-            highest = max((link[side] for link in self.links[place][1]), default=-1)
+            highest = max((link[side] for link in self.links[index][1]), default=-1)
             if highest >= count:
                 raise UserError(
                     f"{self.path}:{number}: a link names {name} word {highest + self.base}, but the {name} has "
-                    f"{count} words, counted from {self.base}; see --tokenised and --base."
+                    f"{count} words, counted from {self.base}; see --tokenized and --base."
                 )
 
     def digest(self) -> str:
-        """Names these pairs and their links."""
+        """A SHA-256 hash of the pairs and their links."""
         plain = [[sorted(links) for links in pair] for pair in self.links]
-        return hashlib.sha256(repr((self.pairs, plain, self.tokenised)).encode()).hexdigest()
+        return hashlib.sha256(repr((self.pairs, plain, self.tokenized)).encode()).hexdigest()
 
 
-def read_gold(
+def read_gold_alignments(
     path: Path,
     pairs: Sequence[tuple[str, str]],
     base: int = 0,
     reverse: bool = False,
-    tokenised: bool = False,
-) -> Gold:
-    """Pharaoh links of sentence pairs, a line each; raises UserError when a line is no links or lines are missing."""
-    if not tokenised and any(looks_tokenised([pair[side] for pair in pairs]) for side in (0, 1)):
-        log.warning("The text of %s looks tokenised; if its links count what spaces separate, say --tokenised.", path)
+    tokenized: bool = False,
+) -> GoldAlignments:
+    """Pharaoh links of sentence pairs, one line each; raises UserError for a malformed or a missing line."""
+    if not tokenized and any(tokenization_warning([pair[side] for pair in pairs]) for side in (0, 1)):
+        log.warning("The text of %s looks tokenized; if its links count what spaces separate, give --tokenized.", path)
     lines = list(read_lines(path))
     if len(lines) != len(pairs):
         raise UserError(f"{path} has {len(lines)} lines, but there are {len(pairs)} sentence pairs.")
     links = [parse_links(line, base, f"{path}:{number}", reverse) for number, line in enumerate(lines, 1)]
-    return Gold(path, list(pairs), links, base, tokenised)
+    return GoldAlignments(path, list(pairs), links, base, tokenized)
 
 
-def rates(
+def alignment_error_rates(
     translator: Translator,
-    gold: Gold,
-    readings: Sequence[Extractor],
+    gold: GoldAlignments,
+    extractors: Sequence[Extractor],
     threshold: float | None = None,
-    keep: Callable[[Extractor, set[Link]], None] | None = None,
+    on_links: Callable[[Extractor, set[Link]], None] | None = None,
 ) -> dict[Extractor, AlignmentScore]:
-    """The alignment error rate of each reading under forced decoding of the targets; `keep` is told of all links."""
-    counts = dict.fromkeys(readings, Counts())
-    for place, look in enumerate(translator.looks(encoded(translator, gold.pairs))):
-        words = words_of(look, gold.tokenised)
-        gold.check(place, words)
-        for reading in readings:
-            links = links_in(reading.words(look, words), threshold)
-            counts[reading] = counts[reading].plus(links, *gold.links[place])
-            if keep is not None:
-                keep(reading, links)
-    return {reading: one.score() for reading, one in counts.items()}
+    """The alignment error rate of each extractor under forced decoding of the targets.
+
+    `on_links` is called with the links of each extractor for each pair, in order.
+    """
+    counts = dict.fromkeys(extractors, AlignmentCounts())
+    for index, record in enumerate(translator.force_decode_all(encode_pairs(translator, gold.pairs))):
+        words = record_words(record, gold.tokenized)
+        gold.check(index, words)
+        for extractor in extractors:
+            links = extract_links(extractor.word_weights(record, words), threshold)
+            counts[extractor] = counts[extractor].add(links, *gold.links[index])
+            if on_links is not None:
+                on_links(extractor, links)
+    return {extractor: total.score() for extractor, total in counts.items()}
 
 
 class LayerSelector:
-    """The alignment error rate of one run; layer and row are chosen once, where a development set has gold links.
+    """The alignment error rate of one run; layer and decoder step are chosen once, on the gold links of `valid`.
 
-    Pairs that are too long to look at are left out.
+    Without `valid` the layer is `default_layer` and the step "output". Pairs that are too long are left out.
     """
 
-    def __init__(self, translator: Translator, picture_layer: int, valid: Gold | None) -> None:
-        self.translator, self.picture_layer = translator, picture_layer
-        self.valid = None if valid is None else valid.first(CHOSEN_ON)
+    def __init__(self, translator: Translator, default_layer: int, valid: GoldAlignments | None) -> None:
+        self.translator, self.default_layer = translator, default_layer
+        self.valid = None if valid is None else valid.first(MAX_SELECTION_PAIRS)
 
     @cached_property
-    def known(self) -> Gold | None:
-        """What there is to choose on."""
+    def selection_pairs(self) -> GoldAlignments | None:
+        """The validation pairs that are short enough; None if there are none to choose on."""
         if self.valid is None:
             return None
-        places = fitting(self.translator, self.valid.pairs)
-        return self.valid.at(places) if places else None
+        indices = fitting_pairs(self.translator, self.valid.pairs)
+        return self.valid.subset(indices) if indices else None
 
     @cached_property
     def candidates(self) -> list[Extractor]:
-        """What is chosen from: the mean of the heads, layer or layers and row; one alone where nothing is known."""
-        layers, _, _ = shape(self.translator)
-        if self.known is None:
-            return [Extractor(from_below(self.picture_layer, layers))]
-        return [Extractor(layer, None, row) for layer in every_layer(layers) for row in ROWS]
+        """Each layer and means of upper layers, with both decoder steps; without pairs to choose on a single one."""
+        num_layers = self.translator.model.num_layers
+        if self.selection_pairs is None:
+            return [Extractor(absolute_layers(self.default_layer, num_layers))]
+        return [Extractor(layer, None, step) for layer in layer_candidates(num_layers) for step in DECODER_STEPS]
 
     @cached_property
-    def chosen(self) -> Extractor:
-        """The candidate with the lowest error rate on the development pairs."""
-        if self.known is None:
-            log.info("There are no gold links to choose a layer on; train.picture_layer and predicts are taken.")
+    def selected(self) -> Extractor:
+        """The candidate with the lowest error rate on the validation pairs."""
+        if self.selection_pairs is None:
+            log.info("There are no gold links to choose a layer on; train.picture_layer and step output are taken.")
             return self.candidates[0]
-        found = rates(self.translator, self.known, self.candidates)
-        best = min(found, key=lambda reading: found[reading].aer)
+        scores = alignment_error_rates(self.translator, self.selection_pairs, self.candidates)
+        best = min(scores, key=lambda extractor: scores[extractor].aer)
         log.info(
-            "The %s, row %s, has the lowest alignment error rate of %d candidates on %d validation pairs: %.3f.",
-            say_layer(best.name()[0]), best.row, len(found), len(self.known.pairs), found[best].aer,
+            "The %s, step %s, has the lowest alignment error rate of %d candidates on %d validation pairs: %.3f.",
+            describe_layers(best.labels()[0]), best.decoder_step, len(scores), len(self.selection_pairs.pairs),
+            scores[best].aer,
         )  # fmt: skip
         return best
 
-    def chosen_on(self, gold: Gold) -> str | None:
-        """On what layer and row are chosen; it is told when that is what is scored, which flatters."""
-        if self.known is None or self.valid is None:
+    def describe_selection(self, gold: GoldAlignments) -> str | None:
+        """The pairs that the choice was made on, None without one; it flatters the score where they are of `gold`."""
+        if self.selection_pairs is None or self.valid is None:
             return None
         if gold.pairs[: len(self.valid.pairs)] == self.valid.pairs:
             count = len(self.valid.pairs)
             return "these pairs" if count == len(gold.pairs) else f"the first {count} of these pairs"
-        return f"{len(self.known.pairs)} validation pairs"
+        return f"{len(self.selection_pairs.pairs)} validation pairs"
 
-    def made(self, gold: Gold) -> dict[str, Any]:
-        """What a result depends on, beside the model and the text: the links, and all that the choice is made from."""
+    def provenance(self, gold: GoldAlignments) -> dict[str, Any]:
+        """What a score depends on besides the model and the text: the links, and all that the choice is made from."""
         return {
             "links": gold.digest(),
             "chosen_on": None if self.valid is None else self.valid.digest(),
-            "at_most": CHOSEN_ON,
-            "candidates": [" ".join(one.name()) for one in self.candidates],
-            "longest": limit(self.translator),
+            "at_most": MAX_SELECTION_PAIRS,
+            "candidates": [" ".join(extractor.labels()) for extractor in self.candidates],
+            "longest": max_pieces_per_side(self.translator),
         }
 
-    def score(self, gold: Gold) -> dict[str, object]:
-        """The error rate, and which weights were read off, as result.json keeps them; nothing if no pair is left."""
-        places = fitting(self.translator, gold.pairs)
-        if left_out := len(gold.pairs) - len(places):
-            log.warning("%d pairs of %s are too long to look at; AER leaves them out.", left_out, gold.path)
-        if not places:
+    def score(self, gold: GoldAlignments) -> dict[str, object]:
+        """AER, precision, recall and the extractor, as result.json keeps them; empty if all pairs are too long."""
+        indices = fitting_pairs(self.translator, gold.pairs)
+        if left_out := len(gold.pairs) - len(indices):
+            log.warning("%d pairs of %s are too long; AER leaves them out.", left_out, gold.path)
+        if not indices:
             return {}
-        reading = self.chosen
-        found = rates(self.translator, gold.at(places), [reading])[reading]
-        how = {"layer": reading.name()[0], "row": reading.row, "links": "argmax", "chosen_on": self.chosen_on(gold)}
-        return {**found._asdict(), "alignment": how | {"candidates": len(self.candidates), "left_out": left_out}}
+        extractor = self.selected
+        scores = alignment_error_rates(self.translator, gold.subset(indices), [extractor])[extractor]
+        alignment = {
+            "layer": extractor.labels()[0],
+            "decoder_step": extractor.decoder_step,
+            "links": "argmax",
+            "chosen_on": self.describe_selection(gold),
+            "candidates": len(self.candidates),
+            "left_out": left_out,
+        }
+        return {**scores._asdict(), "alignment": alignment}

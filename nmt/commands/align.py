@@ -1,54 +1,53 @@
-"""nmt align: where the model looked."""
+"""nmt align: links, heatmaps, JSON or tables of a model's attention weights between words."""
 
 import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
-from nmt.alignments import Extractor, encoded, in_words, links_in, translated, words_of
-from nmt.commands import alignment_error_rates, heatmaps, one_line, open_run
-from nmt.commands.attention_options import check_method, check_reading, chosen
-from nmt.commands.json_output import looked
+from nmt.alignments import (
+    Extractor,
+    GoldAlignments,
+    encode_pairs,
+    extract_links,
+    read_gold_alignments,
+    record_words,
+    translate_to_pairs,
+)
+from nmt.commands import check_sentence, heatmaps, open_run
+from nmt.commands.alignment_error_rates import print_error_rates, table_extractors
+from nmt.commands.attention_options import check_extractor, check_method, make_extractor
+from nmt.commands.json_output import attention_entry
 from nmt.data.lines import read_lines, read_pairs
-from nmt.decode.attention_record import AttentionRecord, IdPair
+from nmt.decode.forced_decoding import AttentionRecord, IdPair
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluate.alignment import format_links
+from nmt.evaluate.words import WordPair
+from nmt.runs import Run
 from nmt.view.alignment_page import PagePair
+
+MIN_WEIGHT = 0.05  # of a source word in the table
 
 
 def align(options: argparse.Namespace) -> int:
-    """Where the model looked: links, pictures, JSON, or a table in words."""
-    check_words(options)
+    """Print or draw the attention weights of pairs under forced decoding, or their alignment error rate."""
+    check_pairs(options)
     check_options(options)
     run = open_run(options)
-    check_reading(options, run.translator)
-    draws = options.png or options.html
-    if options.gold and not draws:
-        return alignment_error_rates.score(options, run)
-    known = alignment_error_rates.known(options) if options.gold else None
-    reading = chosen(options, run)
-    several = options.source is not None
-    pages: list[PagePair] = []
-    for number, look in enumerate(run.translator.looks(aligned(options, run.translator)), 1):
-        if known:
-            known.check(number - 1, words_of(look, options.tokenised))
-        links = known.links[number - 1] if known else None
-        if options.png:
-            heatmaps.draw(look, reading, options, links, number if several else None)
-        if options.html and (shown := heatmaps.paged(look, reading, options, links)):
-            pages.append(shown)
-        if options.pharaoh or options.format == "jsonl" or not draws:
-            print(written(look, reading, options, number))
-    if options.html:
-        heatmaps.write_page(pages, options, run)
+    model = run.translator.model
+    check_extractor(options, model)
+    gold = read_gold(options) if options.gold else None
+    if gold is not None and not (options.png or options.html):
+        extractors = table_extractors(model, options.layer, options.head, options.heads, options.method)
+        print_error_rates(run.translator, gold, extractors, options.threshold, options.links, options.reverse)
+    else:
+        write_records(options, run, gold)
     return 0
 
 
-def check_words(options: argparse.Namespace) -> None:
-    """Refuse what does not say which pairs to look at."""
+def check_pairs(options: argparse.Namespace) -> None:
+    """Raise UserError unless the options say which pairs to align."""
     if (options.sentence is None) == (options.source is None):
         raise UserError("Give a SOURCE sentence, or --source FILE.")
     if options.target and not options.source:
@@ -60,55 +59,74 @@ def check_words(options: argparse.Namespace) -> None:
 
 
 def check_options(options: argparse.Namespace) -> None:
-    """Refuse options that would change nothing."""
+    """Raise UserError for options that would change nothing."""
     if options.heads and not (options.png or options.html or options.gold):
         raise UserError("--heads shows every head; it needs --png FILE, --html FILE or --gold FILE.")
     if options.heads and options.head is not None:
         raise UserError("--heads shows every head; it cannot go with --head.")
     check_method(options)
-    linked = options.pharaoh or options.format == "jsonl"
-    if options.threshold is not None and not (options.gold or linked):
+    prints_links = options.pharaoh or options.format == "jsonl"
+    if options.threshold is not None and not (options.gold or prints_links):
         raise UserError("--threshold X decides what is a link; it needs --pharaoh or --gold FILE, or --format jsonl.")
     if (options.reverse or options.links) and not options.gold:
         raise UserError(f"--{'reverse' if options.reverse else 'links'} needs --gold FILE.")
     if options.links and (options.png or options.html):
         raise UserError("--links belongs to the table of --gold FILE; it cannot go with --png or --html.")
-    if options.threshold is not None and (options.png or options.html) and not linked:
-        raise UserError("--threshold X decides what is a link; a picture shows weights.")
+    if options.threshold is not None and (options.png or options.html) and not prints_links:
+        raise UserError("--threshold X decides what is a link; a heatmap shows weights.")
     if options.base and not (options.gold or options.pharaoh):
         raise UserError("--base counts the words of links; it needs --pharaoh or --gold FILE.")
 
 
-def aligned(options: argparse.Namespace, translator: Translator) -> Iterator[IdPair]:
-    """The pairs to look at; a source without a target is translated."""
+def read_gold(options: argparse.Namespace) -> GoldAlignments:
+    """The links of --gold for the pairs of --source and --target."""
+    pairs = list(read_pairs(Path(options.source), Path(options.target)))
+    return read_gold_alignments(Path(options.gold), pairs, options.base, options.reverse, options.tokenized)
+
+
+def write_records(options: argparse.Namespace, run: Run, gold: GoldAlignments | None) -> None:
+    """Print each pair, or draw it with --png and --html."""
+    extractor = make_extractor(options, run.config)
+    page_pairs: list[PagePair] = []
+    records = run.translator.force_decode_all(id_pairs(options, run.translator))
+    for number, record in enumerate(records, 1):
+        words = record_words(record, options.tokenized)
+        if gold is not None:
+            gold.check(number - 1, words)
+        links = gold.links[number - 1] if gold else None
+        if options.png:
+            path = heatmaps.numbered(Path(options.png), number if options.source else None)
+            heatmaps.write_heatmap(path, record, words, extractor, links, options.heads)
+        if options.html and words.target:
+            page_pairs.append(heatmaps.page_pair(record, words, extractor, links, options.heads))
+        if options.format == "jsonl":
+            entry = attention_entry(record, words, extractor, options.threshold, weights=True)
+            print(json.dumps({"line": number} | entry, ensure_ascii=False))
+        elif options.pharaoh:
+            weights = extractor.word_weights(record, words)
+            print(format_links(extract_links(weights, options.threshold), options.base))
+        elif not (options.png or options.html):
+            print(table(record, words, extractor) + ("\n" if options.source else ""))
+    if options.html:
+        heatmaps.write_page(Path(options.html), options.name, page_pairs, run, extractor)
+
+
+def id_pairs(options: argparse.Namespace, translator: Translator) -> Iterator[IdPair]:
+    """The pairs to align; a source without a target is translated."""
     if options.target:
-        return encoded(translator, read_pairs(Path(options.source), Path(options.target)))
+        return encode_pairs(translator, read_pairs(Path(options.source), Path(options.target)))
     if options.source:
-        return translated(translator, read_lines(Path(options.source)))
-    if options.translation is not None:
-        return encoded(
-            translator, [(one_line(options.sentence, "--source"), one_line(options.translation, "--target"))]
-        )
-    return translated(translator, [one_line(options.sentence, "--source")])
+        return translate_to_pairs(translator, read_lines(Path(options.source)))
+    source = check_sentence(options.sentence, "--source")
+    if options.translation is None:
+        return translate_to_pairs(translator, [source])
+    return encode_pairs(translator, [(source, check_sentence(options.translation, "--target"))])
 
 
-def written(look: AttentionRecord, reading: Extractor, options: argparse.Namespace, number: int) -> str:
-    """What stdout has of a pair: its links, a record, or a table."""
-    if options.format == "jsonl":
-        record = looked(look, reading, options.tokenised, options.threshold, weights=True)
-        return json.dumps({"line": number} | record, ensure_ascii=False)
-    matrix, source, target = in_words(look, reading, options.tokenised)
-    if options.pharaoh:
-        return format_links(links_in(matrix, options.threshold), options.base)
-    return table(matrix, source, target) + ("\n" if options.source is not None else "")
-
-
-def table(matrix: np.ndarray, source: list[str], target: list[str]) -> str:
-    """One line for each target word: the word, then the source words that had at least 5 % of its attention."""
+def table(record: AttentionRecord, words: WordPair, extractor: Extractor) -> str:
+    """One line for each target word: the word, then the source words with at least MIN_WEIGHT of its attention."""
     lines = []
-    for row, word in zip(matrix, target, strict=True):
-        seen = sorted(
-            ((weight, name) for weight, name in zip(row, source, strict=True) if weight >= 0.05), reverse=True
-        )
-        lines.append("\t".join([word, *(f"{name} {weight:.2f}" for weight, name in seen)]))
+    for weights, word in zip(extractor.word_weights(record, words), words.target, strict=True):
+        ranked = sorted(zip(weights.tolist(), words.columns, strict=True), reverse=True)
+        lines.append("\t".join([word, *(f"{name} {weight:.2f}" for weight, name in ranked if weight >= MIN_WEIGHT)]))
     return "\n".join(lines)

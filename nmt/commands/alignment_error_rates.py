@@ -1,47 +1,54 @@
 """nmt align --gold: the alignment error rate of a model's attention under forced decoding."""
 
-import argparse
-from pathlib import Path
-
-from nmt.alignments import ROWS, Extractor, Gold, every_layer, from_below, rates, read_gold, shape
-from nmt.data.lines import read_pairs
+from nmt.alignments import (
+    DECODER_STEPS,
+    Extractor,
+    GoldAlignments,
+    absolute_layers,
+    alignment_error_rates,
+    layer_candidates,
+)
+from nmt.decode.forced_decoding import Layers
+from nmt.decode.translator import Translator
 from nmt.evaluate.alignment import Link, format_links
-from nmt.runs import Run
+from nmt.models.base import EncoderDecoder
 
 
-def score(options: argparse.Namespace, run: Run) -> int:
-    """Print AER, precision and recall of each layer, head and row that was asked for, tab-separated.
+def print_error_rates(
+    translator: Translator,
+    gold: GoldAlignments,
+    extractors: list[Extractor],
+    threshold: float | None,
+    print_links: bool,
+    reverse: bool,
+) -> None:
+    """Print AER, precision and recall of each extractor, tab-separated.
 
-    With --links, after an empty line, the links of the best of them follow as the gold file would write them.
+    With `print_links`, after an empty line, the links of the best of them follow as the gold file would write them.
     """
-    gold = known(options)
     lines: dict[Extractor, list[str]] = {}
 
-    def keep(reading: Extractor, links: set[Link]) -> None:
-        lines.setdefault(reading, []).append(format_links(links, options.base, options.reverse))
+    def keep(extractor: Extractor, links: set[Link]) -> None:
+        lines.setdefault(extractor, []).append(format_links(links, gold.base, reverse))
 
-    wanted = readings(options, run)
-    found = rates(run.translator, gold, wanted, options.threshold, keep if options.links else None)
-    print("layer\thead\trow\tAER\tprecision\trecall")
-    for reading, rate in found.items():
-        print("\t".join([*reading.name(), *(f"{value:.4f}" for value in rate)]))
-    if options.links:
-        best = min(found, key=lambda reading: found[reading].aer)
+    scores = alignment_error_rates(translator, gold, extractors, threshold, keep if print_links else None)
+    print("layer\thead\tstep\tAER\tprecision\trecall")
+    for extractor, score in scores.items():
+        print("\t".join([*extractor.labels(), *(f"{value:.4f}" for value in score)]))
+    if print_links:
+        best = min(scores, key=lambda extractor: scores[extractor].aer)
         print("", *lines[best], sep="\n")
-    return 0
 
 
-def known(options: argparse.Namespace) -> Gold:
-    """The links of --gold for the pairs of --source and --target."""
-    pairs = list(read_pairs(Path(options.source), Path(options.target)))
-    return read_gold(Path(options.gold), pairs, options.base, options.reverse, options.tokenised)
+def table_extractors(
+    model: EncoderDecoder, layer: Layers | None, head: int | None, every_head: bool, method: str
+) -> list[Extractor]:
+    """The lines of the table: `layer`, or every layer and means of the upper ones, each with both decoder steps.
 
-
-def readings(options: argparse.Namespace, run: Run) -> list[Extractor]:
-    """Every layer and means of the upper ones, or --layer; mean of heads, --head, or with --heads each; both rows."""
-    if options.method == "rollout":
-        return [Extractor(row=row, method="rollout") for row in ROWS]
-    layers, heads, _ = shape(run.translator)
-    chosen = every_layer(layers) if options.layer is None else [from_below(options.layer, layers)]
-    columns = [None, *range(heads)] if options.heads else [options.head]
-    return [Extractor(layer, head, row) for layer in chosen for head in columns for row in ROWS]
+    For each layer the mean of the heads, or `head`, or with `every_head` the mean and each head.
+    """
+    if method == "rollout":
+        return [Extractor(decoder_step=step, method="rollout") for step in DECODER_STEPS]
+    layers = layer_candidates(model.num_layers) if layer is None else [absolute_layers(layer, model.num_layers)]
+    heads = [None, *range(model.num_heads)] if every_head else [head]
+    return [Extractor(some, head, step) for some in layers for head in heads for step in DECODER_STEPS]

@@ -4,12 +4,13 @@ import argparse
 import logging
 from pathlib import Path
 
-from nmt.alignments import Gold
+from nmt.alignments import GoldAlignments
 from nmt.commands import open_run
 from nmt.commands.scoring_options import check_scoring_options, gold_files, valid_gold_files
 from nmt.errors import UserError
-from nmt.runs import Result, Run, gold_of, score_files
-from nmt.test_sets import corpus_hashes, make_layer_selector, own_corpus, set_name, sets_of_split
+from nmt.runs import Run
+from nmt.scoring import Result, gold_path, make_layer_selector, score_files, score_sets
+from nmt.test_sets import corpus_hashes, own_corpus, set_name, sets_of_split, validation_gold
 
 log = logging.getLogger("nmt")
 
@@ -25,28 +26,24 @@ def evaluate(options: argparse.Namespace) -> int:
     return 0
 
 
-def score_own_files(options: argparse.Namespace, run: Run, valid: Gold | None) -> Result:
+def score_own_files(options: argparse.Namespace, run: Run, valid: GoldAlignments | None) -> Result:
     """The scores of --source and --reference, with the alignment error rate if there is --gold."""
     source, reference = Path(options.source), Path(options.reference)
     gold, layer_selector = None, None
     if files := gold_files(options):
-        if run.translator.model.attends:
-            gold, layer_selector = files.read(), make_layer_selector(run, valid)
+        if run.translator.model.has_attention:
+            gold, layer_selector = files.read(), make_layer_selector(run, valid or validation_gold(run))
         else:
             log.warning("The model of %s has no attention; --gold has no effect on it.", options.name)
     return score_files(run, set_name(source), source, reference, gold, layer_selector)
 
 
-def score_corpus_sets(options: argparse.Namespace, run: Run, valid: Gold | None) -> list[Result]:
+def score_corpus_sets(options: argparse.Namespace, run: Run, valid: GoldAlignments | None) -> list[Result]:
     """The scores of the sets that --split selects from the corpus that the run was trained on."""
     corpus = own_corpus(options.name, run.config, corpus_hashes(run), run.folder)
     names = sets_of_split(options.split, corpus, options.name)
-    golds = {name: gold_of(run, corpus, name) for name in names}
-    if valid and not any(golds.values()):
+    aligned = any(gold_path(corpus, name).exists() for name in names)
+    if valid and not aligned:
         raise UserError(f"--valid-gold FILE has no effect: there are no gold links of {', '.join(names)}.")
-    layer_selector = make_layer_selector(run, valid) if any(golds.values()) else None
-    results = []
-    for name in names:
-        source, reference = (corpus / f"{name}.{side}" for side in (run.config.data.source, run.config.data.target))
-        results.append(score_files(run, name, source, reference, golds[name], layer_selector))
-    return results
+    selector = make_layer_selector(run, valid or validation_gold(run)) if aligned else None
+    return score_sets(run, corpus, names, selector)

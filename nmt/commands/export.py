@@ -4,57 +4,68 @@ import argparse
 import hashlib
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from nmt.errors import UserError
-from nmt.export.ctranslate2_engine import Ctranslate2
-from nmt.export.ctranslate2_folder import Export
-from nmt.export.ctranslate2_model import library
-from nmt.runs import Run, find_all, load
+from nmt.export.ctranslate2_engine import CTranslate2Translator
+from nmt.export.ctranslate2_folder import CTranslate2Export
+from nmt.export.ctranslate2_model import import_ctranslate2
+from nmt.runs import Run, find_checkpoints, load
 
 
 def export(options: argparse.Namespace) -> int:
-    """Write the folder, and say where it is."""
-    run = load(find_all(options.name, Path(options.runs)))
-    print(exported(run, options.quantization or "float32", options.output))
+    """Write the folder and print its path."""
+    run = load(find_checkpoints(options.name, Path(options.runs)))
+    wanted = make_export(run, options.quantization or "float32")
+    if options.output is None:
+        print(cached_export(run, wanted))
+    else:
+        folder = Path(options.output)
+        check_new(folder)
+        wanted.write(folder, provenance(run))
+        print(folder)
     return 0
 
 
-def through_ctranslate2(run: Run, quantization: str | None) -> Run:
-    """The same run, searched by CTranslate2; the export that it needs is made the first time."""
-    folder = exported(run, quantization or "float32")
-    run.translator = Ctranslate2(run.translator, folder)
-    return run
+def with_ctranslate2(run: Run, quantization: str) -> Run:
+    """The same run, searched by CTranslate2; its export is written the first time."""
+    folder = cached_export(run, make_export(run, quantization))
+    return replace(run, translator=CTranslate2Translator.open(run.translator, folder))
 
 
-def exported(run: Run, quantization: str, output: str | None = None) -> Path:
-    """The export of a run: in `output`, which must be new or empty, or else beside the run, where it is found again."""
-    wanted = Export(run.translator, run.config, quantization)
+def make_export(run: Run, quantization: str) -> CTranslate2Export:
+    """The export of a run, not yet written; raises UserError where CTranslate2 is missing or cannot hold the model."""
+    wanted = CTranslate2Export(run.translator, run.config, quantization)
     wanted.check()
-    if output is None:
-        folder = run.folder / "export" / wanted.name
-        if folder.is_dir():
-            return folder
-    else:
-        folder = Path(output)
-        try:
-            taken = os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir()))
-        except OSError as error:
-            raise UserError(f"--output {output} cannot be read: {error.strerror or error}.") from None
-        if taken:
-            raise UserError(f"--output {output} is there already and not empty; name a new folder.")
-    wanted.write(folder, made(run))
+    return wanted
+
+
+def cached_export(run: Run, wanted: CTranslate2Export) -> Path:
+    """The folder of an export below the run's, written if it does not exist."""
+    folder = run.folder / "export" / wanted.name
+    if not folder.is_dir():
+        wanted.write(folder, provenance(run))
     return folder
 
 
-def made(run: Run) -> dict[str, Any]:
-    """Where an export comes from: run, configuration, versions, and what the run scored."""
-    model = run.made["models"][0]
+def check_new(folder: Path) -> None:
+    """Raise UserError unless the folder of --output is new or empty."""
+    try:
+        taken = os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir()))
+    except OSError as error:
+        raise UserError(f"--output {folder} cannot be read: {error.strerror or error}.") from None
+    if taken:
+        raise UserError(f"--output {folder} exists and is not empty; name a new folder.")
+
+
+def provenance(run: Run) -> dict[str, Any]:
+    """What an export was made from: run, configuration, versions, and the run's scores."""
+    model = run.provenance["models"][0]
     text = json.dumps(model["config"], sort_keys=True)
     return {
-        "made_with": run.made["scored_with"] | {"ctranslate2": library().__version__},
+        "made_with": run.provenance["scored_with"] | {"ctranslate2": import_ctranslate2().__version__},
         "config_hash": hashlib.sha256(text.encode()).hexdigest(),
         "decode": asdict(run.config.decode),
         "scores": scores(run),
@@ -63,15 +74,15 @@ def made(run: Run) -> dict[str, Any]:
 
 
 def scores(run: Run) -> dict[str, Any]:
-    """What our own engine scored with these very weights, by test set."""
-    found = {}
+    """The scores of these very weights with PyTorch's engine, by test set."""
+    by_set = {}
     for path in sorted(run.folder.glob("evaluate/*/result.json")):
         try:
             result = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
-        how = result.get("provenance") if isinstance(result, dict) else None
-        if isinstance(how, dict) and how.get("models") == json.loads(json.dumps(run.made["models"])):
+        source = result.get("provenance") if isinstance(result, dict) else None
+        if isinstance(source, dict) and source.get("models") == json.loads(json.dumps(run.provenance["models"])):
             kept = {key: result[key] for key in ("bleu", "chrf", "bleu_signature") if key in result}
-            found[path.parent.name] = kept | {"decode": how.get("decode")}
-    return found
+            by_set[path.parent.name] = kept | {"decode": source.get("decode")}
+    return by_set

@@ -1,99 +1,104 @@
-"""What nmt align draws: heatmaps, one file a pair, or one page of all pairs."""
+"""The heatmaps of nmt align: one file a pair, or one HTML page of all pairs."""
 
-import argparse
 import logging
 from pathlib import Path
 from typing import Any
 
 import nmt
-from nmt.alignments import Extractor, focus_of, from_below, in_words, say_layer
-from nmt.decode.attention_record import AttentionRecord
+from nmt.alignments import Extractor, absolute_layers, describe_layers
+from nmt.decode.forced_decoding import AttentionRecord
 from nmt.errors import UserError
 from nmt.evaluate.alignment import Link
+from nmt.evaluate.words import WordPair
 from nmt.files import write_atomic
 from nmt.runs import Run
 from nmt.view.alignment_page import PagePair, alignment_page
 from nmt.view.heatmap import grid, heatmap, png
 
 log = logging.getLogger("nmt")
-Links = tuple[set[Link], set[Link]]
+GoldLinks = tuple[set[Link], set[Link]]  # sure, possible
 
 
-def draw(
-    look: AttentionRecord, reading: Extractor, options: argparse.Namespace, links: Links | None, number: int | None
+def numbered(path: Path, number: int | None) -> Path:
+    """FILE-1.png for FILE.png, or the same path for None."""
+    if number is None or not path.name:
+        return path
+    return path.with_name(f"{path.stem}-{number}{path.suffix or '.png'}")
+
+
+def write_heatmap(
+    path: Path,
+    record: AttentionRecord,
+    words: WordPair,
+    extractor: Extractor,
+    links: GoldLinks | None,
+    every_head: bool,
 ) -> None:
-    """Write the heatmap of one pair, or of every head of a layer."""
-    path = Path(options.png)
-    if number is not None and path.name:
-        path = path.with_name(f"{path.stem}-{number}{path.suffix or '.png'}")
-    matrix, source, target = in_words(look, reading, options.tokenised)
-    if not target:
+    """Write the heatmap of one pair, or with `every_head` of each head of a layer."""
+    if not words.target:
         log.warning("%s is not written: there is no word to draw.", path)
         return
-    focus = focus_of(look, reading, options.tokenised)
-    if options.heads:
-        heads = [reading._replace(head=head) for head in range(look.heads)]
-        matrices = [in_words(look, one, options.tokenised)[0] for one in heads]
-        names = [f"head {head}" for head in range(len(matrices))]
-        figure = grid(matrices, source, target, names, gold=links, window_spans=focus)
+    source, spans = words.columns, extractor.window_spans(record, words)
+    if every_head:
+        heads = range(record.num_heads)
+        matrices = [extractor._replace(head=head).word_weights(record, words) for head in heads]
+        names = [f"head {head}" for head in heads]
+        figure = grid(matrices, source, words.target, names, gold=links, window_spans=spans)
     else:
-        figure = heatmap(matrix, source, target, gold=links, window_spans=focus)
+        weights = extractor.word_weights(record, words)
+        figure = heatmap(weights, source, words.target, gold=links, window_spans=spans)
     write(path, png(figure), "--png")
 
 
-def paged(
-    look: AttentionRecord, reading: Extractor, options: argparse.Namespace, links: Links | None
-) -> PagePair | None:
-    """One pair of the page, to be looked at layer by layer; None without a word."""
-    _, source, target = in_words(look, reading, options.tokenised)
-    if not target:
-        return None
-    chosen = readings(look, reading, options)
-    matrices = {name: in_words(look, one, options.tokenised)[0] for name, one in chosen.items()}
-    return PagePair(source, target, matrices, links, focus_of(look, reading, options.tokenised))
+def page_pair(
+    record: AttentionRecord, words: WordPair, extractor: Extractor, links: GoldLinks | None, every_head: bool
+) -> PagePair:
+    """One pair of the page, with the weights of every layer."""
+    extractors = page_extractors(record, extractor, every_head)
+    matrices = {name: each.word_weights(record, words) for name, each in extractors.items()}
+    return PagePair(words.columns, words.target, matrices, links, extractor.window_spans(record, words))
 
 
-def readings(look: AttentionRecord, reading: Extractor, options: argparse.Namespace) -> dict[str, Extractor]:
-    """What was asked for comes first, the other layers, the rollout and with --heads every head follow."""
-    assert look.weights is not None
-    layers, heads = look.weights.shape[:2]
-    every = [reading._replace(layer=from_below(reading.layer, layers))]
-    if reading.head is None:
-        every += [Extractor(layer, None, reading.row) for layer in range(layers)]
-        every += [Extractor(row=reading.row, method="rollout")] * (look.rollout is not None)
-    if options.heads:
-        every += [Extractor(layer, head, reading.row) for layer in range(layers) for head in range(heads)]
-    return {told(one, heads): one for one in every}
+def page_extractors(record: AttentionRecord, extractor: Extractor, every_head: bool) -> dict[str, Extractor]:
+    """By name on the page: `extractor` first, then the other layers, the rollout, and with `every_head` each head."""
+    num_layers, num_heads, step = record.num_layers, record.num_heads, extractor.decoder_step
+    extractors = [extractor._replace(layer=absolute_layers(extractor.layer, num_layers))]
+    if extractor.head is None:
+        extractors += [Extractor(layer, None, step) for layer in range(num_layers)]
+        extractors += [Extractor(decoder_step=step, method="rollout")] * (record.rollout is not None)
+    if every_head:
+        extractors += [Extractor(layer, head, step) for layer in range(num_layers) for head in range(num_heads)]
+    return {describe_extractor(each, num_heads): each for each in extractors}
 
 
-def told(reading: Extractor, heads: int) -> str:
-    """Its name on the page."""
-    if reading.method != "mean":
+def describe_extractor(extractor: Extractor, num_heads: int) -> str:
+    """Its name on the page: `layer 1, head 0`, `layer 1, mean of 4 heads` or `rollout through all layers`."""
+    if extractor.method != "mean":
         return "rollout through all layers"
-    layer, head, _ = reading.name()
-    if reading.head is not None:
-        return f"{say_layer(layer)}, head {head}"
-    return f"{say_layer(layer)}, mean of {heads} heads" if heads > 1 else say_layer(layer)
+    layers = describe_layers(extractor.labels()[0])
+    if extractor.head is not None:
+        return f"{layers}, head {extractor.head}"
+    return f"{layers}, mean of {num_heads} heads" if num_heads > 1 else layers
 
 
-def write_page(pairs: list[PagePair], options: argparse.Namespace, run: Run) -> None:
-    """Write the page of --html."""
+def write_page(path: Path, name: str, pairs: list[PagePair], run: Run, extractor: Extractor) -> None:
+    """Write the HTML page of --html under the title `name`, with the provenance of the weights."""
     if not pairs:
-        log.warning("%s is not written: there is no word to draw.", options.html)
+        log.warning("%s is not written: there is no word to draw.", path)
         return
-    models: list[dict[str, Any]] = run.made["models"]
-    made = {
-        "run": options.name,
-        "checkpoint": ", ".join(f"{one['checkpoint']} ({one['origin']}, seed {one['seed']})" for one in models),
-        "corpus": ", ".join(dict.fromkeys(one["corpus_hash"][:12] for one in models)),
-        "weights": f"row {options.row}, forced decoding of the target in float32",
+    models: list[dict[str, Any]] = run.provenance["models"]
+    provenance = {
+        "run": name,
+        "checkpoint": ", ".join(f"{each['checkpoint']} ({each['origin']}, seed {each['seed']})" for each in models),
+        "corpus": ", ".join(dict.fromkeys(each["corpus_hash"][:12] for each in models)),
+        "weights": f"decoder step {extractor.decoder_step}, forced decoding of the target in float32",
         "made with": f"nmt {nmt.__version__}",
     }
-    write(Path(options.html), alignment_page(options.name, pairs, made).encode(), "--html")
+    write(path, alignment_page(name, pairs, provenance).encode(), "--html")
 
 
 def write(path: Path, content: bytes, option: str) -> None:
-    """A file, or a sentence."""
+    """Write the file of an option; raises UserError where it cannot be written."""
     try:
         write_atomic(path, content)
     except OSError as error:

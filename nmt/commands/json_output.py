@@ -1,48 +1,52 @@
-"""Where a model looked as one JSON object a pair, for programs: nothing has to be read out of a table or a picture."""
+"""Attention as one JSON object a pair, for programs that would otherwise have to parse a table."""
 
 from typing import Any
 
 import numpy as np
 
-from nmt.alignments import Extractor, focus_of, from_below, in_words, links_in
-from nmt.decode.attention_record import AttentionRecord
+from nmt.alignments import Extractor, absolute_layers, extract_links
+from nmt.decode.forced_decoding import AttentionRecord
+from nmt.evaluate.words import WordPair
 
 
-def looked(
-    look: AttentionRecord, reading: Extractor, tokenised: bool, threshold: float | None = None, weights: bool = False
+def attention_entry(
+    record: AttentionRecord,
+    words: WordPair,
+    extractor: Extractor,
+    threshold: float | None = None,
+    weights: bool = False,
 ) -> dict[str, Any]:
     """The words of a pair, the links between them, and which of the model's weights those were read off.
 
-    alignment = [source word, target word] pairs, from 0; layer: a number, several whose mean it is, or None for a
-    method that goes through all of them; head: None is the mean of the heads. With `weights`, source_words names their
-    columns, </s> at last, and weights has a row for each word, to 4 decimals; local attention adds p_t and window.
+    alignment = [source word, target word] pairs, from 0; layer: a number, several if it is the mean of several, or None
+    for a method that goes through all of them; head: None is the mean of the heads. With `weights`, source_words names
+    their columns, with </s> last, and weights has a row for each word, to 4 decimals; local attention adds p_t, window.
     """
-    assert look.weights is not None
-    matrix, source, target = in_words(look, reading, tokenised)
+    matrix = extractor.word_weights(record, words)
     entry: dict[str, Any] = {
-        "source_words": source if weights else source[:-1],
-        "words": target,
-        "alignment": sorted(map(list, links_in(matrix, threshold))),
-        "layer": from_below(reading.layer, len(look.weights)) if reading.method == "mean" else None,
-        "head": reading.head,
-        "method": reading.method,
-        "row": reading.row,
+        "source_words": words.columns if weights else words.source,
+        "words": words.target,
+        "alignment": sorted(map(list, extract_links(matrix, threshold))),
+        "layer": absolute_layers(extractor.layer, record.num_layers) if extractor.method == "mean" else None,
+        "head": extractor.head,
+        "method": extractor.method,
+        "decoder_step": extractor.decoder_step,
     }
     if weights:
         entry["weights"] = np.round(matrix, 4).tolist()
-        entry |= windows(look, reading, tokenised)
+        entry |= window_entry(record, words, extractor)
     return entry
 
 
-def windows(look: AttentionRecord, reading: Extractor, tokenised: bool) -> dict[str, Any]:
+def window_entry(record: AttentionRecord, words: WordPair, extractor: Extractor) -> dict[str, Any]:
     """p_t, and the first and last word of the window, for each target word in columns of the weights.
 
-    Nothing where attention is not local; None for a word without pieces.
+    Empty where attention is not local; None for a word without pieces.
     """
-    focus = focus_of(look, reading, tokenised)
-    if focus is None:
+    spans = extractor.window_spans(record, words)
+    if spans is None:
         return {}
     return {
-        "p_t": [seen and round(seen[0], 4) for seen in focus],
-        "window": [seen and [int(seen[1]), int(seen[2])] for seen in focus],
+        "p_t": [span and round(span[0], 4) for span in spans],
+        "window": [span and [int(span[1]), int(span[2])] for span in spans],
     }

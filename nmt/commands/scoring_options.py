@@ -25,7 +25,7 @@ def check_scoring_options(options: argparse.Namespace) -> None:
             "--valid-gold FILE chooses the layer that --source and --reference are aligned with; it needs --gold FILE."
         )
     if not options.gold and not any(valid):
-        formats = {"--reverse": options.reverse, "--tokenised": options.tokenised, "--base 1": options.base}
+        formats = {"--reverse": options.reverse, "--tokenized": options.tokenized, "--base 1": options.base}
         for option in (name for name, value in formats.items() if value):
             raise UserError(f"{option} describes how links are written; it needs --gold FILE or --valid-gold FILE.")
 
@@ -41,7 +41,7 @@ def valid_gold_files(options: argparse.Namespace) -> GoldFiles | None:
 
 
 def make_gold_files(links: str | None, source: str, target: str, options: argparse.Namespace) -> GoldFiles | None:
-    """Files of gold links, written as --base, --reverse and --tokenised describe."""
+    """Files of gold links, written as --base, --reverse and --tokenized describe."""
     if not links:
         return None
-    return GoldFiles(Path(links), Path(source), Path(target), options.base, options.reverse, options.tokenised)
+    return GoldFiles(Path(links), Path(source), Path(target), options.base, options.reverse, options.tokenized)

@@ -11,72 +11,81 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO
 
-from nmt.commands import one_line, open_run
-from nmt.commands.attention_options import check_method, check_reading, chosen
-from nmt.commands.export import through_ctranslate2
-from nmt.commands.json_output import looked
+from nmt.alignments import Extractor, record_words
+from nmt.commands import check_sentence, open_run
+from nmt.commands.attention_options import check_extractor, check_method, make_extractor
+from nmt.commands.export import with_ctranslate2
+from nmt.commands.json_output import attention_entry
 from nmt.data.lines import decode_lines, read_lines
-from nmt.decode.attention_record import LOOKS, AttentionRecord
-from nmt.decode.translator import Translation
+from nmt.decode.forced_decoding import WINDOW_PAIRS, AttentionRecord
+from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
 from nmt.files import open_atomic
-from nmt.runs import Run
 
 log = logging.getLogger("nmt")
-PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}  # of our own engine
+PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}  # of --engine torch
 
 
 def translate(options: argparse.Namespace) -> int:
-    """One line out for each line in, in order."""
+    """Print one line for each line of input, in order."""
     check_options(options)
-    ours = options.engine == "torch"
-    run = open_run(options, PRECISIONS.get(options.quantization) if ours else None)
-    if not ours:
-        run = through_ctranslate2(run, options.quantization)
+    torch_engine = options.engine == "torch"
+    run = open_run(options, PRECISIONS.get(options.quantization) if torch_engine else None)
+    if not torch_engine:
+        run = with_ctranslate2(run, options.quantization or "float32")
     if options.nbest > run.translator.decode.beam:
         raise UserError(
             f"--nbest {options.nbest} needs --beam {options.nbest} or more; it is now {run.translator.decode.beam}."
         )
-    if about_alignments(options):
-        check_reading(options, run.translator)
+    if needs_attention(options):
+        check_extractor(options, run.translator.model)
+    extractor = make_extractor(options, run.config)
     interactive = not options.sentences and not options.input and sys.stdin.isatty()
     if interactive:
         log.info("Type a sentence and press Enter; Ctrl-D ends.")
     window = 1 if interactive else None
     with output(options.output) as out:
-        for lines in shown(run, run.translator.translate(sentences(options), window), options, window or LOOKS):
-            out.write("".join(f"{line}\n" for line in lines))
+        translations = run.translator.translate(sentences(options), window)
+        if options.format == "jsonl":
+            entries = json_entries(run.translator, translations, extractor, options, window or WINDOW_PAIRS)
+            blocks = (
+                json.dumps({"line": number} | entry, ensure_ascii=False) for number, entry in enumerate(entries, 1)
+            )
+        else:
+            blocks = (text_lines(translation, options.nbest) for translation in translations)
+        for block in blocks:
+            out.write(f"{block}\n")
             out.flush()
     return 0
 
 
 def check_options(options: argparse.Namespace) -> None:
-    """Refuse options that exclude each other or would change nothing."""
+    """Raise UserError for options that exclude each other or would change nothing."""
     if options.sentences and options.input:
         raise UserError("Give sentences or --input, not both.")
-    ours = options.engine == "torch"
-    if ours and options.quantization and options.quantization not in PRECISIONS:
-        known = ", ".join(PRECISIONS)
+    if options.engine == "torch" and options.quantization and options.quantization not in PRECISIONS:
         raise UserError(
-            f"--quantization {options.quantization} needs --engine ctranslate2; our own engine knows {known}."
+            f"--quantization {options.quantization} needs --engine ctranslate2; --engine torch has "
+            f"{', '.join(PRECISIONS)}."
         )
-    if options.format != "jsonl" and about_alignments(options):
+    if options.format != "jsonl" and needs_attention(options):
         raise UserError(
-            "--layer, --head, --method, --row, --tokenised and --weights are about alignments and need --format jsonl."
+            "--layer, --head, --method, --decoder-step, --tokenized and --weights are about attention; they need "
+            "--format jsonl."
         )
     check_method(options)
 
 
-def about_alignments(options: argparse.Namespace) -> bool:
-    """Whether anything was asked for that only a model with attention has."""
-    chosen = options.layer is not None or options.head is not None or options.method != "mean"
-    return chosen or options.row != "predicts" or options.tokenised or options.weights
+def needs_attention(options: argparse.Namespace) -> bool:
+    """Whether an option is given that only a model with attention can obey."""
+    given = options.layer is not None or options.head is not None or options.method != "mean"
+    return given or options.decoder_step != "output" or options.tokenized or options.weights
 
 
 def sentences(options: argparse.Namespace) -> Iterator[str]:
-    """Arguments, else --input, else stdin; a line ends at \\n and nowhere else."""
+    """The arguments, else the lines of --input, else of stdin; only \\n ends a line."""
     if options.sentences:
-        yield from (one_line(sentence, "--input") for sentence in options.sentences)
+        yield from (check_sentence(sentence, "--input") for sentence in options.sentences)
     elif options.input:
         yield from read_lines(Path(options.input))
     else:
@@ -85,7 +94,7 @@ def sentences(options: argparse.Namespace) -> Iterator[str]:
 
 @contextmanager
 def output(path: str | None) -> Iterator[TextIO]:
-    """stdout, or a file that appears whole."""
+    """stdout, or a file that is written atomically."""
     if path is None:
         yield sys.stdout
         return
@@ -95,57 +104,58 @@ def output(path: str | None) -> Iterator[TextIO]:
             try:
                 yield text
             finally:
-                text.detach()  # writes what it still holds
+                text.detach()  # flushes its buffer
     except OSError as error:
         raise UserError(f"--output {path} cannot be written: {error.strerror or error}.") from None
 
 
-def shown(
-    run: Run, translations: Iterator[Translation], options: argparse.Namespace, window: int
-) -> Iterator[list[str]]:
-    """The lines of each translation in the chosen format; of JSON lines `window` are looked at together."""
-    if options.format == "jsonl":
-        numbers = itertools.count(1)
-        while some := list(itertools.islice(translations, window)):
-            for entry in records(run, some, options):
-                yield [json.dumps({"line": next(numbers)} | entry, ensure_ascii=False)]
-        return
-    for translation in translations:
-        if options.nbest == 1:
-            yield [translation.text]
-        else:
-            found = [f"{one.score:.4f}\t{one.text}" for one in translation.alternatives[: options.nbest]]
-            yield found + ["-inf\t"] * (options.nbest - len(found))  # always N lines
+def text_lines(translation: Translation, nbest: int) -> str:
+    """The text of a translation; for `nbest` above 1 that many lines SCORE<TAB>TEXT, missing ones with -inf."""
+    if nbest == 1:
+        return translation.text
+    lines = [f"{each.score:.4f}\t{each.text}" for each in translation.alternatives[:nbest]]
+    return "\n".join(lines + ["-inf\t"] * (nbest - len(lines)))
 
 
-def records(run: Run, translations: list[Translation], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Everything known of translations; of one that was made in parts, everything known of each part.
+def json_entries(
+    translator: Translator,
+    translations: Iterator[Translation],
+    extractor: Extractor,
+    options: argparse.Namespace,
+    window: int,
+) -> Iterator[dict[str, Any]]:
+    """The JSON object of each translation; of one that is joined from parts, an object for each part.
 
-    A part was translated, and is looked at, as a line of its own: none of its words could see another part.
+    A part was translated, and is decoded again here, as a line of its own: it has_attention to no other part. `window`
+    translations are decoded together.
     """
-    parts = [one.parts or [one] for one in translations]
-    looks = run.translator.looks((part.source_ids, part.ids) for some in parts for part in some)
-    for translation in translations:
-        if translation.parts:
-            found = [record(run, part, next(looks), options) for part in translation.parts]
-            yield {"text": translation.text, "score": round(translation.score, 4), "parts": found}
-        else:
-            yield record(run, translation, next(looks), options)
+    while some := list(itertools.islice(translations, window)):
+        parts = [translation.parts or [translation] for translation in some]
+        records = translator.force_decode_all((part.source_ids, part.ids) for each in parts for part in each)
+        for translation in some:
+            if translation.parts:
+                entries = [json_entry(part, next(records), extractor, options) for part in translation.parts]
+                yield {"text": translation.text, "score": round(translation.score, 4), "parts": entries}
+            else:
+                yield json_entry(translation, next(records), extractor, options)
 
 
-def record(run: Run, translation: Translation, look: AttentionRecord, options: argparse.Namespace) -> dict[str, Any]:
-    """Everything known of a translation that was made at once; nothing was predicted of a blank line."""
-    likely = look.log_probabilities if translation.source_ids else []
+def json_entry(
+    translation: Translation, record: AttentionRecord, extractor: Extractor, options: argparse.Namespace
+) -> dict[str, Any]:
+    """Text, score, pieces, log-probabilities and alignment of a translation in one part; a blank line has no pieces."""
+    log_probabilities = record.log_probabilities if translation.source_ids else []
     entry = {
         "text": translation.text,
         "score": round(translation.score, 4),
-        "source_pieces": look.source_pieces,
-        "pieces": look.target_pieces,
-        "log_probabilities": [round(value, 4) for value in likely],
+        "source_pieces": record.source_pieces,
+        "pieces": record.target_pieces,
+        "log_probabilities": [round(value, 4) for value in log_probabilities],
     }
-    if look.weights is not None:
-        entry |= looked(look, chosen(options, run), options.tokenised, weights=options.weights)
+    if record.weights is not None:
+        words = record_words(record, options.tokenized)
+        entry |= attention_entry(record, words, extractor, weights=options.weights)
     if options.nbest > 1 and translation.alternatives:
         best = translation.alternatives[: options.nbest]
-        entry["nbest"] = [{"text": one.text, "score": round(one.score, 4)} for one in best]
+        entry["nbest"] = [{"text": each.text, "score": round(each.score, 4)} for each in best]
     return entry

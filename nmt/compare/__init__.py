@@ -29,7 +29,7 @@ def compare_runs(names: Sequence[str], options: CompareOptions) -> str:
     test_sets = choose_test_sets(systems, options)
     rows = rows_to_draw(test_sets.sets[0], options.sentences)
     for test_set in test_sets.sets:
-        significance.check([test_set.references], test_set.references, options.samples)
+        significance.check_samples([test_set.references], test_set.references, options.samples)
         count = len(test_set.pairs)
         if options.max_joined is not None and not 2 <= options.max_joined <= count:
             raise UserError(f"--long {options.max_joined} is not possible with {test_set.name}; choose 2 to {count}.")

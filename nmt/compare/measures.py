@@ -10,16 +10,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt.alignments import Gold, LayerSelector, encoded, fitting, focus_of, in_words, say_layer
+from nmt.alignments import (
+    GoldAlignments,
+    LayerSelector,
+    describe_layers,
+    encode_pairs,
+    fitting_pairs,
+    record_words,
+)
 from nmt.compare.options import CompareOptions
 from nmt.compare.perplexity import Perplexity, measure_perplexity
 from nmt.compare.systems import System, load_system
 from nmt.compare.test_sets import TestSet, TestSets
 from nmt.data.lines import read_lines
-from nmt.evaluate.lengths import corpus_bleu, joined
+from nmt.evaluate.lengths import corpus_bleu, join_pairs
 from nmt.files import report_write_errors, write_atomic
-from nmt.runs import Run, score_files
-from nmt.test_sets import make_layer_selector
+from nmt.runs import Run
+from nmt.scoring import make_layer_selector, score_files
+from nmt.test_sets import validation_gold
 from nmt.view.marks import GoldLinks, WindowSpans
 
 log = logging.getLogger("nmt")
@@ -31,7 +39,7 @@ class AlignmentResult(NamedTuple):
     aer: float
     precision: float
     recall: float
-    description: str  # layer and row, and how they were chosen
+    description: str  # layer and decoder step, and how they were chosen
     left_out: int  # pairs that are too long for forced decoding
 
 
@@ -55,7 +63,7 @@ class SetMeasures:
         if info["chosen_on"]:
             choice = f"chosen among {info['candidates']} on {info['chosen_on']}"
         error, precision, recall = (self.result[name] for name in ("aer", "precision", "recall"))
-        description = f"{say_layer(info['layer'])}, row {info['row']}, {choice}"
+        description = f"{describe_layers(info['layer'])}, decoder step {info['decoder_step']}, {choice}"
         return AlignmentResult(error, precision, recall, description, info["left_out"])
 
     @property
@@ -70,7 +78,7 @@ class AttentionMap:
 
     row: int  # of the first test set
     translation: str  # the system's own
-    description: str  # layer and row; without a matrix the reason for it
+    description: str  # layer and decoder step; without a matrix the reason for it
     matrix: np.ndarray | None = None
     source: list[str] = field(default_factory=list)
     target: list[str] = field(default_factory=list)
@@ -92,7 +100,7 @@ def measure_system(system: System, test_sets: TestSets, rows: list[int], options
     """Translate all sets (or reuse stored translations), force-decode the references, align, record attention."""
     log.info("%s", system.name)
     run = load_system(system, options.beam)
-    layer_selector = make_layer_selector(run, test_sets.valid)
+    layer_selector = make_layer_selector(run, test_sets.valid or validation_gold(run))
     sets = {}
     for test_set in test_sets.sets:
         hypotheses, result = score_set(
@@ -104,13 +112,13 @@ def measure_system(system: System, test_sets: TestSets, rows: list[int], options
         sets[test_set.name] = measures
     if any("aer" in measures.result and not measures.result["alignment"]["chosen_on"] for measures in sets.values()):
         log.warning(
-            "%s: there are no gold links of a validation set, so AER is that of train.picture_layer, row predicts; "
-            "give --valid-source, --valid-target and --valid-gold to choose layer and row.",
+            "%s: there are no gold links of a validation set, so AER is that of train.picture_layer, decoder step output; "
+            "give --valid-source, --valid-target and --valid-gold to choose layer and decoder step.",
             system.name,
         )
     first = test_sets.sets[0]
     maps = [attention_map(run, first, row, sets[first.name].hypotheses[row], layer_selector) for row in rows]
-    return SystemMeasures(system, run.made, sets, maps)
+    return SystemMeasures(system, run.provenance, sets, maps)
 
 
 def score_set(
@@ -118,7 +126,7 @@ def score_set(
     name: str,
     source: Path,
     reference: Path,
-    gold: Gold | None = None,
+    gold: GoldAlignments | None = None,
     layer_selector: LayerSelector | None = None,
 ) -> tuple[list[str], dict[str, Any]]:
     """Translations and the content of their result.json, computed unless they are stored already."""
@@ -131,7 +139,7 @@ def measure_joined(run: Run, test_set: TestSet, measures: SetMeasures, max_joine
     """Add BLEU where 1, 2, … consecutive sentences are one input: the same text in longer and longer inputs."""
     measures.joined_bleu = [measures.result["bleu"]]
     for count in range(2, max_joined + 1):
-        pairs = joined(test_set.pairs, count)
+        pairs = join_pairs(test_set.pairs, count)
         paths = write_joined(pairs, folder, f"{test_set.name}-joined{count}")
         hypotheses, _ = score_set(run, paths[0].stem, *paths)
         references = [target for _, target in pairs]
@@ -153,25 +161,24 @@ def write_joined(pairs: list[tuple[str, str]], folder: Path, name: str) -> tuple
 def attention_map(
     run: Run, test_set: TestSet, row: int, translation: str, layer_selector: LayerSelector | None
 ) -> AttentionMap:
-    """The weights between words of one pair, in the layer and row that the system's links are extracted from."""
+    """The weights between words of one pair, in the layer and decoder step that the system's links are extracted from."""
     if layer_selector is None:
         return AttentionMap(row, translation, "no attention")
-    if not fitting(run.translator, [test_set.pairs[row]]):
+    if not fitting_pairs(run.translator, [test_set.pairs[row]]):
         return AttentionMap(row, translation, "too long for forced decoding")
-    [record] = run.translator.looks(encoded(run.translator, [test_set.pairs[row]]))
-    extractor, gold = layer_selector.chosen, test_set.gold
-    tokenized = gold is not None and gold.tokenised
-    matrix, source, target = in_words(record, extractor, tokenized)
-    if not target:
+    [record] = run.translator.force_decode_all(encode_pairs(run.translator, [test_set.pairs[row]]))
+    extractor, gold = layer_selector.selected, test_set.gold
+    words = record_words(record, gold is not None and gold.tokenized)
+    if not words.target:
         return AttentionMap(row, translation, "no word to draw")
-    layer, _, side = extractor.name()
+    layer, _, step = extractor.labels()
     return AttentionMap(
         row,
         translation,
-        f"{say_layer(layer)}, row {side}",
-        matrix,
-        source,
-        target,
+        f"{describe_layers(layer)}, decoder step {step}",
+        extractor.word_weights(record, words),
+        words.columns,
+        words.target,
         gold=gold.links[row] if gold else None,
-        window_spans=focus_of(record, extractor, tokenized),
+        window_spans=extractor.window_spans(record, words),
     )

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from nmt.alignments import limit
+from nmt.alignments import max_pieces_per_side
 from nmt.data.batches import batches_by_length, collate
 from nmt.data.tokenizer import PAD
-from nmt.decode.beam_search import force_decode
+from nmt.decode.forced_decoding import force_decode
 from nmt.decode.translator import Translator
 from nmt.evaluate.lengths import count_words
 
@@ -47,7 +47,7 @@ def measure_perplexity(translator: Translator, pairs: list[tuple[str, str]]) -> 
     target_ids = tokenizers.target.encode_all([target for _, target in pairs])
     shorter = np.array([min(map(len, ids)) for ids in zip(source_ids, target_ids, strict=True)], dtype=np.int64)
     longer = np.array([max(map(len, ids)) for ids in zip(source_ids, target_ids, strict=True)], dtype=np.int64)
-    max_length = limit(translator)
+    max_length = max_pieces_per_side(translator)
     rows = np.flatnonzero((shorter > 0) & (longer <= max_length))
     nll, pieces = 0.0, 0
     for indices in batches_by_length(longer[rows], max(MAX_LOGITS // tokenizers.target.size, 1)):

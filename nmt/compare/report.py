@@ -10,7 +10,7 @@ from nmt.compare.results import ComparisonResults, SetResults
 from nmt.compare.tables import comparison_tables
 from nmt.evaluate.significance import SEED
 from nmt.files import report_write_errors, write_atomic
-from nmt.runs import fingerprint
+from nmt.scoring import fingerprint
 from nmt.train.checkpoint import versions
 from nmt.view.comparison_page import PageFigure, Section, Table, comparison_page, to_markdown
 from nmt.view.curves import Curve, plot_curves
@@ -148,7 +148,8 @@ def set_json(set_results: SetResults) -> dict[str, Any]:
     """A test set, how it was scored, and the lengths of its sentences."""
     test_set = set_results.test_set
     lengths = [
-        {"words": bucket.label, "mean": bucket.mean, "sentences": len(bucket.rows)} for bucket in set_results.buckets
+        {"words": bucket.label, "mean": bucket.mean_length, "sentences": len(bucket.rows)}
+        for bucket in set_results.buckets
     ]
     joined = [
         {"sentences_joined": count, "mean_words": words, "inputs": inputs}
@@ -209,7 +210,7 @@ def log_scores(logger: TensorBoardLogger, set_results: SetResults, index: int) -
         scores["aer"] = numbers["alignment"]["aer"]
     logger.scalars({f"{name}/{key}": value for key, value in scores.items()}, 0)
     for bucket, value in zip(set_results.buckets, numbers["bleu_by_length"], strict=True):
-        logger.scalars({f"{name}/bleu_by_source_words": value}, round(bucket.mean))
+        logger.scalars({f"{name}/bleu_by_source_words": value}, round(bucket.mean_length))
     for words, value in zip(set_results.joined_words, numbers["bleu_joined"], strict=True):
         logger.scalars({f"{name}/bleu_joined_by_source_words": value}, round(words))
 

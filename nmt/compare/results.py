@@ -6,7 +6,7 @@ from typing import Any
 from nmt.compare.measures import SetMeasures, SystemMeasures
 from nmt.compare.systems import System
 from nmt.compare.test_sets import TestSet, TestSets
-from nmt.evaluate.lengths import Bucket, buckets, by_length, count_words, joined
+from nmt.evaluate.lengths import Bucket, bleu_by_length, count_words, join_pairs, length_buckets
 from nmt.evaluate.significance import Interval, Significance, paired_bootstrap
 from nmt.evaluate.spread import Spread, spread
 from nmt.train.checkpoint import differences
@@ -77,11 +77,11 @@ def compare_set(systems: list[SystemMeasures], test_set: TestSet, samples: int) 
     measures = [system.sets[test_set.name] for system in systems]
     hypotheses = [each.hypotheses for each in measures]
     significance = paired_bootstrap(hypotheses, test_set.references, language, samples)
-    length_buckets = buckets([count_words(source) for source in test_set.sources])
-    curves = [by_length(each, test_set.references, length_buckets, language) for each in hypotheses]
-    inputs = [joined(test_set.pairs, count) for count in range(1, len(measures[0].joined_bleu) + 1)]
+    buckets = length_buckets([count_words(source) for source in test_set.sources])
+    curves = [bleu_by_length(each, test_set.references, buckets, language) for each in hypotheses]
+    inputs = [join_pairs(test_set.pairs, count) for count in range(1, len(measures[0].joined_bleu) + 1)]
     words = [sum(count_words(source) for source, _ in pairs) / len(pairs) for pairs in inputs]
-    return SetResults(test_set, measures, significance, length_buckets, curves, words, [len(pairs) for pairs in inputs])
+    return SetResults(test_set, measures, significance, buckets, curves, words, [len(pairs) for pairs in inputs])
 
 
 def find_seed_groups(systems: list[SystemMeasures], sets: list[SetResults]) -> list[SeedGroup]:

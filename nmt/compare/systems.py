@@ -82,13 +82,13 @@ def open_systems(names: Sequence[str], runs_folder: Path, beam: int | None, own_
 
 def open_system(name: str, runs_folder: Path, beam: int | None) -> System:
     """The system of RUN or RUN,RUN; raises UserError when it cannot be loaded."""
-    paths = runs.find_all(name, runs_folder)
+    paths = runs.find_checkpoints(name, runs_folder)
     run = runs.load(paths, beam)
     return System(
         name="+".join(short_name(path) for path in paths),
         paths=paths,
         config=run.config,
-        provenance=run.made,
+        provenance=run.provenance,
         vocabulary=hashlib.sha256(run.translator.tokenizers.target.model).hexdigest(),
         parameters=sum(weight.numel() for weight in run.translator.model.parameters()),
         trainings=[read_training(path) for path in paths],

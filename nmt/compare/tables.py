@@ -132,7 +132,7 @@ def format_perplexity(results: ComparisonResults, system: System, measures: SetM
 
 def format_interval(interval: Interval) -> str:
     """A score with half of its interval."""
-    return f"{interval.score:.2f} ± {interval.half:.2f}"
+    return f"{interval.score:.2f} ± {interval.half_width:.2f}"
 
 
 def format_p(interval: Interval) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt.alignments import Gold, read_gold
+from nmt.alignments import GoldAlignments, read_gold_alignments
 from nmt.compare.options import CompareOptions
 from nmt.compare.systems import System
 from nmt.data.lines import read_lines, read_pairs
@@ -24,7 +24,7 @@ class TestSet:
     source: Path
     reference: Path
     pairs: list[tuple[str, str]]
-    gold: Gold | None
+    gold: GoldAlignments | None
 
     @property
     def sources(self) -> list[str]:
@@ -39,10 +39,10 @@ class TestSet:
 
 @dataclass
 class TestSets:
-    """The test sets of a comparison, and the gold links that layer and row are chosen on."""
+    """The test sets of a comparison, and the gold links that layer and decoder step are chosen on."""
 
     sets: list[TestSet]
-    valid: Gold | None  # None: the validation set of each system, if it has gold links
+    valid: GoldAlignments | None  # None: the validation set of each system, if it has gold links
     longest: int | None = None  # words of the longest training source, if its corpus is available and --long is given
 
 
@@ -76,7 +76,7 @@ def read_corpus_set(corpus: Path, name: str, system: System) -> TestSet:
     source, target = (corpus / f"{name}.{side}" for side in (system.config.data.source, system.config.data.target))
     test_set, links = read_set(name, source, target), corpus / f"{name}.align"
     if links.exists():
-        test_set.gold = read_gold(links, test_set.pairs)
+        test_set.gold = read_gold_alignments(links, test_set.pairs)
     return test_set
 
 

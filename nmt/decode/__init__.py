@@ -1,1 +1,1 @@
-"""Letting a trained model write alone."""
+"""Decoding with a trained model: beam search, text to text, and forced decoding of given targets."""

@@ -6,19 +6,16 @@ as soon as `beam` of its hypotheses have ended, or at its maximum length, where 
 the batch. Greedy search is beam 1.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from nmt.attention.rollout import rollout
 from nmt.data.tokenizer import BOS, EOS, PAD
-from nmt.models.base import DecoderState, EncoderDecoder, Memory, select
+from nmt.models.base import DecoderState, EncoderDecoder, Memory
 
-CHUNK = 1024  # columns of forced decoding whose logits exist at the same time
-SPAN = 128  # `largest` takes maxima over so many pieces of the vocabulary or fewer
+MAX_SPAN = 128  # `top_candidates` takes maxima over spans of the vocabulary of at most so many pieces
 
 
 @dataclass
@@ -33,184 +30,147 @@ class Hypothesis:
 class Beams:
     """The open hypotheses of the sentences that are still open."""
 
-    sentences: list[int]  # their places in the input
-    limits: list[int]  # most pieces of each, </s> counted
+    sentences: list[int]  # their indices in the input
+    limits: list[int]  # maximum length of each, </s> counted
     tokens: Tensor  # [N K T], beginning with <s>
     scores: Tensor  # [N K]: log-probabilities
     state: DecoderState  # [N·K …]
-    memory: Memory  # [N …]: one for all hypotheses of a sentence
-    table: list[Tensor]  # [≥ N·K V]: where a CPU keeps those of bf16 logits, once there are some; one for all columns
+    memory: Memory  # [N …]: shared by all hypotheses of a sentence
 
 
 class Candidates(NamedTuple):
-    """Hypotheses with one piece more, the best of each sentence first."""
+    """Hypotheses extended by one piece, the best of each sentence first; R of each sentence."""
 
-    scores: Tensor  # [N 2·beam]: log-probabilities
-    parents: Tensor  # [N 2·beam]: 0 … K-1
-    tokens: Tensor  # [N 2·beam]
+    scores: Tensor  # [N R]: log-probabilities
+    parents: Tensor  # [N R]: 0 … K-1
+    tokens: Tensor  # [N R]
 
 
 @torch.inference_mode()
 def search(
     model: EncoderDecoder, source: Tensor, mask: Tensor | None, beam: int, alpha: float, limit: Tensor
 ) -> list[list[Hypothesis]]:
-    """source [B S], mask [B S] | None, limit [B] → for each sentence at most `beam` hypotheses, best first."""
-    finished: list[list[Hypothesis]] = [[] for _ in range(len(source))]
-    beams = open_beams(model, source, mask, limit)
-    while beams.sentences:
-        beams = step(model, finished, beams, beam, alpha)
-    return ranked(finished)
+    """source [B S], mask [B S] | None, limit [B] → for each sentence at most `beam` hypotheses, best first.
 
-
-def ranked(finished: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
-    """Best first."""
-    return [sorted(found, key=lambda hypothesis: -hypothesis.score) for found in finished]
-
-
-def step(model: EncoderDecoder, finished: list[list[Hypothesis]], beams: Beams, beam: int, alpha: float) -> Beams:
-    """One piece more of every open hypothesis."""
-    decoded = model.decode(beams.tokens[:, :, -1].reshape(-1, 1), beams.state, beams.memory)
-    extensions = extend(model.logits(decoded.hidden[:, -1]), beams, beam)
-    collect(finished, beams, extensions, beam, alpha)
-    return advance(finished, beams, going(extensions, beam), beam, decoded.state, model.reorder)
-
-
-def open_beams(model: EncoderDecoder, source: Tensor, mask: Tensor | None, limit: Tensor) -> Beams:
-    """One hypothesis for each sentence: <s>."""
-    memory, number = model.encode(source, mask), len(source)
-    memory = memory._replace(fixed={name: part.contiguous() for name, part in memory.fixed.items()})
-    tokens = torch.full((number, 1, 1), BOS, device=source.device)
-    scores = torch.zeros(number, 1, device=source.device)
-    return Beams(list(range(number)), limit.tolist(), tokens, scores, model.start(memory), memory, [])
-
-
-def extend(logits: Tensor, beams: Beams, beam: int) -> Candidates:
-    """The best 2·beam extensions, of which at most `beam` end; <pad> and <s> are never written, at the limit only </s>.
-
-    logits [N·K V].
+    `limit` is the maximum length of each hypothesis, </s> counted.
     """
-    log_probabilities = normalised(logits, beams.scores, beams.table)
+    finished: list[list[Hypothesis]] = [[] for _ in range(len(source))]
+    beams, buffer = initial_beams(model, source, mask, limit), None
+    while beams.sentences:
+        output = model.decode(beams.tokens[:, :, -1].reshape(-1, 1), beams.state, beams.memory)
+        beams.state = output.state
+        logits = model.logits(output.hidden[:, -1])
+        if buffer is None:
+            buffer = float32_buffer(logits, len(source) * beam)
+        candidates = expand(logits, beams, beam, buffer)
+        collect_finished(finished, beams, candidates, beam, alpha)
+        beams = advance(model, finished, beams, open_candidates(candidates, beam), beam)
+    return [sorted(hypotheses, key=lambda hypothesis: -hypothesis.score) for hypotheses in finished]
+
+
+def initial_beams(model: EncoderDecoder, source: Tensor, mask: Tensor | None, limit: Tensor) -> Beams:
+    """One hypothesis for each sentence: <s>."""
+    memory, count = model.encode(source, mask), len(source)
+    memory = memory._replace(fixed={name: tensor.contiguous() for name, tensor in memory.fixed.items()})
+    tokens = torch.full((count, 1, 1), BOS, device=source.device)
+    scores = torch.zeros(count, 1, device=source.device)
+    return Beams(list(range(count)), limit.tolist(), tokens, scores, model.start(memory), memory)
+
+
+def float32_buffer(logits: Tensor, rows: int) -> Tensor | None:
+    """[rows V] in float32 for logits of lower precision on a CPU, None otherwise.
+
+    A new tensor of many megabytes at every column would cost more in page faults than the softmax itself.
+    """
+    if logits.device.type != "cpu" or logits.dtype == torch.float32:
+        return None
+    return torch.empty(rows, logits.size(1))
+
+
+def expand(logits: Tensor, beams: Beams, beam: int, buffer: Tensor | None = None) -> Candidates:
+    """logits [N·K V] → the best 2·beam extensions of each sentence, of which at most `beam` end.
+
+    <pad> and <s> are never written. A hypothesis at its limit can only end.
+    """
+    log_probabilities = masked_log_softmax(logits, buffer).view(*beams.scores.shape, -1)
     length = beams.tokens.size(2)
-    if last := [row for row, limit in enumerate(beams.limits) if limit <= length]:
-        ending = log_probabilities[last, :, EOS]
-        log_probabilities[last] = float("-inf")
-        log_probabilities[last, :, EOS] = ending
-    return largest(beams.scores, log_probabilities, 2 * beam)
+    if at_limit := [row for row, limit in enumerate(beams.limits) if limit <= length]:
+        end = log_probabilities[at_limit, :, EOS]
+        log_probabilities[at_limit] = float("-inf")
+        log_probabilities[at_limit, :, EOS] = end
+    return top_candidates(beams.scores, log_probabilities, 2 * beam)
 
 
-def normalised(logits: Tensor, scores: Tensor, table: list[Tensor]) -> Tensor:
-    """logits [N·K V], scores [N K] → log-probabilities [N K V]; none for <pad> and <s>.
+def masked_log_softmax(logits: Tensor, buffer: Tensor | None) -> Tensor:
+    """logits [N·K V] → log-probabilities [N·K V] in float32, −∞ for <pad> and <s>.
 
-    On a CPU they take the place of float32 logits, or lie in `table`: a new tensor of many megabytes at every column
-    costs more page faults than sums.
+    On a CPU the result overwrites float32 logits or is written into `buffer` [≥ N·K V].
     """
     if logits.device.type == "cpu":
-        rows = logits
-        if logits.dtype != torch.float32:
-            if not table or len(table[0]) < len(logits):
-                table[:] = [torch.empty(logits.shape)]
-            rows = table[0][: len(logits)].copy_(logits)
-        log_probabilities = torch.log_softmax(rows, -1, out=rows).view(*scores.shape, -1)
+        values = logits if buffer is None else buffer[: len(logits)].copy_(logits)
+        log_probabilities = torch.log_softmax(values, -1, out=values)
     else:
-        log_probabilities = logits.log_softmax(-1, dtype=torch.float32).view(*scores.shape, -1)
-    log_probabilities[:, :, PAD] = log_probabilities[:, :, BOS] = float("-inf")
+        log_probabilities = logits.log_softmax(-1, dtype=torch.float32)
+    log_probabilities[:, PAD] = log_probabilities[:, BOS] = float("-inf")
     return log_probabilities
 
 
-def largest(scores: Tensor, log_probabilities: Tensor, number: int) -> Candidates:
-    """The `number` largest of scores [N K 1] + log_probabilities [N K V], or all.
+def top_candidates(scores: Tensor, log_probabilities: Tensor, count: int) -> Candidates:
+    """The `count` largest of scores [N K 1] + log_probabilities [N K V], or all.
 
-    On a CPU `topk` is slow and `amax` is not; so it is asked for the spans of the vocabulary with the largest maxima,
-    in which the largest stand, and then for the largest in them.
+    On a CPU `topk` is slow and `amax` is fast. So the spans of the vocabulary with the largest maxima are selected
+    first, which must contain the largest values, and then the largest values in these spans.
     """
     vocabulary = log_probabilities.size(2)
-    width = next(width for width in range(SPAN, 0, -1) if vocabulary % width == 0)
+    width = next(width for width in range(MAX_SPAN, 0, -1) if vocabulary % width == 0)
     spans = log_probabilities.unflatten(2, (-1, width))  # [N K C W]
     maxima = (scores[:, :, None] + spans.amax(3)).flatten(1)  # [N K·C]
-    chosen = maxima.topk(min(number, maxima.size(1)), 1).indices
-    parents = chosen // spans.size(2)
-    inside = spans.flatten(1, 2).gather(1, chosen[:, :, None].expand(-1, -1, width))
-    sums = (scores.gather(1, parents)[:, :, None] + inside).flatten(1)
-    sums, place = sums.topk(min(number, sums.size(1)), 1)
-    span = place // width
-    tokens = chosen.gather(1, span) % spans.size(2) * width + place % width
+    best_spans = maxima.topk(min(count, maxima.size(1)), 1).indices
+    parents = best_spans // spans.size(2)
+    values = spans.flatten(1, 2).gather(1, best_spans[:, :, None].expand(-1, -1, width))
+    sums = (scores.gather(1, parents)[:, :, None] + values).flatten(1)
+    sums, index = sums.topk(min(count, sums.size(1)), 1)
+    span = index // width
+    tokens = best_spans.gather(1, span) % spans.size(2) * width + index % width
     return Candidates(sums, parents.gather(1, span), tokens)
 
 
-def collect(finished: list[list[Hypothesis]], beams: Beams, extensions: Candidates, beam: int, alpha: float) -> None:
-    """Keep the hypotheses among the best `beam` extensions that end here."""
-    length, (scores, parents, tokens) = beams.tokens.size(2), extensions
+def collect_finished(
+    finished: list[list[Hypothesis]], beams: Beams, candidates: Candidates, beam: int, alpha: float
+) -> None:
+    """Add those of the best `beam` candidates that end here to the finished hypotheses of their sentences."""
+    length, (scores, parents, tokens) = beams.tokens.size(2), candidates
     ends = (tokens[:, :beam] == EOS) & scores[:, :beam].isfinite()
     for row, rank in ends.nonzero().tolist():
-        found = finished[beams.sentences[row]]
-        if len(found) < beam:
+        hypotheses = finished[beams.sentences[row]]
+        if len(hypotheses) < beam:
             ids = beams.tokens[row, parents[row, rank], 1:].tolist()
-            found.append(Hypothesis(ids, scores[row, rank].item() / length**alpha))
+            hypotheses.append(Hypothesis(ids, scores[row, rank].item() / length**alpha))
 
 
-def going(extensions: Candidates, beam: int) -> Candidates:
+def open_candidates(candidates: Candidates, beam: int) -> Candidates:
     """The best `beam` that do not end."""
-    scores = extensions.scores.masked_fill(extensions.tokens == EOS, float("-inf"))
+    scores = candidates.scores.masked_fill(candidates.tokens == EOS, float("-inf"))
     scores, order = scores.topk(min(beam, scores.size(1)), 1)
-    return Candidates(scores, extensions.parents.gather(1, order), extensions.tokens.gather(1, order))
+    return Candidates(scores, candidates.parents.gather(1, order), candidates.tokens.gather(1, order))
 
 
 def advance(
-    finished: list[list[Hypothesis]],
-    beams: Beams,
-    going: Candidates,
-    beam: int,
-    state: DecoderState,
-    reorder: Callable[[DecoderState, Tensor], DecoderState] = select,
+    model: EncoderDecoder, finished: list[list[Hypothesis]], beams: Beams, candidates: Candidates, beam: int
 ) -> Beams:
-    """Those that go on, of the sentences that stay open; `state` is that after the step."""
+    """The candidates as the new hypotheses of the sentences that stay open; `beams.state` is that after the step."""
     width, length = beams.tokens.shape[1:]
-    scores, parents, tokens = going
-    stay = [
+    scores, parents, tokens = candidates
+    still_open = [
         row
         for row, (sentence, limit) in enumerate(zip(beams.sentences, beams.limits, strict=True))
         if len(finished[sentence]) < beam and limit > length
     ]
     sentences, limits, memory = beams.sentences, beams.limits, beams.memory
-    keep = torch.tensor(stay, dtype=torch.long, device=scores.device)
-    if len(stay) < len(sentences):
-        sentences, limits = [sentences[row] for row in stay], [limits[row] for row in stay]
+    keep = torch.tensor(still_open, dtype=torch.long, device=scores.device)
+    if len(still_open) < len(sentences):
+        sentences, limits = [sentences[row] for row in still_open], [limits[row] for row in still_open]
         memory, scores, parents, tokens = memory.rows(keep), scores[keep], parents[keep], tokens[keep]
     rows = keep[:, None] * width + parents  # [N' K'] of the old batch
-    grown = torch.cat((beams.tokens.flatten(0, 1)[rows], tokens[:, :, None]), 2)
-    return Beams(sentences, limits, grown, scores, reorder(state, rows.flatten()), memory, beams.table)
-
-
-class ForcedDecoding(NamedTuple):
-    """A finished target under forced decoding."""
-
-    log_probabilities: Tensor  # [B T], of each output piece
-    weights: Tensor | None  # [B L H T S]: where each layer and head looked
-    rollout: Tensor | None  # [B T S]: the same through all layers, where self-attention told its weights
-    centre: Tensor | None  # [B T]: p_t of local attention
-
-
-@torch.inference_mode()
-def force_decode(
-    model: EncoderDecoder, source: Tensor, mask: Tensor | None, target: Tensor, output: Tensor, weights: bool = True
-) -> ForcedDecoding:
-    """target [B T] as input, output [B T] as what it should write → how likely that is, and where the model looked.
-
-    The explicit road over a finished target: how pictures and alignments are made, after beam search too.
-    """
-    looks = weights and model.attends
-    memory = model.encode(source, mask, looks)
-    decoded = model.decode(target, model.start(memory), memory, looks)
-    rolled = None
-    if memory.weights is not None and decoded.self_weights is not None and decoded.weights is not None:
-        seen = memory.weights, decoded.self_weights, decoded.weights
-        rolled = rollout(*(one.float() for one in seen))
-    likely = log_probabilities(model, decoded.hidden, output)
-    return ForcedDecoding(likely, decoded.weights, rolled, decoded.centre)
-
-
-def log_probabilities(model: EncoderDecoder, hidden: Tensor, output: Tensor) -> Tensor:
-    """hidden [B T D], output [B T] → [B T]; the logits of no more than CHUNK columns exist at the same time."""
-    columns = zip(hidden.flatten(0, 1).split(CHUNK), output.flatten().split(CHUNK), strict=True)
-    found = [model.logits(some).float().log_softmax(-1).gather(1, ids[:, None]) for some, ids in columns]
-    return torch.cat(found).view_as(output)
+    extended = torch.cat((beams.tokens.flatten(0, 1)[rows], tokens[:, :, None]), 2)
+    return Beams(sentences, limits, extended, scores, model.reorder(beams.state, rows.flatten()), memory)

@@ -1,4 +1,4 @@
-"""Text in, text out, in order, without holding more of it than a window.
+"""Text to text, in order, holding no more of it in memory than a window of lines.
 
 L layers, H heads, S source pieces, T target pieces.
 """
@@ -6,7 +6,8 @@ L layers, H heads, S source pieces, T target pieces.
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -14,64 +15,66 @@ import torch
 from nmt.config import DecodeConfig
 from nmt.data.batches import Ids, batches_by_length, collate, pad, padding_mask
 from nmt.data.tokenizer import EOS, Tokenizers
-from nmt.decode.attention_record import AttentionRecord, IdPair, look_batches, windows
-from nmt.decode.beam_search import Hypothesis, force_decode, search
-from nmt.decode.parallel import shared
+from nmt.decode.beam_search import Hypothesis, search
+from nmt.decode.forced_decoding import AttentionRecord, IdPair, force_decode, pair_batches, pair_windows
+from nmt.decode.parallel import parallel_map
 from nmt.evaluate.words import SPACELESS
 from nmt.models.base import EncoderDecoder
 
 log = logging.getLogger("nmt")
-WINDOW = 2000  # sentences that are sorted by length and translated together
-Answer = list[list[Hypothesis]]  # the n best of each sentence of a batch
+WINDOW_LINES = 2000  # lines that are sorted by length and translated together
 SENTENCE_ENDS = "。！？"  # no space follows them
-EACH, SMALLEST = 4, 512  # batches for each of several workers, if that leaves so many positions to a batch
+BATCHES_PER_PROCESS, MIN_BATCH_TOKENS = 4, 512  # of several processes, if that leaves so many positions to a batch
+NBest = list[list[Hypothesis]]  # the n best of each sentence of a batch
+T = TypeVar("T", bound="Translator")
 
 
 @dataclass
 class Translation:
-    """What came of one line; `alternatives` holds the n best, itself first, `parts` what a cut line is made of."""
+    """The translation of one line.
+
+    `alternatives` holds the n best, itself first; `parts` the translations that a long line is joined from.
+    """
 
     text: str
-    score: float
+    score: float  # log-probability / length^α
     source_ids: list[int]
     ids: list[int]
     alternatives: list["Translation"] = field(default_factory=list)
     parts: list["Translation"] = field(default_factory=list)
 
 
+@dataclass(frozen=True, eq=False)
 class Translator:
-    """A model with its tokenizers, and how to search."""
+    """A model with its tokenizers and the settings of search. It does not change; `with_options` makes another."""
 
-    def __init__(
-        self,
-        model: EncoderDecoder,
-        tokenizers: Tokenizers,
-        decode: DecodeConfig,
-        max_pieces: int,
-        device: torch.device,
-        autocast: torch.autocast,
-        searched: EncoderDecoder | None = None,
-    ) -> None:
-        """`searched` is the model as `prepared` makes it, where its weights do not change any more."""
-        self.workers = 1  # processes that share the batches of a file
-        self.model, self.tokenizers, self.decode = model, tokenizers, decode
-        self.searched = searched or model
-        self.max_pieces, self.device, self.autocast = max_pieces, device, autocast
+    model: EncoderDecoder
+    tokenizers: Tokenizers
+    decode: DecodeConfig
+    max_pieces: int  # a longer line is translated in parts
+    device: torch.device
+    autocast: torch.autocast
+    search_model: EncoderDecoder | None = None  # `model` with packed weights, where these no longer change
+    num_processes: int = 1  # that divide the batches of a file
+
+    def with_options(self: T, *, decode: DecodeConfig | None = None, num_processes: int | None = None) -> T:
+        """The same translator with other settings of search or another number of processes."""
+        return replace(self, decode=decode or self.decode, num_processes=num_processes or self.num_processes)
 
     def translate(self, lines: Iterable[str], window: int | None = None) -> Iterator[Translation]:
         """One translation for each line, in order; a blank line stays blank."""
-        remaining, window = iter(lines), window or WINDOW
+        remaining, window = iter(lines), window or WINDOW_LINES
         start = 1
         while texts := list(itertools.islice(remaining, window)):
             ids = self.tokenizers.source.encode_all(texts)
-            parts = [self.cut(row, start + number) for number, row in enumerate(ids)]
-            found = iter(self.search([part for row in parts for part in row]))
+            parts = [self.split_long(row, start + number) for number, row in enumerate(ids)]
+            hypotheses = iter(self.search([part for row in parts for part in row]))
             for row in parts:
-                yield self.whole([(part, next(found)) for part in row])
+                yield self.join_parts([(part, next(hypotheses)) for part in row])
             start += len(texts)
 
-    def cut(self, ids: list[int], line: int) -> list[list[int]]:
-        """A sentence longer than those kept for training in parts that are not, cut between words where possible."""
+    def split_long(self, ids: list[int], line: int) -> list[list[int]]:
+        """The ids of line number `line` in parts of at most `max_pieces`, split between words where possible."""
         if len(ids) <= self.max_pieces:
             return [ids] if ids else []
         pieces = self.tokenizers.source.pieces(ids)
@@ -86,121 +89,122 @@ class Translator:
         )  # fmt: skip
         return [*parts, ids[start:]]
 
-    def whole(self, parts: list[tuple[list[int], list[Hypothesis]]]) -> Translation:
-        """The parts of one line put together; the n best are given for a line of one part, a blank line has none."""
+    def join_parts(self, parts: list[tuple[list[int], list[Hypothesis]]]) -> Translation:
+        """The translation of a line from the ids and the hypotheses of its parts; none of a blank line.
+
+        Only a line of one part has the n best as alternatives.
+        """
         if not parts:
             return Translation("", 0.0, [], [])
         if len(parts) == 1:
-            source, found = parts[0]
-            ranked = [self.one(source, hypothesis) for hypothesis in found]
+            source, hypotheses = parts[0]
+            ranked = [self.to_translation(source, hypothesis) for hypothesis in hypotheses]
             ranked[0].alternatives = ranked
             return ranked[0]
-        best = [self.one(source, found[0]) for source, found in parts]
+        best = [self.to_translation(source, hypotheses[0]) for source, hypotheses in parts]
         alpha = self.decode.length_penalty
         lengths = [len(part.ids) + 1 for part in best]
-        likely = sum(part.score * length**alpha for part, length in zip(best, lengths, strict=True))
+        log_probability = sum(part.score * length**alpha for part, length in zip(best, lengths, strict=True))
         joined = Translation(
-            together([part.text for part in best if part.text]),
-            likely / sum(lengths) ** alpha,
+            join_texts([part.text for part in best if part.text]),
+            log_probability / sum(lengths) ** alpha,
             [piece for part in best for piece in part.source_ids],
             [piece for part in best for piece in part.ids],
         )
         joined.alternatives, joined.parts = [joined], best
         return joined
 
-    def one(self, source: list[int], hypothesis: Hypothesis) -> Translation:
-        """A hypothesis as text."""
+    def to_translation(self, source: list[int], hypothesis: Hypothesis) -> Translation:
+        """A hypothesis with its text."""
         return Translation(self.tokenizers.target.decode(hypothesis.ids), hypothesis.score, source, hypothesis.ids)
 
-    def search(self, sources: Sequence[Sequence[int] | Ids]) -> list[list[Hypothesis]]:
-        """Beam search over sentences in any order: their n best each."""
-        found: list[list[Hypothesis]] = [[] for _ in sources]
+    def search(self, sources: Sequence[Sequence[int] | Ids]) -> NBest:
+        """The n best of each sentence, by beam search in batches of similar length."""
+        results: NBest = [[] for _ in sources]
         batches = self.batches(sources)
 
-        def one(number: int) -> Answer:
+        def search_rows(number: int) -> NBest:
             return self.search_batch([sources[row] for row in batches[number]])
 
-        for rows, found_here in zip(batches, self.done(one, len(batches)), strict=True):
-            for row, hypotheses in zip(rows, found_here, strict=True):
-                found[row] = hypotheses
-        return found
+        for rows, batch_results in zip(batches, self.map_batches(search_rows, len(batches)), strict=True):
+            for row, hypotheses in zip(rows, batch_results, strict=True):
+                results[row] = hypotheses
+        return results
 
-    def done(self, one: Callable[[int], Answer], number: int) -> Iterable[Answer]:
-        """What becomes of each batch, in order."""
-        alone = min(self.workers, number) <= 1
-        return map(one, range(number)) if alone else shared(one, number, self.workers)
+    def map_batches(self, function: Callable[[int], NBest], count: int) -> Iterable[NBest]:
+        """function(0), …, function(count − 1), in this process or in several."""
+        if min(self.num_processes, count) <= 1:
+            return map(function, range(count))
+        return parallel_map(function, count, self.num_processes)
 
     def batches(self, sources: Sequence[Sequence[int] | Ids]) -> list[np.ndarray]:
-        """Rows to search together, longest first; of many sentences enough batches for every worker."""
+        """Indices of sentences to search together, longest first; with several processes enough batches for each."""
         lengths = np.array([len(ids) for ids in sources])
         budget = self.decode.batch_tokens // self.decode.beam
-        if self.workers > 1:
-            share = int((lengths + 1).sum()) // (EACH * self.workers)
-            budget = min(budget, max(share, SMALLEST))
+        if self.num_processes > 1:
+            tokens = int((lengths + 1).sum()) // (BATCHES_PER_PROCESS * self.num_processes)
+            budget = min(budget, max(tokens, MIN_BATCH_TOKENS))
         return batches_by_length(lengths, budget)
 
-    def search_batch(
-        self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray | None = None
-    ) -> list[list[Hypothesis]]:
-        """One batch; `limits`: most pieces of each hypothesis, </s> counted."""
+    def search_batch(self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray | None = None) -> NBest:
+        """Beam search over one batch; `limits`: maximum length of each hypothesis, </s> counted."""
         source = pad([np.append(ids, EOS) for ids in sources])
         if limits is None:
             limits = self.limits(np.array([len(ids) for ids in sources]))
         real = padding_mask(source)
         source, real = source.to(self.device), None if real is None else real.to(self.device)
+        model, decode = self.search_model or self.model, self.decode
         with self.autocast:
-            return search(
-                self.searched, source, real, self.decode.beam, self.decode.length_penalty, torch.as_tensor(limits)
-            )
+            return search(model, source, real, decode.beam, decode.length_penalty, torch.as_tensor(limits))
 
     def limits(self, lengths: np.ndarray) -> np.ndarray:
-        """Most pieces of a hypothesis for sources of these lengths, </s> counted."""
+        """Maximum length of a hypothesis for sources of these lengths: max_ratio · length + max_extra, and </s>."""
         return (self.decode.max_ratio * lengths + self.decode.max_extra).astype(np.int64) + 1
 
-    def look(self, source: Sequence[int], target: Sequence[int]) -> AttentionRecord:
-        """Forced decoding of a pair."""
-        return self.look_batch([(source, target)])[0]
+    def force_decode(self, pair: IdPair) -> AttentionRecord:
+        """Forced decoding of one pair."""
+        return self.force_decode_batch([pair])[0]
 
-    def looks(self, pairs: Iterable[IdPair]) -> Iterator[AttentionRecord]:
-        """Forced decoding of pairs, in order; a window of them is sorted by length and looked at in batches."""
-        for window in windows(pairs):
-            found: list[AttentionRecord | None] = [None] * len(window)
-            for rows in look_batches(window, self.decode.batch_tokens):
-                for row, look in zip(rows, self.look_batch([window[row] for row in rows]), strict=True):
-                    found[row] = look
-            yield from (look for look in found if look is not None)
+    def force_decode_all(self, pairs: Iterable[IdPair]) -> Iterator[AttentionRecord]:
+        """Forced decoding of pairs, in order; each window of them is sorted by length and decoded in batches."""
+        for window in pair_windows(pairs):
+            records: dict[int, AttentionRecord] = {}
+            for rows in pair_batches(window, self.decode.batch_tokens):
+                records |= zip(rows, self.force_decode_batch([window[row] for row in rows]), strict=True)
+            yield from (records[row] for row in range(len(window)))
 
-    def look_batch(self, pairs: Sequence[IdPair]) -> list[AttentionRecord]:
-        """Forced decoding of some pairs at once, padding cut off again.
+    def force_decode_batch(self, pairs: Sequence[IdPair]) -> list[AttentionRecord]:
+        """Forced decoding of one batch; the padding is removed from the records.
 
-        Without bf16, whatever the run's precision: there two nearly equal weights change places with the batch, and the
-        links of a pair shall not depend on its neighbours.
+        Always in float32: in bf16 two nearly equal weights can change their order with the batch, and the links of a
+        pair must not depend on the other pairs.
         """
         batch = collate(*([np.asarray(pair[side], dtype=np.int64) for pair in pairs] for side in (0, 1)))
         batch = batch.to(self.device)
         with torch.autocast(self.device.type, enabled=False):
-            found = force_decode(self.model, batch.source, batch.mask, batch.target, batch.output)
-        likely, looked, rolled, centre = (None if part is None else part.float().cpu().numpy() for part in found)
-        assert likely is not None
-        reach = None if centre is None else self.model.reach
-        looks = []
+            decoded = force_decode(self.model, batch.source, batch.mask, batch.target, batch.output)
+        log_probabilities, weights, rollout, p_t = (
+            None if tensor is None else tensor.float().cpu().numpy() for tensor in decoded
+        )
+        assert log_probabilities is not None
+        records = []
         for row, (source, target) in enumerate(pairs):
             height, width = len(target) + 1, len(source) + 1
-            looks.append(
+            records.append(
                 AttentionRecord(
                     self.tokenizers.source.pieces(source),
                     self.tokenizers.target.pieces(target),
-                    likely[row, :height].tolist(),
-                    None if looked is None else looked[row, :, :, :height, :width].copy(),
-                    None if rolled is None else rolled[row, :height, :width].copy(),
-                    None if centre is None else centre[row, :height].copy(),
-                    reach,
+                    log_probabilities[row, :height].tolist(),
+                    None if weights is None else weights[row, :, :, :height, :width].copy(),
+                    None if rollout is None else rollout[row, :height, :width].copy(),
+                    None if p_t is None else p_t[row, :height].copy(),
+                    None if p_t is None else self.model.window_reach,
                 )
             )
-        return looks
+        return records
 
 
-def together(texts: list[str]) -> str:
+def join_texts(texts: list[str]) -> str:
     """Parts as one line, with spaces between them where their script has any."""
     line = ""
     for text in texts:
@@ -212,11 +216,11 @@ def together(texts: list[str]) -> str:
 def split_position(pieces: list[str], start: int, stop: int) -> int:
     """Where to end a part: after the last sentence end in its second half, else before the last word, else anywhere."""
     middle = (start + stop) // 2
-    for place in range(stop, middle, -1):
-        last = pieces[place - 1][-1]
-        if last in SENTENCE_ENDS or (pieces[place].startswith("▁") and last in ".!?;"):
-            return place
-    for place in range(stop, middle, -1):
-        if pieces[place].startswith("▁"):
-            return place
+    for index in range(stop, middle, -1):
+        last = pieces[index - 1][-1]
+        if last in SENTENCE_ENDS or (pieces[index].startswith("▁") and last in ".!?;"):
+            return index
+    for index in range(stop, middle, -1):
+        if pieces[index].startswith("▁"):
+            return index
     return stop

@@ -1,6 +1,6 @@
 """Word alignments: the Pharaoh format, links from attention, and the alignment error rate (Och & Ney 2003).
 
-A link (i, j) says that source word i and target word j translate each other; both count from 0 inside the program.
+A link (i, j) means that source word i and target word j translate each other; both count from 0 inside the program.
 In a file a line is a sentence pair: `0-0 1-2 2p1`, where `i-j` is a sure link and `ipj` only a possible one.
 """
 
@@ -17,40 +17,37 @@ TOKEN = re.compile(r"([0-9]+)([-p])([0-9]+)")
 
 
 class AlignmentScore(NamedTuple):
-    """AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|), precision = |A∩P| / |A|, recall = |A∩S| / |S|; shares, not percent."""
+    """AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|), precision = |A∩P| / |A|, recall = |A∩S| / |S|; from 0 to 1."""
 
     aer: float
     precision: float
     recall: float
 
 
-class Counts(NamedTuple):
-    """What the alignment error rate is made of; counts are summed over a corpus, rates are not averaged."""
+class AlignmentCounts(NamedTuple):
+    """The sums over a corpus that the alignment error rate is computed from; A predicted, S sure, P possible links."""
 
-    drawn: int = 0  # |A|
-    wanted: int = 0  # |S|
-    hits_sure: int = 0  # |A∩S|
-    hits_possible: int = 0  # |A∩P|
+    predicted: int = 0  # |A|
+    sure: int = 0  # |S|
+    correct_sure: int = 0  # |A∩S|
+    correct_possible: int = 0  # |A∩P|
 
-    def plus(self, links: set[Link], sure: set[Link], possible: set[Link]) -> "Counts":
-        """One more pair; P ⊇ S is ensured."""
-        return Counts(
-            self.drawn + len(links),
-            self.wanted + len(sure),
-            self.hits_sure + len(links & sure),
-            self.hits_possible + len(links & (sure | possible)),
+    def add(self, links: set[Link], sure: set[Link], possible: set[Link]) -> "AlignmentCounts":
+        """The counts with one more sentence pair; sure links count as possible too (P ⊇ S)."""
+        return AlignmentCounts(
+            self.predicted + len(links),
+            self.sure + len(sure),
+            self.correct_sure + len(links & sure),
+            self.correct_possible + len(links & (sure | possible)),
         )
 
     def score(self) -> AlignmentScore:
-        """The rates. An empty denominator means that nothing was missed.
-
-        Without links and sure links the AER is 0, without links the precision is 1, without sure links the recall is 1.
-        """
-        drawn, wanted = self.drawn, self.wanted
+        """AER, precision and recall; where the denominator is 0, AER is 0, precision is 1 and recall is 1."""
+        links = self.predicted + self.sure
         return AlignmentScore(
-            aer=1 - (self.hits_sure + self.hits_possible) / (drawn + wanted) if drawn + wanted else 0.0,
-            precision=self.hits_possible / drawn if drawn else 1.0,
-            recall=self.hits_sure / wanted if wanted else 1.0,
+            aer=1 - (self.correct_sure + self.correct_possible) / links if links else 0.0,
+            precision=self.correct_possible / self.predicted if self.predicted else 1.0,
+            recall=self.correct_sure / self.sure if self.sure else 1.0,
         )
 
 
@@ -58,21 +55,21 @@ def parse_links(line: str, base: int = 0, where: str = "", reverse: bool = False
     """The sure and the possible links of a Pharaoh line, counted from 0; sure links are possible too (P ⊇ S).
 
     `base` is the index of the first word in the file, `where` its name and line (`gold.txt:12`) for the message;
-    `reverse` reads a file that says the target word first.
+    `reverse` reads a file in which a link names the target word first.
     Raises UserError on anything that is not `i-j` or `ipj`, and on an index below `base`.
     """
     sure: set[Link] = set()
     possible: set[Link] = set()
-    place = f"{where}: " if where else ""
+    prefix = f"{where}: " if where else ""
     for token in line.split():
         match = TOKEN.fullmatch(token)
         if not match:
             raise UserError(
-                f"{place}'{token}' is not an alignment link; expected i-j (sure) or ipj (possible), as in 0-0 1-2 2p1."
+                f"{prefix}'{token}' is not an alignment link; expected i-j (sure) or ipj (possible), as in 0-0 1-2 2p1."
             )
         link = int(match[1]) - base, int(match[3]) - base
         if min(link) < 0:
-            raise UserError(f"{place}link '{token}' lies before the first word when words count from base {base}.")
+            raise UserError(f"{prefix}link '{token}' is before the first word when words count from base {base}.")
         link = link[::-1] if reverse else link
         possible.add(link)
         if match[2] == "-":
@@ -81,13 +78,13 @@ def parse_links(line: str, base: int = 0, where: str = "", reverse: bool = False
 
 
 def format_links(links: Iterable[Link], base: int = 0, reverse: bool = False) -> str:
-    """A Pharaoh line of links, sorted by the word it says first: the source's, or with `reverse` the target's."""
-    turned = sorted(link[::-1] if reverse else link for link in links)
-    return " ".join(f"{first + base}-{second + base}" for first, second in turned)
+    """A Pharaoh line of links `i-j`, sorted by their first word: the source word, or with `reverse` the target word."""
+    ordered = sorted(link[::-1] if reverse else link for link in links)
+    return " ".join(f"{first + base}-{second + base}" for first, second in ordered)
 
 
 def argmax_links(matrix: np.ndarray) -> set[Link]:
-    """One link for each target word, to its heaviest source word (Luong 2015 §5.4); a row of zeros gives none.
+    """One link for each target word, to the source word of largest weight (Luong 2015 §5.4); a row of zeros gives none.
 
     matrix [target words, source words and </s>]: the last column is the source's </s>, which is never linked.
     The first of equal weights wins.
@@ -108,13 +105,3 @@ def threshold_links(matrix: np.ndarray, threshold: float) -> set[Link]:
         raise UserError(f"An alignment threshold of {threshold} is not possible; it must be above 0 and at most 1.")
     matrix = matrix[:, :-1]
     return {(int(source), int(target)) for target, source in zip(*np.nonzero(matrix >= threshold), strict=True)}
-
-
-def aer(links: list[set[Link]], sure: list[set[Link]], possible: list[set[Link]]) -> AlignmentScore:
-    """The alignment error rate of a corpus, one set a sentence pair; raises UserError for corpora of unequal length."""
-    if not len(links) == len(sure) == len(possible):
-        raise UserError(f"{len(links)} lines of links cannot be compared with {len(sure)} lines of gold links.")
-    counts = Counts()
-    for one in zip(links, sure, possible, strict=True):
-        counts = counts.plus(*one)
-    return counts.score()

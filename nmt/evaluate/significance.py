@@ -1,6 +1,6 @@
-"""How sure a difference between translators is: paired bootstrap resampling over sentences (Koehn 2004), by sacreBLEU.
+"""Significance of differences between systems: paired bootstrap resampling of sentences (Koehn 2004) by sacreBLEU.
 
-All systems are scored on the same resampled sentences. sacreBLEU's p-value is the share of resamples whose absolute
+All systems are scored on the same resampled sentences. sacreBLEU's p-value is the fraction of resamples whose absolute
 difference, less the mean of all absolute differences, exceeds the difference on the whole set.
 """
 
@@ -13,16 +13,16 @@ from nmt.errors import UserError
 from nmt.evaluate.scores import tokenizer_for
 
 SEED = 12345  # sacreBLEU's own
-FEWEST = 100  # resamples: below that the ends of a 95 % interval are single draws
-MOST = 50_000_000  # resamples × lines: sacreBLEU holds all of them at once, 72 bytes each for chrF
+MIN_SAMPLES = 100  # resamples: below that the ends of a 95 % interval are single draws
+MAX_LINES = 50_000_000  # resamples × lines: sacreBLEU holds all of them at once, 72 bytes each for chrF
 
 
 class Interval(NamedTuple):
-    """A score with its 95 % confidence interval mean ± half, and p of its difference from the first system."""
+    """A score with its 95 % confidence interval mean ± half_width, and p of its difference from the first system."""
 
     score: float
     mean: float  # of the resamples
-    half: float
+    half_width: float
     p: float | None  # None for the first system
 
 
@@ -42,8 +42,8 @@ def paired_bootstrap(
     translations are all alike get p = 1; its formula would give 1 / (samples + 1), the smallest p there is. Raises
     UserError when there is nothing to score, the numbers of lines differ, or `samples` is too small or too large.
     """
-    check(systems, references, samples)
-    from sacrebleu.metrics.bleu import BLEU  # here: the command line shall start fast
+    check_samples(systems, references, samples)
+    from sacrebleu.metrics.bleu import BLEU  # imported here so that the command line starts fast
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.significance import PairedTest
 
@@ -53,41 +53,41 @@ def paired_bootstrap(
     )
     named: list[tuple[str, Sequence[str]]] = [(str(number), list(system)) for number, system in enumerate(systems)]
     with fixed_seed():
-        signatures, found = PairedTest(named, {"BLEU": bleu, "chrF2": chrf}, None, "bs", samples, n_jobs=1)()
+        signatures, results = PairedTest(named, {"BLEU": bleu, "chrF2": chrf}, None, "bs", samples, n_jobs=1)()
     intervals = {}
-    for ours, theirs in (("bleu", "BLEU"), ("chrf", "chrF2")):
-        intervals[ours] = [
-            Interval(one.score, float(one.mean), float(one.ci), p_value(systems, number, one.p_value))
-            for number, one in enumerate(cast(list[Any], found[theirs]))
+    for metric, sacrebleu_name in (("bleu", "BLEU"), ("chrf", "chrF2")):
+        intervals[metric] = [
+            Interval(result.score, float(result.mean), float(result.ci), p_value(systems, number, result.p_value))
+            for number, result in enumerate(cast(list[Any], results[sacrebleu_name]))
         ]
     lines = f"lines:{len(references)}|"
     return Significance(intervals, {"bleu": lines + str(signatures["BLEU"]), "chrf": lines + str(signatures["chrF2"])})
 
 
-def p_value(systems: Sequence[Sequence[str]], number: int, found: float | None) -> float | None:
-    """None for the first system, 1 for its double."""
-    if number == 0 or found is None:
+def p_value(systems: Sequence[Sequence[str]], number: int, computed: float | None) -> float | None:
+    """sacreBLEU's p-value of system `number`; None for the first, 1 for one with the same translations as the first."""
+    if number == 0 or computed is None:
         return None
-    return 1.0 if list(systems[number]) == list(systems[0]) else float(found)
+    return 1.0 if list(systems[number]) == list(systems[0]) else float(computed)
 
 
-def check(systems: Sequence[Sequence[str]], references: Sequence[str], samples: int) -> None:
-    """Refuse what cannot be resampled."""
+def check_samples(systems: Sequence[Sequence[str]], references: Sequence[str], samples: int) -> None:
+    """Raise UserError where there is nothing to resample, the lines differ in number, or `samples` is not possible."""
     if not systems or not references:
         raise UserError("There is nothing to compare; give at least one system and one reference.")
     for system in systems:
         if len(system) != len(references):
             raise UserError(f"{len(system)} translations cannot be scored against {len(references)} references.")
-    if samples < FEWEST:
-        raise UserError(f"{samples} resamples are too few for a 95 % interval; choose at least {FEWEST}.")
-    if samples * len(references) > MOST:
-        most = MOST // len(references)
+    if samples < MIN_SAMPLES:
+        raise UserError(f"{samples} resamples are too few for a 95 % interval; choose at least {MIN_SAMPLES}.")
+    if samples * len(references) > MAX_LINES:
+        most = MAX_LINES // len(references)
         raise UserError(f"{samples} resamples of {len(references)} lines need too much memory; choose at most {most}.")
 
 
 @contextmanager
 def fixed_seed() -> Iterator[None]:
-    """The seed in the place where sacreBLEU looks for it, an environment variable; afterwards as it was."""
+    """Set the environment variable from which sacreBLEU reads its seed, and restore it afterwards."""
     before = os.environ.get("SACREBLEU_SEED")
     os.environ["SACREBLEU_SEED"] = str(SEED)
     try:

@@ -1,4 +1,4 @@
-"""What differs between seeds: mean, sample standard deviation and range of a few figures."""
+"""How much results differ between seeds: mean, sample standard deviation and range."""
 
 import statistics
 from collections.abc import Sequence
@@ -6,18 +6,18 @@ from typing import NamedTuple
 
 
 class Spread(NamedTuple):
-    """x̄ = Σ x / n and s = √(Σ (x − x̄)² / (n − 1)), which is None for a single figure."""
+    """x̄ = Σ x / n and s = √(Σ (x − x̄)² / (n − 1)), which is None for a single value."""
 
     mean: float
     deviation: float | None
-    least: float
-    most: float
-    number: int  # of figures
+    minimum: float
+    maximum: float
+    num_values: int  # n
 
 
-def spread(figures: Sequence[float]) -> Spread:
-    """The spread of at least one figure; raises ValueError for none."""
-    if not figures:
-        raise ValueError("There are no figures.")
-    deviation = statistics.stdev(figures) if len(figures) > 1 else None
-    return Spread(statistics.fmean(figures), deviation, min(figures), max(figures), len(figures))
+def spread(values: Sequence[float]) -> Spread:
+    """The spread of at least one value; raises ValueError for none."""
+    if not values:
+        raise ValueError("There are no values.")
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    return Spread(statistics.fmean(values), deviation, min(values), max(values), len(values))

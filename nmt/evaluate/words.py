@@ -1,19 +1,21 @@
-"""From pieces to words: attention is about SentencePiece pieces, pictures and alignments are about words.
+"""From pieces to words: attention weights are between SentencePiece pieces, heatmaps and links between words.
 
-A word is what spaces separate, with punctuation at its edges set apart; in text that is already tokenised, what spaces
-separate. A "word" in a script that writes no spaces (Chinese, Japanese, Thai, …) would be a whole sentence, so there
-the pieces themselves stand as words; tokenised text keeps its spaces in every script.
+Words are separated by spaces, and punctuation at their edges is split off; in text that is already tokenized, they are
+separated by spaces alone. In a script without spaces (Chinese, Japanese, Thai, …) a "word" would be a whole sentence,
+so each piece is a word of its own; tokenized text is split at spaces in every script.
 
 Legend: S source pieces, T target pieces; a span is (first character, one past the last).
 """
 
 import re
 import unicodedata
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 Span = tuple[int, int]
+WindowSpan = tuple[float, float, float]  # p_t, first and last word of the window, as columns of the weights
 
 SPACE, UNKNOWN, END = "▁", "⁇", "</s>"
 BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -24,31 +26,31 @@ SPACELESS = re.compile(
 )
 
 
-def spans(pieces: list[str]) -> tuple[str, list[Span]]:
+def piece_spans(pieces: list[str]) -> tuple[str, list[Span]]:
     """The text that pieces spell, and each piece's span in it; the bytes of one character each get its span.
 
-    Leading space is removed, `<unk>` reads ⁇, and a byte that is no part of valid UTF-8 reads U+FFFD.
+    Leading space is removed, `<unk>` becomes ⁇, and a byte that is no part of valid UTF-8 becomes U+FFFD.
     """
-    text, found = "", []
+    text, spans = "", []
     index = 0
     while index < len(pieces):
         run = []
         while index < len(pieces) and (match := BYTE.fullmatch(pieces[index])):
             run.append(int(match[1], 16))
             index += 1
-        for character, width in decode(bytes(run)):
-            found += [(len(text), len(text) + 1)] * width
+        for character, width in decode_utf8(bytes(run)):
+            spans += [(len(text), len(text) + 1)] * width
             text += character
         if not run:
             surface = UNKNOWN if pieces[index] == "<unk>" else pieces[index].replace(SPACE, " ")
             surface = surface if text else surface.lstrip(" ")
-            found.append((len(text), len(text) + len(surface)))
+            spans.append((len(text), len(text) + len(surface)))
             text += surface
             index += 1
-    return text, found
+    return text, spans
 
 
-def decode(run: bytes) -> list[tuple[str, int]]:
+def decode_utf8(run: bytes) -> list[tuple[str, int]]:
     """The characters of UTF-8 bytes, with their numbers of bytes; an invalid byte is a U+FFFD, as in SentencePiece."""
     characters, start = [], 0
     while start < len(run):
@@ -65,139 +67,132 @@ def decode(run: bytes) -> list[tuple[str, int]]:
     return characters
 
 
-def words(text: str, tokenised: bool = False) -> list[Span]:
+def word_spans(text: str, tokenized: bool = False) -> list[Span]:
     """The spans of the words of a text; each punctuation character at a word's edge is a word of its own."""
-    found: list[Span] = []
-    for match in re.finditer(r"[^ \t]+" if tokenised else r"\S+", text):
+    spans: list[Span] = []
+    for match in re.finditer(r"[^ \t]+" if tokenized else r"\S+", text):
         start, end = match.span()
         first, last = start, end
-        while not tokenised and first < end and is_punctuation(text[first]):
+        while not tokenized and first < end and is_punctuation(text[first]):
             first += 1
-        while not tokenised and last > first and is_punctuation(text[last - 1]):
+        while not tokenized and last > first and is_punctuation(text[last - 1]):
             last -= 1
-        found += [(place, place + 1) for place in range(start, first)]
-        found += [(first, last)] if first < last else []
-        found += [(place, place + 1) for place in range(last, end)]
-    return found
+        spans += [(index, index + 1) for index in range(start, first)]
+        spans += [(first, last)] if first < last else []
+        spans += [(index, index + 1) for index in range(last, end)]
+    return spans
 
 
 def is_punctuation(character: str) -> bool:
-    """Unicode category P or S; what stands for an unknown letter is none."""
+    """Unicode category P or S, except the characters that replace unknown pieces and invalid bytes."""
     return unicodedata.category(character)[0] in "PS" and character not in (UNKNOWN, "\ufffd")
 
 
-def units(pieces: list[str], tokenised: bool = False) -> tuple[list[str], list[Span], list[Span]]:
+def split_into_words(pieces: list[str], tokenized: bool = False) -> tuple[list[str], list[Span], list[Span]]:
     """The words of pieces, the words' spans and the pieces' spans; without spaces the pieces are the words."""
-    text, piece_spans = spans(pieces)
-    word_spans: list[Span] = []
-    for start, end in words(text, tokenised):
-        if tokenised or not SPACELESS.search(text[start:end]):
-            word_spans.append((start, end))
+    text, of_pieces = piece_spans(pieces)
+    of_words: list[Span] = []
+    for start, end in word_spans(text, tokenized):
+        if tokenized or not SPACELESS.search(text[start:end]):
+            of_words.append((start, end))
             continue
-        parts = [(max(start, first), min(end, last)) for first, last in piece_spans]
-        word_spans += sorted({part for part in parts if part[0] < part[1]})
-    return [text[start:end] for start, end in word_spans], word_spans, piece_spans
+        parts = [(max(start, first), min(end, last)) for first, last in of_pieces]
+        of_words += sorted({part for part in parts if part[0] < part[1]})
+    return [text[start:end] for start, end in of_words], of_words, of_pieces
 
 
-def shares(piece_spans: list[Span], word_spans: list[Span]) -> np.ndarray:
-    """How much of each piece belongs to each word, [pieces words], by characters; every row sums to 1.
+def word_fractions(of_pieces: list[Span], of_words: list[Span]) -> np.ndarray:
+    """The fraction of each piece's characters in each word, [pieces words]; every row sums to 1.
 
     A piece without a character of its own (a lone ▁) belongs to the word that follows it, at the end to the last.
     Without any word there are no columns.
     """
-    matrix = np.zeros((len(piece_spans), len(word_spans)))
-    if not word_spans:
+    matrix = np.zeros((len(of_pieces), len(of_words)))
+    if not of_words:
         return matrix
-    starts, ends = np.array(word_spans).T
-    for row, (first, last) in zip(matrix, piece_spans, strict=True):
+    starts, ends = np.array(of_words).T
+    for row, (first, last) in zip(matrix, of_pieces, strict=True):
         row[:] = np.clip(np.minimum(ends, last) - np.maximum(starts, first), 0, None)
         if not row.any():
-            row[min(int(np.searchsorted(ends, last, side="right")), len(word_spans) - 1)] = 1
+            row[min(int(np.searchsorted(ends, last, side="right")), len(of_words) - 1)] = 1
         row /= row.sum()
     return matrix
 
 
-class WordPair(NamedTuple):
-    """The words of a pair of sentences and its pieces' shares in them, made once for the weights of many heads."""
+@dataclass(frozen=True)
+class WordPair:
+    """The words of a sentence pair, computed once for the weights of all layers and heads."""
 
     source: list[str]
     target: list[str]
-    across: np.ndarray  # [S, source words]; every row sums to 1
-    down: np.ndarray  # [T, target words]; every column sums to 1
+    source_fractions: np.ndarray  # [S, source words]: `word_fractions`
+    target_fractions: np.ndarray  # [T, target words]
+
+    @classmethod
+    def from_pieces(cls, source_pieces: list[str], target_pieces: list[str], tokenized: bool = False) -> "WordPair":
+        """The words on both sides; the piece lists hold no </s>."""
+        source, of_words, of_pieces = split_into_words(source_pieces, tokenized)
+        source_fractions = word_fractions(of_pieces, of_words)
+        target, of_words, of_pieces = split_into_words(target_pieces, tokenized)
+        return cls(source, target, source_fractions, word_fractions(of_pieces, of_words))
+
+    @property
+    def columns(self) -> list[str]:
+        """Labels of the columns of `merge`: the source words and </s>."""
+        return [*self.source, END]
+
+    @cached_property
+    def target_means(self) -> np.ndarray:
+        """[T, target words]: the fractions divided by their sums, so that a product with them is a mean over pieces."""
+        return self.target_fractions / np.maximum(self.target_fractions.sum(axis=0), 1e-12)
+
+    @cached_property
+    def piece_columns(self) -> np.ndarray:
+        """[S+1]: the column of the word of each source piece, and of </s>.
+
+        All pieces of a word have its column. A piece that is in two words is between their columns, by characters, as
+        its weight is divided.
+        """
+        return np.append(self.source_fractions @ np.arange(len(self.source)), len(self.source))
 
     def merge(self, weights: np.ndarray) -> np.ndarray:
-        """weights [… T or T+1, S+1] → [… target words, source words + 1]; `merge` below says how."""
+        """Weights between words: the sum over the pieces of a source word, the mean over those of a target word.
+
+        weights [… T or T+1, S+1] → [… target words, source words + 1]. The last column is the source's </s>, so that a
+        row sums to the mean of its pieces' rows; a row T, of the target's </s>, is dropped. A piece in two words
+        divides its weight by characters. Raises ValueError when the shapes disagree.
+        """
         rows, columns = weights.shape[-2:]
-        pieces, width = len(self.down), len(self.across) + 1
+        pieces, width = len(self.target_fractions), len(self.source_fractions) + 1
         if columns != width or rows not in (pieces, pieces + 1):
             raise ValueError(f"Weights {rows} × {columns} do not fit {pieces} target and {width - 1} source pieces.")
-        weights = self.down.T @ weights[..., :pieces, :].astype(np.float64)
-        matrix = weights[..., :-1] @ self.across
+        weights = self.target_means.T @ weights[..., :pieces, :].astype(np.float64)
+        matrix = weights[..., :-1] @ self.source_fractions
         return np.concatenate([matrix, weights[..., -1:]], axis=-1)
 
+    def window_spans(self, p_t: np.ndarray, radius: float) -> list[WindowSpan | None]:
+        """The window |s − p_t| ≤ radius of each target word as (p_t, first word, last word), in columns of `merge`.
 
-def word_pair(source_pieces: list[str], target_pieces: list[str], tokenised: bool = False) -> WordPair:
-    """The words on both sides; the piece lists hold no </s>."""
-    source, source_spans, piece_spans = units(source_pieces, tokenised)
-    across = shares(piece_spans, source_spans)
-    target, target_spans, piece_spans = units(target_pieces, tokenised)
-    down = shares(piece_spans, target_spans)
-    return WordPair(source, target, across, down / np.maximum(down.sum(axis=0), 1e-12))  # a sum becomes a mean
-
-
-def merge(
-    weights: np.ndarray,
-    source_pieces: list[str],
-    target_pieces: list[str],
-    tokenised: bool = False,
-) -> tuple[np.ndarray, list[str], list[str]]:
-    """Attention between words: the sum over the pieces of a source word, the mean over the pieces of a target word.
-
-    weights [T or T+1, S+1]: the last column is the source's </s>, a row after the last piece is the target's. The
-    result is (matrix, source words, target words); the source's </s> stays as the last column and word, so that a row
-    sums to the mean of its pieces' rows. The row of the target's </s> is dropped. A piece that lies in two words
-    divides its weight by characters. The piece lists hold no </s>; raises ValueError when the shapes disagree.
-    """
-    pair = word_pair(source_pieces, target_pieces, tokenised)
-    return pair.merge(weights), [*pair.source, END], pair.target
-
-
-def places(piece_spans: list[Span], word_spans: list[Span]) -> np.ndarray:
-    """The word column at which each source piece and then </s> stands, [S+1]; all pieces of a word stand at its column.
-
-    A piece that lies in two words stands between their columns, by characters, as its weight does in `shares`.
-    """
-    columns = shares(piece_spans, word_spans) @ np.arange(len(word_spans))
-    return np.append(columns, len(word_spans))
-
-
-def focus_in_words(
-    centres: np.ndarray, radius: float, source_pieces: list[str], target_pieces: list[str], tokenised: bool = False
-) -> list[tuple[float, float, float] | None]:
-    """p_t and the window |s − p_t| ≤ radius between words: (p_t, first word, last word) in columns, per target word.
-
-    centres [T or T+1]: p_t of each target piece, in source pieces; one of the target's </s> is dropped. p_t of a word
-    is the mean over its pieces, as for the weights. Its window is all that any of its pieces could see, not a mean:
-    else weight could stand outside it. A source word of which one piece is inside counts as seen. None stands for a
-    word without pieces. Raises ValueError when the shapes disagree.
-    """
-    if centres.shape not in ((len(target_pieces),), (len(target_pieces) + 1,)):
-        raise ValueError(f"Centres {centres.shape} do not fit {len(target_pieces)} target pieces.")
-    _, source_spans, piece_spans = units(source_pieces, tokenised)
-    columns = places(piece_spans, source_spans)
-    end = len(piece_spans)
-    words_of = [np.flatnonzero(share) for share in shares(piece_spans, source_spans)] + [np.array([len(source_spans)])]
-    _, target_spans, piece_spans = units(target_pieces, tokenised)
-    found: list[tuple[float, float, float] | None] = []
-    for share in shares(piece_spans, target_spans).T:
-        pieces = np.flatnonzero(share)
-        if not pieces.size:
-            found.append(None)
-            continue
-        seen = centres[pieces].astype(np.float64)
-        first = int(np.clip(np.ceil(seen - radius), 0, end).min())
-        last = int(np.clip(np.floor(seen + radius), 0, end).max())
-        centre = np.average(np.interp(seen, np.arange(end + 1), columns), weights=share[pieces])
-        edges = words_of[first].min(initial=len(source_spans)), words_of[last].max(initial=0)
-        found.append((float(centre), float(edges[0]), float(edges[1])))
-    return found
+        p_t [T or T+1]: of each target piece, in source pieces; one of the target's </s> is dropped. p_t of a word is
+        the mean over its pieces, as for the weights. Its window is the union of its pieces' windows, not a mean: else
+        weight could be outside it. A source word of which one piece is inside belongs to it. None for a word without
+        pieces. Raises ValueError when the shapes disagree.
+        """
+        if p_t.shape not in ((len(self.target_fractions),), (len(self.target_fractions) + 1,)):
+            raise ValueError(f"p_t {p_t.shape} does not fit {len(self.target_fractions)} target pieces.")
+        end, num_words = len(self.source_fractions), len(self.source)
+        words_of_piece = [np.flatnonzero(fractions) for fractions in self.source_fractions] + [np.array([num_words])]
+        spans: list[WindowSpan | None] = []
+        for fractions in self.target_fractions.T:
+            pieces = np.flatnonzero(fractions)
+            if not pieces.size:
+                spans.append(None)
+                continue
+            centres = p_t[pieces].astype(np.float64)
+            first = int(np.clip(np.ceil(centres - radius), 0, end).min())
+            last = int(np.clip(np.floor(centres + radius), 0, end).max())
+            columns = np.interp(centres, np.arange(end + 1), self.piece_columns)
+            centre = np.average(columns, weights=fractions[pieces])
+            edges = words_of_piece[first].min(initial=num_words), words_of_piece[last].max(initial=0)
+            spans.append((float(centre), float(edges[0]), float(edges[1])))
+        return spans

@@ -1,1 +1,1 @@
-"""Carrying a finished translator out of the house."""
+"""Trained models converted for other runtimes."""

@@ -1,13 +1,15 @@
-"""CTranslate2 in the place of our own search; text, cutting and looking stay as they are.
+"""CTranslate2 as the engine of search; splitting, joining and forced decoding stay those of the Translator.
 
 K beam. The same search: score = log-probability / length^α with </s> counted in both, a sentence is closed as soon as K
-of its hypotheses have ended. What differs: of those that end in its last step all are ranked, not only as many as make
-K, which may change the lower ranks of an n-best list, never the first; and a beginning with <pad> or <s>, which we
-never keep, may take a place in the beam.
+of its hypotheses have ended. Deviations: of the hypotheses that end in its last step all are ranked, not only as
+many as make K, which may change the lower ranks of an n-best list, never the first; and a hypothesis with <pad> or <s>,
+which our search never keeps, may take up a part of the beam.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -18,81 +20,94 @@ import torch
 from nmt.data.batches import Ids
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.beam_search import Hypothesis
-from nmt.decode.translator import Answer, Translator
+from nmt.decode.translator import NBest, Translator
 from nmt.errors import UserError
-from nmt.export.ctranslate2_model import library
+from nmt.export.ctranslate2_model import import_ctranslate2
 
 NO_PENALTY = 1e-30  # length^1e-30 = 1; with 0 CTranslate2 closes a sentence by another rule
 
 
-class Ctranslate2(Translator):
-    """A translator whose hypotheses come from an exported folder.
+@dataclass(frozen=True, eq=False)
+class CTranslate2Translator(Translator):
+    """A translator whose hypotheses come from an exported folder; `open` makes one.
 
-    Searched once more by our own model: a sentence that does not end within its limit, which CTranslate2 gives back
-    unfinished, where we force </s> and count it; and one with <pad> or <s> in it. CTranslate2 could suppress those two,
-    but does so before the softmax, and with other scores a search takes other ways.
+    Two kinds of sentences are searched again by PyTorch: one that does not end within its limit, which CTranslate2
+    returns unfinished, where our search forces </s> and counts it; and one with <pad> or <s> in it. CTranslate2 could
+    suppress those two, but does so before the softmax, and other scores lead the search elsewhere.
     """
 
-    def __init__(self, plain: Translator, folder: Path) -> None:
-        made = plain.model, plain.tokenizers, plain.decode, plain.max_pieces, plain.device, plain.autocast
-        super().__init__(*made, plain.searched)
-        source, target = (one.pieces(range(one.size)) for one in self.tokenizers)
-        self.source_pieces, self.target_ids = source, {piece: number for number, piece in enumerate(target)}
-        self.end, self.never = target[EOS], {target[PAD], target[BOS]}
-        self.threads = 1 if self.device.type == "cuda" else torch.get_num_threads()
-        self.ours = Lock()  # our own search is for one thread
-        self.engine = self.open(folder)
+    engine: Any = None  # ctranslate2.Translator
+    num_threads: int = 1  # each searches a batch of its own
+    lock: Lock = field(default_factory=Lock)  # our own search runs in one thread at a time
 
-    def open(self, folder: Path) -> Any:
-        """The engine on the device and with the threads that our own would have, each at a batch of its own."""
-        cuda = self.device.type == "cuda"
+    @classmethod
+    def open(cls, base: Translator, folder: Path) -> "CTranslate2Translator":
+        """The same translator with the engine of an exported folder, on the same device and with PyTorch's threads.
+
+        Raises UserError where CTranslate2 cannot open the folder.
+        """
+        cuda = base.device.type == "cuda"
+        threads = 1 if cuda else torch.get_num_threads()
         try:
-            return library().Translator(
+            engine = import_ctranslate2().Translator(
                 str(folder),
                 device="cuda" if cuda else "cpu",
-                device_index=(self.device.index or 0) if cuda else 0,
-                inter_threads=self.threads,
+                device_index=(base.device.index or 0) if cuda else 0,
+                inter_threads=threads,
                 intra_threads=1,
             )
         except (RuntimeError, ValueError) as error:
             raise UserError(f"CTranslate2 cannot open {folder}: {str(error).strip().rstrip('.')}.") from None
+        return cls(
+            base.model, base.tokenizers, base.decode, base.max_pieces, base.device, base.autocast, base.search_model,
+            engine=engine, num_threads=threads,
+        )  # fmt: skip
 
-    def done(self, one: Callable[[int], Answer], number: int) -> Iterable[Answer]:
-        with ThreadPoolExecutor(self.threads) as threads:
-            return list(threads.map(one, range(number)))
+    @cached_property
+    def source_pieces(self) -> list[str]:
+        """The source pieces by their ids."""
+        return self.tokenizers.source.pieces(range(self.tokenizers.source.size))
+
+    @cached_property
+    def target_ids(self) -> dict[str, int]:
+        """The ids of the target pieces."""
+        pieces = self.tokenizers.target.pieces(range(self.tokenizers.target.size))
+        return {piece: number for number, piece in enumerate(pieces)}
+
+    def map_batches(self, function: Callable[[int], NBest], count: int) -> Iterable[NBest]:
+        """function(0), …, function(count − 1), in `num_threads` threads."""
+        with ThreadPoolExecutor(self.num_threads) as threads:
+            return list(threads.map(function, range(count)))
 
     def batches(self, sources: Sequence[Sequence[int] | Ids]) -> list[np.ndarray]:
-        """Rows of one source length, longest first: the limit is one number for a batch."""
+        """Indices of sentences of one length, longest first: CTranslate2 has one limit for a batch."""
         lengths = np.array([len(ids) for ids in sources])
-        most = self.decode.batch_tokens // self.decode.beam
-        found = []
+        budget = self.decode.batch_tokens // self.decode.beam
+        batches = []
         for length in sorted(set(lengths.tolist()), reverse=True):
             rows = np.flatnonzero(lengths == length)
-            size = max(1, most // (length + 1))
-            found += [rows[start : start + size] for start in range(0, len(rows), size)]
-        return found
+            size = max(1, budget // (length + 1))
+            batches += [rows[start : start + size] for start in range(0, len(rows), size)]
+        return batches
 
-    def search_batch(
-        self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray | None = None
-    ) -> list[list[Hypothesis]]:
-        """One batch; `limits`: most pieces of each hypothesis, </s> counted."""
+    def search_batch(self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray | None = None) -> NBest:
+        """Beam search over one batch; `limits`: maximum length of each hypothesis, </s> counted."""
         if limits is None:
             limits = self.limits(np.array([len(ids) for ids in sources]))
-        found: list[list[Hypothesis] | None] = [None] * len(sources)
+        results: list[list[Hypothesis] | None] = [None] * len(sources)
         for limit in set(limits.tolist()) - {1}:  # 1 is </s> alone, for which CTranslate2 has no option
             rows = np.flatnonzero(limits == limit).tolist()
-            for row, result in zip(rows, self.ask([sources[row] for row in rows], limit), strict=True):
-                found[row] = self.ended(result)
-        unended = [row for row, hypotheses in enumerate(found) if hypotheses is None]
-        if unended:
-            with self.ours:
-                again = super().search_batch([sources[row] for row in unended], limits[unended])
-            for row, hypotheses in zip(unended, again, strict=True):
-                found[row] = hypotheses
-        return [hypotheses for hypotheses in found if hypotheses is not None]
+            for row, result in zip(rows, self.run_engine([sources[row] for row in rows], limit), strict=True):
+                results[row] = self.complete_hypotheses(result)
+        if missing := [row for row, hypotheses in enumerate(results) if hypotheses is None]:
+            with self.lock:
+                again = super().search_batch([sources[row] for row in missing], limits[missing])
+            for row, hypotheses in zip(missing, again, strict=True):
+                results[row] = hypotheses
+        return [hypotheses for hypotheses in results if hypotheses is not None]
 
-    def ask(self, sources: Sequence[Sequence[int] | Ids], limit: int) -> list[Any]:
-        """CTranslate2's results for sentences that share a limit."""
+    def run_engine(self, sources: Sequence[Sequence[int] | Ids], limit: int) -> list[Any]:
+        """CTranslate2's results for sentences that have the same limit."""
         try:
             return self.engine.translate_batch(
                 [[self.source_pieces[piece] for piece in ids] for ids in sources],
@@ -108,9 +123,12 @@ class Ctranslate2(Translator):
         except (RuntimeError, ValueError) as error:
             raise UserError(f"CTranslate2 cannot translate this: {str(error).strip().rstrip('.')}.") from None
 
-    def ended(self, result: Any) -> list[Hypothesis] | None:
-        """The n best of a sentence; None where one of them was cut off at the limit, or is none that we would write."""
-        if any(pieces[-1:] != [self.end] or self.never & set(pieces) for pieces in result.hypotheses):
-            return None
-        ids = [[self.target_ids[piece] for piece in pieces[:-1]] for pieces in result.hypotheses]
-        return [Hypothesis(*one) for one in zip(ids, result.scores, strict=True)]
+    def complete_hypotheses(self, result: Any) -> list[Hypothesis] | None:
+        """The n best of a sentence; None where one of them does not end within its limit or contains <pad> or <s>."""
+        hypotheses = []
+        for pieces, score in zip(result.hypotheses, result.scores, strict=True):
+            ids = [self.target_ids[piece] for piece in pieces]
+            if ids[-1:] != [EOS] or PAD in ids or BOS in ids:
+                return None
+            hypotheses.append(Hypothesis(ids[:-1], score))
+        return hypotheses

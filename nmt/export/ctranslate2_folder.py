@@ -1,4 +1,4 @@
-"""A folder that translates without the run it was made from: weights, pieces, and how it was made."""
+"""An exported folder, which translates without nmt: weights, tokenizers, a README and their provenance."""
 
 import hashlib
 import json
@@ -11,12 +11,12 @@ import numpy as np
 
 from nmt.config import Config
 from nmt.decode.translator import Translator
-from nmt.export.ctranslate2_model import check, library, specification
+from nmt.export.ctranslate2_model import build_spec, check_exportable, import_ctranslate2
 from nmt.files import atomic_folder
 from nmt.models.transformer import Transformer
 
 log = logging.getLogger("nmt")
-VERSION = 1  # raise it when the same weights would now be written otherwise
+VERSION = 2  # part of the folder's name; to be raised when the content of an export changes
 
 README = """# {title}
 
@@ -38,7 +38,7 @@ def translate(line: str) -> str:
     pieces = source.encode(unicodedata.normalize("NFC", line){lower}, out_type=str)
     if not pieces:
         return ""
-    found = engine.translate_batch(
+    results = engine.translate_batch(
         [pieces],
         beam_size={beam},
         length_penalty={alpha},
@@ -48,22 +48,22 @@ def translate(line: str) -> str:
         suppress_sequences=[["<pad>"], ["<s>"]],
         return_end_token=True,  # so that </s> counts in the length, as it did in training
     )
-    return target.decode([piece for piece in found[0].hypotheses[0] if piece != "</s>"])
+    return target.decode([piece for piece in results[0].hypotheses[0] if piece != "</s>"])
 
 
 print(translate(input()))
 ```
 
-Cut a line of more than {longest} pieces before: {why}.
+Split a line of more than {longest} pieces first: {reason}.
 `model.bin`, `config.json` and `*_vocabulary.json` are CTranslate2's; `*.model` are SentencePiece's. `tokenizer.json`
-says whether text is brought to lower case, `made.json` from which run, configuration and versions this was made, and
-what the run scored.
+holds whether text is brought to lower case, `provenance.json` the run, its configuration, the versions of the libraries
+and the scores of the run.
 """
 
 
 @dataclass
-class Export:
-    """What is to be written: a translator, its configuration, and the number format of its weights."""
+class CTranslate2Export:
+    """A translator to be exported, with its configuration and the number format of its weights."""
 
     translator: Translator
     config: Config
@@ -71,7 +71,7 @@ class Export:
 
     @property
     def positions(self) -> int:
-        """The longest sentence that search can meet on either side, </s> counted; a learned table keeps its length."""
+        """The longest sentence of either side in search, </s> counted; a learned table keeps its length."""
         if self.config.model.positions == "learned":
             return self.config.model.max_positions
         longest = self.translator.max_pieces
@@ -79,7 +79,7 @@ class Export:
 
     @property
     def name(self) -> str:
-        """Names the folder by what it holds: FORMAT-QUANTIZATION-HASH of weights, pieces and the shape of the model."""
+        """FORMAT-QUANTIZATION-HASH, for the folder; the hash is of weights, tokenizers and the shape of the model."""
         digest = hashlib.sha256(json.dumps([VERSION, vars(self.config.model), self.positions]).encode())
         for name, tensor in sorted(self.translator.model.state_dict().items()):
             digest.update(name.encode())
@@ -90,28 +90,27 @@ class Export:
 
     def check(self) -> None:
         """Raises UserError where ctranslate2 is missing or cannot hold this model."""
-        check(self.config.model, self.translator.model)
-        library()
+        check_exportable(self.config.model, self.translator.model)
+        import_ctranslate2()
 
-    def write(self, folder: Path, made: dict[str, Any]) -> None:
-        """Everything that the folder holds; raises UserError where it cannot be written."""
+    def write(self, folder: Path, provenance: dict[str, Any]) -> None:
+        """Write the folder, `provenance` included; raises UserError where it cannot be written."""
         model = self.translator.model
         assert isinstance(model, Transformer)
-        spec = specification(model, self.config.model, self.translator.tokenizers, self.positions, self.quantization)
+        spec = build_spec(model, self.config.model, self.translator.tokenizers, self.positions, self.quantization)
         with atomic_folder(folder) as temporary:
             spec.save(str(temporary))
             self.translator.tokenizers.save(temporary)
-            made = {"quantization": self.quantization, "positions": self.positions} | made
-            text = json.dumps(made, indent=1, ensure_ascii=False)
-            (temporary / "made.json").write_text(text + "\n", encoding="utf-8")
+            settings = {"quantization": self.quantization, "positions": self.positions}
+            text = json.dumps(settings | provenance, indent=1, ensure_ascii=False)
+            (temporary / "provenance.json").write_text(text + "\n", encoding="utf-8")
             (temporary / "README.md").write_text(self.readme(), encoding="utf-8")
         log.info("Exported to %s.", folder)
 
     def readme(self) -> str:
-        """How to use it, in the run's own settings."""
+        """The README, with an example in the run's own settings of search."""
         tokenizers, decode, data = self.translator.tokenizers, self.config.decode, self.config.data
         joint, longest = tokenizers.joint, self.translator.max_pieces
-        table = f"the table of positions ends at {self.positions}, and training saw nothing longer"
         return README.format(
             title=f"{self.config.name}: {data.source} to {data.target}",
             quantization=self.quantization,
@@ -123,5 +122,5 @@ class Export:
             ratio=decode.max_ratio,
             extra=decode.max_extra,
             longest=longest,
-            why=table,
+            reason=f"the table of positions ends at {self.positions}, and the training data has nothing longer",
         )

@@ -1,6 +1,6 @@
-"""A Transformer as CTranslate2 wants it.
+"""A Transformer in the format of CTranslate2.
 
-N positions, D model size. CTranslate2 (https://opennmt.net/CTranslate2) is a C++ engine for Transformers alone.
+N positions, D model size. CTranslate2 (https://opennmt.net/CTranslate2) is a C++ engine for Transformers.
 """
 
 import math
@@ -16,16 +16,15 @@ from nmt.attention.positions import sinusoids
 from nmt.data.tokenizer import BOS, EOS, UNK, Tokenizers
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
-from nmt.models.build import ModelConfig
 from nmt.models.layers import DecoderLayer, EncoderLayer, FeedForward
 from nmt.models.recurrent_config import RecurrentConfig
 from nmt.models.transformer import Transformer
 from nmt.models.transformer_config import TransformerConfig
 
-POSSIBLE = "model=transformer, transformer_big, transformer_learned, transformer_rotary and transformer_tiny can"
+EXPORTABLE = "model=transformer, transformer_big, transformer_learned, transformer_rotary and transformer_tiny can"
 
 
-def library() -> ModuleType:
+def import_ctranslate2() -> ModuleType:
     """The module ctranslate2; raises UserError where it is not installed."""
     try:
         import ctranslate2
@@ -41,33 +40,36 @@ def library() -> ModuleType:
     return ctranslate2
 
 
-def check(config: ModelConfig, model: EncoderDecoder) -> None:
-    """Raises UserError for a model that CTranslate2 has no words for."""
+def check_exportable(config: RecurrentConfig | TransformerConfig, model: EncoderDecoder) -> None:
+    """Raise UserError for a model that CTranslate2 cannot represent."""
     if isinstance(config, RecurrentConfig):
-        why = "recurrent models have no place in CTranslate2, which knows Transformers alone"
+        reason = "CTranslate2 has no recurrent models, only Transformers"
     elif config.attention == "linear":
-        why = "CTranslate2 has no linear attention (model.attention=linear)"
+        reason = "CTranslate2 has no linear attention (model.attention=linear)"
     elif config.attention == "flex":
-        why = "CTranslate2's encoder has neither our sliding window nor our bias by distance (model.attention=flex)"
+        reason = "CTranslate2's encoder has neither a sliding window nor a bias by distance (model.attention=flex)"
     elif not isinstance(model, Transformer):
-        why = "several models that write together have no place in CTranslate2; export one run at a time"
+        reason = "CTranslate2 has no ensembles; export one run at a time"
     else:
         return
-    raise UserError(f"This run cannot be exported: {why}. {POSSIBLE}.")
+    raise UserError(f"This run cannot be exported: {reason}. {EXPORTABLE}.")
 
 
-def specification(
+def build_spec(
     model: Transformer, config: TransformerConfig, tokenizers: Tokenizers, positions: int, quantization: str
 ) -> Any:
-    """The whole model, checked and ready to `save`; `positions`: the longest sentence, </s> counted."""
-    specs = library().specs
+    """A TransformerSpec with the weights of the model, validated and ready to `save`.
+
+    `positions` is the length of the position tables: the longest sentence, </s> counted.
+    """
+    specs = import_ctranslate2().specs
     activation = {"relu": specs.Activation.RELU, "gelu": specs.Activation.GELU}[config.activation]
-    shared: dict[str, Any] = {"pre_norm": config.norm == "pre", "activation": activation}
+    options: dict[str, Any] = {"pre_norm": config.norm == "pre", "activation": activation}
     if config.positions == "rotary":  # dimension i is paired with i + K/2 in both: no interleaving
-        shared |= {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": 10000.0}
-    encoder = specs.TransformerEncoderSpec(len(model.encoder), config.heads, **shared)
-    decoder = specs.TransformerDecoderSpec(len(model.decoder), config.heads, **shared)
-    whole = specs.TransformerSpec(encoder, decoder)
+        options |= {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": 10000.0}
+    encoder = specs.TransformerEncoderSpec(len(model.encoder), config.heads, **options)
+    decoder = specs.TransformerDecoderSpec(len(model.decoder), config.heads, **options)
+    model_spec = specs.TransformerSpec(encoder, decoder)
     for spec, layer in zip(encoder.layer, model.encoder, strict=True):
         set_encoder_layer(spec, layer)  # type: ignore[arg-type]
     for spec, layer in zip(decoder.layer, model.decoder, strict=True):
@@ -82,65 +84,69 @@ def specification(
     if config.positions != "rotary":
         for spec, table in ((encoder, model.source_positions), (decoder, model.target_positions)):
             spec.position_encodings.encodings = position_table(config, table, positions)
-    set_vocabularies(whole, tokenizers)
-    whole.config.layer_norm_epsilon = model.encoder[0].feed_residual.norm.eps  # type: ignore[union-attr]
-    whole.validate()
-    whole.optimize(quantization)
-    return whole
+    set_vocabularies(model_spec, tokenizers)
+    model_spec.config.layer_norm_epsilon = model.encoder[0].feed_residual.norm.eps  # type: ignore[union-attr]
+    model_spec.validate()
+    model_spec.optimize(quantization)
+    return model_spec
 
 
-def set_vocabularies(whole: Any, tokenizers: Tokenizers) -> None:
-    """The pieces by their ids, and which of them are special; sources get their </s> from the engine."""
-    source, target = (one.pieces(range(one.size)) for one in tokenizers)
-    whole.register_source_vocabulary(source)
-    whole.register_target_vocabulary(target)
-    whole.config.unk_token, whole.config.bos_token, whole.config.eos_token = target[UNK], target[BOS], target[EOS]
-    whole.config.decoder_start_token, whole.config.add_source_eos = target[BOS], True
+def set_vocabularies(spec: Any, tokenizers: Tokenizers) -> None:
+    """Register the pieces by their ids and the special pieces; the engine appends </s> to sources."""
+    source, target = (tokenizer.pieces(range(tokenizer.size)) for tokenizer in tokenizers)
+    spec.register_source_vocabulary(source)
+    spec.register_target_vocabulary(target)
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = target[UNK], target[BOS], target[EOS]
+    spec.config.decoder_start_token, spec.config.add_source_eos = target[BOS], True
 
 
 def set_encoder_layer(spec: Any, layer: EncoderLayer) -> None:
-    """Self-attention, feed-forward."""
+    """Copy the weights of self-attention and the feed-forward network."""
     set_attention(spec.self_attention, layer.attention, layer.attention_residual.norm, (0, 3))
     set_feed(spec.ffn, layer.feed, layer.feed_residual.norm)
 
 
 def set_decoder_layer(spec: Any, layer: DecoderLayer) -> None:
-    """Self-attention, cross-attention, feed-forward."""
+    """Copy the weights of self-attention, cross-attention and the feed-forward network."""
     set_attention(spec.self_attention, layer.self_attention, layer.self_residual.norm, (0, 3))
     set_attention(spec.attention, layer.cross_attention, layer.cross_residual.norm, (0, 1, 3))
     set_feed(spec.ffn, layer.feed, layer.feed_residual.norm)
 
 
-def set_attention(spec: Any, module: MultiHeadAttention, norm: nn.LayerNorm, cuts: tuple[int, ...]) -> None:
-    """`cuts`: which of query, key, value [D D] lie in one matrix: all, or key and value, which read the memory."""
-    for one, first, last in zip(spec.linear, cuts, cuts[1:], strict=False):
+def set_attention(spec: Any, module: MultiHeadAttention, norm: nn.LayerNorm, bounds: tuple[int, ...]) -> None:
+    """Copy the weights of an attention module.
+
+    `bounds` divides query, key and value [D D] among the matrices of `spec`: (0, 3) puts all into one, (0, 1, 3) the
+    query into one, and key and value, which are projected from the memory, into another.
+    """
+    for linear, first, last in zip(spec.linear, bounds, bounds[1:], strict=False):
         rows = slice(first * module.size, last * module.size)
-        one.weight, one.bias = array(module.weight[rows]), array(module.bias[rows])
+        linear.weight, linear.bias = array(module.weight[rows]), array(module.bias[rows])
     set_linear(spec.linear[-1], module.output)
     set_norm(spec.layer_norm, norm)
 
 
 def set_feed(spec: Any, feed: FeedForward, norm: nn.LayerNorm) -> None:
-    """Linear, activation, linear."""
+    """Copy the weights of a feed-forward network: linear, activation, linear."""
     set_linear(spec.linear_0, feed[0])
     set_linear(spec.linear_1, feed[2])
     set_norm(spec.layer_norm, norm)
 
 
 def set_linear(spec: Any, linear: nn.Module) -> None:
-    """W x + b."""
+    """Copy W and b of W x + b."""
     spec.weight, spec.bias = array(linear.weight), array(linear.bias)
 
 
 def set_norm(spec: Any, norm: nn.Module) -> None:
-    """γ, β."""
+    """Copy γ and β of a layer norm."""
     spec.gamma, spec.beta = array(norm.weight), array(norm.bias)
 
 
 def position_table(config: TransformerConfig, learned: nn.Module, positions: int) -> np.ndarray:
-    """[N D] that is added to √D · embedding.
+    """[N D], added to √D · embedding.
 
-    Written out: the sinusoids that CTranslate2 would make itself count from 1 and have other frequencies.
+    Stored in full, because CTranslate2's own sinusoids count from 1 and have other frequencies.
     """
     if config.positions == "learned":
         return np.float32(math.sqrt(config.size)) * array(learned.table)

@@ -87,13 +87,33 @@ class EncoderDecoder(nn.Module, ABC):
         """
 
     @property
-    def attends(self) -> bool:
-        """Whether there are weights to look at."""
+    def has_attention(self) -> bool:
+        """Whether the decoder attends to the source, so that `decode` can return weights."""
         return True
 
     @property
-    def reach(self) -> float | None:
-        """How many source positions local attention sees on either side of p_t; None where it sees all."""
+    def num_layers(self) -> int:
+        """L of the weights that `decode` returns; 0 without attention."""
+        return int(self.has_attention)
+
+    @property
+    def num_heads(self) -> int:
+        """H of the weights that `decode` returns; 0 without attention."""
+        return int(self.has_attention)
+
+    @property
+    def has_rollout(self) -> bool:
+        """Whether encoder and decoder return weights of self-attention too, as attention rollout needs them."""
+        return False
+
+    @property
+    def max_length(self) -> int | None:
+        """Most positions of a source or target, </s> counted; None where the model sets no limit."""
+        return None
+
+    @property
+    def window_reach(self) -> float | None:
+        """How many source positions are in the window of local attention on either side of p_t; None for global."""
         return None
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ class Ensemble(EncoderDecoder):
     """log p = log mean_i p_i over models of any kind that share their vocabularies.
 
     Memories and states are kept side by side under the prefixes `0.`, `1.`, …; weights are those of the first model
-    that attends.
+    that has attention.
     """
 
     def __init__(self, members: Sequence[EncoderDecoder]) -> None:
@@ -29,17 +29,33 @@ class Ensemble(EncoderDecoder):
         return [cast(EncoderDecoder, member) for member in self.members]
 
     @property
-    def attends(self) -> bool:
-        return any(model.attends for model in self.models)
+    def has_attention(self) -> bool:
+        return any(model.has_attention for model in self.models)
 
     @property
     def shown(self) -> EncoderDecoder:
         """The member whose weights are shown."""
-        return next((model for model in self.models if model.attends), self.models[0])
+        return next((model for model in self.models if model.has_attention), self.models[0])
 
     @property
-    def reach(self) -> float | None:
-        return self.shown.reach
+    def num_layers(self) -> int:
+        return self.shown.num_layers
+
+    @property
+    def num_heads(self) -> int:
+        return self.shown.num_heads
+
+    @property
+    def has_rollout(self) -> bool:
+        return self.shown.has_rollout
+
+    @property
+    def max_length(self) -> int | None:
+        return min((model.max_length for model in self.models if model.max_length is not None), default=None)
+
+    @property
+    def window_reach(self) -> float | None:
+        return self.shown.window_reach
 
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
         shown = self.shown

@@ -48,7 +48,7 @@ class Bahdanau(EncoderDecoder):
         initialise(self, config.tie)
 
     @property
-    def reach(self) -> float | None:
+    def window_reach(self) -> float | None:
         return self.attention.window.reach
 
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
@@ -111,11 +111,11 @@ class Luong(EncoderDecoder):
         initialise(self, config.tie)
 
     @property
-    def attends(self) -> bool:
+    def has_attention(self) -> bool:
         return self.looks
 
     @property
-    def reach(self) -> float | None:
+    def window_reach(self) -> float | None:
         return self.attention.window.reach if self.looks else None
 
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from nmt.attention.positions import Positions, Start, make_positions
+from nmt.attention.positions import Learned, Positions, Start, make_positions
 from nmt.attention.self_attention import KVCache, SelfAttention, make_self_attention
 from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory, select
 from nmt.models.dropout import Dropout
@@ -51,6 +51,22 @@ class Transformer(EncoderDecoder):
             self.output.weight = self.target_embedding.weight
         else:
             nn.init.normal_(self.output.weight, std=size**-0.5)
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.decoder)
+
+    @property
+    def num_heads(self) -> int:
+        return self.heads
+
+    @property
+    def has_rollout(self) -> bool:
+        return True
+
+    @property
+    def max_length(self) -> int | None:
+        return len(self.source_positions.table) if isinstance(self.source_positions, Learned) else None
 
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
         hidden = self.embed(self.source_embedding, self.source_positions, source, 0)

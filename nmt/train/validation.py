@@ -10,9 +10,10 @@ from nmt.config import TrainConfig
 from nmt.data.batches import batches_by_length, collate
 from nmt.data.dataset import ParallelDataset
 from nmt.data.tokenizer import PAD
-from nmt.decode.translator import AttentionRecord, Translator
+from nmt.decode.forced_decoding import AttentionRecord
+from nmt.decode.translator import Translator
 from nmt.evaluate.scores import score
-from nmt.evaluate.words import focus_in_words, merge
+from nmt.evaluate.words import WordPair
 from nmt.train.loss import cross_entropy
 from nmt.train.stop_signal import StopSignal, TrainingDiverged
 from nmt.view.heatmap import grid, heatmap
@@ -116,23 +117,23 @@ class Validation:
         self.model.eval()
         try:
             for row in rows:
-                if self.model.attends and result.hypotheses[row]:
-                    record = self.translator.look(self.sources[row].tolist(), result.hypotheses[row])
+                if self.model.has_attention and result.hypotheses[row]:
+                    record = self.translator.force_decode((self.sources[row].tolist(), result.hypotheses[row]))
                     log_heatmaps(logger, record, str(row + 1), train, step)
         finally:
             self.model.train(training)
 
 
 def log_heatmaps(logger: TensorBoardLogger, record: AttentionRecord, name: str, train: TrainConfig, step: int) -> None:
-    """The heatmap of one pair, averaged over heads, and of every head with `train.picture_heads`."""
-    pieces, layer = (record.source_pieces, record.target_pieces), train.picture_layer
-    weights, source, target = merge(record.chosen(layer, None), *pieces)
-    if not target:  # an untrained model may write pieces that make no word
+    """Log the heatmap of one pair, and with train.picture_heads one of every head."""
+    words, layer = WordPair.from_pieces(record.source_pieces, record.target_pieces), train.picture_layer
+    if not words.target:  # early in training the pieces may hold no word
         return
-    focus = None
-    if record.centre is not None and record.reach is not None:
-        focus = focus_in_words(record.centre, record.reach, *pieces)
-    logger.figure(f"alignment/{name}", heatmap(weights, source, target, window_spans=focus), step)
+    spans = None
+    if record.p_t is not None and record.window_reach is not None:
+        spans = words.window_spans(record.p_t, record.window_reach)
+    matrix = words.merge(record.layer_weights(layer, None))
+    logger.figure(f"alignment/{name}", heatmap(matrix, words.columns, words.target, window_spans=spans), step)
     if train.picture_heads:
-        heads = [merge(record.chosen(layer, head), *pieces)[0] for head in range(record.heads)]
-        logger.figure(f"heads/{name}", grid(heads, source, target), step)
+        heads = [words.merge(record.layer_weights(layer, head)) for head in range(record.num_heads)]
+        logger.figure(f"heads/{name}", grid(heads, words.columns, words.target), step)

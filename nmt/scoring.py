@@ -1,0 +1,143 @@
+"""Runs scored on test sets: BLEU, chrF, and the alignment error rate where there are gold links."""
+
+import hashlib
+import json
+import logging
+import platform
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from nmt.alignments import GoldAlignments, LayerSelector, read_gold_alignments
+from nmt.config import DecodeConfig, flatten
+from nmt.data.lines import read_pairs
+from nmt.decode.translator import Translator
+from nmt.evaluate.scores import score, tokenization_warning
+from nmt.files import report_write_errors, write_atomic
+from nmt.results import check_writable, read_json, read_result, write_result
+from nmt.runs import Run, load
+from nmt.view.progress import Progress
+from nmt.view.tensorboard import TensorBoardLogger
+
+log = logging.getLogger("nmt")
+
+
+@dataclass
+class Result:
+    """The scores of one test set."""
+
+    name: str
+    bleu: float
+    chrf: float
+    signature: str  # of BLEU
+    aer: float | None = None  # where there are gold links
+    extractor: str = ""  # which weights the links were read off: layer 1, output
+
+    def line(self) -> str:
+        """SET, BLEU, chrF, signature, and the alignment error rate where there is one, with tabs between."""
+        aer = "" if self.aer is None else f"\tAER {self.aer:.3f} ({self.extractor})"
+        return f"{self.name}\t{self.bleu:.2f}\t{self.chrf:.2f}\t{self.signature}{aer}"
+
+
+def score_files(
+    run: Run,
+    name: str,
+    source: Path,
+    reference: Path,
+    gold: GoldAlignments | None = None,
+    selector: LayerSelector | None = None,
+) -> Result:
+    """Translate a file, score it against its reference, and write hypotheses and result beside the checkpoint.
+
+    With gold links and a selector the references are aligned as well. A stored result of the same provenance is reused.
+    """
+    folder = run.folder / "evaluate" / name
+    pairs = list(read_pairs(source, reference))
+    references = [pair[1] for pair in pairs]
+    provenance = run.provenance | {"files": fingerprint(pairs)}
+    if gold is not None and selector is not None:
+        provenance["alignment"] = selector.provenance(gold)
+    stored = read_result(folder, provenance)
+    if stored is None:
+        if warning := tokenization_warning(references):
+            log.warning("%s: %s", name, warning)
+        with report_write_errors(folder):
+            check_writable(folder)  # before the work, not after it
+        aligned = {} if gold is None or selector is None else selector.score(gold)  # first, for it may refuse the links
+        began, hypotheses = time.monotonic(), []
+        with Progress(len(pairs), "sentence", f"translating {name}") as bar:
+            for translation in run.translator.translate(pair[0] for pair in pairs):
+                hypotheses.append(translation.text)
+                bar.update(1)
+        seconds = time.monotonic() - began
+        stored = score(hypotheses, references, run.config.data.target) | {"seconds": round(seconds, 2)}
+        stored |= aligned | {"machine": describe_machine(run.translator), "provenance": provenance}
+        with report_write_errors(folder):
+            write_result(folder, hypotheses, stored)
+        log.info("%s: %d sentences in %.1f s, written to %s", name, len(pairs), seconds, folder)
+    alignment = stored.get("alignment")
+    extractor = f"layer {alignment['layer']}, {alignment['decoder_step']}" if alignment else ""
+    return Result(name, stored["bleu"], stored["chrf"], stored["bleu_signature"], stored.get("aer"), extractor)
+
+
+def score_sets(run: Run, corpus: Path, sets: list[str], selector: LayerSelector | None) -> list[Result]:
+    """Score a run on sets of its corpus, with the alignment error rate where the corpus has gold links."""
+    results = []
+    for name in sets:
+        source, reference = (corpus / f"{name}.{side}" for side in (run.config.data.source, run.config.data.target))
+        results.append(score_files(run, name, source, reference, gold_alignments(run, corpus, name), selector))
+    return results
+
+
+def score_trained(path: Path, corpus: Path, sets: list[str], decode: DecodeConfig) -> list[Result]:
+    """Score a finished training on every test set of its corpus, and write settings and scores to TensorBoard."""
+    run = load([path], decode=decode)
+    selector = make_layer_selector(run, gold_alignments(run, corpus, "valid"))
+    results = score_sets(run, corpus, sets, selector)
+    marker = path.parent / "evaluate" / "tensorboard.json"
+    scores = {f"test/{result.name}_bleu": result.bleu for result in results}
+    scores |= {f"test/{result.name}_aer": result.aer for result in results if result.aer is not None}
+    if results and read_json(marker) != scores:
+        with report_write_errors(marker.parent):
+            logger = TensorBoardLogger(path.parent / "tensorboard")
+            logger.hyperparameters(flatten(run.config), scores)
+            logger.close()
+            write_atomic(marker, json.dumps(scores))
+    return results
+
+
+def make_layer_selector(run: Run, valid: GoldAlignments | None) -> LayerSelector | None:
+    """What chooses layer and decoder step of a run, on `valid` if given; None for a model without attention."""
+    if not run.translator.model.has_attention:
+        return None
+    return LayerSelector(run.translator, run.config.train.picture_layer, valid)
+
+
+def gold_path(corpus: Path, name: str) -> Path:
+    """The file of gold links of a set, which may not exist."""
+    return corpus / f"{name}.align"
+
+
+def gold_alignments(run: Run, corpus: Path, name: str) -> GoldAlignments | None:
+    """A set of a corpus with its gold links, None where it has none."""
+    links = gold_path(corpus, name)
+    if not links.exists():
+        return None
+    source, target = (corpus / f"{name}.{side}" for side in (run.config.data.source, run.config.data.target))
+    return read_gold_alignments(links, list(read_pairs(source, target)))
+
+
+def describe_machine(translator: Translator) -> str:
+    """The hardware that the seconds of a translation were measured on."""
+    if translator.device.type == "cuda":
+        return torch.cuda.get_device_name(translator.device)
+    processes = translator.num_processes
+    parallel = f"processes: {processes}" if processes > 1 else f"threads: {torch.get_num_threads()}"
+    return f"CPU {platform.machine()}, {parallel}"
+
+
+def fingerprint(pairs: list[tuple[str, str]]) -> str:
+    """A SHA-256 hash of the text that was scored."""
+    return hashlib.sha256("\n".join(f"{source}\t{target}" for source, target in pairs).encode()).hexdigest()
