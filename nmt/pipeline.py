@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import Config, to_yaml
+from nmt.cpu import keep_freed_memory
 from nmt.data import corpus, dataset, tokenizer
 from nmt.data.dataset import ParallelDataset
 from nmt.data.lines import writing
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.runs import Result, run_folder, score_sets
-from nmt.train.precision import keep_memory, pick_device
+from nmt.train.precision import pick_device
 from nmt.train.trainer import Trainer
 
 log = logging.getLogger("nmt")
@@ -125,7 +126,7 @@ def tokenize(config: Config) -> None:
 
 def train(config: Config) -> list[Result]:
     """Everything from text to scores: one result for each test set."""
-    keep_memory()
+    keep_freed_memory()
     pick_device(config.device)  # a device that is not here is refused before anything is downloaded
     prepared = prepare(config)
     valid = ParallelDataset(prepared.ids / "valid.arrow")

@@ -15,16 +15,17 @@ import torch
 
 from nmt.alignments import Gold, LayerSelector, read_gold
 from nmt.config import Config, DecodeConfig, flatten
+from nmt.cpu import keep_freed_memory
 from nmt.data.lines import read_pairs, write_atomic, writing
 from nmt.decode.parallel import possible
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluate.scores import looks_tokenised, score
 from nmt.models.ensemble import Ensemble
-from nmt.models.inference import prepared
+from nmt.models.inference import inference_copy
 from nmt.results import check_writable, read_json, reuse, write_result
 from nmt.train import checkpoint
-from nmt.train.precision import autocast, keep_memory, pick_device_again, pick_precision
+from nmt.train.precision import autocast, pick_device_again, pick_precision
 from nmt.view.progress import Progress
 from nmt.view.tensorboard import TensorBoardLogger
 
@@ -105,10 +106,10 @@ def load(
         if (other.source.model, other.target.model) != (tokenizers.source.model, tokenizers.target.model):
             raise UserError(f"{path} has another vocabulary than {paths[0]}; an ensemble needs one tokenizer for all.")
     for path, (one, _, member) in zip(paths, restored, strict=True):
-        if member.reach is not None and member.reach > one.model.radius:
+        if member.window_reach is not None and member.window_reach > one.model.radius:
             log.warning(
                 "The window of %s has not closed yet: it sees ±%.3g positions, not ±%d (model.closing=%d batches).",
-                path, member.reach, one.model.radius, one.model.closing,
+                path, member.window_reach, one.model.radius, one.model.closing,
             )  # fmt: skip
     folder = paths[0].parent
     if len(paths) > 1:
@@ -116,10 +117,10 @@ def load(
         folder = folder.parent / "+".join(path.parent.name for path in paths)
     decode = DecodeConfig(**asdict(config.decode))
     decode.beam, decode.batch_tokens = beam or decode.beam, batch_tokens or decode.batch_tokens
-    keep_memory()
+    keep_freed_memory()
     dtype = pick_precision(precision or config.precision, device)
     context, longest = autocast(device, dtype), config.tokenizer.max_pieces
-    translator = Translator(model, tokenizers, decode, longest, device, context, prepared(model, dtype))
+    translator = Translator(model, tokenizers, decode, longest, device, context, inference_copy(model, dtype))
     translator.workers = possible(device)
     several = {"processes": translator.workers} if translator.workers > 1 else {}  # how batches are cut, in bf16 felt
     members = [provenance(path, payload) for path, payload in zip(paths, payloads, strict=True)]
@@ -189,7 +190,7 @@ def score_corpus(run: Run, corpus: Path, sets: list[str]) -> list[Result]:
 
 def make_layer_selector(run: Run, corpus: Path | None) -> LayerSelector | None:
     """Who chooses a layer and row, on the corpus's validation set if it can; None for a model without attention."""
-    if not run.translator.model.attends:
+    if not run.translator.model.has_attention:
         return None
     valid = None if corpus is None else gold_of(run, corpus, "valid")
     return LayerSelector(run.translator, run.config.train.picture_layer, valid)

@@ -54,7 +54,7 @@ def read(gold: str | None, source: str, target: str, options: argparse.Namespace
 
 def make_layer_selector(run: Run, given: Gold | None) -> LayerSelector | None:
     """Who chooses layer and row of one run; None for a model without attention."""
-    if not run.translator.model.attends:
+    if not run.translator.model.has_attention:
         return None
     return LayerSelector(run.translator, run.config.train.picture_layer, given or validation_gold(run))
 

@@ -18,13 +18,13 @@ from torch import Tensor, nn
 
 from nmt.compose import compose_all
 from nmt.config import Config
+from nmt.cpu import keep_freed_memory
 from nmt.data.dataset import ParallelDataset
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
 from nmt.pipeline import prepare, report
 from nmt.runs import load
-from nmt.train.precision import keep_memory
 from nmt.train.state import Meter, memory
 from nmt.train.trainer import Trainer
 from nmt.view.progress import Progress, install_logging
@@ -83,7 +83,7 @@ class Measured(Trainer):
 def measure(task: Task) -> dict[str, Any]:
     """All figures of one model on one corpus."""
     config = compose_all(task.overrides, multirun=False)[0]
-    keep_memory()
+    keep_freed_memory()
     prepared = prepare(config)
     folder = Path(tempfile.mkdtemp(prefix="bench-"))
     try:

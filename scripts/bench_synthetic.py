@@ -21,7 +21,7 @@ from nmt.decode.beam_search import search
 from nmt.decode.stretches import search_in_stretches
 from nmt.decode.translator import Translator
 from nmt.models.build import build
-from nmt.models.inference import prepared
+from nmt.models.inference import inference_copy
 from nmt.train.precision import autocast, pick_device, pick_precision, seed_everything
 from nmt.train.state import Meter, TrainState
 from nmt.train.trainer import Trainer, batches
@@ -146,7 +146,7 @@ def translate(config: Config, vocabulary: int, sentences: int, graphs: bool) -> 
     seed_everything(config.seed)
     model = build(config.model, vocabulary, vocabulary, True).to(device).eval()
     dtype = pick_precision(config.precision, device)
-    ready = prepared(model, dtype)  # as nmt translate does
+    ready = inference_copy(model, dtype)  # as nmt translate does
     ready.output.register_forward_hook(not_yet)
     nobody: Any = None  # ids in, ids out
     translator = Translator(model, nobody, config.decode, LONGEST, device, autocast(device, dtype), ready)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.attention.multi_head import MultiHeadAttention
-from nmt.attention.single_head import Attention
+from nmt.attention.single_head import SingleHeadAttention
 
 B, S, T, D, H = 3, 7, 5, 12, 3
 LENGTH = torch.tensor([S, 4, 1])
@@ -113,7 +113,7 @@ def apart(one: Tensor, other: Tensor) -> float:
 
 def single(score: str) -> tuple[dict[str, nn.Parameter], Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]]:
     """Ours: every query looks at the whole sentence; the parameters by name, and context and weights."""
-    attention = Attention(D, D, score, "global", radius=10, positions=S).double()
+    attention = SingleHeadAttention(D, D, score, "global", radius=10, positions=S).double()
 
     def forward(query: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         step = torch.arange(query.size(1)).repeat(B, 1)
@@ -128,7 +128,7 @@ def several(causal: bool, weights: bool) -> tuple[MultiHeadAttention, Forward]:
 
     def forward(query: Tensor, memory: Tensor) -> Outputs:
         if causal:
-            return ours(*ours.project_all(query), causal=True, weights=weights)
+            return ours(*ours.project_all(query), PAST, weights=weights)
         return ours(ours.project_query(query), *ours.project_memory(memory), SEEN[:, None, None], weights=weights)
 
     return ours, forward

@@ -17,7 +17,7 @@ def check_method(options: argparse.Namespace) -> None:
 
 def check_reading(options: argparse.Namespace, translator: Translator) -> None:
     """Refuse a model without attention, and a layer, head or rollout that is not there."""
-    if not translator.model.attends:
+    if not translator.model.has_attention:
         raise UserError(f"The model of {options.name} has no attention to look at.")
     layers, heads, rolls = shape(translator)
     chosen = (options.layer,) if isinstance(options.layer, int) else options.layer or ()

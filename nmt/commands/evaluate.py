@@ -36,7 +36,7 @@ def score_given(options: argparse.Namespace, run: Run, valid: Gold | None) -> Re
     """Files of one's own."""
     source, reference = Path(options.source), Path(options.reference)
     gold, judge = None, None
-    if options.gold and not run.translator.model.attends:
+    if options.gold and not run.translator.model.has_attention:
         log.warning("The model of %s has no attention; --gold says nothing about it.", options.name)
     elif options.gold:
         gold, judge = given_gold(options), make_layer_selector(run, valid)

@@ -78,7 +78,7 @@ def step(model: EncoderDecoder, finished: list[list[Hypothesis]], beams: Beams, 
 def open_beams(model: EncoderDecoder, source: Tensor, mask: Tensor | None, limit: Tensor) -> Beams:
     """One hypothesis for each sentence: <s>."""
     memory, number = model.encode(source, mask), len(source)
-    memory = memory._replace(fixed={name: part.contiguous() for name, part in memory.fixed.items()})
+    memory = memory._replace(static={name: part.contiguous() for name, part in memory.static.items()})
     tokens = torch.full((number, 1, 1), BOS, device=source.device)
     scores = torch.zeros(number, 1, device=source.device)
     return Beams(list(range(number)), limit.tolist(), tokens, scores, model.start(memory), memory, [])
@@ -198,7 +198,7 @@ def force_decode(
 
     The explicit road over a finished target: how pictures and alignments are made, after beam search too.
     """
-    looks = weights and model.attends
+    looks = weights and model.has_attention
     memory = model.encode(source, mask, looks)
     decoded = model.decode(target, model.start(memory), memory, looks)
     rolled = None
@@ -206,7 +206,7 @@ def force_decode(
         seen = memory.weights, decoded.self_weights, decoded.weights
         rolled = rollout(*(one.float() for one in seen))
     likely = log_probabilities(model, decoded.hidden, output)
-    return ForcedDecoding(likely, decoded.weights, rolled, decoded.centre)
+    return ForcedDecoding(likely, decoded.weights, rolled, decoded.p_t)
 
 
 def log_probabilities(model: EncoderDecoder, hidden: Tensor, output: Tensor) -> Tensor:

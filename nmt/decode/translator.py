@@ -182,7 +182,7 @@ class Translator:
             found = force_decode(self.model, batch.source, batch.mask, batch.target, batch.output)
         likely, looked, rolled, centre = (None if part is None else part.float().cpu().numpy() for part in found)
         assert likely is not None
-        reach = None if centre is None else self.model.reach
+        reach = None if centre is None else self.model.window_reach
         looks = []
         for row, (source, target) in enumerate(pairs):
             height, width = len(target) + 1, len(source) + 1

@@ -81,7 +81,7 @@ def specification(
         for spec, table in ((encoder, model.source_positions), (decoder, model.target_positions)):
             spec.position_encodings.encodings = position_table(config, table, positions)
     set_vocabularies(whole, tokenizers)
-    whole.config.layer_norm_epsilon = model.encoder[0].feed_residual.norm.eps  # type: ignore[union-attr]
+    whole.config.layer_norm_epsilon = model.encoder[0].feed_forward_residual.norm.eps  # type: ignore[union-attr]
     whole.validate()
     whole.optimize(quantization)
     return whole
@@ -99,14 +99,14 @@ def set_vocabularies(whole: Any, tokenizers: Tokenizers) -> None:
 def set_encoder_layer(spec: Any, layer: EncoderLayer) -> None:
     """Self-attention, feed-forward."""
     set_attention(spec.self_attention, layer.attention, layer.attention_residual.norm, (0, 3))
-    set_feed(spec.ffn, layer.feed, layer.feed_residual.norm)
+    set_feed(spec.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
 
 
 def set_decoder_layer(spec: Any, layer: DecoderLayer) -> None:
     """Self-attention, cross-attention, feed-forward."""
     set_attention(spec.self_attention, layer.self_attention, layer.self_residual.norm, (0, 3))
     set_attention(spec.attention, layer.cross_attention, layer.cross_residual.norm, (0, 1, 3))
-    set_feed(spec.ffn, layer.feed, layer.feed_residual.norm)
+    set_feed(spec.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
 
 
 def set_attention(spec: Any, module: MultiHeadAttention, norm: nn.LayerNorm, cuts: tuple[int, ...]) -> None:

@@ -11,7 +11,7 @@ from torch.autograd import Function
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional
 
-from nmt.attention.padded_matmul import compiles, even
+from nmt.cpu import pad_rows
 from nmt.models.base import DecoderOutput, EncoderDecoder
 
 CHUNK = {"cpu": 256, "cuda": 4096}  # tokens whose logits exist at the same time
@@ -36,7 +36,7 @@ class LinearCrossEntropy(Function):
         if torch.is_autocast_enabled(kind):
             low = torch.get_autocast_dtype(kind)
         hidden_low, weight_low = hidden.to(low), weight.to(low)
-        number, hidden_low = len(hidden), even(hidden_low) if compiles(hidden_low) else hidden_low
+        number, hidden_low = len(hidden), pad_rows(hidden_low)
         full, chunk = torch.promote_types(low, torch.float32), CHUNK.get(kind, 4096)
         loss, nll = hidden.new_zeros((), dtype=full), hidden.new_empty(number, dtype=full)
         with torch.autocast(kind, enabled=False):

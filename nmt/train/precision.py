@@ -1,20 +1,9 @@
-"""Which device, which number format, and how the machine is told."""
-
-import ctypes
-import functools
-import logging
+"""Which device, which number format, and which seed."""
 
 import torch
-from torch.nn import functional
 
+from nmt.cpu import bf16_is_faster, has_bf16_units
 from nmt.errors import UserError
-from nmt.models.rnn import multiplies_bf16
-from nmt.timing import least_seconds
-
-log = logging.getLogger("nmt")
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
-ROWS, SIZE = 256, 512  # of the product that is timed to know which format is faster
-CLEARLY = 0.8  # of float32's time or less
 
 
 def pick_device(name: str) -> torch.device:
@@ -44,23 +33,8 @@ def pick_precision(name: str, device: torch.device) -> torch.dtype:
     if device.type == "cuda":
         fast = torch.cuda.get_device_capability(device) >= (8, 0)
     else:
-        fast = device.type == "cpu" and multiplies_bf16() and bf16_pays()
+        fast = device.type == "cpu" and has_bf16_units() and bf16_is_faster()
     return torch.bfloat16 if fast else torch.float32
-
-
-@functools.cache
-def bf16_pays() -> bool:
-    """Whether products of bf16 take clearly less time than float32's, timed once in a process (20 to 50 ms).
-
-    The CPU's units do not tell: AMX multiplies bf16 up to nine times as fast as float32, AVX512-BF16 two to four times
-    on an AMD Zen 4 or 5, but half as fast on an Intel Xeon whose host hides its AMX.
-    """
-    full, low = (
-        (torch.ones(ROWS, SIZE, dtype=dtype), torch.ones(SIZE, SIZE, dtype=dtype))
-        for dtype in (torch.float32, torch.bfloat16)
-    )
-    of_full, of_low = least_seconds(lambda: functional.linear(*full), lambda: functional.linear(*low))
-    return of_low <= CLEARLY * of_full
 
 
 def autocast(device: torch.device, dtype: torch.dtype) -> torch.autocast:
@@ -71,13 +45,3 @@ def autocast(device: torch.device, dtype: torch.dtype) -> torch.autocast:
 def seed_everything(seed: int) -> None:
     """The generators of every device; what is drawn elsewhere is drawn from generators of its own."""
     torch.manual_seed(seed)
-
-
-def keep_memory() -> None:
-    """Tell glibc not to give large buffers back after every step: faulting them in again costs more than the sums."""
-    try:
-        libc = ctypes.CDLL("libc.so.6")
-        libc.mallopt(M_MMAP_THRESHOLD, 1 << 25)  # the largest value glibc takes
-        libc.mallopt(M_TRIM_THRESHOLD, -1)  # never
-    except (OSError, AttributeError):
-        log.debug("no glibc here; its allocator is left as it is")

@@ -107,7 +107,7 @@ class Validation:
         translator.model.eval()
         try:
             for row in rows:
-                if translator.model.attends and report.hypotheses[row]:
+                if translator.model.has_attention and report.hypotheses[row]:
                     look = translator.look(self.sources[row].tolist(), report.hypotheses[row])
                     draw(journal, look, str(row + 1), train, step)
         finally:
