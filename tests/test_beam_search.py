@@ -144,7 +144,7 @@ def test_scores_are_those_of_forced_decoding(name, small_model, alpha):
     for rank in range(3):
         again = collate(list(batch.source), [np.array(best[rank].ids, dtype=np.int64) for best in found])
         shares, weights, *_ = force_decode(model, batch.source, batch.mask, again.target, again.output)
-        assert (weights is not None) == model.attends
+        assert (weights is not None) == model.has_attention
         real = again.output != PAD
         wanted = (shares * real).sum(1) / real.sum(1) ** alpha
         assert [best[rank].score for best in found] == pytest.approx(wanted.tolist(), abs=1e-4)

@@ -25,11 +25,11 @@ from corpora import (
 )
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from nmt import timing
+from nmt import cpu
 from nmt.config import TrainConfig
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator
-from nmt.train import checkpoint, precision, time_budget
+from nmt.train import checkpoint, time_budget
 from nmt.train.checkpoint_manager import CheckpointManager
 from nmt.train.precision import pick_precision
 from nmt.train.state import TrainState
@@ -601,9 +601,9 @@ def test_the_run_folder_says_what_it_is(trained: Trained):
 @pytest.fixture
 def untimed() -> Iterator[None]:
     """No format has been timed in this process, before and afterwards."""
-    precision.bf16_pays.cache_clear()
+    cpu.bf16_is_faster.cache_clear()
     yield
-    precision.bf16_pays.cache_clear()
+    cpu.bf16_is_faster.cache_clear()
 
 
 @pytest.mark.usefixtures("untimed")
@@ -615,7 +615,7 @@ def test_auto_takes_bf16_where_the_cpu_has_units_and_they_are_faster(
     """`share` of float32's time: on an Intel Xeon without its AMX, bf16 takes twice as long."""
     for unit in ("amx_tile", "avx512_bf16"):
         monkeypatch.setattr(torch.cpu, f"_is_{unit}_supported", lambda unit=unit: unit in units, raising=False)
-    monkeypatch.setattr(timing, "seconds", lambda way: share if way().dtype == torch.bfloat16 else 1.0)
+    monkeypatch.setattr(cpu, "seconds", lambda way: share if way().dtype == torch.bfloat16 else 1.0)
     wanted = torch.bfloat16 if units and share < 0.8 else torch.float32
     assert pick_precision("auto", torch.device("cpu")) is wanted
     assert pick_precision("fp32", torch.device("cpu")) is torch.float32
@@ -624,6 +624,6 @@ def test_auto_takes_bf16_where_the_cpu_has_units_and_they_are_faster(
 
 @pytest.mark.usefixtures("untimed")
 def test_the_formats_are_timed_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = precision.bf16_pays()
-    monkeypatch.setattr(timing, "seconds", lambda way: pytest.fail("timed again"))
-    assert precision.bf16_pays() is first
+    first = cpu.bf16_is_faster()
+    monkeypatch.setattr(cpu, "seconds", lambda way: pytest.fail("timed again"))
+    assert cpu.bf16_is_faster() is first

@@ -99,9 +99,9 @@ class Concat(Additive):
 
 
 class ConcatIdentity(Concat):
-    """vᵀ tanh(W_q q + k): concat with the memory's part of W fixed to the identity, as in the experiments of Luong 2015.
+    """vᵀ tanh(W_q q + k): concat with the memory's part of W fixed to the identity, as in Luong's experiments.
 
-    (Footnote 15 there, which explains its poor results.) Both sides have the same size.
+    (Footnote 15 of Luong 2015, which explains its poor results.) Both sides have the same size.
     """
 
     def __init__(self, query_size: int, memory_size: int, positions: int) -> None:

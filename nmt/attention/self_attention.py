@@ -21,9 +21,7 @@ class KVCache(NamedTuple):
 
     keys: Tensor  # [B H P K], or more columns, of which the first P are filled
     values: Tensor  # the same
-    length: int | None = (
-        None  # P where spare columns follow, into which the next ones are written; None: there are none
-    )
+    length: int | None = None  # P, where spare columns follow that the next ones are written into
 
     def append(self, key: Tensor, value: Tensor) -> "KVCache":
         """The cache with these columns [B H T K] behind its own; T spare columns are filled in place."""

@@ -66,7 +66,7 @@ class EncoderDecoder(nn.Module, ABC):
 
     @abstractmethod
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
-        """source [B S] of token ids ending in </s>, mask [B S] | None → memory, with self-attention weights if wanted."""
+        """source [B S] of token ids ending in </s>, mask [B S] | None → memory; `weights`: with self-attention's."""
 
     @abstractmethod
     def start(self, memory: Memory) -> DecoderState:

@@ -17,7 +17,7 @@ def build(
 
 
 def transformer(config: TransformerConfig, source_size: int, target_size: int, joint: bool) -> EncoderDecoder:
-    """The Transformer with its kind of self-attention and of positions."""
+    """The Transformer with its attention function and positional encoding."""
     return Transformer(
         source_size,
         target_size,
@@ -42,7 +42,7 @@ def transformer(config: TransformerConfig, source_size: int, target_size: int, j
 
 
 def recurrent(config: RecurrentConfig, source_size: int, target_size: int, joint: bool) -> EncoderDecoder:
-    """The recurrent model that looks when the configuration says."""
+    """Bahdanau's model with attention before the step, Luong's with attention after it or none."""
     if config.order == "before":
         return Bahdanau(
             source_size,
