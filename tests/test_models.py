@@ -233,6 +233,18 @@ def test_seq2seq_does_not_attend(small_model):
     assert_close(model.decode(batch.target, model.start(blind), blind), model(batch.source, None, batch.target))
 
 
+def test_a_model_describes_its_weights_and_limits(name, small_model):
+    """Layers and heads are those of the weights; rollout needs weights of self-attention in encoder and decoder."""
+    model, batch = small_model(name), uneven()
+    for described in (model, Ensemble([small_model("seq2seq"), model])):
+        memory = described.encode(batch.source, batch.mask, True)
+        decoded = described.decode(batch.target, described.start(memory), memory, True)
+        shape = (0, 0) if decoded.weights is None else tuple(decoded.weights.shape[1:3])
+        assert (described.num_layers, described.num_heads) == shape
+        assert described.has_rollout == (memory.weights is not None and decoded.self_weights is not None)
+        assert described.max_length == (1024 if name == "transformer_learned" else None)
+
+
 @pytest.mark.parametrize(("tie", "joint", "tables"), [(True, True, 1), (True, False, 2), (False, True, 3)])
 def test_embeddings_are_shared_as_configured(name, small_model, tie, joint, tables):
     """Source embedding, target embedding, output: how many different ones are there?"""
@@ -247,11 +259,11 @@ def test_every_state_is_batch_first(name, small_model):
     state = model.decode(batch.target[:, :2], model.start(memory), memory).state
     rows = torch.tensor([2, 0, 3, 3, 1])
     plain = model.decode(batch.target[:, 2:], state, memory, True)
-    moved = model.decode(batch.target[rows, 2:], select(state, rows), memory.rows(rows), True)
-    assert_close(moved.hidden, plain.hidden[rows], **EXACT)
-    assert_close(moved.state, select(plain.state, rows), **EXACT)
+    selected = model.decode(batch.target[rows, 2:], select(state, rows), memory.rows(rows), True)
+    assert_close(selected.hidden, plain.hidden[rows], **EXACT)
+    assert_close(selected.state, select(plain.state, rows), **EXACT)
     if model.has_attention:
-        assert_close(moved.weights, plain.weights[rows], **EXACT)
+        assert_close(selected.weights, plain.weights[rows], **EXACT)
 
 
 def test_only_bahdanau_attends_before_the_step(name, small_model, certain):
@@ -354,10 +366,10 @@ def test_conditional_gru_is_the_papers():
 
     U = gates(torch.cat((cell.weight_hh, cell.candidate_weight_hh)))
     W, C, b = gates(cell.embedding.weight), gates(cell.context.weight), gates(cell.embedding.bias)
-    found = cell(cell.project_embeddings(e[:, None])[0], c, s).detach().numpy()
+    states = cell(cell.project_embeddings(e[:, None])[0], c, s).detach().numpy()
     for row in range(2):
         wanted = oracle.gru(e[row].numpy(), c[row].numpy(), s[row].numpy(), W, C, U, b)
-        np.testing.assert_allclose(found[row], wanted, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(states[row], wanted, rtol=0, atol=1e-12)
 
 
 def test_bahdanau_starts_from_the_backward_state_of_the_first_piece(small_model):
@@ -398,7 +410,7 @@ def without_narrowing(model: EncoderDecoder, paper: EncoderDecoder) -> EncoderDe
 
 
 def test_an_ensemble_has_the_mean_probability_of_its_members(small_model):
-    """log p = log mean_i p_i over members of three architectures, at once and in pieces; its state is batch-first too."""
+    """log p = log mean_i p_i over three architectures, at once and in pieces; its state is batch-first too."""
     batch = uneven()
     members = [small_model("seq2seq"), small_model("luong_local_p"), small_model("transformer")]
     ensemble = Ensemble(members).eval()
@@ -412,8 +424,8 @@ def test_an_ensemble_has_the_mean_probability_of_its_members(small_model):
     assert_close(hidden, decoded.hidden, **EXACT)
     assert_close(weights, decoded.weights, **EXACT)
     order, memory = torch.tensor([2, 0, 3, 1]), ensemble.encode(batch.source, batch.mask)
-    moved = ensemble.decode(batch.target[order], select(ensemble.start(memory), order), memory.rows(order))
-    assert_close(moved.hidden, decoded.hidden[order], **EXACT)
+    reordered = ensemble.decode(batch.target[order], select(ensemble.start(memory), order), memory.rows(order))
+    assert_close(reordered.hidden, decoded.hidden[order], **EXACT)
 
 
 @pytest.mark.parametrize("batch", [even(), uneven()], ids=["even", "uneven"])
@@ -429,9 +441,9 @@ def test_bf16_has_gradients_and_searches(name, small_model, batch, changes):
     wanted = training_loss(model, model(*batch[:3]), batch.output, PAD, 0.1)[1]
     with torch.autocast("cpu", torch.bfloat16):
         torch.manual_seed(1)
-        loss, found = training_loss(model, model(*batch[:3]), batch.output, PAD, 0.1)
+        loss, nll = training_loss(model, model(*batch[:3]), batch.output, PAD, 0.1)
         loss.backward()
         hypotheses = search(model.eval(), batch.source, batch.mask, 3, 1.0, torch.full((len(batch.source),), 4))
-    assert_close(found, wanted, rtol=0.02, atol=0)
+    assert_close(nll, wanted, rtol=0.02, atol=0)
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
     assert all(hypotheses)

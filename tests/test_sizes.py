@@ -105,7 +105,9 @@ def test_v_p_is_the_size_to_the_exponent_times_what_is_learnt(small_model, name,
     p = {"W_p": window.hidden.weight.detach().numpy()}
     p["v_p"] = window.position_logit.weight[0].detach().numpy() * 32**exponent
     wanted = [oracle.predicted(one, 0, length, 2, p) for one in query[0].numpy()]
-    np.testing.assert_allclose(window.predict_position(query, torch.tensor([length]))[0].detach().numpy(), wanted, atol=1e-12)
+    np.testing.assert_allclose(
+        window.predict_position(query, torch.tensor([length]))[0].detach().numpy(), wanted, atol=1e-12
+    )
 
 
 def settings_of_papers() -> dict[str, list[str]]:
