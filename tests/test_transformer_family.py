@@ -374,7 +374,7 @@ def test_flexattention_has_the_same_scores(variant, causal):
     [("cuda", 16, True, 1), ("cuda", 15, True, 0), ("cuda", 64, False, 0), ("cpu", 64, True, 0)],
 )
 def test_flexattention_is_used_where_it_can_be_compiled(monkeypatch, device, size, available, calls):
-    """On CUDA, from 16 numbers a head, in a PyTorch that has it; elsewhere explicit attention, with the same numbers."""
+    """On CUDA, from 16 numbers a head, in a PyTorch that has it; elsewhere explicit attention, with equal numbers."""
     head_sizes = []
 
     def record(query: Tensor, key: Tensor, value: Tensor, score_mod: object) -> Tensor:

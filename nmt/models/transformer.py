@@ -169,8 +169,9 @@ class Transformer(EncoderDecoder):
 
 def named_state(layer_state: KVCache | LinearAttentionState, number: int) -> DecoderState:
     """The tensors of one layer's state, under their names and the layer's number."""
-    parts = zip(layer_state._fields, layer_state, strict=True)
-    return {f"{name}_{number}": part for name, part in parts if isinstance(part, Tensor)}
+    if isinstance(layer_state, LinearAttentionState):
+        return {f"kv_sum_{number}": layer_state.kv_sum, f"key_sum_{number}": layer_state.key_sum}
+    return {f"keys_{number}": layer_state.keys, f"values_{number}": layer_state.values}
 
 
 def cached_columns(state: DecoderState) -> int:
