@@ -55,7 +55,7 @@ def filled(checkpoint: str) -> tuple[MarianMTModel, Any]:
 ATTENTIONS = {"attention": "self_attn", "self_attention": "self_attn", "cross_attention": "encoder_attn"}
 NORMS = {
     "attention_residual": "self_attn_layer_norm", "self_residual": "self_attn_layer_norm",
-    "cross_residual": "encoder_attn_layer_norm", "feed_residual": "final_layer_norm",
+    "cross_residual": "encoder_attn_layer_norm", "feed_forward_residual": "final_layer_norm",
 }  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def named(part: str, rest: str) -> list[str]:
         return [f"{ATTENTIONS[part]}.out_proj.{kind}"]
     if part in NORMS:
         return [f"{NORMS[part]}.{kind}"]
-    return [f"fc{1 if rest.startswith('0') else 2}.{kind}"] if part == "feed" else []
+    return [f"fc{1 if rest.startswith('0') else 2}.{kind}"] if part == "feed_forward" else []
 
 
 def read(folder: Path, name: str) -> Iterator[list[int]]:
