@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import Config, to_yaml
+from nmt.cpu import keep_freed_memory
 from nmt.data import corpus
 from nmt.data.dataset import ParallelDataset, write_datasets
 from nmt.data.tokenizer import Tokenizers, train_tokenizers
@@ -22,7 +23,7 @@ from nmt.files import atomic_folder, report_write_errors, write_atomic
 from nmt.runs import run_folder
 from nmt.scoring import Result, score_trained
 from nmt.train.build import build_trainer
-from nmt.train.precision import retain_freed_memory, select_device
+from nmt.train.precision import select_device
 
 log = logging.getLogger("nmt")
 VERSIONS = {"corpus": 1, "tokenizer": 1, "ids": 1}  # raise one when its stage builds something else
@@ -113,7 +114,7 @@ def tokenize(config: Config) -> None:
 
 def train(config: Config) -> list[Result]:
     """The command `train`: build the stages, train, and score; one result for each test set."""
-    retain_freed_memory()
+    keep_freed_memory()
     select_device(config.device)  # a device that does not exist is refused before anything is downloaded
     folders = build_stages(config)
     valid = ParallelDataset(folders.ids / "valid.arrow")

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import Config, DecodeConfig
+from nmt.cpu import keep_freed_memory
 from nmt.decode.parallel import usable_processes
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
 from nmt.models.ensemble import Ensemble
-from nmt.models.inference import prepared
+from nmt.models.inference import inference_copy
 from nmt.train import checkpoint
-from nmt.train.precision import autocast, retain_freed_memory, select_device_or_auto, select_precision
+from nmt.train.precision import autocast, select_device_or_auto, select_precision
 
 log = logging.getLogger("nmt")
 
@@ -88,11 +89,11 @@ def load(
         folder = folder.parent / "+".join(path.parent.name for path in paths)
     decode = replace(decode or config.decode)
     decode.beam, decode.batch_tokens = beam or decode.beam, batch_tokens or decode.batch_tokens
-    retain_freed_memory()
+    keep_freed_memory()
     dtype = select_precision(precision or config.precision, device)
     processes = usable_processes(device)
     translator = Translator(
-        model, tokenizers, decode, config.tokenizer.max_pieces, device, autocast(device, dtype), prepared(model, dtype),
+        model, tokenizers, decode, config.tokenizer.max_pieces, device, autocast(device, dtype), inference_copy(model, dtype),
         processes,
     )  # fmt: skip
     provenance: dict[str, Any] = {

@@ -1,7 +1,7 @@
 """Attention in NumPy, one sentence at a time, written from the papers alone: what the torch code must agree with.
 
 query [T D], memory [S M], step [T]: target positions. A new score or window needs its line here. A score takes a query,
-a key, the key's position in the source, and the parameters; a prior the source positions, the centre and the radius.
+a key, the key's position in the source, and the parameters; a prior the source positions, p_t and the radius.
 """
 
 import numpy as np
@@ -19,13 +19,13 @@ SCORES = {
 }
 
 
-def everywhere(query, step, length, radius, p):
-    """Global: no centre."""
+def global_window(query, step, length, radius, p):
+    """Global: no p_t."""
     return None
 
 
 def monotonic(query, step, length, radius, p):
-    """local-m: p_t = t, held where the window would leave the source (the paper's would be empty)."""
+    """local-m: p_t = t, at most where the window still holds the last source position (the paper's would be empty)."""
     return min(step, length - 1 + radius)
 
 
@@ -34,37 +34,37 @@ def predicted(query, step, length, radius, p):
     return length / (1 + np.exp(-(p["v_p"] @ np.tanh(p["W_p"] @ query))))
 
 
-CENTRES = {"global": everywhere, "local_m": monotonic, "local_p": predicted}
+P_T = {"global": global_window, "local_m": monotonic, "local_p": predicted}
 
 
-def gaussian(s, centre, radius):
+def gaussian(s, p_t, radius):
     """local-p: exp(−(s − p_t)² / (2σ²)) with σ = D/2."""
-    return np.exp(-((s - centre) ** 2) / (2 * (radius / 2) ** 2))
+    return np.exp(-((s - p_t) ** 2) / (2 * (radius / 2) ** 2))
 
 
 PRIORS = {"local_p": gaussian}  # what multiplies the weights; a window that is not here has none
 
 
 def softmax(scores):
-    shares = np.exp(scores - scores.max())
-    return shares / shares.sum()
+    exponentials = np.exp(scores - scores.max())
+    return exponentials / exponentials.sum()
 
 
-def likeliest(scores):
-    """Hard attention once it is trained: 1 at the largest, the first of equals."""
+def argmax_one_hot(scores):
+    """Hard attention in evaluation: 1 at the largest score, the first of equals."""
     return np.eye(len(scores))[np.argmax(scores)]
 
 
-def attention(score, window, radius, query, memory, step, p, hard=False, centres=None):
-    """Contexts [T M] and weights [T S]; `centres` [T] stand in for the window's own."""
-    normalise = likeliest if hard else softmax
+def attention(score, window, radius, query, memory, step, p, hard=False, all_p_t=None):
+    """Contexts [T M] and weights [T S]; `all_p_t` [T] replaces the window's own."""
+    normalize = argmax_one_hot if hard else softmax
     weights = np.zeros((len(query), len(memory)))
     for t, q in enumerate(query):
-        centre = CENTRES[window](q, step[t], len(memory), radius, p) if centres is None else centres[t]
-        inside = [s for s in range(len(memory)) if centre is None or abs(s - centre) <= radius]
-        weights[t, inside] = normalise(np.array([SCORES[score](q, memory[s], s, p) for s in inside]))
+        p_t = P_T[window](q, step[t], len(memory), radius, p) if all_p_t is None else all_p_t[t]
+        inside = [s for s in range(len(memory)) if p_t is None or abs(s - p_t) <= radius]
+        weights[t, inside] = normalize(np.array([SCORES[score](q, memory[s], s, p) for s in inside]))
         if window in PRIORS:
-            weights[t] *= PRIORS[window](np.arange(len(memory)), centre, radius)
+            weights[t] *= PRIORS[window](np.arange(len(memory)), p_t, radius)
     return weights @ memory, weights
 
 

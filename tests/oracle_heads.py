@@ -1,6 +1,6 @@
 """Self-attention of the Transformer's family in NumPy, one head of one sentence at a time, written from the papers.
 
-q, k, v [T K]; `allowed` [T T], True where row i may see column j. distance = i − j.
+q, k, v [T K]; `allowed` [T T], True where row i may attend to column j. distance = i − j.
 """
 
 import numpy as np
@@ -9,8 +9,8 @@ import numpy as np
 def softmax(q, k, v, allowed, bias=0.0):
     """Vaswani 2017 eq. 1, with a bias on the scores: contexts [T K], weights [T T]."""
     scores = np.where(allowed, q @ k.T / np.sqrt(q.shape[1]) + bias, -np.inf)
-    shares = np.exp(scores - scores.max(1, keepdims=True))
-    weights = shares / shares.sum(1, keepdims=True)
+    exponentials = np.exp(scores - scores.max(1, keepdims=True))
+    weights = exponentials / exponentials.sum(1, keepdims=True)
     return weights @ v, weights
 
 
@@ -40,10 +40,10 @@ def alibi(head, heads, rows, table):
 
 
 def relative(head, heads, rows, table):
-    """A number for each distance, clipped; `table` [H]: {distance: number}, its ends stand for all beyond."""
-    own = table[head]
-    clip = [[max(min(i - j, max(own)), min(own)) for j in range(rows)] for i in range(rows)]
-    return np.array([[own[distance] for distance in row] for row in clip])
+    """A number for each distance, clipped; `table` [H]: {distance: number}, its ends for all beyond."""
+    biases = table[head]
+    clipped = [[max(min(i - j, max(biases)), min(biases)) for j in range(rows)] for i in range(rows)]
+    return np.array([[biases[distance] for distance in row] for row in clipped])
 
 
 def unbiased(head, heads, rows, table):
@@ -54,25 +54,25 @@ BIASES = {"none": unbiased, "alibi": alibi, "relative": relative}
 
 
 def allowed(rows, causal, window):
-    """Which columns each row may see."""
+    """[T T]: which columns each row may attend to."""
     distance = np.arange(rows)[:, None] - np.arange(rows)
-    near = np.abs(distance) <= window if window else np.full(distance.shape, True)
-    return near & (distance >= 0) if causal else near
+    inside = np.abs(distance) <= window if window else np.full(distance.shape, True)
+    return inside & (distance >= 0) if causal else inside
 
 
-def attention(kind, causal, window, bias, table, q, k, v):
+def attention(function, causal, window, bias, table, q, k, v):
     """All heads: q, k, v [H T K] → contexts [H T K], weights [H T T]."""
     heads, rows = q.shape[:2]
-    seen, found = allowed(rows, causal, window), []
+    mask, outputs = allowed(rows, causal, window), []
     for head in range(heads):
-        if kind == "linear":
-            found.append(linear(q[head], k[head], v[head], seen))
+        if function == "linear":
+            outputs.append(linear(q[head], k[head], v[head], mask))
         else:
-            found.append(softmax(q[head], k[head], v[head], seen, BIASES[bias](head, heads, rows, table)))
-    return tuple(np.stack(part) for part in zip(*found, strict=True))
+            outputs.append(softmax(q[head], k[head], v[head], mask, BIASES[bias](head, heads, rows, table)))
+    return tuple(np.stack(part) for part in zip(*outputs, strict=True))
 
 
-def turned(x, start):
+def rotated(x, start):
     """Su 2021 eq. 13 in complex numbers: x_m e^{i m θ}, pairs (i, i + K/2); x [T K]."""
     half = x.shape[1] // 2
     numbers = x[:, :half] + 1j * x[:, half:]
@@ -84,7 +84,7 @@ def turned(x, start):
 
 
 def rollout(encoder, decoder, cross):
-    """The sheet's recursion for one sentence: [L H S S], [L H T T], [L H T S] → [T S], and Y."""
+    """Rollout of one sentence: [L H S S], [L H T T], [L H T S] → [T S], and Y."""
     R = np.eye(encoder.shape[-1])
     for A in encoder.mean(1):
         R = 0.5 * (A + np.eye(len(A))) @ R

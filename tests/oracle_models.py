@@ -1,7 +1,7 @@
 """The recurrent encoder-decoders in NumPy, one sentence at a time, from the papers: what the models must compute.
 
 Parameters are arrays under the names of the papers. An LSTM's or GRU's p holds W, U and b by gate; y holds the embedded
-target inputs E y_0 … E y_{T-1} [T E], x the embedded source [S E]. A `look` takes a query, the memory and the step.
+target inputs E y_0 … E y_{T-1} [T E], x the embedded source [S E]. `attend` takes a query, the memory and the step.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ def gru(x, h, c, p):
     return (1 - z) * n + z * h, c
 
 
-def read(step, xs, p):
+def run_direction(step, xs, p):
     """One direction of one layer: all states [S D] and the last (h, c)."""
     h = c = np.zeros_like(p["b"][next(iter(p["b"]))])
     states = []
@@ -40,9 +40,9 @@ def encode(step, xs, layers, reverse=False):
     xs = xs[::-1] if reverse else xs
     finals = []
     for directions in layers:
-        forwards, last = read(step, xs, directions[0])
+        forwards, last = run_direction(step, xs, directions[0])
         if len(directions) > 1:
-            backwards, other = read(step, xs[::-1], directions[1])
+            backwards, other = run_direction(step, xs[::-1], directions[1])
             xs, last = (
                 np.hstack((forwards, backwards[::-1])),
                 tuple(np.hstack(pair) for pair in zip(last, other, strict=True)),
@@ -53,27 +53,27 @@ def encode(step, xs, layers, reverse=False):
     return (xs[::-1] if reverse else xs), finals
 
 
-def luong(step, y, memory, finals, layers, look, W_c, feed):
+def luong(step, y, memory, finals, layers, attend, W_c, feed):
     """Luong 2015 §3: h_t from the stack, c_t after the step, h̃_t = tanh(W_c [c_t; h_t]), fed with the embedding (§3.3).
 
-    `look` None is Sutskever 2014: the top state itself.
+    `attend` None is Sutskever 2014: the top state itself.
     """
-    states, fed, outputs = list(finals), np.zeros(len(W_c)) if look else None, []
+    states, feed_vector, outputs = list(finals), np.zeros(len(W_c)) if attend else None, []
     for t, embedded in enumerate(y):
-        x = np.hstack((embedded, fed)) if feed else embedded
+        x = np.hstack((embedded, feed_vector)) if feed else embedded
         for number, p in enumerate(layers):
             states[number] = step(x, *states[number], p)
             x = states[number][0]
-        fed = np.tanh(W_c @ np.hstack((look(x, memory, t), x))) if look else x
-        outputs.append(fed)
+        feed_vector = np.tanh(W_c @ np.hstack((attend(x, memory, t), x))) if attend else x
+        outputs.append(feed_vector)
     return np.array(outputs)
 
 
-def bahdanau(y, memory, backward_size, p, look):
+def bahdanau(y, memory, backward_size, p, attend):
     """Bahdanau 2015 A.2: s_0 = tanh(W_s h←_1); c_t from s_{t-1}; readout maxout(U s_{t-1} + V E y_{t-1} + C c_t)."""
     s, outputs = np.tanh(p["W_s"] @ memory[0, -backward_size:] + p["b_s"]), []
     for t, e in enumerate(y):
-        c = look(s, memory, t)
+        c = attend(s, memory, t)
         pairs = p["U_o"] @ s + p["V_o"] @ e + p["C_o"] @ c + p["b_o"]
         outputs.append(pairs.reshape(-1, 2).max(1))
         z, r = (sigmoid(p["W"][k] @ e + p["C"][k] @ c + p["U"][k] @ s + p["b"][k]) for k in "zr")

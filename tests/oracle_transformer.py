@@ -1,4 +1,4 @@
-"""The Transformer in NumPy (float64), one sentence at a time, from Vaswani 2017 and the sheet: from ids to logits.
+"""The Transformer in NumPy (float64), one sentence at a time, from Vaswani 2017: from ids to logits.
 
 Parameters are arrays under the names of the paper: an attention holds W_Q, W_K, W_V, W_O [D D] and b_Q … b_O, a
 feed-forward W_1, b_1, W_2, b_2, a norm g and b. x [S D], y [T D]; H heads of K = D / H numbers.
@@ -11,15 +11,18 @@ import oracle_heads
 
 
 def sinusoids(rows, size):
-    """§3.5: sin and cos of position / 10000^(2i/D), all sines first (as this house has it; a zero closes an odd D)."""
+    """§3.5: sin and cos of position / 10000^(2i/D), all sines first; a zero at the end of an odd D."""
     angles = np.array([[m / 10000 ** (i / size) for i in range(0, size, 2)] for m in range(rows)])
     return np.pad(np.hstack((np.sin(angles), np.cos(angles))), ((0, 0), (0, size % 2)))
 
 
-def embed(ids, table, positions, places):
-    """§3.4: √D E x; then what the positions add: sinusoids, a row of a table that is drawn and scaled as E is, or 0."""
+def embed(ids, table, positions, position_table):
+    """§3.4: √D E x; then the positions: sinusoids, a row of a table scaled as E is, or 0."""
     size = table.shape[1]
-    added = {"sinusoidal": lambda: sinusoids(len(ids), size), "learned": lambda: math.sqrt(size) * places[: len(ids)]}
+    added = {
+        "sinusoidal": lambda: sinusoids(len(ids), size),
+        "learned": lambda: math.sqrt(size) * position_table[: len(ids)],
+    }
     return math.sqrt(size) * table[ids] + added.get(positions, lambda: 0.0)()
 
 
@@ -29,13 +32,13 @@ def norm(x, p):
     return p["g"] * centred / np.sqrt((centred**2).mean(1, keepdims=True) + 1e-5) + p["b"]
 
 
-def cut(x, heads):
+def split_heads(x, heads):
     """[T D] → [H T K]: head h has the columns h K … (h + 1) K."""
     return np.stack(np.split(x, heads, axis=1))
 
 
 def projected(x, p, name, heads):
-    return cut(x @ p[f"W_{name}"].T + p[f"b_{name}"], heads)
+    return split_heads(x @ p[f"W_{name}"].T + p[f"b_{name}"], heads)
 
 
 def concat(contexts, p):
@@ -44,16 +47,16 @@ def concat(contexts, p):
 
 
 def self_attention(x, p, rule, causal):
-    """Q, K, V from one sequence; rotary positions turn each head's queries and keys."""
+    """Q, K, V from one sequence; rotary positions rotate each head's queries and keys."""
     q, k, v = (projected(x, p, name, rule["heads"]) for name in "QKV")
     if rule["positions"] == "rotary":
-        q, k = (np.stack([oracle_heads.turned(head, 0) for head in side]) for side in (q, k))
-    kind = rule["attention"], causal, rule["sliding_window"], rule["bias"]
-    return concat(oracle_heads.attention(*kind, p.get("table"), q, k, v)[0], p)
+        q, k = (np.stack([oracle_heads.rotated(head, 0) for head in side]) for side in (q, k))
+    function = rule["attention"], causal, rule["sliding_window"], rule["bias"]
+    return concat(oracle_heads.attention(*function, p.get("table"), q, k, v)[0], p)
 
 
 def cross_attention(y, memory, p, heads):
-    """Q from the decoder, K and V from what the encoder wrote last; always the softmax of eq. 1, over all of it."""
+    """Q from the decoder, K and V from the encoder's output; always the softmax of eq. 1, over all of it."""
     q, (k, v) = projected(y, p, "Q", heads), (projected(memory, p, name, heads) for name in "KV")
     everything = np.ones((len(y), len(memory)), dtype=bool)
     return concat([oracle_heads.softmax(*head, everything)[0] for head in zip(q, k, v, strict=True)], p)
@@ -78,12 +81,12 @@ def sublayer(x, p, order, f):
 def transformer(source, target, p, rule):
     """§3.1: ids → logits [T V]. `rule`: norm, activation, heads, attention, sliding_window, bias, positions."""
     order, heads = rule["norm"], rule["heads"]
-    x = embed(source, p["E_source"], rule["positions"], p.get("source_places"))
+    x = embed(source, p["E_source"], rule["positions"], p.get("source_positions"))
     for layer in p["encoder"]:
         x = sublayer(x, layer["norm_self"], order, lambda z, a=layer["self"]: self_attention(z, a, rule, False))
         x = sublayer(x, layer["norm_feed"], order, lambda z, f=layer["feed"]: feed_forward(z, f, rule["activation"]))
     memory = norm(x, p["encoder_norm"]) if order == "pre" else x
-    y = embed(target, p["E_target"], rule["positions"], p.get("target_places"))
+    y = embed(target, p["E_target"], rule["positions"], p.get("target_positions"))
     for layer in p["decoder"]:
         y = sublayer(y, layer["norm_self"], order, lambda z, a=layer["self"]: self_attention(z, a, rule, True))
         y = sublayer(y, layer["norm_cross"], order, lambda z, a=layer["cross"]: cross_attention(z, memory, a, heads))

@@ -1,4 +1,4 @@
-"""Attention against the formulas in NumPy, against finite differences, and against what must always hold."""
+"""Attention against the formulas in NumPy, finite differences, and the laws of attention."""
 
 import math
 
@@ -15,7 +15,7 @@ from torch.testing import assert_close
 from nmt.attention.kernels import attend, scaled_dot_product
 from nmt.attention.multi_head import MultiHeadAttention
 from nmt.attention.scores import SCORES, make_score
-from nmt.attention.single_head import Attention
+from nmt.attention.single_head import SingleHeadAttention
 from nmt.attention.windows import WINDOWS, make_window
 
 QUERY, MEMORY, RADIUS = 8, 8, 10
@@ -26,7 +26,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 def each(test):
-    """Every score through every window."""
+    """Every score in every window."""
     return pytest.mark.parametrize("score", SCORES)(pytest.mark.parametrize("window", WINDOWS)(test))
 
 
@@ -43,22 +43,24 @@ def make(
     radius: int = RADIUS,
     normalise: str = "softmax",
     gradient: str = "reinforce",
-) -> Attention:
+) -> SingleHeadAttention:
     """Parameters of unit scale: products keep the scale of their inputs."""
-    scores, windows = make_score(score, query, memory, 60), make_window(window, query, radius, closing=0)
-    attention = Attention(scores, windows, normalise, gradient).double()
+    scores, windows = make_score(score, query, memory, 60), make_window(window, query, radius, 0)
+    attention = SingleHeadAttention(scores, windows, normalise, gradient).double()
     for parameter in attention.parameters():
-        scale = (3 / parameter.size(-1)) ** 0.5 if parameter.dim() else 0.3  # of a cosine's strength
+        scale = (3 / parameter.size(-1)) ** 0.5 if parameter.dim() else 0.3  # the strength of a cosine
         parameter.data = unit(*parameter.shape) * scale
     return attention
 
 
-def look(attention: Attention, query: Tensor, memory: Tensor, step: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
+def attend_to(
+    attention: SingleHeadAttention, query: Tensor, memory: Tensor, step: Tensor, length: Tensor
+) -> tuple[Tensor, Tensor]:
     mask = torch.arange(memory.size(1)) < length[:, None]
     return attention(query, attention.keys(memory), memory, step, length, None if mask.all() else mask)[:2]
 
 
-def as_in_the_papers(attention: Attention) -> dict[str, np.ndarray]:
+def paper_parameters(attention: SingleHeadAttention) -> dict[str, np.ndarray]:
     """The parameters under the names of the papers."""
     parameters = {key: value.detach().double().numpy() for key, value in attention.named_parameters()}
     papers = {
@@ -66,53 +68,53 @@ def as_in_the_papers(attention: Attention) -> dict[str, np.ndarray]:
         "W_q": "score.query.weight",
         "W_k": "score.memory.weight",
         "v": "score.energy.weight",
-        "W_a": "score.rows.weight",
+        "W_a": "score.position_scores.weight",
         "b": "score.log_strength",
         "W_p": "window.hidden.weight",
-        "v_p": "window.slope.weight",
+        "v_p": "window.position_logit.weight",
     }
-    found = {short: parameters[long] for short, long in papers.items() if long in parameters}
-    if "v_p" in found:
-        found["v_p"] = found["v_p"] * found["v_p"].size ** -0.75  # what is learnt is a multiple of the paper's
-    if "b" in found:
-        found["beta"] = 10 * np.exp(found.pop("b"))  # so is β
-    return {key: value[0] if key[0] == "v" else value for key, value in found.items()}
+    named = {short: parameters[long] for short, long in papers.items() if long in parameters}
+    if "v_p" in named:
+        named["v_p"] = named["v_p"] * named["v_p"].size ** -0.75  # a learned multiple of the paper's
+    if "b" in named:
+        named["beta"] = 10 * np.exp(named.pop("b"))  # as is β
+    return {key: value[0] if key[0] == "v" else value for key, value in named.items()}
 
 
 @each
 @pytest.mark.parametrize("dtype", TOLERANCE)
-def test_every_score_in_every_window_is_the_oracles(score, window, dtype):
+def test_every_score_in_every_window_equals_the_oracle(score, window, dtype):
     torch.manual_seed(1)
     attention = make(score, window).to(dtype)
     lengths = torch.arange(1, 61)
     query, memory = unit(60, 3, QUERY).to(dtype), unit(60, 60, MEMORY).to(dtype)
     step = torch.randint(0, 60, (60, 3))
-    context, weights = look(attention, query, memory, step, lengths)
-    p = as_in_the_papers(attention)
+    context, weights = attend_to(attention, query, memory, step, lengths)
+    p = paper_parameters(attention)
     for row, length in enumerate(lengths.tolist()):
         q, m = query[row].double().numpy(), memory[row, :length].double().numpy()
         wanted = oracle.attention(score, window, RADIUS, q, m, step[row].numpy(), p)
-        found = context[row], weights[row, :, :length]
-        for one, other in zip(found, wanted, strict=True):
-            np.testing.assert_allclose(one.detach().double().numpy(), other, rtol=0, atol=TOLERANCE[dtype])
+        outputs = context[row], weights[row, :, :length]
+        for output, answer in zip(outputs, wanted, strict=True):
+            np.testing.assert_allclose(output.detach().double().numpy(), answer, rtol=0, atol=TOLERANCE[dtype])
         assert not weights[row, :, length:].any()
 
 
-class AttentionRecord(nn.Module):
-    """`look` at two sentences of 6 and 3 pieces from three columns."""
+class AttentionToTwo(nn.Module):
+    """Attention to two sentences of 6 and 3 pieces from three columns."""
 
-    def __init__(self, attention: Attention) -> None:
+    def __init__(self, attention: SingleHeadAttention) -> None:
         super().__init__()
         self.attention = attention
 
     def forward(self, query: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        return look(self.attention, query, memory, torch.tensor([[0, 2, 4]] * 2), torch.tensor([6, 3]))
+        return attend_to(self.attention, query, memory, torch.tensor([[0, 2, 4]] * 2), torch.tensor([6, 3]))
 
 
 @each
 def test_gradients_are_finite_differences(score, window):
     torch.manual_seed(2)
-    module = AttentionRecord(make(score, window, 3, 3, radius=2))
+    module = AttentionToTwo(make(score, window, 3, 3, radius=2))
     names = [key for key, _ in module.named_parameters()]
 
     def run(query: Tensor, memory: Tensor, *parameters: Tensor) -> tuple[Tensor, Tensor]:
@@ -132,28 +134,28 @@ def test_gradients_are_finite_differences(score, window):
     lengths=st.lists(st.integers(1, 9), min_size=1, max_size=3),
     columns=st.integers(1, 3),
 )
-def test_weights_are_shares_of_what_may_be_seen(window, seed, score, dtype, scale, lengths, columns):
-    """The scale of the queries is that of the scores, but of those with a tanh or a cosine in them."""
+def test_weights_are_probabilities_of_visible_positions(window, seed, score, dtype, scale, lengths, columns):
+    """Scaled queries scale the scores, except those with a tanh or a cosine."""
     torch.manual_seed(seed)
     query = (scale * torch.randn(len(lengths), columns, QUERY)).to(dtype)
     memory = torch.randn(len(lengths), max(lengths), MEMORY).to(dtype)
     step = torch.randint(0, 12, (len(lengths), columns))
     attention = make(score, window, radius=2).to(dtype)
     with torch.no_grad():
-        assert_shares(attention, query, memory, step, torch.tensor(lengths), window in oracle.PRIORS)
+        assert_probabilities(attention, query, memory, step, torch.tensor(lengths), window in oracle.PRIORS)
 
 
-def assert_shares(
-    attention: Attention, query: Tensor, memory: Tensor, step: Tensor, length: Tensor, prior: bool
+def assert_probabilities(
+    attention: SingleHeadAttention, query: Tensor, memory: Tensor, step: Tensor, length: Tensor, prior: bool
 ) -> None:
-    """And a context lies between the smallest and the largest values that its column sees (with a prior: and 0)."""
-    context, weights = look(attention, query, memory, step, length)
+    """And a context is between the smallest and the largest visible values of its column (with a prior: and 0)."""
+    context, weights = attend_to(attention, query, memory, step, length)
     real = torch.arange(memory.size(1)) < length[:, None]
-    seen = attention.window(query, step, length, real, memory.size(1))[0] & real[:, None]
-    assert (weights >= 0).all() and not weights.masked_select(~seen).any()
+    visible = attention.window(query, step, length, real, memory.size(1)).mask & real[:, None]
+    assert (weights >= 0).all() and not weights.masked_select(~visible).any()
     sums = weights.sum(-1)
     assert (sums > 0).all() and (sums <= 1 + 1e-5).all() and (prior or (sums >= 1 - 1e-5).all())
-    values, hidden = memory[:, None].float(), ~seen[..., None]
+    values, hidden = memory[:, None].float(), ~visible[..., None]
     least, most = values.masked_fill(hidden, math.inf).amin(2), values.masked_fill(hidden, -math.inf).amax(2)
     if prior:
         least, most = least.clamp(max=0), most.clamp(min=0)
@@ -168,7 +170,7 @@ def assert_shares(
     rows=st.integers(1, 6),
     columns=st.integers(1, 12),
 )
-def test_a_global_window_knows_no_order(seed, score, rows, columns):
+def test_a_global_window_does_not_depend_on_order(seed, score, rows, columns):
     torch.manual_seed(seed)
     attention = make(score, "global")
     query, memory, step = unit(2, rows, QUERY), unit(2, columns, MEMORY), torch.zeros(2, rows)
@@ -176,9 +178,9 @@ def test_a_global_window_knows_no_order(seed, score, rows, columns):
     mask[:, 0] = True
     context, weights = attention(query, attention.keys(memory), memory, step, mask.sum(1), mask)[:2]
     q, s = torch.randperm(rows), torch.randperm(columns)
-    moved = memory[:, s]
-    turned = attention(query[:, q], attention.keys(moved), moved, step, mask.sum(1), mask[:, s])[:2]
-    assert_close(turned, (context[:, q], weights[:, q][:, :, s]), **EXACT)
+    permuted = memory[:, s]
+    outputs = attention(query[:, q], attention.keys(permuted), permuted, step, mask.sum(1), mask[:, s])[:2]
+    assert_close(outputs, (context[:, q], weights[:, q][:, :, s]), **EXACT)
 
 
 @some
@@ -206,7 +208,7 @@ def test_no_score_is_too_large(seed, scale, dtype, shape, masked):
 
 
 def test_attend_by_hand():
-    """Scores ln 1, ln 3, ln 4 and a hidden one: shares ⅛, ⅜, ½."""
+    """Scores ln 1, ln 3, ln 4 and a masked one: weights ⅛, ⅜, ½."""
     scores = torch.tensor([[[1.0, 3.0, 4.0, 9.0]]]).log()
     values, mask = torch.tensor([[[8.0], [16.0], [2.0], [1e3]]]), torch.tensor([[[True, True, True, False]]])
     context, weights = attend(scores, values, mask)
@@ -218,38 +220,38 @@ def test_attend_by_hand():
 
 
 def test_local_monotonic_by_hand():
-    """Radius 1, a source of 4: the queries 1, 3 and 4 see 0 … 2, 2 … 3 and 3; so does every later one, held there."""
+    """Radius 1, a source of 4: queries 1, 3 and 4 attend to 0 … 2, 2 … 3 and 3; every later one to 3."""
     attention, step = make("dot", "local_m", radius=1), torch.tensor([[1, 3, 4, 8]])
-    _, weights = look(attention, unit(1, 4, QUERY), unit(1, 4, MEMORY), step, torch.tensor([4]))
-    seen = [[True, True, True, False], [False, False, True, True], [False, False, False, True]]
-    assert (weights[0] > 0).tolist() == [*seen, seen[-1]]
+    _, weights = attend_to(attention, unit(1, 4, QUERY), unit(1, 4, MEMORY), step, torch.tensor([4]))
+    visible = [[True, True, True, False], [False, False, True, True], [False, False, False, True]]
+    assert (weights[0] > 0).tolist() == [*visible, visible[-1]]
 
 
 def test_a_zero_vector_has_cosine_0():
-    """Beside a key of its own direction (cosine 1) and its opposite (−1): β, −β and 0, and a slope that is a number."""
+    """Keys of its own direction, its opposite and zero have scores β, −β and 0, and a finite gradient."""
     attention, query = make("cosine", "global"), unit(1, 1, QUERY)
     memory = torch.stack((query[0, 0], -2 * query[0, 0], torch.zeros(QUERY).double()))[None].requires_grad_()
     strength = 10 * attention.score.log_strength.exp()
-    found = attention.score(query, attention.keys(memory))
-    assert_close(found, torch.stack((strength, -strength, 0 * strength))[None, None])
-    found.sum().backward()
+    scores = attention.score(query, attention.keys(memory))
+    assert_close(scores, torch.stack((strength, -strength, 0 * strength))[None, None])
+    scores.sum().backward()
     assert memory.grad.isfinite().all()
 
 
-def test_location_knows_positions_up_to_its_maximum(caplog):
-    """The rest gets no weight and one warning; a window of nothing but the rest divides itself evenly."""
+def test_location_scores_positions_up_to_its_maximum(caplog):
+    """The rest gets no weight, with one warning; in a window of nothing else the weights are equal."""
     score = make_score("location", QUERY, MEMORY, positions=4).double()
     query, memory = unit(1, 2, QUERY), unit(1, 7, MEMORY)
     for _ in range(2):
-        found = score(query, score.keys(memory))
-    assert_close(found[:, :, :4], (query @ score.rows.weight.T), **EXACT)
-    _, weights = attend(found, memory)
+        scores = score(query, score.keys(memory))
+    assert_close(scores[:, :, :4], (query @ score.position_scores.weight.T), **EXACT)
+    _, weights = attend(scores, memory)
     assert_close(weights[..., :4].sum(-1), torch.ones(1, 2).double())
     assert not weights[..., 4:].any()
     mask = torch.arange(7) >= 5
-    assert_close(attend(found, memory, mask)[1][..., 5:], torch.full((1, 2, 2), 0.5).double())
+    assert_close(attend(scores, memory, mask)[1][..., 5:], torch.full((1, 2, 2), 0.5).double())
     assert [record.message for record in caplog.records] == [
-        "A source has 7 positions; those past model.max_positions=4 are not known to the location score."
+        "A source has 7 positions; the location score gives no weight to those past model.max_positions=4."
     ]
 
 
@@ -259,45 +261,45 @@ def test_query_and_memory_may_have_two_sizes(score, window):
     torch.manual_seed(3)
     attention = make(score, window, query=6, memory=10)
     query, memory, step = unit(1, 4, 6), unit(1, 9, 10), torch.tensor([[0, 3, 8, 20]])
-    found = look(attention, query, memory, step, torch.tensor([9]))
-    p = as_in_the_papers(attention)
+    outputs = attend_to(attention, query, memory, step, torch.tensor([9]))
+    p = paper_parameters(attention)
     wanted = oracle.attention(score, window, RADIUS, query[0].numpy(), memory[0].numpy(), step[0].numpy(), p)
-    for one, other in zip(found, wanted, strict=False):
-        np.testing.assert_allclose(one[0].detach().numpy(), other, rtol=0, atol=1e-10)
+    for output, answer in zip(outputs, wanted, strict=True):
+        np.testing.assert_allclose(output[0].detach().numpy(), answer, rtol=0, atol=1e-10)
 
 
-def test_a_predicted_window_closes():
-    """D begins wide and is the paper's after `closing` batches: at the n-th of 8 it is 2 · 8 / n, then 2."""
-    window = make_window("local_p", QUERY, radius=2, closing=8).double()
-    paper, wide = make_window("local_p", QUERY, 2, 0).double(), make_window("local_p", QUERY, 8, 0).double()
-    for other in (paper, wide):
+def test_a_predicted_window_narrows():
+    """The radius is 2 · 8 / n at the n-th of 8 batches, then the paper's D = 2."""
+    window = make_window("local_p", QUERY, radius=2, narrowing_batches=8).double()
+    paper, wider = make_window("local_p", QUERY, 2, 0).double(), make_window("local_p", QUERY, 8, 0).double()
+    for other in (paper, wider):
         other.load_state_dict(window.state_dict(), strict=False)
     arguments = unit(1, 3, QUERY), torch.arange(3)[None], torch.tensor([40]), None, 40
     reaches = []
     for _ in range(10):
-        window.count()
+        window.count_batch()
         reaches.append(window.reach)
         if len(reaches) == 2:
-            assert_close(window(*arguments), wide(*arguments), **EXACT)
+            assert_close(window(*arguments), wider(*arguments), **EXACT)
     assert reaches == pytest.approx([16, 8, 16 / 3, 4, 3.2, 8 / 3, 16 / 7, 2, 2, 2])
     assert_close(window(*arguments), paper(*arguments), **EXACT)
 
 
 def test_autocast_does_not_move_the_predicted_window():
-    """Positions up to 60 are not counted in bf16, whatever the rest is computed in."""
+    """Positions up to 60 are computed in float32 at least, also under autocast."""
     torch.manual_seed(1)
     attention = make("dot", "local_p").float()
     query, memory, length = unit(4, 30, QUERY).float(), torch.zeros(4, 60, MEMORY), torch.full((4,), 60)
-    _, wanted = look(attention, query, memory, torch.zeros(4, 30), length)
+    _, wanted = attend_to(attention, query, memory, torch.zeros(4, 30), length)
     with torch.autocast("cpu", torch.bfloat16):
-        assert_close(look(attention, query, memory, torch.zeros(4, 30), length)[1], wanted, atol=1e-5, rtol=0)
+        assert_close(attend_to(attention, query, memory, torch.zeros(4, 30), length)[1], wanted, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("cached", [0, 3])
 @pytest.mark.parametrize("rows", [1, 4])
-def test_the_fused_road_is_the_explicit_one(causal, masked, cached, rows):
+def test_the_fused_kernel_equals_the_explicit_one(causal, masked, cached, rows):
     torch.manual_seed(1)
     query, key, value = unit(2, 3, rows, 5), unit(2, 3, rows + cached, 5), unit(2, 3, rows + cached, 5)
     mask = None
@@ -311,15 +313,15 @@ def test_the_fused_road_is_the_explicit_one(causal, masked, cached, rows):
     scores = np.einsum("bhtk,bhsk->bhts", query, key) / np.sqrt(5)
     allowed = np.ones_like(scores, dtype=bool) if mask is None else np.broadcast_to(mask.numpy(), scores.shape).copy()
     for t in range(rows) if causal else ():
-        allowed[:, :, t, cached + t + 1 :] = False  # query t stands at position cached + t
-    shares = np.where(allowed, np.exp(scores), 0)
-    np.testing.assert_allclose(weights, shares / shares.sum(-1, keepdims=True), rtol=0, atol=1e-10)
+        allowed[:, :, t, cached + t + 1 :] = False  # query t is at position cached + t
+    exponentials = np.where(allowed, np.exp(scores), 0)
+    np.testing.assert_allclose(weights, exponentials / exponentials.sum(-1, keepdims=True), rtol=0, atol=1e-10)
     assert_close(explicit, weights @ value, **EXACT)
 
 
 @some
 @given(seed=seeds, rows=st.integers(2, 7), cached=st.integers(0, 3), row=st.integers(0, 5))
-def test_causal_rows_do_not_feel_the_future(seed, rows, cached, row):
+def test_causal_rows_do_not_depend_on_the_future(seed, rows, cached, row):
     torch.manual_seed(seed)
     row = min(row, rows - 2)
     starts = 0, cached, cached  # of the query's, key's and value's last `rows` rows
@@ -331,13 +333,13 @@ def test_causal_rows_do_not_feel_the_future(seed, rows, cached, row):
         changed = [value.detach().clone() for value in inputs]
         for value, start in zip(changed, starts, strict=True):
             value[:, :, start + row + 1 :] = 9.0
-        moved, _ = scaled_dot_product(*changed, causal=True, weights=weights)
-        assert_close(moved[:, :, : row + 1], context[:, :, : row + 1].detach(), **EXACT)
+        after, _ = scaled_dot_product(*changed, causal=True, weights=weights)
+        assert_close(after[:, :, : row + 1], context[:, :, : row + 1].detach(), **EXACT)
 
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_low_precision_training_agrees(causal):
-    """The road that a bf16 training takes on a CPU, values and gradients."""
+    """Values and gradients of bf16 training on a CPU, which uses the explicit kernel."""
     torch.manual_seed(1)
     exact = [unit(2, 2, 6, 4).bfloat16().double().requires_grad_() for _ in range(3)]
     low = [value.detach().bfloat16().requires_grad_() for value in exact]
@@ -345,8 +347,8 @@ def test_low_precision_training_agrees(causal):
     assert_close(results[1].double(), results[0], atol=2e-2, rtol=0)
     for result in results:
         result.sum().backward()
-    for one, other in zip(low, exact, strict=True):
-        assert_close(one.grad.double(), other.grad, atol=5e-2, rtol=0)
+    for rounded, wanted in zip(low, exact, strict=True):
+        assert_close(rounded.grad.double(), wanted.grad, atol=5e-2, rtol=0)
 
 
 @some
@@ -359,28 +361,31 @@ def test_one_head_with_identities_is_scaled_dot_product(seed, size, rows, column
     if masked:
         mask = torch.rand(2, 1, 1, columns) < 0.5
         mask[..., -1] = True
-    found = heads(*heads_of(heads, query, memory), mask, weights=True)
+    outputs = heads(*heads_of(heads, query, memory), mask, weights=True)
     context, weights = scaled_dot_product(query[:, None], memory[:, None], memory[:, None], mask, weights=True)
-    assert_close(found, (context[:, 0], weights), **EXACT)
+    assert_close(outputs, (context[:, 0], weights), **EXACT)
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_many_heads_are_pytorchs(masked):
+def test_many_heads_equal_pytorch(masked):
     torch.manual_seed(1)
-    ours, theirs = MultiHeadAttention(12, 3).double(), nn.MultiheadAttention(12, 3, batch_first=True).double()
+    ours, reference = MultiHeadAttention(12, 3).double(), nn.MultiheadAttention(12, 3, batch_first=True).double()
     for parameter in ours.parameters():
         nn.init.normal_(parameter)
-    theirs.load_state_dict({f"in_proj_{part}": getattr(ours, part) for part in ("weight", "bias")}, strict=False)
-    theirs.out_proj.load_state_dict(ours.output.state_dict())
+    reference.load_state_dict({f"in_proj_{part}": getattr(ours, part) for part in ("weight", "bias")}, strict=False)
+    reference.out_proj.load_state_dict(ours.output.state_dict())
     query, memory = unit(2, 4, 12), unit(2, 5, 12)
     hidden = torch.tensor([[False] * 5, [False] * 3 + [True] * 2]) if masked else None
-    wanted = theirs(query, memory, memory, key_padding_mask=hidden, average_attn_weights=False)
+    wanted = reference(query, memory, memory, key_padding_mask=hidden, average_attn_weights=False)
     mask = None if hidden is None else ~hidden[:, None, None]
     cross = heads_of(ours, query, memory)
     assert_close(ours(*cross, mask, weights=True), wanted, **EXACT)
     assert_close(ours(*cross, mask)[0], wanted[0], **EXACT)
-    itself = theirs(query, query, query, is_causal=True, attn_mask=torch.ones(4, 4).triu(1).bool(), need_weights=False)
-    assert_close(ours(*ours.project_all(query), causal=True)[0], itself[0], **EXACT)
+    self_attention = reference(
+        query, query, query, is_causal=True, attn_mask=torch.ones(4, 4).triu(1).bool(), need_weights=False
+    )
+    context, _ = scaled_dot_product(*ours.project_all(query), causal=True)
+    assert_close(ours.merge_heads(context), self_attention[0], **EXACT)
 
 
 def heads_of(heads: MultiHeadAttention, query: Tensor, memory: Tensor) -> tuple[Tensor, ...]:
@@ -388,17 +393,19 @@ def heads_of(heads: MultiHeadAttention, query: Tensor, memory: Tensor) -> tuple[
 
 
 @some
-@given(seed=seeds, count=st.integers(1, 3), width=st.integers(1, 4), rows=st.integers(1, 6), columns=st.integers(1, 6))
-def test_heads_without_a_mask_know_no_order(seed, count, width, rows, columns):
-    """X ↦ attention(X, X, X) turns with X; so do queries, and they do not care how the memory is ordered."""
+@given(
+    seed=seeds, count=st.integers(1, 3), head_size=st.integers(1, 4), rows=st.integers(1, 6), columns=st.integers(1, 6)
+)
+def test_heads_without_a_mask_do_not_depend_on_order(seed, count, head_size, rows, columns):
+    """X ↦ attention(X, X, X) is equivariant; cross-attention is equivariant in the queries, invariant in the memory."""
     torch.manual_seed(seed)
-    heads = MultiHeadAttention(count * width, count).double()
-    inputs, memory = unit(2, rows, count * width), unit(2, columns, count * width)
+    heads = MultiHeadAttention(count * head_size, count).double()
+    inputs, memory = unit(2, rows, count * head_size), unit(2, columns, count * head_size)
     order, other = torch.randperm(rows), torch.randperm(columns)
-    moved = inputs[:, order], memory[:, other]
-    plain, turned = (heads(*heads.project_all(x))[0] for x in (inputs, moved[0]))
-    assert_close(turned, plain[:, order], **EXACT)
+    permuted = inputs[:, order], memory[:, other]
+    plain, after = (heads(*heads.project_all(x))[0] for x in (inputs, permuted[0]))
+    assert_close(after, plain[:, order], **EXACT)
     for weights in (False, True):
-        plain, turned = (heads(*heads_of(heads, *both), weights=weights) for both in ((inputs, memory), moved))
-        assert_close(turned[0], plain[0][:, order], **EXACT)
-    assert_close(turned[1], plain[1][:, :, order][..., other], **EXACT)
+        plain, after = (heads(*heads_of(heads, *pair), weights=weights) for pair in ((inputs, memory), permuted))
+        assert_close(after[0], plain[0][:, order], **EXACT)
+    assert_close(after[1], plain[1][:, :, order][..., other], **EXACT)

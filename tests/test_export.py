@@ -76,7 +76,7 @@ def translator(vocabularies: dict[bool, Tokenizers], joint: bool = True, **chang
 def handle(model: Transformer) -> None:
     """One dimension of the last norm is constant: a weight there makes a piece as likely as a test wants it."""
     last = model.decoder_norm if isinstance(model.decoder_norm, nn.LayerNorm) else None
-    norm = last or model.decoder[-1].feed_residual.norm
+    norm = last or model.decoder[-1].feed_forward_residual.norm
     norm.weight[0], norm.bias[0] = 0, 1
     model.output.weight[:, 0] = 0
 

@@ -1,4 +1,4 @@
-"""Hard attention: one position, drawn as often as its share says, and learnt from without bias."""
+"""Hard attention: one position, sampled with its probability, and an unbiased gradient."""
 
 import itertools
 import math
@@ -10,12 +10,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_attention import MEMORY, QUERY, RADIUS, TOLERANCE, as_in_the_papers, each, look, make, unit
+from test_attention import MEMORY, QUERY, RADIUS, TOLERANCE, attend_to, each, make, paper_parameters, unit
 from torch import Tensor
 from torch.testing import assert_close
 
 from nmt.attention import hard
-from nmt.attention.hard import Reinforce, attend_to_one, draw, nats
+from nmt.attention.hard import Reinforce, categorical_entropy, hard_attention, sample
 from nmt.attention.kernels import attend
 from nmt.attention.scores import SCORES
 from nmt.attention.windows import WINDOWS
@@ -30,7 +30,7 @@ from nmt.train.loss import training_loss
 
 EXACT = {"atol": 1e-10, "rtol": 0}
 some = settings(max_examples=200, deadline=None)
-the_same = settings(max_examples=200, deadline=None, derandomize=True)  # what holds only almost always
+same_seeds = settings(max_examples=200, deadline=None, derandomize=True)  # for what holds with high probability only
 seeds = st.integers(0, 2**32 - 1)
 ORDERS = ["before", "after", "after, fed"]
 
@@ -57,9 +57,9 @@ def of_many_lengths(score: str, window: str, dtype: torch.dtype) -> Iterator[tup
     lengths = torch.arange(1, 61, 4)
     query, memory = unit(15, 3, QUERY).to(dtype), unit(15, 60, MEMORY).to(dtype)
     step = torch.randint(0, 60, (15, 3))
-    found = look(attention, query, memory, step, lengths)
-    context, weights, query, memory = (part.detach().double().numpy() for part in (*found, query, memory))
-    p = as_in_the_papers(attention)
+    outputs = attend_to(attention, query, memory, step, lengths)
+    context, weights, query, memory = (part.detach().double().numpy() for part in (*outputs, query, memory))
+    p = paper_parameters(attention)
     for row, length in enumerate(lengths.tolist()):
         assert not weights[row, :, length:].any()
         yield query[row], memory[row, :length], step[row].numpy(), context[row], weights[row, :, :length], p
@@ -67,19 +67,19 @@ def of_many_lengths(score: str, window: str, dtype: torch.dtype) -> Iterator[tup
 
 @each
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_the_likeliest_is_the_oracles(score, window, dtype):
-    for query, memory, step, *found, p in of_many_lengths(score, window, dtype):
+def test_the_most_probable_position_is_the_oracles(score, window, dtype):
+    for query, memory, step, *outputs, p in of_many_lengths(score, window, dtype):
         wanted = oracle.attention(score, window, RADIUS, query, memory, step, p, hard=True)
-        for one, other in zip(found, wanted, strict=True):
-            np.testing.assert_allclose(one, other, rtol=0, atol=TOLERANCE[dtype])
+        for output, answer in zip(outputs, wanted, strict=True):
+            np.testing.assert_allclose(output, answer, rtol=0, atol=TOLERANCE[dtype])
 
 
 @each
-def test_the_likeliest_in_bf16_is_hardly_less_likely(score, window):
-    """Each score is off by the sheet's 2·10⁻² of the largest at most, so what is chosen is the oracle's unless a second
-    one is within twice that. Most are not.
+def test_the_choice_in_bf16_is_hardly_less_probable(score, window):
+    """Each score has an error of at most 2·10⁻² of the largest, so the oracle's position is chosen unless a second
+    one is within twice that, which is rare.
     """
-    within, close, all_of_them = TOLERANCE[torch.bfloat16], 0, 0
+    within, close, total = TOLERANCE[torch.bfloat16], 0, 0
     for query, memory, step, context, weights, p in of_many_lengths(score, window, torch.bfloat16):
         soft = oracle.attention(score, window, RADIUS, query, memory, step, p)[1]
         for t, (q, chosen) in enumerate(zip(query, weights.argmax(1), strict=True)):
@@ -87,13 +87,13 @@ def test_the_likeliest_in_bf16_is_hardly_less_likely(score, window):
             scores = {s: oracle.SCORES[score](q, memory[s], s, p) for s in inside}
             least = max(scores.values()) - 2 * within * max(map(abs, scores.values()))
             assert scores[chosen] >= least
-            centre = oracle.CENTRES[window](q, step[t], len(memory), RADIUS, p)
-            prior = oracle.PRIORS[window](chosen, centre, RADIUS) if window in oracle.PRIORS else 1.0
+            p_t = oracle.P_T[window](q, step[t], len(memory), RADIUS, p)
+            prior = oracle.PRIORS[window](chosen, p_t, RADIUS) if window in oracle.PRIORS else 1.0
             np.testing.assert_allclose(weights[t], prior * np.eye(len(memory))[chosen], rtol=0, atol=within)
             np.testing.assert_allclose(context[t], prior * memory[chosen], rtol=0, atol=within)
-            close += sum(one >= least for one in scores.values()) > 1
-            all_of_them += 1
-    assert close < all_of_them / 2
+            close += sum(score >= least for score in scores.values()) > 1
+            total += 1
+    assert close < total / 2
 
 
 @some
@@ -105,7 +105,7 @@ def test_the_likeliest_in_bf16_is_hardly_less_likely(score, window):
     lengths=st.lists(st.integers(1, 12), min_size=1, max_size=3),
     training=st.booleans(),
 )
-def test_one_position_that_may_be_seen(seed, score, window, gradient, lengths, training):
+def test_one_visible_position_has_all_the_weight(seed, score, window, gradient, lengths, training):
     torch.manual_seed(seed)
     attention = make(score, window, radius=2, normalise="hard", gradient=gradient).train(training)
     query, memory, length = (
@@ -115,35 +115,35 @@ def test_one_position_that_may_be_seen(seed, score, window, gradient, lengths, t
     )
     step = torch.arange(4).expand(len(lengths), 4)
     mask = torch.arange(max(lengths)) < length[:, None]
-    looked = attention(query, attention.keys(memory), memory, step, length, mask)
-    assert ((looked.weights != 0).sum(-1) == 1).all()
-    assert not looked.weights.masked_select(~mask[:, None]).any()
+    attended = attention(query, attention.keys(memory), memory, step, length, mask)
+    assert ((attended.weights != 0).sum(-1) == 1).all()
+    assert not attended.weights.masked_select(~mask[:, None]).any()
     if window in oracle.PRIORS:
-        assert (looked.weights.sum(-1) <= 1).all()
+        assert (attended.weights.sum(-1) <= 1).all()
     else:
-        assert set(looked.weights.unique().tolist()) <= {0.0, 1.0}
-    if looked.centre is not None:
-        distance = (looked.weights.argmax(-1) - looked.centre).abs()
+        assert set(attended.weights.unique().tolist()) <= {0.0, 1.0}
+    if attended.p_t is not None:
+        distance = (attended.weights.argmax(-1) - attended.p_t).abs()
         assert (distance <= 2 + 1e-5).all()
-    assert_close(looked.context, looked.weights @ memory, **EXACT)
+    assert_close(attended.context, attended.weights @ memory, **EXACT)
     rewarded = training and gradient == "reinforce"
-    assert (looked.log_probability is not None) == (looked.entropy is not None) == rewarded
+    assert (attended.log_probability is not None) == (attended.entropy is not None) == rewarded
     if rewarded:
-        assert (looked.log_probability <= 0).all() and (looked.entropy >= -1e-12).all()
-        assert (looked.entropy <= length[:, None].log() + 1e-12).all()
+        assert (attended.log_probability <= 0).all() and (attended.entropy >= -1e-12).all()
+        assert (attended.entropy <= length[:, None].log() + 1e-12).all()
 
 
-@the_same
+@same_seeds
 @given(seed=seeds, size=st.integers(1, 6), scale=st.sampled_from([0.0, 1.0, 3.0]), hidden=st.integers(0, 2))
-def test_positions_are_drawn_as_often_as_their_shares_say(seed, size, scale, hidden):
-    """χ² of 3,000 draws; the same seeds in every run. What is masked is never drawn."""
+def test_positions_are_sampled_with_their_probabilities(seed, size, scale, hidden):
+    """χ² of 3,000 samples; the same seeds in every run. Masked positions are never sampled."""
     torch.manual_seed(seed)
     scores, mask = scale * torch.randn(size + hidden), torch.arange(size + hidden) < size
-    many = scores.expand(1, 3000, -1)
-    chosen = attend_to_one(many, torch.ones(1, size + hidden, 1), mask, None, True, "reinforce")
-    counts, shares = chosen.weights.sum((0, 1)).double(), scores[:size].double().softmax(0)
+    repeated = scores.expand(1, 3000, -1)
+    chosen = hard_attention(repeated, torch.ones(1, size + hidden, 1), mask, None, True, "reinforce")
+    counts, probabilities = chosen.weights.sum((0, 1)).double(), scores[:size].double().softmax(0)
     assert not counts[size:].any() and counts.sum() == 3000
-    wanted = 3000 * shares
+    wanted = 3000 * probabilities
     common = wanted >= 5  # where χ² holds
     distance = ((counts[:size] - wanted) ** 2 / wanted)[common].sum()
     assert distance < 5 + 6 * size  # beyond 1 in 10⁵ for one degree of freedom, and for more
@@ -152,47 +152,47 @@ def test_positions_are_drawn_as_often_as_their_shares_say(seed, size, scale, hid
 
 @some
 @given(seed=seeds, columns=st.integers(1, 4), size=st.integers(1, 8), hidden=st.integers(0, 3), local=st.booleans())
-def test_straight_through_has_the_slope_of_the_softmax(seed, columns, size, hidden, local):
-    """Of the scores, for the same gradient of the context; forward it is one-hot."""
+def test_straight_through_has_the_gradient_of_the_softmax(seed, columns, size, hidden, local):
+    """With respect to the scores, for the same gradient of the context; forward it is one-hot."""
     torch.manual_seed(seed)
     scores, values = unit(2, columns, size + hidden).requires_grad_(), unit(2, size + hidden, 5)
     mask = torch.arange(size + hidden) < size
     prior = torch.rand(2, columns, size + hidden, dtype=torch.float64) if local else None
     upstream = unit(2, columns, 5)
-    chosen = attend_to_one(scores, values, mask, prior, True, "straight_through")
+    chosen = hard_attention(scores, values, mask, prior, True, "straight_through")
     soft, _ = attend(scores, values, mask, prior)
-    slopes = [torch.autograd.grad((context * upstream).sum(), scores)[0] for context in (chosen.context, soft)]
-    assert_close(*slopes, **EXACT)
+    score_gradients = [torch.autograd.grad((context * upstream).sum(), scores)[0] for context in (chosen.context, soft)]
+    assert_close(*score_gradients, **EXACT)
     assert ((chosen.weights != 0).sum(-1) == 1).all()
     assert local or chosen.weights.sum(-1).eq(1).all()
 
 
 def test_a_choice_by_hand(monkeypatch):
-    """Shares ⅛, ⅜, ½ of scores ln 1, ln 3, ln 4, and a hidden one. The second is drawn; the third is the likeliest."""
-    monkeypatch.setattr(hard, "draw", lambda log_shares: torch.ones(1, 1, dtype=torch.long))
+    """Probabilities ⅛, ⅜, ½ of scores ln 1, ln 3, ln 4, one masked; the second is sampled, the third is the largest."""
+    monkeypatch.setattr(hard, "sample", lambda log_probabilities: torch.ones(1, 1, dtype=torch.long))
     scores = torch.tensor([[[1.0, 3.0, 4.0, 9.0]]], dtype=torch.float64).log()
     values = torch.tensor([[[8.0], [16.0], [2.0], [1e3]]], dtype=torch.float64)
     mask, prior = torch.tensor([[[True, True, True, False]]]), torch.tensor([[[1.0, 0.25, 0.5, 1.0]]]).double()
-    drawn = attend_to_one(scores, values, mask, prior, True, "reinforce")
-    assert drawn.weights.tolist() == [[[0.0, 0.25, 0.0, 0.0]]] and drawn.context.item() == 4.0
-    assert drawn.log_probability.item() == pytest.approx(math.log(3 / 8))
+    sampled = hard_attention(scores, values, mask, prior, True, "reinforce")
+    assert sampled.weights.tolist() == [[[0.0, 0.25, 0.0, 0.0]]] and sampled.context.item() == 4.0
+    assert sampled.log_probability.item() == pytest.approx(math.log(3 / 8))
     entropy = math.log(8) / 8 + 3 * math.log(8 / 3) / 8 + math.log(2) / 2
-    assert drawn.entropy.item() == pytest.approx(entropy)
-    likeliest = attend_to_one(scores, values, mask, prior, False, "reinforce")
-    assert likeliest.weights.tolist() == [[[0.0, 0.0, 0.5, 0.0]]] and likeliest.context.item() == 1.0
-    assert likeliest.log_probability is None and likeliest.entropy is None
+    assert sampled.entropy.item() == pytest.approx(entropy)
+    largest = hard_attention(scores, values, mask, prior, False, "reinforce")
+    assert largest.weights.tolist() == [[[0.0, 0.0, 0.5, 0.0]]] and largest.context.item() == 1.0
+    assert largest.log_probability is None and largest.entropy is None
 
 
-def test_of_equals_the_first():
+def test_the_first_of_equal_scores_is_chosen():
     scores, mask = torch.zeros(1, 2, 70), torch.ones(2, 70, dtype=torch.bool)
     mask[1, :5] = False
-    weights = attend_to_one(scores, torch.ones(1, 70, 1), mask, None, False, "reinforce").weights
+    weights = hard_attention(scores, torch.ones(1, 70, 1), mask, None, False, "reinforce").weights
     assert weights.argmax(-1).tolist() == [[0, 5]]
 
 
-def test_the_loss_of_draws_by_hand():
+def test_the_loss_of_reinforce_by_hand():
     """Baseline −4, rewards −1 and −3 (advantages 3 and 1), entropies ½ and ¼ at weight 2; then 0.9 · −4 + 0.1 · −2."""
-    reinforce = Reinforce(entropy=2.0, start=-4.0)
+    reinforce = Reinforce(entropy_weight=2.0, initial_baseline=-4.0)
     log_probability = torch.tensor([-0.5, -2.0], requires_grad=True)
     entropy, reward = (torch.tensor(v, requires_grad=True) for v in ([0.5, 0.25], [-1.0, -3.0]))
     loss = reinforce(log_probability, entropy, reward)
@@ -211,68 +211,71 @@ def gradients(loss: Tensor, model: EncoderDecoder) -> list[Tensor]:
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("window", ["global", "local_p"])
 def test_the_estimate_is_unbiased(small_model, monkeypatch, order, window, baseline):
-    """Every sequence of draws, each with its probability: the mean is the gradient of what is stated, whatever b is.
+    """The mean over all samples, weighted by probability, is the gradient of the objective, for any baseline.
 
-    Stated: the sum over words of a word's expected log p over its own draw, given the earlier ones. Where no later word
-    depends on a draw, that is the gradient of the whole expectation.
+    The objective: the sum over words of a word's expected log p over its own sample, given the earlier ones. Where no
+    later word depends on a sample, that is the gradient of the expectation of the sum.
     """
     model, batch, entropy = example(order, small_model, window=window, hard_entropy=0.3), one_pair(3, 2), 0.3
     mean: list[Tensor] = [torch.zeros_like(parameter) for parameter in model.parameters()]
-    stated = expectation = total = torch.zeros((), dtype=torch.float64)
+    objective = expectation = total = torch.zeros((), dtype=torch.float64)
     for positions in itertools.product(range(3), repeat=2):
         left = iter(positions)
-        monkeypatch.setattr(hard, "draw", lambda shares, left=left: torch.tensor([[next(left) for _ in shares[0]]]))
+        monkeypatch.setattr(hard, "sample", lambda rows, left=left: torch.tensor([[next(left) for _ in rows[0]]]))
         decoded = model(*batch[:3])
-        log_shares = decoded.policy.log_probability[0]
-        share = log_shares.sum().exp()
+        log_probabilities = decoded.policy.log_probability[0]
+        probability = log_probabilities.sum().exp()
         model.reinforce.baseline.fill_(baseline)
         estimate = gradients(training_loss(model, decoded, batch.output, PAD, 0.0)[0], model)
-        mean = [one + share.detach() * other for one, other in zip(mean, estimate, strict=True)]
-        likely = model.logits(decoded.hidden).log_softmax(-1)[0, range(2), batch.output[0]]
-        own = share.detach() * (log_shares - log_shares.detach()).exp()  # only a word's own draw may move
-        nats_here = decoded.policy.entropy[0].sum()
-        stated = stated - (own * likely).sum() - entropy * share.detach() * nats_here
-        expectation = expectation - share * (likely.sum() + entropy * nats_here)
-        total = total + share.detach()
+        mean = [total + probability.detach() * part for total, part in zip(mean, estimate, strict=True)]
+        log_p = model.logits(decoded.hidden).log_softmax(-1)[0, range(2), batch.output[0]]
+        own = probability.detach() * (log_probabilities - log_probabilities.detach()).exp()  # of a word's own sample
+        entropies = decoded.policy.entropy[0].sum()
+        objective = objective - (own * log_p).sum() - entropy * probability.detach() * entropies
+        expectation = expectation - probability * (log_p.sum() + entropy * entropies)
+        total = total + probability.detach()
     assert total.item() == pytest.approx(1)
-    assert_close(mean, gradients(stated, model), **EXACT)
-    whole = gradients(expectation, model)
-    exact = all(torch.allclose(one, other, atol=1e-10, rtol=0) for one, other in zip(mean, whole, strict=True))
+    assert_close(mean, gradients(objective, model), **EXACT)
+    wanted = gradients(expectation, model)
+    exact = all(torch.allclose(*pair, atol=1e-10, rtol=0) for pair in zip(mean, wanted, strict=True))
     assert exact == (order == "after")
 
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("gradient", hard.GRADIENTS)
-def test_where_to_look_is_learnt_from_the_draws(small_model, order, gradient):
-    """Cross entropy alone says nothing about a draw; REINFORCE and straight-through do."""
+def test_hard_attention_is_trained_by_its_samples(small_model, order, gradient):
+    """Cross entropy alone has no gradient through a sample; REINFORCE and straight-through have one."""
     model, batch = example(order, small_model, score="general", hard_gradient=gradient), one_pair(5, 4)
     torch.manual_seed(1)
     decoded = model(*batch[:3])
-    asked = model.attention.score.memory.weight
+    weight = model.attention.score.memory.weight
     assert (decoded.policy is not None) == (gradient == "reinforce") == hasattr(model, "reinforce")
-    blind = training_loss(model, decoded._replace(policy=None), batch.output, PAD, 0.1)[0]
+    without_policy = training_loss(model, decoded._replace(policy=None), batch.output, PAD, 0.1)[0]
     loss, nll = training_loss(model, decoded, batch.output, PAD, 0.1)
-    slopes = [torch.autograd.grad(one, asked, retain_graph=True, materialize_grads=True)[0] for one in (blind, loss)]
-    assert slopes[0].any() == (gradient == "straight_through") and slopes[1].any()
+    weight_gradients = [
+        torch.autograd.grad(value, weight, retain_graph=True, materialize_grads=True)[0]
+        for value in (without_policy, loss)
+    ]
+    assert weight_gradients[0].any() == (gradient == "straight_through") and weight_gradients[1].any()
     assert nll > 0 and not nll.requires_grad
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_in_evaluation_nothing_is_drawn(small_model, order):
+def test_nothing_is_sampled_in_evaluation(small_model, order):
     model, batch = example(order, small_model).eval(), one_pair(6, 4)
     before = torch.get_rng_state()
-    one, other = (model(*batch[:3], True) for _ in range(2))
+    first, second = (model(*batch[:3], True) for _ in range(2))
     assert torch.equal(before, torch.get_rng_state())
-    assert torch.equal(one.hidden, other.hidden) and one.policy is None
+    assert torch.equal(first.hidden, second.hidden) and first.policy is None
     model.train()
-    draws = [model(*batch[:3], True).weights for _ in range(8)]
+    samples = [model(*batch[:3], True).weights for _ in range(8)]
     assert not torch.equal(before, torch.get_rng_state())
-    assert any(not torch.equal(draws[0], draw) for draw in draws)
+    assert any(not torch.equal(samples[0], weights) for weights in samples)
 
 
-def test_without_input_feeding_all_columns_look_at_once(small_model, monkeypatch):
+def test_without_input_feeding_all_columns_attend_at_once(small_model, monkeypatch):
     calls: list[tuple[int, ...]] = []
-    monkeypatch.setattr(hard, "draw", lambda shares: (calls.append(tuple(shares.shape)), shares.argmax(-1))[1])
+    monkeypatch.setattr(hard, "sample", lambda rows: (calls.append(tuple(rows.shape)), rows.argmax(-1))[1])
     for order in ("after", "after, fed"):
         decoded = example(order, small_model)(*one_pair(5, 4)[:3], True)
         assert decoded.weights.shape == (1, 1, 1, 4, 5) and decoded.policy.entropy.shape == (1, 4)
@@ -280,7 +283,7 @@ def test_without_input_feeding_all_columns_look_at_once(small_model, monkeypatch
 
 
 def test_padding_is_not_rewarded(small_model):
-    """A policy that is no number in the padded columns: loss, gradient and baseline do not know."""
+    """A policy that is NaN in the padded columns changes neither loss nor gradient nor baseline."""
     model = small_model("bahdanau_hard", dropout=0.0).train()
     batch = collate([np.arange(8, 12)] * 2, [np.arange(20, 21), np.arange(20, 24)])
     hidden = torch.randn(2, 5, 32, dtype=torch.float64, requires_grad=True)
@@ -299,12 +302,12 @@ def test_padding_is_not_rewarded(small_model):
 @pytest.mark.parametrize("gradient", hard.GRADIENTS)
 @pytest.mark.parametrize("scale", [1.0, 1e4])
 def test_no_score_is_too_large(dtype, gradient, scale):
-    """Shares that are 0, masked or not, have neither a logarithm nor a slope that is no number."""
+    """Probabilities of 0, masked or not, have finite logarithms and gradients."""
     torch.manual_seed(1)
     scores = (scale * torch.randn(2, 5, 6)).to(dtype).requires_grad_()
     mask = torch.rand(2, 5, 6) < 0.5
     mask[..., 2] = True
-    chosen = attend_to_one(scores, torch.randn(2, 6, 3).to(dtype), mask, None, True, gradient)
+    chosen = hard_attention(scores, torch.randn(2, 6, 3).to(dtype), mask, None, True, gradient)
     assert chosen.weights.dtype == torch.float32 and chosen.context.dtype == dtype
     loss = chosen.context.float().sum()
     if gradient == "reinforce":
@@ -316,15 +319,15 @@ def test_no_score_is_too_large(dtype, gradient, scale):
 
 
 def test_entropy_by_hand():
-    log_shares = torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]]).log().requires_grad_()
-    assert nats(log_shares).tolist() == pytest.approx([math.log(2), 0.0])
-    nats(log_shares).sum().backward()
-    assert log_shares.grad.isfinite().all()
+    log_probabilities = torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]]).log().requires_grad_()
+    assert categorical_entropy(log_probabilities).tolist() == pytest.approx([math.log(2), 0.0])
+    categorical_entropy(log_probabilities).sum().backward()
+    assert log_probabilities.grad.isfinite().all()
 
 
-def test_what_is_no_number_is_left_to_the_trainer():
-    """A training that has broken is told so in a sentence, not by the generator."""
-    assert draw(torch.full((2, 3), math.nan)).shape == (2,)
+def test_sampling_from_nan_does_not_raise():
+    """The trainer reports a training that has diverged."""
+    assert sample(torch.full((2, 3), math.nan)).shape == (2,)
 
 
 def test_a_baseline_is_kept_with_the_weights(small_model):
@@ -337,9 +340,9 @@ def test_a_baseline_is_kept_with_the_weights(small_model):
 
 REFUSED = {
     "without attention": (["model=seq2seq", "model.normalise=hard"], ["model.normalise=hard", "model.order=never"]),
-    "a slope for what is soft": (["model=bahdanau", "model.hard_gradient=straight_through"], ["model.normalise=hard"]),
-    "an unknown way": (["model=bahdanau", "model.normalise=gumbel"], ["model.normalise=gumbel", "softmax, hard"]),
-    "an unknown slope": (["model=bahdanau_hard", "model.hard_gradient=x"], ["reinforce, straight_through"]),
+    "a gradient without hard": (["model=bahdanau", "model.hard_gradient=straight_through"], ["model.normalise=hard"]),
+    "unknown": (["model=bahdanau", "model.normalise=gumbel"], ["model.normalise=gumbel", "softmax, hard"]),
+    "an unknown gradient": (["model=bahdanau_hard", "model.hard_gradient=x"], ["reinforce, straight_through"]),
     "less than no entropy": (["model=bahdanau_hard", "model.hard_entropy=-1"], ["model.hard_entropy=-1", "at least 0"]),
     "in a Transformer": (["model=transformer", "model.normalise=hard"], ["model.normalise"]),
 }  # fmt: skip

@@ -1,16 +1,17 @@
-"""A model prepared for search writes what the plain one writes."""
+"""The copy of a model for search translates as the model does."""
 
 import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
 
+from nmt import cpu
 from nmt.data.batches import collate
 from nmt.decode.beam_search import search
-from nmt.models import inference as room
+from nmt.models import inference
 from nmt.models.base import EncoderDecoder, select
 from nmt.models.ensemble import Ensemble
-from nmt.models.inference import can_pack, prepared
+from nmt.models.inference import can_pack, inference_copy
 
 FP32, BF16 = torch.float32, torch.bfloat16
 
@@ -20,14 +21,14 @@ def uneven():
     return collate(*([random.integers(8, 50, length) for length in lengths] for lengths in ([4, 7, 2], [6, 3, 5])))
 
 
-@pytest.fixture(params=["packed", "turned", "plain"])
+@pytest.fixture(params=["packed", "column-major", "plain"])
 def packs(request, monkeypatch):
-    """With oneDNN's layout where PyTorch has it, with the one for MKL, and with the model's own."""
+    """With oneDNN's layout where PyTorch has it, with column-major matrices, and with the model's own."""
     if request.param == "plain":
-        monkeypatch.setattr(room, "can_pack", lambda like, dtype: False)
+        monkeypatch.setattr(inference, "can_pack", lambda like, dtype: False)
     elif not can_pack(torch.ones(1), FP32):
         pytest.skip("this PyTorch does not pack")
-    monkeypatch.setattr(room, "turned_pays", lambda: request.param == "turned")
+    monkeypatch.setattr(cpu, "column_major_is_faster", lambda: request.param == "column-major")
 
 
 def logits(model: EncoderDecoder, dtype: torch.dtype) -> torch.Tensor:
@@ -36,83 +37,82 @@ def logits(model: EncoderDecoder, dtype: torch.dtype) -> torch.Tensor:
         return model.logits(model(batch.source, batch.mask, batch.target).hidden).float()
 
 
-@pytest.mark.parametrize(("dtype", "most"), [(FP32, 1e-5), (BF16, 0.02)])
-def test_prepared_weights_give_the_same_logits(name, small_model, packs, dtype, most):
+@pytest.mark.parametrize(("dtype", "tolerance"), [(FP32, 1e-5), (BF16, 0.02)])
+def test_the_copy_has_the_same_logits(name, small_model, packs, dtype, tolerance):
     model = small_model(name).float()
-    ready = prepared(model, dtype)
-    assert_close(logits(ready, dtype), logits(model, dtype), atol=most, rtol=most)
-    assert {parameter.dtype for parameter in model.parameters()} == {FP32}  # the plain one is left alone
+    fast = inference_copy(model, dtype)
+    assert_close(logits(fast, dtype), logits(model, dtype), atol=tolerance, rtol=tolerance)
+    assert {parameter.dtype for parameter in model.parameters()} == {FP32}  # the model itself is unchanged
 
 
-def test_prepared_models_search_the_same(name, small_model, packs):
+def test_the_copy_finds_the_same_translations(name, small_model, packs):
     model, batch = small_model(name).float(), uneven()
     for parameter in model.parameters():
         parameter.data *= 3  # untrained logits are nearly flat
     limits = torch.tensor([6, 9, 4])
     plain = search(model, batch.source, batch.mask, 3, 1.0, limits)
-    ready = search(prepared(model, FP32), batch.source, batch.mask, 3, 1.0, limits)
-    for one, other in zip(plain, ready, strict=True):
-        assert [hypothesis.score for hypothesis in other] == pytest.approx([best.score for best in one], rel=1e-3)
-        assert other[0].ids == one[0].ids
+    fast = search(inference_copy(model, FP32), batch.source, batch.mask, 3, 1.0, limits)
+    for wanted, hypotheses in zip(plain, fast, strict=True):
+        scores = [hypothesis.score for hypothesis in hypotheses]
+        assert scores == pytest.approx([hypothesis.score for hypothesis in wanted], rel=1e-3)
+        assert hypotheses[0].ids == wanted[0].ids
 
 
 @pytest.fixture
 def untimed():
     """No layout has been timed in this process, before and afterwards."""
-    room.turned_pays.cache_clear()
+    cpu.column_major_is_faster.cache_clear()
     yield
-    room.turned_pays.cache_clear()
+    cpu.column_major_is_faster.cache_clear()
 
 
 @pytest.mark.usefixtures("untimed")
-@pytest.mark.parametrize(("share", "kind"), [(0.5, room.ColumnMajorLinear), (2.0, room.PackedLinear)])
-def test_a_few_rows_of_float32_are_multiplied_in_the_faster_layout(monkeypatch, small_model, share, kind):
-    """`share` of the other's time; once in a process, and never for bf16."""
+@pytest.mark.parametrize(("ratio", "layout"), [(0.5, cpu.ColumnMajorLinear), (2.0, cpu.PackedLinear)])
+def test_a_few_rows_of_float32_are_multiplied_in_the_faster_layout(monkeypatch, small_model, ratio, layout):
+    """`ratio` of the other's time; once in a process, and never for bf16."""
     if not can_pack(torch.ones(1), FP32):
         pytest.skip("this PyTorch does not pack")
-    monkeypatch.setattr(room, "least_seconds", lambda *ways: [share, 1.0])
+    monkeypatch.setattr(cpu, "least_seconds", lambda *calls: [ratio, 1.0])
     model = small_model("transformer").float()
-    for dtype, wanted in [(FP32, kind), (BF16, room.PackedLinear)]:
-        found = {
-            type(one)
-            for one in prepared(model, dtype).modules()
-            if isinstance(one, (room.ColumnMajorLinear, room.PackedLinear))
-        }
-        assert found == {wanted}
-        monkeypatch.setattr(room, "least_seconds", lambda *ways: pytest.fail("timed again"))
+    for dtype, wanted in [(FP32, layout), (BF16, cpu.PackedLinear)]:
+        layouts = {type(module) for module in inference_copy(model, dtype).modules()}
+        assert layouts & {cpu.ColumnMajorLinear, cpu.PackedLinear} == {wanted}
+        monkeypatch.setattr(cpu, "least_seconds", lambda *calls: pytest.fail("timed again"))
 
 
-def test_prepared_models_drop_nothing(name, small_model, packs):
-    """Modules that are made for search begin in training mode, as all modules do."""
+def test_the_copy_has_no_dropout(name, small_model, packs):
+    """New modules begin in training mode; those of the copy are in the model's."""
     model = small_model(name, dropout=0.5).float()
-    assert not any(module.training for module in prepared(model, FP32).modules())
-    assert all(module.training for module in prepared(model.train(), FP32).modules())
+    assert not any(module.training for module in inference_copy(model, FP32).modules())
+    assert all(module.training for module in inference_copy(model.train(), FP32).modules())
 
 
 def test_no_matrix_is_left_to_cast_at_every_step(small_model, packs):
-    """In bf16 all but embeddings, norms and what counts in float32 is bf16 already; what is shared is not copied."""
+    """In bf16 all but embeddings, norms, packed encoder layers and windows is bf16 already; the rest is not copied."""
     names = ("transformer", {}), ("bahdanau", {"window": "local_p"}), ("luong_global", {"layers": 2})
     model = Ensemble([small_model(name, **changes) for name, changes in names]).float().eval()
-    ready = prepared(model, BF16)
-    left = {name: parameter for name, parameter in ready.named_parameters() if parameter.dtype == FP32}
-    known = ("embedding", "norm", "window", "encoder.layers")
-    assert left and all(any(word in name for word in known) for name in left), sorted(left)
+    fast = inference_copy(model, BF16)
+    left = {name: parameter for name, parameter in fast.named_parameters() if parameter.dtype == FP32}
+    allowed = ("embedding", "norm", "window", "encoder.layers")
+    assert left and all(any(word in name for word in allowed) for name in left), sorted(left)
     own = dict(model.named_parameters())
     assert all(parameter is own[name] for name, parameter in left.items())
 
 
 def test_hypotheses_of_a_sentence_share_its_memory(name, small_model):
-    """K rows of target for each row of memory are as a memory repeated K times, looks included."""
+    """K rows of target for each row of memory give the same as a memory repeated K times, weights included."""
     model, batch = small_model(name), uneven()
     memory, rows = model.encode(batch.source, batch.mask), torch.arange(3).repeat_interleave(2)
     target = torch.randint(8, 50, (6, 4), generator=torch.Generator().manual_seed(1))
     state = select(model.start(memory), rows)
     for weights in (False, True):
-        together = model.decode(target, state, memory, weights)
-        apart = model.decode(target, state, memory.rows(rows), weights)
-        assert_close(together.hidden, apart.hidden, atol=1e-10, rtol=0)
-        assert_close(together.state, apart.state, atol=1e-10, rtol=0)
-        assert (together.weights is None) == (apart.weights is None)
-        if together.weights is not None:
-            assert_close(together.weights, apart.weights, atol=1e-10, rtol=0)
-        assert_close(together.centre, apart.centre) if apart.centre is not None else None
+        shared = model.decode(target, state, memory, weights)
+        repeated = model.decode(target, state, memory.rows(rows), weights)
+        assert_close(shared.hidden, repeated.hidden, atol=1e-10, rtol=0)
+        assert_close(shared.state, repeated.state, atol=1e-10, rtol=0)
+        assert (shared.weights is None) == (repeated.weights is None)
+        if shared.weights is not None:
+            assert_close(shared.weights, repeated.weights, atol=1e-10, rtol=0)
+        assert (shared.p_t is None) == (repeated.p_t is None)
+        if shared.p_t is not None:
+            assert_close(shared.p_t, repeated.p_t)

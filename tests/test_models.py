@@ -1,4 +1,4 @@
-"""Laws that every model of conf/model keeps, and what tells Sutskever, Bahdanau and Luong apart."""
+"""Laws that every model of conf/model keeps, and what distinguishes Sutskever, Bahdanau and Luong."""
 
 import copy
 import itertools
@@ -23,7 +23,7 @@ from nmt.models.recurrent import Bahdanau
 from nmt.train.loss import training_loss
 
 EXACT = {"atol": 1e-10, "rtol": 0}
-GARBAGE = 7  # a piece that `sentences` never draws, where nobody may look
+GARBAGE = 7  # a piece that `sentences` never contains, where nothing may be attended to
 
 
 def sentences(lengths: list[int], seed: int) -> list[np.ndarray]:
@@ -32,7 +32,7 @@ def sentences(lengths: list[int], seed: int) -> list[np.ndarray]:
 
 
 def uneven() -> Batch:
-    """Four pairs, every length another one; the shortest source is </s> alone."""
+    """Four pairs of four lengths; the shortest source is </s> alone."""
     return collate(sentences([4, 0, 7, 2], 1), sentences([6, 3, 0, 5], 2))
 
 
@@ -43,47 +43,47 @@ def even() -> Batch:
 
 @pytest.fixture
 def certain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hard attention in training takes what is most likely: draws of two shapes cannot be the same."""
-    monkeypatch.setattr(hard, "draw", lambda log_shares: log_shares.argmax(-1))
+    """Hard attention in training takes the most probable position: random samples of two shapes cannot be the same."""
+    monkeypatch.setattr(hard, "sample", lambda log_probabilities: log_probabilities.argmax(-1))
 
 
 def gradients(model: EncoderDecoder, source, mask, target, output) -> dict[str, torch.Tensor]:
-    """Of a training's own loss; a parameter without a share in it has 0. The model wants dropout=0."""
+    """Of the training loss, 0 for parameters that it does not depend on. The model must have dropout=0."""
     model = copy.deepcopy(model).train()  # a training step moves the baseline of hard attention
     training_loss(model, model(source, mask, target), output, PAD, 0.1)[0].backward()
     named = dict(model.named_parameters())
     return {key: torch.zeros_like(value) if value.grad is None else value.grad for key, value in named.items()}
 
 
-def in_pieces(model: EncoderDecoder, batch: Batch, cuts: list[int], weights: bool):
+def in_pieces(model: EncoderDecoder, batch: Batch, splits: list[int], weights: bool):
     """hidden, weights | None and the last state of a target decoded piece by piece."""
     memory = model.encode(batch.source, batch.mask)
-    state, hidden, looks = model.start(memory), [], []
-    for piece in batch.target.tensor_split(cuts, 1):
+    state, hidden, all_weights = model.start(memory), [], []
+    for piece in batch.target.tensor_split(splits, 1):
         decoded = model.decode(piece, state, memory, weights)
         state = decoded.state
         hidden.append(decoded.hidden)
-        looks.append(decoded.weights)
-    return torch.cat(hidden, 1), None if looks[0] is None else torch.cat(looks, 3), state
+        all_weights.append(decoded.weights)
+    return torch.cat(hidden, 1), None if all_weights[0] is None else torch.cat(all_weights, 3), state
 
 
-def assert_pieces_are_the_whole(model: EncoderDecoder, weights: bool, all_cuts: list[list[int]]) -> None:
+def assert_pieces_equal_the_whole(model: EncoderDecoder, weights: bool, all_splits: list[list[int]]) -> None:
     batch = uneven()
-    whole = in_pieces(model, batch, [], weights)
-    for cuts in all_cuts:
-        assert_close(in_pieces(model, batch, cuts, weights), whole, **EXACT)
+    at_once = in_pieces(model, batch, [], weights)
+    for splits in all_splits:
+        assert_close(in_pieces(model, batch, splits, weights), at_once, **EXACT)
 
 
 @pytest.mark.parametrize("weights", [False, True])
-def test_pieces_are_the_whole_at_every_cut(name, small_model, weights):
+def test_pieces_equal_the_whole_at_every_split(name, small_model, weights):
     length = uneven().target.size(1)
-    cuts = [[cut] for cut in range(1, length)] + [list(two) for two in itertools.combinations(range(1, length), 2)]
-    assert_pieces_are_the_whole(small_model(name), weights, [*cuts, list(range(1, length))])
+    splits = [list(pair) for number in (1, 2) for pair in itertools.combinations(range(1, length), number)]
+    assert_pieces_equal_the_whole(small_model(name), weights, [*splits, list(range(1, length))])
 
 
 @pytest.mark.parametrize("columns", [1, 2])
 @pytest.mark.parametrize("ensemble", [False, True])
-def test_a_reordered_state_goes_on_as_the_selected_one(name, small_model, ensemble, columns):
+def test_a_reordered_state_decodes_like_the_selected_one(name, small_model, ensemble, columns):
     """Once or twice reordered, continued by one column or more."""
     model = Ensemble([small_model(name), small_model(name)]) if ensemble else small_model(name)
     batch, rows = even(), torch.tensor([1, 0, 3, 3, 4, 4])
@@ -91,90 +91,74 @@ def test_a_reordered_state_goes_on_as_the_selected_one(name, small_model, ensemb
         memory = model.encode(batch.source, batch.mask)
         target = batch.target.repeat_interleave(2, 0)
         state = model.decode(target[:, :3], select(model.start(memory), torch.arange(6) // 2), memory).state
-        coming = target[:, 3 : 3 + columns]
-        wanted = model.decode(coming, select(state, rows), memory)
+        following = target[:, 3 : 3 + columns]
+        wanted = model.decode(following, select(state, rows), memory)
         twice = model.reorder(model.reorder(state, torch.tensor([0, 1, 2, 3, 4, 5])), rows)
         states = [model.reorder(state, rows), twice]
         for other in states:
-            found = model.decode(coming, other, memory)
-            assert_close(found.hidden, wanted.hidden, **EXACT)
-        kept = model.decode(coming, model.reorder(state, rows), memory).state
-        assert_close(kept, wanted.state, **EXACT)  # and no sign of room is left
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_next_column_is_written_beside_reordered_keys_not_into_new_ones(small_model, dtype):
-    """The format of search: that of the weights, or autocast's."""
-    model, batch, rows = small_model("transformer").float(), even(), torch.tensor([1, 0, 3, 3, 4, 4])
-    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
-        memory = model.encode(batch.source, batch.mask)
-        target = batch.target.repeat_interleave(2, 0)
-        state = model.decode(target[:, :3], select(model.start(memory), torch.arange(6) // 2), memory).state
-        wide = model.reorder(state, rows)
-        assert set(wide) == {*state, "room"}
-        assert all(wide[name].size(2) == 4 and wide[name].dtype == dtype for name in state)
-        found = model.decode(target[:, 3:4], wide, memory)
-        wanted = model.decode(target[:, 3:4], select(state, rows), memory)
-    assert all(found.state[name].data_ptr() == wide[name].data_ptr() for name in state)
-    assert_close(found.hidden, wanted.hidden)
-    assert_close(found.state, wanted.state)
+            decoded = model.decode(following, other, memory)
+            assert_close(decoded.hidden, wanted.hidden, **EXACT)
+        after = model.decode(following, model.reorder(state, rows), memory).state
+        assert_close(after, wanted.state, **EXACT)  # without spare columns
 
 
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("fed", ["before", "after", "after, fed"])
-def test_every_score_and_window_goes_with_either_order(small_model, score, window, fed):
+@pytest.mark.parametrize("order", ["before", "after", "after, fed"])
+def test_every_score_and_window_works_before_and_after_the_step(small_model, score, window, order):
     """Soft and hard: the same parameters."""
-    model = ordered(small_model, fed, score=score, window=window)
-    assert_pieces_are_the_whole(model, True, [[1, 3]])
+    model = attending(small_model, order, score=score, window=window)
+    assert_pieces_equal_the_whole(model, True, [[1, 3]])
     model.attention.hard = True
-    assert_pieces_are_the_whole(model, True, [[1, 3]])
+    assert_pieces_equal_the_whole(model, True, [[1, 3]])
 
 
-def ordered(small_model, fed: str, **changes: object) -> EncoderDecoder:
-    if fed == "before":
+def attending(small_model, order: str, **changes: object) -> EncoderDecoder:
+    if order == "before":
         return small_model("bahdanau", **changes)
-    return small_model("luong_global", input_feeding=fed == "after, fed", **changes)
+    return small_model("luong_global", input_feeding=order == "after, fed", **changes)
 
 
-@pytest.mark.parametrize("fed", ["before", "after", "after, fed"])
-def test_the_centre_counts_source_positions(small_model, fed):
+@pytest.mark.parametrize("order", ["before", "after", "after, fed"])
+def test_p_t_is_in_source_positions(small_model, order):
     """local_m: t, at most S − 1 + D; local_p with v_p = 0: half of S. A reversed encoder changes nothing."""
     batch = uneven()
     steps, lengths = torch.arange(batch.target.size(1)), batch.mask.sum(1, keepdim=True)
-    changes = {} if fed == "before" else {"bidirectional": False, "reverse_source": True}
-    monotonic, predicted = (ordered(small_model, fed, window=window, **changes) for window in ("local_m", "local_p"))
-    predicted.attention.window.slope.weight.data.zero_()
-    assert monotonic(*batch[:3], True).centre.tolist() == torch.minimum(steps, lengths - 1 + 2).tolist()  # radius 2
-    assert predicted(*batch[:3], True).centre.tolist() == (lengths / 2).expand(4, len(steps)).tolist()
-    assert monotonic(*batch[:3]).centre is None  # nobody has asked
-    assert ordered(small_model, fed)(*batch[:3], True).centre is None
+    changes = {} if order == "before" else {"bidirectional": False, "reverse_source": True}
+    monotonic, predicted = (
+        attending(small_model, order, window=window, **changes) for window in ("local_m", "local_p")
+    )
+    predicted.attention.window.position_logit.weight.data.zero_()
+    assert monotonic(*batch[:3], True).p_t.tolist() == torch.minimum(steps, lengths - 1 + 2).tolist()  # radius 2
+    assert predicted(*batch[:3], True).p_t.tolist() == (lengths / 2).expand(4, len(steps)).tolist()
+    assert monotonic(*batch[:3]).p_t is None  # not requested
+    assert attending(small_model, order)(*batch[:3], True).p_t is None
 
 
 @pytest.mark.parametrize("changes", [{"cell": "gru", "layers": 2}, {"layers": 2, "bidirectional": False}])
 @pytest.mark.parametrize("feeding", [False, True])
-def test_pieces_are_the_whole_in_stacks(small_model, changes, feeding):
-    assert_pieces_are_the_whole(small_model("luong_global", input_feeding=feeding, **changes), True, [[1, 3]])
+def test_pieces_equal_the_whole_in_stacks(small_model, changes, feeding):
+    assert_pieces_equal_the_whole(small_model("luong_global", input_feeding=feeding, **changes), True, [[1, 3]])
 
 
 def padded(batch: Batch) -> tuple[torch.Tensor, ...]:
-    """The batch with three hidden source columns and two target columns that do not count."""
-    more = torch.full((len(batch.source), 3), GARBAGE)
-    source = torch.cat((batch.source, more), 1)
+    """The batch with three masked source columns and two target columns of padding."""
+    garbage = torch.full((len(batch.source), 3), GARBAGE)
+    source = torch.cat((batch.source, garbage), 1)
     mask = torch.arange(source.size(1)).expand_as(source) < batch.source.size(1)
-    target = torch.cat((batch.target, more[:, :2]), 1)
-    return source, mask, target, torch.cat((batch.output, torch.full_like(more[:, :2], PAD)), 1)
+    target = torch.cat((batch.target, garbage[:, :2]), 1)
+    return source, mask, target, torch.cat((batch.output, torch.full_like(garbage[:, :2], PAD)), 1)
 
 
 def test_padding_changes_no_value(name, small_model):
     model, batch = small_model(name), even()
     source, mask, target, _ = padded(batch)
     plain = model(batch.source, None, batch.target, True)
-    wider = model(source, mask, target, True)
-    assert_close(wider.hidden[:, :-2], plain.hidden, **EXACT)
+    with_padding = model(source, mask, target, True)
+    assert_close(with_padding.hidden[:, :-2], plain.hidden, **EXACT)
     if plain.weights is not None:
-        assert_close(wider.weights[..., :-2, :-3], plain.weights, **EXACT)
-        assert not wider.weights[..., -3:].any()
+        assert_close(with_padding.weights[..., :-2, :-3], plain.weights, **EXACT)
+        assert not with_padding.weights[..., -3:].any()
 
 
 def test_padding_changes_no_gradient(name, small_model, certain):
@@ -186,13 +170,13 @@ def test_padding_changes_no_gradient(name, small_model, certain):
 
 def test_alone_is_as_in_a_batch(name, small_model):
     model, batch = small_model(name), uneven()
-    together = model(batch.source, batch.mask, batch.target, True)
+    batched = model(batch.source, batch.mask, batch.target, True)
     for row in range(len(batch.source)):
         length, written = int(batch.mask[row].sum()), int((batch.output[row] != PAD).sum())
         alone = model(batch.source[row : row + 1, :length], None, batch.target[row : row + 1, :written], True)
-        assert_close(together.hidden[row, :written], alone.hidden[0], **EXACT)
-        if together.weights is not None:
-            assert_close(together.weights[row, :, :, :written, :length], alone.weights[0], **EXACT)
+        assert_close(batched.hidden[row, :written], alone.hidden[0], **EXACT)
+        if batched.weights is not None:
+            assert_close(batched.weights[row, :, :, :written, :length], alone.weights[0], **EXACT)
 
 
 def test_the_future_changes_nothing(name, small_model, certain):
@@ -206,8 +190,8 @@ def test_the_future_changes_nothing(name, small_model, certain):
         assert not torch.isclose(after.hidden[:, t + 1 :], before.hidden[:, t + 1 :]).all(-1).any()
         if before.weights is not None:
             assert_close(after.weights[:, :, :, : t + 1], before.weights[:, :, :, : t + 1], **EXACT)
-        one = gradients(model, batch.source, None, batch.target, until_t)
-        assert_close(gradients(model, batch.source, None, changed, until_t), one, **EXACT)
+        wanted = gradients(model, batch.source, None, batch.target, until_t)
+        assert_close(gradients(model, batch.source, None, changed, until_t), wanted, **EXACT)
 
 
 def test_weights_or_not_the_logits_are_the_same(name, small_model):
@@ -217,7 +201,7 @@ def test_weights_or_not_the_logits_are_the_same(name, small_model):
     assert without.weights is None
 
 
-def test_rows_of_weights_are_shares(name, small_model):
+def test_rows_of_weights_are_probabilities(name, small_model):
     model, batch = small_model(name), uneven()
     weights = model(batch.source, batch.mask, batch.target, True).weights
     assert (weights is not None) == model.has_attention
@@ -240,7 +224,7 @@ def has_prior(model: EncoderDecoder) -> bool:
     return any(isinstance(window, WINDOWS[prior]) for prior in oracle.PRIORS)
 
 
-def test_seq2seq_never_looks(small_model):
+def test_seq2seq_does_not_attend(small_model):
     model, batch = small_model("seq2seq"), even()
     assert model.has_attention is False
     assert model(batch.source, None, batch.target, True).weights is None
@@ -249,8 +233,20 @@ def test_seq2seq_never_looks(small_model):
     assert_close(model.decode(batch.target, model.start(blind), blind), model(batch.source, None, batch.target))
 
 
+def test_a_model_describes_its_weights_and_limits(name, small_model):
+    """Layers and heads are those of the weights; rollout needs weights of self-attention in encoder and decoder."""
+    model, batch = small_model(name), uneven()
+    for described in (model, Ensemble([small_model("seq2seq"), model])):
+        memory = described.encode(batch.source, batch.mask, True)
+        decoded = described.decode(batch.target, described.start(memory), memory, True)
+        shape = (0, 0) if decoded.weights is None else tuple(decoded.weights.shape[1:3])
+        assert (described.num_layers, described.num_heads) == shape
+        assert described.has_rollout == (memory.weights is not None and decoded.self_weights is not None)
+        assert described.max_length == (1024 if name == "transformer_learned" else None)
+
+
 @pytest.mark.parametrize(("tie", "joint", "tables"), [(True, True, 1), (True, False, 2), (False, True, 3)])
-def test_tables_are_shared_when_asked(name, small_model, tie, joint, tables):
+def test_embeddings_are_shared_as_configured(name, small_model, tie, joint, tables):
     """Source embedding, target embedding, output: how many different ones are there?"""
     model = small_model(name, joint, tie=tie)
     assert sum(parameter.dim() == 2 and len(parameter) == 50 for parameter in model.parameters()) == tables
@@ -263,22 +259,24 @@ def test_every_state_is_batch_first(name, small_model):
     state = model.decode(batch.target[:, :2], model.start(memory), memory).state
     rows = torch.tensor([2, 0, 3, 3, 1])
     plain = model.decode(batch.target[:, 2:], state, memory, True)
-    moved = model.decode(batch.target[rows, 2:], select(state, rows), memory.rows(rows), True)
-    assert_close(moved.hidden, plain.hidden[rows], **EXACT)
-    assert_close(moved.state, select(plain.state, rows), **EXACT)
+    selected = model.decode(batch.target[rows, 2:], select(state, rows), memory.rows(rows), True)
+    assert_close(selected.hidden, plain.hidden[rows], **EXACT)
+    assert_close(selected.state, select(plain.state, rows), **EXACT)
     if model.has_attention:
-        assert_close(moved.weights, plain.weights[rows], **EXACT)
+        assert_close(selected.weights, plain.weights[rows], **EXACT)
 
 
-def test_only_bahdanau_looks_before_it_reads(name, small_model, certain):
-    """Seen in the weights; a hard row is seldom another one, but the entropy of what it is drawn from is."""
+def test_only_bahdanau_attends_before_the_step(name, small_model, certain):
+    """By the weights; in hard attention by the entropy of the distribution, since its one-hot rows seldom change."""
     model, batch = small_model(name, dropout=0.0).train(), even()
     if not model.has_attention:
         return
     changed = batch.target.clone()
     changed[:, 3] = GARBAGE
-    both = [model(batch.source, None, target, True) for target in (batch.target, changed)]
-    before, after = (one.weights if one.policy is None else one.policy.entropy[:, None, None] for one in both)
+    outputs = [model(batch.source, None, target, True) for target in (batch.target, changed)]
+    before, after = (
+        output.weights if output.policy is None else output.policy.entropy[:, None, None] for output in outputs
+    )
     assert_close(after[:, :, :, :3], before[:, :, :, :3], **EXACT)
     assert torch.equal(after[:, :, :, 3], before[:, :, :, 3]) == isinstance(model, Bahdanau)
     assert not torch.equal(after[:, :, :, 4], before[:, :, :, 4])
@@ -323,32 +321,32 @@ def test_can_learn_sixteen_sentences(name, small_model):
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_stack_step_by_step_is_the_whole(cell):
+def test_stacked_cell_step_by_step_equals_forward(cell):
     torch.manual_seed(1)
-    stack = StackedRNNCell(cell, 5, 6, layers=3, fed=0, dropout=0.5).double().eval()
-    embedded, state = torch.randn(4, 7, 5).double(), {key: torch.randn(4, 3, 6).double() for key in stack.states}
-    outputs, last = stack.whole(embedded, state)
-    products = stack.products()
-    for column, prepared in enumerate(products.embedded(embedded).unbind(1)):
-        output, state = stack.step(products, prepared, embedded.new_empty(4, 0), state)
+    stack = StackedRNNCell(cell, 5, 6, layers=3, feed_size=0, dropout=0.5).double().eval()
+    embedded, state = torch.randn(4, 7, 5).double(), {key: torch.randn(4, 3, 6).double() for key in stack.state_names}
+    outputs, last = stack(embedded, state)
+    projections = stack.projections()
+    for column, projected in enumerate(projections.embedding(embedded).unbind(1)):
+        output, state = stack.step(projections, projected, embedded.new_empty(4, 0), state)
         assert_close(output, outputs[:, column], **EXACT)
     assert_close(state, last, **EXACT)
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_what_is_fed_stands_beside_the_embedding(cell):
+def test_the_fed_vector_is_concatenated_with_the_embedding(cell):
     torch.manual_seed(1)
-    stack = StackedRNNCell(cell, 5, 6, layers=2, fed=3, dropout=0.0).double().eval()
-    embedded, fed = torch.randn(4, 1, 5).double(), torch.randn(4, 3).double()
-    state = {key: torch.randn(4, 2, 6).double() for key in stack.states}
-    products = stack.products()
-    output, after = stack.step(products, products.embedded(embedded)[:, 0], fed, state)
-    outputs, last = stack.whole(torch.cat((embedded, fed[:, None]), 2), state)
+    stack = StackedRNNCell(cell, 5, 6, layers=2, feed_size=3, dropout=0.0).double().eval()
+    embedded, feed = torch.randn(4, 1, 5).double(), torch.randn(4, 3).double()
+    state = {key: torch.randn(4, 2, 6).double() for key in stack.state_names}
+    projections = stack.projections()
+    output, after = stack.step(projections, projections.embedding(embedded)[:, 0], feed, state)
+    outputs, last = stack(torch.cat((embedded, feed[:, None]), 2), state)
     assert_close((output, after), (outputs[:, 0], last), **EXACT)
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_a_reversed_source_is_remembered_in_its_own_order(cell):
+def test_memory_of_a_reversed_source_is_in_the_original_order(cell):
     torch.manual_seed(1)
     embedding = torch.nn.Embedding(50, 6)
     forwards = RecurrentEncoder(embedding, cell, 2, 6, False, False, 0.0).double().eval()
@@ -357,9 +355,9 @@ def test_a_reversed_source_is_remembered_in_its_own_order(cell):
     batch = uneven()
     values, last = backwards(batch.source, batch.mask)
     for row, length in enumerate(batch.mask.sum(1).tolist()):
-        mirrored, mirrored_last = forwards(batch.source[row : row + 1, :length].flip(1), None)
-        assert_close(values[row, :length], mirrored[0].flip(0), **EXACT)
-        assert_close(select(last, torch.tensor([row])), mirrored_last, **EXACT)
+        reversed_values, reversed_last = forwards(batch.source[row : row + 1, :length].flip(1), None)
+        assert_close(values[row, :length], reversed_values[0].flip(0), **EXACT)
+        assert_close(select(last, torch.tensor([row])), reversed_last, **EXACT)
 
 
 def test_conditional_gru_is_the_papers():
@@ -374,10 +372,10 @@ def test_conditional_gru_is_the_papers():
 
     U = gates(torch.cat((cell.weight_hh, cell.candidate_weight_hh)))
     W, C, b = gates(cell.embedding.weight), gates(cell.context.weight), gates(cell.embedding.bias)
-    found = cell(cell.prepare(e[:, None])[0], c, s).detach().numpy()
+    states = cell(cell.project_embeddings(e[:, None])[0], c, s).detach().numpy()
     for row in range(2):
         wanted = oracle.gru(e[row].numpy(), c[row].numpy(), s[row].numpy(), W, C, U, b)
-        np.testing.assert_allclose(found[row], wanted, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(states[row], wanted, rtol=0, atol=1e-12)
 
 
 def test_bahdanau_starts_from_the_backward_state_of_the_first_piece(small_model):
@@ -394,60 +392,64 @@ def test_maxout_by_hand():
 
 
 @pytest.mark.parametrize("name", ["luong_local_p", "bahdanau"])
-def test_a_window_closes_with_the_batches_of_a_training(small_model, name):
-    """One for each batch that is trained on, and none for what is only looked at; the state goes with the weights."""
+def test_a_window_narrows_with_the_batches_of_a_training(small_model, name):
+    """One step for each training batch, none in evaluation; the state is saved with the weights."""
     model, batch = small_model(name, window="local_p", closing=3), uneven()
     for _ in range(2):
         model(*batch[:3])
-    assert model.window_reach == 2 * 3  # radius 2, not yet begun
-    for reach in (6.0, 3.0, 2.0, 2.0):
+    assert model.window_reach == 2 * 3  # radius 2, before the first batch
+    for window_reach in (6.0, 3.0, 2.0, 2.0):
         model.train()(*batch[:3])
-        assert model.window_reach == reach
+        assert model.window_reach == window_reach
     other = small_model(name, window="local_p", closing=3)
     other.load_state_dict(model.state_dict())
     assert other.window_reach == 2.0
-    assert_close(other(*batch[:3]).hidden, small_copy(model, small_model(name, window="local_p"))(*batch[:3]).hidden)
+    assert_close(
+        other(*batch[:3]).hidden, without_narrowing(model, small_model(name, window="local_p"))(*batch[:3]).hidden
+    )
 
 
-def small_copy(model: EncoderDecoder, paper: EncoderDecoder) -> EncoderDecoder:
-    """The same weights in a model whose window was never wide."""
+def without_narrowing(model: EncoderDecoder, paper: EncoderDecoder) -> EncoderDecoder:
+    """The same weights in a model whose window has its radius from the start."""
     paper.load_state_dict(model.state_dict(), strict=False)
     return paper
 
 
-def test_an_ensemble_writes_the_mean_of_its_members(small_model):
-    """log p = log mean_i p_i over members of three kinds, whole and in pieces; its state is batch-first too."""
+def test_an_ensemble_has_the_mean_probability_of_its_members(small_model):
+    """log p = log mean_i p_i over three architectures, at once and in pieces; its state is batch-first too."""
     batch = uneven()
     members = [small_model("seq2seq"), small_model("luong_local_p"), small_model("transformer")]
     ensemble = Ensemble(members).eval()
     decoded = ensemble(batch.source, batch.mask, batch.target, weights=True)
     alone = [model(batch.source, batch.mask, batch.target, weights=model.has_attention) for model in members]
-    shares = [model.logits(one.hidden).softmax(-1) for model, one in zip(members, alone, strict=True)]
-    assert_close(ensemble.logits(decoded.hidden).softmax(-1), sum(shares) / 3, **EXACT)
+    probabilities = [model.logits(output.hidden).softmax(-1) for model, output in zip(members, alone, strict=True)]
+    assert_close(ensemble.logits(decoded.hidden).softmax(-1), sum(probabilities) / 3, **EXACT)
     assert ensemble.has_attention and not Ensemble(members[:1]).has_attention
-    assert_close(decoded.weights, alone[1].weights, **EXACT)  # of the first member that attends
+    assert_close(decoded.weights, alone[1].weights, **EXACT)  # of the first member that has attention
     hidden, weights, _ = in_pieces(ensemble, batch, [1, 3], weights=True)
     assert_close(hidden, decoded.hidden, **EXACT)
     assert_close(weights, decoded.weights, **EXACT)
     order, memory = torch.tensor([2, 0, 3, 1]), ensemble.encode(batch.source, batch.mask)
-    moved = ensemble.decode(batch.target[order], select(ensemble.start(memory), order), memory.rows(order))
-    assert_close(moved.hidden, decoded.hidden[order], **EXACT)
+    reordered = ensemble.decode(batch.target[order], select(ensemble.start(memory), order), memory.rows(order))
+    assert_close(reordered.hidden, decoded.hidden[order], **EXACT)
 
 
 @pytest.mark.parametrize("batch", [even(), uneven()], ids=["even", "uneven"])
-@pytest.mark.parametrize("changes", [{}, {"cell": "gru"}, {"input_feeding": False}], ids=["as is", "gru", "unfed"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"cell": "gru"}, {"input_feeding": False}], ids=["unchanged", "gru", "no input feeding"]
+)
 def test_bf16_has_gradients_and_searches(name, small_model, batch, changes):
     """Under autocast, on any CPU: finite gradients for every parameter, a loss near that of float32, a translation."""
     if changes and not name.startswith("luong"):
-        pytest.skip("these switches are Luong's")
+        pytest.skip("these keys are Luong's")
     model = small_model(name, dropout=0.0, **changes).float().train()
     torch.manual_seed(1)
     wanted = training_loss(model, model(*batch[:3]), batch.output, PAD, 0.1)[1]
     with torch.autocast("cpu", torch.bfloat16):
         torch.manual_seed(1)
-        loss, found = training_loss(model, model(*batch[:3]), batch.output, PAD, 0.1)
+        loss, nll = training_loss(model, model(*batch[:3]), batch.output, PAD, 0.1)
         loss.backward()
         hypotheses = search(model.eval(), batch.source, batch.mask, 3, 1.0, torch.full((len(batch.source),), 4))
-    assert_close(found, wanted, rtol=0.02, atol=0)
+    assert_close(nll, wanted, rtol=0.02, atol=0)
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
     assert all(hypotheses)

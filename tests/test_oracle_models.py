@@ -10,7 +10,7 @@ import oracle_models
 import pytest
 import torch
 from conftest import VOCABULARY, small_config
-from test_attention import TOLERANCE, as_in_the_papers
+from test_attention import TOLERANCE, paper_parameters
 from torch import Tensor, nn
 
 from nmt.attention.scores import SCORES
@@ -55,24 +55,26 @@ def directions(layer: nn.Module) -> list:
     return [cell(p, ending) for ending in endings]
 
 
-def looker(model: EncoderDecoder, score: str, window: str, hard: bool = False, centres: np.ndarray | None = None):
-    """A context for one query, by the oracle of single attentions; centres [T] stand in for the oracle's own.
+def oracle_attention(
+    model: EncoderDecoder, score: str, window: str, hard: bool = False, all_p_t: np.ndarray | None = None
+):
+    """A function from one query to its context, by oracle.py; all_p_t [T] replaces the oracle's own.
 
-    A window ends at p_t ± D: a number format that moves p_t by little lets a position in or out. So they must be near.
+    A window ends at p_t ± D: rounding p_t can move a position in or out. So the model's p_t is used, and must be close.
     """
-    p = as_in_the_papers(model.attention)
+    p = paper_parameters(model.attention)
 
-    def look(query, memory, t):
-        there = None if centres is None else centres[t : t + 1]
-        if there is not None:
-            own = oracle.CENTRES[window](query, t, len(memory), RADIUS, p)
-            assert abs(there[0] - own) <= TOLERANCE[torch.bfloat16] * len(memory)
-        return oracle.attention(score, window, RADIUS, query[None], memory, [t], p, hard, there)[0][0]
+    def attend(query, memory, t):
+        p_t = None if all_p_t is None else all_p_t[t : t + 1]
+        if p_t is not None:
+            wanted = oracle.P_T[window](query, t, len(memory), RADIUS, p)
+            assert abs(p_t[0] - wanted) <= TOLERANCE[torch.bfloat16] * len(memory)
+        return oracle.attention(score, window, RADIUS, query[None], memory, [t], p, hard, p_t)[0][0]
 
-    return look
+    return attend
 
 
-def logits_in_numpy(model: EncoderDecoder, source: np.ndarray, target: np.ndarray, look) -> np.ndarray:
+def logits_in_numpy(model: EncoderDecoder, source: np.ndarray, target: np.ndarray, attend) -> np.ndarray:
     """One pair without padding: [T V]."""
     p = arrays(model)
     x, y = p["encoder.embedding.weight"][source], p["target_embedding.weight"][target]
@@ -86,16 +88,16 @@ def logits_in_numpy(model: EncoderDecoder, source: np.ndarray, target: np.ndarra
         names = {"U_o": U_o, "V_o": V_o, "C_o": C_o, "b_o": p["readout.bias"], "W_s": p["initial.weight"]}
         names |= {"b_s": p["initial.bias"], "W": gates(p["cell.embedding.weight"], "zrh"), "U": gates(U, "zrh")}
         names |= {"C": gates(p["cell.context.weight"], "zrh"), "b": gates(p["cell.embedding.bias"], "zrh")}
-        hidden = oracle_models.bahdanau(y, memory, model.encoder.backward_size, names, look)
+        hidden = oracle_models.bahdanau(y, memory, model.encoder.backward_size, names, attend)
     else:
         stack = [directions(layer)[0] for layer in model.stack.layers]
         W_c = p.get("combine.weight")
-        hidden = oracle_models.luong(step, y, memory, finals, stack, look, W_c, model.feeds)
+        hidden = oracle_models.luong(step, y, memory, finals, stack, attend, W_c, model.input_feeding)
     return hidden @ p["output.weight"].T + p.get("output.bias", 0)
 
 
-def drawn(name: str, **changes: object) -> EncoderDecoder:
-    """A tiny model, every parameter drawn, biases too; the numbers are bf16's, so that all formats have the same."""
+def random_model(name: str, **changes: object) -> EncoderDecoder:
+    """A tiny model, every parameter random, biases too; the numbers are exact in bf16, so all dtypes have the same."""
     torch.manual_seed(1)
     config = replace(small_config(name, ()), **{"embedding": 8, "hidden": 8, "radius": RADIUS, **changes})
     model = build(config, VOCABULARY, VOCABULARY, True).eval().requires_grad_(False)
@@ -118,26 +120,28 @@ def rows(batch: Batch) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 @pytest.mark.parametrize("order", ORDERS)
 @each_window
-def test_every_score_is_its_papers(order, window):
+def test_every_score_equals_the_oracle(order, window):
     """From ids to logits in three number formats; sources of 1 to 60 pieces, each length in four of the 81 batches.
 
-    The sheet's tolerances are for vectors of unit scale. h̃ and the maxout are such vectors, and logits W h̃ are off by
-    max_v Σ_e |W_ve| times as much at most. bf16 is what a training has: autocast over weights in float32.
+    The tolerances are for vectors of unit scale. h̃ and the maxout are such vectors, and logits W h̃ are off by
+    max_v Σ_e |W_ve| times as much at most. bf16 is as in training: autocast over weights in float32.
     """
     name, changes = ORDERS[order]
     first = 9 * (3 * list(ORDERS).index(order) + list(WINDOWS).index(window))
     for number, score in enumerate(SCORES, first):
-        model, longest = drawn(name, score=score, window=window, **changes), TARGETS[(number + number // 9) % 9]
+        model, longest = random_model(name, score=score, window=window, **changes), TARGETS[(number + number // 9) % 9]
         sources = [1 + 17 * (3 * number + row) % 60 for row in range(3)]
         batch = batch_of(sources, [longest, 1 + longest // 2, 1], number)
-        wanted = [logits_in_numpy(model, *pair, looker(model, score, window)) for pair in rows(batch)]
+        attend = oracle_attention(model, score, window)
+        wanted = [logits_in_numpy(model, *pair, attend) for pair in rows(batch)]
         slack = model.output.weight.abs().sum(1).max().item()
         for dtype, tolerance in TOLERANCE.items():
-            found, centres = run(model, batch, dtype)
+            logits, all_p_t = run(model, batch, dtype)
             if window == "local_p" and dtype != torch.float64:
-                looks = [looker(model, score, window, centres=centre) for centre in centres]
-                wanted = [logits_in_numpy(model, *pair, look) for pair, look in zip(rows(batch), looks, strict=True)]
-            assert_rows(found, wanted, EXACT if dtype == torch.float64 else slack * tolerance)
+                functions = [oracle_attention(model, score, window, all_p_t=p_t) for p_t in all_p_t]
+                pairs = zip(rows(batch), functions, strict=True)
+                wanted = [logits_in_numpy(model, *pair, attend) for pair, attend in pairs]
+            assert_rows(logits, wanted, EXACT if dtype == torch.float64 else slack * tolerance)
 
 
 def run(model: EncoderDecoder, batch: Batch, dtype: torch.dtype) -> tuple[np.ndarray, np.ndarray | None]:
@@ -146,22 +150,22 @@ def run(model: EncoderDecoder, batch: Batch, dtype: torch.dtype) -> tuple[np.nda
     with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16), torch.no_grad():
         decoded = model(batch.source, batch.mask, batch.target, weights=model.has_attention)
         logits = model.logits(decoded.hidden)
-    return logits.double().numpy(), None if decoded.centre is None else decoded.centre.double().numpy()
+    return logits.double().numpy(), None if decoded.p_t is None else decoded.p_t.double().numpy()
 
 
-def assert_rows(found: np.ndarray, wanted: list[np.ndarray], within: float) -> None:
-    for row, one in enumerate(wanted):
-        np.testing.assert_allclose(found[row, : len(one)], one, rtol=0, atol=within)
+def assert_rows(logits: np.ndarray, wanted: list[np.ndarray], within: float) -> None:
+    for row, sentence in enumerate(wanted):
+        np.testing.assert_allclose(logits[row, : len(sentence)], sentence, rtol=0, atol=within)
 
 
 @each_window
 def test_gradients_are_finite_differences(window):
-    """Of Σ R ∘ logits with R drawn, along directions through all parameters at once: (L(θ + εd) − L(θ − εd)) / 2ε of
-    the oracle. ε = 10⁻⁵ leaves a rounding of 10⁻¹⁵ |L| / ε, far below the sheet's 10⁻⁶.
+    """Of Σ R ∘ logits with random R, along directions through all parameters at once: (L(θ + εd) − L(θ − εd)) / 2ε of
+    the oracle. ε = 10⁻⁵ leaves a rounding of 10⁻¹⁵ |L| / ε, far below the tolerance of 10⁻⁶.
     """
     for number, score in enumerate(SCORES):
         name, changes = list(ORDERS.values())[(number + list(WINDOWS).index(window)) % 3]
-        model = drawn(name, score=score, window=window, **changes).requires_grad_(True)
+        model = random_model(name, score=score, window=window, **changes).requires_grad_(True)
         batch = batch_of([6, 1, 4], [2, 5, 3], number)
         logits = model.logits(model(batch.source, batch.mask, batch.target).hidden)
         R = torch.randn_like(logits) * (batch.output != PAD)[..., None]
@@ -169,23 +173,24 @@ def test_gradients_are_finite_differences(window):
         for _ in range(2):
             direction = [torch.randn_like(gradient) for gradient in gradients]
             length = sum(part.square().sum() for part in direction).sqrt().item()
-            slope = sum((one * part).sum() for one, part in zip(gradients, direction, strict=True)).item() / length
-            ends = [moved(model, direction, step / length) for step in (1e-5, -1e-5)]
-            high, low = (summed(end, batch, R.numpy(), looker(end, score, window)) for end in ends)
-            assert (high - low) / 2e-5 == pytest.approx(slope, rel=0, abs=1e-6)
+            products = ((gradient * part).sum() for gradient, part in zip(gradients, direction, strict=True))
+            derivative = sum(products).item() / length
+            ends = [stepped(model, direction, step / length) for step in (1e-5, -1e-5)]
+            high, low = (summed(end, batch, R.numpy(), oracle_attention(end, score, window)) for end in ends)
+            assert (high - low) / 2e-5 == pytest.approx(derivative, rel=0, abs=1e-6)
 
 
-def moved(model: EncoderDecoder, direction: list[Tensor], step: float) -> EncoderDecoder:
+def stepped(model: EncoderDecoder, direction: list[Tensor], step: float) -> EncoderDecoder:
     other = copy.deepcopy(model)
     for parameter, part in zip(other.parameters(), direction, strict=True):
         parameter.data += step * part
     return other
 
 
-def summed(model: EncoderDecoder, batch: Batch, R: np.ndarray, look) -> float:
+def summed(model: EncoderDecoder, batch: Batch, R: np.ndarray, attend) -> float:
     """Σ R ∘ logits by the oracle."""
-    found = [logits_in_numpy(model, *pair, look) for pair in rows(batch)]
-    return sum((R[row, : len(one)] * one).sum() for row, one in enumerate(found))
+    logits = [logits_in_numpy(model, *pair, attend) for pair in rows(batch)]
+    return sum((R[row, : len(sentence)] * sentence).sum() for row, sentence in enumerate(logits))
 
 
 SHAPES = {
@@ -199,12 +204,12 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_every_shape_is_its_papers(shape):
+def test_every_architecture_equals_the_oracle(shape):
     """Layers, directions, cells, and one position instead of a mean over all."""
     name, changes = SHAPES[shape]
-    model, batch = drawn(name, **changes), batch_of([60, 1, 7, 30], [9, 5, 31, 1], 3)
-    look, window = None, small_config(name, ()).window
+    model, batch = random_model(name, **changes), batch_of([60, 1, 7, 30], [9, 5, 31, 1], 3)
+    attend, window = None, small_config(name, ()).window
     if model.has_attention:
-        look = looker(model, "general", window, model.attention.hard)
-    wanted = [logits_in_numpy(model, *pair, look) for pair in rows(batch)]
+        attend = oracle_attention(model, "general", window, model.attention.hard)
+    wanted = [logits_in_numpy(model, *pair, attend) for pair in rows(batch)]
     assert_rows(run(model, batch, torch.float64)[0], wanted, EXACT)

@@ -45,7 +45,7 @@ def test_a_result_is_reused_only_for_the_same_weights_and_precision(run, capfd, 
     assert door(capfd, "evaluate", str(run)).code == 0
     payload = checkpoint.load(run / "best.pt")
     if change == "weights":
-        payload["model"]["encoder.0.feed.0.bias"] += 0.5
+        payload["model"]["encoder.0.feed_forward.0.bias"] += 0.5
     elif change == "precision":
         payload["config"]["precision"] = "bf16"
     checkpoint.save(run / "best.pt", payload)

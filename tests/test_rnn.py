@@ -1,73 +1,74 @@
-"""Whole-sequence LSTM and GRU: bf16 where it pays, float32 where not, the same numbers within each format."""
+"""LSTM and GRU over whole sequences: bf16 where it is faster, else float32, with the same numbers."""
 
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
-from nmt.models import rnn
-from nmt.models.rnn import multiplies_bf16, run_rnn
+from nmt import cpu
+from nmt.cpu import has_bf16_units
+from nmt.models.rnn import run_rnn
 
-SELF_ATTENTIONS = {"lstm": nn.LSTM, "gru": nn.GRU}
-needs_units = pytest.mark.skipif(not multiplies_bf16(), reason="this CPU has no units for bf16")
-low = torch.autocast("cpu", torch.bfloat16)
+LAYERS = {"lstm": nn.LSTM, "gru": nn.GRU}
+needs_units = pytest.mark.skipif(not has_bf16_units(), reason="this CPU has no units for bf16")
+autocast = torch.autocast("cpu", torch.bfloat16)
 
 
-def make(kind: str) -> tuple[nn.Module, torch.Tensor, tuple[torch.Tensor, ...]]:
-    """A layer in both directions, inputs, and a past that is a view of something wider, as a decoder's is."""
+def make(cell: str) -> tuple[nn.Module, torch.Tensor, tuple[torch.Tensor, ...]]:
+    """A bidirectional layer, inputs, and a state that is not contiguous, as a decoder's."""
     torch.manual_seed(1)
-    layer = SELF_ATTENTIONS[kind](16, 16, batch_first=True, bidirectional=True)
-    past = tuple(torch.randn(4, 2, 16).transpose(0, 1) for _ in range(2 if kind == "lstm" else 1))
-    return layer, torch.randn(4, 6, 16, requires_grad=True), past
+    layer = LAYERS[cell](16, 16, batch_first=True, bidirectional=True)
+    state = tuple(torch.randn(4, 2, 16).transpose(0, 1) for _ in range(2 if cell == "lstm" else 1))
+    return layer, torch.randn(4, 6, 16, requires_grad=True), state
 
 
 @pytest.fixture
-def few_are_many(monkeypatch):
-    """The four sentences of `make` are enough."""
-    monkeypatch.setattr(rnn, "MANY", 4)
+def four_are_many(monkeypatch):
+    """The four sentences of `make` are enough for bf16."""
+    monkeypatch.setattr(cpu, "MANY_SENTENCES", 4)
 
 
 @needs_units
-@pytest.mark.parametrize("begun", [False, True])
-def test_bf16_is_float32_rounded(begun, few_are_many):
-    layer, inputs, past = make("lstm")
-    past = past if begun else None
-    wanted, last = run_rnn(layer, inputs, past)
-    with low:
-        found, final = run_rnn(layer, inputs, past)
-    assert not torch.equal(found, wanted) and all(part.dtype == torch.float32 for part in final)
-    assert_close((found.float(), final), (wanted, last), atol=2e-2, rtol=0)
+@pytest.mark.parametrize("has_state", [False, True])
+def test_bf16_is_float32_rounded(has_state, four_are_many):
+    layer, inputs, state = make("lstm")
+    state = state if has_state else None
+    wanted, wanted_last = run_rnn(layer, inputs, state)
+    with autocast:
+        outputs, last = run_rnn(layer, inputs, state)
+    assert not torch.equal(outputs, wanted) and all(part.dtype == torch.float32 for part in last)
+    assert_close((outputs.float(), last), (wanted, wanted_last), atol=2e-2, rtol=0)
     weights = [inputs, *layer.parameters()]
-    slopes = (torch.autograd.grad(outputs.float().sum(), weights) for outputs in (found, wanted))
-    for ours, exact in zip(*slopes, strict=True):
-        assert_close(ours, exact, atol=2e-2 * float(exact.abs().max()), rtol=0)
+    gradients = (torch.autograd.grad(result.float().sum(), weights) for result in (outputs, wanted))
+    for rounded, exact in zip(*gradients, strict=True):
+        assert_close(rounded, exact, atol=2e-2 * float(exact.abs().max()), rtol=0)
 
 
 @needs_units
-@pytest.mark.parametrize("kind", ["few sentences", "gru"])
-def test_where_bf16_is_for_translating_alone(kind, monkeypatch):
-    """Few sentences train slower in it; a GRU's gradients would be added up in it."""
-    monkeypatch.setattr(rnn, "MANY", 5 if kind == "few sentences" else 1)
-    layer, inputs, _ = make("gru" if kind == "gru" else "lstm")
+@pytest.mark.parametrize("case", ["few sentences", "gru"])
+def test_where_bf16_is_used_without_gradients_only(case, monkeypatch):
+    """Few sentences train slower in bf16; a GRU's gradients would be summed in it."""
+    monkeypatch.setattr(cpu, "MANY_SENTENCES", 5 if case == "few sentences" else 1)
+    layer, inputs, _ = make("gru" if case == "gru" else "lstm")
     wanted, _ = run_rnn(layer, inputs)
-    with low:
+    with autocast:
         trained = run_rnn(layer, inputs)[0]
-        assert torch.equal(trained, wanted if kind == "gru" else wanted.bfloat16())
+        assert torch.equal(trained, wanted if case == "gru" else wanted.bfloat16())
         with torch.no_grad():
-            found, _ = run_rnn(layer, inputs)
-    assert not torch.equal(found.bfloat16(), wanted.bfloat16())
-    assert_close(found.float(), wanted, atol=2e-2, rtol=0)
+            outputs, _ = run_rnn(layer, inputs)
+    assert not torch.equal(outputs.bfloat16(), wanted.bfloat16())
+    assert_close(outputs.float(), wanted, atol=2e-2, rtol=0)
 
 
-@pytest.mark.parametrize("why", ["no units", "padding", "no autocast"])
-@pytest.mark.parametrize("kind", SELF_ATTENTIONS)
-def test_else_it_is_float32_to_the_last_bit(kind, why, monkeypatch, few_are_many):
-    layer, inputs, past = make(kind)
-    lengths = torch.tensor([6, 2, 5, 6]) if why == "padding" else None
-    wanted = run_rnn(layer, inputs, past, lengths)
-    if why == "no units":
-        monkeypatch.setattr(rnn, "multiplies_bf16", lambda: False)
-    with torch.autocast("cpu", torch.bfloat16, enabled=why != "no autocast"):
-        found = run_rnn(layer, inputs.bfloat16().float(), past, lengths), run_rnn(layer, inputs, past, lengths)
-    assert_close(found[1], wanted, atol=0, rtol=0)
-    assert found[0][0].dtype == torch.float32
+@pytest.mark.parametrize("reason", ["no units", "padding", "no autocast"])
+@pytest.mark.parametrize("cell", LAYERS)
+def test_otherwise_it_is_float32_to_the_last_bit(cell, reason, monkeypatch, four_are_many):
+    layer, inputs, state = make(cell)
+    lengths = torch.tensor([6, 2, 5, 6]) if reason == "padding" else None
+    wanted = run_rnn(layer, inputs, state, lengths)
+    if reason == "no units":
+        monkeypatch.setattr(cpu, "has_bf16_units", lambda: False)
+    with torch.autocast("cpu", torch.bfloat16, enabled=reason != "no autocast"):
+        results = run_rnn(layer, inputs, state, lengths)
+    assert_close(results, wanted, atol=0, rtol=0)
+    assert results[0].dtype == torch.float32

@@ -31,7 +31,7 @@ def logits_in_numpy(model: EncoderDecoder, source: list[int], target: list[int],
     x, y = (p[f"{name}.weight"].numpy() for name in ("encoder.embedding", "target_embedding"))
     memory, _ = oracle_models.encode(oracle_models.gru, x[source], [directions])
     names = {"W_q": "score.query", "W_k": "score.memory", "v": "score.energy", "W": "score.memory"}
-    names |= {"W_p": "window.hidden", "v_p": "window.slope"}
+    names |= {"W_p": "window.hidden", "v_p": "window.position_logit"}
     looks = {short: p[f"attention.{long}.weight"].numpy() for short, long in names.items() if long in text(model)}
     looks = {key: value[0] if key[0] == "v" else value for key, value in looks.items()}
     window = "local_p" if "v_p" in looks else "global"
@@ -87,9 +87,11 @@ def test_v_p_is_the_size_to_the_exponent_times_what_is_learnt(small_model, name,
         nn.init.normal_(parameter, std=0.3)
     query, length = torch.randn(1, 4, 32, dtype=torch.float64), 9
     p = {"W_p": window.hidden.weight.detach().numpy()}
-    p["v_p"] = window.slope.weight[0].detach().numpy() * 32**exponent
+    p["v_p"] = window.position_logit.weight[0].detach().numpy() * 32**exponent
     wanted = [oracle.predicted(one, 0, length, 2, p) for one in query[0].numpy()]
-    np.testing.assert_allclose(window.centre(query, torch.tensor([length]))[0].detach().numpy(), wanted, atol=1e-12)
+    np.testing.assert_allclose(
+        window.predict_position(query, torch.tensor([length]))[0].detach().numpy(), wanted, atol=1e-12
+    )
 
 
 def settings_of_papers() -> dict[str, list[str]]:

@@ -27,11 +27,11 @@ from corpora import (
 )
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from nmt import timing
+from nmt import cpu
 from nmt.config import TrainConfig
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator
-from nmt.train import checkpoint, precision, time_budget
+from nmt.train import checkpoint, time_budget
 from nmt.train.checkpoint_manager import CheckpointManager
 from nmt.train.precision import select_precision
 from nmt.train.state import TrainState
@@ -611,10 +611,10 @@ def test_the_run_folder_names_its_configuration_and_corpus(trained: Trained):
 
 @pytest.fixture
 def untimed() -> Iterator[None]:
-    """bf16 has not been timed in this process, before and after the test."""
-    precision.bf16_is_faster.cache_clear()
+    """No format has been timed in this process, before and afterwards."""
+    cpu.bf16_is_faster.cache_clear()
     yield
-    precision.bf16_is_faster.cache_clear()
+    cpu.bf16_is_faster.cache_clear()
 
 
 @pytest.mark.usefixtures("untimed")
@@ -626,7 +626,7 @@ def test_auto_takes_bf16_where_the_cpu_has_units_and_they_are_faster(
     """`ratio` to float32's time: on an Intel Xeon without its AMX, bf16 takes twice as long."""
     for unit in ("amx_tile", "avx512_bf16"):
         monkeypatch.setattr(torch.cpu, f"_is_{unit}_supported", lambda unit=unit: unit in units, raising=False)
-    monkeypatch.setattr(timing, "seconds", lambda way: ratio if way().dtype == torch.bfloat16 else 1.0)
+    monkeypatch.setattr(cpu, "seconds", lambda way: ratio if way().dtype == torch.bfloat16 else 1.0)
     wanted = torch.bfloat16 if units and ratio < 0.8 else torch.float32
     assert select_precision("auto", torch.device("cpu")) is wanted
     assert select_precision("fp32", torch.device("cpu")) is torch.float32
@@ -635,6 +635,6 @@ def test_auto_takes_bf16_where_the_cpu_has_units_and_they_are_faster(
 
 @pytest.mark.usefixtures("untimed")
 def test_bf16_is_timed_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = precision.bf16_is_faster()
-    monkeypatch.setattr(timing, "seconds", lambda way: pytest.fail("timed again"))
-    assert precision.bf16_is_faster() is first
+    first = cpu.bf16_is_faster()
+    monkeypatch.setattr(cpu, "seconds", lambda way: pytest.fail("timed again"))
+    assert cpu.bf16_is_faster() is first

@@ -1,4 +1,4 @@
-"""The kinds of self-attention, positions and rollout: against NumPy, finite differences, PyTorch, and their laws."""
+"""Self-attention functions, positions and rollout: against NumPy, finite differences, PyTorch, and their laws."""
 
 import re
 import warnings
@@ -17,13 +17,13 @@ from torch.testing import assert_close
 
 from nmt import pipeline
 from nmt.attention import flex
-from nmt.attention import self_attention as kinds_room
-from nmt.attention.flex import compiled, explicit, modified
+from nmt.attention import self_attention as self_attention_module
+from nmt.attention.flex import compiled_flex_attention, explicit_attention, make_score_mod
 from nmt.attention.kernels import scaled_dot_product
 from nmt.attention.multi_head import MultiHeadAttention
-from nmt.attention.positions import make_positions, sinusoids, turn
+from nmt.attention.positions import make_positions, rotate, sinusoids
 from nmt.attention.rollout import rollout
-from nmt.attention.self_attention import Linear, SelfAttention, Softmax, make_self_attention
+from nmt.attention.self_attention import LinearSelfAttention, SelfAttention, make_self_attention
 from nmt.compose import compose_all
 from nmt.config import to_dict
 from nmt.config_validation import validate
@@ -35,7 +35,7 @@ from nmt.models.layers import project
 HEADS, SIZE = 3, 4
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 2e-2}
 EXACT = {"atol": 1e-10, "rtol": 0}
-VARIANTS = {  # kind, sliding window, bias
+VARIANTS = {  # attention, sliding window, bias
     "softmax": ("softmax", 0, "none"),
     "linear": ("linear", 0, "none"),
     "sliding": ("flex", 2, "none"),
@@ -47,8 +47,8 @@ FAMILY = ("linear", "alibi", "relative", "sliding", "rotary", "learned")
 TRANSFORMERS = ("transformer", *(f"transformer_{name}" for name in FAMILY))
 many = settings(max_examples=50, deadline=None)  # of each variant
 seeds = st.integers(0, 2**32 - 1)
-kinds = pytest.mark.parametrize("variant", VARIANTS)
-both = pytest.mark.parametrize("causal", [False, True], ids=["encoder", "decoder"])
+each_variant = pytest.mark.parametrize("variant", VARIANTS)
+each_side = pytest.mark.parametrize("causal", [False, True], ids=["encoder", "decoder"])
 
 
 def unit(*shape: int) -> Tensor:
@@ -57,12 +57,12 @@ def unit(*shape: int) -> Tensor:
 
 
 def make(variant: str, causal: bool, dropout: float = 0.0) -> SelfAttention:
-    """A kind in float64, its table of distances (if any) drawn from ±1."""
+    """An attention function in float64, with random biases in ±1 if it has any."""
     name, window, bias = VARIANTS[variant]
-    kind = make_self_attention(name, HEADS, causal, dropout, window, bias, max_distance=3).double()
-    for parameter in kind.parameters():
+    function = make_self_attention(name, HEADS, causal, dropout, window, bias, max_distance=3).double()
+    for parameter in function.parameters():
         parameter.data = unit(*parameter.shape)
-    return kind.eval()
+    return function.eval()
 
 
 def three(batch: int, rows: int) -> tuple[Tensor, ...]:
@@ -71,117 +71,117 @@ def three(batch: int, rows: int) -> tuple[Tensor, ...]:
 
 
 def padding(lengths: list[int]) -> Tensor:
-    """[B 1 1 S]: True where a sentence is."""
+    """[B 1 1 S]: True where no padding is."""
     return (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None])[:, None, None]
 
 
 def visible(variant: str, causal: bool, mask: Tensor) -> Tensor:
-    """[B 1 T S] of the rows that count: what a row may see."""
+    """[B 1 T S]: what each row that is no padding may attend to."""
     rows = mask.size(-1)
     return torch.from_numpy(oracle.allowed(rows, causal, VARIANTS[variant][1])) & mask & mask.transpose(2, 3)
 
 
-def table_of(kind: SelfAttention, causal: bool) -> list[dict[int, float]]:
-    """What `Relative` has learnt, by head and distance."""
+def table_of(function: SelfAttention, causal: bool) -> list[dict[int, float]]:
+    """The biases of `Relative`, by head and distance."""
     return [
         dict(enumerate(row, 0 if causal else -3))
-        for parameter in kind.parameters()
+        for parameter in function.parameters()
         for row in parameter.double().tolist()
     ]
 
 
-@kinds
-@both
+@each_variant
+@each_side
 @pytest.mark.parametrize("dtype", TOLERANCE)
-def test_every_kind_is_the_oracles(variant, causal, dtype):
-    """Sentences of 1 to 60 pieces in one batch, on both roads."""
+def test_every_variant_equals_the_oracle(variant, causal, dtype):
+    """Sentences of 1 to 60 pieces in one batch, with and without weights."""
     torch.manual_seed(1)
-    kind, lengths = make(variant, causal).to(dtype), list(range(1, 61))
+    function, lengths = make(variant, causal).to(dtype), list(range(1, 61))
     inputs = [side.to(dtype) for side in three(60, 60)]
     mask = None if causal else padding(lengths)
-    contexts, weights, _ = kind(*inputs, None, mask, True)
-    other, nothing, _ = kind(*inputs, None, mask, False)
-    assert nothing is None and contexts.dtype == other.dtype == dtype
+    contexts, weights, _ = function(*inputs, None, mask, True)
+    without, no_weights, _ = function(*inputs, None, mask, False)
+    assert no_weights is None and contexts.dtype == without.dtype == dtype
     name, window, bias = VARIANTS[variant]
     for row, length in enumerate(lengths):
         sides = [side[row, :, :length].double().numpy() for side in inputs]
-        wanted = oracle.attention(name, causal, window, bias, table_of(kind, causal), *sides)
-        found = contexts[row, :, :length], weights[row, :, :length, :length], other[row, :, :length]
-        for one, answer in zip(found, (*wanted, wanted[0]), strict=True):
-            np.testing.assert_allclose(one.detach().double().numpy(), answer, rtol=0, atol=TOLERANCE[dtype])
+        wanted = oracle.attention(name, causal, window, bias, table_of(function, causal), *sides)
+        outputs = contexts[row, :, :length], weights[row, :, :length, :length], without[row, :, :length]
+        for output, answer in zip(outputs, (*wanted, wanted[0]), strict=True):
+            np.testing.assert_allclose(output.detach().double().numpy(), answer, rtol=0, atol=TOLERANCE[dtype])
         assert not weights[row, :, :length, length:].any()
 
 
-def test_linear_attention_writes_fast_weights():
+def test_linear_attention_equals_fast_weights():
     """The parallel form is the recurrence of outer products."""
     torch.manual_seed(1)
     inputs = three(1, 30)
-    found = make("linear", True)(*inputs, None, None, False)[0]
+    contexts = make("linear", True)(*inputs, None, None, False)[0]
     for head in range(HEADS):
         np.testing.assert_allclose(
-            found[0, head], oracle.fast_weights(*(x[0, head].numpy() for x in inputs)), atol=1e-12
+            contexts[0, head], oracle.fast_weights(*(x[0, head].numpy() for x in inputs)), atol=1e-12
         )
 
 
-@kinds
-@both
+@each_variant
+@each_side
 @pytest.mark.parametrize("weights", [False, True])
 def test_gradients_are_finite_differences(variant, causal, weights):
     torch.manual_seed(2)
-    kind, mask = make(variant, causal), None if causal else padding([5, 3])
-    parameters = list(kind.parameters())
+    function, mask = make(variant, causal), None if causal else padding([5, 3])
+    parameters = list(function.parameters())
 
     def run(*inputs: Tensor) -> Tensor:
-        table = {name: value for (name, _), value in zip(kind.named_parameters(), inputs[3:], strict=True)}
-        return torch.func.functional_call(kind, table, (*inputs[:3], None, mask, weights))[0]
+        table = {name: value for (name, _), value in zip(function.named_parameters(), inputs[3:], strict=True)}
+        return torch.func.functional_call(function, table, (*inputs[:3], None, mask, weights))[0]
 
     inputs = [*(unit(2, HEADS, 5, 2) for _ in range(3)), *(parameter.detach() for parameter in parameters)]
     assert torch.autograd.gradcheck(run, [value.clone().requires_grad_() for value in inputs], atol=1e-6, rtol=0)
 
 
-@kinds
+@each_variant
 @many
 @given(seed=seeds, rows=st.integers(1, 9), data=st.data(), weights=st.booleans())
-def test_pieces_are_the_whole_at_every_cut(variant, seed, rows, data, weights):
-    """A cached key stands where it stood: distances are counted from the start of the sentence."""
+def test_pieces_equal_the_whole_at_every_split(variant, seed, rows, data, weights):
+    """Distances are counted from the start of the sentence, also to cached keys."""
     torch.manual_seed(seed)
-    kind, inputs = make(variant, True), three(2, rows)
-    whole, looked, last = kind(*inputs, None, None, weights)
-    cuts = sorted(data.draw(st.sets(st.integers(1, rows), max_size=rows)) - {rows})
-    past, found = kind.start(inputs[0][:, :, :0]), []
-    for start, stop in pairwise([0, *cuts, rows]):
-        piece, seen, past = kind(*(side[:, :, start:stop] for side in inputs), past, None, weights)
-        found.append(piece)
+    function, inputs = make(variant, True), three(2, rows)
+    at_once, all_weights, last = function(*inputs, None, None, weights)
+    splits = sorted(data.draw(st.sets(st.integers(1, rows), max_size=rows)) - {rows})
+    state, pieces = function.start(inputs[0][:, :, :0]), []
+    for start, stop in pairwise([0, *splits, rows]):
+        piece, piece_weights, state = function(*(side[:, :, start:stop] for side in inputs), state, None, weights)
+        pieces.append(piece)
         if weights:
-            first = start if variant == "linear" else 0  # earlier columns are known by their sum alone
-            assert_close(seen, looked[:, :, start:stop, first:stop], **EXACT)
-    assert_close(torch.cat(found, 2), whole, **EXACT)
-    assert_close(past, last, **EXACT)
+            first = start if variant == "linear" else 0  # of earlier columns it has only the sum
+            assert_close(piece_weights, all_weights[:, :, start:stop, first:stop], **EXACT)
+    assert_close(torch.cat(pieces, 2), at_once, **EXACT)
+    assert_close(state, last, **EXACT)
 
 
-@kinds
+@each_variant
 @many
 @given(seed=seeds, lengths=st.lists(st.integers(1, 12), min_size=1, max_size=3), causal=st.booleans())
-def test_weights_are_shares_of_what_may_be_seen(variant, seed, lengths, causal):
-    """Rows sum to 1, are at least 0, and exactly 0 where hidden; contexts are means of the values seen."""
+def test_weights_are_probabilities_of_visible_positions(variant, seed, lengths, causal):
+    """Rows sum to 1, are at least 0, and exactly 0 where masked; contexts are means of the visible values."""
     torch.manual_seed(seed)
-    kind, mask = make(variant, causal), padding(lengths)
+    function, mask = make(variant, causal), padding(lengths)
     query, key, value = three(len(lengths), max(lengths))
-    contexts, weights, _ = kind(query, key, value, None, None if causal else mask, True)
-    seen, real = visible(variant, causal, mask), mask.transpose(2, 3)
+    contexts, weights, _ = function(query, key, value, None, None if causal else mask, True)
+    allowed, real = visible(variant, causal, mask), mask.transpose(2, 3)
     assert (weights >= 0).all() and contexts.isfinite().all()
-    assert not weights.masked_select(real & ~seen).any()
+    assert not weights.masked_select(real & ~allowed).any()
     assert causal or not weights.masked_select(~mask).any()
-    assert (weights.masked_select(seen) > 0).all()
+    assert (weights.masked_select(allowed) > 0).all()
     assert_close(weights.sum(-1), torch.ones(weights.shape[:3]).double(), **EXACT)
     assert_close(contexts, weights @ value, **EXACT)
-    hidden = ~seen[..., None]
+    hidden = ~allowed[..., None]
     least = value[:, :, None].masked_fill(hidden, torch.inf).amin(3)
     most = value[:, :, None].masked_fill(hidden, -torch.inf).amax(3)
     assert ((contexts >= least - 1e-12) & (contexts <= most + 1e-12) | ~real).all()
 
 
-@kinds
+@each_variant
 @many
 @given(
     seed=seeds,
@@ -193,73 +193,76 @@ def test_weights_are_shares_of_what_may_be_seen(variant, seed, lengths, causal):
 )
 def test_no_score_is_too_large(variant, causal, seed, scale, dtype, lengths, weights):
     torch.manual_seed(seed)
-    kind, mask = make(variant, causal).to(dtype), None if causal else padding(lengths)
+    function, mask = make(variant, causal).to(dtype), None if causal else padding(lengths)
     query, key, value = three(len(lengths), max(lengths))
     inputs = [(side.sign() * scale).to(dtype).requires_grad_() for side in (query, key)] + [value.to(dtype)]
-    contexts, looked, _ = kind(*inputs, None, mask, weights)
+    contexts, attention_weights, _ = function(*inputs, None, mask, weights)
     assert contexts.isfinite().all() and (contexts.abs() <= 1.01).all()
-    if looked is not None:
+    if attention_weights is not None:
         real = padding([max(lengths)] * len(lengths)) if mask is None else mask
-        assert_shares(looked, visible(variant, causal, real), real)
+        assert_probabilities(attention_weights, visible(variant, causal, real), real)
     contexts.sum().backward()
     assert all(side.grad.isfinite().all() for side in inputs[:2])
 
 
-def assert_shares(weights: Tensor, seen: Tensor, real: Tensor) -> None:
-    """Rows sum to 1 as float32 counts, whatever came in: the looks are float32. 0 is exact, also in rows of padding.
+def assert_probabilities(weights: Tensor, allowed: Tensor, real: Tensor) -> None:
+    """Weights are float32 for inputs of any dtype; rows sum to 1. 0 is exact, also in rows of padding.
 
-    A sum of n shares, each rounded once, is off by n + 1 roundings of 2⁻²⁴ at most; 4 (n + 1) leaves room for the sum
-    that they were divided by.
+    A sum of n weights, each rounded once, has an error of n + 1 roundings of 2⁻²⁴ at most; 4 (n + 1) allows for the
+    rounding of their denominator too.
     """
     assert weights.dtype == torch.float32
-    off = (weights.double().sum(-1) - 1).abs().max().item()
-    assert off <= 4 * (weights.size(-1) + 1) * 2**-24
+    error = (weights.double().sum(-1) - 1).abs().max().item()
+    assert error <= 4 * (weights.size(-1) + 1) * 2**-24
     assert (weights >= 0).all() and not weights.masked_select(~real).any()
-    assert not weights.masked_select(~seen & real.transpose(2, 3)).any()
+    assert not weights.masked_select(~allowed & real.transpose(2, 3)).any()
 
 
 @pytest.mark.parametrize("variant", ["softmax", "linear"])
 @many
 @given(seed=seeds, rows=st.integers(1, 9), weights=st.booleans())
-def test_without_positions_nobody_knows_the_order(variant, seed, rows, weights):
+def test_without_positions_the_order_does_not_matter(variant, seed, rows, weights):
     """Equivariant in the queries, invariant in the pairs of key and value."""
     torch.manual_seed(seed)
-    kind, (query, key, value) = make(variant, False), three(2, rows)
+    function, (query, key, value) = make(variant, False), three(2, rows)
     mask = torch.rand(2, 1, 1, rows) < 0.6
     mask[..., 0] = True
-    contexts, looked, _ = kind(query, key, value, None, mask, weights)
+    contexts, attention_weights, _ = function(query, key, value, None, mask, weights)
     q, s = torch.randperm(rows), torch.randperm(rows)
-    found, turned, _ = kind(query[:, :, q], key[:, :, s], value[:, :, s], None, mask[..., s], weights)
-    assert_close(found, contexts[:, :, q], **EXACT)
-    assert looked is None or torch.allclose(turned, looked[:, :, q][..., s], rtol=0, atol=1e-10)
+    permuted, permuted_weights, _ = function(query[:, :, q], key[:, :, s], value[:, :, s], None, mask[..., s], weights)
+    assert_close(permuted, contexts[:, :, q], **EXACT)
+    if attention_weights is not None:
+        assert_close(permuted_weights, attention_weights[:, :, q][..., s], **EXACT)
 
 
 @pytest.mark.parametrize("variant", ["sliding", "alibi", "relative"])
-def test_with_distances_the_order_is_known(variant):
+def test_with_distances_the_order_matters(variant):
     torch.manual_seed(1)
-    kind, inputs = make(variant, False), three(1, 6)
-    contexts, mirrored = (kind(*sides, None, None, False)[0] for sides in (inputs, [side.flip(2) for side in inputs]))
-    assert torch.allclose(contexts, mirrored.flip(2)) == (variant != "relative")  # the others know no direction
+    function, inputs = make(variant, False), three(1, 6)
+    contexts, mirrored = (
+        function(*sides, None, None, False)[0] for sides in (inputs, [side.flip(2) for side in inputs])
+    )
+    assert torch.allclose(contexts, mirrored.flip(2)) == (variant != "relative")  # the others are symmetric
     order = torch.tensor([0, 3, 1, 2, 4, 5])
-    mixed = kind(*(side[:, :, order] for side in inputs), None, None, False)[0]
+    mixed = function(*(side[:, :, order] for side in inputs), None, None, False)[0]
     assert not torch.isclose(mixed, contexts[:, :, order]).all(-1).any()
 
 
-@kinds
+@each_variant
 @many
-@given(seed=seeds, rows=st.integers(2, 8), row=st.integers(0, 6), cut=st.integers(0, 6), weights=st.booleans())
-def test_causal_rows_do_not_feel_the_future(variant, seed, rows, row, cut, weights):
-    """Neither in values nor in gradients, with the first `cut` columns decoded before."""
+@given(seed=seeds, rows=st.integers(2, 8), row=st.integers(0, 6), split=st.integers(0, 6), weights=st.booleans())
+def test_causal_rows_do_not_depend_on_the_future(variant, seed, rows, row, split, weights):
+    """Neither in values nor in gradients, with the first `split` columns decoded before."""
     torch.manual_seed(seed)
-    row, kind = min(row, rows - 2), make(variant, True)
-    cut = min(cut, row)
+    row, function = min(row, rows - 2), make(variant, True)
+    split = min(split, row)
 
     def run(*inputs: Tensor) -> Tensor:
-        first, _, past = (
-            kind(*(side[:, :, :cut] for side in inputs), None, None, weights) if cut else (None, None, None)
+        first, _, state = (
+            function(*(side[:, :, :split] for side in inputs), None, None, weights) if split else (None, None, None)
         )
-        rest, _, _ = kind(*(side[:, :, cut:] for side in inputs), past, None, weights)
-        return torch.cat((first, rest), 2) if cut else rest
+        rest, _, _ = function(*(side[:, :, split:] for side in inputs), state, None, weights)
+        return torch.cat((first, rest), 2) if split else rest
 
     inputs = [side.requires_grad_() for side in three(1, rows)]
     contexts = run(*inputs)
@@ -268,47 +271,47 @@ def test_causal_rows_do_not_feel_the_future(variant, seed, rows, row, cut, weigh
     changed = [side.detach().clone() for side in inputs]
     for side in changed:
         side[:, :, row + 1 :] = 9.0
-    moved = run(*changed)
-    assert_close(moved[:, :, : row + 1], contexts[:, :, : row + 1].detach(), **EXACT)
-    assert not torch.isclose(moved[:, :, row + 1 :], contexts[:, :, row + 1 :]).any()
+    after = run(*changed)
+    assert_close(after[:, :, : row + 1], contexts[:, :, : row + 1].detach(), **EXACT)
+    assert not torch.isclose(after[:, :, row + 1 :], contexts[:, :, row + 1 :]).any()
 
 
 def test_one_head_with_identities_is_scaled_dot_product():
-    heads, kind, inputs = MultiHeadAttention(6, 1).double(), make("softmax", False), unit(2, 5, 6)
+    heads, function, inputs = MultiHeadAttention(6, 1).double(), make("softmax", False), unit(2, 5, 6)
     heads.weight.data, heads.output.weight.data = torch.eye(6).double().repeat(3, 1), torch.eye(6).double()
-    context, weights, _ = kind(*heads.project_all(inputs), None, None, True)
-    wanted, looked = scaled_dot_product(*(inputs[:, None],) * 3, weights=True)
-    assert_close((heads.merge(context), weights), (wanted[:, 0], looked), **EXACT)
+    context, weights, _ = function(*heads.project_all(inputs), None, None, True)
+    wanted, wanted_weights = scaled_dot_product(*(inputs[:, None],) * 3, weights=True)
+    assert_close((heads.merge_heads(context), weights), (wanted[:, 0], wanted_weights), **EXACT)
 
 
 @pytest.mark.parametrize("variant", ["sliding", "alibi", "relative", "relative, sliding"])
-@both
-def test_flex_is_pytorchs_attention_with_a_mask_of_numbers(variant, causal):
+@each_side
+def test_flex_equals_pytorch_attention_with_an_additive_mask(variant, causal):
     torch.manual_seed(1)
     size, rows = HEADS * SIZE, 7
-    kind, heads, theirs = (
+    function, heads, reference = (
         make(variant, causal),
         MultiHeadAttention(size, HEADS).double(),
         nn.MultiheadAttention(size, HEADS).double(),
     )
     for parameter in heads.parameters():
         nn.init.normal_(parameter)
-    theirs.load_state_dict({f"in_proj_{part}": getattr(heads, part) for part in ("weight", "bias")}, strict=False)
-    theirs.out_proj.load_state_dict(heads.output.state_dict())
+    reference.load_state_dict({f"in_proj_{part}": getattr(heads, part) for part in ("weight", "bias")}, strict=False)
+    reference.out_proj.load_state_dict(heads.output.state_dict())
     _, window, bias = VARIANTS[variant]
-    added = [oracle.BIASES[bias](head, HEADS, rows, table_of(kind, causal)) for head in range(HEADS)]
+    added = [oracle.BIASES[bias](head, HEADS, rows, table_of(function, causal)) for head in range(HEADS)]
     numbers = np.where(
-        oracle.allowed(rows, causal, window), np.stack([np.zeros((rows, rows)) + one for one in added]), -np.inf
+        oracle.allowed(rows, causal, window), np.stack([np.zeros((rows, rows)) + head for head in added]), -np.inf
     )
     inputs = unit(rows, 1, size)
-    wanted = theirs(inputs, inputs, inputs, attn_mask=torch.from_numpy(numbers), average_attn_weights=False)
-    context, weights, _ = kind(*heads.project_all(inputs.transpose(0, 1)), None, None, True)
-    assert_close((heads.merge(context).transpose(0, 1), weights), wanted, **EXACT)
+    wanted = reference(inputs, inputs, inputs, attn_mask=torch.from_numpy(numbers), average_attn_weights=False)
+    context, weights, _ = function(*heads.project_all(inputs.transpose(0, 1)), None, None, True)
+    assert_close((heads.merge_heads(context).transpose(0, 1), weights), wanted, **EXACT)
 
 
-def test_each_layer_learns_its_own_distances(small_model):
-    """7 distances to both sides in the encoder, 4 to the left in the decoder; nothing else of the family but a table
-    of positions has parameters, so that weights from before it fit.
+def test_each_layer_learns_its_own_biases(small_model):
+    """7 distances to both sides in the encoder, 4 to the left in the decoder. Only these and learned positions add
+    parameters to the plain Transformer's.
     """
     plain, learned, *others = (
         {key: tuple(value.shape) for key, value in small_model(f"transformer{name}").state_dict().items()}
@@ -316,25 +319,27 @@ def test_each_layer_learns_its_own_distances(small_model):
     )
     assert others == [plain] * 4
     tables = {
-        f"{side}.{n}.kind.bias.table": (4, wide) for side, wide in (("encoder", 7), ("decoder", 4)) for n in (0, 1)
+        f"{side}.{n}.attention_function.bias.table": (4, size)
+        for side, size in (("encoder", 7), ("decoder", 4))
+        for n in (0, 1)
     }
     model = small_model("transformer_relative")
     assert {key: tuple(value.shape) for key, value in model.named_parameters() if key not in plain} == tables
-    places = {"source_positions.table": (1024, 32), "target_positions.table": (1024, 32)}
-    assert learned.items() - plain.items() == places.items()
+    positions = {"source_positions.table": (1024, 32), "target_positions.table": (1024, 32)}
+    assert learned.items() - plain.items() == positions.items()
 
 
 def test_alibi_by_hand():
     """Four heads have slopes 1/4, 1/16, 1/64 and 1/256; equal keys leave the bias alone."""
-    kind, nothing = make_self_attention("flex", 4, False, 0.0, 0, "alibi", 1), torch.zeros(1, 4, 3, 2)
-    _, weights, _ = kind(nothing, nothing, nothing, None, None, True)
+    function, zeros = make_self_attention("flex", 4, False, 0.0, 0, "alibi", 1), torch.zeros(1, 4, 3, 2)
+    _, weights, _ = function(zeros, zeros, zeros, None, None, True)
     for head, slope in enumerate((0.25, 0.0625, 0.015625, 0.00390625)):
-        shares = torch.tensor([1.0, np.exp(-slope), np.exp(-2 * slope)], dtype=torch.float32)
-        assert_close(weights[0, head, 0], shares / shares.sum())
+        exponentials = torch.tensor([1.0, np.exp(-slope), np.exp(-2 * slope)], dtype=torch.float32)
+        assert_close(weights[0, head, 0], exponentials / exponentials.sum())
 
 
 def test_linear_by_hand():
-    """φ(q) = (2, 1), φ(k) = (1, 1), (3, 1), (2, ½): scores 3, 7, 4½; the first column sees itself alone."""
+    """φ(q) = (2, 1), φ(k) = (1, 1), (3, 1), (2, ½): scores 3, 7, 4½; the first column attends to itself alone."""
     query = torch.tensor([[1.0, 0.0]]).expand(1, 1, 3, 2)
     key = torch.tensor([[[[0.0, 0.0], [2.0, 0.0], [1.0, np.log(0.5)]]]])
     value = torch.tensor([[[[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]]]])
@@ -347,87 +352,81 @@ def test_linear_by_hand():
 
 
 @pytest.mark.parametrize("variant", ["sliding", "alibi", "relative", "relative, sliding"])
-@both
-def test_flexattention_is_given_the_same_rule(variant, causal):
-    """What is compiled on CUDA, uncompiled here: PyTorch applies the same rule to every score."""
-    theirs = pytest.importorskip("torch.nn.attention.flex_attention", reason="PyTorch 2.4").flex_attention
+@each_side
+def test_flexattention_has_the_same_scores(variant, causal):
+    """FlexAttention uncompiled, which is compiled on CUDA, with the same mask and bias of every score."""
+    reference = pytest.importorskip("torch.nn.attention.flex_attention", reason="PyTorch 2.4").flex_attention
     torch.manual_seed(1)
-    kind, inputs, mask = make(variant, causal), three(3, 9), padding([9, 1, 4])
+    function, inputs, mask = make(variant, causal), three(3, 9), padding([9, 1, 4])
     real = None if causal else mask[:, 0, 0]
-    rule = (kind.bias, kind.window, causal, real)
+    rule = (function.bias, function.window, causal, real)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it was not compiled
-        assert_close(theirs(*inputs, score_mod=modified(*rule)), explicit(*inputs, *rule)[0], **EXACT)
+        assert_close(
+            reference(*inputs, score_mod=make_score_mod(*rule)), explicit_attention(*inputs, *rule)[0], **EXACT
+        )
 
 
 @pytest.mark.parametrize(
-    ("device", "size", "there", "taken"),
+    ("device", "size", "available", "calls"),
     [("cuda", 16, True, 1), ("cuda", 15, True, 0), ("cuda", 64, False, 0), ("cpu", 64, True, 0)],
 )
-def test_flexattention_is_taken_where_it_can_be_compiled(monkeypatch, device, size, there, taken):
-    """On CUDA, from 16 numbers a head, in a PyTorch that has it; elsewhere the explicit road, with the same numbers."""
-    asked = []
+def test_flexattention_is_used_where_it_can_be_compiled(monkeypatch, device, size, available, calls):
+    """On CUDA, from 16 numbers a head, in a PyTorch that has it; elsewhere explicit attention, with equal numbers."""
+    head_sizes = []
 
-    def listen(query: Tensor, key: Tensor, value: Tensor, score_mod: object) -> Tensor:
-        asked.append(query.size(-1))
+    def record(query: Tensor, key: Tensor, value: Tensor, score_mod: object) -> Tensor:
+        head_sizes.append(query.size(-1))
         return value
 
-    monkeypatch.setattr(flex, "known", lambda: there)
-    monkeypatch.setattr(kinds_room, "compilable", lambda _, size: flex.compilable(device, size))
-    monkeypatch.setattr(kinds_room, "compiled", lambda: listen)
-    kind, inputs = make("sliding", True), [unit(1, HEADS, 5, size) for _ in range(3)]
-    found, wanted = (kind(*inputs, None, None, weights)[0] for weights in (False, True))
-    assert asked == [size] * taken
-    assert_close(found, inputs[2] if taken else wanted, **EXACT)
+    monkeypatch.setattr(flex, "has_flex_attention", lambda: available)
+    monkeypatch.setattr(self_attention_module, "can_compile", lambda _, size: flex.can_compile(device, size))
+    monkeypatch.setattr(self_attention_module, "compiled_flex_attention", lambda: record)
+    function, inputs = make("sliding", True), [unit(1, HEADS, 5, size) for _ in range(3)]
+    context, wanted = (function(*inputs, None, None, weights)[0] for weights in (False, True))
+    assert head_sizes == [size] * calls
+    assert_close(context, inputs[2] if calls else wanted, **EXACT)
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_a_pytorch_without_flexattention_is_noticed(monkeypatch, there):
-    monkeypatch.setattr(flex, "find_spec", lambda name: name if there else None)
-    assert flex.known.__wrapped__() is there
+@pytest.mark.parametrize("available", [True, False])
+def test_a_pytorch_without_flexattention_is_recognised(monkeypatch, available):
+    monkeypatch.setattr(flex, "find_spec", lambda name: name if available else None)
+    assert flex.has_flex_attention.__wrapped__() is available
 
 
-def test_the_encoder_of_linear_attention_begins_no_past(monkeypatch):
-    monkeypatch.setattr(Linear, "start", lambda *_: pytest.fail("a matrix for nobody"))
+def test_linear_attention_in_the_encoder_has_no_state(monkeypatch):
+    monkeypatch.setattr(LinearSelfAttention, "start", lambda *_: pytest.fail("not needed"))
     assert make("linear", causal=False)(*three(1, 4), None, None, False)[2] is None
-
-
-def test_what_a_kind_carries_may_have_any_name(monkeypatch, small_model):
-    """How many columns there were is asked of the kind, not of a name."""
-    monkeypatch.setattr(Softmax, "parts", ("seen", "read"))
-    model, pairs = small_model("transformer"), batch()
-    memory = model.encode(*pairs[:2])
-    first = model.decode(pairs.target[:, :2], model.start(memory), memory)
-    second = model.decode(pairs.target[:, 2:], first.state, memory)
-    assert_close(torch.cat((first.hidden, second.hidden), 1), model(*pairs[:3]).hidden, **EXACT)
-    assert first.state.keys() == {f"{name}_{number}" for name in ("seen", "read") for number in (0, 1)}
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 @pytest.mark.parametrize("variant", ["sliding", "alibi", "relative", "relative, sliding"])
-@both
-def test_compiled_flexattention_is_the_explicit_road(variant, causal):
+@each_side
+def test_compiled_flexattention_equals_explicit_attention(variant, causal):
     """Values and gradients, in float32, of a batch with padding."""
     torch.manual_seed(1)
-    kind, mask = make(variant, causal).float().cuda(), None if causal else padding([70, 1, 33]).cuda()
+    function, mask = make(variant, causal).float().cuda(), None if causal else padding([70, 1, 33]).cuda()
     sides = [torch.randn(3, HEADS, 70, 32, device="cuda", requires_grad=True) for _ in range(3)]
-    inputs = [*sides, *kind.parameters()]
-    count = torch.randn(3, HEADS, 70, 32, device="cuda")
-    found = []
+    inputs = [*sides, *function.parameters()]
+    upstream = torch.randn(3, HEADS, 70, 32, device="cuda")
+    results = []
     for weights in (False, True):
-        context = kind(*sides, None, mask, weights)[0]
-        found.append((context, *torch.autograd.grad((context * count).sum(), inputs)))
-    assert compiled.cache_info().currsize == 1
-    assert_close(found[0], found[1], atol=5e-3, rtol=5e-3)  # Triton multiplies float32 in TF32
+        context = function(*sides, None, mask, weights)[0]
+        results.append((context, *torch.autograd.grad((context * upstream).sum(), inputs)))
+    assert compiled_flex_attention.cache_info().currsize == 1
+    assert_close(results[0], results[1], atol=5e-3, rtol=5e-3)  # Triton multiplies float32 in TF32
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
-@both
+@each_side
 def test_heads_too_small_to_compile_run_on_cuda(causal):
-    kind, sides = make("sliding", causal).float().cuda(), [torch.randn(3, HEADS, 70, 8, device="cuda") for _ in "qkv"]
-    assert_close(kind(*sides, None, None, False)[0], kind(*sides, None, None, True)[0], atol=1e-5, rtol=0)
+    function, sides = (
+        make("sliding", causal).float().cuda(),
+        [torch.randn(3, HEADS, 70, 8, device="cuda") for _ in "qkv"],
+    )
+    assert_close(function(*sides, None, None, False)[0], function(*sides, None, None, True)[0], atol=1e-5, rtol=0)
 
 
 @many
@@ -435,23 +434,25 @@ def test_heads_too_small_to_compile_run_on_cuda(causal):
 def test_rotary_scores_depend_on_the_distance_alone(seed, rows, start, length):
     torch.manual_seed(seed)
     positions, (query, key) = make_positions("rotary", 24, HEADS, 1), (unit(1, HEADS, rows, 8) for _ in range(2))
-    here, there = (positions.rotation(first, rows, query) for first in (0, start))
-    scores = turn(query, here) @ turn(key, here).transpose(2, 3)
-    assert_close(turn(query, there) @ turn(key, there).transpose(2, 3), scores, **EXACT)
-    assert_close(turn(query, there).norm(dim=-1), query.norm(dim=-1), **EXACT)
-    np.testing.assert_allclose(turn(query, there)[0, 1], oracle.turned(query[0, 1].numpy(), start), rtol=0, atol=1e-10)
+    at_0, at_start = (positions.rotation(first, rows, query) for first in (0, start))
+    scores = rotate(query, at_0) @ rotate(key, at_0).transpose(2, 3)
+    assert_close(rotate(query, at_start) @ rotate(key, at_start).transpose(2, 3), scores, **EXACT)
+    assert_close(rotate(query, at_start).norm(dim=-1), query.norm(dim=-1), **EXACT)
+    np.testing.assert_allclose(
+        rotate(query, at_start)[0, 1], oracle.rotated(query[0, 1].numpy(), start), rtol=0, atol=1e-10
+    )
     assert_close(positions(query[0], start), query[0])  # nothing is added
 
 
-def test_queries_and_keys_are_turned_and_values_are_not():
+def test_queries_and_keys_are_rotated_and_values_are_not():
     torch.manual_seed(1)
     heads, inputs = MultiHeadAttention(24, HEADS).double(), unit(2, 5, 24)
     query, key, value = heads.project_all(inputs)
-    found = project(heads, inputs, make_positions("rotary", 24, HEADS, 1).rotation(7, 5, inputs))
+    projected = project(heads, inputs, make_positions("rotary", 24, HEADS, 1).rotation(7, 5, inputs))
     for row in range(2):
         for head in range(HEADS):
-            wanted = [oracle.turned(side[row, head].detach().numpy(), 7) for side in (query, key)]
-            for side, answer in zip(found, (*wanted, value[row, head].detach().numpy()), strict=True):
+            wanted = [oracle.rotated(side[row, head].detach().numpy(), 7) for side in (query, key)]
+            for side, answer in zip(projected, (*wanted, value[row, head].detach().numpy()), strict=True):
                 np.testing.assert_allclose(side[row, head].detach().numpy(), answer, rtol=0, atol=1e-10)
 
 
@@ -470,7 +471,7 @@ def batch():
 
 @pytest.mark.parametrize("side", ["de", "en"])
 def test_a_validation_pair_beyond_the_last_position_is_refused_at_the_start(tmp_path, side):
-    """Such a pair is never left out; one position more, and the training may begin."""
+    """Validation pairs are never dropped; with one more position training starts."""
     corpus = write_corpus(tmp_path / "text", train=40)
     valid = tmp_path / "text" / f"valid.{side}"
     lines = valid.read_text(encoding="utf-8").splitlines()
@@ -503,15 +504,15 @@ def test_a_validation_pair_beyond_the_last_position_is_refused_at_the_start(tmp_
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
-def test_encoder_and_decoder_know_the_order(small_model, name):
-    """Without what a file says about positions the same layers would not; two pieces change places here."""
+def test_encoder_and_decoder_depend_on_the_order(small_model, name):
+    """Two pieces are exchanged; without the positions of the configuration the same layers would not notice."""
     model, pairs, order = small_model(name), batch(), torch.tensor([1, 0, 2])
     source, target = pairs.source[:, :3], pairs.target[:, :3]
 
     def differ(model: nn.Module) -> list[bool]:
-        plain, moved = model.encode(source, None), model.encode(source[:, order], None)
-        hidden = [model.decode(one, model.start(plain), plain).hidden[:, 2] for one in (target, target[:, order])]
-        return [not torch.allclose(moved.values, plain.values[:, order]), not torch.allclose(*hidden)]
+        plain, exchanged = model.encode(source, None), model.encode(source[:, order], None)
+        hidden = [model.decode(ids, model.start(plain), plain).hidden[:, 2] for ids in (target, target[:, order])]
+        return [not torch.allclose(exchanged.values, plain.values[:, order]), not torch.allclose(*hidden)]
 
     assert differ(model) == [True, True]
     if name in ("transformer", "transformer_linear", "transformer_rotary", "transformer_learned"):
@@ -519,11 +520,11 @@ def test_encoder_and_decoder_know_the_order(small_model, name):
         assert differ(model) == [
             False,
             True,
-        ]  # in a stack, causality tells the decoder: its columns see different pasts
+        ]  # the causal mask of several layers gives the decoder the order
 
 
 def test_learned_positions_end(small_model):
-    """The last place is known, the next one is refused by name, whole and in pieces."""
+    """The last position works, the next one is refused with the key's name, at once and in pieces."""
     model, pairs = small_model("transformer_learned", max_positions=533), batch()
     source = torch.full((1, 534), 9)
     memory = model.encode(source[:, :533], None)
@@ -534,17 +535,17 @@ def test_learned_positions_end(small_model):
         model.decode(source[:, :1], state, memory)
     plain = model(*pairs[:3]).hidden
     model.source_positions.table.data[6] += 1.0  # of the longest source's </s>
-    moved = (model(*pairs[:3]).hidden != plain).flatten(1).any(1)
-    assert moved.tolist() == [length == 7 for length in pairs.mask.sum(1)]
+    changed = (model(*pairs[:3]).hidden != plain).flatten(1).any(1)
+    assert changed.tolist() == [length == 7 for length in pairs.mask.sum(1)]
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
-def test_self_attention_shows_its_weights(small_model, name):
-    """In encoder and decoder: shapes, shares, zeros at padding and in the future; asking changes no value."""
+def test_self_attention_returns_its_weights(small_model, name):
+    """In encoder and decoder: shapes, sums, zeros at padding and in the future; they change no value."""
     model, pairs = small_model(name), batch()
-    memory, silent = (model.encode(pairs.source, pairs.mask, wanted) for wanted in (True, False))
-    assert silent.weights is None
-    assert_close((memory.values, memory.fixed), (silent.values, silent.fixed), **EXACT)
+    memory, without = (model.encode(pairs.source, pairs.mask, wanted) for wanted in (True, False))
+    assert without.weights is None
+    assert_close((memory.values, memory.static), (without.values, without.static), **EXACT)
     rows, columns = pairs.target.size(1), pairs.source.size(1)
     decoded = model.decode(pairs.target, model.start(memory), memory, True)
     assert memory.weights.shape == (3, 2, 4, columns, columns)
@@ -555,15 +556,15 @@ def test_self_attention_shows_its_weights(small_model, name):
         assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]).double(), **EXACT)
     assert not memory.weights.masked_select(~pairs.mask[:, None, None, None]).any()
     assert not decoded.self_weights.triu(1).any()
-    quiet = model.decode(pairs.target, model.start(memory), memory)
-    assert quiet.weights is quiet.self_weights is None
-    assert_close(quiet.hidden, decoded.hidden, **EXACT)
+    without = model.decode(pairs.target, model.start(memory), memory)
+    assert without.weights is without.self_weights is None
+    assert_close(without.hidden, decoded.hidden, **EXACT)
     order = torch.tensor([2, 0])
     assert_close(memory.rows(order).weights, memory.weights[order], **EXACT)
 
 
-def test_weights_stand_in_the_order_of_the_layers(small_model):
-    """A layer without queries looks everywhere alike, and is found at its place."""
+def test_weights_are_in_the_order_of_the_layers(small_model):
+    """A layer with queries of 0 attends uniformly; it is found at its index."""
     model, pairs = small_model("transformer"), batch()
     for attention in (model.encoder[1].attention, model.decoder[0].self_attention):
         attention.weight.data[:32] = 0.0
@@ -583,11 +584,11 @@ def test_weights_stand_in_the_order_of_the_layers(small_model):
 def test_self_weights_are_over_all_columns_so_far(small_model, name):
     model, pairs = small_model(name), batch()
     memory = model.encode(pairs.source, pairs.mask)
-    whole = model.decode(pairs.target, model.start(memory), memory, True).self_weights
+    at_once = model.decode(pairs.target, model.start(memory), memory, True).self_weights
     first = model.decode(pairs.target[:, :3], model.start(memory), memory, True)
     second = model.decode(pairs.target[:, 3:], first.state, memory, True)
-    assert_close(first.self_weights, whole[..., :3, :3], **EXACT)
-    assert_close(second.self_weights, whole[..., 3:, :], **EXACT)
+    assert_close(first.self_weights, at_once[..., :3, :3], **EXACT)
+    assert_close(second.self_weights, at_once[..., 3:, :], **EXACT)
 
 
 def test_the_state_of_linear_attention_does_not_grow(small_model):
@@ -599,8 +600,8 @@ def test_the_state_of_linear_attention_does_not_grow(small_model):
         after = model.decode(pairs.target, state, memory).state
     shapes = {name: tensor.shape for name, tensor in state.items()}
     assert shapes == {name: tensor.shape for name, tensor in after.items()}
-    assert shapes == {"step": (3,)} | {f"written_{n}": (3, 4, 8, 8) for n in (0, 1)} | {
-        f"total_{n}": (3, 4, 8) for n in (0, 1)
+    assert shapes == {"step": (3,)} | {f"kv_sum_{n}": (3, 4, 8, 8) for n in (0, 1)} | {
+        f"key_sum_{n}": (3, 4, 8) for n in (0, 1)
     }
     assert all(tensor.dtype == torch.float32 for name, tensor in after.items() if name != "step")
     assert after["step"].tolist() == [pairs.target.size(1)] * 3
@@ -610,44 +611,50 @@ def test_autocast_does_not_round_the_sums():
     """A sum of a thousand features in bf16 would stop growing at 256."""
     value = torch.ones(1, 1, 1000, 4)
     for causal in (False, True):
-        kind = make_self_attention("linear", 1, causal, 0.0, 0, "none", 1)
+        function = make_self_attention("linear", 1, causal, 0.0, 0, "none", 1)
         with torch.autocast("cpu", torch.bfloat16):
-            context, _, past = kind(*(torch.zeros(1, 1, 1000, 4),) * 2, value, None, None, False)
+            context, _, state = function(*(torch.zeros(1, 1, 1000, 4),) * 2, value, None, None, False)
         assert_close(context, value, atol=1e-6, rtol=0)
-        assert not causal or past[1].tolist() == [[[1000.0] * 4]]
+        assert not causal or state.key_sum.tolist() == [[[1000.0] * 4]]
 
 
 @pytest.mark.parametrize("weights", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_dropout_zeroes_weights_in_training_alone(weights, dtype):
-    """Values that are unit vectors bring the weights to light: each is 0 or 1 / (1 − p) of itself, p of them 0."""
+    """With unit vectors as values the contexts are the weights: each is 0 or 1 / (1 − p) times itself, p of them 0."""
     torch.manual_seed(1)
-    kind, query = make_self_attention("softmax", 1, False, 0.25, 0, "none", 1), torch.zeros(20, 1, 64, 64, dtype=dtype)
-    query.requires_grad_()  # training takes the explicit road in bf16
+    function, query = (
+        make_self_attention("softmax", 1, False, 0.25, 0, "none", 1),
+        torch.zeros(20, 1, 64, 64, dtype=dtype),
+    )
+    query.requires_grad_()  # training uses the explicit kernel in bf16
     value = torch.eye(64, dtype=dtype).expand(20, 1, 64, 64)
-    assert_close(kind.eval()(query, query, value, None, None, weights)[0].float(), torch.full((20, 1, 64, 64), 1 / 64))
-    context, looked, _ = kind.train()(query, query, value, None, None, weights)
+    assert_close(
+        function.eval()(query, query, value, None, None, weights)[0].float(), torch.full((20, 1, 64, 64), 1 / 64)
+    )
+    context, attention_weights, _ = function.train()(query, query, value, None, None, weights)
     kept = context.float() * 64 * 0.75
     assert ((kept == 0) | torch.isclose(kept, torch.tensor(1.0), rtol=1e-2)).all()
     assert abs((kept == 0).float().mean().item() - 0.25) < 0.005
-    assert looked is None or torch.equal(looked, torch.full_like(looked, 1 / 64))  # where it looked, before dropout
+    if attention_weights is not None:
+        assert torch.equal(attention_weights, torch.full_like(attention_weights, 1 / 64))  # before dropout
 
 
 def test_attention_dropout_reaches_every_softmax(small_model, monkeypatch):
     """Two encoder layers, and two decoder layers that attend twice; nothing in evaluation."""
-    model, pairs, shares = small_model("transformer", dropout=0.0, attention_dropout=0.5), batch(), []
-    fused = functional.scaled_dot_product_attention
+    model, pairs, probabilities = small_model("transformer", dropout=0.0, attention_dropout=0.5), batch(), []
+    kernel = functional.scaled_dot_product_attention
 
-    def listen(query, key, value, mask, dropout, causal):
-        shares.append(dropout)
-        return fused(query, key, value, mask, dropout, causal)
+    def record(query, key, value, mask, dropout, causal):
+        probabilities.append(dropout)
+        return kernel(query, key, value, mask, dropout, causal)
 
-    monkeypatch.setattr(functional, "scaled_dot_product_attention", listen)
+    monkeypatch.setattr(functional, "scaled_dot_product_attention", record)
     plain = model(*pairs[:3]).hidden
-    assert shares == [0.0] * 6
-    shares.clear()
+    assert probabilities == [0.0] * 6
+    probabilities.clear()
     assert not torch.allclose(model.train()(*pairs[:3]).hidden, plain)
-    assert shares == [0.5] * 6
+    assert probabilities == [0.5] * 6
 
 
 REFUSED = {
@@ -667,7 +674,7 @@ REFUSED = {
     "a negative window": (["model=transformer_sliding", "model.sliding_window=-1"], ["=-1", "at least 0"]),
     "no distance": (["model=transformer_relative", "model.max_distance=0"], ["max_distance=0", "greater than 0"]),
     "a distance without relative": (["model=transformer_alibi", "model.max_distance=9"], ["=9", "model.bias=relative"]),
-    "an unknown kind": (["model=transformer", "model.attention=hard"], ["=hard", "softmax, linear, flex"]),
+    "an unknown attention": (["model=transformer", "model.attention=hard"], ["=hard", "softmax, linear, flex"]),
     "an unknown bias": (["model=transformer_alibi", "model.bias=t5"], ["=t5", "none, alibi, relative"]),
     "unknown positions": (["model=transformer", "model.positions=x"], ["=x", "sinusoidal, learned, rotary, none"]),
     "all dropped": (["model=transformer", "model.attention_dropout=1"], ["=1.0", "less than 1"]),
@@ -675,14 +682,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("words", "fragments"), REFUSED.values(), ids=REFUSED)
-def test_what_does_not_fit_is_refused(words, fragments):
+def test_invalid_combinations_are_refused(words, fragments):
     with pytest.raises(UserError) as error:
         compose_all(words, multirun=False)
-    said = str(error.value)
-    assert said.endswith(".") and all(fragment in said for fragment in fragments), said
+    message = str(error.value)
+    assert message.endswith(".") and all(fragment in message for fragment in fragments), message
 
 
-def test_what_fits_is_not_refused():
+def test_valid_combinations_are_accepted():
     compose_all(["model=transformer_learned", "model.max_positions=533"], multirun=False)
     compose_all(["model=transformer_alibi", "model.positions=rotary", "model.sliding_window=4"], multirun=False)
 
@@ -694,16 +701,18 @@ def test_what_changes_nothing_stays_in_a_saved_configuration():
     assert validate(saved).model.max_distance == 9
 
 
-def three_lookings(lengths: list[int], rows: int, layers: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
+def random_weights(lengths: list[int], rows: int, layers: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
     """Encoder, decoder and cross weights of a batch with padding, two heads each."""
-    mask, (readers, writers), columns = padding(lengths)[:, None], layers, max(lengths)
+    mask, (encoder_layers, decoder_layers), columns = padding(lengths)[:, None], layers, max(lengths)
     batch = len(lengths)
     encoder, cross = (
         (3 * torch.randn(batch, count, 2, height, columns).double()).masked_fill(~mask, -torch.inf).softmax(-1)
-        for count, height in ((readers, columns), (writers, rows))
+        for count, height in ((encoder_layers, columns), (decoder_layers, rows))
     )
     future = torch.ones(rows, rows).triu(1).bool()
-    decoder = (3 * torch.randn(batch, writers, 2, rows, rows).double()).masked_fill(future, -torch.inf).softmax(-1)
+    decoder = (
+        (3 * torch.randn(batch, decoder_layers, 2, rows, rows).double()).masked_fill(future, -torch.inf).softmax(-1)
+    )
     return encoder, decoder, cross
 
 
@@ -714,16 +723,16 @@ def three_lookings(lengths: list[int], rows: int, layers: tuple[int, int]) -> tu
     rows=st.integers(1, 6),
     layers=st.tuples(st.integers(1, 3), st.integers(1, 3)),
 )
-def test_rollout_is_the_oracles(seed, lengths, rows, layers):
-    """Rows sum to 1, are at least 0, exactly 0 at padding, and what a row lacks before is the target's own share."""
+def test_rollout_equals_the_oracle(seed, lengths, rows, layers):
+    """Rows sum to 1, are at least 0, exactly 0 at padding, and what a row lacks before comes from the target."""
     torch.manual_seed(seed)
-    looked = three_lookings(lengths, rows, layers)
-    found = rollout(*looked)
-    assert (found >= 0).all() and not found.masked_select(~padding(lengths)[:, 0]).any()
-    assert_close(found.sum(-1), torch.ones(len(lengths), rows).double(), **EXACT)
+    all_weights = random_weights(lengths, rows, layers)
+    rolled_out = rollout(*all_weights)
+    assert (rolled_out >= 0).all() and not rolled_out.masked_select(~padding(lengths)[:, 0]).any()
+    assert_close(rolled_out.sum(-1), torch.ones(len(lengths), rows).double(), **EXACT)
     for row in range(len(lengths)):
-        wanted, own = oracle.rollout(*(weights[row].numpy() for weights in looked))
-        np.testing.assert_allclose(found[row], wanted, rtol=0, atol=1e-12)
+        wanted, own = oracle.rollout(*(weights[row].numpy() for weights in all_weights))
+        np.testing.assert_allclose(rolled_out[row], wanted, rtol=0, atol=1e-12)
         assert (np.triu(own, 1) == 0).all()
 
 
@@ -746,15 +755,17 @@ def test_rollout_of_two_decoder_layers_by_hand():
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_a_model_can_be_rolled_out(small_model, name):
-    """What no layer could bring to a row has no share in it, and the picture of a sentence is that of it alone."""
+    """Padding has no weight, and the rollout of a sentence is that of it alone."""
     model, pairs = small_model(name), batch()
     memory = model.encode(pairs.source, pairs.mask, True)
     decoded = model.decode(pairs.target, model.start(memory), memory, True)
-    picture = rollout(memory.weights, decoded.self_weights, decoded.weights)
-    assert picture.shape == (3, pairs.target.size(1), pairs.source.size(1))
+    rolled_out = rollout(memory.weights, decoded.self_weights, decoded.weights)
+    assert rolled_out.shape == (3, pairs.target.size(1), pairs.source.size(1))
     row = int(pairs.mask.sum(1).argmin())
     length, written = int(pairs.mask[row].sum()), pairs.target.size(1)
-    assert not picture[row, :, length:].any()
-    one = model.encode(pairs.source[row : row + 1, :length], None, True)
-    alone = model.decode(pairs.target[row : row + 1], model.start(one), one, True)
-    assert_close(picture[row, :written, :length], rollout(one.weights, alone.self_weights, alone.weights)[0], **EXACT)
+    assert not rolled_out[row, :, length:].any()
+    memory = model.encode(pairs.source[row : row + 1, :length], None, True)
+    alone = model.decode(pairs.target[row : row + 1], model.start(memory), memory, True)
+    assert_close(
+        rolled_out[row, :written, :length], rollout(memory.weights, alone.self_weights, alone.weights)[0], **EXACT
+    )

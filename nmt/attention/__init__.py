@@ -1,1 +1,1 @@
-"""Where a decoder looks: scores, windows, and the kernels that turn them into weights and contexts."""
+"""Attention: scores, windows, and the kernels that turn them into weights and contexts."""

@@ -1,7 +1,7 @@
 """Hard attention: one position instead of a mean over all of them (Xu et al. 2015 §4.1).
 
 B batch, S source length, T target length, M memory size, N tokens.
-A draw has no slope, so what it was drawn from learns either from the reward of the draw (`Reinforce`) or as if the
+A sample has no gradient, so the distribution is trained either by the sample's reward (`Reinforce`) or as if the
 softmax's weights had been used (straight-through).
 """
 
@@ -11,87 +11,87 @@ import torch
 from torch import Tensor, nn
 
 GRADIENTS = ("reinforce", "straight_through")
-BASELINE_DECAY = 0.9  # what is left of the baseline after a batch (Xu et al. 2015 §4.1)
+BASELINE_DECAY = 0.9  # of the moving average of rewards, a batch (Xu et al. 2015 §4.1)
 
 
 class HardAttentionOutput(NamedTuple):
-    """One position for every query, and what REINFORCE wants to know about the draw."""
+    """One position for every query, and what REINFORCE needs of the distribution it was sampled from."""
 
     context: Tensor  # [B T M]
     weights: Tensor  # [B T S], one-hot (times the prior)
-    log_probability: Tensor | None  # [B T], of the position that was drawn; in training by `reinforce` only
-    entropy: Tensor | None  # [B T], of the distribution it was drawn from, in nats
+    log_probability: Tensor | None  # [B T], of the sampled position; in training with `reinforce` only
+    entropy: Tensor | None  # [B T], of the distribution, in nats
 
 
-def attend_to_one(
+def hard_attention(
     scores: Tensor, values: Tensor, mask: Tensor | None, prior: Tensor | None, training: bool, gradient: str
 ) -> HardAttentionOutput:
     """s ~ softmax(scores where mask) in training, else s = argmax (the first of equals); context = prior_s · values_s.
 
     scores [B T S], values [B S M], mask and prior broadcast to scores. The distribution is in float32 at least. A prior
-    multiplies the chosen vector as it multiplies softmax's weights: it takes no part in the choice.
-    `straight_through`: forward the one-hot row, backward the slope of the softmax (Bengio et al. 2013 §4).
+    multiplies the chosen vector as it multiplies softmax's weights; it does not change which position is chosen.
+    `straight_through`: forward the one-hot row, backward the gradient of the softmax (Bengio et al. 2013 §4).
     """
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
     full = torch.promote_types(scores.dtype, torch.float32)
-    log_shares = scores.log_softmax(-1, dtype=full)
-    position = (draw(log_shares) if training else log_shares.argmax(-1))[..., None]
-    weights = torch.zeros_like(log_shares).scatter(-1, position, 1.0)
+    log_probabilities = scores.log_softmax(-1, dtype=full)
+    position = (sample(log_probabilities) if training else log_probabilities.argmax(-1))[..., None]
+    weights = torch.zeros_like(log_probabilities).scatter(-1, position, 1.0)
     log_probability = entropy = None
     if training and gradient == "straight_through":
-        shares = log_shares.exp()
-        weights = weights + (shares - shares.detach())  # which adds exactly 0
+        probabilities = log_probabilities.exp()
+        weights = weights + (probabilities - probabilities.detach())  # which adds exactly 0
     elif training:
-        log_probability = log_shares.gather(-1, position).squeeze(-1)
-        entropy = nats(log_shares)
+        log_probability = log_probabilities.gather(-1, position).squeeze(-1)
+        entropy = categorical_entropy(log_probabilities)
     if prior is not None:
         weights = weights * prior
     return HardAttentionOutput(weights.to(values.dtype) @ values, weights, log_probability, entropy)
 
 
 @torch.no_grad()
-def draw(log_shares: Tensor) -> Tensor:
-    """[… S] → […]: positions drawn from torch's generator, argmax_s (log p_s − log e_s) with e_s ~ Exp(1).
+def sample(log_probabilities: Tensor) -> Tensor:
+    """[… S] → […]: positions sampled with torch's generator, argmax_s (log p_s − log e_s) with e_s ~ Exp(1).
 
-    What has share 0 is never drawn. Unlike torch.multinomial this neither waits for the device nor raises when a
-    training has broken and its shares are no numbers; the trainer has a sentence for that.
+    A position of probability 0 is never sampled. Unlike torch.multinomial this neither waits for the device nor raises
+    when a training has diverged to NaN; the trainer reports that.
     """
-    return (log_shares - torch.empty_like(log_shares).exponential_().log()).argmax(-1)
+    return (log_probabilities - torch.empty_like(log_probabilities).exponential_().log()).argmax(-1)
 
 
-def nats(log_shares: Tensor) -> Tensor:
-    """−Σ p log p over the last dimension; where p = 0 there is nothing to add, in value and slope."""
-    shares = log_shares.exp()
-    return -(shares * log_shares.masked_fill(shares == 0, 0.0)).sum(-1)
+def categorical_entropy(log_probabilities: Tensor) -> Tensor:
+    """−Σ p log p over the last dimension, in nats; where p = 0 the term and its gradient are 0."""
+    probabilities = log_probabilities.exp()
+    return -(probabilities * log_probabilities.masked_fill(probabilities == 0, 0.0)).sum(-1)
 
 
 class Reinforce(nn.Module):
-    """The loss of draws: −Σ_n (r_n − b) log π(s_n) − λ_e Σ_n H[π_n], with b ← 0.9 b + 0.1 mean r after each batch.
+    """REINFORCE: −Σ_n (r_n − b) log π(s_n) − λ_e Σ_n H[π_n], with b ← 0.9 b + 0.1 mean r after each batch.
 
-    r_n = log p(y_n): the reward of a draw is the log-probability of the one word that is written from it (REINFORCE,
-    Williams 1992; Xu et al. 2015 §4.1 with λ_r = 1). For attention after the step without input feeding this is an
-    unbiased estimate of the gradient of E[Σ log p]: no other word depends on the draw. Otherwise later words depend
-    on it through the decoder's state, and that is neglected: what is followed is, for each word, the gradient of its
-    own expected log-probability over its own draw, given the earlier draws.
+    r_n = log p(y_n): the reward of a sample is the log-probability of the one token that is predicted from it
+    (REINFORCE, Williams 1992; Xu et al. 2015 §4.1 with λ_r = 1). For attention after the step without input feeding
+    this is an unbiased estimate of the gradient of E[Σ log p]: no other token depends on the sample. Otherwise later
+    tokens depend on it through the decoder's state, and that is neglected: it estimates, for each token, the gradient
+    of the token's own expected log-probability over its own sample, given the earlier samples.
 
-    Deviations: the paper rewards every draw with the log-probability of the whole sentence, whose variance grows with
-    its length (docs/papers.md has a measurement); its baseline contains the batch it is used on (here b is the mean
-    before it, and so independent of the draws), and it does not say where b starts (here at −log V, what guessing among
-    V pieces earns; from 0 the first updates would punish whatever was drawn); and in half of the sentences it replaces
-    the draw by softmax's mean, which is left out.
+    Deviations: the paper rewards every sample with the log-probability of the whole sentence, whose variance grows
+    with its length (docs/papers.md has a measurement); its baseline contains the batch it is used on (here b is the
+    mean before it, and so independent of the samples), and it does not give the initial b (here −log V, the reward of
+    a uniform guess among V pieces; from 0 the first updates would punish whatever was sampled); and in half of the
+    sentences it replaces the sample by softmax's mean, which is left out.
     """
 
     baseline: Tensor
 
-    def __init__(self, entropy: float, start: float) -> None:
+    def __init__(self, entropy_weight: float, initial_baseline: float) -> None:
         super().__init__()
-        self.entropy = entropy  # λ_e
-        self.register_buffer("baseline", torch.tensor(start))
+        self.entropy_weight = entropy_weight  # λ_e
+        self.register_buffer("baseline", torch.tensor(initial_baseline))
 
     def forward(self, log_probability: Tensor, entropy: Tensor, reward: Tensor) -> Tensor:
-        """Three times [N], real tokens only → the loss, summed; the baseline moves on."""
+        """[N] each, over real tokens only → the loss, summed; updates the baseline."""
         reward = reward.detach()
         advantage = reward - self.baseline
         self.baseline.lerp_(reward.mean().to(self.baseline.dtype), 1 - BASELINE_DECAY)
-        return -(advantage * log_probability).sum() - self.entropy * entropy.sum()
+        return -(advantage * log_probability).sum() - self.entropy_weight * entropy.sum()

@@ -3,10 +3,19 @@
 B batch, H heads, S source length, T target length, K head size. Sums are made in float32 at least, also under autocast.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
-FLOOR = 1e-6  # the least φ: a sum of φ(q)·φ(k) is never 0
+LEAST_FEATURE = 1e-6  # so that no sum of φ(q)·φ(k) is 0
+
+
+class LinearAttentionState(NamedTuple):
+    """The state of causal linear attention: sums over all columns so far (Katharopoulos 2020 eqs. 10 and 11)."""
+
+    kv_sum: Tensor  # [B H K K] = Σ φ(k) vᵀ
+    key_sum: Tensor  # [B H K] = Σ φ(k)
 
 
 def features(inputs: Tensor) -> Tensor:
@@ -15,10 +24,10 @@ def features(inputs: Tensor) -> Tensor:
     Deviation: φ is at least 1e-6, where the paper's code adds 1e-6 to the denominator; so rows of weights sum to 1.
     Unlike the dot product's, these scores are not divided by √K: a factor would cancel.
     """
-    return torch.where(inputs > 0, inputs + 1, inputs.clamp(max=0).exp()).clamp(min=FLOOR)
+    return torch.where(inputs > 0, inputs + 1, inputs.clamp(max=0).exp()).clamp(min=LEAST_FEATURE)
 
 
-def linear(
+def linear_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, weights: bool = False
 ) -> tuple[Tensor, Tensor | None]:
     """φ(q)ᵀ Σ φ(k) vᵀ / φ(q)ᵀ Σ φ(k) over every key the mask allows (Katharopoulos 2020 eq. 5): time and memory ∝ S.
@@ -28,36 +37,37 @@ def linear(
     """
     full = torch.promote_types(query.dtype, torch.float32)
     with torch.autocast(query.device.type, enabled=False):
-        asked, kept = features(query.to(full)), features(key.to(full))
+        query_features, key_features = features(query.to(full)), features(key.to(full))
         if mask is not None:
-            kept = kept.masked_fill(~mask.transpose(2, 3), 0.0)
+            key_features = key_features.masked_fill(~mask.transpose(2, 3), 0.0)
         if weights:
-            scores = asked @ kept.transpose(2, 3)
-            looked = scores / scores.sum(-1, keepdim=True)
-            return (looked @ value.to(full)).to(value.dtype), looked
-        context = asked @ (kept.transpose(2, 3) @ value.to(full))
-        return (context / (asked @ kept.sum(2)[..., None])).to(value.dtype), None
+            scores = query_features @ key_features.transpose(2, 3)
+            attention_weights = scores / scores.sum(-1, keepdim=True)
+            return (attention_weights @ value.to(full)).to(value.dtype), attention_weights
+        context = query_features @ (key_features.transpose(2, 3) @ value.to(full))
+        return (context / (query_features @ key_features.sum(2)[..., None])).to(value.dtype), None
 
 
-def causal_linear(
-    query: Tensor, key: Tensor, value: Tensor, written: Tensor, total: Tensor, weights: bool = False
-) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
-    """The same over the keys up to each query (Katharopoulos 2020 eqs. 8 to 12), continuing what was written before.
+def causal_linear_attention(
+    query: Tensor, key: Tensor, value: Tensor, state: LinearAttentionState, weights: bool = False
+) -> tuple[Tensor, Tensor | None, LinearAttentionState]:
+    """The same over the keys up to each query (Katharopoulos 2020 eqs. 8 to 12), continued from the state before them.
 
-    query, key, value [B H T K], written [B H K K] = Σ φ(k) vᵀ and total [B H K] = Σ φ(k) over all earlier columns →
-    contexts [B H T K], weights [B H T T] | None, and both sums after the last column. Each column writes the outer
-    product φ(k) ⊗ v into fast weights and reads them with φ(q) (Schmidhuber 1992, who has no denominator).
+    query, key, value [B H T K] → contexts [B H T K], weights [B H T T] | None, and the state after the last column.
+    Each column writes the outer product φ(k) ⊗ v into fast weights and reads them with φ(q) (Schmidhuber 1992, who has
+    no denominator).
 
-    Columns of one call see each other through a masked [T T] product, as in softmax attention: at the lengths of
+    Columns of one call attend to each other through a masked [T T] product, as in softmax attention: at the lengths of
     sentences that is cheaper than the paper's running sums, which hold a [K K] matrix for each column or loop over
-    time. Earlier columns are known by their sums alone, so `weights` are over the columns of this call; what a row
-    lacks to 1 is the share of the earlier ones.
+    time. Of earlier columns there are only the sums, so `weights` are over the columns of this call; what a row
+    lacks to 1 is the weight of the earlier ones.
     """
     full = torch.promote_types(query.dtype, torch.float32)
     with torch.autocast(query.device.type, enabled=False):
-        asked, kept, values = features(query.to(full)), features(key.to(full)), value.to(full)
-        scores = (asked @ kept.transpose(2, 3)).tril()
-        share = scores.sum(-1, keepdim=True) + asked @ total[..., None]
-        context = (scores @ values + asked @ written) / share
-        written, total = written + kept.transpose(2, 3) @ values, total + kept.sum(2)
-    return context.to(value.dtype), scores / share if weights else None, written, total
+        query_features, key_features, values = features(query.to(full)), features(key.to(full)), value.to(full)
+        scores = (query_features @ key_features.transpose(2, 3)).tril()
+        denominator = scores.sum(-1, keepdim=True) + query_features @ state.key_sum[..., None]
+        context = (scores @ values + query_features @ state.kv_sum) / denominator
+        kv_sum = state.kv_sum + key_features.transpose(2, 3) @ values
+        after = LinearAttentionState(kv_sum, state.key_sum + key_features.sum(2))
+    return context.to(value.dtype), scores / denominator if weights else None, after

@@ -7,14 +7,15 @@ import torch
 from torch import Tensor, nn
 
 from nmt.attention.kernels import scaled_dot_product
-from nmt.attention.padded_matmul import LinearMap, Product, padded_matmul
+from nmt.attention.projection import LinearMap, Projection
+from nmt.cpu import padded_matmul
 
 
 class MultiHeadAttention(nn.Module):
     """Concat(head_1 … head_H) W^O, head_i = attention(Q W_i^Q, K W_i^K, V W_i^V).
 
-    The three input projections lie in one matrix, so that self-attention is one product. `dropout` is a share of the
-    weights, in training. Deviation: all four projections have biases, 0 at first.
+    The three input projections are one matrix, so that self-attention needs one product. `dropout` is the probability
+    with which a weight is zeroed in training. Deviation: all four projections have biases, 0 at first.
     """
 
     def __init__(self, size: int, heads: int, dropout: float = 0.0) -> None:
@@ -28,20 +29,6 @@ class MultiHeadAttention(nn.Module):
         nn.init.xavier_uniform_(self.output.weight)
         nn.init.zeros_(self.output.bias)
 
-    def split(self, projected: Tensor, parts: int) -> tuple[Tensor, ...]:
-        """[B T parts·D] → parts × [B H T K]."""
-        shape = (*projected.shape[:2], parts, self.heads, self.size // self.heads)
-        return projected.view(shape).permute(2, 0, 3, 1, 4).unbind(0)
-
-    def project(self, inputs: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
-        """[B T D] → those of query, key, value (0, 1, 2) from `first` to before `last`, each [B H T K]."""
-        return self.split(padded_matmul(self.product(first, last), inputs), last - first)
-
-    def product(self, first: int, last: int) -> Product:
-        """[… D] → [… (last − first)·D], by these of the three parts of the matrix."""
-        part = slice(first * self.size, last * self.size)
-        return LinearMap(self.weight[part], self.bias[part])
-
     def project_all(self, inputs: Tensor) -> tuple[Tensor, ...]:
         """[B T D] → query, key, value [B H T K] of self-attention."""
         return self.project(inputs, 0, 3)
@@ -54,20 +41,28 @@ class MultiHeadAttention(nn.Module):
         """[B T D] → query [B H T K] of cross-attention."""
         return self.project(inputs, 0, 1)[0]
 
+    def project(self, inputs: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
+        """[B T D] → those of query, key, value (0, 1, 2) from `first` to before `last`, each [B H T K]."""
+        return self.split_heads(padded_matmul(self.projection(first, last), inputs), last - first)
+
+    def projection(self, first: int, last: int) -> Projection:
+        """[… D] → [… (last − first)·D], by these of the three parts of the matrix."""
+        part = slice(first * self.size, last * self.size)
+        return LinearMap(self.weight[part], self.bias[part])
+
+    def split_heads(self, projected: Tensor, parts: int) -> tuple[Tensor, ...]:
+        """[B T parts·D] → parts × [B H T K]."""
+        shape = (*projected.shape[:2], parts, self.heads, self.size // self.heads)
+        return projected.view(shape).permute(2, 0, 3, 1, 4).unbind(0)
+
+    def merge_heads(self, context: Tensor) -> Tensor:
+        """Concat(head_1 … head_H) W^O: [B H T K] → [B T D]."""
+        return padded_matmul(self.output, context.transpose(1, 2).flatten(2))
+
     def forward(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        mask: Tensor | None = None,
-        causal: bool = False,
-        weights: bool = False,
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, weights: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         """Projected query [B H T K], key, value [B H S K], mask [B|1 1 T|1 S] → [B T D], weights [B H T S] | None."""
         dropout = self.dropout if self.training else 0.0
-        context, looked = scaled_dot_product(query, key, value, mask, causal, weights, dropout)
-        return self.merge(context), looked
-
-    def merge(self, context: Tensor) -> Tensor:
-        """Concat(head_1 … head_H) W^O: [B H T K] → [B T D]."""
-        return padded_matmul(self.output, context.transpose(1, 2).flatten(2))
+        context, attention_weights = scaled_dot_product(query, key, value, mask, weights=weights, dropout=dropout)
+        return self.merge_heads(context), attention_weights

@@ -1,7 +1,7 @@
-"""How a Transformer is told where a piece stands.
+"""Positional encodings of the Transformer: sinusoidal, learned, rotary, none.
 
 B batch, T length, D model size, H heads, K head size. Positions count from 0; `start` is that of the first column,
-a number or, where the device is not to be asked for it, a tensor of one.
+an int or, where reading it from the device would block, a tensor of one element.
 """
 
 import math
@@ -26,12 +26,17 @@ class Positions(nn.Module, ABC):
     def __init__(self, size: int, head_size: int, max_positions: int) -> None:
         super().__init__()
 
+    @property
+    def max_length(self) -> int | None:
+        """The most positions of a sequence; None: any number."""
+        return None
+
     def forward(self, embedded: Tensor, start: Start) -> Tensor:
-        """[B T D] → [B T D]."""
+        """embedded [B T D] → the same with positions added."""
         return embedded
 
     def rotation(self, start: Start, length: int, like: Tensor) -> Rotation | None:
-        """For the queries and keys of self-attention."""
+        """cos and sin that turn queries and keys of self-attention [T K/2], or None."""
         return None
 
 
@@ -40,14 +45,14 @@ class Sinusoidal(Positions):
 
     def __init__(self, size: int, head_size: int, max_positions: int) -> None:
         super().__init__(size, head_size, max_positions)
-        self.table = torch.empty(0, size)  # those of the first positions, once they were asked for
+        self.table = torch.empty(0, size)  # of the first positions; made when they are first needed
 
     def forward(self, embedded: Tensor, start: Start) -> Tensor:
         _, length, size = embedded.shape
         if isinstance(start, Tensor) or torch.compiler.is_compiling():
             return embedded + sinusoids(start, length, size, embedded)
-        stop, (kind, device) = start + length, (embedded.dtype, embedded.device)
-        if len(self.table) < stop or self.table.dtype != kind or self.table.device != device:
+        stop, (dtype, device) = start + length, (embedded.dtype, embedded.device)
+        if len(self.table) < stop or self.table.dtype != dtype or self.table.device != device:
             with torch.inference_mode(False):
                 self.table = sinusoids(0, 2 * stop, size, embedded)
         return embedded + self.table[start:stop]
@@ -56,7 +61,7 @@ class Sinusoidal(Positions):
 class Learned(Positions):
     """A row of a table for each position, added (Gehring et al. 2017 §3.1; Vaswani 2017 table 3, row E).
 
-    Drawn, and multiplied by √D, as the embeddings of the pieces are.
+    Initialized, and multiplied by √D, as the embeddings of the pieces are.
     """
 
     def __init__(self, size: int, head_size: int, max_positions: int) -> None:
@@ -64,20 +69,24 @@ class Learned(Positions):
         self.table = nn.Parameter(torch.empty(max_positions, size))
         nn.init.normal_(self.table, std=size**-0.5)
 
+    @property
+    def max_length(self) -> int:
+        return len(self.table)
+
     def forward(self, embedded: Tensor, start: Start) -> Tensor:
         start = int(start)
-        stop, known = start + embedded.size(1), len(self.table)
-        if stop > known:
+        stop = start + embedded.size(1)
+        if stop > self.max_length:
             raise UserError(
-                f"A sentence has {stop} pieces or more, but this model knows the places of "
-                f"model.max_positions={known} alone; shorten it, or train with a larger model.max_positions or other "
-                "model.positions."
+                f"A sentence has {stop} pieces or more, but this model has learned "
+                f"model.max_positions={self.max_length} positions; shorten it, or train with a larger "
+                "model.max_positions or other model.positions."
             )
         return embedded + math.sqrt(embedded.size(2)) * self.table[start:stop]
 
 
 class Rotary(Positions):
-    """Queries and keys are turned by angles that grow with their position (Su et al. 2021 §3.2.2).
+    """Queries and keys are rotated by angles proportional to their position (Su et al. 2021 §3.2.2).
 
     A score then depends on the distance alone. Deviation: dimension i is paired with i + K/2, not with its neighbour
     (the same up to the order of the dimensions).
@@ -91,31 +100,31 @@ class Rotary(Positions):
         """cos and sin of position · 10000^(−2i/K), in float32 at least."""
         full = torch.promote_types(like.dtype, torch.float32)
         position = (start + torch.arange(length, device=like.device)).to(full)
-        even = torch.arange(0, self.head_size, 2, device=like.device, dtype=full)
-        angle = position[:, None] * 10000.0 ** (-even / self.head_size)
+        dimension = torch.arange(0, self.head_size, 2, device=like.device, dtype=full)
+        angle = position[:, None] * 10000.0 ** (-dimension / self.head_size)
         return angle.cos(), angle.sin()
 
 
 class NoPositions(Positions):
-    """Nothing; the scores themselves must know distances."""
+    """No positions; the scores depend on distances, or the causal mask alone gives the order."""
 
 
-def turn(inputs: Tensor, rotation: Rotation) -> Tensor:
-    """Each pair (x_i, x_{i + K/2}) of [B H T K] turned by its angle."""
+def rotate(inputs: Tensor, rotation: Rotation) -> Tensor:
+    """Each pair (x_i, x_{i + K/2}) of [B H T K] rotated by its angle."""
     (first, second), (cosine, sine) = inputs.chunk(2, -1), rotation
-    turned = torch.cat((first * cosine - second * sine, first * sine + second * cosine), -1)
-    return turned.to(inputs.dtype)
+    rotated = torch.cat((first * cosine - second * sine, first * sine + second * cosine), -1)
+    return rotated.to(inputs.dtype)
 
 
 def sinusoids(start: Start, length: int, size: int, like: Tensor) -> Tensor:
     """sin and cos of position / 10000^(2i/D) for the positions from `start` (Vaswani 2017 §3.5): [T D].
 
-    Computed in float32 at least, then of the format of `like`.
+    Computed in float32 at least, then cast to the dtype of `like`.
     """
     full = torch.promote_types(like.dtype, torch.float32)
     position = (start + torch.arange(length, device=like.device)).to(full)
-    even = torch.arange(0, size, 2, device=like.device, dtype=full)
-    frequency = torch.exp(even * (-math.log(10000.0) / size))
+    dimension = torch.arange(0, size, 2, device=like.device, dtype=full)
+    frequency = torch.exp(dimension * (-math.log(10000.0) / size))
     angle = position[:, None] * frequency
     return functional.pad(torch.cat((angle.sin(), angle.cos()), 1), (0, size % 2)).to(like.dtype)
 
@@ -129,5 +138,5 @@ POSITIONS: dict[str, type[Positions]] = {
 
 
 def make_positions(name: str, size: int, heads: int, max_positions: int) -> Positions:
-    """The positions called `name`; raises UserError for an unknown name."""
+    """The positional encoding called `name`; raises UserError for an unknown name."""
     return choose("positions", name, POSITIONS)(size, size // heads, max_positions)

@@ -1,4 +1,4 @@
-"""How well a query fits a key: the scores of Luong 2015 §3.1, Bahdanau 2015 A.1.2, Vaswani 2017 §3.2.1 and others.
+"""Attention scores of a query and a key: those of Luong 2015 §3.1, Bahdanau 2015 A.1.2, Vaswani 2017 §3.2.1 and others.
 
 B batch, S source length, T target length, D query size, M memory size, A key size.
 A new score is one class here and one line in SCORES; docs/extending.md shows one.
@@ -17,18 +17,18 @@ log = logging.getLogger("nmt")
 
 
 class Score(nn.Module, ABC):
-    """score(query, key) for every pair; whatever depends on the memory alone is computed once, in `keys`.
+    """score(query, key) for every pair; what depends on the memory alone is computed once, in `keys`.
 
-    Made from the sizes of query and memory and the number of source positions that a score may know by number.
+    Made from the sizes of query and memory and the number of source positions (model.max_positions, for Location).
     """
 
     def keys(self, memory: Tensor) -> Tensor:
-        """[B S M] → [B S A]: what `forward` wants instead of the raw memory, once per sentence."""
+        """memory [B S M] → keys [B S A], which `forward` takes instead of it; once per sentence."""
         return memory
 
     @abstractmethod
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        """[B T D], [B S A] → [B T S]."""
+        """query [B T D], keys [B S A] → scores [B T S]."""
 
 
 class Dot(Score):
@@ -76,8 +76,8 @@ class Additive(Score):
         return self.memory(memory)
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        mixed = torch.tanh(self.query(query)[:, :, None] + keys[:, None])  # [B T S A]
-        return self.energy(mixed).squeeze(-1)
+        hidden = torch.tanh(self.query(query)[:, :, None] + keys[:, None])  # [B T S A]
+        return self.energy(hidden).squeeze(-1)
 
 
 class AdditiveSum(Additive):
@@ -95,13 +95,13 @@ class AdditiveSum(Additive):
 
 
 class Concat(Additive):
-    """vᵀ tanh(W [q; k]) (Luong 2015 §3.1): W cut in two columns is the additive score, and is computed as such."""
+    """vᵀ tanh(W [q; k]) (Luong 2015 §3.1): with W = [W_q W_k] this is the additive score, and is computed as such."""
 
 
 class ConcatIdentity(Concat):
-    """vᵀ tanh(W_q q + k): concat with the memory's part of W fixed to the identity, as in the runs of Luong 2015.
+    """vᵀ tanh(W_q q + k): concat with the memory's part of W fixed to the identity, as in Luong's experiments.
 
-    (Footnote 15 there; it is why concat did badly.) Both sides have the same size.
+    (Footnote 15 of Luong 2015, which explains its poor results.) Both sides have the same size.
     """
 
     def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
@@ -116,8 +116,8 @@ class ConcatIdentity(Concat):
 class Cosine(Score):
     """β cos(q, k) with a learned β > 0 (Graves 2014 eq. 5, content addressing); a zero vector has cosine 0.
 
-    Deviation: one β for all steps, where the paper's controller gives one at each. β = 10 eᵇ with b learned from 0: a
-    cosine is at most 1, and a softmax of numbers within ±1 sees no difference.
+    Deviation: one β for all steps, where the paper's controller emits one at each. β = 10 eᵇ with b learned from 0: a
+    cosine is at most 1, and a softmax of numbers within ±1 is nearly uniform.
     """
 
     def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
@@ -134,29 +134,29 @@ class Cosine(Score):
 
 
 class Location(Score):
-    """Row s of W q (Luong 2015 eq. 8): depends on the position in the source, not on what stands there.
+    """Row s of W q (Luong 2015 eq. 8): depends on the position in the source, not on the memory there.
 
-    Positions past the configured maximum get no weight (footnote 6 there); in a local window that holds no other they
-    share it evenly.
+    Positions past the configured maximum get no weight (footnote 6 there); in a local window of nothing else their
+    weights are equal.
     """
 
     def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
         super().__init__()
-        self.rows = nn.Linear(query_size, positions, bias=False)
+        self.position_scores = nn.Linear(query_size, positions, bias=False)
         self.warned = False
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        scores, length, known = self.rows(query), keys.size(1), self.rows.out_features
-        if length <= known:
+        scores, length, max_length = self.position_scores(query), keys.size(1), self.position_scores.out_features
+        if length <= max_length:
             return scores[:, :, :length]
         if not self.warned:
             log.warning(
-                "A source has %d positions; those past model.max_positions=%d are not known to the location score.",
+                "A source has %d positions; the location score gives no weight to those past model.max_positions=%d.",
                 length,
-                known,
+                max_length,
             )
             self.warned = True
-        return functional.pad(scores, (0, length - known), value=torch.finfo(scores.dtype).min)
+        return functional.pad(scores, (0, length - max_length), value=torch.finfo(scores.dtype).min)
 
 
 SCORES: dict[str, type[Score]] = {
@@ -173,11 +173,11 @@ SCORES: dict[str, type[Score]] = {
 
 
 def make_score(name: str, query_size: int, memory_size: int, positions: int) -> Score:
-    """The score called `name`; raises UserError for an unknown name or sizes that do not fit it."""
+    """The score called `name`; raises UserError for an unknown name, or for sizes that it cannot compare."""
     return choose("score", name, SCORES)(query_size, memory_size, positions)
 
 
 def same_size(name: str, query_size: int, memory_size: int) -> None:
-    """Refuse two sizes where a score compares vectors number by number."""
+    """Raises UserError where a score that multiplies or adds query and key elementwise gets two sizes."""
     if query_size != memory_size:
         raise UserError(f"The score {name} needs query and memory of one size; here {query_size} and {memory_size}.")

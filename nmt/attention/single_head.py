@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from nmt.attention.hard import attend_to_one
+from nmt.attention.hard import hard_attention
 from nmt.attention.kernels import attend
 from nmt.attention.scores import Score
 from nmt.attention.windows import Window
@@ -16,19 +16,19 @@ NORMALISERS = ("softmax", "hard")
 
 
 class AttentionOutput(NamedTuple):
-    """What came of looking."""
+    """Contexts and weights of T queries; a window adds p_t, hard attention in training what REINFORCE needs."""
 
     context: Tensor  # [B T M]
     weights: Tensor  # [B T S]
-    centre: Tensor | None = None  # [B T]: p_t of local windows, in source positions
-    log_probability: Tensor | None = None  # [B T]: of what hard attention drew in training
-    entropy: Tensor | None = None  # [B T]: of what it was drawn from
+    p_t: Tensor | None = None  # [B T]: of local windows, in source positions
+    log_probability: Tensor | None = None  # [B T]: of the position that hard attention sampled in training
+    entropy: Tensor | None = None  # [B T]: of the distribution it was sampled from
 
 
-class Attention(nn.Module):
+class SingleHeadAttention(nn.Module):
     """weights = softmax(score(query, keys) inside the window) [× prior]; context = weights · memory.
 
-    With `normalise=hard` the softmax gives way to one position, drawn from it in training and its largest otherwise
+    With `normalise=hard` the softmax is replaced by one position, sampled from it in training and its largest otherwise
     (nmt/attention/hard.py).
     """
 
@@ -38,12 +38,12 @@ class Attention(nn.Module):
         self.hard, self.gradient = normalise == "hard", gradient
 
     @property
-    def draws(self) -> bool:
-        """Whether what it draws in training must be rewarded."""
+    def uses_reinforce(self) -> bool:
+        """Whether the positions that it samples in training need the loss of REINFORCE."""
         return self.hard and self.gradient == "reinforce"
 
     def keys(self, memory: Tensor) -> Tensor:
-        """[B S M] → [B S A], once per sentence."""
+        """memory [B S M] → keys of the score [B S A], once per sentence."""
         return self.score.keys(memory)
 
     def forward(
@@ -51,25 +51,25 @@ class Attention(nn.Module):
     ) -> AttentionOutput:
         """query [B T D], step [B T] (target positions), keys [N S A], memory [N S M], length [N], mask [N S] | None.
 
-        → contexts, weights, centres. The B / N hypotheses of a sentence look at its memory as so many more columns.
+        → contexts, weights, p_t. The B / N hypotheses of a sentence attend to its memory as so many more columns.
         """
-        together = query.reshape(len(memory), -1, query.size(2)), step.reshape(len(memory), -1)
-        looked = self.look(*together, keys, memory, length, mask)
-        if step.shape == looked.weights.shape[:2]:
-            return looked
-        context, weights = (part.reshape(*step.shape, -1) for part in looked[:2])
+        queries, steps = query.reshape(len(memory), -1, query.size(2)), step.reshape(len(memory), -1)
+        attended = self.attend(queries, steps, keys, memory, length, mask)
+        if step.shape == attended.weights.shape[:2]:
+            return attended
+        context, weights = (part.reshape(*step.shape, -1) for part in attended[:2])
         return AttentionOutput(
-            context, weights, *(None if part is None else part.reshape(step.shape) for part in looked[2:])
+            context, weights, *(None if part is None else part.reshape(step.shape) for part in attended[2:])
         )
 
-    def look(
+    def attend(
         self, query: Tensor, step: Tensor, keys: Tensor, memory: Tensor, length: Tensor, mask: Tensor | None
     ) -> AttentionOutput:
-        """The same with as many rows of queries as of memory."""
-        allowed, prior, centre = self.window(query, step, length, mask, memory.size(1))
+        """The same with one row of queries for each row of memory (B = N)."""
+        window_mask, prior, p_t = self.window(query, step, length, mask, memory.size(1))
         scores = self.score(query, keys)
         if self.hard:
-            chosen = attend_to_one(scores, memory, allowed, prior, self.training, self.gradient)
-            return AttentionOutput(chosen.context, chosen.weights, centre, chosen.log_probability, chosen.entropy)
-        context, weights = attend(scores, memory, allowed, prior)
-        return AttentionOutput(context, weights, centre)
+            output = hard_attention(scores, memory, window_mask, prior, self.training, self.gradient)
+            return AttentionOutput(output.context, output.weights, p_t, output.log_probability, output.entropy)
+        context, weights = attend(scores, memory, window_mask, prior)
+        return AttentionOutput(context, weights, p_t)

@@ -71,7 +71,7 @@ def search(
 def initial_beams(model: EncoderDecoder, source: Tensor, mask: Tensor | None, limit: Tensor) -> Beams:
     """One hypothesis for each sentence: <s>."""
     memory, count = model.encode(source, mask), len(source)
-    memory = memory._replace(fixed={name: tensor.contiguous() for name, tensor in memory.fixed.items()})
+    memory = memory._replace(static={name: tensor.contiguous() for name, tensor in memory.static.items()})
     tokens = torch.full((count, 1, 1), BOS, device=source.device)
     scores = torch.zeros(count, 1, device=source.device)
     return Beams(list(range(count)), limit.tolist(), tokens, scores, model.start(memory), memory)

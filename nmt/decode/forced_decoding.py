@@ -49,7 +49,7 @@ def force_decode(
     if memory.weights is not None and decoded.self_weights is not None and decoded.weights is not None:
         through_layers = rollout(memory.weights.float(), decoded.self_weights.float(), decoded.weights.float())
     log_probabilities = target_log_probabilities(model, decoded.hidden, output)
-    return ForcedDecoding(log_probabilities, decoded.weights, through_layers, decoded.centre)
+    return ForcedDecoding(log_probabilities, decoded.weights, through_layers, decoded.p_t)
 
 
 def target_log_probabilities(model: EncoderDecoder, hidden: Tensor, output: Tensor) -> Tensor:

@@ -85,7 +85,7 @@ def build_spec(
         for spec, table in ((encoder, model.source_positions), (decoder, model.target_positions)):
             spec.position_encodings.encodings = position_table(config, table, positions)
     set_vocabularies(model_spec, tokenizers)
-    model_spec.config.layer_norm_epsilon = model.encoder[0].feed_residual.norm.eps  # type: ignore[union-attr]
+    model_spec.config.layer_norm_epsilon = model.encoder[0].feed_forward_residual.norm.eps  # type: ignore[union-attr]
     model_spec.validate()
     model_spec.optimize(quantization)
     return model_spec
@@ -103,14 +103,14 @@ def set_vocabularies(spec: Any, tokenizers: Tokenizers) -> None:
 def set_encoder_layer(spec: Any, layer: EncoderLayer) -> None:
     """Copy the weights of self-attention and the feed-forward network."""
     set_attention(spec.self_attention, layer.attention, layer.attention_residual.norm, (0, 3))
-    set_feed(spec.ffn, layer.feed, layer.feed_residual.norm)
+    set_feed(spec.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
 
 
 def set_decoder_layer(spec: Any, layer: DecoderLayer) -> None:
     """Copy the weights of self-attention, cross-attention and the feed-forward network."""
     set_attention(spec.self_attention, layer.self_attention, layer.self_residual.norm, (0, 3))
     set_attention(spec.attention, layer.cross_attention, layer.cross_residual.norm, (0, 1, 3))
-    set_feed(spec.ffn, layer.feed, layer.feed_residual.norm)
+    set_feed(spec.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
 
 
 def set_attention(spec: Any, module: MultiHeadAttention, norm: nn.LayerNorm, bounds: tuple[int, ...]) -> None:

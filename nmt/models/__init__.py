@@ -1,1 +1,1 @@
-"""Encoder-decoders that can be changed for one another by one word."""
+"""Encoder-decoders behind one interface, chosen by the configuration."""

@@ -1,8 +1,8 @@
-"""What every model is: something that reads a source once and writes a target in pieces of any length.
+"""The interface of all models: a source is encoded once, a target is decoded in pieces of any length.
 
 B batch, S source length, T target length, M memory size, D model size, V vocabulary, L layers, H heads.
-Law: decoding in pieces ≡ decoding whole, at every cut. So training (whole sentences) and search (one column at a time)
-use the same `decode`, and search reorders hypotheses by indexing the rows of the state (`reorder`).
+Law: decoding in pieces ≡ decoding the whole target, wherever it is split. So training (whole sentences) and search (one
+column at a time) use the same `decode`, and search reorders hypotheses by indexing the rows of the state (`reorder`).
 """
 
 from abc import ABC, abstractmethod
@@ -13,25 +13,25 @@ from torch import Tensor, nn
 
 from nmt.attention.hard import Reinforce
 
-DecoderState = dict[str, Tensor]  # whatever the decoder carries; every tensor batch-first
+DecoderState = dict[str, Tensor]  # what the decoder keeps from column to column; every tensor batch-first
 
 
 class Memory(NamedTuple):
-    """What a model keeps of a source, once for all hypotheses of a sentence, and so never reordered.
+    """An encoded source: one for all hypotheses of a sentence, and so never reordered.
 
     A memory of N rows serves a target of N·K: row n·K + k is hypothesis k of sentence n.
     """
 
     values: Tensor  # [B S M]
-    mask: Tensor | None  # [B S], True = may be looked at; None when nothing is padded
-    fixed: DecoderState  # whatever else is computed once per sentence: projected keys, final encoder states
-    weights: Tensor | None = None  # [B L H S S]: where self-attention looked, if there is any and it was asked for
+    mask: Tensor | None  # [B S], True = may be attended to; None when nothing is padded
+    static: DecoderState  # what else is computed once per sentence: projected keys, final encoder states
+    weights: Tensor | None = None  # [B L H S S]: of encoder self-attention, if there is any and they were requested
 
     def rows(self, index: Tensor) -> "Memory":
         """The memory of these rows of the batch."""
         mask = None if self.mask is None else self.mask[index]
         weights = None if self.weights is None else self.weights[index]
-        return Memory(self.values.index_select(0, index), mask, select(self.fixed, index), weights)
+        return Memory(self.values.index_select(0, index), mask, select(self.static, index), weights)
 
     def lengths(self) -> Tensor:
         """[B]: each sentence's own length."""
@@ -41,20 +41,20 @@ class Memory(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """What hard attention drew in training: one position a column (Xu et al. 2015 §4.1)."""
+    """The samples of hard attention in training, one position a column (Xu et al. 2015 §4.1)."""
 
-    log_probability: Tensor  # [B T], of the position that was drawn
-    entropy: Tensor  # [B T], of the distribution it was drawn from, in nats
+    log_probability: Tensor  # [B T], of the sampled position
+    entropy: Tensor  # [B T], of the distribution it was sampled from, in nats
 
 
 class DecoderOutput(NamedTuple):
-    """What `decode` returns."""
+    """Hidden states and the state after them; weights only where they were requested."""
 
     hidden: Tensor  # [B T D], ready for `logits`
-    weights: Tensor | None  # [B L H T S]: where each layer and head looked
+    weights: Tensor | None  # [B L H T S]: of attention to the memory, in each layer and head
     state: DecoderState  # after the last column
-    self_weights: Tensor | None = None  # [B L H T P]: the same for self-attention over all P columns so far
-    centre: Tensor | None = None  # [B T]: p_t of local attention, in source positions; with `weights` only
+    self_weights: Tensor | None = None  # [B L H T P]: of self-attention over all P columns so far
+    p_t: Tensor | None = None  # [B T]: of local attention, in source positions; with `weights` only
     policy: Policy | None = None  # of hard attention in training
 
 
@@ -62,70 +62,70 @@ class EncoderDecoder(nn.Module, ABC):
     """The interface between models and everything else."""
 
     output: nn.Linear  # hidden → logits over the target vocabulary
-    reinforce: Reinforce  # how a policy learns; only of models whose `decode` returns one
+    reinforce: Reinforce  # the loss of a policy; only of models whose `decode` returns one
 
     @abstractmethod
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
-        """source [B S] of token ids ending in </s>, mask [B S] | None → memory; `weights` takes the explicit road."""
+        """source [B S] of token ids ending in </s>, mask [B S] | None → memory; `weights`: with self-attention's."""
 
     @abstractmethod
     def start(self, memory: Memory) -> DecoderState:
         """The decoder's state before the first column."""
 
     def reorder(self, state: DecoderState, rows: Tensor) -> DecoderState:
-        """The state of these rows of hypotheses, for one column more: `decode` may write into it, so once only.
+        """The state of these rows of hypotheses, for the next column only: `decode` may overwrite it.
 
-        For search, in inference mode; `select` is what does the same anywhere.
+        For search, in inference mode; `select` does the same everywhere, and what it returns may be used again.
         """
         return select(state, rows)
 
     @abstractmethod
     def decode(self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False) -> DecoderOutput:
-        """target [B T] (any T ≥ 1) continues what led to `state`; `weights` takes the explicit road.
+        """target [B T] (any T ≥ 1) continues the columns that led to `state`; `weights`: with attention weights.
 
-        Each row of memory serves as many rows of target as there are: the K hypotheses of a sentence look together.
+        B may be a multiple of the memory's rows: the K hypotheses of a sentence share its memory.
         """
 
     @property
     def has_attention(self) -> bool:
-        """Whether the decoder attends to the source, so that `decode` can return weights."""
+        """Whether the decoder attends to the memory, so that `decode(weights=True)` returns weights."""
         return True
 
     @property
     def num_layers(self) -> int:
-        """L of the weights that `decode` returns; 0 without attention."""
+        """L of the weights that `decode(weights=True)` returns; 0 without attention."""
         return int(self.has_attention)
 
     @property
     def num_heads(self) -> int:
-        """H of the weights that `decode` returns; 0 without attention."""
+        """H of the weights that `decode(weights=True)` returns; 0 without attention."""
         return int(self.has_attention)
 
     @property
     def has_rollout(self) -> bool:
-        """Whether encoder and decoder return weights of self-attention too, as attention rollout needs them."""
+        """Whether encoder and decoder return weights of self-attention, which attention rollout needs."""
         return False
 
     @property
     def max_length(self) -> int | None:
-        """Most positions of a source or target, </s> counted; None where the model sets no limit."""
+        """The most positions of a source or target sentence, </s> counted; None: any number."""
         return None
 
     @property
     def window_reach(self) -> float | None:
-        """How many source positions are in the window of local attention on either side of p_t; None for global."""
+        """Source positions on either side of p_t that local attention attends to; None where it attends to all."""
         return None
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """[… D] → [… V], unnormalised; search writes into it, so it is no view of anything that is needed again."""
+        """hidden [… D] → unnormalised logits [… V], in a tensor that search may overwrite."""
         return self.output(hidden)
 
     def forward(self, source: Tensor, mask: Tensor | None, target: Tensor, weights: bool = False) -> DecoderOutput:
-        """Teacher forcing: the whole target at once."""
+        """Teacher forcing: encode source [B S], decode the whole target [B T]."""
         memory = self.encode(source, mask, weights)
         return self.decode(target, self.start(memory), memory, weights)
 
 
 def select(state: DecoderState, index: Tensor) -> DecoderState:
-    """The state of these rows: how search reorders, duplicates and drops hypotheses of any model."""
+    """The state of these rows of the batch, by which search reorders, duplicates and drops hypotheses of any model."""
     return {name: tensor.index_select(0, index) for name, tensor in state.items()}

@@ -1,6 +1,6 @@
-"""The recurrent steps of the decoders, with everything that does not depend on the state taken out of the loop.
+"""The recurrent cells of the decoders; what does not depend on their state is computed for all columns at once.
 
-B batch, T target length, E embedding size, F fed size, D state size, L layers.
+B batch, T target length, E embedding size, F size of the fed vector, D state size, L layers.
 """
 
 from typing import NamedTuple, cast
@@ -8,75 +8,79 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from nmt.attention.padded_matmul import LinearMap, Product
+from nmt.attention.projection import LinearMap, Projection
 from nmt.models.base import DecoderState
 from nmt.models.dropout import Dropout
 from nmt.models.rnn import run_rnn
 
 
-class Products(NamedTuple):
-    """What a step of a stack multiplies, all to [B gates·D]; asked for once, not at every column."""
+class Projections(NamedTuple):
+    """The matrices of a stacked cell, each to [B gates·D]; made once for all columns."""
 
-    embedded: Product  # the lowest layer's share of the embedding
-    fed: Product  # its share of the fed vector
-    below: list[Product]  # what each other layer reads of the one below it
-    recurrent: list[Product]  # what each layer reads of its own state
+    embedding: Projection  # of the lowest layer, for the embedding
+    feed: Projection  # of the lowest layer, for the fed vector
+    lower: list[Projection]  # of each other layer, for the output of the one below it
+    recurrent: list[Projection]  # of each layer, for its own state
 
 
 class StackedRNNCell(nn.Module):
-    """Stacked LSTM or GRU layers whose lowest may read a fed vector beside the embedding.
+    """Stacked LSTM or GRU layers; the input of the lowest is the embedding, with a fed vector if there is one.
 
-    `whole` runs all columns in one call; `step` runs one. Both use the same weights and agree.
+    `forward` runs all columns in one call, `step` runs one; both use the same weights and agree.
     """
 
-    def __init__(self, cell: str, embedding: int, hidden: int, layers: int, fed: int, dropout: float) -> None:
+    def __init__(self, cell: str, embedding: int, hidden: int, layers: int, feed_size: int, dropout: float) -> None:
         super().__init__()
-        kind = nn.LSTM if cell == "lstm" else nn.GRU
-        self.cell, self.embedding_size, self.fed = cell, embedding, fed
-        self.states = ("hidden", "cell") if cell == "lstm" else ("hidden",)
-        sizes = [embedding + fed] + [hidden] * (layers - 1)
-        self.layers = nn.ModuleList(kind(size, hidden, batch_first=True) for size in sizes)
+        rnn = nn.LSTM if cell == "lstm" else nn.GRU
+        self.cell, self.embedding_size, self.feed_size = cell, embedding, feed_size
+        self.state_names = ("hidden", "cell") if cell == "lstm" else ("hidden",)
+        sizes = [embedding + feed_size] + [hidden] * (layers - 1)
+        self.layers = nn.ModuleList(rnn(size, hidden, batch_first=True) for size in sizes)
         self.dropout = Dropout(dropout)
 
-    def weights(self, number: int) -> list[nn.Parameter]:
-        """weight_ih [gates·D in], weight_hh [gates·D D], bias_ih, bias_hh [gates·D] of a layer."""
-        return cast(nn.RNNBase, self.layers[number]).all_weights[0]
-
-    def whole(self, embedded: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """[B T E] → top layer [B T D], state [B L D]."""
-        outputs, finals = embedded, []
+    def forward(self, inputs: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        """inputs [B T E+F], state [B L D] → top layer [B T D], state [B L D]."""
+        outputs, last_states = inputs, []
         for number, layer in enumerate(self.layers):
-            past = tuple(state[name][:, number][None] for name in self.states)
-            outputs, final = run_rnn(layer, self.dropout(outputs) if number else outputs, past)
-            finals.append(final)
-        return outputs, {name: torch.cat([f[i] for f in finals]).transpose(0, 1) for i, name in enumerate(self.states)}
+            layer_state = tuple(state[name][:, number][None] for name in self.state_names)
+            outputs, last_state = run_rnn(layer, self.dropout(outputs) if number else outputs, layer_state)
+            last_states.append(last_state)
+        return outputs, {
+            name: torch.cat(parts).transpose(0, 1)
+            for name, parts in zip(self.state_names, zip(*last_states, strict=True), strict=True)
+        }
 
-    def products(self) -> Products:
-        """By which `step` multiplies."""
+    def step(
+        self, projections: Projections, projected: Tensor, feed: Tensor, state: DecoderState
+    ) -> tuple[Tensor, DecoderState]:
+        """One column: embedding projected [B gates·D], feed [B F], state [B L D] → top layer [B D], state [B L D]."""
+        after: list[tuple[Tensor, ...]] = []
+        for number, project_state in enumerate(projections.recurrent):
+            if number:
+                projected = projections.lower[number - 1](self.dropout(after[-1][0]))
+            else:
+                projected = projected + projections.feed(feed)
+            recurrent = project_state(state["hidden"][:, number])
+            if self.cell == "lstm":
+                after.append(lstm_step(projected + recurrent, state["cell"][:, number]))
+            else:
+                after.append((gru_step(projected, recurrent, state["hidden"][:, number]),))
+        parts = zip(*after, strict=True)
+        return after[-1][0], {name: torch.stack(part, 1) for name, part in zip(self.state_names, parts, strict=True)}
+
+    def projections(self) -> Projections:
+        """The matrices of `step`: of input, then of state, with their biases."""
         (lowest, _, bias, _), *others = weights = [self.weights(number) for number in range(len(self.layers))]
-        return Products(
+        return Projections(
             LinearMap(lowest[:, : self.embedding_size], bias),
             LinearMap(lowest[:, self.embedding_size :]),
             [LinearMap(weight_ih, bias_ih) for weight_ih, _, bias_ih, _ in others],
             [LinearMap(weight_hh, bias_hh) for _, weight_hh, _, bias_hh in weights],
         )
 
-    def step(
-        self, products: Products, prepared: Tensor, fed: Tensor, state: DecoderState
-    ) -> tuple[Tensor, DecoderState]:
-        """One column: prepared [B gates·D] by products.embedded, fed [B F] → top layer [B D], state [B L D]."""
-        after: list[tuple[Tensor, ...]] = []
-        for number, read in enumerate(products.recurrent):
-            if number:
-                prepared = products.below[number - 1](self.dropout(after[-1][0]))
-            else:
-                prepared = prepared + products.fed(fed)
-            recurrent = read(state["hidden"][:, number])
-            if self.cell == "lstm":
-                after.append(lstm_step(prepared + recurrent, state["cell"][:, number]))
-            else:
-                after.append((gru_step(prepared, recurrent, state["hidden"][:, number]),))
-        return after[-1][0], {name: torch.stack([a[i] for a in after], 1) for i, name in enumerate(self.states)}
+    def weights(self, number: int) -> list[nn.Parameter]:
+        """weight_ih [gates·D in], weight_hh [gates·D D], bias_ih, bias_hh [gates·D] of a layer."""
+        return cast(nn.RNNBase, self.layers[number]).all_weights[0]
 
 
 class ConditionalGRU(nn.Module):
@@ -90,28 +94,28 @@ class ConditionalGRU(nn.Module):
         self.weight_hh = nn.Parameter(torch.empty(2 * hidden, hidden))
         self.candidate_weight_hh = nn.Parameter(torch.empty(hidden, hidden))
 
-    def prepare(self, embedded: Tensor) -> tuple[Tensor, ...]:
-        """[B T E] → T × [B 3D]."""
+    def project_embeddings(self, embedded: Tensor) -> tuple[Tensor, ...]:
+        """W e of all columns: [B T E] → T × [B 3D]."""
         return self.embedding(embedded).unbind(1)
 
-    def products(self) -> tuple[Product, Product]:
+    def projections(self) -> tuple[Projection, Projection]:
         """U of the gates, and U of the candidate."""
         return LinearMap(self.weight_hh), LinearMap(self.candidate_weight_hh)
 
-    def forward(self, prepared: Tensor, context: Tensor, state: Tensor) -> Tensor:
-        """prepared [B 3D], c_t [B M], s_{t-1} [B D] → s_t [B D]."""
-        to_gates, to_candidate = self.products()
-        gates, candidate = (prepared + self.context(context)).split((2 * self.hidden, self.hidden), -1)
-        update, reset = torch.sigmoid(gates + to_gates(state)).chunk(2, -1)
-        proposed = torch.tanh(candidate + to_candidate(reset * state))
+    def forward(self, projected: Tensor, context: Tensor, state: Tensor) -> Tensor:
+        """W e_t [B 3D], c_t [B M], s_{t-1} [B D] → s_t [B D]."""
+        project_to_gates, project_to_candidate = self.projections()
+        gates, candidate = (projected + self.context(context)).split((2 * self.hidden, self.hidden), -1)
+        update, reset = torch.sigmoid(gates + project_to_gates(state)).chunk(2, -1)
+        proposed = torch.tanh(candidate + project_to_candidate(reset * state))
         return state + update * (proposed - state)
 
 
 def lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     """gates [B 4D] in PyTorch's order (input, forget, candidate, output), cell [B D] → hidden, cell."""
-    enter, forget, candidate, leave = gates.chunk(4, -1)
-    cell = torch.sigmoid(forget) * cell + torch.sigmoid(enter) * torch.tanh(candidate)
-    return torch.sigmoid(leave) * torch.tanh(cell), cell
+    input_gate, forget_gate, candidate, output_gate = gates.chunk(4, -1)
+    cell = torch.sigmoid(forget_gate) * cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
+    return torch.sigmoid(output_gate) * torch.tanh(cell), cell
 
 
 def gru_step(inputs: Tensor, recurrent: Tensor, state: Tensor) -> Tensor:

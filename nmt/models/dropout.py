@@ -4,32 +4,25 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from nmt.cpu import dropout_mask
+
 
 class Dropout(nn.Module):
-    """Zeroes a share of its input in training and scales the rest up (Srivastava 2014), optionally adding a residual.
+    """Zeroes each element with a probability in training and scales the rest up (Srivastava 2014); may add a residual.
 
-    On a CPU one 64-bit draw decides eight elements, each by one byte: an order of magnitude faster than a Bernoulli
-    draw for each. So the share is rounded to 1/256 … 255/256 there; the scale uses the rounded one and stays unbiased,
-    but for its own rounding in bf16.
-    Bytes are compared as numbers of the input's own format, which PyTorch does faster than making booleans.
+    On a CPU the probability is rounded to 1/256 … 255/256, and the scale is that of the rounded one.
     """
 
-    def __init__(self, share: float) -> None:
+    def __init__(self, probability: float) -> None:
         super().__init__()
-        self.share = share
-        self.threshold = min(max(round(256 * share), 1), 255) if share else 0
+        self.probability = probability
 
     def forward(self, inputs: Tensor, residual: Tensor | None = None) -> Tensor:
-        if not self.training or not self.threshold:
+        """dropout(inputs), or residual + dropout(inputs)."""
+        if not self.training or not self.probability:
             return inputs if residual is None else residual + inputs
         if inputs.device.type != "cpu":
-            dropped = functional.dropout(inputs, self.share)
+            dropped = functional.dropout(inputs, self.probability)
             return dropped if residual is None else residual + dropped
-        keep = self.mask(inputs)
-        return inputs * keep if residual is None else torch.addcmul(residual, inputs, keep)
-
-    def mask(self, inputs: Tensor) -> Tensor:
-        """0 or 1 / (1 − share) for each element."""
-        draws = torch.empty((inputs.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
-        draws = draws.view(torch.uint8)[: inputs.numel()].view(inputs.shape)
-        return draws.to(inputs.dtype).ge_(self.threshold).mul_(256 / (256 - self.threshold))
+        mask = dropout_mask(inputs, self.probability)
+        return inputs * mask if residual is None else torch.addcmul(residual, inputs, mask)

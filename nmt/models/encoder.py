@@ -12,11 +12,11 @@ from nmt.models.rnn import run_rnn
 
 
 class RecurrentEncoder(nn.Module):
-    """values = top layer at every position [B S M]; last = {"hidden", "cell"} of every layer after its last step.
+    """The top layer at every position, and the final states of every layer.
 
     `hidden` is D, the units of a layer in each direction; two directions are concatenated. Padding changes nothing:
     each sentence's recurrence starts and ends at its own ends. With `reverse` the whole source is read backwards, </s>
-    first (Sutskever 2014 §3.3 turns round the words alone).
+    first (Sutskever 2014 §3.3 reverses the words alone).
     """
 
     def __init__(
@@ -30,42 +30,43 @@ class RecurrentEncoder(nn.Module):
         dropout: float,
     ) -> None:
         super().__init__()
-        kind = nn.LSTM if cell == "lstm" else nn.GRU
+        rnn = nn.LSTM if cell == "lstm" else nn.GRU
         directions = 2 if bidirectional else 1
         self.embedding, self.directions, self.reverse = embedding, directions, reverse
         self.backward_size, self.memory_size = hidden, directions * hidden
         self.dropout = Dropout(dropout)
         sizes = [embedding.embedding_dim] + [self.memory_size] * (layers - 1)
-        self.layers = nn.ModuleList(kind(size, hidden, batch_first=True, bidirectional=bidirectional) for size in sizes)
+        self.layers = nn.ModuleList(rnn(size, hidden, batch_first=True, bidirectional=bidirectional) for size in sizes)
 
     def forward(self, source: Tensor, mask: Tensor | None) -> tuple[Tensor, DecoderState]:
-        """source [B S], mask [B S] | None → values [B S M], last states [B L M]."""
+        """source [B S], mask [B S] | None → values [B S M], {"hidden", "cell"}: final states [B L M]."""
         lengths = None if mask is None else mask.sum(1)
         if self.reverse:
-            source = flip(source, lengths)
+            source = reverse_sequences(source, lengths)
         hidden = self.embedding(source)
-        finals = []
+        last_states = []
         for layer in self.layers:
-            hidden, final = run_rnn(layer, self.dropout(hidden), lengths=lengths)
-            finals.append(final)
-        last = {"hidden": torch.stack([join(final[0]) for final in finals], 1)}
-        if isinstance(self.layers[0], nn.LSTM):
-            last["cell"] = torch.stack([join(final[1]) for final in finals], 1)
-        return flip(hidden, lengths) if self.reverse else hidden, last
+            hidden, last_state = run_rnn(layer, self.dropout(hidden), lengths=lengths)
+            last_states.append(last_state)
+        final = {
+            name: torch.stack([concat_directions(part) for part in parts], 1)
+            for name, parts in zip(("hidden", "cell"), zip(*last_states, strict=True), strict=False)
+        }
+        return reverse_sequences(hidden, lengths) if self.reverse else hidden, final
 
 
-def join(final: Tensor) -> Tensor:
+def concat_directions(state: Tensor) -> Tensor:
     """[directions B D] → [B M]."""
-    return final.transpose(0, 1).flatten(1)
+    return state.transpose(0, 1).flatten(1)
 
 
-def flip(sequence: Tensor, lengths: Tensor | None) -> Tensor:
-    """Reverses each row within its own length; padding stays at the end."""
+def reverse_sequences(sequence: Tensor, lengths: Tensor | None) -> Tensor:
+    """Reverses each row of [B S …] within its own length; padding stays at the end."""
     if lengths is None:
         return sequence.flip(1)
     position = torch.arange(sequence.size(1), device=sequence.device)
-    mirrored = lengths[:, None] - 1 - position
-    index = torch.where(mirrored >= 0, mirrored, position)
+    reversed_position = lengths[:, None] - 1 - position
+    index = torch.where(reversed_position >= 0, reversed_position, position)
     if sequence.dim() == 3:
         return sequence.gather(1, index[:, :, None].expand_as(sequence))
     return sequence.gather(1, index)

@@ -1,4 +1,4 @@
-"""Several models that write one target together.
+"""Several models that translate as one.
 
 B batch, S source length, T target length, V vocabulary.
 """
@@ -13,10 +13,10 @@ from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory
 
 
 class Ensemble(EncoderDecoder):
-    """log p = log mean_i p_i over models of any kind that share their vocabularies.
+    """log p = log mean_i p_i over models of any architecture that share their vocabularies.
 
-    Memories and states are kept side by side under the prefixes `0.`, `1.`, …; weights are those of the first model
-    that has attention.
+    Memories and states are merged into one under the prefixes `0.`, `1.`, …; attention weights are those of the first
+    model that has attention.
     """
 
     def __init__(self, members: Sequence[EncoderDecoder]) -> None:
@@ -29,25 +29,25 @@ class Ensemble(EncoderDecoder):
         return [cast(EncoderDecoder, member) for member in self.members]
 
     @property
-    def has_attention(self) -> bool:
-        return any(model.has_attention for model in self.models)
-
-    @property
-    def shown(self) -> EncoderDecoder:
-        """The member whose weights are shown."""
+    def attention_model(self) -> EncoderDecoder:
+        """The member whose attention weights are returned: the first that has attention, else the first."""
         return next((model for model in self.models if model.has_attention), self.models[0])
 
     @property
+    def has_attention(self) -> bool:
+        return self.attention_model.has_attention
+
+    @property
     def num_layers(self) -> int:
-        return self.shown.num_layers
+        return self.attention_model.num_layers
 
     @property
     def num_heads(self) -> int:
-        return self.shown.num_heads
+        return self.attention_model.num_heads
 
     @property
     def has_rollout(self) -> bool:
-        return self.shown.has_rollout
+        return self.attention_model.has_rollout
 
     @property
     def max_length(self) -> int | None:
@@ -55,49 +55,55 @@ class Ensemble(EncoderDecoder):
 
     @property
     def window_reach(self) -> float | None:
-        return self.shown.window_reach
+        return self.attention_model.window_reach
 
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
-        shown = self.shown
-        memories = [model.encode(source, mask, weights and model is shown) for model in self.models]
-        fixed = side_by_side([memory.fixed | {"values": memory.values} for memory in memories])
-        looked = memories[self.models.index(shown)].weights
-        return Memory(memories[0].values, mask, fixed, looked)
+        attention_model = self.attention_model
+        memories = [model.encode(source, mask, weights and model is attention_model) for model in self.models]
+        static = merge_states([memory.static | {"values": memory.values} for memory in memories])
+        return Memory(memories[0].values, mask, static, memories[self.models.index(attention_model)].weights)
 
     def start(self, memory: Memory) -> DecoderState:
-        return side_by_side([model.start(self.own(memory, number)) for number, model in enumerate(self.models)])
+        return merge_states([model.start(member_memory(memory, number)) for number, model in enumerate(self.models)])
 
     def reorder(self, state: DecoderState, rows: Tensor) -> DecoderState:
-        return side_by_side([model.reorder(own(state, number), rows) for number, model in enumerate(self.models)])
+        states = [model.reorder(member_state(state, number), rows) for number, model in enumerate(self.models)]
+        return merge_states(states)
 
     def decode(self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False) -> DecoderOutput:
-        shown = self.shown
-        decoded = [
-            model.decode(target, own(state, number), self.own(memory, number), weights and model is shown)
+        attention_model = self.attention_model
+        outputs = [
+            model.decode(
+                target, member_state(state, number), member_memory(memory, number), weights and model is attention_model
+            )
             for number, model in enumerate(self.models)
         ]
-        logits = [model.logits(one.hidden) for model, one in zip(self.models, decoded, strict=True)]
+        logits = [model.logits(output.hidden) for model, output in zip(self.models, outputs, strict=True)]
         full = torch.promote_types(logits[0].dtype, torch.float32)
-        mean = torch.stack([one.log_softmax(-1, dtype=full) for one in logits]).logsumexp(0)  # off by log n: no matter
-        looked = decoded[self.models.index(shown)]
-        return looked._replace(hidden=mean, state=side_by_side([one.state for one in decoded]), policy=None)
+        log_probabilities = torch.stack([member.log_softmax(-1, dtype=full) for member in logits])
+        mean = log_probabilities.logsumexp(0)  # without − log n, a constant that does not change the softmax
+        attention_output = outputs[self.models.index(attention_model)]
+        return attention_output._replace(
+            hidden=mean, state=merge_states([output.state for output in outputs]), policy=None
+        )
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """What `decode` returns already is over the vocabulary."""
+        """The `hidden` that `decode` returns is over the vocabulary already."""
         return hidden
 
-    def own(self, memory: Memory, number: int) -> Memory:
-        """The memory of one member."""
-        fixed = own(memory.fixed, number)
-        return Memory(fixed.pop("values"), memory.mask, fixed)
+
+def member_memory(memory: Memory, number: int) -> Memory:
+    """The memory of one member, as it encoded it."""
+    static = member_state(memory.static, number)
+    return Memory(static.pop("values"), memory.mask, static)
 
 
-def side_by_side(states: Sequence[Mapping[str, Tensor]]) -> DecoderState:
-    """One state of several."""
+def merge_states(states: Sequence[Mapping[str, Tensor]]) -> DecoderState:
+    """The states of all members as one, each name under the prefix of its member."""
     return {f"{number}.{name}": tensor for number, state in enumerate(states) for name, tensor in state.items()}
 
 
-def own(state: DecoderState, number: int) -> DecoderState:
-    """The share of one member."""
+def member_state(state: DecoderState, number: int) -> DecoderState:
+    """The state of one member, without its prefix."""
     prefix = f"{number}."
     return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}

@@ -1,4 +1,4 @@
-"""Recurrent encoder-decoders: Sutskever 2014 (never looks), Bahdanau 2015 (looks before), Luong 2015 (looks after).
+"""Recurrent encoder-decoders: Sutskever 2014 (no attention), Bahdanau 2015 (before the step), Luong 2015 (after it).
 
 B batch, S source length, T target length, E embedding size, D state size, M memory size, L layers.
 """
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from nmt.attention.hard import Reinforce
 from nmt.attention.scores import make_score
-from nmt.attention.single_head import Attention, AttentionOutput
+from nmt.attention.single_head import AttentionOutput, SingleHeadAttention
 from nmt.attention.windows import make_window
 from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory, Policy
 from nmt.models.cells import ConditionalGRU, StackedRNNCell, maxout
@@ -21,7 +21,7 @@ from nmt.models.recurrent_config import RecurrentConfig
 
 
 class Bahdanau(EncoderDecoder):
-    """Looks with s_{t-1} before the step: c_t = attend(s_{t-1}), s_t = GRU(y_{t-1}, c_t, s_{t-1}) (A.1.2, A.2).
+    """Attention with s_{t-1} before the step: c_t = attend(s_{t-1}), s_t = GRU(y_{t-1}, c_t, s_{t-1}) (A.1.2, A.2).
 
     s_0 = tanh(W h←_1); readout maxout(U s_{t-1} + V E y_{t-1} + C c_t), then W_o. The encoder has
     `encoder_units` units in each direction, the memory twice as many (A.2.1); `maxout` is the readout's l.
@@ -38,14 +38,14 @@ class Bahdanau(EncoderDecoder):
         memory_size = self.encoder.memory_size
         self.initial = nn.Linear(self.encoder.backward_size, hidden)
         self.attention = make_attention(config, memory_size)
-        if self.attention.draws:
+        if self.attention.uses_reinforce:
             self.reinforce = Reinforce(config.hard_entropy, -math.log(target_size))
         self.cell = ConditionalGRU(embedding, memory_size, hidden)
         maxout_size = config.maxout or embedding
         self.readout = nn.Linear(hidden + embedding + memory_size, 2 * maxout_size)
         self.dropout = Dropout(config.dropout)
         self.output = nn.Linear(maxout_size, target_size, bias=not config.tie)
-        initialise(self, config.tie)
+        initialize(self, config.tie)
 
     @property
     def window_reach(self) -> float | None:
@@ -54,136 +54,139 @@ class Bahdanau(EncoderDecoder):
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
         values, _ = self.encoder(source, mask)
         if self.training:
-            self.attention.window.count()
+            self.attention.window.count_batch()
         return Memory(values, mask, {"keys": self.attention.keys(values)})
 
     def start(self, memory: Memory) -> DecoderState:
         backward = memory.values[:, 0, -self.encoder.backward_size :]
         step = torch.zeros(memory.values.size(0), dtype=torch.long, device=memory.values.device)
         hidden = torch.tanh(self.initial(backward))
-        full = torch.promote_types(hidden.dtype, torch.float32)  # in bf16 small changes of the state would be lost
+        full = torch.promote_types(hidden.dtype, torch.float32)  # bf16 would lose small changes of the state
         return {"hidden": hidden.to(full), "step": step}
 
     def decode(self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False) -> DecoderOutput:
         embedded = self.dropout(self.target_embedding(target))
-        prepared, lengths = self.cell.prepare(embedded), memory.lengths()
-        hidden, step = state["hidden"], state["step"]
+        hidden, step, lengths = state["hidden"], state["step"], memory.lengths()
         queries: list[Tensor] = []
-        looks: list[AttentionOutput] = []
-        for column in range(target.size(1)):
+        attended: list[AttentionOutput] = []
+        for projected in self.cell.project_embeddings(embedded):
             queries.append(hidden)
-            looked = self.attention(
-                hidden[:, None], memory.fixed["keys"], memory.values, step[:, None], lengths, memory.mask
+            attention = self.attention(
+                hidden[:, None], memory.static["keys"], memory.values, step[:, None], lengths, memory.mask
             )
-            looks.append(looked)
-            hidden = self.cell(prepared[column], looked.context[:, 0], hidden)
+            attended.append(attention)
+            hidden = self.cell(projected, attention.context[:, 0], hidden)
             step = step + 1
-        contexts = torch.cat([looked.context for looked in looks], 1)
-        read = torch.cat((torch.stack(queries, 1), embedded, contexts), -1)
-        outputs = self.dropout(maxout(self.readout(read)))
-        return whole(outputs, {"hidden": hidden, "step": step}, looks, weights)
+        contexts = torch.cat([attention.context for attention in attended], 1)
+        readout = self.readout(torch.cat((torch.stack(queries, 1), embedded, contexts), -1))
+        return decoder_output(self.dropout(maxout(readout)), {"hidden": hidden, "step": step}, attended, weights)
 
 
 class Luong(EncoderDecoder):
-    """Looks with h_t after the step: h̃_t = tanh(W_c [c_t; h_t]), fed into the next step (Luong 2015 §3, §3.3).
+    """Attention with h_t after the step: h̃_t = tanh(W_c [c_t; h_t]), fed into the next step (Luong 2015 §3, §3.3).
 
     Without input feeding all columns run at once; without attention this is Sutskever 2014. The decoder starts from the
-    encoder's last states. h̃ has the embeddings' size, so that the output layer can share them; what is fed is h̃
-    before its dropout.
+    encoder's final states. h̃ has the embeddings' size, so that the output layer can share them; it is fed to the next
+    step without dropout.
     """
 
     def __init__(self, config: RecurrentConfig, source_size: int, target_size: int, joint: bool) -> None:
         super().__init__()
         embedding, hidden = config.embedding, config.hidden
-        self.looks, self.feeds = config.order == "after", config.input_feeding and config.order == "after"
+        self.uses_attention, self.input_feeding = (
+            config.order == "after",
+            config.input_feeding and config.order == "after",
+        )
         self.target_embedding = nn.Embedding(target_size, embedding)
         shared = self.target_embedding if config.tie and joint else nn.Embedding(source_size, embedding)
         self.encoder = make_encoder(config, shared)
-        fed = embedding if self.feeds else 0
-        self.stack = StackedRNNCell(config.cell, embedding, hidden, config.layers, fed, config.dropout)
-        if self.looks:
+        feed_size = embedding if self.input_feeding else 0
+        self.stack = StackedRNNCell(config.cell, embedding, hidden, config.layers, feed_size, config.dropout)
+        if self.uses_attention:
             self.attention = make_attention(config, hidden)
-            if self.attention.draws:
+            if self.attention.uses_reinforce:
                 self.reinforce = Reinforce(config.hard_entropy, -math.log(target_size))
             self.combine = nn.Linear(2 * hidden, embedding, bias=False)
         self.dropout = Dropout(config.dropout)
-        self.output = nn.Linear(embedding if self.looks else hidden, target_size, bias=not config.tie)
-        initialise(self, config.tie)
+        self.output = nn.Linear(embedding if self.uses_attention else hidden, target_size, bias=not config.tie)
+        initialize(self, config.tie)
 
     @property
     def has_attention(self) -> bool:
-        return self.looks
+        return self.uses_attention
 
     @property
     def window_reach(self) -> float | None:
-        return self.attention.window.reach if self.looks else None
+        return self.attention.window.reach if self.uses_attention else None
 
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
-        values, last = self.encoder(source, mask)
-        if self.looks:
+        values, static = self.encoder(source, mask)
+        if self.uses_attention:
             if self.training:
-                self.attention.window.count()
-            last = last | {"keys": self.attention.keys(values)}
-        return Memory(values, mask, last)
+                self.attention.window.count_batch()
+            static = static | {"keys": self.attention.keys(values)}
+        return Memory(values, mask, static)
 
     def start(self, memory: Memory) -> DecoderState:
-        state = {name: memory.fixed[name] for name in self.stack.states}
-        if self.feeds:
+        state = {name: memory.static[name] for name in self.stack.state_names}
+        if self.input_feeding:
             state["feed"] = memory.values.new_zeros(memory.values.size(0), self.combine.out_features)
         return state | {"step": torch.zeros(memory.values.size(0), dtype=torch.long, device=memory.values.device)}
 
     def decode(self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False) -> DecoderOutput:
         embedded = self.dropout(self.target_embedding(target))
         step = state["step"][:, None] + torch.arange(target.size(1), device=target.device)
-        looks: list[AttentionOutput] = []
-        if self.feeds:
-            outputs, looks, after = self.feed(embedded, step, state, memory)
+        attended: list[AttentionOutput] = []
+        if self.input_feeding:
+            outputs, attended, after = self.decode_with_input_feeding(embedded, step, state, memory)
         else:
-            outputs, after = self.stack.whole(embedded, state)
-            if self.looks:
-                outputs, looked = self.look(outputs, step, memory, memory.lengths())
-                looks.append(looked)
+            outputs, after = self.stack(embedded, state)
+            if self.uses_attention:
+                outputs, attention = self.attend(outputs, step, memory, memory.lengths())
+                attended.append(attention)
         after["step"] = state["step"] + target.size(1)
-        return whole(self.dropout(outputs), after, looks, weights)
+        return decoder_output(self.dropout(outputs), after, attended, weights)
 
-    def look(self, hidden: Tensor, step: Tensor, memory: Memory, lengths: Tensor) -> tuple[Tensor, AttentionOutput]:
-        """h_t [B T D] → h̃_t [B T E], and what came of looking."""
-        looked = self.attention(hidden, memory.fixed["keys"], memory.values, step, lengths, memory.mask)
-        return torch.tanh(self.combine(torch.cat((looked.context, hidden), -1))), looked
+    def attend(self, hidden: Tensor, step: Tensor, memory: Memory, lengths: Tensor) -> tuple[Tensor, AttentionOutput]:
+        """h_t [B T D], step [B T] → h̃_t [B T E], and the attention's own output."""
+        attention = self.attention(hidden, memory.static["keys"], memory.values, step, lengths, memory.mask)
+        return torch.tanh(self.combine(torch.cat((attention.context, hidden), -1))), attention
 
-    def feed(
+    def decode_with_input_feeding(
         self, embedded: Tensor, step: Tensor, state: DecoderState, memory: Memory
     ) -> tuple[Tensor, list[AttentionOutput], DecoderState]:
-        """Input feeding: column by column, h̃_{t-1} beside the embedding."""
-        products, lengths = self.stack.products(), memory.lengths()
-        prepared = products.embedded(embedded).unbind(1)
-        fed, carried = state["feed"], {name: state[name] for name in self.stack.states}
+        """h̃ [B T E] column by column: the input of a column is its embedding and h̃_{t-1} (Luong 2015 §3.3)."""
+        projections, lengths = self.stack.projections(), memory.lengths()
+        feed, cell_state = state["feed"], {name: state[name] for name in self.stack.state_names}
         outputs: list[Tensor] = []
-        looks: list[AttentionOutput] = []
-        for column in range(embedded.size(1)):
-            top, carried = self.stack.step(products, prepared[column], fed, carried)
-            attentional, looked = self.look(top[:, None], step[:, column : column + 1], memory, lengths)
-            fed = attentional[:, 0]
-            outputs.append(fed)
-            looks.append(looked)
-        return torch.stack(outputs, 1), looks, carried | {"feed": fed}
+        attended: list[AttentionOutput] = []
+        for column, projected in enumerate(projections.embedding(embedded).unbind(1)):
+            top, cell_state = self.stack.step(projections, projected, feed, cell_state)
+            attentional, attention = self.attend(top[:, None], step[:, column : column + 1], memory, lengths)
+            feed = attentional[:, 0]
+            outputs.append(feed)
+            attended.append(attention)
+        return torch.stack(outputs, 1), attended, cell_state | {"feed": feed}
 
 
-def whole(hidden: Tensor, state: DecoderState, looks: Sequence[AttentionOutput], weights: bool) -> DecoderOutput:
-    """What `decode` returns, from the looks at its columns in order (none of a model that never looks)."""
-    log_probability = beside([looked.log_probability for looked in looks])
-    entropy = beside([looked.entropy for looked in looks])
+def decoder_output(
+    hidden: Tensor, state: DecoderState, attended: Sequence[AttentionOutput], weights: bool
+) -> DecoderOutput:
+    """The output of `decode` from the attention of its columns in order; `attended` is empty without attention."""
+    log_probability = concat_columns([attention.log_probability for attention in attended])
+    entropy = concat_columns([attention.entropy for attention in attended])
     policy = None if log_probability is None or entropy is None else Policy(log_probability, entropy)
-    if not weights or not looks:
+    if not weights or not attended:
         return DecoderOutput(hidden, None, state, policy=policy)
-    shown = torch.cat([looked.weights for looked in looks], 1)[:, None, None]
-    return DecoderOutput(hidden, shown, state, centre=beside([looked.centre for looked in looks]), policy=policy)
+    cross_weights = torch.cat([attention.weights for attention in attended], 1)[:, None, None]
+    p_t = concat_columns([attention.p_t for attention in attended])
+    return DecoderOutput(hidden, cross_weights, state, p_t=p_t, policy=policy)
 
 
-def beside(columns: Sequence[Tensor | None]) -> Tensor | None:
-    """[B t] of each piece → [B T]; None where the attention has no such thing."""
-    there = [column for column in columns if column is not None]
-    return torch.cat(there, 1) if there else None
+def concat_columns(columns: Sequence[Tensor | None]) -> Tensor | None:
+    """[B t] of each piece → [B T]; None if they are None."""
+    tensors = [column for column in columns if column is not None]
+    return torch.cat(tensors, 1) if tensors else None
 
 
 def make_encoder(config: RecurrentConfig, embedding: nn.Embedding) -> RecurrentEncoder:
@@ -199,14 +202,14 @@ def make_encoder(config: RecurrentConfig, embedding: nn.Embedding) -> RecurrentE
     )
 
 
-def make_attention(config: RecurrentConfig, memory_size: int) -> Attention:
+def make_attention(config: RecurrentConfig, memory_size: int) -> SingleHeadAttention:
     """The attention of a configuration: its score inside its window."""
     score = make_score(config.score, config.hidden, memory_size, config.max_positions)
     window = make_window(config.window, config.hidden, config.radius, config.closing, config.position_exponent)
-    return Attention(score, window, config.normalise, config.hard_gradient)
+    return SingleHeadAttention(score, window, config.normalise, config.hard_gradient)
 
 
-def initialise(model: EncoderDecoder, tie: bool) -> None:
+def initialize(model: EncoderDecoder, tie: bool) -> None:
     """Glorot for matrices, orthogonal for state-to-state ones, 0 for biases, 1 for an LSTM's forget gates."""
     for name, parameter in model.named_parameters():
         if parameter.dim() < 2:

@@ -11,7 +11,7 @@ from torch.autograd import Function
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional
 
-from nmt.attention.padded_matmul import compiles, even
+from nmt.cpu import pad_rows
 from nmt.models.base import DecoderOutput, EncoderDecoder
 
 CHUNK = {"cpu": 256, "cuda": 4096}  # tokens whose logits exist at the same time
@@ -36,7 +36,7 @@ class LinearCrossEntropy(Function):
         if torch.is_autocast_enabled(device_type):
             low = torch.get_autocast_dtype(device_type)
         hidden_low, weight_low = hidden.to(low), weight.to(low)
-        tokens, hidden_low = len(hidden), even(hidden_low) if compiles(hidden_low) else hidden_low
+        tokens, hidden_low = len(hidden), pad_rows(hidden_low)
         full, chunk = torch.promote_types(low, torch.float32), CHUNK.get(device_type, 4096)
         loss, nll = hidden.new_zeros((), dtype=full), hidden.new_empty(tokens, dtype=full)
         with torch.autocast(device_type, enabled=False):
@@ -50,7 +50,7 @@ class LinearCrossEntropy(Function):
             for group in slices(0, len(hidden_low), chunk * max(1, GRADIENT_ELEMENTS // (chunk * len(weight)))):
                 logit_gradients = hidden_low.new_empty(group.stop - group.start if needs_gradient else 0, len(weight))
                 for rows in slices(group.start, group.stop, chunk):
-                    real = slice(rows.start, min(rows.stop, tokens))  # without the rows that `even` has added
+                    real = slice(rows.start, min(rows.stop, tokens))  # without the rows that `pad_rows` has added
                     chunk_gradients = logit_gradients[rows.start - group.start : rows.stop - group.start]
                     out = chunk_gradients if in_place else buffer[: rows.stop - rows.start]
                     logits = matmul_into(out, hidden_low[rows], weight_low)[: real.stop - real.start]

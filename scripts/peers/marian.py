@@ -56,7 +56,7 @@ def load_our_weights(checkpoint: str) -> tuple[MarianMTModel, Any]:
 ATTENTIONS = {"attention": "self_attn", "self_attention": "self_attn", "cross_attention": "encoder_attn"}
 NORMS = {
     "attention_residual": "self_attn_layer_norm", "self_residual": "self_attn_layer_norm",
-    "cross_residual": "encoder_attn_layer_norm", "feed_residual": "final_layer_norm",
+    "cross_residual": "encoder_attn_layer_norm", "feed_forward_residual": "final_layer_norm",
 }  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def marian_names(part: str, rest: str) -> list[str]:
         return [f"{ATTENTIONS[part]}.out_proj.{parameter}"]
     if part in NORMS:
         return [f"{NORMS[part]}.{parameter}"]
-    return [f"fc{1 if rest.startswith('0') else 2}.{parameter}"] if part == "feed" else []
+    return [f"fc{1 if rest.startswith('0') else 2}.{parameter}"] if part == "feed_forward" else []
 
 
 def read_ids(folder: Path, name: str) -> Iterator[list[int]]:

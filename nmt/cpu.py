@@ -1,0 +1,225 @@
+"""What is done differently on a CPU because it is faster there; a reader of a model need not open this file.
+
+Nothing here changes a result beyond rounding. A comment above each function gives what it gains and on which processor;
+docs/benchmarks.md describes the measurements.
+B batch, S source length, T target length, P target columns so far, H heads, K head size, D input size, O output size.
+"""
+
+import ctypes
+import functools
+import logging
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+log = logging.getLogger("nmt")
+
+ROUNDS = 5  # of timing
+TIMED_ROWS, TIMED_SIZE = 256, 512  # of the product that is timed in both number formats
+CLEARLY_FASTER = 0.8  # of the other's time or less
+TIMED_MATRICES = 8  # as many as do not stay in the cache, as in a step of search
+ROWS_PER_KERNEL = 64
+MANY_QUERIES, MANY_SEQUENCES = 16, 16  # from which fused attention pays, and up to which
+MANY_SENTENCES = 32  # from which an LSTM trains faster in bf16
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
+
+
+def least_seconds(*calls: Callable[[], object]) -> list[float]:
+    """The least time of each call in ROUNDS rounds of all of them in turn, after one that is not counted."""
+    for call in calls:
+        call()
+    rounds = [[seconds(call) for call in calls] for _ in range(ROUNDS)]
+    return [min(column) for column in zip(*rounds, strict=True)]
+
+
+def seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+# +85 % of target tokens/s in training (transformer in bf16 instead of float32; AMD Zen 5).
+def has_bf16_units() -> bool:
+    """Whether this CPU has units for products of bf16: AMX tiles, or AVX512-BF16 (AMD since Zen 4)."""
+    probes = (getattr(torch.cpu, f"_is_{unit}_supported", None) for unit in ("amx_tile", "avx512_bf16"))
+    return any(probe() for probe in probes if probe)
+
+
+# +70 % of target tokens/s in training where it returns False although there are units (Intel Xeon that hides its AMX).
+@functools.cache
+def bf16_is_faster() -> bool:
+    """Whether products of bf16 take clearly less time than float32's, timed once in a process (20 to 50 ms).
+
+    The CPU's units are no proof: AMX multiplies bf16 up to nine times as fast as float32, AVX512-BF16 two to four times
+    on an AMD Zen 4 or 5, but half as fast on an Intel Xeon whose host hides its AMX.
+    """
+    float32, bf16 = (
+        (torch.ones(TIMED_ROWS, TIMED_SIZE, dtype=dtype), torch.ones(TIMED_SIZE, TIMED_SIZE, dtype=dtype))
+        for dtype in (torch.float32, torch.bfloat16)
+    )
+    float32_time, bf16_time = least_seconds(lambda: functional.linear(*float32), lambda: functional.linear(*bf16))
+    return bf16_time <= CLEARLY_FASTER * float32_time
+
+
+# +18 % of target tokens a CPU second in training, together with feed-forward layers over rows (transformer; AMD Zen 4).
+def keep_freed_memory() -> None:
+    """Make glibc keep large freed buffers: page faults of new ones at every update cost more than the arithmetic."""
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+        libc.mallopt(M_MMAP_THRESHOLD, 1 << 25)  # the largest value glibc takes
+        libc.mallopt(M_TRIM_THRESHOLD, -1)  # never
+    except (OSError, AttributeError):
+        log.debug("There is no glibc here; the allocator is left as it is.")
+
+
+# +25 % of target tokens/s in training (transformer in bf16, 1,024 positions, median of twelve pairs; AMD Zen 4).
+def padded_matmul(projection: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
+    """projection(inputs), [… D] → [… O], over a multiple of ROWS_PER_KERNEL rows where kernels depend on their number.
+
+    PyTorch's bf16 products on a CPU are oneDNN's, which compiles a kernel for each new number of rows: 0.5 to 2 ms, as
+    long as many of the products take. Batches of sentences have ever new numbers of rows. The rows of zeros that are
+    added are dropped from the result.
+    """
+    rows = inputs.numel() // inputs.size(-1)
+    if rows <= ROWS_PER_KERNEL or not compiles_for_rows(inputs):
+        return projection(inputs)
+    outputs = projection(pad_rows(inputs.flatten(0, -2)))[:rows]
+    return outputs.view(*inputs.shape[:-1], outputs.size(-1))
+
+
+def pad_rows(inputs: Tensor) -> Tensor:
+    """[N D] → [N' D], N' the next multiple of ROWS_PER_KERNEL; the same tensor where kernels do not depend on it."""
+    missing = -len(inputs) % ROWS_PER_KERNEL
+    return functional.pad(inputs, (0, 0, 0, missing)) if missing and compiles_for_rows(inputs) else inputs
+
+
+def compiles_for_rows(inputs: Tensor) -> bool:
+    """Whether a product of these inputs, under autocast or not, is compiled for its number of rows."""
+    if inputs.device.type != "cpu":
+        return False
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else inputs.dtype
+    return dtype == torch.bfloat16
+
+
+# About +8 % of training: 0.8 ms a million elements, torch's own dropout 6.4 (one thread; AMD EPYC with AVX512-BF16).
+def dropout_mask(like: Tensor, probability: float) -> Tensor:
+    """0 with `probability`, else 1 / (1 − probability), in the shape and dtype of `like`.
+
+    The probability is rounded to 1/256 … 255/256. One 64-bit draw decides eight elements, each by one byte. The scale
+    is that of the rounded probability, so the expectation stays 1, but for the scale's own rounding in bf16. The bytes
+    are compared as numbers of `like`'s dtype, which PyTorch does faster than making booleans.
+    """
+    threshold = min(max(round(256 * probability), 1), 255)
+    draws = torch.empty((like.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
+    draws = draws.view(torch.uint8)[: like.numel()].view(like.shape)
+    return draws.to(like.dtype).ge_(threshold).mul_(256 / (256 - threshold))
+
+
+# Attention (5 % of an update) alone: ten times faster in bf16 with gradients, two to three times in search (AMD Zen 4).
+def prefers_explicit_attention(query: Tensor) -> bool:
+    """Whether PyTorch's fused CPU attention would be slower than products and a softmax; query [B H T K].
+
+    It is in bf16 with gradients, and for a few queries of many sequences, as in search.
+    """
+    if query.device.type != "cpu":
+        return False
+    if query.requires_grad:
+        return query.dtype == torch.bfloat16
+    return query.size(2) < MANY_QUERIES and query.size(0) > MANY_SEQUENCES
+
+
+def autocasts_rnn(inputs: Tensor) -> bool:
+    """Whether autocast is on in bf16, on a CPU that has units for it; others cannot run LSTM and GRU layers in bf16."""
+    enabled = inputs.device.type == "cpu" and torch.is_autocast_enabled("cpu")
+    return enabled and torch.get_autocast_dtype("cpu") == torch.bfloat16 and has_bf16_units()
+
+
+# LSTM of 186 × 22 with gradients: 338 to 194 ms; bf16 is up to 4.5 × slower for fewer than 32 sentences (AMD Zen 4).
+def runs_rnn_in_bf16(layer: nn.Module, inputs: Tensor) -> bool:
+    """Whether an LSTM or GRU layer over inputs [B T D] without padding runs in bf16.
+
+    With gradients only an LSTM over MANY_SENTENCES: few are slower so, and a GRU's gradients would be added up over the
+    steps in bf16.
+    """
+    is_large_lstm = isinstance(layer, nn.LSTM) and inputs.size(0) >= MANY_SENTENCES
+    return autocasts_rnn(inputs) and (is_large_lstm or not torch.is_grad_enabled())
+
+
+# +7 % of sentences/s in search, together with a log-softmax in place (transformer, float32, one thread; Intel Xeon).
+def select_with_spare_column(columns: Tensor, rows: Tensor, length: int) -> Tensor:
+    """The given rows of the first `length` columns of [B H … K], and one spare column: [B' H length+1 K].
+
+    The next column is written into it, instead of copying all of them once more.
+    """
+    _, heads, _, size = columns.shape
+    selected = columns.new_empty(len(rows), heads, length + 1, size)
+    torch.index_select(columns[:, :, :length], 0, rows, out=selected[:, :, :length])
+    return selected
+
+
+# +80 % in translating one sentence at a time, +10 % in batches (luong_global in bf16; AMD Zen 4).
+class PackedLinear(nn.Module):
+    """x Wᵀ + b with W in oneDNN's layout and in the number format of the product: [… D] → [… O].
+
+    A plain matrix is brought into that layout for every product; for the few rows of one sentence that costs more than
+    the product.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype, (self.out_features, self.in_features) = dtype, weight.shape
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.detach().to(dtype), ROWS_PER_KERNEL)
+        self.bias = None if bias is None else bias.detach().to(dtype)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return torch.ops.mkldnn._linear_pointwise.default(inputs.to(self.dtype), self.weight, self.bias, "none", [], "")
+
+
+# +24 % in translating one sentence at a time (54.0 to 43.7 ms; transformer, float32, one thread; Intel Xeon).
+class ColumnMajorLinear(nn.Module):
+    """x Wᵀ + b in float32 with W in column-major order: [… D] → [… O].
+
+    MKL multiplies a few rows by it as it is; a matrix in row-major order is copied for every product.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__()
+        self.out_features, self.in_features = weight.shape
+        self.weight = weight.detach().t().contiguous().t()
+        self.bias = None if bias is None else bias.detach()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return functional.linear(inputs.to(self.weight.dtype), self.weight, self.bias)
+
+
+def pack_linear(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> PackedLinear | ColumnMajorLinear:
+    """x Wᵀ + b in the layout that is faster on this machine."""
+    if dtype == torch.float32 and column_major_is_faster():
+        return ColumnMajorLinear(weight, bias)
+    return PackedLinear(weight, bias, dtype)
+
+
+@functools.cache
+def column_major_is_faster() -> bool:
+    """Whether ColumnMajorLinear is faster than PackedLinear for one sentence's rows; timed once a process (20 ms)."""
+    weight, bias, inputs = torch.ones(1024, 256), torch.ones(1024), torch.ones(5, 256)
+    column_major = [ColumnMajorLinear(weight, bias) for _ in range(TIMED_MATRICES)]
+    packed = [PackedLinear(weight, bias, torch.float32) for _ in range(TIMED_MATRICES)]
+    column_major_time, packed_time = least_seconds(
+        lambda: [linear(inputs) for linear in column_major], lambda: [linear(inputs) for linear in packed]
+    )
+    return column_major_time < packed_time
+
+
+def can_pack(like: Tensor, dtype: torch.dtype) -> bool:
+    """Whether this PyTorch packs the matrices of a model like `like` into `dtype`; its operators for it are private."""
+    if like.device.type != "cpu" or like.dtype != torch.float32:
+        return False
+    try:
+        return PackedLinear(torch.eye(2), torch.ones(2), dtype)(torch.ones(1, 2)).tolist() == [[2.0, 2.0]]
+    except (AttributeError, RuntimeError, NotImplementedError) as error:
+        log.debug("Matrices are not packed: %s", error)
+        return False
