@@ -20,9 +20,9 @@ from nmt.config_validation import validate
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import ModelConfig, build
 
-# What holds for all inputs is tried on 200 of them; no deadline, since the machine may be busy. CI's own profile stays
+# What holds for all inputs is tried on 100 of them; no deadline, since the machine may be busy. CI's own profile stays
 # below it: whatever it says beyond these two.
-hypothesis.settings.register_profile("house", max_examples=200, deadline=None)
+hypothesis.settings.register_profile("house", max_examples=100, deadline=None)
 hypothesis.settings.load_profile("house")
 
 VOCABULARY = 50

@@ -21,7 +21,7 @@ from nmt.attention.windows import WINDOWS, make_window
 QUERY, MEMORY, RADIUS = 8, 8, 10
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 2e-2}
 EXACT = {"atol": 1e-10, "rtol": 0}
-some = settings(max_examples=200, deadline=None)
+some = settings(max_examples=100, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
 
 

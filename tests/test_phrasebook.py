@@ -501,11 +501,11 @@ def test_too_many_pairs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_as_a_corpus_with_gold(tmp_path: Path) -> None:
     from nmt.compose import compose_all
 
-    (config,) = compose_all(["data=phrasebook", "data.pairs=600"], multirun=False)
+    (config,) = compose_all(["data=phrasebook", "data.pairs=1000"], multirun=False)
     assert corpus.corpus_inputs(config.data, tmp_path / "digests.json") == splits.recipe()
     (tmp_path / "corpus").mkdir()
     corpus.build_corpus(config.data, tmp_path / "corpus", tmp_path / "downloads")
-    for name, number in (("train", 600), ("valid", 30), ("test", 30)):
+    for name, number in (("train", 1000), ("valid", 50), ("test", 50)):
         for ending in ("de", "en", "align"):
             assert len((tmp_path / "corpus" / f"{name}.{ending}").read_text("utf-8").splitlines()) == number
     assert (tmp_path / "corpus" / "test_unseen.align").read_text("utf-8").count("\n") > 10
@@ -539,7 +539,7 @@ def test_the_default_corpus_is_trained_and_scored_on(
 ) -> None:
     """Drawn, trained on, scored on both test sets and against the gold alignment, in either direction."""
     target = {"de": "en", "en": "de"}[source]
-    words_ = [f"data.source={source}", f"data.target={target}", "data.pairs=800", "tokenizer.size=600", "name=tiny"]
+    words_ = [f"data.source={source}", f"data.target={target}", "data.pairs=1000", "tokenizer.size=500", "name=tiny"]
     answer = run_command(capfd, "train", *small(tmp_path, words_, "train.max_steps=4", "train.max_minutes=null"))
     assert answer.code == 0, answer.err
     assert [line.split("\t")[0] for line in answer.out.splitlines()] == ["test", "test_unseen"]
