@@ -1,4 +1,4 @@
-"""The door: it only asks where a sentence wants to go.
+"""The command line: parse it, run one command, and turn errors into one sentence and an exit code.
 
     nmt download|tokenize|train [KEY=VALUE …] [-m]
     nmt translate RUN [SENTENCE …]

@@ -39,7 +39,7 @@ def option(
     return field(default=default, metadata=metadata)
 
 
-@dataclass(kw_only=True)
+@dataclass
 class DataConfig:
     """Where the sentence pairs come from, and which of them are not trained on."""
 
@@ -57,7 +57,7 @@ class DataConfig:
     seed: int = option("kind=phrasebook: seed of the generator", 1, minimum=0)
 
 
-@dataclass(kw_only=True)
+@dataclass
 class TokenizerConfig:
     """One SentencePiece model for both languages, or one for each."""
 
@@ -74,7 +74,7 @@ class TokenizerConfig:
     max_pieces: int = option("training pairs with a longer side are dropped", above=0)
 
 
-@dataclass(kw_only=True)
+@dataclass
 class OptimConfig:
     """AdamW and its learning-rate schedule."""
 
@@ -92,7 +92,7 @@ class OptimConfig:
     final: float = option("schedule=cosine, linear: last learning rate as a fraction of the peak", minimum=0, below=1)
 
 
-@dataclass(kw_only=True)
+@dataclass
 class TrainConfig:
     """Batches, budget, validation and logging."""
 
@@ -124,7 +124,7 @@ class TrainConfig:
     compile: bool = option("train a Transformer through torch.compile", False)
 
 
-@dataclass(kw_only=True)
+@dataclass
 class DecodeConfig:
     """Beam search."""
 

@@ -167,9 +167,6 @@ def run_command(capfd: pytest.CaptureFixture[str], *words: str) -> Answer:
     return Answer(code, out, err)
 
 
-door = run_command  # its old name, while tests still use it
-
-
 def environment() -> dict[str, str]:
     """The environment of commands in a process of their own: one thread, and no Hugging Face hub."""
     return os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "default"}

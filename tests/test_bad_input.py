@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from corpora import Trained, door, small, write_corpus
+from corpora import Trained, run_command, small, write_corpus
 
 from nmt.data import hub
 from nmt.train import checkpoint
@@ -24,7 +24,7 @@ def refused(capfd):
     """refused(WORD …) → the one sentence of a command that must fail."""
 
     def run(*words: str) -> str:
-        answer = door(capfd, *words)
+        answer = run_command(capfd, *words)
         assert answer.code == 2
         assert answer.out == ""
         assert "Traceback" not in answer.err
@@ -241,7 +241,7 @@ def test_too_many_pieces_names_the_most_and_that_many_work(refused, capfd, tmp_p
     largest = said.rstrip(".").split()[-1]
     assert 300 < int(largest) < 2000
     again = [word for word in words if not word.startswith("tokenizer.size")]
-    assert door(capfd, "tokenize", *again, "train.max_steps=1", f"tokenizer.size={largest}").code == 0
+    assert run_command(capfd, "tokenize", *again, "train.max_steps=1", f"tokenizer.size={largest}").code == 0
     more = refused("tokenize", *again, "train.max_steps=1", f"tokenizer.size={int(largest) + 1}")
     assert f"largest possible is {largest}" in more
 
@@ -413,10 +413,13 @@ def test_a_model_without_attention(refused, trained: Trained, tmp_path, capfd):
     ]
     sets = [word for word in trained.arguments if word.startswith("data") and not word.startswith("data_folder")]
     given = small(tmp_path, sets, *words)
-    assert door(capfd, "train", *given).code == 0
+    assert run_command(capfd, "train", *given).code == 0
     said = refused("align", "blind", "--runs", str(tmp_path / "runs"), SENTENCE)
     assert "blind" in said and "no attention" in said
     for words in (["--weights"], ["--layer", "0"], ["--method", "rollout"]):
         told = refused("translate", "blind", "--runs", str(tmp_path / "runs"), "--format", "jsonl", *words, SENTENCE)
         assert told == said
-    assert door(capfd, "translate", "blind", "--runs", str(tmp_path / "runs"), "--format", "jsonl", SENTENCE).code == 0
+    assert (
+        run_command(capfd, "translate", "blind", "--runs", str(tmp_path / "runs"), "--format", "jsonl", SENTENCE).code
+        == 0
+    )

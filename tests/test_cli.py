@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from corpora import Answer, Trained, door, environment, process, small, write_corpus
+from corpora import Answer, Trained, environment, process, run_command, small, write_corpus
 
 from nmt import cli
 from nmt.alignments import Extractor, encode_pairs, record_words, selection
@@ -63,12 +63,12 @@ for words in json.loads(sys.argv[1]):
 @pytest.fixture
 def translate(trained: Trained, capfd):
     """translate(WORD …) → what came of `nmt translate tiny WORD …`."""
-    return lambda *words: door(capfd, "translate", "tiny", "--runs", trained.runs, *words)
+    return lambda *words: run_command(capfd, "translate", "tiny", "--runs", trained.runs, *words)
 
 
 @pytest.fixture
 def align(trained: Trained, capfd):
-    return lambda *words: door(capfd, "align", "tiny", "--runs", trained.runs, *words)
+    return lambda *words: run_command(capfd, "align", "tiny", "--runs", trained.runs, *words)
 
 
 def in_process(trained: Trained, *words: str, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -300,16 +300,16 @@ def test_a_device_is_written_to_and_never_replaced(translate):
 
 
 def test_a_run_goes_by_name_folder_file_and_latest(trained: Trained, capfd, monkeypatch, tmp_path):
-    wanted = door(capfd, "translate", "tiny", "--runs", trained.runs, SENTENCE).out
+    wanted = run_command(capfd, "translate", "tiny", "--runs", trained.runs, SENTENCE).out
     for name in (str(trained.folder), str(trained.folder / "best.pt")):
-        assert door(capfd, "translate", name, SENTENCE).out == wanted
-    last = door(capfd, "translate", "latest", "--runs", trained.runs, SENTENCE)
+        assert run_command(capfd, "translate", name, SENTENCE).out == wanted
+    last = run_command(capfd, "translate", "latest", "--runs", trained.runs, SENTENCE)
     assert last.out == wanted and "latest run is" in last.err
-    assert door(capfd, "translate", str(trained.folder / "last.pt"), SENTENCE).code == 0
+    assert run_command(capfd, "translate", str(trained.folder / "last.pt"), SENTENCE).code == 0
     monkeypatch.chdir(trained.root)
-    assert door(capfd, "translate", "tiny", SENTENCE).out == wanted
+    assert run_command(capfd, "translate", "tiny", SENTENCE).out == wanted
     monkeypatch.chdir(tmp_path)
-    assert door(capfd, "translate", "tiny", SENTENCE).code == 2
+    assert run_command(capfd, "translate", "tiny", SENTENCE).code == 2
 
 
 def test_latest_is_the_run_trained_last(tmp_path, trained: Trained, capfd):
@@ -318,7 +318,8 @@ def test_latest_is_the_run_trained_last(tmp_path, trained: Trained, capfd):
         (tmp_path / name / "best.pt").write_bytes((trained.folder / "best.pt").read_bytes())
         os.utime(tmp_path / name / "best.pt", (1e9 - number, 1e9 - number))
     assert (
-        f"latest run is {tmp_path / 'newer'}." in door(capfd, "translate", "latest", "--runs", str(tmp_path), "Ja.").err
+        f"latest run is {tmp_path / 'newer'}."
+        in run_command(capfd, "translate", "latest", "--runs", str(tmp_path), "Ja.").err
     )
 
 
@@ -665,7 +666,7 @@ def test_evaluate_leaves_a_result_that_says_how_it_was_made(trained: Trained):
 
 
 def test_hypotheses_are_what_translate_writes(trained: Trained, translate, capfd):
-    door(capfd, "evaluate", "tiny", "--runs", trained.runs)
+    run_command(capfd, "evaluate", "tiny", "--runs", trained.runs)
     wanted = translate("--input", str(trained.root / "corpus" / "test.de")).out
     assert (trained.folder / "evaluate" / "test" / "hyp").read_text(encoding="utf-8") == wanted
 
@@ -684,7 +685,7 @@ def test_other_text_can_be_scored(trained: Trained, capfd, tmp_path):
     (tmp_path / "some.de").write_text(f"{SENTENCE}\n{OTHER}\n", encoding="utf-8")
     (tmp_path / "some.en").write_text("A boy paints the red bicycle.\nMy brother.\n", encoding="utf-8")
     words = ["--source", str(tmp_path / "some.de"), "--reference", str(tmp_path / "some.en")]
-    answer = door(capfd, "evaluate", "tiny", "--runs", trained.runs, *words)
+    answer = run_command(capfd, "evaluate", "tiny", "--runs", trained.runs, *words)
     assert answer.code == 0 and re.fullmatch(rf"some.de\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}\n", answer.out)
     assert (trained.folder / "evaluate" / "some.de" / "result.json").exists()
 
@@ -693,7 +694,7 @@ def test_given_gold_links_give_an_error_rate(trained: Trained, align, known, tmp
     files, write = known
     own = write("own", align(*files, "--pharaoh", "--base", "1").out)
     words = ["--source", files[1], "--reference", files[3], "--gold", own, "--base", "1"]
-    answer = door(capfd, "evaluate", "tiny", "--runs", trained.runs, *words)
+    answer = run_command(capfd, "evaluate", "tiny", "--runs", trained.runs, *words)
     assert re.fullmatch(rf"a.de\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}\tAER 0.000 \(layer 0, output\)\n", answer.out)
     assert "no gold links to choose a layer on" in answer.err
     result = json.loads((trained.folder / "evaluate" / "a.de" / "result.json").read_text(encoding="utf-8"))
@@ -712,7 +713,7 @@ def test_given_gold_links_give_an_error_rate(trained: Trained, align, known, tmp
         (*words[:4], "--valid-source", own, "--valid-target", own, "--valid-gold", own): "it needs --gold FILE",
         ("--valid-source", words[1], "--valid-target", words[3], "--valid-gold", own, "--base", "1"): "has no effect",
     }.items():
-        refused = door(capfd, "evaluate", "tiny", "--runs", trained.runs, *wrong)
+        refused = run_command(capfd, "evaluate", "tiny", "--runs", trained.runs, *wrong)
         assert refused.code == 2 and told in refused.err, wrong
 
 
@@ -811,7 +812,7 @@ def test_the_error_rate_is_logged_at_the_end_of_a_training(trained: Trained, tmp
 
 
 def test_the_validation_set_can_be_scored(trained: Trained, capfd):
-    answer = door(capfd, "evaluate", "tiny", "--runs", trained.runs, "--split", "valid")
+    answer = run_command(capfd, "evaluate", "tiny", "--runs", trained.runs, "--split", "valid")
     assert answer.code == 0 and answer.out.startswith("valid\t")
 
 
@@ -823,14 +824,14 @@ def test_two_test_sets_give_two_lines(trained: Trained, capfd, tmp_path):
     words = small(
         tmp_path, corpus, f"data.test=[{tmp_path / 'corpus' / 'test'},{tmp_path / 'more'}]", "train.max_steps=2"
     )
-    answer = door(capfd, "train", *words, "tokenizer.size=330")
+    answer = run_command(capfd, "train", *words, "tokenizer.size=330")
     assert [line.split("\t")[0] for line in answer.out.splitlines()] == ["test", "more"]
 
 
 def test_a_multirun_runs_each_combination_under_its_own_name(tmp_path, capfd):
     words = small(tmp_path, write_corpus(tmp_path / "corpus", train=40), "train.max_steps=2", "tokenizer.size=330")
     words = [*words, "seed=1,2", "train.label_smoothing=0,0.1", "-m"]
-    answer = door(capfd, "train", *words)
+    answer = run_command(capfd, "train", *words)
     assert answer.code == 0
     names = [f"files-transformer_tiny-seed{seed}-label_smoothing{some}" for seed in (1, 2) for some in ("0", "0.1")]
     assert [line.split("\t")[:2] for line in answer.out.splitlines()] == [[name, "test"] for name in names]
@@ -855,9 +856,9 @@ def test_a_given_name_is_kept_apart_too():
 def test_stages_can_be_made_one_by_one(tmp_path, capfd):
     words = small(tmp_path, write_corpus(tmp_path / "corpus", train=40), "tokenizer.size=330", "train.max_steps=1")
     for verb, kinds in (("download", {"corpus"}), ("tokenize", {"corpus", "tokenizer", "ids"})):
-        answer = door(capfd, verb, *words)
+        answer = run_command(capfd, verb, *words)
         assert answer.code == 0 and answer.out == ""
         assert {path.name.split("-")[0] for path in (tmp_path / "data").glob("*-*")} == kinds
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "data").glob("*-*")}
-    assert door(capfd, "train", *words).code == 0
+    assert run_command(capfd, "train", *words).code == 0
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "data").glob("*-*")} == before

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import MODELS
-from corpora import Answer, Trained, door, small, write_corpus
+from corpora import Answer, Trained, run_command, small, write_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -82,7 +82,7 @@ def test_the_interval_and_p_are_those_of_the_resampled_sets():
         assert interval.half_width == pytest.approx(
             (ordered[97] - ordered[2]) / 2, abs=1e-4
         )  # 2.5 % cut off at each end
-        assert interval.mean_length == pytest.approx(scores.mean(), abs=1e-4)
+        assert interval.mean == pytest.approx(scores.mean(), abs=1e-4)
     differences = abs(first_scores - second_scores)
     beyond = (differences - differences.mean() > abs(first.score - second.score)).sum()
     assert first.p is None and second.p == pytest.approx((beyond + 1) / 101)
@@ -236,7 +236,9 @@ class Runs(NamedTuple):
 
     def compare(self, capfd: pytest.CaptureFixture[str], *words: str) -> Answer:
         short = ["--samples", "100", "--sentences", "1"]
-        return door(capfd, "compare", "--runs", str(self.root), "--output", str(self.root / "out"), *short, *words)
+        return run_command(
+            capfd, "compare", "--runs", str(self.root), "--output", str(self.root / "out"), *short, *words
+        )
 
     def numbers(self) -> dict:
         return json.loads((self.root / "out" / "comparison.json").read_text(encoding="utf-8"))
@@ -409,7 +411,7 @@ def own_links(runs: Runs, capfd, folder: Path, *words: str) -> list[str]:
     (folder / "a.de").write_text("Ein Junge malt das rote Fahrrad.\nMein Bruder sucht kein Brot.\n", encoding="utf-8")
     (folder / "a.en").write_text("A boy paints the red bicycle.\nMy brother looks for no bread.\n", encoding="utf-8")
     files = ["--source", str(folder / "a.de")]
-    drawn = door(
+    drawn = run_command(
         capfd, "align", "tiny", "--runs", str(runs.root), *files, "--target", str(folder / "a.en"), "--pharaoh", *words
     )
     (folder / "a.align").write_text(drawn.out, encoding="utf-8")
@@ -441,7 +443,9 @@ def test_what_to_read_off_is_chosen_on_the_validation_set(
     words = ["align", "tiny", "--runs", str(runs.root), "--pharaoh"]
     for name, drawn in (("valid", layer), ("test", "0")):
         files = ["--source", str(corpus / f"{name}.de"), "--target", str(corpus / f"{name}.en")]
-        (corpus / f"{name}.align").write_text(door(capfd, *words, *files, "--layer", drawn).out, encoding="utf-8")
+        (corpus / f"{name}.align").write_text(
+            run_command(capfd, *words, *files, "--layer", drawn).out, encoding="utf-8"
+        )
     answer = runs.compare(capfd, "tiny")
     assert f"layer {layer}, decoder step output, chosen among 6 on 16 validation pairs: tiny" in answer.out
     assert "no gold links" not in answer.err
@@ -463,12 +467,12 @@ def test_the_error_rate_does_not_depend_on_the_current_folder(trained: Trained, 
         shutil.rmtree(home / "runs" / "tiny" / "evaluate", ignore_errors=True)  # measured again
         out = str(tmp_path / f"out{number}")
         words = ["tiny", "--runs", str(home / "runs"), *files]
-        compared = door(capfd, "compare", *words, "--output", out, "--samples", "100")
+        compared = run_command(capfd, "compare", *words, "--output", out, "--samples", "100")
         assert "layer 1, decoder step output, chosen among 6 on 16 validation pairs: tiny" in compared.out
         rates.add(table_rows(compared, "a.de: 2 sentences")["tiny"]["AER"])
         shutil.rmtree(home / "runs" / "tiny" / "evaluate")
-        evaluated = door(capfd, "evaluate", *words)
-        rates.add(re.search(r"AER ([0-9.]+) \(layer 1, predicts\)", evaluated.out)[1])  # type: ignore[index]
+        evaluated = run_command(capfd, "evaluate", *words)
+        rates.add(re.search(r"AER ([0-9.]+) \(layer 1, output\)", evaluated.out)[1])  # type: ignore[index]
     assert len(rates) == 1
 
 
@@ -482,7 +486,7 @@ def test_layer_and_row_can_be_chosen_on_other_pairs(align_to, verb, tmp_path, ca
     words += [f"--gold={home}/a.align", f"--valid-source={home}/corpus/valid.de"]
     words += [f"--valid-target={home}/corpus/valid.en", f"--valid-gold={home}/dev.align"]
     words += ["--output", str(tmp_path / "out"), "--samples", "100"] if verb == "compare" else []
-    answer = door(capfd, *words)
+    answer = run_command(capfd, *words)
     assert answer.code == 0, answer.err
     assert (
         "layer 0, decoder step output, chosen among 6 on 16" if verb == "compare" else "(layer 0, output)"
@@ -514,7 +518,7 @@ class Homes:
     def links(self, path: Path, pairs: Path, layer: int) -> None:
         """Links of one layer, into PATH.align."""
         words = ["align", "tiny", "--runs", self.trained.runs, "--pharaoh", "--layer", str(layer)]
-        drawn = door(self.capfd, *words, "--source", f"{pairs}.de", "--target", f"{pairs}.en").out
+        drawn = run_command(self.capfd, *words, "--source", f"{pairs}.de", "--target", f"{pairs}.en").out
         path.with_suffix(".align").write_text(drawn, encoding="utf-8")
 
 
@@ -663,7 +667,7 @@ def test_make_compares_what_it_trains(given):
 
 def test_a_run_that_fails_does_not_stop_the_rest(tmp_path, capfd):
     words = small(tmp_path, write_corpus(tmp_path / "corpus", train=40), "train.max_steps=2", "tokenizer.size=5,330")
-    answer = door(capfd, "train", *words, "-m")
+    answer = run_command(capfd, "train", *words, "-m")
     assert answer.code == 2 and "size5: tokenizer.size=5 is too small" in answer.err
     assert answer.out.startswith("files-transformer_tiny-size330\ttest\t")
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import MODELS, small_config
-from corpora import Trained, door, environment, pairs, write_pairs
+from corpora import Trained, environment, pairs, run_command, write_pairs
 from torch import nn
 from torch.nn import functional
 
@@ -253,7 +253,7 @@ def nmt(trained: Trained, tmp_path, capfd):
     (folder / "evaluate" / "test").mkdir(parents=True)
     for name in ("best.pt", "evaluate/test/result.json"):
         shutil.copy(trained.folder / name, folder / name)
-    return lambda verb, *words: door(capfd, verb, "tiny", "--runs", str(tmp_path / "runs"), *words)
+    return lambda verb, *words: run_command(capfd, verb, "tiny", "--runs", str(tmp_path / "runs"), *words)
 
 
 def without_ctranslate2(monkeypatch: pytest.MonkeyPatch) -> None:

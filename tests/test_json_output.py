@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from corpora import Trained, door
+from corpora import Trained, run_command
 
 from nmt.alignments import Extractor, record_words
 from nmt.commands.json_output import attention_entry
@@ -17,7 +17,7 @@ SENTENCE = "Ein Junge malt das rote Fahrrad."
 @pytest.fixture
 def nmt(trained: Trained, capfd):
     """nmt(VERB, WORD …) → what came of `nmt VERB tiny WORD …`."""
-    return lambda verb, *words: door(capfd, verb, "tiny", "--runs", trained.runs, *words)
+    return lambda verb, *words: run_command(capfd, verb, "tiny", "--runs", trained.runs, *words)
 
 
 THIRD = 1 / 3

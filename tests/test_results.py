@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from corpora import Trained, door
+from corpora import Trained, run_command
 
 from nmt import pipeline, results, runs, scoring, test_sets
 from nmt.alignments import GoldAlignments
@@ -27,7 +27,7 @@ def test_a_run_is_scored_on_the_corpus_it_was_trained_on(trained: Trained, run, 
     """From any folder, and whatever its configuration would make today."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(pipeline, "build_corpus_stage", lambda config: pytest.fail("it is there already"))
-    assert door(capfd, "evaluate", str(run)).out.splitlines() == trained.lines
+    assert run_command(capfd, "evaluate", str(run)).out.splitlines() == trained.lines
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
 
 
@@ -35,21 +35,21 @@ def test_another_corpus_is_refused(run, capfd, monkeypatch):
     monkeypatch.setattr(test_sets, "existing_corpus", lambda *_: None)
     report = pipeline.read_report
     monkeypatch.setattr(pipeline, "read_report", lambda corpus: report(corpus) | {"corpus_hash": "0" * 64})
-    answer = door(capfd, "evaluate", str(run))
+    answer = run_command(capfd, "evaluate", str(run))
     assert answer.code == 2 and "is no longer in" in answer.err and not answer.out
 
 
 @pytest.mark.parametrize("change", ["nothing", "weights", "precision"])
 def test_a_result_is_reused_only_for_the_same_weights_and_precision(run, capfd, change):
     """A training repeated on another machine may write other weights under the same names."""
-    assert door(capfd, "evaluate", str(run)).code == 0
+    assert run_command(capfd, "evaluate", str(run)).code == 0
     payload = checkpoint.load(run / "best.pt")
     if change == "weights":
         payload["model"]["encoder.0.feed_forward.0.bias"] += 0.5
     elif change == "precision":
         payload["config"]["precision"] = "bf16"
     checkpoint.save(run / "best.pt", payload)
-    again = door(capfd, "evaluate", str(run))
+    again = run_command(capfd, "evaluate", str(run))
     assert again.code == 0 and ("sentences in" in again.err) == (change != "nothing")
 
 
@@ -86,14 +86,14 @@ def test_a_folder_that_cannot_be_written_to_is_refused_before_translating(run, c
         raise PermissionError(13, "Permission denied", str(folder))
 
     monkeypatch.setattr(scoring, "check_writable", denied)
-    answer = door(capfd, "evaluate", str(run))
+    answer = run_command(capfd, "evaluate", str(run))
     assert answer.code == 2 and str(run / "evaluate" / "test") in answer.err
 
 
 def test_a_damaged_marker_of_the_tensorboard_log_is_no_crash(trained: Trained, run, capfd):
     (run / "evaluate" / "tensorboard.json").write_text("")
     arguments = [word for word in trained.arguments if not word.startswith("run_folder=")]
-    answer = door(capfd, "train", *arguments, f"run_folder={run.parent}")
+    answer = run_command(capfd, "train", *arguments, f"run_folder={run.parent}")
     assert answer.code == 0 and answer.out.splitlines() == trained.lines
 
 
@@ -106,7 +106,7 @@ def test_the_digest_of_gold_links_includes_their_text():
 
 def test_a_comparison_is_not_written_into_a_run(run, capfd):
     curves = sorted((run / "tensorboard").iterdir())
-    answer = door(capfd, "compare", str(run), "--output", str(run))
+    answer = run_command(capfd, "compare", str(run), "--output", str(run))
     assert answer.code == 2 and "is a run" in answer.err
     assert sorted((run / "tensorboard").iterdir()) == curves
 
@@ -124,13 +124,13 @@ def test_a_comparison_is_not_written_into_a_run(run, capfd):
 )
 def test_an_empty_name_is_refused(words, trained: Trained, capfd):
     """A shell passes one for a variable that is not set."""
-    answer = door(capfd, *words, "--runs", trained.runs)
+    answer = run_command(capfd, *words, "--runs", trained.runs)
     assert answer.code == 2 and "an empty name" in answer.err
 
 
 def test_translations_go_to_a_pipe(trained: Trained, capfd, tmp_path):
     """Also to a pipe named /dev/fd/N, which is what >(…) is in bash."""
-    expected = door(capfd, "translate", "tiny", "--runs", trained.runs, SENTENCE).out
+    expected = run_command(capfd, "translate", "tiny", "--runs", trained.runs, SENTENCE).out
     os.mkfifo(tmp_path / "pipe")
     read_end, write_end = os.pipe()
 
@@ -142,7 +142,7 @@ def test_translations_go_to_a_pipe(trained: Trained, capfd, tmp_path):
         lines: list[str] = []
         reader = threading.Thread(target=read_from, args=(source, lines))
         reader.start()
-        answer = door(capfd, "translate", "tiny", "--runs", trained.runs, "--output", path, SENTENCE)
+        answer = run_command(capfd, "translate", "tiny", "--runs", trained.runs, "--output", path, SENTENCE)
         reader.join(10)
         assert answer.code == 0 and lines == [expected]
     os.close(write_end)
@@ -152,5 +152,5 @@ def test_a_file_name_that_is_no_utf8_can_be_scored(trained: Trained, run, capfd,
     paths = [tmp_path / os.fsdecode(f"caf\xe9.{side}".encode("latin-1")) for side in ("de", "en")]
     for path in paths:
         path.write_text(f"{SENTENCE}\n", encoding="utf-8")
-    answer = door(capfd, "evaluate", str(run), "--source", str(paths[0]), "--reference", str(paths[1]))
+    answer = run_command(capfd, "evaluate", str(run), "--source", str(paths[0]), "--reference", str(paths[1]))
     assert answer.code == 0 and answer.out.startswith("caf?.de\t")

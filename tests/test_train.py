@@ -14,17 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from corpora import (
-    RECURRENT,
-    TRANSFORMER,
-    Trained,
-    door,
-    environment,
-    pairs,
-    small,
-    write_corpus,
-    write_pairs,
-)
+from corpora import RECURRENT, TRANSFORMER, Trained, environment, pairs, run_command, small, write_corpus, write_pairs
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from nmt import cpu
@@ -64,7 +54,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def train(root, corpus, capfd):
     """train(NAME, WORD …) → exit code, stdout and stderr of the command."""
-    return lambda name, *words: door(capfd, "train", *small(root, corpus, *words, f"name={name}"))
+    return lambda name, *words: run_command(capfd, "train", *small(root, corpus, *words, f"name={name}"))
 
 
 @pytest.fixture
@@ -258,7 +248,7 @@ def test_runs_of_one_seed_are_equal(train, folder):
 def test_a_finished_run_is_left_as_it_is(trained: Trained, capfd):
     files = {path: path.stat().st_mtime_ns for path in trained.folder.rglob("*.pt")}
     events = sorted((trained.folder / "tensorboard").iterdir())
-    answer = door(capfd, "train", *trained.arguments)
+    answer = run_command(capfd, "train", *trained.arguments)
     assert answer.code == 0 and answer.out.splitlines() == trained.lines
     assert "already trained: 120 updates" in answer.err
     assert {path: path.stat().st_mtime_ns for path in trained.folder.rglob("*.pt")} == files
@@ -396,7 +386,7 @@ def copied(trained: Trained, tmp_path, capfd):
 
     def again(*words: str):
         before = (tmp_path / "tiny" / "last.pt").read_bytes()
-        answer = door(capfd, "train", *small(trained.root, [], *trained.arguments, *folders, *words))
+        answer = run_command(capfd, "train", *small(trained.root, [], *trained.arguments, *folders, *words))
         assert (tmp_path / "tiny" / "last.pt").read_bytes() == before
         return answer
 
@@ -515,7 +505,7 @@ def test_the_best_checkpoint_has_the_best_validation_score(trained: Trained, cap
     assert best["valid"]["bleu"] == highest["valid"]["bleu"] > 0
     equal = [each for each in candidates if each["valid"]["bleu"] == highest["valid"]["bleu"]]  # often several
     assert any(differing(best["model"], each["model"]) == [] for each in equal)
-    answer = door(capfd, "evaluate", str(folder / "best.pt"), "--split", "valid", "--beam", "1")
+    answer = run_command(capfd, "evaluate", str(folder / "best.pt"), "--split", "valid", "--beam", "1")
     assert answer.out.split("\t")[1:3] == [f"{best['valid'][metric]:.2f}" for metric in ("bleu", "chrf")]
 
 
@@ -573,7 +563,7 @@ def test_the_batches_of_an_update_are_one_batch(root, folder, tmp_path, capfd):
     ]
 
     def weights(name: str, *more: str) -> tuple[dict, int]:
-        answer = door(capfd, "train", *small(root, corpus, *words, *more, f"name=accumulated-{name}"))
+        answer = run_command(capfd, "train", *small(root, corpus, *words, *more, f"name=accumulated-{name}"))
         assert answer.code == 0, answer.err
         batches = int(re.search(r"(\d+) batches an epoch", answer.err)[1])  # type: ignore[index]
         return comparable(folder(f"accumulated-{name}") / "last.pt")["model"], batches
