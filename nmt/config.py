@@ -50,7 +50,7 @@ class DataConfig:
     valid: Any = option("the validation set, likewise")
     test: Any = option("the test sets, each scored by itself; null = none")
     max_characters: int = option("training pairs with a longer side are dropped", above=0)
-    max_ratio: float = option(
+    max_length_ratio: float = option(
         "training pairs whose (longer + 10) / (shorter + 10) characters exceed this are dropped", minimum=0
     )
     pairs: int = option("kind=phrasebook: training pairs to generate", 0, minimum=0)
@@ -64,10 +64,10 @@ class TokenizerConfig:
     algorithm: str = option(
         "how pieces are learnt", choices=("unigram", "bpe"), paper="Kudo 2018; Sennrich et al. 2016"
     )
-    size: int = option("pieces of the vocabulary, 4 special ones and 256 bytes included", above=0)
+    vocabulary_size: int = option("pieces of the vocabulary, 4 special ones and 256 bytes included", above=0)
     joint: bool = option("one vocabulary for both languages")
     byte_fallback: bool = option("an unseen character becomes its UTF-8 bytes instead of <unk>")
-    coverage: float = option(
+    character_coverage: float = option(
         "fraction of the characters of the text that get pieces of their own", minimum=0.98, maximum=1
     )
     lowercase: bool = option("text is lower-cased first")
@@ -82,14 +82,16 @@ class OptimConfig:
     betas: list[float] = option("decay rates of AdamW's moments", paper="Kingma & Ba 2015")
     eps: float = option("AdamW's ε", above=0)
     weight_decay: float = option("decoupled weight decay", minimum=0, paper="Loshchilov & Hutter 2019")
-    clip: float = option("largest norm of the gradient; 0 = no clipping", minimum=0)
+    clip_norm: float = option("largest norm of the gradient; 0 = no clipping", minimum=0)
     schedule: str = option(
         "shape of the learning rate after the warm-up",
         choices=("inverse_sqrt", "cosine", "linear", "constant"),
         paper="inverse_sqrt: Vaswani et al. 2017 eq. 3",
     )
     warmup_steps: int = option("updates of linear warm-up", minimum=0)
-    final: float = option("schedule=cosine, linear: last learning rate as a fraction of the peak", minimum=0, below=1)
+    final_lr_fraction: float = option(
+        "schedule=cosine, linear: last learning rate as a fraction of the peak", minimum=0, below=1
+    )
 
 
 @dataclass
@@ -101,7 +103,7 @@ class TrainConfig:
     label_smoothing: float = option(
         "probability that is spread over the vocabulary", minimum=0, below=1, paper="Szegedy et al. 2016 §7"
     )
-    sampling: float = option(
+    subword_sampling: float = option(
         "subword regularisation: α of unigram sampling, or the probability of dropping a BPE merge; 0 = off",
         minimum=0,
         below=1,
@@ -116,11 +118,11 @@ class TrainConfig:
     validate_beam: int = option("beam of the search over the validation set; 1 = greedy", above=0)
     patience: int = option("validations without a better score before the training stops; 0 = never", minimum=0)
     metric: str = option("the score that decides which checkpoint is the best", choices=("bleu", "loss"))
-    average: int = option("last validation checkpoints that are averaged at the end; 0 = none", minimum=0)
+    average_checkpoints: int = option("last validation checkpoints that are averaged at the end; 0 = none", minimum=0)
     log_every: int = option("updates between two points of the training curves", above=0)
-    pictures: int = option("validation sentences whose translation and heatmap are logged", minimum=0)
-    picture_layer: int = option("decoder layer of the heatmaps, from 0; negative: from the top")
-    picture_heads: bool = option("also a heatmap of every head of that layer", False)
+    log_sentences: int = option("validation sentences whose translation and heatmap are logged", minimum=0)
+    heatmap_layer: int = option("decoder layer of the heatmaps, from 0; negative: from the top")
+    heatmap_all_heads: bool = option("also a heatmap of every head of that layer", False)
     compile: bool = option("train a Transformer through torch.compile", False)
 
 
@@ -130,8 +132,8 @@ class DecodeConfig:
 
     beam: int = option("hypotheses kept for each sentence; 1 = greedy", above=0)
     length_penalty: float = option("α in log-probability / length^α", paper="Wu et al. 2016 §7")
-    max_ratio: float = option("a hypothesis has at most max_ratio × source pieces + max_extra pieces", minimum=0)
-    max_extra: int = option("see max_ratio", above=0)
+    max_length_ratio: float = option("a hypothesis has at most max_ratio × source pieces + max_extra pieces", minimum=0)
+    max_length_extra: int = option("see max_ratio", above=0)
     batch_tokens: int = option("source positions × beam in one batch of the search", above=0)
 
 
@@ -173,7 +175,7 @@ def leaves(config: Any, prefix: str = "") -> Iterator[tuple[str, Any, Field]]:
 
 
 def flatten(config: Any) -> dict[str, Any]:
-    """{"model.hidden": 512, …} of a tree of dataclasses."""
+    """{"model.hidden_size": 512, …} of a tree of dataclasses."""
     return {key: value for key, value, _ in leaves(config)}
 
 

@@ -109,10 +109,10 @@ def load(
 
 def warn_of_open_window(path: Path, config: Config, model: EncoderDecoder) -> None:
     """Warn of a window of local attention that has not yet narrowed to its radius."""
-    if model.window_reach is not None and model.window_reach > config.model.radius:
+    if model.window_reach is not None and model.window_reach > config.model.window_radius:
         log.warning(
-            "The window of %s has not closed yet: it reaches ±%.3g positions, not ±%d (model.closing=%d batches).",
-            path, model.window_reach, config.model.radius, config.model.closing,
+            "The window of %s has not closed yet: it reaches ±%.3g positions, not ±%d (model.window_narrowing_batches=%d batches).",
+            path, model.window_reach, config.model.window_radius, config.model.window_narrowing_batches,
         )  # fmt: skip
 
 

@@ -112,7 +112,7 @@ def make_layer_selector(run: Run, valid: GoldAlignments | None) -> LayerSelector
     """What chooses layer and decoder step of a run, on `valid` if given; None for a model without attention."""
     if not run.translator.model.has_attention:
         return None
-    return LayerSelector(run.translator, run.config.train.picture_layer, valid)
+    return LayerSelector(run.translator, run.config.train.heatmap_layer, valid)
 
 
 def gold_path(corpus: Path, name: str) -> Path:

@@ -29,16 +29,16 @@ from nmt.compose import compose_all
 from nmt.config import Config
 from nmt.errors import UserError
 
-BASE = ["model=transformer_big", "model.size=512", "model.heads=8", "model.feed_forward=2048", "model.dropout=0.1"]
+BASE = ["model=transformer_big", "model.hidden_size=512", "model.num_heads=8", "model.feed_forward_size=2048", "model.dropout=0.1"]
 TRANSFORMERS = {"Transformer-base": BASE, "Transformer-big": ["model=transformer_big"]}
-LARGE = ["model.hidden=1024", "model.embedding=1024"]
+LARGE = ["model.hidden_size=1024", "model.embedding_size=1024"]
 RECURRENT = {
     "Luong, input feeding": ["model=luong_global", *LARGE],
     "Luong, without": ["model=luong_global", "model.input_feeding=false", *LARGE],
     "Bahdanau": ["model=bahdanau", *LARGE],
 }
-TINY = ["model.encoder_layers=1", "model.decoder_layers=1", "model.size=32", "model.heads=2", "model.feed_forward=64"]
-TINY_RECURRENT = ["model.hidden=16", "model.embedding=16"]
+TINY = ["model.encoder_layers=1", "model.decoder_layers=1", "model.hidden_size=32", "model.num_heads=2", "model.feed_forward_size=64"]
+TINY_RECURRENT = ["model.hidden_size=16", "model.embedding_size=16"]
 ROUNDS = 3
 SMALLEST = 64  # positions of a batch; a device that cannot hold as many cannot train the model
 Rows = list[dict[str, Any]]
@@ -152,9 +152,9 @@ def decoding(options: argparse.Namespace) -> Rows:
     rows = []
     batched, single = (40 if options.tiny else 64_000, options.sentences), (1, max(1, options.sentences // 100))
     for positions, sentences in (batched, single):
-        overrides = ["decode.beam=4", "decode.max_ratio=1", f"decode.batch_tokens={4 * positions}"]
+        overrides = ["decode.beam=4", "decode.max_length_ratio=1", f"decode.batch_tokens={4 * positions}"]
         config = configuration([*BASE, *(TINY if options.tiny else []), *overrides], options.device)
-        config.decode.max_extra = 0
+        config.decode.max_length_extra = 0
         free_memory(torch.device(options.device))
         name = f"Transformer-base, beam 4{', one by one' if positions == 1 else ''}"
         rows.append({"model": name} | time_search(config, options.vocabulary, sentences))

@@ -27,9 +27,16 @@ hypothesis.settings.load_profile("house")
 
 VOCABULARY = 50
 MODELS = sorted(path.stem for path in (config_folder() / "model").glob("*.yaml"))
-# radius, sliding_window, max_distance: so small that they hide or clip something in short sentences.
-NARROW = {"size": 32, "heads": 4, "feed_forward": 64, "embedding": 32, "hidden": 32, "radius": 2, "closing": 0}
-AT_MOST = {"layers": 2, "encoder_layers": 2, "decoder_layers": 2, "sliding_window": 2}
+# window_radius, sliding_window, max_distance: so small that they hide or clip something in short sentences.
+NARROW = {
+    "hidden_size": 32,
+    "num_heads": 4,
+    "feed_forward_size": 64,
+    "embedding_size": 32,
+    "window_radius": 2,
+    "window_narrowing_batches": 0,
+}
+AT_MOST = {"num_layers": 2, "encoder_layers": 2, "decoder_layers": 2, "sliding_window": 2}
 
 
 @cache
@@ -45,8 +52,8 @@ def small_config(name: str, changes: tuple[tuple[str, object], ...]) -> ModelCon
     sizes = {key: value for key, value in NARROW.items() if key in plain}
     sizes |= {key: min(value, plain[key]) for key, value in AT_MOST.items() if key in plain}
     if (plain | dict(changes)).get("window") == "global":
-        del sizes["radius"]  # changes nothing there, and is refused
-    if plain.get("bias") == "relative":
+        del sizes["window_radius"]  # changes nothing there, and is refused
+    if plain.get("distance_bias") == "relative":
         sizes["max_distance"] = 3
     words = [f"model.{key}={str(value).lower()}" for key, value in (sizes | dict(changes)).items()]
     return validate(OmegaConf.merge(composed(name), OmegaConf.from_dotlist(words))).model

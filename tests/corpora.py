@@ -117,28 +117,34 @@ def write_corpus(folder: Path, train: int = 240, valid: int = 16, test: int = 12
 
 TRANSFORMER = [
     "model=transformer_tiny",
-    "model.size=16",
-    "model.heads=2",
-    "model.feed_forward=32",
+    "model.hidden_size=16",
+    "model.num_heads=2",
+    "model.feed_forward_size=32",
     "model.encoder_layers=1",
     "model.decoder_layers=2",
 ]
-RECURRENT = ["model=luong_global", "model.hidden=16", "model.embedding=16"]
-TRAINED = ["name=tiny", "model.size=32", "model.feed_forward=64", "train.max_steps=120", "train.validate_every=60"]
+RECURRENT = ["model=luong_global", "model.hidden_size=16", "model.embedding_size=16"]
+TRAINED = [
+    "name=tiny",
+    "model.hidden_size=32",
+    "model.feed_forward_size=64",
+    "train.max_steps=120",
+    "train.validate_every=60",
+]
 SMALL = [
-    "tokenizer.size=360",
+    "tokenizer.vocabulary_size=360",
     "device=cpu",
     "precision=fp32",
     "train.batch_tokens=256",
     "train.validate_every=20",
     "train.log_every=5",
-    "train.pictures=0",
+    "train.log_sentences=0",
     "train.max_epochs=null",
     "optim.lr=0.01",
     "optim.warmup_steps=5",
     "decode.beam=2",
-    "decode.max_ratio=1.0",
-    "decode.max_extra=6",
+    "decode.max_length_ratio=1.0",
+    "decode.max_length_extra=6",
 ]
 
 
@@ -183,7 +189,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """A small Transformer, trained for 120 updates: once for all processes of pytest-xdist, each with a copy of it."""
 
     def train(root: Path) -> None:
-        arguments = small(root, write_corpus(root / "corpus"), "train.pictures=1", "train.picture_heads=true", *TRAINED)
+        arguments = small(
+            root, write_corpus(root / "corpus"), "train.log_sentences=1", "train.heatmap_all_heads=true", *TRAINED
+        )
         with logger_restored(), contextlib.redirect_stdout(io.StringIO()) as out:
             assert cli.main(["train", *arguments]) == 0
         (root / "trained.json").write_text(json.dumps([arguments, out.getvalue().splitlines()]), encoding="utf-8")

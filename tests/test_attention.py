@@ -41,12 +41,12 @@ def make(
     query: int = QUERY,
     memory: int = MEMORY,
     radius: int = RADIUS,
-    normalise: str = "softmax",
+    attention_type: str = "soft",
     gradient: str = "reinforce",
 ) -> SingleHeadAttention:
     """Parameters of unit scale: products keep the scale of their inputs."""
     scores, windows = make_score(score, query, memory, 60), make_window(window, query, radius, 0)
-    attention = SingleHeadAttention(scores, windows, normalise, gradient).double()
+    attention = SingleHeadAttention(scores, windows, attention_type, gradient).double()
     for parameter in attention.parameters():
         scale = (3 / parameter.size(-1)) ** 0.5 if parameter.dim() else 0.3  # the strength of a cosine
         parameter.data = unit(*parameter.shape) * scale

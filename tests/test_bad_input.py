@@ -76,9 +76,9 @@ CONFIGURATION = {
     "a typo in one of several": (["-m", "model=seq2seq,luong_gobal"], ["luong_global"]),
     "a slash in the name": (["name=a/b"], ["a/b", "letters"]),
     "a name that leads out": (["name=.."], ["'..'"]),
-    "a size that heads do not divide": (["model.size=100", "model.heads=8"], ["model.size=100", "model.heads=8"]),
-    "Bahdanau with an LSTM": (["model=luong_global", "model.order=before"], ["model.order=before", "model.cell=gru"]),
-    "an odd bidirectional size": (["model=bahdanau", "model.hidden=33"], ["model.hidden=33", "even"]),
+    "a size that heads do not divide": (["model.hidden_size=100", "model.num_heads=8"], ["model.hidden_size=100", "model.num_heads=8"]),
+    "Bahdanau with an LSTM": (["model=luong_global", "model.attend=before_step"], ["model.attend=before_step", "model.cell=gru"]),
+    "an odd bidirectional size": (["model=bahdanau", "model.hidden_size=33"], ["model.hidden_size=33", "even"]),
     "a window without attention": (["model=seq2seq", "model.window=local_m"], ["model.window=local_m", "order=never"]),
     "feeding without attention": (["model=seq2seq", "model.input_feeding=true"], ["feeding=true", "=never"]),
     "feeding what is fed": (["model=bahdanau", "model.input_feeding=true"], ["=before", "feeding=false"]),
@@ -95,7 +95,7 @@ CONFIGURATION = {
     "a reference to nothing": (["name=${x}"], ["'x'"]),
     "epochs without end": (["train.max_epochs=inf"], ["train.max_epochs=inf", "finite"]),
     "a penalty that is no number": (["decode.length_penalty=nan"], ["decode.length_penalty=nan", "finite"]),
-    "an impossible coverage": (["tokenizer.coverage=7"], ["tokenizer.coverage=7", "0.98"]),
+    "an impossible coverage": (["tokenizer.character_coverage=7"], ["tokenizer.character_coverage=7", "0.98"]),
     "Hydra's own keys": (["hydra.verbose=true"], ["hydra.verbose=true"]),
     "an unknown option": (["--steps", "5"], ["--steps"]),
 }  # fmt: skip
@@ -236,13 +236,13 @@ def test_no_network(refused, tmp_path, monkeypatch):
 
 def test_too_many_pieces_names_the_most_and_that_many_work(refused, capfd, tmp_path, corpus):
     words = small(tmp_path, ["data=files", "data.source=de", "data.target=en", *files(corpus)])
-    said = refused("tokenize", *words, "train.max_steps=1", "tokenizer.size=50000")
-    assert "tokenizer.size=50000" in said
+    said = refused("tokenize", *words, "train.max_steps=1", "tokenizer.vocabulary_size=50000")
+    assert "tokenizer.vocabulary_size=50000" in said
     largest = said.rstrip(".").split()[-1]
     assert 300 < int(largest) < 2000
-    again = [word for word in words if not word.startswith("tokenizer.size")]
-    assert run_command(capfd, "tokenize", *again, "train.max_steps=1", f"tokenizer.size={largest}").code == 0
-    more = refused("tokenize", *again, "train.max_steps=1", f"tokenizer.size={int(largest) + 1}")
+    again = [word for word in words if not word.startswith("tokenizer.vocabulary_size")]
+    assert run_command(capfd, "tokenize", *again, "train.max_steps=1", f"tokenizer.vocabulary_size={largest}").code == 0
+    more = refused("tokenize", *again, "train.max_steps=1", f"tokenizer.vocabulary_size={int(largest) + 1}")
     assert f"largest possible is {largest}" in more
 
 
@@ -250,11 +250,11 @@ def test_too_few_pieces_names_the_least(refused, tmp_path, corpus):
     words = small(
         tmp_path,
         ["data=files", "data.source=de", "data.target=en", *files(corpus)],
-        "tokenizer.size=270",
+        "tokenizer.vocabulary_size=270",
         "train.max_steps=1",
     )
     said = refused("tokenize", *words)
-    assert "tokenizer.size=270" in said and "at least tokenizer.size=" in said
+    assert "tokenizer.vocabulary_size=270" in said and "at least tokenizer.vocabulary_size=" in said
 
 
 @pytest.mark.parametrize("key", ["data_folder", "run_folder"])
@@ -271,7 +271,7 @@ def test_a_folder_that_cannot_be_written(refused, key, kind, tmp_path, corpus):
         tmp_path,
         ["data=files", "data.source=de", "data.target=en", *files(corpus)],
         "train.max_steps=1",
-        "tokenizer.size=330",
+        "tokenizer.vocabulary_size=330",
     )
     said = refused("train", *words, f"{key}={closed / 'x'}")
     assert str(closed) in said
@@ -405,9 +405,9 @@ def test_a_result_that_cannot_be_written(refused, trained: Trained, tmp_path):
 def test_a_model_without_attention(refused, trained: Trained, tmp_path, capfd):
     words = [
         "model=seq2seq",
-        "model.hidden=16",
-        "model.embedding=16",
-        "model.layers=1",
+        "model.hidden_size=16",
+        "model.embedding_size=16",
+        "model.num_layers=1",
         "name=blind",
         "train.max_steps=1",
     ]

@@ -28,7 +28,7 @@ from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.errors import UserError
 from nmt.pipeline import prepare
 
-SMALL = ["data.pairs=2000", "tokenizer.size=420", "train.batch_tokens=200"]
+SMALL = ["data.pairs=2000", "tokenizer.vocabulary_size=420", "train.batch_tokens=200"]
 WARMUP, UPDATES, SENTENCES = 2, 2, 6
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -85,14 +85,14 @@ def test_bench_writes_a_table_and_json(measured):
 
 def test_models_take_turns(monkeypatch):
     options = bench.parse(
-        ["--models", "seq2seq", "bahdanau", "--rounds", "2", "--corpus", "phrasebook", "--set", "model.hidden=512"]
+        ["--models", "seq2seq", "bahdanau", "--rounds", "2", "--corpus", "phrasebook", "--set", "model.hidden_size=512"]
     )
     calls = []
     monkeypatch.setattr(bench, "prepare", lambda config: None)
     monkeypatch.setattr(bench, "measure_once", lambda words, options: calls.append(words) or {"tokens_per_s": 1.0})
     entries = bench.measure(options)["models"]
     assert [words[-1] for words in calls] == ["model=seq2seq", "model=bahdanau"] * 2
-    assert all(words.count("model.hidden=512") == 1 for words in calls)
+    assert all(words.count("model.hidden_size=512") == 1 for words in calls)
     assert [(entry["model"], len(entry["rounds"])) for entry in entries] == [("seq2seq", 2), ("bahdanau", 2)]
 
 
@@ -287,5 +287,5 @@ def test_the_model_that_searches_is_held_to_the_length():
     plain, search_model = (SimpleNamespace(output=torch.nn.Linear(4, 9)) for _ in range(2))
     translator = SimpleNamespace(model=plain, searched=search_model, decode=compose_all([], multirun=False)[0].decode)
     models.translate_to_source_length(translator)
-    assert translator.decode.max_ratio == 1.0
+    assert translator.decode.max_length_ratio == 1.0
     assert search_model.output(torch.ones(2, 4))[:, EOS].max() < -models.UNLIKELY / 2

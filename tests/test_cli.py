@@ -824,12 +824,14 @@ def test_two_test_sets_give_two_lines(trained: Trained, capfd, tmp_path):
     words = small(
         tmp_path, corpus, f"data.test=[{tmp_path / 'corpus' / 'test'},{tmp_path / 'more'}]", "train.max_steps=2"
     )
-    answer = run_command(capfd, "train", *words, "tokenizer.size=330")
+    answer = run_command(capfd, "train", *words, "tokenizer.vocabulary_size=330")
     assert [line.split("\t")[0] for line in answer.out.splitlines()] == ["test", "more"]
 
 
 def test_a_multirun_runs_each_combination_under_its_own_name(tmp_path, capfd):
-    words = small(tmp_path, write_corpus(tmp_path / "corpus", train=40), "train.max_steps=2", "tokenizer.size=330")
+    words = small(
+        tmp_path, write_corpus(tmp_path / "corpus", train=40), "train.max_steps=2", "tokenizer.vocabulary_size=330"
+    )
     words = [*words, "seed=1,2", "train.label_smoothing=0,0.1", "-m"]
     answer = run_command(capfd, "train", *words)
     assert answer.code == 0
@@ -854,7 +856,9 @@ def test_a_given_name_is_kept_apart_too():
 
 
 def test_stages_can_be_made_one_by_one(tmp_path, capfd):
-    words = small(tmp_path, write_corpus(tmp_path / "corpus", train=40), "tokenizer.size=330", "train.max_steps=1")
+    words = small(
+        tmp_path, write_corpus(tmp_path / "corpus", train=40), "tokenizer.vocabulary_size=330", "train.max_steps=1"
+    )
     for verb, kinds in (("download", {"corpus"}), ("tokenize", {"corpus", "tokenizer", "ids"})):
         answer = run_command(capfd, verb, *words)
         assert answer.code == 0 and answer.out == ""

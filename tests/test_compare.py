@@ -263,7 +263,7 @@ def runs(trained: Trained, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     shutil.copytree(trained.folder, root / "tiny")
     untrained(trained, root / "tiny-seed2", "seed=2", "name=tiny-seed2")
     other = trained._replace(arguments=[word for word in trained.arguments if not word.startswith("model")])
-    recurrent = ("model=seq2seq", "model.hidden=16", "model.embedding=16")
+    recurrent = ("model=seq2seq", "model.hidden_size=16", "model.embedding_size=16")
     payload = untrained(other, root / "plain", *recurrent, "name=plain")
     state = {"step": 30, "seconds": 60.0, "finished": False, "tokens": 1200}
     checkpoint.save(root / "plain" / "last.pt", payload | {"train_state": state, "random": {}})
@@ -666,9 +666,11 @@ def test_make_compares_what_it_trains(given):
 
 
 def test_a_run_that_fails_does_not_stop_the_rest(tmp_path, capfd):
-    words = small(tmp_path, write_corpus(tmp_path / "corpus", train=40), "train.max_steps=2", "tokenizer.size=5,330")
+    words = small(
+        tmp_path, write_corpus(tmp_path / "corpus", train=40), "train.max_steps=2", "tokenizer.vocabulary_size=5,330"
+    )
     answer = run_command(capfd, "train", *words, "-m")
-    assert answer.code == 2 and "size5: tokenizer.size=5 is too small" in answer.err
+    assert answer.code == 2 and "size5: tokenizer.vocabulary_size=5 is too small" in answer.err
     assert answer.out.startswith("files-transformer_tiny-size330\ttest\t")
 
 

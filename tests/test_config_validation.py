@@ -14,42 +14,60 @@ from nmt.models.build import MODELS
 
 # model and keys; what is said: the value, what it would need, and the value that does nothing
 IDLE = [
-    ("seq2seq score=additive", "score=additive order=never order=before_or_after score=dot"),
-    ("seq2seq radius=3", "radius=3 window=global window=local_m_or_local_p radius=10"),
-    ("seq2seq maxout=512", "maxout=512 order=never order=before maxout=null"),
+    ("seq2seq score=additive", "score=additive attend=never attend=before_step_or_after_step score=dot"),
+    ("seq2seq window_radius=3", "window_radius=3 window=global window=local_m_or_local_p window_radius=10"),
+    ("seq2seq maxout_size=512", "maxout_size=512 attend=never attend=before_step maxout_size=null"),
     ("seq2seq max_positions=9", "max_positions=9 score=dot score=location max_positions=512"),
-    ("bahdanau radius=3", "radius=3 window=global window=local_m_or_local_p radius=10"),
-    ("bahdanau closing=100", "closing=100 window=global window=local_p closing=0"),
-    ("bahdanau position_exponent=0", "position_exponent=0 window=global window=local_p position_exponent=-0.75"),
-    ("bahdanau max_positions=5", "max_positions=5 score=additive score=location max_positions=512"),
-    ("bahdanau hard_entropy=1", "hard_entropy=1 normalise=softmax normalise=hard hard_entropy=0.002"),
+    ("bahdanau window_radius=3", "window_radius=3 window=global window=local_m_or_local_p window_radius=10"),
     (
-        "bahdanau_hard hard_gradient=straight_through hard_entropy=1",
-        "hard_entropy=1 hard_gradient=straight_through hard_gradient=reinforce hard_entropy=0.002",
+        "bahdanau window_narrowing_batches=100",
+        "window_narrowing_batches=100 window=global window=local_p window_narrowing_batches=0",
     ),
-    ("luong_local_p window=local_m", "closing=1500 window=local_m window=local_p closing=0"),
-    ("luong_local_p window=global closing=0 radius=9", "radius=9 window=global window=local_m_or_local_p radius=10"),
-    ("luong_local_m position_exponent=-0.5", "position_exponent=-0.5 window=local_m window=local_p"),
     (
-        "luong_global order=never input_feeding=false tie=false",
-        "score=general order=never order=before_or_after score=dot",
+        "bahdanau position_scale_exponent=0",
+        "position_scale_exponent=0 window=global window=local_p position_scale_exponent=-0.75",
+    ),
+    ("bahdanau max_positions=5", "max_positions=5 score=additive score=location max_positions=512"),
+    (
+        "bahdanau hard_attention_entropy=1",
+        "hard_attention_entropy=1 attention_type=soft attention_type=hard hard_attention_entropy=0.002",
+    ),
+    (
+        "bahdanau_hard hard_attention_gradient=straight_through hard_attention_entropy=1",
+        "hard_attention_entropy=1 hard_attention_gradient=straight_through hard_attention_gradient=reinforce hard_attention_entropy=0.002",
+    ),
+    (
+        "luong_local_p window=local_m",
+        "window_narrowing_batches=1500 window=local_m window=local_p window_narrowing_batches=0",
+    ),
+    (
+        "luong_local_p window=global window_narrowing_batches=0 window_radius=9",
+        "window_radius=9 window=global window=local_m_or_local_p window_radius=10",
+    ),
+    ("luong_local_m position_scale_exponent=-0.5", "position_scale_exponent=-0.5 window=local_m window=local_p"),
+    (
+        "luong_global attend=never input_feeding=false tie_embeddings=false",
+        "score=general attend=never attend=before_step_or_after_step score=dot",
     ),
     ("transformer max_positions=5", "max_positions=5 positions=sinusoidal positions=learned max_positions=1024"),
     ("transformer_rotary max_positions=5", "max_positions=5 positions=rotary positions=learned max_positions=1024"),
-    ("transformer_alibi max_distance=9", "max_distance=9 bias=alibi bias=relative max_distance=32"),
+    ("transformer_alibi max_distance=9", "max_distance=9 distance_bias=alibi distance_bias=relative max_distance=32"),
 ]
 
 
 IMPOSSIBLE = [
-    ("bahdanau encoder_hidden=0", "encoder_hidden=0 greater_than_0"),
-    ("bahdanau maxout=-1", "maxout=-1 greater_than_0"),
-    ("bahdanau maxout=5", "tie=true order=before maxout=5 embedding=256 tie=false"),
-    ("bahdanau encoder_hidden=6 score=dot", "encoder_hidden=6 score=dot one_size 512_and_12"),
-    ("luong_global encoder_hidden=9", "encoder_hidden=9 order=after hidden=512 must_be_256"),
-    ("seq2seq encoder_hidden=9", "encoder_hidden=9 order=never hidden=512 must_be_512"),
-    ("luong_global hidden=33 encoder_hidden=16", "hidden=33 even bidirectional=true"),
-    ("luong_local_p position_exponent=0.5", "position_exponent=0.5 -1_to_0"),
-    ("luong_local_p position_exponent=-2", "position_exponent=-2 -1_to_0"),
+    ("bahdanau encoder_hidden_size=0", "encoder_hidden_size=0 greater_than_0"),
+    ("bahdanau maxout_size=-1", "maxout_size=-1 greater_than_0"),
+    (
+        "bahdanau maxout_size=5",
+        "tie_embeddings=true attend=before_step maxout_size=5 embedding_size=256 tie_embeddings=false",
+    ),
+    ("bahdanau encoder_hidden_size=6 score=dot", "encoder_hidden_size=6 score=dot one_size 512_and_12"),
+    ("luong_global encoder_hidden_size=9", "encoder_hidden_size=9 attend=after_step hidden_size=512 must_be_256"),
+    ("seq2seq encoder_hidden_size=9", "encoder_hidden_size=9 attend=never hidden_size=512 must_be_512"),
+    ("luong_global hidden_size=33 encoder_hidden_size=16", "hidden_size=33 even bidirectional=true"),
+    ("luong_local_p position_scale_exponent=0.5", "position_scale_exponent=0.5 -1_to_0"),
+    ("luong_local_p position_scale_exponent=-2", "position_scale_exponent=-2 -1_to_0"),
 ]
 
 
@@ -82,24 +100,24 @@ def test_what_changes_nothing_is_refused(words, said):
 
 def test_what_changes_something_is_not():
     for words in (
-        "luong_local_p window=local_m closing=0",
-        "luong_local_p radius=3 closing=9 position_exponent=0",
-        "luong_local_m radius=3",
+        "luong_local_p window=local_m window_narrowing_batches=0",
+        "luong_local_p window_radius=3 window_narrowing_batches=9 position_scale_exponent=0",
+        "luong_local_m window_radius=3",
         "luong_global_location max_positions=99",
-        "bahdanau score=location max_positions=99 window=local_m radius=3",
-        "bahdanau_hard hard_entropy=1",
-        "bahdanau_hard hard_gradient=straight_through",
-        "luong_global order=never input_feeding=false score=dot tie=false",
+        "bahdanau score=location max_positions=99 window=local_m window_radius=3",
+        "bahdanau_hard hard_attention_entropy=1",
+        "bahdanau_hard hard_attention_gradient=straight_through",
+        "luong_global attend=never input_feeding=false score=dot tie_embeddings=false",
         "transformer_learned max_positions=2000",
-        "bahdanau hidden=33 encoder_hidden=7",
-        "bahdanau maxout=256",
-        "luong_global encoder_hidden=256",  # what it is anyway
+        "bahdanau hidden_size=33 encoder_hidden_size=7",
+        "bahdanau maxout_size=256",
+        "luong_global encoder_hidden_size=256",  # what it is anyway
     ):
         assert composed(words)
 
 
 def test_the_command_line_refuses_it_too():
-    with pytest.raises(UserError, match=r"model.closing=1500 .* or model.closing=0"):
+    with pytest.raises(UserError, match=r"model.window_narrowing_batches=1500 .* or model.window_narrowing_batches=0"):
         compose_all(["model=luong_local_p", "model.window=local_m"], multirun=False)
 
 
@@ -115,5 +133,5 @@ def test_what_a_key_requires_is_there(architecture):
 
 def test_a_run_with_an_idle_value_can_still_be_used():
     saved = chosen("bahdanau")
-    saved = saved | {"model": saved["model"] | {"radius": 3, "hard_entropy": 1.0}}
-    assert validate(saved).model.radius == 3
+    saved = saved | {"model": saved["model"] | {"window_radius": 3, "hard_attention_entropy": 1.0}}
+    assert validate(saved).model.window_radius == 3

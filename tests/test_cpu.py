@@ -17,7 +17,7 @@ BF16 = torch.bfloat16
 def loss_and_gradients(sentences: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """Of a small Transformer in bf16; 9 source and 7 target pieces a sentence."""
     torch.manual_seed(1)
-    config = small_config("transformer", (("dropout", 0.0), ("size", 32), ("feed_forward", 64)))
+    config = small_config("transformer", (("dropout", 0.0), ("hidden_size", 32), ("feed_forward_size", 64)))
     model = build(config, VOCABULARY, VOCABULARY, True)
     source, target = (torch.randint(PAD + 1, VOCABULARY, (sentences, length)) for length in (9, 7))
     with torch.autocast("cpu", BF16):

@@ -127,12 +127,17 @@ def count_own_searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 NORMS, ACTIVATIONS, TIES = ("pre", "post"), ("relu", "gelu"), (True, False)
 SELF_ATTENTIONS = [
-    *({"norm": norm, "activation": act, "tie": tie} for norm, act, tie in itertools.product(NORMS, ACTIVATIONS, TIES)),
+    *({"norm": norm, "activation": act, "tie_embeddings": tie} for norm, act, tie in itertools.product(NORMS, ACTIVATIONS, TIES)),
     {"positions": "learned"},
     {"positions": "rotary"},
-    {"encoder_layers": 1, "decoder_layers": 2, "heads": 2},
+    {"encoder_layers": 1, "decoder_layers": 2, "num_heads": 2},
 ]  # fmt: skip
-APART = [{"tie": True}, {"tie": False}, {"positions": "learned"}, {"norm": "post", "positions": "rotary"}]
+APART = [
+    {"tie_embeddings": True},
+    {"tie_embeddings": False},
+    {"positions": "learned"},
+    {"norm": "post", "positions": "rotary"},
+]
 BOTH = [
     *((kind, True) for kind in SELF_ATTENTIONS),
     *((kind, False) for kind in APART),
@@ -148,7 +153,7 @@ def test_both_engines_translate_the_same(kind, joint, vocabularies, tmp_path, mo
     faster = export(plain, config, tmp_path / "export")
     sentences = some(plain.tokenizers.source.size, 0)
     every = ((1, 1.0), (5, 1.0), (5, 0.0), (3, 0.6))
-    for beam, alpha in every if kind == {"tie": True} or kind == SELF_ATTENTIONS[0] else every[:2]:
+    for beam, alpha in every if kind == {"tie_embeddings": True} or kind == SELF_ATTENTIONS[0] else every[:2]:
         decode = replace(plain.decode, beam=beam, length_penalty=alpha)
         wanted = plain.with_options(decode=decode).search(sentences)
         asked = count_own_searches(monkeypatch)
@@ -162,7 +167,7 @@ def test_both_engines_translate_the_same(kind, joint, vocabularies, tmp_path, mo
 @needs_ctranslate2
 def test_a_hypothesis_without_end_is_ended_at_its_limit(vocabularies, tmp_path, monkeypatch):
     """CTranslate2 would return it without </s>; our own search forces it, and is used."""
-    plain, config = translator(vocabularies, tie=False)
+    plain, config = translator(vocabularies, tie_embeddings=False)
     plain.model.output.weight[EOS, 0] = -99
     plain = plain.with_options(decode=replace(plain.decode, max_ratio=0.5, max_extra=1))
     faster = export(plain, config, tmp_path / "export")
@@ -179,7 +184,7 @@ def test_a_hypothesis_without_end_is_ended_at_its_limit(vocabularies, tmp_path, 
 def test_several_threads_translate_the_same_in_order(vocabularies, tmp_path, monkeypatch):
     """Each has a batch of its own; what never ends is left to our own search, which is for one at a time."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    plain, config = translator(vocabularies, tie=False)
+    plain, config = translator(vocabularies, tie_embeddings=False)
     plain = plain.with_options(decode=replace(plain.decode, batch_tokens=40, max_ratio=0.9, max_extra=1))
     faster = export(plain, config, tmp_path / "export")
     assert faster.engine.num_translators == faster.num_threads == 3
@@ -203,7 +208,7 @@ def test_limits_of_one_and_of_one_batch(vocabularies, tmp_path):
 @needs_ctranslate2
 @pytest.mark.parametrize("beam", [1, 4])
 def test_padding_and_start_are_never_in_a_translation(beam, vocabularies, tmp_path):
-    plain, config = translator(vocabularies, tie=False)
+    plain, config = translator(vocabularies, tie_embeddings=False)
     plain.model.output.weight[[PAD, BOS], 0] = 99  # now they are what it wants to write
     plain = plain.with_options(decode=replace(plain.decode, beam=beam))
     faster = export(plain, config, tmp_path / "export")

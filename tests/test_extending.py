@@ -62,7 +62,7 @@ def test_the_new_score_trains_aligns_and_is_true(house):
     chosen = "distance and (oracle or finite or cut or padding or sixteen) or table_of_models"
     laws = ["tests/test_attention.py", "tests/test_models.py", "tests/test_readme.py"]
     assert " passed" in python(house, "pytest", "-q", "-p", "no:cacheprovider", *laws, "-k", chosen)
-    sizes = ["model.hidden=16", "model.embedding=16", "train.max_steps=20"]
+    sizes = ["model.hidden_size=16", "model.embedding_size=16", "train.max_steps=20"]
     corpus = write_corpus(house / "text")
     python(house, "nmt", "train", *small(house, corpus, "model=luong_distance", "name=near", *sizes))
     found = python(house, "nmt", "align", "near", "der Bäcker sieht einen Apfel", "the baker sees an apple")

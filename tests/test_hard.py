@@ -37,7 +37,7 @@ ORDERS = ["before", "after", "after, fed"]
 
 def example(order: str, small_model, **changes: object) -> EncoderDecoder:
     """A narrow hard model without dropout, in training."""
-    changes = {"normalise": "hard", "dropout": 0.0, **changes}
+    changes = {"attention_type": "hard", "dropout": 0.0, **changes}
     if order == "before":
         return small_model("bahdanau", **changes).train()
     return small_model("luong_global", input_feeding=order == "after, fed", **changes).train()
@@ -53,7 +53,7 @@ def of_many_lengths(score: str, window: str, dtype: torch.dtype) -> Iterator[tup
     context and weights, and the parameters, all in NumPy.
     """
     torch.manual_seed(1)
-    attention = make(score, window, normalise="hard").to(dtype).eval()
+    attention = make(score, window, attention_type="hard").to(dtype).eval()
     lengths = torch.arange(1, 61, 4)
     query, memory = unit(15, 3, QUERY).to(dtype), unit(15, 60, MEMORY).to(dtype)
     step = torch.randint(0, 60, (15, 3))
@@ -107,7 +107,7 @@ def test_the_choice_in_bf16_is_hardly_less_probable(score, window):
 )
 def test_one_visible_position_has_all_the_weight(seed, score, window, gradient, lengths, training):
     torch.manual_seed(seed)
-    attention = make(score, window, radius=2, normalise="hard", gradient=gradient).train(training)
+    attention = make(score, window, radius=2, attention_type="hard", gradient=gradient).train(training)
     query, memory, length = (
         unit(len(lengths), 4, QUERY),
         unit(len(lengths), max(lengths), MEMORY),
@@ -216,7 +216,7 @@ def test_the_estimate_is_unbiased(small_model, monkeypatch, order, window, basel
     The objective: the sum over words of a word's expected log p over its own sample, given the earlier ones. Where no
     later word depends on a sample, that is the gradient of the expectation of the sum.
     """
-    model, batch, entropy = example(order, small_model, window=window, hard_entropy=0.3), one_pair(3, 2), 0.3
+    model, batch, entropy = example(order, small_model, window=window, hard_attention_entropy=0.3), one_pair(3, 2), 0.3
     mean: list[Tensor] = [torch.zeros_like(parameter) for parameter in model.parameters()]
     objective = expectation = total = torch.zeros((), dtype=torch.float64)
     for positions in itertools.product(range(3), repeat=2):
@@ -245,7 +245,7 @@ def test_the_estimate_is_unbiased(small_model, monkeypatch, order, window, basel
 @pytest.mark.parametrize("gradient", hard.GRADIENTS)
 def test_hard_attention_is_trained_by_its_samples(small_model, order, gradient):
     """Cross entropy alone has no gradient through a sample; REINFORCE and straight-through have one."""
-    model, batch = example(order, small_model, score="general", hard_gradient=gradient), one_pair(5, 4)
+    model, batch = example(order, small_model, score="general", hard_attention_gradient=gradient), one_pair(5, 4)
     torch.manual_seed(1)
     decoded = model(*batch[:3])
     weight = model.attention.score.memory.weight
@@ -334,17 +334,17 @@ def test_a_baseline_is_kept_with_the_weights(small_model):
     kept = small_model("bahdanau_hard").state_dict()
     assert kept["reinforce.baseline"].item() == pytest.approx(-math.log(50))
     assert kept.keys() - small_model("bahdanau").state_dict().keys() == {"reinforce.baseline"}
-    changed = small_model("bahdanau_hard", hard_gradient="straight_through").state_dict()
+    changed = small_model("bahdanau_hard", hard_attention_gradient="straight_through").state_dict()
     assert changed.keys() == small_model("bahdanau").state_dict().keys()
 
 
 REFUSED = {
-    "without attention": (["model=seq2seq", "model.normalise=hard"], ["model.normalise=hard", "model.order=never"]),
-    "a gradient without hard": (["model=bahdanau", "model.hard_gradient=straight_through"], ["model.normalise=hard"]),
-    "unknown": (["model=bahdanau", "model.normalise=gumbel"], ["model.normalise=gumbel", "softmax, hard"]),
-    "an unknown gradient": (["model=bahdanau_hard", "model.hard_gradient=x"], ["reinforce, straight_through"]),
-    "less than no entropy": (["model=bahdanau_hard", "model.hard_entropy=-1"], ["model.hard_entropy=-1", "at least 0"]),
-    "in a Transformer": (["model=transformer", "model.normalise=hard"], ["model.normalise"]),
+    "without attention": (["model=seq2seq", "model.attention_type=hard"], ["model.attention_type=hard", "model.attend=never"]),
+    "a gradient without hard": (["model=bahdanau", "model.hard_attention_gradient=straight_through"], ["model.attention_type=hard"]),
+    "unknown": (["model=bahdanau", "model.attention_type=gumbel"], ["model.attention_type=gumbel", "softmax, hard"]),
+    "an unknown gradient": (["model=bahdanau_hard", "model.hard_attention_gradient=x"], ["reinforce, straight_through"]),
+    "less than no entropy": (["model=bahdanau_hard", "model.hard_attention_entropy=-1"], ["model.hard_attention_entropy=-1", "at least 0"]),
+    "in a Transformer": (["model=transformer", "model.attention_type=hard"], ["model.attention_type"]),
 }  # fmt: skip
 
 
@@ -357,6 +357,6 @@ def test_nonsense_is_refused(words, fragments):
 
 def test_a_checkpoint_from_before_is_soft():
     saved = to_dict(compose_all(["model=bahdanau"], multirun=False)[0])
-    for key in ("normalise", "hard_gradient", "hard_entropy"):
+    for key in ("attention_type", "hard_attention_gradient", "hard_attention_entropy"):
         del saved["model"][key]
-    assert validate(saved).model.normalise == "softmax"
+    assert validate(saved).model.attention_type == "soft"

@@ -89,7 +89,7 @@ def test_the_copy_has_no_dropout(name, small_model, packs):
 
 def test_no_matrix_is_left_to_cast_at_every_step(small_model, packs):
     """In bf16 all but embeddings, norms, packed encoder layers and windows is bf16 already; the rest is not copied."""
-    names = ("transformer", {}), ("bahdanau", {"window": "local_p"}), ("luong_global", {"layers": 2})
+    names = ("transformer", {}), ("bahdanau", {"window": "local_p"}), ("luong_global", {"num_layers": 2})
     model = Ensemble([small_model(name, **changes) for name, changes in names]).float().eval()
     fast = inference_copy(model, BF16)
     left = {name: parameter for name, parameter in fast.named_parameters() if parameter.dtype == FP32}

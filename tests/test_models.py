@@ -135,7 +135,7 @@ def test_p_t_is_in_source_positions(small_model, order):
     assert attending(small_model, order)(*batch[:3], True).p_t is None
 
 
-@pytest.mark.parametrize("changes", [{"cell": "gru", "layers": 2}, {"layers": 2, "bidirectional": False}])
+@pytest.mark.parametrize("changes", [{"cell": "gru", "num_layers": 2}, {"num_layers": 2, "bidirectional": False}])
 @pytest.mark.parametrize("feeding", [False, True])
 def test_pieces_equal_the_whole_in_stacks(small_model, changes, feeding):
     assert_pieces_equal_the_whole(small_model("luong_global", input_feeding=feeding, **changes), True, [[1, 3]])
@@ -248,7 +248,7 @@ def test_a_model_describes_its_weights_and_limits(name, small_model):
 @pytest.mark.parametrize(("tie", "joint", "tables"), [(True, True, 1), (True, False, 2), (False, True, 3)])
 def test_embeddings_are_shared_as_configured(name, small_model, tie, joint, tables):
     """Source embedding, target embedding, output: how many different ones are there?"""
-    model = small_model(name, joint, tie=tie)
+    model = small_model(name, joint, tie_embeddings=tie)
     assert sum(parameter.dim() == 2 and len(parameter) == 50 for parameter in model.parameters()) == tables
     assert (model.output.weight is model.target_embedding.weight) == tie
 
@@ -394,14 +394,14 @@ def test_maxout_by_hand():
 @pytest.mark.parametrize("name", ["luong_local_p", "bahdanau"])
 def test_a_window_narrows_with_the_batches_of_a_training(small_model, name):
     """One step for each training batch, none in evaluation; the state is saved with the weights."""
-    model, batch = small_model(name, window="local_p", closing=3), uneven()
+    model, batch = small_model(name, window="local_p", window_narrowing_batches=3), uneven()
     for _ in range(2):
         model(*batch[:3])
     assert model.window_reach == 2 * 3  # radius 2, before the first batch
     for window_reach in (6.0, 3.0, 2.0, 2.0):
         model.train()(*batch[:3])
         assert model.window_reach == window_reach
-    other = small_model(name, window="local_p", closing=3)
+    other = small_model(name, window="local_p", window_narrowing_batches=3)
     other.load_state_dict(model.state_dict())
     assert other.window_reach == 2.0
     assert_close(

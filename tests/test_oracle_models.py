@@ -99,7 +99,9 @@ def logits_in_numpy(model: EncoderDecoder, source: np.ndarray, target: np.ndarra
 def random_model(name: str, **changes: object) -> EncoderDecoder:
     """A tiny model, every parameter random, biases too; the numbers are exact in bf16, so all dtypes have the same."""
     torch.manual_seed(1)
-    config = replace(small_config(name, ()), **{"embedding": 8, "hidden": 8, "radius": RADIUS, **changes})
+    config = replace(
+        small_config(name, ()), **{"embedding_size": 8, "hidden_size": 8, "window_radius": RADIUS, **changes}
+    )
     model = build(config, VOCABULARY, VOCABULARY, True).eval().requires_grad_(False)
     for parameter in model.parameters():
         parameter.copy_(nn.init.normal_(parameter, std=0.5).bfloat16())
@@ -194,12 +196,15 @@ def summed(model: EncoderDecoder, batch: Batch, R: np.ndarray, attend) -> float:
 
 
 SHAPES = {
-    "as in the paper": ("luong_global", {"bidirectional": False, "reverse_source": True, "layers": 3, "tie": False}),
-    "a stack without input feeding": ("luong_global", {"input_feeding": False, "layers": 2}),
-    "GRUs": ("luong_global", {"cell": "gru", "layers": 2}),
+    "as in the paper": (
+        "luong_global",
+        {"bidirectional": False, "reverse_source": True, "num_layers": 3, "tie_embeddings": False},
+    ),
+    "a stack without input feeding": ("luong_global", {"input_feeding": False, "num_layers": 2}),
+    "GRUs": ("luong_global", {"cell": "gru", "num_layers": 2}),
     "seq2seq": ("seq2seq", {}),
     "hard, before": ("bahdanau_hard", {"score": "general"}),
-    "hard, after": ("luong_local_p", {"normalise": "hard"}),
+    "hard, after": ("luong_local_p", {"attention_type": "hard"}),
 }
 
 

@@ -17,7 +17,7 @@ PAIRS = [60, 1, 7, 33], [31, 5, 1, 60]  # pieces of sources and targets
 TRANSFORMERS = {name: (name, True, {}) for name in MODELS if name.startswith("transformer")}
 SHAPES = {  # not in conf/model: model, joint vocabulary, changes
     "two vocabularies": ("transformer", False, {}),
-    "untied": ("transformer_big", True, {"tie": False}),
+    "untied": ("transformer_big", True, {"tie_embeddings": False}),
     "GELU, post-norm": ("transformer_alibi", True, {"activation": "gelu", "norm": "post"}),
     "rotary, relative, sliding": ("transformer_relative", True, {"positions": "rotary", "sliding_window": 3}),
     "linear, learned, post-norm": ("transformer_linear", False, {"positions": "learned", "norm": "post"}),
@@ -53,8 +53,8 @@ def paper_parameters(model: nn.Module, config: TransformerConfig, joint: bool) -
     """Tied: one matrix is the output and the target's embedding, with a joint vocabulary the source's too."""
     p = arrays(model)
     E = p["target_embedding.weight"]
-    named = {"E_target": E, "E_source": E if config.tie and joint else p["source_embedding.weight"]}
-    named |= {"output": E if config.tie else p["output.weight"]}
+    named = {"E_target": E, "E_source": E if config.tie_embeddings and joint else p["source_embedding.weight"]}
+    named |= {"output": E if config.tie_embeddings else p["output.weight"]}
     for side in ("source", "target"):
         named[f"{side}_positions"] = p.get(f"{side}_positions.table")
     names = (

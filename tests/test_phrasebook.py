@@ -539,7 +539,13 @@ def test_the_default_corpus_is_trained_and_scored_on(
 ) -> None:
     """Drawn, trained on, scored on both test sets and against the gold alignment, in either direction."""
     target = {"de": "en", "en": "de"}[source]
-    words_ = [f"data.source={source}", f"data.target={target}", "data.pairs=1000", "tokenizer.size=500", "name=tiny"]
+    words_ = [
+        f"data.source={source}",
+        f"data.target={target}",
+        "data.pairs=1000",
+        "tokenizer.vocabulary_size=500",
+        "name=tiny",
+    ]
     answer = run_command(capfd, "train", *small(tmp_path, words_, "train.max_steps=4", "train.max_minutes=null"))
     assert answer.code == 0, answer.err
     assert [line.split("\t")[0] for line in answer.out.splitlines()] == ["test", "test_unseen"]

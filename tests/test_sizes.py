@@ -15,7 +15,7 @@ from nmt.models.base import EncoderDecoder
 
 PAPERS = Path(__file__).resolve().parent.parent / "docs" / "papers.md"
 # Five different numbers, so that none can stand for another: the memory is 2 · 6 wide.
-SIZES = {"hidden": 10, "encoder_hidden": 6, "embedding": 8, "maxout": 5, "tie": False}
+SIZES = {"hidden_size": 10, "encoder_hidden_size": 6, "embedding_size": 8, "maxout_size": 5, "tie_embeddings": False}
 
 
 def gates(weight: Tensor, names: str) -> dict[str, np.ndarray]:
@@ -82,7 +82,7 @@ def test_pieces_are_the_whole_with_these_sizes(small_model):
 @pytest.mark.parametrize(("name", "exponent"), [("bahdanau", 0.0), ("luong_global", -0.5)])
 def test_v_p_is_the_size_to_the_exponent_times_what_is_learnt(small_model, name, exponent):
     """p_t = S · sigmoid(d^e v_pᵀ tanh(W_p h)): with e = 0 the paper's formula, with the parameters as they are."""
-    window = small_model(name, window="local_p", position_exponent=exponent).attention.window
+    window = small_model(name, window="local_p", position_scale_exponent=exponent).attention.window
     for parameter in window.parameters():
         nn.init.normal_(parameter, std=0.3)
     query, length = torch.randn(1, 4, 32, dtype=torch.float64), 9
@@ -107,7 +107,7 @@ def test_the_settings_of_the_papers_compose():
 
 def test_bahdanaus_own_sizes():
     """A.2.3: n = 1,000 in the decoder and in each direction of the encoder, m = 620, l = 500, n' = 1,000."""
-    (words,) = (words for words in settings_of_papers().values() if "model.maxout=500" in words)
+    (words,) = (words for words in settings_of_papers().values() if "model.maxout_size=500" in words)
     model = compose_all(words, multirun=False)[0].model
     assert (model.hidden, model.encoder_units, model.embedding, model.maxout) == (1000, 1000, 620, 500)
     assert (model.dropout, model.tie, model.score, model.window, model.normalise) == (

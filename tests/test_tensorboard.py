@@ -33,7 +33,7 @@ def test_everything_can_be_read_back(tmp_path):
     logger.table("translations", [("ein Hund", "a dog", "a cat")], 7)
     logger.figure("attention/0", figure, 7)
     logger.hyperparameters(
-        {"model.hidden": 512, "optim.betas": [0.9, 0.98], "max": None, "name": "x"}, {"test/bleu": 31.5}
+        {"model.hidden_size": 512, "optim.betas": [0.9, 0.98], "max": None, "name": "x"}, {"test/bleu": 31.5}
     )
     logger.close()
     assert curve(tmp_path, "loss/train") == [(7, 3.25)]
@@ -48,12 +48,12 @@ def test_everything_can_be_read_back(tmp_path):
 
 def test_hyperparameters_are_where_the_plugin_reads_them(tmp_path):
     logger = TensorBoardLogger(tmp_path)
-    settings = {"model.hidden": 512, "tie": True, "betas": [0.9], "max": None, "name": "x"}
+    settings = {"model.hidden_size": 512, "tie": True, "betas": [0.9], "max": None, "name": "x"}
     logger.hyperparameters(settings, {"test/bleu": 31.5})
     logger.close()
     content = read(tmp_path).SummaryMetadata("_hparams_/session_start_info").plugin_data.content
     hparams = plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info.hparams
-    assert hparams["model.hidden"].number_value == 512 and hparams["name"].string_value == "x"
+    assert hparams["model.hidden_size"].number_value == 512 and hparams["name"].string_value == "x"
     assert hparams["betas"].string_value == "[0.9]" and hparams["max"].string_value == "None"
     content = read(tmp_path).SummaryMetadata("_hparams_/experiment").plugin_data.content
     metrics = plugin_data_pb2.HParamsPluginData.FromString(content).experiment.metric_infos

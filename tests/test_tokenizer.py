@@ -208,9 +208,11 @@ def test_a_large_corpus_is_thinned_evenly(files: tuple[Path, Path], monkeypatch:
 
 
 @pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
-@pytest.mark.parametrize(("size", "which"), [(9000, "largest possible is"), (100, "at least tokenizer.size=")])
+@pytest.mark.parametrize(
+    ("size", "which"), [(9000, "largest possible is"), (100, "at least tokenizer.vocabulary_size=")]
+)
 def test_the_size_an_error_names_is_possible(files: tuple[Path, Path], algorithm: str, size: int, which: str) -> None:
-    with pytest.raises(UserError, match=f"tokenizer.size={size} is too") as caught:
+    with pytest.raises(UserError, match=f"tokenizer.vocabulary_size={size} is too") as caught:
         train_sentencepiece(config(algorithm, size), list(files))
     found = re.search(rf"{which} ?(\d+)", str(caught.value))
     assert found and "train.de" in str(caught.value)

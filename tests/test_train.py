@@ -30,13 +30,13 @@ from nmt.view.progress import Progress
 
 EVERYTHING = [
     "train.accumulate=2",
-    "train.sampling=0.2",
+    "train.subword_sampling=0.2",
     "model.dropout=0.3",
     "train.validate_every=10",
     "train.max_steps=24",
 ]
 MODELS = {"transformer": TRANSFORMER, "recurrent": RECURRENT}
-BAHDANAU = ["model=bahdanau", "model.hidden=16", "model.embedding=16"]
+BAHDANAU = ["model=bahdanau", "model.hidden_size=16", "model.embedding_size=16"]
 HARD_ATTENTION = ["model=bahdanau_hard", *BAHDANAU[1:]]
 
 
@@ -173,7 +173,7 @@ def test_interrupted_and_continued_is_uninterrupted(model, when, train, folder, 
 @pytest.mark.parametrize("words", [TRANSFORMER, BAHDANAU, HARD_ATTENTION], ids=["transformer", "bahdanau", "hard"])
 def test_a_longer_budget_continues_a_finished_run(words, train, folder):
     """With a schedule that does not depend on the end, N updates and then M - N more are M updates."""
-    words = [*words, *EVERYTHING, "optim.schedule=inverse_sqrt", "train.average=0"]
+    words = [*words, *EVERYTHING, "optim.schedule=inverse_sqrt", "train.average_checkpoints=0"]
     name = words[0].partition("=")[2]
     assert train(f"{name}-once", *words).code == 0
     assert train(f"{name}-twice", *words, "train.max_steps=13").code == 0
@@ -237,7 +237,7 @@ def test_a_kill_loses_no_more_than_since_the_last_validation(train, folder, root
 
 
 def test_runs_of_one_seed_are_equal(train, folder):
-    words = ["train.max_steps=12", "model.dropout=0.3", "train.sampling=0.2"]
+    words = ["train.max_steps=12", "model.dropout=0.3", "train.subword_sampling=0.2"]
     for name, seed in (("first", 5), ("second", 5), ("third", 6)):
         assert train(name, *words, f"seed={seed}").code == 0
     first, second, third = (comparable(folder(name) / "last.pt") for name in ("first", "second", "third"))
@@ -272,8 +272,8 @@ def test_a_folder_of_another_training_is_refused(train, folder):
     assert train("mixed", *words).code == 0
     best = comparable(folder("mixed") / "best.pt")
     (folder("mixed") / "last.pt").unlink()
-    refused = train("mixed", *words, "model.size=32")
-    assert refused.code == 2 and "model.size" in refused.err
+    refused = train("mixed", *words, "model.hidden_size=32")
+    assert refused.code == 2 and "model.hidden_size" in refused.err
     assert differing(comparable(folder("mixed") / "best.pt"), best) == []
     (folder("mixed") / "step-2.pt").rename(folder("mixed") / "step-9.pt")  # as a longer training leaves it
     assert train("mixed", *words).code == 0
@@ -290,7 +290,7 @@ def test_ctrl_c_in_the_last_validation_stops(train, folder, monkeypatch):
         real(self, *arguments)  # type: ignore[arg-type]
         signal.raise_signal(signal.SIGINT)
 
-    words = ["train.max_steps=2", "train.validate_every=2", "train.average=0"]
+    words = ["train.max_steps=2", "train.validate_every=2", "train.average_checkpoints=0"]
     with monkeypatch.context() as patch:
         patch.setattr(CheckpointManager, "save_validated", save_validated)
         assert train("last-validation", *words).code == 130
@@ -397,11 +397,11 @@ def copied(trained: Trained, tmp_path, capfd):
     ("word", "change"),
     [
         ("optim.lr=0.02", "optim.lr (was 0.01, now 0.02)"),
-        ("model.size=64", "model.size (was 32, now 64)"),
+        ("model.hidden_size=64", "model.hidden_size (was 32, now 64)"),
         ("model.dropout=0.5", "model.dropout (was 0.1, now 0.5)"),
         ("seed=2", "seed (was 1, now 2)"),
         ("train.batch_tokens=512", "train.batch_tokens (was 256, now 512)"),
-        ("tokenizer.size=340", "tokenizer.size (was 360, now 340)"),
+        ("tokenizer.vocabulary_size=340", "tokenizer.vocabulary_size (was 360, now 340)"),
         ("train.max_steps=130", "train.max_steps (was 120, now 130)"),  # optim.schedule=linear depends on it
     ],
 )
@@ -424,7 +424,7 @@ def test_a_resumed_training_refuses_another_corpus(copied, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "word", ["train.log_every=7", "train.pictures=3", "decode.beam=3", "decode.length_penalty=0.6"]
+    "word", ["train.log_every=7", "train.log_sentences=3", "decode.beam=3", "decode.length_penalty=0.6"]
 )
 def test_keys_without_effect_on_the_weights_may_change(copied, word, tmp_path):
     answer = copied(word)
@@ -480,15 +480,21 @@ def test_the_average_is_the_mean(trained: Trained):
 
 
 def test_only_the_last_step_checkpoints_are_kept(train, folder):
-    assert train("kept", "train.max_steps=25", "train.validate_every=5", "train.average=3").code == 0
+    assert train("kept", "train.max_steps=25", "train.validate_every=5", "train.average_checkpoints=3").code == 0
     assert {path.name for path in folder("kept").glob("step-*.pt")} == {"step-15.pt", "step-20.pt", "step-25.pt"}
     assert comparable(folder("kept") / "average.pt")["origin"] == "average of updates 15, 20, 25"
 
 
 def test_integers_are_not_averaged(train, folder):
     """A window that closes counts batches: the mean of 5 and 10 would make it wider than it was at the end."""
-    words = [*RECURRENT, "model.window=local_p", "model.closing=20", "train.max_steps=10", "train.validate_every=5"]
-    answer = train("closing", *words, "train.average=2")
+    words = [
+        *RECURRENT,
+        "model.window=local_p",
+        "model.window_narrowing_batches=20",
+        "train.max_steps=10",
+        "train.validate_every=5",
+    ]
+    answer = train("closing", *words, "train.average_checkpoints=2")
     assert answer.code == 0
     assert checkpoint.load(folder("closing") / "average.pt")["model"]["attention.window.updates"] == 10
     best_step = checkpoint.load(folder("closing") / "best.pt")["step"]
@@ -556,10 +562,10 @@ def test_the_batches_of_an_update_are_one_batch(root, folder, tmp_path, capfd):
     words = [
         "optim.eps=1.0",
         "optim.lr=1.0",
-        "optim.clip=0",
+        "optim.clip_norm=0",
         "model.dropout=0",
         "train.max_steps=3",
-        "tokenizer.size=300",
+        "tokenizer.vocabulary_size=300",
     ]
 
     def weights(name: str, *more: str) -> tuple[dict, int]:
@@ -586,7 +592,7 @@ def test_an_empty_translation_at_a_validation_is_no_crash(train, folder, monkeyp
         return [[Hypothesis([] if number % 2 else [space], -1.0)] for number, _ in enumerate(sources)]
 
     monkeypatch.setattr(Translator, "search_batch", search_batch)
-    words = ["train.pictures=4", "train.max_steps=2", "train.validate_every=2"]
+    words = ["train.log_sentences=4", "train.max_steps=2", "train.validate_every=2"]
     assert train("empty", *RECURRENT, *words).code == 0
     events = EventAccumulator(str(folder("empty") / "tensorboard"))
     events.Reload()

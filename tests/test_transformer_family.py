@@ -478,11 +478,11 @@ def test_a_validation_pair_beyond_the_last_position_is_refused_at_the_start(tmp_
     lines[4] = " ".join(["x"] * 60)
     valid.write_text("\n".join(lines) + "\n", encoding="utf-8")
     words = [
-        "model.size=16",
-        "model.heads=2",
+        "model.hidden_size=16",
+        "model.num_heads=2",
         "tokenizer.max_pieces=30",
         "model.max_positions=40",
-        "decode.max_extra=6",
+        "decode.max_length_extra=6",
     ]
     words = small(tmp_path, corpus, "model=transformer_learned", *words, "train.max_steps=2")
     config = compose_all(words, multirun=False)[0]
@@ -658,24 +658,36 @@ def test_attention_dropout_reaches_every_softmax(small_model, monkeypatch):
 
 
 REFUSED = {
-    "a bias without flex": (["model=transformer", "model.bias=alibi"], ["model.bias=alibi", "model.attention=flex"]),
+    "a bias without flex": (
+        ["model=transformer", "model.distance_bias=alibi"],
+        ["model.distance_bias=alibi", "model.self_attention=flex"],
+    ),
     "a window without flex": (["model=transformer_linear", "model.sliding_window=3"], ["sliding_window=3", "linear"]),
-    "flex without anything": (["model=transformer", "model.attention=flex"], ["is softmax", "model.sliding_window=N"]),
+    "flex without anything": (
+        ["model=transformer", "model.self_attention=flex"],
+        ["is softmax", "model.sliding_window=N"],
+    ),
     "dropout in flex": (["model=transformer_alibi", "model.attention_dropout=0.1"], ["=0.1", "must be 0"]),
     "dropout in linear": (["model=transformer_linear", "model.attention_dropout=0.1"], ["=0.1", "must be 0"]),
     "linear rotary": (["model=transformer_linear", "model.positions=rotary"], ["rotary", "sinusoidal or learned"]),
-    "no positions": (["model=transformer", "model.positions=none"], ["model.positions=none", "model.bias=alibi"]),
+    "no positions": (
+        ["model=transformer", "model.positions=none"],
+        ["model.positions=none", "model.distance_bias=alibi"],
+    ),
     "no positions in a window": (["model=transformer_sliding", "model.positions=none"], ["model.positions=none"]),
     "too few positions": (["model=transformer_learned", "model.max_positions=532"], ["=532", "at least", "533"]),
     "too few for the pieces": (
-        ["model=transformer_learned", "model.max_positions=99", "tokenizer.max_pieces=99", "decode.max_ratio=0"],
+        ["model=transformer_learned", "model.max_positions=99", "tokenizer.max_pieces=99", "decode.max_length_ratio=0"],
         ["=99 is too small", "100 positions"],
     ),
     "a negative window": (["model=transformer_sliding", "model.sliding_window=-1"], ["=-1", "at least 0"]),
     "no distance": (["model=transformer_relative", "model.max_distance=0"], ["max_distance=0", "greater than 0"]),
-    "a distance without relative": (["model=transformer_alibi", "model.max_distance=9"], ["=9", "model.bias=relative"]),
-    "an unknown attention": (["model=transformer", "model.attention=hard"], ["=hard", "softmax, linear, flex"]),
-    "an unknown bias": (["model=transformer_alibi", "model.bias=t5"], ["=t5", "none, alibi, relative"]),
+    "a distance without relative": (
+        ["model=transformer_alibi", "model.max_distance=9"],
+        ["=9", "model.distance_bias=relative"],
+    ),
+    "an unknown attention": (["model=transformer", "model.self_attention=hard"], ["=hard", "softmax, linear, flex"]),
+    "an unknown bias": (["model=transformer_alibi", "model.distance_bias=t5"], ["=t5", "none, alibi, relative"]),
     "unknown positions": (["model=transformer", "model.positions=x"], ["=x", "sinusoidal, learned, rotary, none"]),
     "all dropped": (["model=transformer", "model.attention_dropout=1"], ["=1.0", "less than 1"]),
 }

@@ -139,7 +139,7 @@ class LayerSelector:
     def selected(self) -> Extractor:
         """The candidate with the lowest error rate on the validation pairs."""
         if self.selection_pairs is None:
-            log.info("There are no gold links to choose a layer on; train.picture_layer and step output are taken.")
+            log.info("There are no gold links to choose a layer on; train.heatmap_layer and step output are taken.")
             return self.candidates[0]
         scores = alignment_error_rates(self.translator, self.selection_pairs, self.candidates)
         best = min(scores, key=lambda extractor: scores[extractor].aer)

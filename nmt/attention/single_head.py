@@ -12,7 +12,7 @@ from nmt.attention.kernels import attend
 from nmt.attention.scores import Score
 from nmt.attention.windows import Window
 
-NORMALISERS = ("softmax", "hard")
+ATTENTION_TYPES = ("soft", "hard")
 
 
 class AttentionOutput(NamedTuple):
@@ -28,14 +28,14 @@ class AttentionOutput(NamedTuple):
 class SingleHeadAttention(nn.Module):
     """weights = softmax(score(query, keys) inside the window) [× prior]; context = weights · memory.
 
-    With `normalise=hard` the softmax is replaced by one position, sampled from it in training and its largest otherwise
+    With `attention_type=hard` the softmax is replaced by one position, sampled from it in training and its largest otherwise
     (nmt/attention/hard.py).
     """
 
-    def __init__(self, score: Score, window: Window, normalise: str = "softmax", gradient: str = "reinforce") -> None:
+    def __init__(self, score: Score, window: Window, attention_type: str = "soft", gradient: str = "reinforce") -> None:
         super().__init__()
         self.score, self.window = score, window
-        self.hard, self.gradient = normalise == "hard", gradient
+        self.hard, self.gradient = attention_type == "hard", gradient
 
     @property
     def uses_reinforce(self) -> bool:

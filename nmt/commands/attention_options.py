@@ -35,5 +35,5 @@ def check_extractor(options: argparse.Namespace, model: EncoderDecoder) -> None:
 
 def make_extractor(options: argparse.Namespace, config: Config) -> Extractor:
     """The extractor of the options; by default the mean of the heads of the layer that the run's heatmaps show."""
-    layer = config.train.picture_layer if options.layer is None else options.layer
+    layer = config.train.heatmap_layer if options.layer is None else options.layer
     return Extractor(layer, options.head, options.decoder_step, options.method)

@@ -18,11 +18,11 @@ def attention_labels(system: System) -> list[str]:
 
 def transformer_labels(model: TransformerConfig) -> list[str]:
     """The self-attention of a Transformer; its cross-attention is the same in all of them."""
-    normalizer = "linear" if model.attention == "linear" else "softmax"  # flex: a softmax with windows and biases
-    score = ", ".join([normalizer, *(name for name in (model.positions, model.bias) if name != "none")])
-    sliding = model.attention == "flex" and model.sliding_window
+    normalizer = "linear" if model.self_attention == "linear" else "softmax"  # flex: a softmax with windows and biases
+    score = ", ".join([normalizer, *(name for name in (model.positions, model.distance_bias) if name != "none")])
+    sliding = model.self_attention == "flex" and model.sliding_window
     return [
-        f"{model.decoder_layers} layers × {model.heads} heads",
+        f"{model.decoder_layers} layers × {model.num_heads} heads",
         score,
         f"sliding, D = {model.sliding_window}" if sliding else "global",
     ]
@@ -30,12 +30,12 @@ def transformer_labels(model: TransformerConfig) -> list[str]:
 
 def recurrent_labels(model: RecurrentConfig) -> list[str]:
     """The attention of a recurrent model, in the words of table 4 of Luong et al. (2015)."""
-    if model.order == "never":
+    if model.attend == "never":
         return ["never", NONE, NONE]
-    window = f"{model.window}, D = {model.radius}" if model.window in LOCAL else model.window
-    hard = "hard " if model.normalise == "hard" else ""
-    gradient = ", straight through" if hard and model.hard_gradient == "straight_through" else ""
-    return [model.order, f"{hard}{model.score}{gradient}", window]
+    window = f"{model.window}, D = {model.window_radius}" if model.window in LOCAL else model.window
+    hard = "hard " if model.attention_type == "hard" else ""
+    gradient = ", straight through" if hard and model.hard_attention_gradient == "straight_through" else ""
+    return [model.attend, f"{hard}{model.score}{gradient}", window]
 
 
 def architecture_labels(system: System) -> list[str]:
@@ -44,9 +44,9 @@ def architecture_labels(system: System) -> list[str]:
     if len(system.paths) > 1:
         return [NONE, NONE, NONE]
     if isinstance(model, TransformerConfig):
-        return ["transformer", f"{model.encoder_layers} + {model.decoder_layers}", str(model.size)]
+        return ["transformer", f"{model.encoder_layers} + {model.decoder_layers}", str(model.hidden_size)]
     return [
-        model.cell + (", input feeding" if model.input_feeding and model.order == "after" else ""),
-        str(model.layers),
-        str(model.hidden),
+        model.cell + (", input feeding" if model.input_feeding and model.attend == "after_step" else ""),
+        str(model.num_layers),
+        str(model.hidden_size),
     ]

@@ -112,7 +112,7 @@ def measure_system(system: System, test_sets: TestSets, rows: list[int], options
         sets[test_set.name] = measures
     if any("aer" in measures.result and not measures.result["alignment"]["chosen_on"] for measures in sets.values()):
         log.warning(
-            "%s: there are no gold links of a validation set, so AER is that of train.picture_layer, decoder step output; "
+            "%s: there are no gold links of a validation set, so AER is that of train.heatmap_layer, decoder step output; "
             "give --valid-source, --valid-target and --valid-gold to choose layer and decoder step.",
             system.name,
         )

@@ -157,7 +157,7 @@ def write_training_set(
     counts, duplicates = PairCounts(), DuplicateCounter()
     with PairWriter("train", data, folder) as writer:
         for source, target in read_counted(files, counts):
-            if reason := rejection_reason(source, target, data.max_characters, data.max_ratio):
+            if reason := rejection_reason(source, target, data.max_characters, data.max_length_ratio):
                 counts.drop(reason, counts.read)
                 continue
             if source == target:

@@ -139,8 +139,8 @@ def train_sentencepiece(config: TokenizerConfig, files: list[Path]) -> bytes:
             sentence_iterator=training_lines(files, config.lowercase),
             model_writer=model,
             model_type=config.algorithm,
-            vocab_size=config.size,
-            character_coverage=config.coverage,
+            vocab_size=config.vocabulary_size,
+            character_coverage=config.character_coverage,
             byte_fallback=config.byte_fallback,
             normalization_rule_name="identity",
             pad_id=PAD,
@@ -169,8 +169,10 @@ def explain_training_error(message: str, config: TokenizerConfig, files: list[Pa
     """SentencePiece's error message in our words, with a vocabulary size that is possible."""
     names = " and ".join(map(str, files))
     if largest := re.search(r"too high.*<= (\d+)", message):
-        return f"tokenizer.size={config.size} is too large for {names}; the largest possible is {largest[1]}."
+        return f"tokenizer.vocabulary_size={config.vocabulary_size} is too large for {names}; the largest possible is {largest[1]}."
     if smallest := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
-        remedy = f"give at least tokenizer.size={smallest[1]} or lower tokenizer.coverage={config.coverage}"
-        return f"tokenizer.size={config.size} is too small for the characters in {names}; {remedy}."
+        remedy = f"give at least tokenizer.vocabulary_size={smallest[1]} or lower tokenizer.character_coverage={config.character_coverage}"
+        return (
+            f"tokenizer.vocabulary_size={config.vocabulary_size} is too small for the characters in {names}; {remedy}."
+        )
     return f"SentencePiece cannot be trained on {names}: {message.splitlines()[0].strip()}"

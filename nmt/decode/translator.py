@@ -159,7 +159,7 @@ class Translator:
 
     def limits(self, lengths: np.ndarray) -> np.ndarray:
         """Maximum length of a hypothesis for sources of these lengths: max_ratio · length + max_extra, and </s>."""
-        return (self.decode.max_ratio * lengths + self.decode.max_extra).astype(np.int64) + 1
+        return (self.decode.max_length_ratio * lengths + self.decode.max_length_extra).astype(np.int64) + 1
 
     def force_decode(self, pair: IdPair) -> AttentionRecord:
         """Forced decoding of one pair."""

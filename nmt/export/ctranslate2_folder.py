@@ -119,8 +119,8 @@ class CTranslate2Export:
             lower=".lower()" if tokenizers.source.lowercase else "",
             beam=decode.beam,
             alpha=decode.length_penalty,
-            ratio=decode.max_ratio,
-            extra=decode.max_extra,
+            ratio=decode.max_length_ratio,
+            extra=decode.max_length_extra,
             longest=longest,
             reason=f"the table of positions ends at {self.positions}, and the training data has nothing longer",
         )

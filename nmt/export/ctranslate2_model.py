@@ -44,10 +44,10 @@ def check_exportable(config: RecurrentConfig | TransformerConfig, model: Encoder
     """Raise UserError for a model that CTranslate2 cannot represent."""
     if isinstance(config, RecurrentConfig):
         reason = "CTranslate2 has no recurrent models, only Transformers"
-    elif config.attention == "linear":
-        reason = "CTranslate2 has no linear attention (model.attention=linear)"
-    elif config.attention == "flex":
-        reason = "CTranslate2's encoder has neither a sliding window nor a bias by distance (model.attention=flex)"
+    elif config.self_attention == "linear":
+        reason = "CTranslate2 has no linear attention (model.self_attention=linear)"
+    elif config.self_attention == "flex":
+        reason = "CTranslate2's encoder has neither a sliding window nor a bias by distance (model.self_attention=flex)"
     elif not isinstance(model, Transformer):
         reason = "CTranslate2 has no ensembles; export one run at a time"
     else:
@@ -67,8 +67,8 @@ def build_spec(
     options: dict[str, Any] = {"pre_norm": config.norm == "pre", "activation": activation}
     if config.positions == "rotary":  # dimension i is paired with i + K/2 in both: no interleaving
         options |= {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": 10000.0}
-    encoder = specs.TransformerEncoderSpec(len(model.encoder), config.heads, **options)
-    decoder = specs.TransformerDecoderSpec(len(model.decoder), config.heads, **options)
+    encoder = specs.TransformerEncoderSpec(len(model.encoder), config.num_heads, **options)
+    decoder = specs.TransformerDecoderSpec(len(model.decoder), config.num_heads, **options)
     model_spec = specs.TransformerSpec(encoder, decoder)
     for spec, layer in zip(encoder.layer, model.encoder, strict=True):
         set_encoder_layer(spec, layer)  # type: ignore[arg-type]
@@ -149,8 +149,8 @@ def position_table(config: TransformerConfig, learned: nn.Module, positions: int
     Stored in full, because CTranslate2's own sinusoids count from 1 and have other frequencies.
     """
     if config.positions == "learned":
-        return np.float32(math.sqrt(config.size)) * array(learned.table)
-    return sinusoids(0, positions, config.size, torch.empty(0)).numpy()
+        return np.float32(math.sqrt(config.hidden_size)) * array(learned.table)
+    return sinusoids(0, positions, config.hidden_size, torch.empty(0)).numpy()
 
 
 def array(tensor: Tensor | nn.Module) -> np.ndarray:

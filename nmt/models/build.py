@@ -20,7 +20,7 @@ class Architecture(NamedTuple):
 
 def recurrent(config: RecurrentConfig, source_size: int, target_size: int, joint: bool) -> EncoderDecoder:
     """Bahdanau's model where attention comes before the step; Luong's, which has Sutskever's as a case, elsewhere."""
-    model = Bahdanau if config.order == "before" else Luong
+    model = Bahdanau if config.attend == "before_step" else Luong
     return model(config, source_size, target_size, joint)
 
 

@@ -31,21 +31,21 @@ class Bahdanau(EncoderDecoder):
 
     def __init__(self, config: RecurrentConfig, source_size: int, target_size: int, joint: bool) -> None:
         super().__init__()
-        embedding, hidden = config.embedding, config.hidden
+        embedding, hidden = config.embedding_size, config.hidden_size
         self.target_embedding = nn.Embedding(target_size, embedding)
-        shared = self.target_embedding if config.tie and joint else nn.Embedding(source_size, embedding)
+        shared = self.target_embedding if config.tie_embeddings and joint else nn.Embedding(source_size, embedding)
         self.encoder = make_encoder(config, shared)
         memory_size = self.encoder.memory_size
         self.initial = nn.Linear(self.encoder.backward_size, hidden)
         self.attention = make_attention(config, memory_size)
         if self.attention.uses_reinforce:
-            self.reinforce = Reinforce(config.hard_entropy, -math.log(target_size))
+            self.reinforce = Reinforce(config.hard_attention_entropy, -math.log(target_size))
         self.cell = ConditionalGRU(embedding, memory_size, hidden)
-        maxout_size = config.maxout or embedding
+        maxout_size = config.maxout_size or embedding
         self.readout = nn.Linear(hidden + embedding + memory_size, 2 * maxout_size)
         self.dropout = Dropout(config.dropout)
-        self.output = nn.Linear(maxout_size, target_size, bias=not config.tie)
-        initialize(self, config.tie)
+        self.output = nn.Linear(maxout_size, target_size, bias=not config.tie_embeddings)
+        initialize(self, config.tie_embeddings)
 
     @property
     def window_reach(self) -> float | None:
@@ -92,24 +92,26 @@ class Luong(EncoderDecoder):
 
     def __init__(self, config: RecurrentConfig, source_size: int, target_size: int, joint: bool) -> None:
         super().__init__()
-        embedding, hidden = config.embedding, config.hidden
+        embedding, hidden = config.embedding_size, config.hidden_size
         self.uses_attention, self.input_feeding = (
-            config.order == "after",
-            config.input_feeding and config.order == "after",
+            config.attend == "after_step",
+            config.input_feeding and config.attend == "after_step",
         )
         self.target_embedding = nn.Embedding(target_size, embedding)
-        shared = self.target_embedding if config.tie and joint else nn.Embedding(source_size, embedding)
+        shared = self.target_embedding if config.tie_embeddings and joint else nn.Embedding(source_size, embedding)
         self.encoder = make_encoder(config, shared)
         feed_size = embedding if self.input_feeding else 0
-        self.stack = StackedRNNCell(config.cell, embedding, hidden, config.layers, feed_size, config.dropout)
+        self.stack = StackedRNNCell(config.cell, embedding, hidden, config.num_layers, feed_size, config.dropout)
         if self.uses_attention:
             self.attention = make_attention(config, hidden)
             if self.attention.uses_reinforce:
-                self.reinforce = Reinforce(config.hard_entropy, -math.log(target_size))
+                self.reinforce = Reinforce(config.hard_attention_entropy, -math.log(target_size))
             self.combine = nn.Linear(2 * hidden, embedding, bias=False)
         self.dropout = Dropout(config.dropout)
-        self.output = nn.Linear(embedding if self.uses_attention else hidden, target_size, bias=not config.tie)
-        initialize(self, config.tie)
+        self.output = nn.Linear(
+            embedding if self.uses_attention else hidden, target_size, bias=not config.tie_embeddings
+        )
+        initialize(self, config.tie_embeddings)
 
     @property
     def has_attention(self) -> bool:
@@ -194,7 +196,7 @@ def make_encoder(config: RecurrentConfig, embedding: nn.Embedding) -> RecurrentE
     return RecurrentEncoder(
         embedding,
         config.cell,
-        config.layers,
+        config.num_layers,
         config.encoder_units,
         config.bidirectional,
         config.reverse_source,
@@ -204,9 +206,15 @@ def make_encoder(config: RecurrentConfig, embedding: nn.Embedding) -> RecurrentE
 
 def make_attention(config: RecurrentConfig, memory_size: int) -> SingleHeadAttention:
     """The attention of a configuration: its score inside its window."""
-    score = make_score(config.score, config.hidden, memory_size, config.max_positions)
-    window = make_window(config.window, config.hidden, config.radius, config.closing, config.position_exponent)
-    return SingleHeadAttention(score, window, config.normalise, config.hard_gradient)
+    score = make_score(config.score, config.hidden_size, memory_size, config.max_positions)
+    window = make_window(
+        config.window,
+        config.hidden_size,
+        config.window_radius,
+        config.window_narrowing_batches,
+        config.position_scale_exponent,
+    )
+    return SingleHeadAttention(score, window, config.attention_type, config.hard_attention_gradient)
 
 
 def initialize(model: EncoderDecoder, tie: bool) -> None:

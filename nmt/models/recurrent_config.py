@@ -6,14 +6,14 @@ import torch
 
 from nmt.attention.hard import GRADIENTS
 from nmt.attention.scores import SCORES, make_score
-from nmt.attention.single_head import NORMALISERS
+from nmt.attention.single_head import ATTENTION_TYPES
 from nmt.attention.windows import WINDOWS
 from nmt.config import Config, option
 from nmt.errors import UserError
 
-ATTENDS = {"order": ("before", "after")}
+ATTENDS = {"attend": ("before_step", "after_step")}
 LOCAL_P = {"window": ("local_p",)}
-HARD = {"normalise": ("hard",)}
+HARD = {"attention_type": ("hard",)}
 
 
 @dataclass(kw_only=True)
@@ -22,23 +22,23 @@ class RecurrentConfig:
 
     kind: str = option("the architecture: recurrent")
     cell: str = option("kind of recurrent layer", choices=("lstm", "gru"))
-    layers: int = option("layers of the encoder and of the decoder", above=0)
-    embedding: int = option("size of the embeddings", above=0)
-    hidden: int = option("size of the decoder's state", above=0)
-    encoder_hidden: int | None = option(
-        "units of the encoder in each direction; null = hidden / directions", None, above=0
+    num_layers: int = option("layers of the encoder and of the decoder", above=0)
+    embedding_size: int = option("size of the embeddings", above=0)
+    hidden_size: int = option("size of the decoder's state", above=0)
+    encoder_hidden_size: int | None = option(
+        "units of the encoder in each direction; null = hidden_size / directions", None, above=0
     )
     bidirectional: bool = option("the encoder reads in both directions")
     reverse_source: bool = option("the encoder reads the source backwards", paper="Sutskever et al. 2014 §3.3")
-    order: str = option(
+    attend: str = option(
         "when attention is computed: before the decoder's step, after it, or never",
-        choices=("before", "after", "never"),
-        paper="before: Bahdanau et al. 2015; after: Luong et al. 2015; never: Sutskever et al. 2014",
+        choices=("before_step", "after_step", "never"),
+        paper="before_step: Bahdanau et al. 2015; after_step: Luong et al. 2015; never: Sutskever et al. 2014",
     )
     input_feeding: bool = option(
         "the attentional vector is an input of the next step",
         False,
-        requires={"order": ("after",)},
+        requires={"attend": ("after_step",)},
         paper="Luong et al. 2015 §3.3",
     )
     score: str = option(
@@ -51,21 +51,21 @@ class RecurrentConfig:
         requires=ATTENDS,
         paper="Luong et al. 2015 §3.2",
     )
-    radius: int = option(
+    window_radius: int = option(
         "D: a local window is 2 D + 1 positions wide",
         10,
         above=0,
         requires={"window": [name for name in WINDOWS if name != "global"]},
         paper="Luong et al. 2015 §3.2",
     )
-    closing: int = option(
+    window_narrowing_batches: int = option(
         "batches over which the window shrinks to its radius; 0 = that radius from the start",
         0,
         minimum=0,
         requires=LOCAL_P,
     )
-    position_exponent: float = option(
-        "v_p is hidden to this power times the learnt vector; 0 = as in the paper",
+    position_scale_exponent: float = option(
+        "v_p is hidden_size to this power times the learnt vector; 0 = as in the paper",
         -0.75,
         minimum=-1,
         maximum=0,
@@ -77,36 +77,38 @@ class RecurrentConfig:
         above=0,
         requires={"score": ("location",)},
     )
-    normalise: str = option(
-        "softmax over the window, or hard attention: one position, sampled in training",
-        "softmax",
-        choices=NORMALISERS,
+    attention_type: str = option(
+        "soft: softmax over the window; hard: one position, sampled in training",
+        "soft",
+        choices=ATTENTION_TYPES,
         requires=ATTENDS,
         paper="Xu et al. 2015 §4.1",
     )
-    hard_gradient: str = option(
+    hard_attention_gradient: str = option(
         "how hard attention learns where to attend",
         "reinforce",
         choices=GRADIENTS,
         requires=HARD,
         paper="Williams 1992; Bengio et al. 2013 §4",
     )
-    hard_entropy: float = option(
+    hard_attention_entropy: float = option(
         "λ_e: weight of the entropy of the sampled distribution, in nats",
         0.002,
         minimum=0,
-        requires=HARD | {"hard_gradient": ("reinforce",)},
+        requires=HARD | {"hard_attention_gradient": ("reinforce",)},
         paper="Xu et al. 2015 §4.1",
     )
-    maxout: int | None = option(
-        "size of the readout's maxout layer; null = embedding",
+    maxout_size: int | None = option(
+        "size of the readout's maxout layer; null = embedding_size",
         None,
         above=0,
-        requires={"order": ("before",)},
+        requires={"attend": ("before_step",)},
         paper="Bahdanau et al. 2015 A.2.2",
     )
     dropout: float = option("dropout", minimum=0, below=1)
-    tie: bool = option("the output layer shares the target embedding; with a joint vocabulary the source does too")
+    tie_embeddings: bool = option(
+        "the output layer shares the target embedding; with a joint vocabulary the source does too"
+    )
 
     @property
     def directions(self) -> int:
@@ -116,7 +118,7 @@ class RecurrentConfig:
     @property
     def encoder_units(self) -> int:
         """Units of the encoder in each direction; those of all directions are the memory."""
-        return self.encoder_hidden or self.hidden // self.directions
+        return self.encoder_hidden_size or self.hidden_size // self.directions
 
     def check(self, config: Config) -> None:
         """What must fit together; raises UserError."""
@@ -126,31 +128,38 @@ class RecurrentConfig:
             raise UserError(
                 "model.reverse_source=true changes nothing with model.bidirectional=true; choose one of them."
             )
-        if self.order == "before" and not (self.cell == "gru" and self.layers == 1 and self.bidirectional):
-            wanted = "model.cell=gru, model.layers=1 and model.bidirectional=true"
-            raise UserError(f"model.order=before (Bahdanau) is defined for {wanted} alone.")
+        if self.attend == "before_step" and not (self.cell == "gru" and self.num_layers == 1 and self.bidirectional):
+            wanted = "model.cell=gru, model.num_layers=1 and model.bidirectional=true"
+            raise UserError(f"model.attend=before_step (Bahdanau) is defined for {wanted} alone.")
         self.check_encoder_size()
         self.check_tied_size()
 
     def check_encoder_size(self) -> None:
         """The decoder must be able to read the memory, and to start from the encoder's states."""
-        given, memory = f"model.encoder_hidden={self.encoder_hidden}", self.directions * self.encoder_units
-        if self.hidden % self.directions and (self.encoder_hidden is None or self.order != "before"):
-            raise UserError(f"model.hidden={self.hidden} must be even when model.bidirectional=true.")
-        if self.order != "before" and memory != self.hidden:
-            decoder, wanted = f"the decoder of model.hidden={self.hidden}", self.hidden // self.directions
-            why = f"with model.order={self.order} {decoder} starts from the encoder's states"
+        given, memory = f"model.encoder_hidden_size={self.encoder_hidden_size}", self.directions * self.encoder_units
+        if self.hidden_size % self.directions and (self.encoder_hidden_size is None or self.attend != "before_step"):
+            raise UserError(f"model.hidden_size={self.hidden_size} must be even when model.bidirectional=true.")
+        if self.attend != "before_step" and memory != self.hidden_size:
+            decoder, wanted = (
+                f"the decoder of model.hidden_size={self.hidden_size}",
+                self.hidden_size // self.directions,
+            )
+            why = f"with model.attend={self.attend} {decoder} starts from the encoder's states"
             raise UserError(f"{given} is not possible; {why}, so it must be {wanted}.")
-        if self.encoder_hidden is not None and self.order == "before":
+        if self.encoder_hidden_size is not None and self.attend == "before_step":
             try:
                 with torch.device("meta"):  # shapes without numbers
-                    make_score(self.score, self.hidden, memory, self.max_positions)
+                    make_score(self.score, self.hidden_size, memory, self.max_positions)
             except UserError as error:
                 raise UserError(f"{given} is not possible with model.score={self.score}: {error}") from None
 
     def check_tied_size(self) -> None:
         """An output layer that shares the embedding reads vectors of its size."""
-        key = {"before": "maxout", "after": "embedding", "never": "hidden"}[self.order]  # what the output layer reads
-        if self.tie and (getattr(self, key) or self.embedding) != self.embedding:
-            sizes = f"model.{key}={getattr(self, key)} equal to model.embedding={self.embedding}"
-            raise UserError(f"model.tie=true with model.order={self.order} needs {sizes}; or choose model.tie=false.")
+        key = {"before_step": "maxout_size", "after_step": "embedding_size", "never": "hidden_size"}[
+            self.attend
+        ]  # what the output layer reads
+        if self.tie_embeddings and (getattr(self, key) or self.embedding_size) != self.embedding_size:
+            sizes = f"model.{key}={getattr(self, key)} equal to model.embedding_size={self.embedding_size}"
+            raise UserError(
+                f"model.tie_embeddings=true with model.attend={self.attend} needs {sizes}; or choose model.tie_embeddings=false."
+            )

@@ -30,14 +30,14 @@ class Transformer(EncoderDecoder):
 
     def __init__(self, config: TransformerConfig, source_size: int, target_size: int, joint: bool) -> None:
         super().__init__()
-        size, norm, tie = config.size, config.norm, config.tie
-        self.heads, self.scale = config.heads, math.sqrt(size)
+        size, norm, tie = config.hidden_size, config.norm, config.tie_embeddings
+        self.heads, self.scale = config.num_heads, math.sqrt(size)
         self.target_embedding = embedding(target_size, size)
         self.source_embedding = self.target_embedding if tie and joint else embedding(source_size, size)
-        self.source_positions = make_positions(config.positions, size, config.heads, config.max_positions)
-        self.target_positions = make_positions(config.positions, size, config.heads, config.max_positions)
+        self.source_positions = make_positions(config.positions, size, config.num_heads, config.max_positions)
+        self.target_positions = make_positions(config.positions, size, config.num_heads, config.max_positions)
         self.dropout = Dropout(config.dropout)
-        layer = (size, config.heads, config.feed_forward, config.dropout, norm, config.activation)
+        layer = (size, config.num_heads, config.feed_forward_size, config.dropout, norm, config.activation)
         encoder_functions = [make_attention_function(config, causal=False) for _ in range(config.encoder_layers)]
         decoder_functions = [make_attention_function(config, causal=True) for _ in range(config.decoder_layers)]
         self.encoder = nn.ModuleList(EncoderLayer(*layer, function) for function in encoder_functions)
@@ -150,12 +150,12 @@ class Transformer(EncoderDecoder):
 def make_attention_function(config: TransformerConfig, causal: bool) -> SelfAttention:
     """The self-attention of one layer."""
     return make_self_attention(
-        config.attention,
-        config.heads,
+        config.self_attention,
+        config.num_heads,
         causal,
         config.attention_dropout,
         config.sliding_window,
-        config.bias,
+        config.distance_bias,
         config.max_distance,
     )
 

@@ -16,17 +16,19 @@ class TransformerConfig:
     kind: str = option("the architecture: transformer")
     encoder_layers: int = option("layers of the encoder", above=0)
     decoder_layers: int = option("layers of the decoder", above=0)
-    size: int = option("size of embeddings and hidden vectors (d_model)", above=0)
-    heads: int = option("attention heads of a layer", above=0)
-    feed_forward: int = option("inner size of the feed-forward layers (d_ff)", above=0)
+    hidden_size: int = option("size of embeddings and hidden vectors (d_model)", above=0)
+    num_heads: int = option("attention heads of a layer", above=0)
+    feed_forward_size: int = option("inner size of the feed-forward layers (d_ff)", above=0)
     norm: str = option(
         "layer norm before or after each sub-layer", choices=("pre", "post"), paper="Vaswani et al. 2017 §5.4"
     )
     activation: str = option("of the feed-forward layers", choices=("relu", "gelu"))
     dropout: float = option("dropout of embeddings and sub-layers", minimum=0, below=1)
     attention_dropout: float = option("dropout of attention weights; attention=softmax only", 0.0, minimum=0, below=1)
-    tie: bool = option("the output layer shares the target embedding; with a joint vocabulary the source does too")
-    attention: str = option(
+    tie_embeddings: bool = option(
+        "the output layer shares the target embedding; with a joint vocabulary the source does too"
+    )
+    self_attention: str = option(
         "self-attention of encoder and decoder; cross-attention is always softmax",
         "softmax",
         choices=SELF_ATTENTIONS,
@@ -35,7 +37,7 @@ class TransformerConfig:
     sliding_window: int = option(
         "attention=flex: only distances up to this are attended to; 0 = all", 0, minimum=0, paper="Beltagy et al. 2020"
     )
-    bias: str = option(
+    distance_bias: str = option(
         "attention=flex: what a distance adds to the scores",
         "none",
         choices=BIASES,
@@ -54,47 +56,56 @@ class TransformerConfig:
 
     def check(self, config: Config) -> None:
         """What must fit together; raises UserError."""
-        attention = f"model.attention={self.attention}"
-        if self.size % (2 * self.heads):
-            raise UserError(f"model.size={self.size} must be a multiple of 2 × model.heads={self.heads}.")
-        if self.attention == "flex":
+        attention = f"model.self_attention={self.self_attention}"
+        if self.hidden_size % (2 * self.num_heads):
+            raise UserError(
+                f"model.hidden_size={self.hidden_size} must be a multiple of 2 × model.num_heads={self.num_heads}."
+            )
+        if self.self_attention == "flex":
             self.check_flex(config)
         else:
-            for key, value, nothing in (("sliding_window", self.sliding_window, 0), ("bias", self.bias, "none")):
+            for key, value, nothing in (
+                ("sliding_window", self.sliding_window, 0),
+                ("bias", self.distance_bias, "none"),
+            ):
                 if value != nothing:
-                    raise UserError(f"model.{key}={value} needs model.attention=flex; here it is {self.attention}.")
-        if self.attention != "softmax" and self.attention_dropout:
+                    raise UserError(
+                        f"model.{key}={value} needs model.self_attention=flex; here it is {self.self_attention}."
+                    )
+        if self.self_attention != "softmax" and self.attention_dropout:
             given = f"model.attention_dropout={self.attention_dropout}"
             raise UserError(f"{given} is not possible with {attention}, which drops no weights; it must be 0.")
-        if self.attention == "linear" and self.positions == "rotary":
+        if self.self_attention == "linear" and self.positions == "rotary":
             raise UserError(
                 f"model.positions=rotary is not possible with {attention}: rotated features can be negative; choose "
                 "model.positions=sinusoidal or learned."
             )
-        if self.positions == "none" and self.bias == "none":
+        if self.positions == "none" and self.distance_bias == "none":
             why = "the model could not tell the order of the words"
-            raise UserError(f"model.positions=none needs model.bias=alibi or model.bias=relative; without one, {why}.")
+            raise UserError(
+                f"model.positions=none needs model.distance_bias=alibi or model.distance_bias=relative; without one, {why}."
+            )
         self.check_positions(config)
 
     def check_flex(self, config: Config) -> None:
         """attention=flex compiles its attention itself, and differs from softmax by a window or a bias."""
         if config.train.compile:
             raise UserError(
-                "train.compile=true is not possible with model.attention=flex, which compiles its attention itself."
+                "train.compile=true is not possible with model.self_attention=flex, which compiles its attention itself."
             )
-        if not self.sliding_window and self.bias == "none":
+        if not self.sliding_window and self.distance_bias == "none":
             raise UserError(
-                "model.attention=flex without a window or a bias is softmax; give model.sliding_window=N, "
-                "model.bias=alibi or model.bias=relative, or choose model.attention=softmax."
+                "model.self_attention=flex without a window or a bias is softmax; give model.sliding_window=N, "
+                "model.distance_bias=alibi or model.distance_bias=relative, or choose model.self_attention=softmax."
             )
 
     def check_positions(self, config: Config) -> None:
         """Learned positions must reach to the end of any sentence that is kept, and of any that search may write."""
         source = config.tokenizer.max_pieces
-        longest = max(source, int(config.decode.max_ratio * source + config.decode.max_extra)) + 1  # </s>
+        longest = max(source, int(config.decode.max_length_ratio * source + config.decode.max_length_extra)) + 1  # </s>
         if self.positions == "learned" and self.max_positions < longest:
             raise UserError(
                 f"model.max_positions={self.max_positions} is too small; with tokenizer.max_pieces={source}, "
-                f"decode.max_ratio={config.decode.max_ratio:g} and decode.max_extra={config.decode.max_extra} "
+                f"decode.max_length_ratio={config.decode.max_length_ratio:g} and decode.max_length_extra={config.decode.max_length_extra} "
                 f"a sentence can have {longest} positions, so it must be at least that."
             )

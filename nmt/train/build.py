@@ -43,7 +43,7 @@ def build_trainer(
     model = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint).to(device)
     optimizer = make_optimizer(model, config.optim)
     options, stop = config.train, StopSignal()
-    batches = BatchIterator(train, tokenizers, options.batch_tokens, config.seed, options.sampling)
+    batches = BatchIterator(train, tokenizers, options.batch_tokens, config.seed, options.subword_sampling)
     decode = replace(config.decode, beam=options.validate_beam)
     context = autocast(device, dtype)
     translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)

@@ -24,7 +24,7 @@ from nmt.train.validation import ValidationResult
 # Keys that may change when a run is resumed, since its weights do not depend on them. The corpus is compared by its
 # hash, the tokenizer byte for byte.
 CHANGEABLE = ("name", "device", "data_folder", "run_folder", "train.log_every", "train.compile")
-CHANGEABLE_PREFIXES = ("decode.", "train.picture", "data.")
+CHANGEABLE_PREFIXES = ("decode.", "train.heatmap", "train.log_sentences", "data.")
 BUDGET = ("train.max_steps", "train.max_epochs", "train.patience")  # may change where no schedule depends on them
 
 
@@ -37,13 +37,13 @@ class CheckpointManager:
         self.last_path, self.best_path = folder / "last.pt", folder / "best.pt"
 
     def save_validated(self, weights: dict[str, Tensor], step: int, result: ValidationResult, is_best: bool) -> None:
-        """Write step-N.pt, of which the last `train.average` are kept, and best.pt if this is the best."""
+        """Write step-N.pt, of which the last `train.average_checkpoints` are kept, and best.pt if this is the best."""
         payload = self.translator_payload(weights, step, result, f"update {step}")
         if is_best:
             self.save_best(payload, result)
-        if self.config.train.average:
+        if self.config.train.average_checkpoints:
             checkpoint.save(self.folder / f"step-{step}.pt", payload)
-            for path in self.step_paths()[: -self.config.train.average]:
+            for path in self.step_paths()[: -self.config.train.average_checkpoints]:
                 path.unlink()
 
     def save_average(self, weights: dict[str, Tensor], step: int, result: ValidationResult, is_best: bool) -> None:

@@ -48,7 +48,7 @@ def learning_rate(optim: OptimConfig, step: int, total: int) -> float:
     """The learning rate of update `step` (counted from 1) of `total`: linear warm-up to the peak, then the schedule."""
     shape = choose("schedule", optim.schedule, SCHEDULES)
     warmup = optim.warmup_steps
-    return optim.lr * (step / warmup if step < warmup else shape(step, warmup, total, optim.final))
+    return optim.lr * (step / warmup if step < warmup else shape(step, warmup, total, optim.final_lr_fraction))
 
 
 def warn_if_only_warmup(optim: OptimConfig, total: int | None) -> None:

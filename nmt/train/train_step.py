@@ -55,7 +55,7 @@ class TrainStep:
         tokens = sum(batch.tokens for batch in batches)
         self.model.train()
         nll = sum(self.backward(batch.to(self.device), tokens) for batch in batches)
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), optim.clip or math.inf).item()
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), optim.clip_norm or math.inf).item()
         check_finite(nll / tokens, norm, self.model.output.out_features, self.describe_last_batch)
         lr = learning_rate(optim, state.step + 1, state.total_steps or ENDLESS)
         for group in self.optimizer.param_groups:

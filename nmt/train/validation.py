@@ -109,8 +109,8 @@ class Validation:
         return total / tokens
 
     def log_examples(self, logger: TensorBoardLogger, result: ValidationResult, train: TrainConfig, step: int) -> None:
-        """Log the translations and heatmaps of the first `train.pictures` sentences."""
-        rows = range(min(train.pictures, len(self.pairs)))
+        """Log the translations and heatmaps of the first `train.log_sentences` sentences."""
+        rows = range(min(train.log_sentences, len(self.pairs)))
         decode = self.translator.tokenizers.target.decode
         logger.table("translations", [(*self.pairs.texts(row), decode(result.hypotheses[row])) for row in rows], step)
         training = self.model.training
@@ -125,8 +125,8 @@ class Validation:
 
 
 def log_heatmaps(logger: TensorBoardLogger, record: AttentionRecord, name: str, train: TrainConfig, step: int) -> None:
-    """Log the heatmap of one pair, and with train.picture_heads one of every head."""
-    words, layer = WordPair.from_pieces(record.source_pieces, record.target_pieces), train.picture_layer
+    """Log the heatmap of one pair, and with train.heatmap_all_heads one of every head."""
+    words, layer = WordPair.from_pieces(record.source_pieces, record.target_pieces), train.heatmap_layer
     if not words.target:  # early in training the pieces may hold no word
         return
     spans = None
@@ -134,6 +134,6 @@ def log_heatmaps(logger: TensorBoardLogger, record: AttentionRecord, name: str, 
         spans = words.window_spans(record.p_t, record.window_reach)
     matrix = words.merge(record.layer_weights(layer, None))
     logger.figure(f"alignment/{name}", heatmap(matrix, words.columns, words.target, window_spans=spans), step)
-    if train.picture_heads:
+    if train.heatmap_all_heads:
         heads = [words.merge(record.layer_weights(layer, head)) for head in range(record.num_heads)]
         logger.figure(f"heads/{name}", grid(heads, words.columns, words.target), step)
