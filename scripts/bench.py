@@ -20,13 +20,12 @@ from typing import Any
 from benchmarks.corpora import add_corpus_options, real_corpus
 from benchmarks.frame import in_fresh_process, make_parser, measure_in_turn, note, positive, run_benchmark
 from benchmarks.machine import ROOT
-from benchmarks.models import measure_model
+from benchmarks.models import measure_model, model_names
 from benchmarks.tables import Figures, columns, summarize, table
 
 from nmt.compose import compose_all
-from nmt.config import config_folder
 from nmt.errors import UserError
-from nmt.pipeline import prepare
+from nmt.pipeline import build_stages
 
 BIG = "transformer_big"  # for millions of pairs and a GPU: only when it is named
 PAIRS = 20_000  # of the phrasebook
@@ -51,8 +50,11 @@ def main(arguments: list[str] | None = None) -> int:
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """Parse the command line of bench.py, with its defaults."""
     parser = make_parser(__doc__, ROOT / "runs" / "bench" / "bench.json")
-    default = [name for name in model_names() if name != BIG]
-    parser.add_argument("--models", nargs="+", default=default, metavar="NAME", help=f"default: all but {BIG}")
+    names = model_names()
+    default = [name for name in names if name != BIG]
+    parser.add_argument(
+        "--models", nargs="+", choices=names, default=default, metavar="NAME", help=f"default: all but {BIG}"
+    )
     parser.add_argument("--corpus", choices=("phrasebook", "real", "both"), default="both")
     add_corpus_options(parser)
     parser.add_argument("--threads", type=positive, help="default: torch's own choice")
@@ -69,20 +71,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def model_names() -> list[str]:
-    """The models that can be measured: the names of the files in conf/model."""
-    return sorted(path.stem for path in (config_folder() / "model").glob("*.yaml"))
-
-
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Every model on every corpus, in turn; all corpora are built before."""
-    unknown = [name for name in options.models if name not in model_names()]
-    if unknown:
-        raise UserError(f"There is no model '{unknown[0]}'; choose among {', '.join(model_names())}.")
     systems, labels = {}, {}
     for corpus, corpus_overrides in find_corpora(options).items():
         overrides = [*corpus_overrides, *shared_overrides(options)]
-        prepare(compose_all([*overrides, f"model={options.models[0]}"], multirun=False)[0])
+        build_stages(compose_all([*overrides, f"model={options.models[0]}"], multirun=False)[0])
         for model in options.models:
             systems[f"{corpus}: {model}"] = partial(measure_once, [*overrides, f"model={model}"], options)
             labels[f"{corpus}: {model}"] = {"corpus": corpus, "model": model}

@@ -47,7 +47,10 @@ def main(arguments: list[str] | None = None) -> int:
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """Parse the command line; without --source, Multi30k's test set of 2016 is translated where it exists."""
     parser = make_parser(__doc__, ROOT / "runs" / "peers" / "peers.json")
-    parser.add_argument("--peers", nargs="*", default=list(PEERS), metavar="NAME", help=f"of {', '.join(PEERS)}")
+    names = list(PEERS)
+    parser.add_argument(
+        "--peers", nargs="*", choices=names, default=names, metavar="NAME", help=f"of {', '.join(names)}"
+    )
     parser.add_argument("--threads", nargs="+", type=positive, default=[1, 2])
     parser.add_argument(
         "--precision", nargs="+", choices=("auto", "fp32", "bf16"), default=["auto", "fp32"], help="of nmt"
@@ -70,9 +73,6 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Training with each toolkit that can be installed, then translating."""
-    unknown = [name for name in options.peers if name not in PEERS]
-    if unknown:
-        raise UserError(f"There is no peer '{unknown[0]}'; choose among {', '.join(PEERS)}.")
     environments = Environments(options.folder.resolve())
     data, overrides = prepare_data(options.source, options.target, options.test, environments.folder)
     training = []

@@ -25,11 +25,11 @@ from typing import Any
 import scale_measures
 from benchmarks.corpora import write_ids, write_text
 from benchmarks.frame import in_fresh_process, make_parser, measure_parts, note, report_parts, run_benchmark
+from benchmarks.models import model_names
 from scale_plots import draw_pictures
 
-from nmt.config import config_folder
 from nmt.errors import UserError
-from nmt.pipeline import prepare
+from nmt.pipeline import build_stages
 
 Rows = list[dict[str, Any]]
 VOCABULARY = 2000
@@ -106,7 +106,7 @@ def synthetic_ids(folder: Path, pairs: int) -> Path:
 def train_on(home: Path, overrides: list[str], ids: Path | None) -> dict[str, Any]:
     """A training that is interrupted and continued: what its second start, from last.pt and a cold cache, costs."""
     shutil.rmtree(home, ignore_errors=True)
-    train = prepare(scale_measures.settings(str(home), overrides)).ids / "train.arrow"
+    train = build_stages(scale_measures.settings(str(home), overrides)).ids / "train.arrow"
     if ids is not None:
         train.unlink()
         os.link(ids, train)
@@ -137,7 +137,7 @@ def text(options: argparse.Namespace) -> Rows:
 
 def length(options: argparse.Namespace) -> Rows:
     """Updates of every model, in sentences of several lengths."""
-    names = options.models or sorted(path.stem for path in (config_folder() / "model").glob("*.yaml"))
+    names = options.models or model_names()
     shared = {"lengths": options.lengths, "vocabulary": VOCABULARY, "repeats": options.repeats}
     return [row for name in names for row in in_process(scale_measures.updates, model=name, **shared)]
 

@@ -2,16 +2,18 @@
 
 import argparse
 import os
+import tempfile
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pyarrow
 from pyarrow import ipc
 
 from benchmarks.machine import ROOT
-from nmt.data.dataset import ROWS, SCHEMA
+from nmt.data.dataset import ROWS, SCHEMA, ParallelDataset
 from nmt.data.lines import LineWriter, read_pairs
 from nmt.data.phrasebook.draw import Grammar, draws
 from nmt.data.tokenizer import EOS
@@ -22,6 +24,7 @@ TRAIN, HELD_OUT = 29_000, 500  # lines
 MEAN_PIECES, LONGEST = 25, 250  # pieces of a source sentence: about the mean of WMT; of any sentence
 POOL = 1 << 22  # at most so many ids are drawn; a record batch takes consecutive ones
 DISTINCT = 10_000  # sentences that synthetic text is joined from
+NO_TOKENIZERS: Any = None  # of random ids; only text and subword sampling need them
 
 
 def add_corpus_options(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +55,14 @@ def real_corpus(source: Path | None, target: Path | None, folder: Path) -> tuple
     sides = ["data.source=source", "data.target=target", "data.test=null"]
     overrides = ["data=files", *sides, f"data.train={folder / 'train'}", f"data.valid={folder / 'valid'}"]
     return f"{source.parent.name}/{source.name}", overrides
+
+
+def random_pairs(number: int, vocabulary: int) -> ParallelDataset:
+    """Pairs of random ids with the lengths of WMT sentences; their file lasts only as long as its memory map."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        path = Path(folder) / "ids.arrow"
+        write_ids(path, number, vocabulary, MEAN_PIECES)
+        return ParallelDataset(path)
 
 
 def write_ids(path: Path, pairs: int, vocabulary: int, mean: float = 20.0) -> None:
