@@ -12,16 +12,15 @@ The table goes to stdout, everything else to stderr.
 
 import argparse
 import sys
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.corpora import add_corpus_options, real_corpus
-from benchmarks.frame import in_fresh_process, make_parser, measure_in_turn, note, positive, run_benchmark
+from benchmarks.frame import make_parser, measure_in_turn, note, positive, run_benchmark
 from benchmarks.machine import ROOT
-from benchmarks.models import measure_model, model_names
-from benchmarks.tables import Figures, columns, summarize, table
+from benchmarks.models import measure_in_process, model_names
+from benchmarks.tables import columns, table
 
 from nmt.compose import compose_all
 from nmt.errors import UserError
@@ -73,18 +72,19 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Every model on every corpus, in turn; all corpora are built before."""
-    systems, labels = {}, {}
+    shared = [f"data_folder={options.folder / 'data'}", f"precision={options.precision}", *options.set]
+    counts = {name: getattr(options, name) for name in ("warmup", "updates", "sentences", "single")}
+    systems = {}
     for corpus, corpus_overrides in find_corpora(options).items():
-        overrides = [*corpus_overrides, *shared_overrides(options)]
+        overrides = [*corpus_overrides, *shared]
         build_stages(compose_all([*overrides, f"model={options.models[0]}"], multirun=False)[0])
         for model in options.models:
-            systems[f"{corpus}: {model}"] = partial(measure_once, [*overrides, f"model={model}"], options)
-            labels[f"{corpus}: {model}"] = {"corpus": corpus, "model": model}
+            words = [*overrides, f"model={model}"]
+            systems[f"{corpus}: {model}"] = partial(measure_in_process, words, options.threads, counts)
     measured = measure_in_turn(systems, options.rounds)
     if not measured:
         raise UserError("No model could be measured.")
-    entries = [labels[name] | {"summary": summarize(rounds), "rounds": rounds} for name, rounds in measured.items()]
-    return {"models": entries}
+    return {"models": [{"model": name, "rounds": rounds} for name, rounds in measured.items()]}
 
 
 def find_corpora(options: argparse.Namespace) -> dict[str, list[str]]:
@@ -103,26 +103,12 @@ def find_corpora(options: argparse.Namespace) -> dict[str, list[str]]:
     return corpora
 
 
-def shared_overrides(options: argparse.Namespace) -> list[str]:
-    """The configuration of all measurements."""
-    steps = options.warmup + options.updates
-    budget = ["train.max_minutes=null", "train.max_epochs=null", f"train.max_steps={steps}"]
-    data = f"data_folder={options.folder / 'data'}"
-    return [data, f"precision={options.precision}", "name=bench", *budget, *options.set]
-
-
-def measure_once(overrides: list[str], options: argparse.Namespace) -> Figures:
-    """One measurement, in a process of its own."""
-    counts = {name: getattr(options, name) for name in ("warmup", "updates", "sentences", "single")}
-    return in_fresh_process(measure_model, options.threads, overrides=overrides, started=time.time(), **counts)
-
-
 def report(result: dict[str, Any]) -> str:
     """How it was measured, and a table."""
     rows = []
     for entry in result["models"]:
-        name, size = f"{entry['corpus']}: {entry['model']}", entry["rounds"][0]["parameters"] / 1e6
-        rows.append({"model": name, "M parameters": f"{size:.1f}"} | columns(entry, COLUMNS))
+        size = f"{entry['rounds'][0]['parameters'] / 1e6:.1f}"
+        rows.append({"model": entry["model"], "M parameters": size} | columns(entry["rounds"], COLUMNS))
     first, options = result["models"][0]["rounds"][0], result["options"]
     method = (
         f"{first['device']}, {first['precision']}, {first['threads']} threads, batches of {first['batch_tokens']} "

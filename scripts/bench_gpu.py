@@ -10,14 +10,13 @@ import argparse
 import gc
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from benchmarks.frame import make_parser, measure_parts, note, positive, report_parts, run_benchmark
 from benchmarks.machine import ROOT
 from benchmarks.models import time_search
-from benchmarks.tables import Figures, Spread, spread, summarize
+from benchmarks.tables import Figures, spread, summarize
 from benchmarks.training import device_memory_gib, synchronize, time_updates, train_step_on_random_ids
 
 from nmt.attention.kernels import scaled_dot_product
@@ -131,7 +130,7 @@ def measure_training(overrides: list[str], options: argparse.Namespace) -> list[
 
 def training_row(name: str, rounds: list[Figures]) -> dict[str, Any]:
     """A row of the table."""
-    summary = {key: Spread(**figures) for key, figures in summarize(rounds).items()}
+    summary = summarize(rounds)
     row = {
         "model": name,
         "M parameters": rounds[0]["parameters"] / 1e6,
@@ -197,13 +196,7 @@ def free_memory(device: torch.device) -> None:
         torch.cuda.reset_peak_memory_stats(device)
 
 
-PARTS: dict[str, Callable[[argparse.Namespace], Rows]] = {
-    "matrix": matrix,
-    "training": training,
-    "recurrent": recurrent,
-    "decoding": decoding,
-    "attention": attention,
-}
+PARTS = {part.__name__: part for part in (matrix, training, recurrent, decoding, attention)}
 
 
 if __name__ == "__main__":

@@ -11,17 +11,16 @@ to stderr.
 
 import argparse
 import sys
-import time
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from benchmarks.corpora import MULTI30K, add_corpus_options
-from benchmarks.frame import in_fresh_process, make_parser, measure_in_turn, note, positive, run_benchmark
+from benchmarks.frame import make_parser, measure_in_turn, note, positive, run_benchmark
 from benchmarks.machine import ROOT
-from benchmarks.models import measure_model
-from benchmarks.tables import Figures, columns, spread, summarize, table
+from benchmarks.models import measure_in_process
+from benchmarks.tables import columns, spread, table
 from peers.data import prepare_data
 from peers.environments import Environments
 from peers.toolkits import PEERS
@@ -96,27 +95,18 @@ def compare_training(
     name: str, data: Path, overrides: list[str], threads: int, environments: Environments, options: argparse.Namespace
 ) -> list[dict[str, Any]]:
     """A toolkit's model and ours in turn; nothing where the toolkit fails."""
-    peer, counts = PEERS[name], (options.warmup, options.updates)
-    command = ["peers.train_toolkit", *counts, peer.environment, *peer.arguments(data)]
+    peer, counts = PEERS[name], {"warmup": options.warmup, "updates": options.updates}
+    command = ["peers.train_toolkit", *counts.values(), peer.environment, *peer.arguments(data)]
     systems = {name: partial(environments.measure, peer.environment, command, threads)}
     for precision in options.precision:
-        own = [*overrides, *peer.ours, f"precision={precision}"]
-        systems[f"nmt {precision}"] = partial(measure_ours, own, threads, *counts)
+        own = [*overrides, *peer.ours, f"precision={precision}", "device=cpu"]  # as the toolkits
+        systems[f"nmt {precision}"] = partial(measure_in_process, own, threads, counts)
     measured = measure_in_turn(systems, options.rounds)
     if name not in measured:
         return []
     return [
-        {"peer": name, "system": system, "threads": threads, "summary": summarize(rounds), "rounds": rounds}
-        for system, rounds in measured.items()
+        {"peer": name, "system": system, "threads": threads, "rounds": rounds} for system, rounds in measured.items()
     ]
-
-
-def measure_ours(overrides: list[str], threads: int, warmup: int, updates: int) -> Figures:
-    """Our training, in a process of its own, on the CPU as the toolkits'."""
-    budget = ["train.max_minutes=null", "train.max_epochs=null", "train.max_steps=100000"]
-    overrides = [*overrides, *budget, "name=bench", "device=cpu"]
-    counts = {"warmup": warmup, "updates": updates}
-    return in_fresh_process(measure_model, threads, overrides=overrides, started=time.time(), **counts)
 
 
 def report(result: dict[str, Any]) -> str:
@@ -128,7 +118,7 @@ def report(result: dict[str, Any]) -> str:
         rounds = list(zip(entry["rounds"], reference, strict=True))
         row: dict[str, Any] = {"peer: system": f"{entry['peer']}: {entry['system']}", "threads": entry["threads"]}
         row["M parameters"] = f"{entry['rounds'][0]['parameters'] / 1e6:.2f}"
-        row |= columns(entry, COLUMNS)
+        row |= columns(entry["rounds"], COLUMNS)
         rows.append(row | {x: spread([own[key] / other[key] for own, other in rounds]) for x, key in RATIOS.items()})
     method = (
         f"Target tokens without padding over {options['updates']} updates after {options['warmup']}, batches of 4,096 "

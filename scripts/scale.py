@@ -17,7 +17,6 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -158,13 +157,7 @@ def beam(options: argparse.Namespace) -> Rows:
     return [row for name in names for row in in_process(scale_measures.beams, model=name, **shared)]
 
 
-TOPICS: dict[str, Callable[[argparse.Namespace], Rows]] = {
-    "corpus": corpus,
-    "text": text,
-    "length": length,
-    "vocabulary": vocabulary,
-    "beam": beam,
-}
+TOPICS = {topic.__name__: topic for topic in (corpus, text, length, vocabulary, beam)}
 
 
 if __name__ == "__main__":

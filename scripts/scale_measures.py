@@ -134,8 +134,9 @@ def updates(model: str, lengths: list[int], vocabulary: int, repeats: int = 2) -
     step.update()  # warm-up
     parameters = sum(parameter.numel() for parameter in step.model.parameters())
     rows = []
-    for batches.length in lengths:
-        row = {"model": model, "length": batches.length, "vocabulary": vocabulary, "parameters": parameters}
+    for length in lengths:
+        batches.length = length
+        row = {"model": model, "length": length, "vocabulary": vocabulary, "parameters": parameters}
         rows.append(row | best_cost(repeats, step.update))
     return rows
 

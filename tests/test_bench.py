@@ -76,9 +76,7 @@ def test_bench_writes_a_table_and_json(measured):
     assert row.startswith("| phrasebook: transformer_tiny | ")
     assert result["machine"]["torch"] == torch.__version__ and result["machine"]["cores"] >= 1
     assert result["options"]["rounds"] == 1
-    figures, summary = result["models"][0]["rounds"][0], result["models"][0]["summary"]
-    for name in bench.COLUMNS.values():
-        assert summary[name] == {"median": figures[name], "least": figures[name], "most": figures[name]}
+    figures = result["models"][0]["rounds"][0]
     for name in ("tokens_per_s", "sentences_per_s", "single_sentence_ms", "memory_gib", "start_up_s"):
         assert figures[name] > 0
 
@@ -89,11 +87,14 @@ def test_models_take_turns(monkeypatch):
     )
     calls = []
     monkeypatch.setattr(bench, "build_stages", lambda config: None)
-    monkeypatch.setattr(bench, "measure_once", lambda words, options: calls.append(words) or {"tokens_per_s": 1.0})
+    monkeypatch.setattr(bench, "measure_in_process", lambda words, *_: calls.append(words) or {"tokens_per_s": 1.0})
     entries = bench.measure(options)["models"]
     assert [words[-1] for words in calls] == ["model=seq2seq", "model=bahdanau"] * 2
     assert all(words.count("model.hidden=512") == 1 for words in calls)
-    assert [(entry["model"], len(entry["rounds"])) for entry in entries] == [("seq2seq", 2), ("bahdanau", 2)]
+    assert [(entry["model"], len(entry["rounds"])) for entry in entries] == [
+        ("phrasebook: seq2seq", 2),
+        ("phrasebook: bahdanau", 2),
+    ]
 
 
 def test_a_system_that_fails_is_left_out(capsys):
@@ -220,8 +221,7 @@ def test_peers_read_the_same_lines_and_pieces(monkeypatch, tmp_path):
 def test_a_pair_is_compared_round_by_round():
     def entry(system, speeds):
         rounds = [dict.fromkeys(bench_peers.COLUMNS.values(), speed) | {"parameters": 10**6} for speed in speeds]
-        summary = {name: spread(speeds)._asdict() for name in bench_peers.COLUMNS.values()}
-        return {"peer": "eole", "system": system, "threads": 2, "rounds": rounds, "summary": summary}
+        return {"peer": "eole", "system": system, "threads": 2, "rounds": rounds}
 
     options = {"updates": 1, "warmup": 1, "rounds": 2}
     training = [entry("eole", [100.0, 50.0]), entry("nmt auto", [200.0, 200.0])]

@@ -3,7 +3,6 @@
 import argparse
 import os
 import tempfile
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from pyarrow import ipc
 
 from benchmarks.machine import ROOT
 from nmt.data.dataset import ROWS, SCHEMA, ParallelDataset
-from nmt.data.lines import LineWriter, read_pairs
+from nmt.data.lines import read_pairs
 from nmt.data.phrasebook.draw import Grammar, draws
 from nmt.data.tokenizer import EOS
 from nmt.errors import UserError
@@ -98,19 +97,9 @@ def id_column(lengths: numpy.ndarray, pool: numpy.ndarray, random: numpy.random.
 
 def write_text(prefix: Path, pairs: int) -> None:
     """Write PREFIX.de and PREFIX.en: each line two sentences drawn by the phrasebook's rules, joined at random."""
-    prefix.parent.mkdir(parents=True, exist_ok=True)
-    writers = [LineWriter(prefix.with_suffix(f".{language}")) for language in ("de", "en")]
-    for pair in joined_pairs(pairs):
-        for writer, sentence in zip(writers, pair, strict=True):
-            writer.write(sentence)
-    for writer in writers:
-        writer.close()
-
-
-def joined_pairs(pairs: int) -> Iterator[tuple[str, str]]:
-    """Pairs of two joined sentences, almost all distinct."""
     drawn = [(pair.german, pair.english) for pair in islice(draws(Grammar(), 1), DISTINCT)]
-    random = numpy.random.default_rng(pairs)
-    for start in range(0, pairs, ROWS):
-        for first, second in random.integers(0, DISTINCT, (min(ROWS, pairs - start), 2)).tolist():
-            yield f"{drawn[first][0]} {drawn[second][0]}", f"{drawn[first][1]} {drawn[second][1]}"
+    joined = numpy.random.default_rng(pairs).integers(0, DISTINCT, (pairs, 2))
+    prefix.parent.mkdir(parents=True, exist_ok=True)
+    for side, language in enumerate(("de", "en")):
+        with open(prefix.with_suffix(f".{language}"), "w", encoding="utf-8") as file:
+            file.writelines(f"{drawn[first][side]} {drawn[second][side]}\n" for first, second in joined)

@@ -3,6 +3,7 @@
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from benchmarks.corpora import LONGEST, NO_TOKENIZERS, random_pairs
+from benchmarks.frame import in_fresh_process
 from benchmarks.machine import Stopwatch
 from benchmarks.tables import Figures
 from benchmarks.training import device_memory_gib, random_model, synchronize, time_updates, trainer_on_corpus
@@ -31,6 +33,11 @@ def model_names() -> list[str]:
     return sorted(path.stem for path in (config_folder() / "model").glob("*.yaml"))
 
 
+def measure_in_process(overrides: list[str], threads: int | None, counts: Mapping[str, int]) -> Figures:
+    """`measure_model` in a process of its own; `counts` are its last four arguments."""
+    return in_fresh_process(measure_model, threads, overrides=overrides, started=time.time(), **counts)
+
+
 def measure_model(
     overrides: list[str], started: float, warmup: int, updates: int, sentences: int = 0, single: int = 0
 ) -> Figures:
@@ -38,7 +45,8 @@ def measure_model(
 
     `started`: when the process was started, in seconds since 1970. Without `sentences` nothing is translated.
     """
-    config = compose_all(overrides, multirun=False)[0]
+    budget = ["train.max_minutes=null", "train.max_epochs=null", f"train.max_steps={warmup + updates}"]
+    config = compose_all(["name=bench", *budget, *overrides], multirun=False)[0]
     retain_freed_memory()
     with tempfile.TemporaryDirectory(prefix="bench-") as folder, redirect_stdout(sys.stderr):
         trainer = trainer_on_corpus(config, Path(folder))

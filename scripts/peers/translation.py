@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.frame import measure_in_turn, note
-from benchmarks.tables import columns, summarize
+from benchmarks.tables import columns
 
 from nmt.data.lines import read_lines
 from nmt.errors import UserError
@@ -61,8 +61,7 @@ def compare_translation(
     for number in threads:
         systems = {engine.system: partial(translate, engine, data, number, environments) for engine in engines}
         for system, measured in measure_in_turn(systems, rounds).items():
-            entry = {"summary": summarize(measured)}
-            rows.append({"translating": system, "threads": number} | columns(entry, COLUMNS))
+            rows.append({"translating": system, "threads": number} | columns(measured, COLUMNS))
     return rows
 
 
