@@ -61,8 +61,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=positive, default=3)
     parser.add_argument("--warmup", "--warm", type=positive, default=3, help="updates that do not count")
     parser.add_argument("--updates", type=positive, default=10, help="updates that count")
-    parser.add_argument("--sentences", type=positive, default=100, help="translated together")
-    parser.add_argument("--single", "--alone", type=positive, default=9, help="translated one by one")
+    parser.add_argument("--sentences", type=positive, default=100, help="translated in batches")
+    parser.add_argument("--single", type=positive, default=9, help="translated one by one")
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "bench", help="corpora")
     parser.add_argument(
         "--set", nargs="+", default=[], metavar="KEY=VALUE", help="of conf/, e.g. train.batch_tokens=4096"

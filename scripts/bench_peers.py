@@ -99,7 +99,7 @@ def compare_training(
     command = ["peers.train_toolkit", *counts.values(), peer.environment, *peer.arguments(data)]
     systems = {name: partial(environments.measure, peer.environment, command, threads)}
     for precision in options.precision:
-        own = [*overrides, *peer.ours, f"precision={precision}", "device=cpu"]  # as the toolkits
+        own = [*overrides, *peer.nmt, f"precision={precision}", "device=cpu"]  # as the toolkits
         systems[f"nmt {precision}"] = partial(measure_in_process, own, threads, counts)
     measured = measure_in_turn(systems, options.rounds)
     if name not in measured:

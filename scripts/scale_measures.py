@@ -59,9 +59,9 @@ def drop_from_cache(path: Path) -> None:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def settings(home: str, overrides: list[str]) -> Config:
-    """A configuration whose data and runs are below `home`."""
-    return compose_all([f"data_folder={home}/data", f"run_folder={home}/runs", *overrides], multirun=False)[0]
+def settings(root: str, overrides: list[str]) -> Config:
+    """A configuration whose data and runs are below `root`."""
+    return compose_all([f"data_folder={root}/data", f"run_folder={root}/runs", *overrides], multirun=False)[0]
 
 
 def planning(path: str, batches: int = 2000) -> Figures:
@@ -75,28 +75,28 @@ def planning(path: str, batches: int = 2000) -> Figures:
     return row | {"batches": len(plan), "batches/s": some / collated["seconds"]}
 
 
-def stages(home: str, overrides: list[str]) -> dict[str, Figures]:
+def stages(root: str, overrides: list[str]) -> dict[str, Figures]:
     """What each stage from text to ids costs."""
-    config = settings(home, overrides)
+    config = settings(root, overrides)
     corpus, cleaning = cost(build_corpus_stage, config)
     tokenizer, learning = cost(build_tokenizer_stage, config, corpus)
     return {"corpus": cleaning, "tokenizer": learning, "ids": cost(build_ids_stage, config, corpus, tokenizer)[1]}
 
 
-def training(home: str, overrides: list[str], started: float, updates: int, walk: int) -> Figures:
-    """Start or continue a training, make some updates, read `walk` further batches, and save the checkpoint.
+def training(root: str, overrides: list[str], started: float, updates: int, further_batches: int) -> Figures:
+    """Start or continue a training, make some updates, read `further_batches` more batches, and save the checkpoint.
 
     The start ends with the first update; memory is what is resident at the end.
     """
     retain_freed_memory()
-    config = settings(home, overrides)
+    config = settings(root, overrides)
     trainer = trainer_on_corpus(config, Path(config.run_folder) / config.name)
     step = trainer.train_step
     step.update()
     figures = {"start, CPU s": time.process_time(), "start, wall s": time.time() - started}
     for _ in range(updates - 1):
         step.update()
-    for _ in next_batches(step, walk):
+    for _ in next_batches(step, further_batches):
         pass
     figures |= memory()
     trainer.save()

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import bench
 import bench_gpu
@@ -169,7 +168,7 @@ def test_every_peer_has_an_environment_and_settings(tmp_path):
     for peer in PEERS.values():
         assert peer.environment in ENVIRONMENTS and peer.environment in TOOLKITS
         assert all(isinstance(word, str) for word in peer.arguments(tmp_path))
-        compose_all(peer.ours, multirun=False)
+        compose_all(peer.nmt, multirun=False)
     assert json.loads((tmp_path / "eole.yaml").read_text(encoding="utf-8"))["model"]["layers"] == 3
 
 
@@ -274,12 +273,3 @@ def test_flop_of_a_training_step_by_hand():
 def test_lengths_are_like_those_of_wmt():
     pairs = corpora.random_pairs(20_000, 50)
     assert 24 < pairs.source_lengths.mean() < 26 and 24 < pairs.target_lengths.mean() < 26
-
-
-def test_the_model_that_searches_is_held_to_the_length():
-    """It is not the model of forced decoding: its matrices are packed."""
-    plain, search_model = (SimpleNamespace(output=torch.nn.Linear(4, 9)) for _ in range(2))
-    translator = SimpleNamespace(model=plain, searched=search_model, decode=compose_all([], multirun=False)[0].decode)
-    models.translate_to_source_length(translator)
-    assert translator.decode.max_ratio == 1.0
-    assert search_model.output(torch.ones(2, 4))[:, EOS].max() < -models.UNLIKELY / 2

@@ -17,6 +17,7 @@ from nmt.data.lines import read_pairs
 from nmt.data.phrasebook.draw import Grammar, draws
 from nmt.data.tokenizer import EOS
 from nmt.errors import UserError
+from nmt.files import open_atomic
 
 MULTI30K = ROOT.parent / "shared" / "data" / "multi30k"
 TRAIN, HELD_OUT = 29_000, 500  # lines
@@ -74,8 +75,7 @@ def write_ids(path: Path, pairs: int, vocabulary: int, mean: float = 20.0) -> No
     size = min(POOL, 100 * pairs + LONGEST)
     pool = random.choice(len(probabilities), size, p=probabilities / probabilities.sum()).astype(numpy.int32) + EOS + 1
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".part")
-    with ipc.new_file(str(unfinished), SCHEMA) as writer:
+    with open_atomic(path) as file, ipc.new_file(file, SCHEMA) as writer:
         for start in range(0, pairs, ROWS):
             rows = min(ROWS, pairs - start)
             lengths = random.lognormal(numpy.log(mean) - 0.6**2 / 2, 0.6, rows)
@@ -84,7 +84,6 @@ def write_ids(path: Path, pairs: int, vocabulary: int, mean: float = 20.0) -> No
             text = pyarrow.array([""] * rows)  # only subword sampling would read it
             line = pyarrow.array(numpy.arange(start + 1, start + rows + 1))
             writer.write_batch(pyarrow.record_batch([source, target, text, text, line], schema=SCHEMA))
-    unfinished.rename(path)
 
 
 def id_column(lengths: numpy.ndarray, pool: numpy.ndarray, random: numpy.random.Generator) -> pyarrow.ListArray:
