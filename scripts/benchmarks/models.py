@@ -1,4 +1,4 @@
-"""One model of nmt measured: start-up, training and translating on a corpus, search over random ids."""
+"""A model of nmt measured: start-up, training and translating on a corpus, search over random ids."""
 
 import sys
 import tempfile
