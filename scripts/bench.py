@@ -12,21 +12,19 @@ The table goes to stdout, everything else to stderr.
 
 import argparse
 import sys
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.corpora import add_corpus_options, real_corpus
-from benchmarks.frame import in_fresh_process, make_parser, measure_in_turn, note, positive, run_benchmark
+from benchmarks.frame import make_parser, measure_in_turn, note, positive, run_benchmark
 from benchmarks.machine import ROOT
-from benchmarks.models import measure_model
-from benchmarks.tables import Figures, columns, summarize, table
+from benchmarks.models import measure_in_process, model_names
+from benchmarks.tables import columns, table
 
 from nmt.compose import compose_all
-from nmt.config import config_folder
 from nmt.errors import UserError
-from nmt.pipeline import prepare
+from nmt.pipeline import build_stages
 
 BIG = "transformer_big"  # for millions of pairs and a GPU: only when it is named
 PAIRS = 20_000  # of the phrasebook
@@ -51,8 +49,11 @@ def main(arguments: list[str] | None = None) -> int:
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """Parse the command line of bench.py, with its defaults."""
     parser = make_parser(__doc__, ROOT / "runs" / "bench" / "bench.json")
-    default = [name for name in model_names() if name != BIG]
-    parser.add_argument("--models", nargs="+", default=default, metavar="NAME", help=f"default: all but {BIG}")
+    names = model_names()
+    default = [name for name in names if name != BIG]
+    parser.add_argument(
+        "--models", nargs="+", choices=names, default=default, metavar="NAME", help=f"default: all but {BIG}"
+    )
     parser.add_argument("--corpus", choices=("phrasebook", "real", "both"), default="both")
     add_corpus_options(parser)
     parser.add_argument("--threads", type=positive, help="default: torch's own choice")
@@ -60,8 +61,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=positive, default=3)
     parser.add_argument("--warmup", "--warm", type=positive, default=3, help="updates that do not count")
     parser.add_argument("--updates", type=positive, default=10, help="updates that count")
-    parser.add_argument("--sentences", type=positive, default=100, help="translated together")
-    parser.add_argument("--single", "--alone", type=positive, default=9, help="translated one by one")
+    parser.add_argument("--sentences", type=positive, default=100, help="translated in batches")
+    parser.add_argument("--single", type=positive, default=9, help="translated one by one")
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "bench", help="corpora")
     parser.add_argument(
         "--set", nargs="+", default=[], metavar="KEY=VALUE", help="of conf/, e.g. train.batch_tokens=4096"
@@ -69,28 +70,21 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def model_names() -> list[str]:
-    """The models that can be measured: the names of the files in conf/model."""
-    return sorted(path.stem for path in (config_folder() / "model").glob("*.yaml"))
-
-
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Every model on every corpus, in turn; all corpora are built before."""
-    unknown = [name for name in options.models if name not in model_names()]
-    if unknown:
-        raise UserError(f"There is no model '{unknown[0]}'; choose among {', '.join(model_names())}.")
-    systems, labels = {}, {}
+    shared = [f"data_folder={options.folder / 'data'}", f"precision={options.precision}", *options.set]
+    counts = {name: getattr(options, name) for name in ("warmup", "updates", "sentences", "single")}
+    systems = {}
     for corpus, corpus_overrides in find_corpora(options).items():
-        overrides = [*corpus_overrides, *shared_overrides(options)]
-        prepare(compose_all([*overrides, f"model={options.models[0]}"], multirun=False)[0])
+        overrides = [*corpus_overrides, *shared]
+        build_stages(compose_all([*overrides, f"model={options.models[0]}"], multirun=False)[0])
         for model in options.models:
-            systems[f"{corpus}: {model}"] = partial(measure_once, [*overrides, f"model={model}"], options)
-            labels[f"{corpus}: {model}"] = {"corpus": corpus, "model": model}
+            words = [*overrides, f"model={model}"]
+            systems[f"{corpus}: {model}"] = partial(measure_in_process, words, options.threads, counts)
     measured = measure_in_turn(systems, options.rounds)
     if not measured:
         raise UserError("No model could be measured.")
-    entries = [labels[name] | {"summary": summarize(rounds), "rounds": rounds} for name, rounds in measured.items()]
-    return {"models": entries}
+    return {"models": [{"model": name, "rounds": rounds} for name, rounds in measured.items()]}
 
 
 def find_corpora(options: argparse.Namespace) -> dict[str, list[str]]:
@@ -109,26 +103,12 @@ def find_corpora(options: argparse.Namespace) -> dict[str, list[str]]:
     return corpora
 
 
-def shared_overrides(options: argparse.Namespace) -> list[str]:
-    """The configuration of all measurements."""
-    steps = options.warmup + options.updates
-    budget = ["train.max_minutes=null", "train.max_epochs=null", f"train.max_steps={steps}"]
-    data = f"data_folder={options.folder / 'data'}"
-    return [data, f"precision={options.precision}", "name=bench", *budget, *options.set]
-
-
-def measure_once(overrides: list[str], options: argparse.Namespace) -> Figures:
-    """One measurement, in a process of its own."""
-    counts = {name: getattr(options, name) for name in ("warmup", "updates", "sentences", "single")}
-    return in_fresh_process(measure_model, options.threads, overrides=overrides, started=time.time(), **counts)
-
-
 def report(result: dict[str, Any]) -> str:
     """How it was measured, and a table."""
     rows = []
     for entry in result["models"]:
-        name, size = f"{entry['corpus']}: {entry['model']}", entry["rounds"][0]["parameters"] / 1e6
-        rows.append({"model": name, "M parameters": f"{size:.1f}"} | columns(entry, COLUMNS))
+        size = f"{entry['rounds'][0]['parameters'] / 1e6:.1f}"
+        rows.append({"model": entry["model"], "M parameters": size} | columns(entry["rounds"], COLUMNS))
     first, options = result["models"][0]["rounds"][0], result["options"]
     method = (
         f"{first['device']}, {first['precision']}, {first['threads']} threads, batches of {first['batch_tokens']} "

@@ -3,26 +3,21 @@
 python scripts/bench_gpu.py [--only matrix training recurrent …] [--batch-tokens N] [--json OUT]
 
 The corpus is random ids with the lengths of WMT sentences (25 pieces on average) and a vocabulary of 32,000 pieces;
-every update is the trainer's own. Without a CUDA device: one sentence, exit code 2.
+every update is that of `nmt train`. Without a CUDA device: one sentence, exit code 2.
 """
 
 import argparse
 import gc
 import sys
-import tempfile
 import time
-from collections.abc import Callable
-from itertools import product
-from pathlib import Path
 from typing import Any
 
 import torch
 from benchmarks.frame import make_parser, measure_parts, note, positive, report_parts, run_benchmark
 from benchmarks.machine import ROOT
 from benchmarks.models import time_search
-from benchmarks.tables import Figures, Spread, spread, summarize
-from benchmarks.training import device_memory_gib, synchronize, time_updates, trainer_on_synthetic
-from torch.profiler import ProfilerActivity, profile
+from benchmarks.tables import Figures, spread, summarize
+from benchmarks.training import device_memory_gib, synchronize, time_updates, train_step_on_random_ids
 
 from nmt.attention.kernels import scaled_dot_product
 from nmt.compose import compose_all
@@ -94,23 +89,26 @@ def matrix(options: argparse.Namespace) -> Rows:
 
 def training(options: argparse.Namespace) -> Rows:
     """Transformers, in bf16; on CUDA through torch.compile as well."""
-    rows = []
-    modes = {"": [], ", compiled": ["train.compile=true"]} if options.device.startswith("cuda") else {"": []}
-    for (name, overrides), (mode, compile_override) in product(TRANSFORMERS.items(), modes.items()):
-        try:
-            rounds = measure_training([*overrides, *compile_override, *(TINY if options.tiny else [])], options)
-        except UserError as error:
-            note(f"{name}{mode} is left out: {error}")
-            continue
-        flop = spread([figures["tflop_per_s"] for figures in rounds]).median
-        rows.append(training_row(name + mode, rounds) | {"TFLOP/s": flop})
-    return rows
+    models = dict(TRANSFORMERS)
+    if options.device.startswith("cuda"):
+        models |= {f"{name}, compiled": [*overrides, "train.compile=true"] for name, overrides in models.items()}
+    return measure_models(models, TINY, options)
 
 
 def recurrent(options: argparse.Namespace) -> Rows:
     """Recurrent models of 1,024 units, in bf16."""
-    tiny = TINY_RECURRENT if options.tiny else []
-    return [training_row(name, measure_training([*overrides, *tiny], options)) for name, overrides in RECURRENT.items()]
+    return measure_models(RECURRENT, TINY_RECURRENT, options)
+
+
+def measure_models(models: dict[str, list[str]], tiny: list[str], options: argparse.Namespace) -> Rows:
+    """A row for each model whose training fits into the memory."""
+    rows = []
+    for name, overrides in models.items():
+        try:
+            rows.append(training_row(name, measure_training([*overrides, *(tiny if options.tiny else [])], options)))
+        except UserError as error:
+            note(f"{name} is left out: {error}")
+    return rows
 
 
 def measure_training(overrides: list[str], options: argparse.Namespace) -> list[Figures]:
@@ -118,14 +116,11 @@ def measure_training(overrides: list[str], options: argparse.Namespace) -> list[
     batch_tokens = options.batch_tokens
     while True:
         config = configuration([*overrides, f"train.batch_tokens={batch_tokens}"], options.device)
-        trainer = None  # frees the one that did not fit
+        step = None  # frees the model that did not fit
         free_memory(torch.device(options.device))
         try:
-            with tempfile.TemporaryDirectory(prefix="bench-gpu-") as folder:
-                batches = options.warmup + options.updates
-                trainer = trainer_on_synthetic(config, options.vocabulary, batches, Path(folder))
-                warmups = [options.warmup, *[1] * (ROUNDS - 1)]
-                return [time_updates(trainer, warmup, options.updates) for warmup in warmups]
+            step = train_step_on_random_ids(config, options.vocabulary, options.warmup + options.updates)
+            return [time_updates(step, warmup, options.updates) for warmup in (options.warmup, *[1] * (ROUNDS - 1))]
         except torch.OutOfMemoryError:
             batch_tokens //= 2
             if batch_tokens < SMALLEST:
@@ -135,8 +130,8 @@ def measure_training(overrides: list[str], options: argparse.Namespace) -> list[
 
 def training_row(name: str, rounds: list[Figures]) -> dict[str, Any]:
     """A row of the table."""
-    summary = {key: Spread(**figures) for key, figures in summarize(rounds).items()}
-    return {
+    summary = summarize(rounds)
+    row = {
         "model": name,
         "M parameters": rounds[0]["parameters"] / 1e6,
         "target tok/s": summary["tokens_per_s"],
@@ -145,6 +140,8 @@ def training_row(name: str, rounds: list[Figures]) -> dict[str, Any]:
         "padding": summary["padding"],
         "peak GiB": summary["memory_gib"].most,
     }
+    flop = summary["tflop_per_s"].median  # counted for Transformers only
+    return row | {"TFLOP/s": flop} if flop else row
 
 
 def decoding(options: argparse.Namespace) -> Rows:
@@ -186,31 +183,9 @@ def attention_mib(length: int, weights: bool, name: str) -> float | str:
     return 1024 * (device_memory_gib(device) - before)
 
 
-def kernels(options: argparse.Namespace) -> Rows:
-    """The kernels on which an update of Transformer-base spends most time, and those of attention."""
-    overrides = [*BASE, *(TINY if options.tiny else []), f"train.batch_tokens={options.batch_tokens}"]
-    free_memory(torch.device(options.device))
-    with tempfile.TemporaryDirectory(prefix="bench-gpu-") as folder:
-        trainer = trainer_on_synthetic(configuration(overrides, options.device), options.vocabulary, 4, Path(folder))
-        trainer.update()
-        on_cuda = trainer.device.type == "cuda"
-        with profile(activities=[ProfilerActivity.CUDA if on_cuda else ProfilerActivity.CPU]) as profiled:
-            trainer.update()
-            synchronize(trainer.device)
-    microseconds = {
-        event.key: event.self_device_time_total if on_cuda else event.self_cpu_time_total
-        for event in profiled.key_averages()
-    }
-    total = sum(microseconds.values())
-    names = sorted(microseconds, key=lambda name: -microseconds[name])
-    listed = [*names[:12], *(name for name in names[12:] if "flash" in name or "attention" in name)]
-    return [{"kernel": name[:90], "fraction of the time": microseconds[name] / total} for name in listed]
-
-
 def configuration(overrides: list[str], device: str, precision: str = "bf16") -> Config:
-    """A configuration of conf/ for this device; with train.max_steps the schedule needs no minutes."""
-    shared = [f"device={device}", f"precision={precision}", "train.max_steps=1000000", "train.max_minutes=null"]
-    return compose_all([*shared, *overrides], multirun=False)[0]
+    """A configuration of conf/ for this device."""
+    return compose_all([f"device={device}", f"precision={precision}", *overrides], multirun=False)[0]
 
 
 def free_memory(device: torch.device) -> None:
@@ -221,14 +196,7 @@ def free_memory(device: torch.device) -> None:
         torch.cuda.reset_peak_memory_stats(device)
 
 
-PARTS: dict[str, Callable[[argparse.Namespace], Rows]] = {
-    "matrix": matrix,
-    "training": training,
-    "recurrent": recurrent,
-    "decoding": decoding,
-    "attention": attention,
-    "kernels": kernels,
-}
+PARTS = {part.__name__: part for part in (matrix, training, recurrent, decoding, attention)}
 
 
 if __name__ == "__main__":

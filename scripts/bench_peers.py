@@ -11,17 +11,16 @@ to stderr.
 
 import argparse
 import sys
-import time
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from benchmarks.corpora import MULTI30K, add_corpus_options
-from benchmarks.frame import in_fresh_process, make_parser, measure_in_turn, note, positive, run_benchmark
+from benchmarks.frame import make_parser, measure_in_turn, note, positive, run_benchmark
 from benchmarks.machine import ROOT
-from benchmarks.models import measure_model
-from benchmarks.tables import Figures, columns, spread, summarize, table
+from benchmarks.models import measure_in_process
+from benchmarks.tables import columns, spread, table
 from peers.data import prepare_data
 from peers.environments import Environments
 from peers.toolkits import PEERS
@@ -47,7 +46,10 @@ def main(arguments: list[str] | None = None) -> int:
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """Parse the command line; without --source, Multi30k's test set of 2016 is translated where it exists."""
     parser = make_parser(__doc__, ROOT / "runs" / "peers" / "peers.json")
-    parser.add_argument("--peers", nargs="*", default=list(PEERS), metavar="NAME", help=f"of {', '.join(PEERS)}")
+    names = list(PEERS)
+    parser.add_argument(
+        "--peers", nargs="*", choices=names, default=names, metavar="NAME", help=f"of {', '.join(names)}"
+    )
     parser.add_argument("--threads", nargs="+", type=positive, default=[1, 2])
     parser.add_argument(
         "--precision", nargs="+", choices=("auto", "fp32", "bf16"), default=["auto", "fp32"], help="of nmt"
@@ -70,9 +72,6 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Training with each toolkit that can be installed, then translating."""
-    unknown = [name for name in options.peers if name not in PEERS]
-    if unknown:
-        raise UserError(f"There is no peer '{unknown[0]}'; choose among {', '.join(PEERS)}.")
     environments = Environments(options.folder.resolve())
     data, overrides = prepare_data(options.source, options.target, options.test, environments.folder)
     training = []
@@ -96,27 +95,18 @@ def compare_training(
     name: str, data: Path, overrides: list[str], threads: int, environments: Environments, options: argparse.Namespace
 ) -> list[dict[str, Any]]:
     """A toolkit's model and ours in turn; nothing where the toolkit fails."""
-    peer, counts = PEERS[name], (options.warmup, options.updates)
-    command = ["peers.train_toolkit", *counts, peer.environment, *peer.arguments(data)]
+    peer, counts = PEERS[name], {"warmup": options.warmup, "updates": options.updates}
+    command = ["peers.train_toolkit", *counts.values(), peer.environment, *peer.arguments(data)]
     systems = {name: partial(environments.measure, peer.environment, command, threads)}
     for precision in options.precision:
-        own = [*overrides, *peer.ours, f"precision={precision}"]
-        systems[f"nmt {precision}"] = partial(measure_ours, own, threads, *counts)
+        own = [*overrides, *peer.nmt, f"precision={precision}", "device=cpu"]  # as the toolkits
+        systems[f"nmt {precision}"] = partial(measure_in_process, own, threads, counts)
     measured = measure_in_turn(systems, options.rounds)
     if name not in measured:
         return []
     return [
-        {"peer": name, "system": system, "threads": threads, "summary": summarize(rounds), "rounds": rounds}
-        for system, rounds in measured.items()
+        {"peer": name, "system": system, "threads": threads, "rounds": rounds} for system, rounds in measured.items()
     ]
-
-
-def measure_ours(overrides: list[str], threads: int, warmup: int, updates: int) -> Figures:
-    """Our training, in a process of its own, on the CPU as the toolkits'."""
-    budget = ["train.max_minutes=null", "train.max_epochs=null", "train.max_steps=100000"]
-    overrides = [*overrides, *budget, "name=bench", "device=cpu"]
-    counts = {"warmup": warmup, "updates": updates}
-    return in_fresh_process(measure_model, threads, overrides=overrides, started=time.time(), **counts)
 
 
 def report(result: dict[str, Any]) -> str:
@@ -128,7 +118,7 @@ def report(result: dict[str, Any]) -> str:
         rounds = list(zip(entry["rounds"], reference, strict=True))
         row: dict[str, Any] = {"peer: system": f"{entry['peer']}: {entry['system']}", "threads": entry["threads"]}
         row["M parameters"] = f"{entry['rounds'][0]['parameters'] / 1e6:.2f}"
-        row |= columns(entry, COLUMNS)
+        row |= columns(entry["rounds"], COLUMNS)
         rows.append(row | {x: spread([own[key] / other[key] for own, other in rounds]) for x, key in RATIOS.items()})
     method = (
         f"Target tokens without padding over {options['updates']} updates after {options['warmup']}, batches of 4,096 "

@@ -51,7 +51,7 @@ def section(title: str, prefix: str, values: Any, items: list[Field]) -> str:
             f"`{prefix}{item.name}`",
             type_name(types[item.name]),
             default(getattr(values, item.name)),
-            meaning(item),
+            "; ".join(meaning(item)),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
@@ -69,13 +69,8 @@ def default(value: Any) -> str:
     return f"`{as_override(value)}`" if not isinstance(value, list) else f"`[{', '.join(map(str, value))}]`"
 
 
-def meaning(item: Field) -> str:
-    """The field's meaning, its range or choices, what it depends on, and where it is from."""
-    return "; ".join(parts_of_meaning(item))
-
-
-def parts_of_meaning(item: Field) -> Iterator[str]:
-    """The phrases of a row."""
+def meaning(item: Field) -> Iterator[str]:
+    """Phrases: the field's meaning, its range or choices, what it depends on, and where it is from."""
     rules = item.metadata
     yield rules["meaning"].replace("|", r"\|")
     if rules["choices"]:

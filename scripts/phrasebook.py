@@ -9,9 +9,9 @@ import statistics
 import sys
 import time
 from collections import Counter
-from itertools import accumulate, islice
+from itertools import islice
 
-from nmt.data.phrasebook.draw import Choice, Grammar, Pair, draws
+from nmt.data.phrasebook.draw import Grammar, Pair, draws
 from nmt.errors import UserError
 
 
@@ -27,15 +27,14 @@ def main() -> None:
     try:
         files = [word for word in arguments.rule if word.endswith(".txt")]
         grammar = Grammar(files=[*files, "phrases.txt"] if files else ())
-        forms = grammar.sentences.forms
         if arguments.rule:
             names = tuple(arguments.rule)
-            forms = [form for form in forms if form.rule.name.startswith(names) or form.rule.line.file in names]
-            if not forms:
+            rules = [(form.rule, form) for form in grammar.forms["sentence"]]
+            grammar.forms["sentence"] = [
+                form for rule, form in rules if rule.name.startswith(names) or rule.line.file in names
+            ]
+            if not grammar.forms["sentence"]:
                 raise UserError(f"No sentence rule begins with {' or '.join(names)}.")
-            chosen = Choice(forms)  # in their own proportions
-            chosen.cumulative = list(accumulate(form.rule.weight for form in forms))
-            grammar.__dict__["sentences"] = chosen
         if arguments.count:
             count(grammar, arguments.seed, arguments.count)
         else:

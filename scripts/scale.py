@@ -1,4 +1,4 @@
-"""How cost grows: with the corpus, the length of sentences, the vocabulary, the beam.
+"""How cost increases with the corpus, the length of sentences, the vocabulary, the beam.
 
 python scripts/scale.py corpus   [--pairs 100000 1000000 10000000] [--model transformer]   ids, planning, start, memory
 python scripts/scale.py text     [--lines 20000 200000 2000000]              the stages from text to ids
@@ -17,23 +17,23 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import scale_measures
 from benchmarks.corpora import write_ids, write_text
 from benchmarks.frame import in_fresh_process, make_parser, measure_parts, note, report_parts, run_benchmark
+from benchmarks.models import model_names
 from scale_plots import draw_pictures
 
-from nmt.config import config_folder
 from nmt.errors import UserError
-from nmt.pipeline import prepare
+from nmt.pipeline import build_stages
 
 Rows = list[dict[str, Any]]
 VOCABULARY = 2000
-UPDATES, WALK = 10, 5000  # updates of a start; batches read after the second one
+UPDATES, FURTHER_BATCHES = 10, 5000  # updates of a start; batches read after the second one
 # A small corpus, whose training ids are replaced by those of a large one.
 SMALL = ["data=phrasebook", "data.pairs=1000", f"tokenizer.vocabulary_size={VOCABULARY}", "train.max_minutes=null", "device=cpu"]
 ENDLESS = ["train.max_steps=1000000000", "train.validate_every=1000000000", "name=scale"]
@@ -78,13 +78,13 @@ def measure(options: argparse.Namespace) -> dict[str, Rows]:
 def corpus(options: argparse.Namespace) -> Rows:
     """Opening, planning, start and memory of training, for corpora of several sizes and for one of 1,000 pairs."""
     overrides = [*SMALL, *ENDLESS, f"model={options.model}"]
-    small = train_on(options.folder / "home-small", overrides, None)
+    small = train_on(options.folder / "small", overrides, None)
     rows = []
     for pairs in options.pairs:
         path = synthetic_ids(options.folder, pairs)
         row = {"pairs": pairs, "GiB on disk": path.stat().st_size / 2**30}
         row |= in_process(scale_measures.planning, path=str(path))
-        large = train_on(options.folder / "home-large", overrides, path)
+        large = train_on(options.folder / "large", overrides, path)
         for key in ("start, CPU s", "start, wall s"):
             row |= {key: large[key], f"{key}, of 1,000 pairs": small[key]}
         for key in ("resident", "anonymous"):
@@ -97,24 +97,23 @@ def synthetic_ids(folder: Path, pairs: int) -> Path:
     """The synthetic corpus of this size, written if it does not exist."""
     path = folder / f"ids-{pairs}.arrow"
     if not path.exists():
-        start = time.monotonic()
+        note(f"writing {path} …")
         write_ids(path, pairs, VOCABULARY)
-        note(f"{path}: written in {time.monotonic() - start:.1f} s")
     return path
 
 
-def train_on(home: Path, overrides: list[str], ids: Path | None) -> dict[str, Any]:
+def train_on(root: Path, overrides: list[str], ids: Path | None) -> dict[str, Any]:
     """A training that is interrupted and continued: what its second start, from last.pt and a cold cache, costs."""
-    shutil.rmtree(home, ignore_errors=True)
-    train = prepare(scale_measures.settings(str(home), overrides)).ids / "train.arrow"
+    shutil.rmtree(root, ignore_errors=True)
+    train = build_stages(scale_measures.settings(str(root), overrides)).ids / "train.arrow"
     if ids is not None:
         train.unlink()
         os.link(ids, train)
+    start = partial(in_process, scale_measures.training, root=str(root), overrides=overrides, updates=UPDATES)
     figures = {}
-    for walk in (0, WALK):
+    for further_batches in (0, FURTHER_BATCHES):
         scale_measures.drop_from_cache(train)
-        start = partial(in_process, home=str(home), overrides=overrides, updates=UPDATES, walk=walk)
-        figures = start(scale_measures.training, started=time.time())
+        figures = start(started=time.time(), further_batches=further_batches)
     return figures
 
 
@@ -122,49 +121,43 @@ def text(options: argparse.Namespace) -> Rows:
     """The stages of text: lines (both sides of a pair are two) per CPU second, and peak memory."""
     rows = []
     for lines in options.lines:
-        home = options.folder / f"text-{lines}"
-        shutil.rmtree(home, ignore_errors=True)
-        write_text(home / "train", lines // 2)
-        write_text(home / "held_out", 500)
-        overrides = ["data=files", "data.source=de", "data.target=en", "data.test=null", "tokenizer.vocabulary_size=4000"]
-        overrides += [f"data.train={home / 'train'}", f"data.valid={home / 'held_out'}"]
+        root = options.folder / f"text-{lines}"
+        shutil.rmtree(root, ignore_errors=True)
+        write_text(root / "train", lines // 2)
+        write_text(root / "held_out", 500)
+        overrides = ["data=files", "data.source=de", "data.target=en", "data.test=null", "tokenizer.size=4000"]
+        overrides += [f"data.train={root / 'train'}", f"data.valid={root / 'held_out'}"]
         rows.append({"pairs": lines // 2})
-        for stage, cost in in_process(scale_measures.stages, home=str(home), overrides=overrides).items():
+        for stage, cost in in_process(scale_measures.stages, root=str(root), overrides=overrides).items():
             rows[-1] |= {f"{stage}, lines/s": lines / cost["seconds"], f"{stage}, MiB": cost["peak"]}
-        shutil.rmtree(home)
+        shutil.rmtree(root)
     return rows
 
 
 def length(options: argparse.Namespace) -> Rows:
     """Updates of every model, in sentences of several lengths."""
-    names = options.models or sorted(path.stem for path in (config_folder() / "model").glob("*.yaml"))
-    shared = {"lengths": options.lengths, "vocabulary": VOCABULARY, "repeats": options.repeats}
-    return [row for name in names for row in in_process(scale_measures.updates, model=name, **shared)]
+    return time_updates(options.models or model_names(), options.lengths, [VOCABULARY], options.repeats)
 
 
 def vocabulary(options: argparse.Namespace) -> Rows:
     """Updates in sentences of 32 pieces, with vocabularies of several sizes."""
-    rows, shared = [], {"lengths": [32], "repeats": options.repeats}
-    for name in options.models or ["transformer", "luong_global"]:
-        for size in options.sizes:
-            rows += in_process(scale_measures.updates, model=name, vocabulary=size, **shared)
-    return rows
+    return time_updates(options.models or ["transformer", "luong_global"], [32], options.sizes, options.repeats)
+
+
+def time_updates(models: list[str], lengths: list[int], sizes: list[int], repeats: int) -> Rows:
+    """A row for each model, size of the vocabulary and length."""
+    measure = partial(in_process, scale_measures.updates, lengths=lengths, repeats=repeats)
+    return [row for name, size in product(models, sizes) for row in measure(model=name, vocabulary=size)]
 
 
 def beam(options: argparse.Namespace) -> Rows:
     """Search over 16 sentences of 20 pieces, with beams of several widths."""
     names = options.models or ["transformer", "luong_global", "bahdanau"]
-    shared = {"widths": options.widths, "repeats": options.repeats}
-    return [row for name in names for row in in_process(scale_measures.beams, model=name, **shared)]
+    measure = partial(in_process, scale_measures.beams, widths=options.widths, repeats=options.repeats)
+    return [row for name in names for row in measure(model=name)]
 
 
-TOPICS: dict[str, Callable[[argparse.Namespace], Rows]] = {
-    "corpus": corpus,
-    "text": text,
-    "length": length,
-    "vocabulary": vocabulary,
-    "beam": beam,
-}
+TOPICS = {topic.__name__: topic for topic in (corpus, text, length, vocabulary, beam)}
 
 
 if __name__ == "__main__":

@@ -7,25 +7,24 @@ Resident memory counts every page that is mapped, pages of the corpus file inclu
 import ctypes
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
+from benchmarks.corpora import NO_TOKENIZERS
 from benchmarks.tables import Figures
-from benchmarks.training import next_batches, save_checkpoint, trainer_on_corpus
+from benchmarks.training import make_train_step, next_batches, random_model, trainer_on_corpus
 
 from nmt.compose import compose_all
 from nmt.config import Config
-from nmt.data.batches import BatchIterator
+from nmt.data.batches import Batch, BatchIterator, collate
 from nmt.data.dataset import ParallelDataset
-from nmt.data.tokenizer import EOS, PAD
+from nmt.data.tokenizer import EOS
 from nmt.decode.beam_search import search
-from nmt.models.base import EncoderDecoder
-from nmt.models.build import build
-from nmt.pipeline import prepare_corpus, prepare_ids, prepare_tokenizer
-from nmt.train.loss import training_loss
-from nmt.train.precision import autocast, keep_memory, pick_precision
+from nmt.pipeline import build_corpus_stage, build_ids_stage, build_tokenizer_stage
+from nmt.train.precision import autocast, retain_freed_memory, select_precision
 
 CPU = torch.device("cpu")
 TOKENS = 1024  # target tokens of an update
@@ -60,15 +59,15 @@ def drop_from_cache(path: Path) -> None:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def settings(home: str, overrides: list[str]) -> Config:
-    """A configuration whose data and runs are below `home`."""
-    return compose_all([f"data_folder={home}/data", f"run_folder={home}/runs", *overrides], multirun=False)[0]
+def settings(root: str, overrides: list[str]) -> Config:
+    """A configuration whose data and runs are below `root`."""
+    return compose_all([f"data_folder={root}/data", f"run_folder={root}/runs", *overrides], multirun=False)[0]
 
 
 def planning(path: str, batches: int = 2000) -> Figures:
     """Open a corpus, plan an epoch, and collate its first batches."""
     pairs, opening = cost(ParallelDataset, Path(path))
-    iterator = BatchIterator(pairs, None, TOKENS, 1, 0.0)  # type: ignore[arg-type]  # no tokenizer: nothing is sampled
+    iterator = BatchIterator(pairs, NO_TOKENIZERS, TOKENS, seed=1, sampling=0.0)
     plan, planned = cost(iterator.plan, 0)
     some = min(batches, len(plan))
     _, collated = cost(lambda: [iterator.batch(0, position).tokens for position in range(some)])
@@ -76,73 +75,78 @@ def planning(path: str, batches: int = 2000) -> Figures:
     return row | {"batches": len(plan), "batches/s": some / collated["seconds"]}
 
 
-def stages(home: str, overrides: list[str]) -> dict[str, Figures]:
+def stages(root: str, overrides: list[str]) -> dict[str, Figures]:
     """What each stage from text to ids costs."""
-    config = settings(home, overrides)
-    corpus, cleaning = cost(prepare_corpus, config)
-    tokenizer, learning = cost(prepare_tokenizer, config, corpus)
-    return {"corpus": cleaning, "tokenizer": learning, "ids": cost(prepare_ids, config, corpus, tokenizer)[1]}
+    config = settings(root, overrides)
+    corpus, cleaning = cost(build_corpus_stage, config)
+    tokenizer, learning = cost(build_tokenizer_stage, config, corpus)
+    return {"corpus": cleaning, "tokenizer": learning, "ids": cost(build_ids_stage, config, corpus, tokenizer)[1]}
 
 
-def training(home: str, overrides: list[str], started: float, updates: int, walk: int) -> Figures:
-    """Start or continue a training, make some updates, read `walk` further batches, and save the checkpoint.
+def training(root: str, overrides: list[str], started: float, updates: int, further_batches: int) -> Figures:
+    """Start or continue a training, make some updates, read `further_batches` more batches, and save the checkpoint.
 
     The start ends with the first update; memory is what is resident at the end.
     """
-    keep_memory()
-    config = settings(home, overrides)
+    retain_freed_memory()
+    config = settings(root, overrides)
     trainer = trainer_on_corpus(config, Path(config.run_folder) / config.name)
-    trainer.update()
+    step = trainer.train_step
+    step.update()
     figures = {"start, CPU s": time.process_time(), "start, wall s": time.time() - started}
     for _ in range(updates - 1):
-        trainer.update()
-    for _ in next_batches(trainer, walk):
+        step.update()
+    for _ in next_batches(step, further_batches):
         pass
     figures |= memory()
-    save_checkpoint(trainer)
+    trainer.save()
     return figures
 
 
-def fresh_model(name: str, vocabulary: int, longest: int) -> EncoderDecoder:
-    """A model of conf/model with random weights that reads sentences of `longest` pieces."""
-    config = compose_all([f"model={name}"], multirun=False)[0]
+def model_config(name: str, longest: int) -> Config:
+    """conf/model/NAME.yaml on the CPU, for sentences of up to `longest` pieces."""
+    config = compose_all([f"model={name}", "device=cpu"], multirun=False)[0]
     config.model.max_positions = longest + 1
-    torch.manual_seed(1)
-    return build(config.model, vocabulary, vocabulary, True)
+    return config
+
+
+class RandomBatches:
+    """Stands in for a BatchIterator: random pairs, both sides of `length` pieces, about TOKENS of them in a batch."""
+
+    def __init__(self, vocabulary: int) -> None:
+        self.vocabulary, self.length = vocabulary, 16
+        self.random = numpy.random.default_rng(1)
+
+    def stream(self, epoch: int, position: int, pinned: bool = False) -> Iterator[tuple[int, int, Batch]]:
+        """Yield (epoch, position, batch) without end."""
+        while True:
+            size = (2, max(1, TOKENS // self.length), self.length - 1)  # without </s>
+            sources, targets = self.random.integers(EOS + 1, self.vocabulary, size)
+            yield epoch, position, collate(list(sources), list(targets))
+            position += 1
 
 
 def updates(model: str, lengths: list[int], vocabulary: int, repeats: int = 2) -> list[Figures]:
     """Updates at TOKENS target tokens, in sentences of each length: the fastest, and the peak above the model."""
-    network, dtype = fresh_model(model, vocabulary, max(lengths)), pick_precision("auto", CPU)
-    optimizer = torch.optim.AdamW(network.parameters(), 1e-4, fused=True)
-    update(network, optimizer, 16, vocabulary, dtype)  # warm-up
+    batches: Any = RandomBatches(vocabulary)
+    config = model_config(model, max(16, *lengths))
+    step = make_train_step(config, random_model(config, vocabulary), batches)
+    step.update()  # warm-up
+    parameters = sum(parameter.numel() for parameter in step.model.parameters())
     rows = []
     for length in lengths:
-        row = {"model": model, "length": length, "vocabulary": vocabulary}
-        row["parameters"] = sum(parameter.numel() for parameter in network.parameters())
-        rows.append(row | best_cost(repeats, update, network, optimizer, length, vocabulary, dtype))
+        batches.length = length
+        row = {"model": model, "length": length, "vocabulary": vocabulary, "parameters": parameters}
+        rows.append(row | best_cost(repeats, step.update))
     return rows
-
-
-def update(
-    model: EncoderDecoder, optimizer: torch.optim.Optimizer, length: int, vocabulary: int, dtype: torch.dtype
-) -> None:
-    """One update over TOKENS // length random pairs, both sides of `length` pieces, </s> counted."""
-    source, target, output = torch.randint(EOS + 1, vocabulary, (3, max(1, TOKENS // length), length))
-    with autocast(CPU, dtype):
-        loss, _ = training_loss(model, model(source, None, target), output, PAD, 0.1)
-    (loss / output.numel()).backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
-    optimizer.zero_grad()
 
 
 def beams(model: str, widths: list[int], sentences: int = 16, length: int = 20, repeats: int = 2) -> list[Figures]:
     """Search over a batch with random weights, every hypothesis up to `length` pieces: CPU seconds a sentence."""
-    network, rows = fresh_model(model, 8000, length).eval(), []
+    network, rows = random_model(model_config(model, length), 8000).eval(), []
     source = torch.randint(EOS + 1, 8000, (sentences, length))
     limit = torch.full((sentences,), length)
-    with autocast(CPU, pick_precision("auto", CPU)):
+    with autocast(CPU, select_precision("auto", CPU)):
         search(network, source, None, 1, 1.0, limit)  # warm-up
         for width in widths:
             best = best_cost(repeats, search, network, source, None, width, 1.0, limit)

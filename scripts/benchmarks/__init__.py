@@ -4,6 +4,6 @@ machine    the machine, a stopwatch and peak memory; imports neither torch nor n
 tables     medians over rounds and Markdown tables
 frame      the command line, fresh processes, rounds in turn, the JSON file
 corpora    held-out lines of a real corpus; synthetic corpora of any size
-training   timed updates of the trainer
-models     one model measured: start, training, translating
+training   timed updates of `nmt train`
+models     a model of nmt measured: start, training, translating
 """

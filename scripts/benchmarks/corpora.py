@@ -2,26 +2,29 @@
 
 import argparse
 import os
-from collections.abc import Iterator
+import tempfile
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pyarrow
 from pyarrow import ipc
 
 from benchmarks.machine import ROOT
-from nmt.data.dataset import ROWS, SCHEMA
-from nmt.data.lines import LineWriter, read_pairs
+from nmt.data.dataset import ROWS, SCHEMA, ParallelDataset
+from nmt.data.lines import read_pairs
 from nmt.data.phrasebook.draw import Grammar, draws
 from nmt.data.tokenizer import EOS
 from nmt.errors import UserError
+from nmt.files import open_atomic
 
 MULTI30K = ROOT.parent / "shared" / "data" / "multi30k"
 TRAIN, HELD_OUT = 29_000, 500  # lines
 MEAN_PIECES, LONGEST = 25, 250  # pieces of a source sentence: about the mean of WMT; of any sentence
 POOL = 1 << 22  # at most so many ids are drawn; a record batch takes consecutive ones
 DISTINCT = 10_000  # sentences that synthetic text is joined from
+NO_TOKENIZERS: Any = None  # of random ids; only text and subword sampling need them
 
 
 def add_corpus_options(parser: argparse.ArgumentParser) -> None:
@@ -54,6 +57,14 @@ def real_corpus(source: Path | None, target: Path | None, folder: Path) -> tuple
     return f"{source.parent.name}/{source.name}", overrides
 
 
+def random_pairs(number: int, vocabulary: int) -> ParallelDataset:
+    """Pairs of random ids with the lengths of WMT sentences; their file lasts only as long as its memory map."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        path = Path(folder) / "ids.arrow"
+        write_ids(path, number, vocabulary, MEAN_PIECES)
+        return ParallelDataset(path)
+
+
 def write_ids(path: Path, pairs: int, vocabulary: int, mean: float = 20.0) -> None:
     """Write pairs of Zipf-distributed ids below `vocabulary` in the format of nmt/data/dataset.py.
 
@@ -64,8 +75,7 @@ def write_ids(path: Path, pairs: int, vocabulary: int, mean: float = 20.0) -> No
     size = min(POOL, 100 * pairs + LONGEST)
     pool = random.choice(len(probabilities), size, p=probabilities / probabilities.sum()).astype(numpy.int32) + EOS + 1
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".part")
-    with ipc.new_file(str(unfinished), SCHEMA) as writer:
+    with open_atomic(path) as file, ipc.new_file(file, SCHEMA) as writer:
         for start in range(0, pairs, ROWS):
             rows = min(ROWS, pairs - start)
             lengths = random.lognormal(numpy.log(mean) - 0.6**2 / 2, 0.6, rows)
@@ -74,7 +84,6 @@ def write_ids(path: Path, pairs: int, vocabulary: int, mean: float = 20.0) -> No
             text = pyarrow.array([""] * rows)  # only subword sampling would read it
             line = pyarrow.array(numpy.arange(start + 1, start + rows + 1))
             writer.write_batch(pyarrow.record_batch([source, target, text, text, line], schema=SCHEMA))
-    unfinished.rename(path)
 
 
 def id_column(lengths: numpy.ndarray, pool: numpy.ndarray, random: numpy.random.Generator) -> pyarrow.ListArray:
@@ -87,19 +96,9 @@ def id_column(lengths: numpy.ndarray, pool: numpy.ndarray, random: numpy.random.
 
 def write_text(prefix: Path, pairs: int) -> None:
     """Write PREFIX.de and PREFIX.en: each line two sentences drawn by the phrasebook's rules, joined at random."""
-    prefix.parent.mkdir(parents=True, exist_ok=True)
-    writers = [LineWriter(prefix.with_suffix(f".{language}")) for language in ("de", "en")]
-    for pair in joined_pairs(pairs):
-        for writer, sentence in zip(writers, pair, strict=True):
-            writer.write(sentence)
-    for writer in writers:
-        writer.close()
-
-
-def joined_pairs(pairs: int) -> Iterator[tuple[str, str]]:
-    """Pairs of two joined sentences, almost all distinct."""
     drawn = [(pair.german, pair.english) for pair in islice(draws(Grammar(), 1), DISTINCT)]
-    random = numpy.random.default_rng(pairs)
-    for start in range(0, pairs, ROWS):
-        for first, second in random.integers(0, DISTINCT, (min(ROWS, pairs - start), 2)).tolist():
-            yield f"{drawn[first][0]} {drawn[second][0]}", f"{drawn[first][1]} {drawn[second][1]}"
+    joined = numpy.random.default_rng(pairs).integers(0, DISTINCT, (pairs, 2))
+    prefix.parent.mkdir(parents=True, exist_ok=True)
+    for side, language in enumerate(("de", "en")):
+        with open(prefix.with_suffix(f".{language}"), "w", encoding="utf-8") as file:
+            file.writelines(f"{drawn[first][side]} {drawn[second][side]}\n" for first, second in joined)

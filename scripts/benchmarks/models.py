@@ -1,39 +1,41 @@
-"""One model of nmt measured: start-up, training and translating on a corpus, search over random ids."""
+"""A model of nmt measured: start-up, training and translating on a corpus, search over random ids."""
 
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor, nn
 
-from benchmarks.corpora import LONGEST, MEAN_PIECES, write_ids
+from benchmarks.corpora import LONGEST, NO_TOKENIZERS, random_pairs
+from benchmarks.frame import in_fresh_process
 from benchmarks.machine import Stopwatch
 from benchmarks.tables import Figures
-from benchmarks.training import (
-    SyntheticTokenizer,
-    device_memory_gib,
-    save_checkpoint,
-    synchronize,
-    time_updates,
-    trainer_on_corpus,
-    validation_sources,
-)
+from benchmarks.training import device_memory_gib, random_model, synchronize, time_updates, trainer_on_corpus
 from nmt.compose import compose_all
-from nmt.config import Config
-from nmt.data.dataset import ParallelDataset
-from nmt.data.tokenizer import EOS, Tokenizers
+from nmt.config import Config, config_folder
+from nmt.data.tokenizer import EOS
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
-from nmt.models.build import build
 from nmt.models.inference import prepared
 from nmt.runs import load
-from nmt.train.precision import autocast, keep_memory, pick_device, pick_precision, seed_everything
+from nmt.train.precision import autocast, retain_freed_memory, select_device, select_precision
 
 WORDS = 12  # of the sentences that are translated one by one
 UNLIKELY = 1e4  # taken off the logit of </s>
+
+
+def model_names() -> list[str]:
+    """The models that can be measured: the names of the files in conf/model."""
+    return sorted(path.stem for path in (config_folder() / "model").glob("*.yaml"))
+
+
+def measure_in_process(overrides: list[str], threads: int | None, counts: Mapping[str, int]) -> Figures:
+    """`measure_model` in a process of its own; `counts` are its last four arguments."""
+    return in_fresh_process(measure_model, threads, overrides=overrides, started=time.time(), **counts)
 
 
 def measure_model(
@@ -43,17 +45,20 @@ def measure_model(
 
     `started`: when the process was started, in seconds since 1970. Without `sentences` nothing is translated.
     """
-    config = compose_all(overrides, multirun=False)[0]
-    keep_memory()
+    budget = ["train.max_minutes=null", "train.max_epochs=null", f"train.max_steps={warmup + updates}"]
+    config = compose_all(["name=bench", *budget, *overrides], multirun=False)[0]
+    retain_freed_memory()
     with tempfile.TemporaryDirectory(prefix="bench-") as folder, redirect_stdout(sys.stderr):
         trainer = trainer_on_corpus(config, Path(folder))
-        trainer.update()
+        trainer.train_step.update()
         start_up = time.time() - started
-        figures = {"start_up_s": start_up} | time_updates(trainer, warmup - 1, updates)
+        figures = {"start_up_s": start_up} | time_updates(trainer.train_step, warmup - 1, updates)
         if not sentences:
             return figures
-        lines, checkpoint = validation_sources(trainer), save_checkpoint(trainer)
+        trainer.save()
+        valid, checkpoint = trainer.validation.pairs, trainer.checkpoints.last_path
         del trainer
+        lines = [valid.texts(row)[0] for row in range(len(valid))]
         return figures | {"beam": config.decode.beam} | time_translation(checkpoint, lines, sentences, single)
 
 
@@ -106,20 +111,15 @@ def nearest_lengths(lines: list[str], number: int) -> list[str]:
 
 def time_search(config: Config, vocabulary: int, sentences: int) -> Figures:
     """Beam search of a model with random weights over random ids; the configuration sets the lengths."""
-    device = pick_device(config.device)
-    seed_everything(config.seed)
-    model = build(config.model, vocabulary, vocabulary, True).to(device).eval()
-    dtype = pick_precision(config.precision, device)
+    device = select_device(config.device)
+    dtype = select_precision(config.precision, device)
+    model = random_model(config, vocabulary).eval()
     search_model = prepared(model, dtype)  # as in `nmt translate`
     search_model.output.register_forward_hook(suppress_end)
-    tokenizer = SyntheticTokenizer(vocabulary)
-    tokenizers, context = Tokenizers(tokenizer, tokenizer), autocast(device, dtype)
-    translator = Translator(model, tokenizers, config.decode, LONGEST, device, context, search_model)
-    with tempfile.TemporaryDirectory(prefix="bench-gpu-") as folder:
-        path = Path(folder) / "test.arrow"
-        write_ids(path, sentences, vocabulary, MEAN_PIECES)
-        pairs = ParallelDataset(path)
-        sources = [pairs.source(row) for row in range(sentences)]
+    context = autocast(device, dtype)
+    translator = Translator(model, NO_TOKENIZERS, config.decode, LONGEST, device, context, search_model)
+    pairs = random_pairs(sentences, vocabulary)
+    sources = [pairs.source(row) for row in range(sentences)]
     translator.search(sources[: max(1, sentences // 10)])
     synchronize(device)
     with Stopwatch() as timer:

@@ -25,15 +25,16 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(statistics.median(values), min(values), max(values))
 
 
-def summarize(rounds: Sequence[Figures]) -> dict[str, dict[str, float]]:
-    """{figure: {"median": …, "least": …, "most": …}} of every number in the rounds of one system."""
+def summarize(rounds: Sequence[Figures]) -> dict[str, Spread]:
+    """The spread of every number in the rounds of one system."""
     numbers = [key for key, value in rounds[0].items() if isinstance(value, (int, float))]
-    return {key: spread([figures[key] for figures in rounds])._asdict() for key in numbers}
+    return {key: spread([figures[key] for figures in rounds]) for key in numbers}
 
 
-def columns(entry: Mapping[str, Any], titles: Mapping[str, str]) -> dict[str, Spread]:
+def columns(rounds: Sequence[Figures], titles: Mapping[str, str]) -> dict[str, Spread]:
     """The cells of a measured system: for every title of a column, the spread of the figure that it names."""
-    return {title: Spread(**entry["summary"][figure]) for title, figure in titles.items()}
+    summary = summarize(rounds)
+    return {title: summary[figure] for title, figure in titles.items()}
 
 
 def short(value: float) -> str:

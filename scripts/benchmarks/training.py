@@ -1,4 +1,4 @@
-"""Updates of the trainer itself, timed: on a corpus, or on a synthetic one.
+"""The updates of `nmt train`, timed: on a corpus with the whole Trainer, on random ids with a TrainStep alone.
 
 S source length, T target length, D model size, F feed-forward size, V vocabulary.
 """
@@ -10,89 +10,75 @@ from typing import Any
 
 import torch
 
-from benchmarks.corpora import MEAN_PIECES, write_ids
+from benchmarks.corpora import MEAN_PIECES, NO_TOKENIZERS, random_pairs
 from benchmarks.machine import Stopwatch, peak_memory_gib
 from benchmarks.tables import Figures
-from nmt.config import Config, TransformerConfig
-from nmt.data.batches import Batch
+from nmt.config import Config
+from nmt.data.batches import Batch, BatchIterator
 from nmt.data.dataset import ParallelDataset
-from nmt.data.tokenizer import PAD, Tokenizer, Tokenizers
-from nmt.pipeline import prepare, report
+from nmt.data.tokenizer import PAD, Tokenizers
+from nmt.models.base import EncoderDecoder
+from nmt.models.build import build
+from nmt.models.transformer_config import TransformerConfig
+from nmt.pipeline import build_stages, read_report
+from nmt.train.build import build_trainer, make_optimizer
+from nmt.train.precision import seed_everything, select_device, select_precision
+from nmt.train.state import TrainState
+from nmt.train.train_step import TrainStep
 from nmt.train.trainer import Trainer
 
 
-def make_trainer(
-    config: Config,
-    tokenizers: Tokenizers,
-    train: ParallelDataset,
-    valid: ParallelDataset,
-    folder: Path,
-    corpus_hash: str,
-) -> Trainer:
-    """The one place where the benchmarks build a trainer; it continues from folder/last.pt where that exists."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return Trainer(config, tokenizers, train, valid, folder, corpus_hash)
-
-
 def trainer_on_corpus(config: Config, folder: Path) -> Trainer:
-    """The trainer of `nmt train`, on the configured corpus; missing stages are built."""
-    stages = prepare(config)
+    """The Trainer of `nmt train` on the configured corpus; missing stages are built, and folder/last.pt is resumed."""
+    stages = build_stages(config)
+    folder.mkdir(parents=True, exist_ok=True)
     train, valid = (ParallelDataset(stages.ids / f"{name}.arrow") for name in ("train", "valid"))
-    corpus_hash = report(stages.corpus)["corpus_hash"]
-    return make_trainer(config, Tokenizers.load(stages.tokenizer), train, valid, folder, corpus_hash)
+    corpus_hash = read_report(stages.corpus)["corpus_hash"]
+    return build_trainer(config, Tokenizers.load(stages.tokenizer), train, valid, folder, corpus_hash)
 
 
-class SyntheticTokenizer(Tokenizer):
-    """A vocabulary of `size` pieces that stand for no text."""
-
-    def __init__(self, size: int) -> None:
-        self.size, self.model, self.lowercase = size, b"synthetic", False
-
-
-def trainer_on_synthetic(config: Config, vocabulary: int, batches: int, folder: Path) -> Trainer:
-    """A trainer on about as many different batches of random ids, with the lengths of WMT sentences."""
-    pairs = 2 * batches * config.train.batch_tokens // MEAN_PIECES + 64
-    for name, number in (("train", pairs), ("valid", 8)):
-        write_ids(folder / f"{name}.arrow", number, vocabulary, MEAN_PIECES)
-    train, valid = (ParallelDataset(folder / f"{name}.arrow") for name in ("train", "valid"))
-    tokenizer = SyntheticTokenizer(vocabulary)
-    return make_trainer(config, Tokenizers(tokenizer, tokenizer), train, valid, folder / "run", "synthetic")
+def random_model(config: Config, vocabulary: int) -> EncoderDecoder:
+    """An untrained model with one vocabulary for both languages, on the configured device."""
+    seed_everything(config.seed)
+    return build(config.model, vocabulary, vocabulary, True).to(select_device(config.device))
 
 
-def save_checkpoint(trainer: Trainer) -> Path:
-    """Write the checkpoint to continue from (last.pt), and return its path."""
-    trainer.save()
-    return trainer.folder / "last.pt"
+def make_train_step(config: Config, model: EncoderDecoder, batches: BatchIterator) -> TrainStep:
+    """Updates of a model from the first batch on."""
+    dtype = select_precision(config.precision, next(model.parameters()).device)
+    return TrainStep(config, model, make_optimizer(model, config.optim), batches, TrainState(), dtype)
 
 
-def validation_sources(trainer: Trainer) -> list[str]:
-    """The source sentences of the validation set."""
-    pairs = trainer.validation.pairs
-    return [pairs.texts(row)[0] for row in range(len(pairs))]
+def train_step_on_random_ids(config: Config, vocabulary: int, batches: int) -> TrainStep:
+    """Updates of an untrained model on about so many different batches, with the lengths of WMT sentences."""
+    batch_tokens = config.train.batch_tokens
+    pairs = random_pairs(2 * batches * batch_tokens // MEAN_PIECES + 64, vocabulary)
+    iterator = BatchIterator(pairs, NO_TOKENIZERS, batch_tokens, config.seed, sampling=0.0)
+    return make_train_step(config, random_model(config, vocabulary), iterator)
 
 
-def next_batches(trainer: Trainer, updates: int) -> Iterator[Batch]:
-    """The batches of the next updates; the trainer itself does not move on."""
-    stream = trainer.epochs.stream(trainer.place.epoch, trainer.place.position)
-    return (batch for _, _, batch in islice(stream, updates * trainer.config.train.accumulate))
+def next_batches(step: TrainStep, updates: int) -> Iterator[Batch]:
+    """The batches of the next updates; the training itself does not move on."""
+    stream = step.batches.stream(step.state.epoch, step.state.position)
+    return (batch for _, _, batch in islice(stream, updates * step.config.train.accumulate))
 
 
-def time_updates(trainer: Trainer, warmup: int, updates: int) -> Figures:
+def time_updates(step: TrainStep, warmup: int, updates: int) -> Figures:
     """Tokens a second over `updates` updates, after `warmup` that do not count, and what was measured.
 
     Tokens are those of the target, </s> counted, padding not. `padding` is the padded fraction of the positions of
     both sides (mean over the batches), `target_padding` that of the target positions (over all of them).
     """
     for _ in range(warmup):
-        trainer.update()
-    batches = list(next_batches(trainer, updates))
-    synchronize(trainer.device)
+        step.update()
+    batches = list(next_batches(step, updates))
+    synchronize(step.device)
     with Stopwatch() as timer:
         for _ in range(updates):
-            trainer.update()
-        synchronize(trainer.device)
-    tokens = sum(batch.tokens for batch in batches)
-    flop = sum(training_flop(trainer.config.model, trainer.vocabulary, batch) for batch in batches)
+            step.update()
+        synchronize(step.device)
+    tokens, vocabulary = sum(batch.tokens for batch in batches), step.model.output.out_features
+    flop = sum(training_flop(step.config.model, vocabulary, batch) for batch in batches)
     return {
         "tokens": tokens,
         "tokens_per_s": tokens / timer.wall,
@@ -102,15 +88,15 @@ def time_updates(trainer: Trainer, warmup: int, updates: int) -> Figures:
         "target_padding": 1 - tokens / sum(batch.output.numel() for batch in batches),
         "tflop_per_s": flop / timer.wall / 1e12,
         "update_s": timer.wall / updates,
-        "memory_gib": device_memory_gib(trainer.device),
+        "memory_gib": device_memory_gib(step.device),
         "others_cores": timer.others,
-        "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
-        "vocabulary": trainer.vocabulary,
-        "batch_tokens": trainer.config.train.batch_tokens,
-        "precision": "bf16" if trainer.dtype == torch.bfloat16 else "fp32",
-        "device": str(trainer.device),
+        "parameters": sum(parameter.numel() for parameter in step.model.parameters()),
+        "vocabulary": vocabulary,
+        "batch_tokens": step.config.train.batch_tokens,
+        "precision": "bf16" if step.dtype == torch.bfloat16 else "fp32",
+        "device": str(step.device),
         "threads": torch.get_num_threads(),
-        "seed": trainer.config.seed,
+        "seed": step.config.seed,
     }
 
 

@@ -16,7 +16,7 @@ from nmt.compose import compose_all
 from nmt.data.dataset import ParallelDataset
 from nmt.data.lines import read_lines
 from nmt.data.tokenizer import EOS, Tokenizer, Tokenizers
-from nmt.pipeline import prepare
+from nmt.pipeline import build_stages
 from peers.toolkits import PIECES
 
 
@@ -29,8 +29,8 @@ def prepare_data(
     """
     data = folder / "real"
     _, overrides = real_corpus(source, target, data)
-    overrides += [f"data_folder={folder / 'data'}", f"run_folder={folder / 'runs'}", f"tokenizer.vocabulary_size={PIECES}"]
-    stages = prepare(compose_all(overrides, multirun=False)[0])
+    overrides += [f"data_folder={folder / 'data'}", f"run_folder={folder / 'runs'}", f"tokenizer.size={PIECES}"]
+    stages = build_stages(compose_all(overrides, multirun=False)[0])
     tokenizer = Tokenizers.load(stages.tokenizer).source
     counts: Counter[int] = Counter()
     for name in ("train", "valid"):

@@ -64,10 +64,10 @@ class Environments:
     def run(self, name: str, arguments: Sequence[Any], threads: int) -> str:
         """The stdout of `python -m` with these arguments; raises UserError where it fails.
 
-        Those of nmt's modules that run in a toolkit's environment find what they need in this project's own below it.
+        What nmt itself needs is found in this project's own environment, below the toolkit's.
         """
-        ours = name == "nmt" or arguments[0] == "nmt"
-        path = PYTHON_PATH if ours or arguments[0] == "peers.translate_file" else str(ROOT / "scripts")
+        needs_nmt = name == "nmt" or arguments[0] in ("nmt", "peers.translate_file")
+        path = PYTHON_PATH if needs_nmt else str(ROOT / "scripts")
         environment = SHARED | {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": path}
         if name == "onmt":
             environment["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"  # its checkpoints hold its options as objects

@@ -31,7 +31,7 @@ def marian(dropout: float = DROPOUT) -> MarianMTModel:
     return MarianMTModel(config)
 
 
-def load_our_weights(checkpoint: str) -> tuple[MarianMTModel, Any]:
+def load_nmt_weights(checkpoint: str) -> tuple[MarianMTModel, Any]:
     """MarianMT with the weights of our post-norm Transformer of the same size, and our SentencePiece model."""
     import sentencepiece
 

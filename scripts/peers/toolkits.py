@@ -46,7 +46,7 @@ class Peer(NamedTuple):
 
     environment: str
     arguments: Callable[[Path], list[str]]  # of the command, for the folder of data and settings
-    ours: list[str]
+    nmt: list[str]  # overrides
 
 
 def write_settings(folder: Path, name: str, settings: dict[str, Any]) -> str:
@@ -116,13 +116,13 @@ def eole_transformer(folder: Path) -> list[str]:
     return ["train", "-config", write_settings(folder, "eole", settings)]
 
 
-OURS = ["model.dropout=0.1", "train.label_smoothing=0.1", f"train.batch_tokens={BATCH_TOKENS}"]
-TRANSFORMER = ["model=transformer", *OURS]
+SHARED = ["model.dropout=0.1", "train.label_smoothing=0.1", f"train.batch_tokens={BATCH_TOKENS}"]
+TRANSFORMER = ["model=transformer", *SHARED]
 # Output layers are not tied to embeddings; the toolkits' read 512 numbers, ours the 256 of the attentional vector.
-RECURRENT = ["model=luong_global", "model.tie_embeddings=false", *OURS]
+RECURRENT = ["model=luong_global", "model.tie=false", *SHARED]
 ADDITIVE = [*RECURRENT, "model.score=additive"]
 # No toolkit computes attention before the step; the nearest model is the additive score after it.
-BAHDANAU = ["model=bahdanau", "model.tie_embeddings=false", *OURS]
+BAHDANAU = ["model=bahdanau", "model.tie=false", *SHARED]
 PEERS = {
     "eole_transformer": Peer("eole", eole_transformer, TRANSFORMER),
     "onmt_transformer": Peer("onmt", onmt_transformer, TRANSFORMER),

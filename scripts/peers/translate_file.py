@@ -37,9 +37,9 @@ def generate(model: str, beam: int, sentences: int, lines: list[str]) -> Transla
     """MarianMT of Hugging Face with our weights."""
     import torch
 
-    from peers.marian import load_our_weights, pad
+    from peers.marian import load_nmt_weights, pad
 
-    marian, tokenizer = load_our_weights(model)
+    marian, tokenizer = load_nmt_weights(model)
 
     def translate(some: list[str]) -> Translations:
         ids = [[*row, EOS] for row in tokenizer.encode(some)]

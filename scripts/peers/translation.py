@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.frame import measure_in_turn, note
-from benchmarks.tables import columns, summarize
+from benchmarks.tables import columns
 
 from nmt.data.lines import read_lines
 from nmt.errors import UserError
@@ -54,15 +54,14 @@ def compare_translation(
     precisions: list[str],
 ) -> list[dict[str, Any]]:
     """Every engine translates the test set in turn, with each number of threads; → rows of the table."""
-    ours = partial(train_ours, overrides, environments, updates, max(threads), precisions)
+    own = partial(train_nmt, overrides, environments, updates, max(threads), precisions)
     others = partial(train_onmt, data, environments, updates, max(threads))
-    engines = [engine for make in (ours, others) for engine in engines_or_none(make)]
+    engines = [engine for make in (own, others) for engine in engines_or_none(make)]
     rows = []
     for number in threads:
         systems = {engine.system: partial(translate, engine, data, number, environments) for engine in engines}
         for system, measured in measure_in_turn(systems, rounds).items():
-            entry = {"summary": summarize(measured)}
-            rows.append({"translating": system, "threads": number} | columns(entry, COLUMNS))
+            rows.append({"translating": system, "threads": number} | columns(measured, COLUMNS))
     return rows
 
 
@@ -84,7 +83,7 @@ def engines_or_none(make: Callable[[], list[Engine]]) -> list[Engine]:
         return []
 
 
-def train_ours(
+def train_nmt(
     overrides: list[str], environments: Environments, updates: int, threads: int, precisions: list[str]
 ) -> list[Engine]:
     """Train our model, and give its weights to the others."""
@@ -96,10 +95,10 @@ def train_ours(
     environments.run("nmt", ["nmt", "train", *overrides, *model, *budget, *schedule], threads)
     best = environments.folder / "runs" / name / "best.pt"
     engines = [Engine(f"nmt {precision}", "nmt", f"nmt-{precision}", best) for precision in precisions]
-    return engines + engines_or_none(partial(engines_with_our_weights, best, environments, threads))
+    return engines + engines_or_none(partial(engines_with_nmt_weights, best, environments, threads))
 
 
-def engines_with_our_weights(best: Path, environments: Environments, threads: int) -> list[Engine]:
+def engines_with_nmt_weights(best: Path, environments: Environments, threads: int) -> list[Engine]:
     """`generate` of Hugging Face, and CTranslate2 through `nmt export`."""
     environments.install("hf")
     engines = [Engine("transformers generate, our weights", "hf", "generate", best)]
