@@ -1,9 +1,9 @@
 """The schema of conf/: dataclasses define the keys, YAML files give them values.
 
-Each field carries its meaning, its range or choices, and the values of other keys that it depends on; `option` writes them
-into the field's metadata. nmt/config_validation.py checks a composed or saved configuration against them, and
-docs/configuration.md is generated from them. The dataclass of a model stands beside the model, in nmt/models/.
-A field without a default must be in the YAML. No file can name code to run.
+Each field carries its meaning, its range or choices, and the values of other keys that it depends on; `option` writes
+them into the field's metadata. nmt/config_validation.py checks a composed or saved configuration against them, and
+docs/configuration.md is generated from them. The dataclass of a model is in nmt/models/, beside the model. A field
+without a default must be in the YAML. No file can name code to run.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -28,9 +28,9 @@ def option(
 ) -> Any:
     """A field with its documentation and its rules.
 
-    meaning: one phrase, with the unit. choices: the possible values of a text. above, minimum, maximum, below: bounds of a
-    number (None as a value is always allowed where the type allows it). requires: {other key: its values} of the same
-    dataclass, without which this key has no effect; then `default` is the value that has none. paper: where it is from.
+    meaning: one phrase, with the unit. choices: the possible values of a text. above, minimum, maximum, below: bounds
+    of a number (None is allowed where the type allows it). requires: {other key: its values} of the same dataclass,
+    without which this key has no effect; then `default` is the value that has none. paper: where it is from.
     """
     metadata = {
         "meaning": meaning, "choices": tuple(choices), "above": above, "minimum": minimum, "maximum": maximum,
@@ -132,8 +132,10 @@ class DecodeConfig:
 
     beam: int = option("hypotheses kept for each sentence; 1 = greedy", above=0)
     length_penalty: float = option("α in log-probability / length^α", paper="Wu et al. 2016 §7")
-    max_length_ratio: float = option("a hypothesis has at most max_ratio × source pieces + max_extra pieces", minimum=0)
-    max_length_extra: int = option("see max_ratio", above=0)
+    max_length_ratio: float = option(
+        "a hypothesis has at most max_length_ratio × source pieces + max_length_extra pieces", minimum=0
+    )
+    max_length_extra: int = option("see max_length_ratio", above=0)
     batch_tokens: int = option("source positions × beam in one batch of the search", above=0)
 
 

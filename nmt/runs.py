@@ -93,9 +93,15 @@ def load(
     dtype = select_precision(precision or config.precision, device)
     processes = usable_processes(device)
     translator = Translator(
-        model, tokenizers, decode, config.tokenizer.max_pieces, device, autocast(device, dtype), inference_copy(model, dtype),
+        model,
+        tokenizers,
+        decode,
+        config.tokenizer.max_pieces,
+        device,
+        autocast(device, dtype),
+        inference_copy(model, dtype),
         processes,
-    )  # fmt: skip
+    )
     provenance: dict[str, Any] = {
         "decode": asdict(decode),
         "scored_with": checkpoint.versions(),
@@ -111,7 +117,8 @@ def warn_of_open_window(path: Path, config: Config, model: EncoderDecoder) -> No
     """Warn of a window of local attention that has not yet narrowed to its radius."""
     if model.window_reach is not None and model.window_reach > config.model.window_radius:
         log.warning(
-            "The window of %s has not closed yet: it reaches ±%.3g positions, not ±%d (model.window_narrowing_batches=%d batches).",
+            "The window of %s has not narrowed to its radius yet: it reaches ±%.3g positions, not ±%d "
+            "(model.window_narrowing_batches=%d).",
             path, model.window_reach, config.model.window_radius, config.model.window_narrowing_batches,
         )  # fmt: skip
 

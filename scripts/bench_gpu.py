@@ -24,7 +24,13 @@ from nmt.compose import compose_all
 from nmt.config import Config
 from nmt.errors import UserError
 
-BASE = ["model=transformer_big", "model.hidden_size=512", "model.num_heads=8", "model.feed_forward_size=2048", "model.dropout=0.1"]
+BASE = [
+    "model=transformer_big",
+    "model.hidden_size=512",
+    "model.num_heads=8",
+    "model.feed_forward_size=2048",
+    "model.dropout=0.1",
+]
 TRANSFORMERS = {"Transformer-base": BASE, "Transformer-big": ["model=transformer_big"]}
 LARGE = ["model.hidden_size=1024", "model.embedding_size=1024"]
 RECURRENT = {
@@ -32,7 +38,13 @@ RECURRENT = {
     "Luong, without": ["model=luong_global", "model.input_feeding=false", *LARGE],
     "Bahdanau": ["model=bahdanau", *LARGE],
 }
-TINY = ["model.encoder_layers=1", "model.decoder_layers=1", "model.hidden_size=32", "model.num_heads=2", "model.feed_forward_size=64"]
+TINY = [
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+    "model.hidden_size=32",
+    "model.num_heads=2",
+    "model.feed_forward_size=64",
+]
 TINY_RECURRENT = ["model.hidden_size=16", "model.embedding_size=16"]
 ROUNDS = 3
 SMALLEST = 64  # positions of a batch; a device that cannot hold as many cannot train the model

@@ -35,7 +35,13 @@ Rows = list[dict[str, Any]]
 VOCABULARY = 2000
 UPDATES, FURTHER_BATCHES = 10, 5000  # updates of a start; batches read after the second one
 # A small corpus, whose training ids are replaced by those of a large one.
-SMALL = ["data=phrasebook", "data.pairs=1000", f"tokenizer.vocabulary_size={VOCABULARY}", "train.max_minutes=null", "device=cpu"]
+SMALL = [
+    "data=phrasebook",
+    "data.pairs=1000",
+    f"tokenizer.vocabulary_size={VOCABULARY}",
+    "train.max_minutes=null",
+    "device=cpu",
+]
 ENDLESS = ["train.max_steps=1000000000", "train.validate_every=1000000000", "name=scale"]
 in_process = partial(in_fresh_process, threads=1)
 
@@ -125,7 +131,13 @@ def text(options: argparse.Namespace) -> Rows:
         shutil.rmtree(root, ignore_errors=True)
         write_text(root / "train", lines // 2)
         write_text(root / "held_out", 500)
-        overrides = ["data=files", "data.source=de", "data.target=en", "data.test=null", "tokenizer.size=4000"]
+        overrides = [
+            "data=files",
+            "data.source=de",
+            "data.target=en",
+            "data.test=null",
+            "tokenizer.vocabulary_size=4000",
+        ]
         overrides += [f"data.train={root / 'train'}", f"data.valid={root / 'held_out'}"]
         rows.append({"pairs": lines // 2})
         for stage, cost in in_process(scale_measures.stages, root=str(root), overrides=overrides).items():

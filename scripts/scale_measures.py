@@ -17,6 +17,7 @@ from benchmarks.corpora import NO_TOKENIZERS
 from benchmarks.tables import Figures
 from benchmarks.training import make_train_step, next_batches, random_model, trainer_on_corpus
 
+from nmt.cpu import keep_freed_memory
 from nmt.compose import compose_all
 from nmt.config import Config
 from nmt.data.batches import Batch, BatchIterator, collate
@@ -24,7 +25,7 @@ from nmt.data.dataset import ParallelDataset
 from nmt.data.tokenizer import EOS
 from nmt.decode.beam_search import search
 from nmt.pipeline import build_corpus_stage, build_ids_stage, build_tokenizer_stage
-from nmt.train.precision import autocast, retain_freed_memory, select_precision
+from nmt.train.precision import autocast, select_precision
 
 CPU = torch.device("cpu")
 TOKENS = 1024  # target tokens of an update
@@ -88,7 +89,7 @@ def training(root: str, overrides: list[str], started: float, updates: int, furt
 
     The start ends with the first update; memory is what is resident at the end.
     """
-    retain_freed_memory()
+    keep_freed_memory()
     config = settings(root, overrides)
     trainer = trainer_on_corpus(config, Path(config.run_folder) / config.name)
     step = trainer.train_step

@@ -48,10 +48,10 @@ def concat(contexts, p):
 
 def self_attention(x, p, rule, causal):
     """Q, K, V from one sequence; rotary positions rotate each head's queries and keys."""
-    q, k, v = (projected(x, p, name, rule["heads"]) for name in "QKV")
+    q, k, v = (projected(x, p, name, rule["num_heads"]) for name in "QKV")
     if rule["positions"] == "rotary":
         q, k = (np.stack([oracle_heads.rotated(head, 0) for head in side]) for side in (q, k))
-    function = rule["attention"], causal, rule["sliding_window"], rule["bias"]
+    function = rule["self_attention"], causal, rule["sliding_window"], rule["distance_bias"]
     return concat(oracle_heads.attention(*function, p.get("table"), q, k, v)[0], p)
 
 
@@ -79,8 +79,8 @@ def sublayer(x, p, order, f):
 
 
 def transformer(source, target, p, rule):
-    """§3.1: ids → logits [T V]. `rule`: norm, activation, heads, attention, sliding_window, bias, positions."""
-    order, heads = rule["norm"], rule["heads"]
+    """§3.1: ids → logits [T V]. `rule`: norm, activation, num_heads, self_attention, sliding_window, distance_bias, positions."""
+    order, heads = rule["norm"], rule["num_heads"]
     x = embed(source, p["E_source"], rule["positions"], p.get("source_positions"))
     for layer in p["encoder"]:
         x = sublayer(x, layer["norm_self"], order, lambda z, a=layer["self"]: self_attention(z, a, rule, False))

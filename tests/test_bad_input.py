@@ -64,7 +64,10 @@ CONFIGURATION = {
     "a number for a list": (["optim.betas=1"], ["optim.betas"]),
     "impossible betas": (["optim.betas=[0.9,2]"], ["optim.betas=[0.9, 2.0]", "less than 1"]),
     "a negative seed": (["seed=-1"], ["seed=-1", "at least 0"]),
-    "a seed that no generator takes": (["seed=9223372036854775808"], ["seed=9223372036854775808", "less than 9223372036854775808"]),
+    "a seed that no generator takes": (
+        ["seed=9223372036854775808"],
+        ["seed=9223372036854775808", "less than 9223372036854775808"],
+    ),
     "no epsilon": (["optim.eps=0"], ["optim.eps=0", "greater than 0"]),
     "negative steps": (["train.max_steps=-5"], ["train.max_steps=-5", "greater than 0"]),
     "negative patience": (["train.patience=-1"], ["train.patience=-1", "at least 0"]),
@@ -76,12 +79,18 @@ CONFIGURATION = {
     "a typo in one of several": (["-m", "model=seq2seq,luong_gobal"], ["luong_global"]),
     "a slash in the name": (["name=a/b"], ["a/b", "letters"]),
     "a name that leads out": (["name=.."], ["'..'"]),
-    "a size that heads do not divide": (["model.hidden_size=100", "model.num_heads=8"], ["model.hidden_size=100", "model.num_heads=8"]),
-    "Bahdanau with an LSTM": (["model=luong_global", "model.attend=before_step"], ["model.attend=before_step", "model.cell=gru"]),
+    "a size that heads do not divide": (
+        ["model.hidden_size=100", "model.num_heads=8"],
+        ["model.hidden_size=100", "model.num_heads=8"],
+    ),
+    "Bahdanau with an LSTM": (
+        ["model=luong_global", "model.attend=before_step"],
+        ["model.attend=before_step", "model.cell=gru"],
+    ),
     "an odd bidirectional size": (["model=bahdanau", "model.hidden_size=33"], ["model.hidden_size=33", "even"]),
-    "a window without attention": (["model=seq2seq", "model.window=local_m"], ["model.window=local_m", "order=never"]),
+    "a window without attention": (["model=seq2seq", "model.window=local_m"], ["model.window=local_m", "attend=never"]),
     "feeding without attention": (["model=seq2seq", "model.input_feeding=true"], ["feeding=true", "=never"]),
-    "feeding what is fed": (["model=bahdanau", "model.input_feeding=true"], ["=before", "feeding=false"]),
+    "feeding what is fed": (["model=bahdanau", "model.input_feeding=true"], ["=before_step", "feeding=false"]),
     "no end": (["train.max_epochs=null", "train.max_minutes=null"], ["train.max_steps", "train.max_minutes"]),
     "one language": (["data.target=de"], ["'de'", "differ"]),
     "no language": (["data=files", "data.train=a", "data.valid=a", "data.test=a"], ["data.source"]),
@@ -368,7 +377,7 @@ def test_a_checkpoint_of_another_format_is_refused(refused, trained: Trained, tm
 
 def test_weights_that_do_not_fit(refused, trained: Trained, tmp_path):
     payload = checkpoint.load(trained.folder / "best.pt")
-    payload["config"]["model"]["feed_forward"] = 128
+    payload["config"]["model"]["feed_forward_size"] = 128
     checkpoint.save(tmp_path / "best.pt", payload)
     said = refused("translate", str(tmp_path), SENTENCE)
     assert "weights do not fit" in said

@@ -89,7 +89,7 @@ def test_models_take_turns(monkeypatch):
     monkeypatch.setattr(bench, "measure_in_process", lambda words, *_: calls.append(words) or {"tokens_per_s": 1.0})
     entries = bench.measure(options)["models"]
     assert [words[-1] for words in calls] == ["model=seq2seq", "model=bahdanau"] * 2
-    assert all(words.count("model.hidden=512") == 1 for words in calls)
+    assert all(words.count("model.hidden_size=512") == 1 for words in calls)
     assert [(entry["model"], len(entry["rounds"])) for entry in entries] == [
         ("phrasebook: seq2seq", 2),
         ("phrasebook: bahdanau", 2),

@@ -50,7 +50,7 @@ def vocabularies(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Tokeniz
     sizes = ((310, files), (315, files[:1]), (305, files[1:]))
     (config,) = compose_all(["tokenizer=unigram"], multirun=False)
     joint, source, target = (
-        Tokenizer(train_sentencepiece(replace(config.tokenizer, size=size), list(texts)), False)
+        Tokenizer(train_sentencepiece(replace(config.tokenizer, vocabulary_size=size), list(texts)), False)
         for size, texts in sizes
     )
     return {True: Tokenizers(joint, joint), False: Tokenizers(source, target)}
@@ -169,7 +169,7 @@ def test_a_hypothesis_without_end_is_ended_at_its_limit(vocabularies, tmp_path, 
     """CTranslate2 would return it without </s>; our own search forces it, and is used."""
     plain, config = translator(vocabularies, tie_embeddings=False)
     plain.model.output.weight[EOS, 0] = -99
-    plain = plain.with_options(decode=replace(plain.decode, max_ratio=0.5, max_extra=1))
+    plain = plain.with_options(decode=replace(plain.decode, max_length_ratio=0.5, max_length_extra=1))
     faster = export(plain, config, tmp_path / "export")
     sentences = some(plain.tokenizers.source.size, 0)
     wanted = plain.search(sentences)
@@ -185,7 +185,7 @@ def test_several_threads_translate_the_same_in_order(vocabularies, tmp_path, mon
     """Each has a batch of its own; what never ends is left to our own search, which is for one at a time."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     plain, config = translator(vocabularies, tie_embeddings=False)
-    plain = plain.with_options(decode=replace(plain.decode, batch_tokens=40, max_ratio=0.9, max_extra=1))
+    plain = plain.with_options(decode=replace(plain.decode, batch_tokens=40, max_length_ratio=0.9, max_length_extra=1))
     faster = export(plain, config, tmp_path / "export")
     assert faster.engine.num_translators == faster.num_threads == 3
     sentences = some(plain.tokenizers.source.size, 0, 60)

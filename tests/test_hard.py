@@ -339,11 +339,23 @@ def test_a_baseline_is_kept_with_the_weights(small_model):
 
 
 REFUSED = {
-    "without attention": (["model=seq2seq", "model.attention_type=hard"], ["model.attention_type=hard", "model.attend=never"]),
-    "a gradient without hard": (["model=bahdanau", "model.hard_attention_gradient=straight_through"], ["model.attention_type=hard"]),
-    "unknown": (["model=bahdanau", "model.attention_type=gumbel"], ["model.attention_type=gumbel", "softmax, hard"]),
-    "an unknown gradient": (["model=bahdanau_hard", "model.hard_attention_gradient=x"], ["reinforce, straight_through"]),
-    "less than no entropy": (["model=bahdanau_hard", "model.hard_attention_entropy=-1"], ["model.hard_attention_entropy=-1", "at least 0"]),
+    "without attention": (
+        ["model=seq2seq", "model.attention_type=hard"],
+        ["model.attention_type=hard", "model.attend=never"],
+    ),
+    "a gradient without hard": (
+        ["model=bahdanau", "model.hard_attention_gradient=straight_through"],
+        ["model.attention_type=hard"],
+    ),
+    "unknown": (["model=bahdanau", "model.attention_type=gumbel"], ["model.attention_type=gumbel", "soft, hard"]),
+    "an unknown gradient": (
+        ["model=bahdanau_hard", "model.hard_attention_gradient=x"],
+        ["reinforce, straight_through"],
+    ),
+    "less than no entropy": (
+        ["model=bahdanau_hard", "model.hard_attention_entropy=-1"],
+        ["model.hard_attention_entropy=-1", "at least 0"],
+    ),
     "in a Transformer": (["model=transformer", "model.attention_type=hard"], ["model.attention_type"]),
 }  # fmt: skip
 

@@ -109,11 +109,11 @@ def test_bahdanaus_own_sizes():
     """A.2.3: n = 1,000 in the decoder and in each direction of the encoder, m = 620, l = 500, n' = 1,000."""
     (words,) = (words for words in settings_of_papers().values() if "model.maxout_size=500" in words)
     model = compose_all(words, multirun=False)[0].model
-    assert (model.hidden, model.encoder_units, model.embedding, model.maxout) == (1000, 1000, 620, 500)
-    assert (model.dropout, model.tie, model.score, model.window, model.normalise) == (
+    assert (model.hidden_size, model.encoder_units, model.embedding_size, model.maxout_size) == (1000, 1000, 620, 500)
+    assert (model.dropout, model.tie_embeddings, model.score, model.window, model.attention_type) == (
         0,
         False,
         "additive",
         "global",
-        "softmax",
+        "soft",
     )

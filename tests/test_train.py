@@ -498,7 +498,7 @@ def test_integers_are_not_averaged(train, folder):
     assert answer.code == 0
     assert checkpoint.load(folder("closing") / "average.pt")["model"]["attention.window.updates"] == 10
     best_step = checkpoint.load(folder("closing") / "best.pt")["step"]
-    warning = "has not closed yet" + (": it sees ±20 positions, not ±10" if best_step == 10 else "")
+    warning = "has not narrowed to its radius yet" + (": it reaches ±20 positions, not ±10" if best_step == 10 else "")
     assert warning in answer.err
 
 

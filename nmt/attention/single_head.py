@@ -28,8 +28,8 @@ class AttentionOutput(NamedTuple):
 class SingleHeadAttention(nn.Module):
     """weights = softmax(score(query, keys) inside the window) [× prior]; context = weights · memory.
 
-    With `attention_type=hard` the softmax is replaced by one position, sampled from it in training and its largest otherwise
-    (nmt/attention/hard.py).
+    With `attention_type=hard` the softmax is replaced by one position, sampled from it in training and its largest
+    otherwise (nmt/attention/hard.py).
     """
 
     def __init__(self, score: Score, window: Window, attention_type: str = "soft", gradient: str = "reinforce") -> None:

@@ -112,8 +112,8 @@ def measure_system(system: System, test_sets: TestSets, rows: list[int], options
         sets[test_set.name] = measures
     if any("aer" in measures.result and not measures.result["alignment"]["chosen_on"] for measures in sets.values()):
         log.warning(
-            "%s: there are no gold links of a validation set, so AER is that of train.heatmap_layer, decoder step output; "
-            "give --valid-source, --valid-target and --valid-gold to choose layer and decoder step.",
+            "%s: there are no gold links of a validation set, so AER is that of train.heatmap_layer, decoder step "
+            "output; give --valid-source, --valid-target and --valid-gold to choose layer and decoder step.",
             system.name,
         )
     first = test_sets.sets[0]
@@ -161,7 +161,7 @@ def write_joined(pairs: list[tuple[str, str]], folder: Path, name: str) -> tuple
 def attention_map(
     run: Run, test_set: TestSet, row: int, translation: str, layer_selector: LayerSelector | None
 ) -> AttentionMap:
-    """The weights between words of one pair, in the layer and decoder step that the system's links are extracted from."""
+    """The weights between words of one pair, read off as the system's links are."""
     if layer_selector is None:
         return AttentionMap(row, translation, "no attention")
     if not fitting_pairs(run.translator, [test_set.pairs[row]]):

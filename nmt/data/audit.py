@@ -19,7 +19,7 @@ NO_LETTER = re.compile(r"[\W_]+")
 SLACK = 10  # characters added to both sides before their ratio is taken: "Ja." / "Yes, indeed." is a good pair
 
 
-def rejection_reason(source: str, target: str, max_characters: int, max_ratio: float) -> str | None:
+def rejection_reason(source: str, target: str, max_characters: int, max_length_ratio: float) -> str | None:
     """Why a pair is left out of training: blank, too long, or of too different lengths. None for a good pair."""
     blank = (not source.strip()) + (not target.strip())
     if blank:
@@ -27,7 +27,7 @@ def rejection_reason(source: str, target: str, max_characters: int, max_ratio: f
     shorter, longer = sorted((len(source), len(target)))
     if longer > max_characters:
         return "too long"
-    if (longer + SLACK) / (shorter + SLACK) > max_ratio:
+    if (longer + SLACK) / (shorter + SLACK) > max_length_ratio:
         return "lengths too unlike"
     return None
 

@@ -167,12 +167,12 @@ def training_lines(files: list[Path], lowercase: bool) -> Iterator[str]:
 
 def explain_training_error(message: str, config: TokenizerConfig, files: list[Path]) -> str:
     """SentencePiece's error message in our words, with a vocabulary size that is possible."""
-    names = " and ".join(map(str, files))
+    names, size = " and ".join(map(str, files)), f"tokenizer.vocabulary_size={config.vocabulary_size}"
     if largest := re.search(r"too high.*<= (\d+)", message):
-        return f"tokenizer.vocabulary_size={config.vocabulary_size} is too large for {names}; the largest possible is {largest[1]}."
+        return f"{size} is too large for {names}; the largest possible is {largest[1]}."
     if smallest := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
-        remedy = f"give at least tokenizer.vocabulary_size={smallest[1]} or lower tokenizer.character_coverage={config.character_coverage}"
         return (
-            f"tokenizer.vocabulary_size={config.vocabulary_size} is too small for the characters in {names}; {remedy}."
+            f"{size} is too small for the characters in {names}; give at least tokenizer.vocabulary_size={smallest[1]} "
+            f"or lower tokenizer.character_coverage={config.character_coverage}."
         )
     return f"SentencePiece cannot be trained on {names}: {message.splitlines()[0].strip()}"

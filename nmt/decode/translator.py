@@ -158,7 +158,7 @@ class Translator:
             return search(model, source, real, decode.beam, decode.length_penalty, torch.as_tensor(limits))
 
     def limits(self, lengths: np.ndarray) -> np.ndarray:
-        """Maximum length of a hypothesis for sources of these lengths: max_ratio · length + max_extra, and </s>."""
+        """Maximum length of a hypothesis for sources of these lengths: max_length_ratio · length + max_length_extra, and </s>."""
         return (self.decode.max_length_ratio * lengths + self.decode.max_length_extra).astype(np.int64) + 1
 
     def force_decode(self, pair: IdPair) -> AttentionRecord:

@@ -161,5 +161,6 @@ class RecurrentConfig:
         if self.tie_embeddings and (getattr(self, key) or self.embedding_size) != self.embedding_size:
             sizes = f"model.{key}={getattr(self, key)} equal to model.embedding_size={self.embedding_size}"
             raise UserError(
-                f"model.tie_embeddings=true with model.attend={self.attend} needs {sizes}; or choose model.tie_embeddings=false."
+                f"model.tie_embeddings=true with model.attend={self.attend} needs {sizes}; or choose "
+                "model.tie_embeddings=false."
             )

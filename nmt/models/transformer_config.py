@@ -24,7 +24,9 @@ class TransformerConfig:
     )
     activation: str = option("of the feed-forward layers", choices=("relu", "gelu"))
     dropout: float = option("dropout of embeddings and sub-layers", minimum=0, below=1)
-    attention_dropout: float = option("dropout of attention weights; attention=softmax only", 0.0, minimum=0, below=1)
+    attention_dropout: float = option(
+        "dropout of attention weights; self_attention=softmax only", 0.0, minimum=0, below=1
+    )
     tie_embeddings: bool = option(
         "the output layer shares the target embedding; with a joint vocabulary the source does too"
     )
@@ -35,15 +37,20 @@ class TransformerConfig:
         paper="linear: Katharopoulos et al. 2020",
     )
     sliding_window: int = option(
-        "attention=flex: only distances up to this are attended to; 0 = all", 0, minimum=0, paper="Beltagy et al. 2020"
+        "self_attention=flex: only distances up to this are attended to; 0 = all",
+        0,
+        minimum=0,
+        paper="Beltagy et al. 2020",
     )
     distance_bias: str = option(
-        "attention=flex: what a distance adds to the scores",
+        "self_attention=flex: what a distance adds to the scores",
         "none",
         choices=BIASES,
         paper="alibi: Press et al. 2022; relative: after Raffel et al. 2020",
     )
-    max_distance: int = option("longer distances count as this one", 32, above=0, requires={"bias": ("relative",)})
+    max_distance: int = option(
+        "longer distances count as this one", 32, above=0, requires={"distance_bias": ("relative",)}
+    )
     positions: str = option(
         "how the model is given positions",
         "sinusoidal",
@@ -83,7 +90,8 @@ class TransformerConfig:
         if self.positions == "none" and self.distance_bias == "none":
             why = "the model could not tell the order of the words"
             raise UserError(
-                f"model.positions=none needs model.distance_bias=alibi or model.distance_bias=relative; without one, {why}."
+                "model.positions=none needs model.distance_bias=alibi or model.distance_bias=relative; "
+                f"without one, {why}."
             )
         self.check_positions(config)
 
@@ -91,7 +99,8 @@ class TransformerConfig:
         """attention=flex compiles its attention itself, and differs from softmax by a window or a bias."""
         if config.train.compile:
             raise UserError(
-                "train.compile=true is not possible with model.self_attention=flex, which compiles its attention itself."
+                "train.compile=true is not possible with model.self_attention=flex, which compiles its attention "
+                "itself."
             )
         if not self.sliding_window and self.distance_bias == "none":
             raise UserError(
@@ -106,6 +115,7 @@ class TransformerConfig:
         if self.positions == "learned" and self.max_positions < longest:
             raise UserError(
                 f"model.max_positions={self.max_positions} is too small; with tokenizer.max_pieces={source}, "
-                f"decode.max_length_ratio={config.decode.max_length_ratio:g} and decode.max_length_extra={config.decode.max_length_extra} "
+                f"decode.max_length_ratio={config.decode.max_length_ratio:g} and "
+                f"decode.max_length_extra={config.decode.max_length_extra} "
                 f"a sentence can have {longest} positions, so it must be at least that."
             )

@@ -150,7 +150,7 @@ def set_random_state(state: Payload, device: torch.device) -> None:
 
 
 def differences(old: Payload, new: Payload, prefix: str = "") -> dict[str, tuple[Any, Any]]:
-    """Keys at which two saved configurations differ: {"model.hidden_size": (512, 256)}; a key that one lacks is None."""
+    """Keys at which two saved configurations differ: {"seed": (1, 2)}; a key that one lacks is None."""
     changed: dict[str, tuple[Any, Any]] = {}
     for key in sorted(old.keys() | new.keys()):
         before, after = old.get(key), new.get(key)

@@ -15,14 +15,15 @@ from benchmarks.frame import in_fresh_process
 from benchmarks.machine import Stopwatch
 from benchmarks.tables import Figures
 from benchmarks.training import device_memory_gib, random_model, synchronize, time_updates, trainer_on_corpus
+from nmt.cpu import keep_freed_memory
 from nmt.compose import compose_all
 from nmt.config import Config, config_folder
 from nmt.data.tokenizer import EOS
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
-from nmt.models.inference import prepared
+from nmt.models.inference import inference_copy
 from nmt.runs import load
-from nmt.train.precision import autocast, retain_freed_memory, select_device, select_precision
+from nmt.train.precision import autocast, select_device, select_precision
 
 WORDS = 12  # of the sentences that are translated one by one
 UNLIKELY = 1e4  # taken off the logit of </s>
@@ -47,7 +48,7 @@ def measure_model(
     """
     budget = ["train.max_minutes=null", "train.max_epochs=null", f"train.max_steps={warmup + updates}"]
     config = compose_all(["name=bench", *budget, *overrides], multirun=False)[0]
-    retain_freed_memory()
+    keep_freed_memory()
     with tempfile.TemporaryDirectory(prefix="bench-") as folder, redirect_stdout(sys.stderr):
         trainer = trainer_on_corpus(config, Path(folder))
         trainer.train_step.update()
@@ -64,8 +65,7 @@ def measure_model(
 
 def time_translation(checkpoint: Path, lines: list[str], sentences: int, single: int) -> Figures:
     """Many sentences at once, then single ones, by a translator that is loaded as `nmt translate` loads it."""
-    translator = load([checkpoint]).translator
-    translate_to_source_length(translator)
+    translator = translate_to_source_length(load([checkpoint]).translator)
     one_by_one = nearest_lengths(lines, single)
     list(translator.translate(one_by_one[:2]))
     with Stopwatch() as timer:
@@ -86,10 +86,10 @@ def time_translation(checkpoint: Path, lines: list[str], sentences: int, single:
     }
 
 
-def translate_to_source_length(translator: Translator) -> None:
-    """Make each translation exactly as long as its source: a model trained for seconds has not learnt where to end."""
-    translator.decode = replace(translator.decode, max_ratio=1.0, max_extra=0)
-    translator.searched.output.register_forward_hook(suppress_end)
+def translate_to_source_length(translator: Translator) -> Translator:
+    """Each translation is exactly as long as its source: a model trained for seconds has not learnt where to end."""
+    (translator.search_model or translator.model).output.register_forward_hook(suppress_end)
+    return translator.with_options(decode=replace(translator.decode, max_length_ratio=1.0, max_length_extra=0))
 
 
 def suppress_end(module: nn.Module, inputs: tuple[Tensor, ...], logits: Tensor) -> None:
@@ -114,7 +114,7 @@ def time_search(config: Config, vocabulary: int, sentences: int) -> Figures:
     device = select_device(config.device)
     dtype = select_precision(config.precision, device)
     model = random_model(config, vocabulary).eval()
-    search_model = prepared(model, dtype)  # as in `nmt translate`
+    search_model = inference_copy(model, dtype)  # as in `nmt translate`
     search_model.output.register_forward_hook(suppress_end)
     context = autocast(device, dtype)
     translator = Translator(model, NO_TOKENIZERS, config.decode, LONGEST, device, context, search_model)

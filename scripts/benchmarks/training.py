@@ -122,7 +122,7 @@ def training_flop(model: Any, vocabulary: int, batch: Batch) -> float:
         return 0.0
     source = (batch.source != PAD).sum(1).double()
     target = (batch.output != PAD).sum(1).double()
-    size, feed_forward = model.size, model.feed_forward
+    size, feed_forward = model.hidden_size, model.feed_forward_size
     encoder = source * (4 * size**2 + 2 * size * feed_forward) + 2 * size * source * source
     decoder = target * (6 * size**2 + 2 * size * feed_forward) + source * 2 * size**2
     decoder = decoder + size * target * target + 2 * size * target * source

@@ -29,7 +29,11 @@ def prepare_data(
     """
     data = folder / "real"
     _, overrides = real_corpus(source, target, data)
-    overrides += [f"data_folder={folder / 'data'}", f"run_folder={folder / 'runs'}", f"tokenizer.size={PIECES}"]
+    overrides += [
+        f"data_folder={folder / 'data'}",
+        f"run_folder={folder / 'runs'}",
+        f"tokenizer.vocabulary_size={PIECES}",
+    ]
     stages = build_stages(compose_all(overrides, multirun=False)[0])
     tokenizer = Tokenizers.load(stages.tokenizer).source
     counts: Counter[int] = Counter()
