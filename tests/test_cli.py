@@ -658,7 +658,7 @@ def test_evaluate_leaves_a_result_that_says_how_it_was_made(trained: Trained):
     assert result["sentences"] == 12 and "nc:6" in result["chrf_signature"]
     provenance = result["provenance"]
     (model,) = provenance["models"]
-    assert model["seed"] == 1 and model["config"]["model"]["size"] == 32 and provenance["decode"]["beam"] == 2
+    assert model["seed"] == 1 and model["config"]["model"]["hidden_size"] == 32 and provenance["decode"]["beam"] == 2
     assert re.fullmatch(r"[0-9a-f]{64}", model["corpus_hash"])
     assert model["checkpoint"].endswith("/best.pt") and re.match(r"(update|average of updates) \d+", model["origin"])
     programs = {"nmt", "torch", "sacrebleu", "sentencepiece", "python"}

@@ -670,8 +670,8 @@ def test_a_run_that_fails_does_not_stop_the_rest(tmp_path, capfd):
         tmp_path, write_corpus(tmp_path / "corpus", train=40), "train.max_steps=2", "tokenizer.vocabulary_size=5,330"
     )
     answer = run_command(capfd, "train", *words, "-m")
-    assert answer.code == 2 and "size5: tokenizer.vocabulary_size=5 is too small" in answer.err
-    assert answer.out.startswith("files-transformer_tiny-size330\ttest\t")
+    assert answer.code == 2 and "vocabulary_size5: tokenizer.vocabulary_size=5 is too small" in answer.err
+    assert answer.out.startswith("files-transformer_tiny-vocabulary_size330\ttest\t")
 
 
 def test_vocabularies_are_distinguished(runs: Runs, trained: Trained, capfd):

@@ -19,7 +19,14 @@ POINTS = {
 
 def optim(schedule: str, warmup: int, final: float = 0.0) -> OptimConfig:
     return OptimConfig(
-        lr=2.0, betas=[0.9, 0.98], eps=1e-9, weight_decay=0, clip=1, schedule=schedule, warmup_steps=warmup, final=final
+        lr=2.0,
+        betas=[0.9, 0.98],
+        eps=1e-9,
+        weight_decay=0,
+        clip_norm=1,
+        schedule=schedule,
+        warmup_steps=warmup,
+        final_lr_fraction=final,
     )
 
 
