@@ -1,13 +1,45 @@
-"""nmt: train a translator from your own sentence pairs, and see where its attention looked."""
+"""nmt: train neural machine translation models on your own sentence pairs, and look at their attention.
+
+    run = nmt.load("phrasebook-transformer")
+    run.translate(["Wo ist der Bahnhof?"])[0].text
+
+docs/python.md shows the interface. `import nmt` is fast: PyTorch is imported by the first call.
+"""
 
 import os
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-# Idle OpenMP threads that spin for ever collapse on shared cores; those that sleep at once wake up late and cost a
-# quarter of the speed. So: spin for a short while, then sleep. This must be set before torch is imported, and a
-# person's own setting wins.
+if TYPE_CHECKING:
+    from nmt.alignments import Alignment
+    from nmt.decode.translator import Translation
+    from nmt.errors import UserError
+    from nmt.interface import load, train
+    from nmt.runs import Run, Scores
+
+# OpenMP threads that always spin slow each other down on shared cores; those that sleep at once wake up late and cost
+# a quarter of the speed. So: spin for a short while, then sleep. This must be set before torch is imported, and a
+# setting of the environment wins.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
     os.environ.setdefault("GOMP_SPINCOUNT", "30000")  # turns; GNU's OpenMP
     os.environ.setdefault("KMP_BLOCKTIME", "1")  # milliseconds; LLVM's and Intel's
 
 __version__ = "0.1.0"
+__all__ = ["Alignment", "Run", "Scores", "Translation", "UserError", "load", "train"]
+MODULES = {
+    "Alignment": "nmt.alignments",
+    "Run": "nmt.runs",
+    "Scores": "nmt.runs",
+    "Translation": "nmt.decode.translator",
+    "UserError": "nmt.errors",
+    "load": "nmt.interface",
+    "train": "nmt.interface",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, imported when it is first used (PEP 562)."""
+    if name not in MODULES:
+        raise AttributeError(f"module 'nmt' has no attribute {name!r}")
+    return getattr(import_module(MODULES[name]), name)

@@ -1,17 +1,23 @@
-"""Trained runs: found by name, folder or checkpoint file, and loaded."""
+"""Trained runs: found by name, folder or checkpoint file, and loaded; they translate, align and score."""
 
+from __future__ import annotations
+
+import itertools
 import logging
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from nmt.alignments import DECODER_STEPS, Alignment, Extractor, encode_pairs, record_words, translate_to_pairs
 from nmt.config import Config, DecodeConfig
 from nmt.cpu import keep_freed_memory
+from nmt.decode.forced_decoding import METHODS, IdPair, Layers
 from nmt.decode.parallel import usable_processes
-from nmt.decode.translator import Translator
-from nmt.errors import UserError
+from nmt.decode.translator import Translation, Translator
+from nmt.errors import UserError, choose
+from nmt.evaluate.scores import score
 from nmt.models.base import EncoderDecoder
 from nmt.models.ensemble import Ensemble
 from nmt.models.inference import inference_copy
@@ -29,6 +35,103 @@ class Run:
     config: Config
     provenance: dict[str, Any]  # all that a translation depends on besides the source
     translator: Translator
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return self.folder.name
+
+    def translate(self, sentences: Iterable[str], beam: int | None = None, nbest: int = 1) -> list[Translation]:
+        """One translation for each sentence, in order, with the `nbest` best as its `alternatives`, itself first.
+
+        A blank sentence stays blank; `beam` is by default the run's. Raises UserError if `nbest` exceeds the beam.
+        """
+        if isinstance(sentences, str):
+            raise UserError("translate takes a list of sentences; for one sentence, write [sentence].")
+        translator = self.with_beam(beam).translator
+        if nbest > translator.decode.beam:
+            raise UserError(f"nbest={nbest} needs a beam of {nbest} or more; it is now {translator.decode.beam}.")
+        translations = list(translator.translate(sentences))
+        for translation in translations:
+            del translation.alternatives[nbest:]
+        return translations
+
+    def align(
+        self,
+        source: str,
+        target: str | None = None,
+        *,
+        layer: Layers | None = None,
+        head: int | None = None,
+        decoder_step: str = "output",
+        method: str = "mean",
+        tokenized: bool = False,
+    ) -> Alignment:
+        """The attention over `source` while the model is made to write `target`, by default its own translation.
+
+        layer (by default the one of the run's heatmaps), head (None: the mean), decoder_step and method say which
+        weights the links are read off; `tokenized`: words are what spaces separate. Raises UserError for a model
+        without attention, for what it does not have, and for a sentence that is too long.
+        """
+        extractor = self.make_extractor(layer, head, decoder_step, method)
+        if target is None:
+            pairs = translate_to_pairs(self.translator, [source])
+        else:
+            pairs = encode_pairs(self.translator, [(source, target)])
+        return next(self.align_all(pairs, extractor, tokenized))
+
+    def align_all(self, pairs: Iterable[IdPair], extractor: Extractor, tokenized: bool = False) -> Iterator[Alignment]:
+        """The alignments of pairs of ids (`encode_pairs`, `translate_to_pairs`), in order, decoded in batches."""
+        pairs, ids = itertools.tee(pairs)
+        for record, pair in zip(self.translator.force_decode_all(pairs), ids, strict=True):
+            yield Alignment(record, record_words(record, tokenized), extractor, self.translator, pair)
+
+    def make_extractor(
+        self, layer: Layers | None = None, head: int | None = None, decoder_step: str = "output", method: str = "mean"
+    ) -> Extractor:
+        """Which weights are read off; raises UserError for a layer, head or method that the model does not have."""
+        model = self.translator.model
+        if not model.has_attention:
+            raise UserError(f"The model of {self.name} has no attention.")
+        choose("decoder step", decoder_step, DECODER_STEPS)
+        choose("method", method, METHODS)
+        layers = (layer,) if isinstance(layer, int) else layer or ()
+        if wrong := [number for number in layers if not -model.num_layers <= number < model.num_layers]:
+            raise UserError(f"Layer {wrong[0]} does not exist; the model has layers 0 to {model.num_layers - 1}.")
+        if head is not None and not 0 <= head < model.num_heads:
+            raise UserError(f"Head {head} does not exist; the model has heads 0 to {model.num_heads - 1}.")
+        if method == "rollout" and not model.has_rollout:
+            raise UserError(
+                f"Attention rollout needs the weights of self-attention, which the model of {self.name} does not have."
+            )
+        return Extractor(self.config.train.heatmap_layer if layer is None else layer, head, decoder_step, method)
+
+    def score(self, sources: Sequence[str], references: Sequence[str], beam: int | None = None) -> Scores:
+        """BLEU and chrF of the translations of `sources`; raises UserError if there are not as many references."""
+        if len(sources) != len(references):
+            raise UserError(f"{len(sources)} sources cannot be scored against {len(references)} references.")
+        hypotheses = [translation.text for translation in self.translate(sources, beam)]
+        return Scores(hypotheses=hypotheses, **score(hypotheses, list(references), self.config.data.target))
+
+    def with_beam(self, beam: int | None) -> Run:
+        """The same run with another beam; None: itself."""
+        if beam is None:
+            return self
+        decode = replace(self.translator.decode, beam=beam)
+        provenance = self.provenance | {"decode": asdict(decode)}
+        return replace(self, provenance=provenance, translator=self.translator.with_options(decode=decode))
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Corpus scores by sacreBLEU, from 0 to 100, with the signatures that say how they were computed."""
+
+    bleu: float
+    chrf: float
+    bleu_signature: str
+    chrf_signature: str
+    sentences: int
+    hypotheses: list[str] = field(repr=False)
 
 
 def run_folder(config: Config) -> Path:

@@ -608,7 +608,7 @@ def test_links_beyond_the_words_are_told_before_they_are_drawn(align, known, tmp
 def test_layers_can_be_several(align):
     alone, both = (align(SENTENCE, "--layer", which).out for which in ("1", "0,1"))
     assert alone != both and both == align(SENTENCE, "--layer", "-2,-1").out
-    assert "--layer 2 does not exist" in align(SENTENCE, "--layer", "0,2").err
+    assert "Layer 2 does not exist" in align(SENTENCE, "--layer", "0,2").err
     assert "'0,' is no layer such as 0 or -1" in align(SENTENCE, "--layer", "0,").err
 
 

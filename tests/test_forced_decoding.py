@@ -9,9 +9,8 @@ from conftest import VOCABULARY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.alignments import Extractor, absolute_layers, layer_candidates, max_pieces_per_side
+from nmt.alignments import Alignment, Extractor, absolute_layers, layer_candidates, max_pieces_per_side, record_words
 from nmt.alignments.extraction import MAX_LENGTH_FACTOR
-from nmt.commands.heatmaps import page_extractors
 from nmt.config import DecodeConfig
 from nmt.data.tokenizer import EOS, PAD
 from nmt.decode import forced_decoding
@@ -187,11 +186,11 @@ def test_layers_are_counted_from_below():
 
 def test_the_page_names_layers_as_they_are_counted_from_below():
     record = AttentionRecord(["▁a"], ["▁b"], [0.0, 0.0], np.full((3, 2, 2, 2), 0.5))
-    found = page_extractors(record, Extractor((-1, -2)), every_head=False)
+    found = Alignment(record, record_words(record), Extractor((-1, -2))).page_extractors()
     assert list(found) == [
         f"{name}, mean of 2 heads" for name in ("mean of layers 2,1", "layer 0", "layer 1", "layer 2")
     ]
-    assert next(iter(page_extractors(record, Extractor(-1, 1), every_head=False))) == "layer 2, head 1"
+    assert next(iter(Alignment(record, record_words(record), Extractor(-1, 1)).page_extractors())) == "layer 2, head 1"
 
 
 def test_a_model_describes_its_recorded_attention(name, small_model):

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from corpora import Trained, run_command
 
-from nmt.alignments import Extractor, record_words
-from nmt.commands.json_output import attention_entry
+from nmt.alignments import Alignment, Extractor, record_words
 from nmt.decode.forced_decoding import AttentionRecord
-from nmt.decode.translator import join_texts, split_position
+from nmt.decode.long_lines import join_texts, split_position
 
 SENTENCE = "Ein Junge malt das rote Fahrrad."
 
@@ -32,7 +31,7 @@ WORDS = record_words(RECORD)
 
 def test_a_record_by_hand():
     """ab has the sum of its pieces: ⅓ + ⅓ and 0 + ¼. p_t = ½ and 2 are at the words 0 and 1; D = 1."""
-    found = attention_entry(RECORD, WORDS, Extractor(0, 0), weights=True)
+    found = Alignment(RECORD, WORDS, Extractor(0, 0)).to_dict(weights=True)
     assert json.loads(json.dumps(found)) == {
         "source_words": ["ab", "c", "</s>"],
         "words": ["x", "y"],
@@ -45,27 +44,27 @@ def test_a_record_by_hand():
         "p_t": [0.0, 1.0],
         "window": [[0, 0], [0, 2]],
     }
-    of_input = attention_entry(RECORD, WORDS, Extractor(-1, None, "input"), weights=True)
+    of_input = Alignment(RECORD, WORDS, Extractor(-1, None, "input")).to_dict(weights=True)
     assert of_input["weights"] == [[0.125, 0.25, 0.625], [0.0, 0.5, 0.5]]
     assert of_input["layer"] == 0 and of_input["head"] is None and of_input["p_t"] == [1.0, 2.0]
 
 
 def test_a_record_is_short_without_weights():
-    found = attention_entry(RECORD, WORDS, Extractor(0, 0), threshold=0.25)
+    found = Alignment(RECORD, WORDS, Extractor(0, 0)).to_dict(threshold=0.25)
     assert found["source_words"] == ["ab", "c"] and found["alignment"] == [[0, 0], [0, 1], [1, 1]]
     assert not {"weights", "p_t", "window"} & found.keys()
 
 
 def test_rollout_has_no_layer_and_no_window():
-    found = attention_entry(RECORD, WORDS, Extractor(0, None, "output", "rollout"), weights=True)
+    found = Alignment(RECORD, WORDS, Extractor(0, None, "output", "rollout")).to_dict(weights=True)
     assert found["weights"] == [[0.6667, 0.0, 0.3333], [0.25, 0.5, 0.25]] and "p_t" not in found
     assert (found["layer"], found["head"], found["method"]) == (None, None, "rollout")
-    assert attention_entry(RECORD, WORDS, Extractor((0, -1)))["layer"] == (0, 0)
+    assert Alignment(RECORD, WORDS, Extractor((0, -1))).to_dict()["layer"] == (0, 0)
 
 
 def test_a_blank_pair_has_no_row():
     record = AttentionRecord([], [], [0.0], np.ones((1, 1, 1, 1)))
-    found = attention_entry(record, record_words(record), Extractor(), weights=True)
+    found = Alignment(record, record_words(record), Extractor()).to_dict(weights=True)
     assert (found["source_words"], found["words"], found["weights"], found["alignment"]) == (["</s>"], [], [], [])
 
 
@@ -136,8 +135,8 @@ def test_links_of_a_record_obey_the_threshold(nmt):
         ("translate", ["--method", "rollout"], "need --format jsonl"),
         ("translate", ["--weights"], "need --format jsonl"),
         ("translate", ["--tokenized"], "need --format jsonl"),
-        ("translate", ["--format", "jsonl", "--layer", "2"], "--layer 2 does not exist; the model has layers 0 to 1"),
-        ("translate", ["--format", "jsonl", "--head", "2"], "--head 2 does not exist; the model has heads 0 to 1"),
+        ("translate", ["--format", "jsonl", "--layer", "2"], "Layer 2 does not exist; the model has layers 0 to 1"),
+        ("translate", ["--format", "jsonl", "--head", "2"], "Head 2 does not exist; the model has heads 0 to 1"),
         ("translate", ["--format", "jsonl", "--method", "rollout", "--layer", "0"], "goes through all layers"),
         ("align", ["--format", "jsonl", "--pharaoh"], "it cannot go with --pharaoh or --gold FILE"),
         ("align", ["--format", "jsonl", "--base", "1"], "--base counts the words of links"),

@@ -3,17 +3,23 @@
 import argparse
 import logging
 import os
-from pathlib import Path
 
 from nmt.errors import UserError
-from nmt.runs import Run, find_checkpoints, load
+from nmt.interface import load
+from nmt.runs import Run
 
 log = logging.getLogger("nmt")
 
 
 def open_run(options: argparse.Namespace, precision: str | None = None) -> Run:
     """Load RUN with --beam and --batch-tokens; `precision` of search, default the run's own. Raises UserError."""
-    return load(find_checkpoints(options.name, Path(options.runs)), options.beam, options.batch_tokens, precision)
+    return load(
+        options.name,
+        runs_folder=options.runs,
+        beam=options.beam,
+        batch_tokens=options.batch_tokens,
+        precision=precision,
+    )
 
 
 def check_sentence(sentence: str, option: str) -> str:

@@ -9,25 +9,19 @@ from nmt.alignments import (
     Extractor,
     GoldAlignments,
     encode_pairs,
-    extract_links,
     read_gold_alignments,
-    record_words,
     translate_to_pairs,
 )
 from nmt.commands import check_sentence, heatmaps, open_run
 from nmt.commands.alignment_error_rates import print_error_rates, table_extractors
-from nmt.commands.attention_options import check_extractor, check_method, make_extractor
-from nmt.commands.json_output import attention_entry
+from nmt.commands.attention_options import check_method, make_extractor
 from nmt.data.lines import read_lines, read_pairs
-from nmt.decode.forced_decoding import AttentionRecord, IdPair
+from nmt.decode.forced_decoding import IdPair
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluate.alignment import format_links
-from nmt.evaluate.words import WordPair
 from nmt.runs import Run
 from nmt.view.alignment_page import PagePair
-
-MIN_WEIGHT = 0.05  # of a source word in the table
 
 
 def align(options: argparse.Namespace) -> int:
@@ -35,14 +29,13 @@ def align(options: argparse.Namespace) -> int:
     check_pairs(options)
     check_options(options)
     run = open_run(options)
-    model = run.translator.model
-    check_extractor(options, model)
+    extractor, model = make_extractor(options, run), run.translator.model
     gold = read_gold(options) if options.gold else None
     if gold is not None and not (options.png or options.html):
         extractors = table_extractors(model, options.layer, options.head, options.heads, options.method)
         print_error_rates(run.translator, gold, extractors, options.threshold, options.links, options.reverse)
     else:
-        write_records(options, run, gold)
+        write_alignments(options, run, extractor, gold)
     return 0
 
 
@@ -84,29 +77,26 @@ def read_gold(options: argparse.Namespace) -> GoldAlignments:
     return read_gold_alignments(Path(options.gold), pairs, options.base, options.reverse, options.tokenized)
 
 
-def write_records(options: argparse.Namespace, run: Run, gold: GoldAlignments | None) -> None:
+def write_alignments(options: argparse.Namespace, run: Run, extractor: Extractor, gold: GoldAlignments | None) -> None:
     """Print each pair, or draw it with --png and --html."""
-    extractor = make_extractor(options, run.config)
     page_pairs: list[PagePair] = []
-    records = run.translator.force_decode_all(id_pairs(options, run.translator))
-    for number, record in enumerate(records, 1):
-        words = record_words(record, options.tokenized)
+    alignments = run.align_all(id_pairs(options, run.translator), extractor, options.tokenized)
+    for number, alignment in enumerate(alignments, 1):
         if gold is not None:
-            gold.check(number - 1, words)
+            gold.check(number - 1, alignment.word_pair)
         links = gold.links[number - 1] if gold else None
         if options.png:
             path = heatmaps.numbered(Path(options.png), number if options.source else None)
-            heatmaps.write_heatmap(path, record, words, extractor, links, options.heads)
-        if options.html and words.target:
-            page_pairs.append(heatmaps.page_pair(record, words, extractor, links, options.heads))
+            heatmaps.write_heatmap(path, alignment, options.heads, links)
+        if options.html and alignment.word_pair.target:
+            page_pairs.append(alignment.page_pair(options.heads, links))
         if options.format == "jsonl":
-            entry = attention_entry(record, words, extractor, options.threshold, weights=True)
+            entry = alignment.to_dict(options.threshold, weights=True)
             print(json.dumps({"line": number} | entry, ensure_ascii=False))
         elif options.pharaoh:
-            weights = extractor.word_weights(record, words)
-            print(format_links(extract_links(weights, options.threshold), options.base))
+            print(format_links(alignment.extract_links(options.threshold), options.base))
         elif not (options.png or options.html):
-            print(table(record, words, extractor) + ("\n" if options.source else ""))
+            print(f"{alignment}\n" if options.source else alignment)
     if options.html:
         heatmaps.write_page(Path(options.html), options.name, page_pairs, run, extractor)
 
@@ -121,12 +111,3 @@ def id_pairs(options: argparse.Namespace, translator: Translator) -> Iterator[Id
     if options.translation is None:
         return translate_to_pairs(translator, [source])
     return encode_pairs(translator, [(source, check_sentence(options.translation, "--target"))])
-
-
-def table(record: AttentionRecord, words: WordPair, extractor: Extractor) -> str:
-    """One line for each target word: the word, then the source words with at least MIN_WEIGHT of its attention."""
-    lines = []
-    for weights, word in zip(extractor.word_weights(record, words), words.target, strict=True):
-        ranked = sorted(zip(weights.tolist(), words.columns, strict=True), reverse=True)
-        lines.append("\t".join([word, *(f"{name} {weight:.2f}" for weight, name in ranked if weight >= MIN_WEIGHT)]))
-    return "\n".join(lines)

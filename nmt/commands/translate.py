@@ -11,11 +11,10 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO
 
-from nmt.alignments import Extractor, record_words
+from nmt.alignments import Alignment, Extractor, record_words
 from nmt.commands import check_sentence, open_run
-from nmt.commands.attention_options import check_extractor, check_method, make_extractor
+from nmt.commands.attention_options import check_method, make_extractor
 from nmt.commands.export import with_ctranslate2
-from nmt.commands.json_output import attention_entry
 from nmt.data.lines import decode_lines, read_lines
 from nmt.decode.forced_decoding import WINDOW_PAIRS, AttentionRecord
 from nmt.decode.translator import Translation, Translator
@@ -37,9 +36,8 @@ def translate(options: argparse.Namespace) -> int:
         raise UserError(
             f"--nbest {options.nbest} needs --beam {options.nbest} or more; it is now {run.translator.decode.beam}."
         )
-    if needs_attention(options):
-        check_extractor(options, run.translator.model)
-    extractor = make_extractor(options, run.config)
+    has_attention = run.translator.model.has_attention
+    extractor = make_extractor(options, run) if has_attention or needs_attention(options) else None
     interactive = not options.sentences and not options.input and sys.stdin.isatty()
     if interactive:
         log.info("Type a sentence and press Enter; Ctrl-D ends.")
@@ -120,13 +118,13 @@ def text_lines(translation: Translation, nbest: int) -> str:
 def json_entries(
     translator: Translator,
     translations: Iterator[Translation],
-    extractor: Extractor,
+    extractor: Extractor | None,
     options: argparse.Namespace,
     window: int,
 ) -> Iterator[dict[str, Any]]:
     """The JSON object of each translation; of one that is joined from parts, an object for each part.
 
-    A part was translated, and is decoded again here, as a line of its own: it has_attention to no other part. `window`
+    A part was translated, and is decoded again here, as a line of its own: it attends to no other part. `window`
     translations are decoded together.
     """
     while some := list(itertools.islice(translations, window)):
@@ -141,7 +139,7 @@ def json_entries(
 
 
 def json_entry(
-    translation: Translation, record: AttentionRecord, extractor: Extractor, options: argparse.Namespace
+    translation: Translation, record: AttentionRecord, extractor: Extractor | None, options: argparse.Namespace
 ) -> dict[str, Any]:
     """Text, score, pieces, log-probabilities and alignment of a translation in one part; a blank line has no pieces."""
     log_probabilities = record.log_probabilities if translation.source_ids else []
@@ -152,9 +150,9 @@ def json_entry(
         "pieces": record.target_pieces,
         "log_probabilities": [round(value, 4) for value in log_probabilities],
     }
-    if record.weights is not None:
-        words = record_words(record, options.tokenized)
-        entry |= attention_entry(record, words, extractor, weights=options.weights)
+    if extractor is not None:
+        alignment = Alignment(record, record_words(record, options.tokenized), extractor)
+        entry |= alignment.to_dict(weights=options.weights)
     if options.nbest > 1 and translation.alternatives:
         best = translation.alternatives[: options.nbest]
         entry["nbest"] = [{"text": each.text, "score": round(each.score, 4)} for each in best]

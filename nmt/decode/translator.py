@@ -7,23 +7,24 @@ import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from nmt.config import DecodeConfig
 from nmt.data.batches import Ids, batches_by_length, collate, pad, padding_mask
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.decode.beam_search import Hypothesis, search
 from nmt.decode.forced_decoding import AttentionRecord, IdPair, force_decode, pair_batches, pair_windows
+from nmt.decode.long_lines import join_texts, split_position
 from nmt.decode.parallel import parallel_map
-from nmt.evaluate.words import SPACELESS
 from nmt.models.base import EncoderDecoder
 
 log = logging.getLogger("nmt")
 WINDOW_LINES = 2000  # lines that are sorted by length and translated together
-SENTENCE_ENDS = "。！？"  # no space follows them
 BATCHES_PER_PROCESS, MIN_BATCH_TOKENS = 4, 512  # of several processes, if that leaves so many positions to a batch
 NBest = list[list[Hypothesis]]  # the n best of each sentence of a batch
 T = TypeVar("T", bound="Translator")
@@ -42,6 +43,23 @@ class Translation:
     ids: list[int]
     alternatives: list["Translation"] = field(default_factory=list)
     parts: list["Translation"] = field(default_factory=list)
+    translator: "Translator | None" = field(default=None, repr=False, compare=False)
+
+    @property
+    def pieces(self) -> list[str]:
+        """The subword pieces of the text."""
+        assert self.translator is not None
+        return self.translator.tokenizers.target.pieces(self.ids)
+
+    @cached_property
+    def log_probabilities(self) -> list[float]:
+        """Of each piece and of </s> (of every part, where the line was translated in parts), by forced decoding."""
+        if self.parts:
+            return [value for part in self.parts for value in part.log_probabilities]
+        if not self.source_ids:
+            return []
+        assert self.translator is not None
+        return self.translator.force_decode((self.source_ids, self.ids)).log_probabilities
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +113,7 @@ class Translator:
         Only a line of one part has the n best as alternatives.
         """
         if not parts:
-            return Translation("", 0.0, [], [])
+            return Translation("", 0.0, [], [], translator=self)
         if len(parts) == 1:
             source, hypotheses = parts[0]
             ranked = [self.to_translation(source, hypothesis) for hypothesis in hypotheses]
@@ -110,13 +128,15 @@ class Translator:
             log_probability / sum(lengths) ** alpha,
             [piece for part in best for piece in part.source_ids],
             [piece for part in best for piece in part.ids],
+            translator=self,
         )
         joined.alternatives, joined.parts = [joined], best
         return joined
 
     def to_translation(self, source: list[int], hypothesis: Hypothesis) -> Translation:
         """A hypothesis with its text."""
-        return Translation(self.tokenizers.target.decode(hypothesis.ids), hypothesis.score, source, hypothesis.ids)
+        text = self.tokenizers.target.decode(hypothesis.ids)
+        return Translation(text, hypothesis.score, source, hypothesis.ids, translator=self)
 
     def search(self, sources: Sequence[Sequence[int] | Ids]) -> NBest:
         """The n best of each sentence, by beam search in batches of similar length."""
@@ -158,7 +178,7 @@ class Translator:
             return search(model, source, real, decode.beam, decode.length_penalty, torch.as_tensor(limits))
 
     def limits(self, lengths: np.ndarray) -> np.ndarray:
-        """Maximum length of a hypothesis for sources of these lengths: max_length_ratio · length + max_length_extra, and </s>."""
+        """Maximum length of a hypothesis for sources of these lengths: ratio · length + extra, and </s>."""
         return (self.decode.max_length_ratio * lengths + self.decode.max_length_extra).astype(np.int64) + 1
 
     def force_decode(self, pair: IdPair) -> AttentionRecord:
@@ -172,6 +192,22 @@ class Translator:
             for rows in pair_batches(window, self.decode.batch_tokens):
                 records |= zip(rows, self.force_decode_batch([window[row] for row in rows]), strict=True)
             yield from (records[row] for row in range(len(window)))
+
+    def attention_tensors(self, pair: IdPair) -> tuple[Tensor | None, Tensor | None, Tensor]:
+        """The weights of one pair: encoder [L H S S], decoder [L H T T] and cross attention [L H T S], </s> counted.
+
+        Encoder and decoder are None for a model without self-attention.
+        """
+        source, target = (np.asarray(side, dtype=np.int64) for side in pair)
+        batch = collate([source], [target]).to(self.device)
+        with torch.inference_mode(), torch.autocast(self.device.type, enabled=False):
+            memory = self.model.encode(batch.source, batch.mask, weights=True)
+            output = self.model.decode(batch.target, self.model.start(memory), memory, weights=True)
+        assert output.weights is not None
+        encoder, decoder = (
+            None if each is None else each[0].float().cpu() for each in (memory.weights, output.self_weights)
+        )
+        return encoder, decoder, output.weights[0].float().cpu()
 
     def force_decode_batch(self, pairs: Sequence[IdPair]) -> list[AttentionRecord]:
         """Forced decoding of one batch; the padding is removed from the records.
@@ -202,25 +238,3 @@ class Translator:
                 )
             )
         return records
-
-
-def join_texts(texts: list[str]) -> str:
-    """Parts as one line, with spaces between them where their script has any."""
-    line = ""
-    for text in texts:
-        spaced = line and not SPACELESS.search(line[-1] + text[0]) and line[-1] not in SENTENCE_ENDS
-        line += f" {text}" if spaced else text
-    return line
-
-
-def split_position(pieces: list[str], start: int, stop: int) -> int:
-    """Where to end a part: after the last sentence end in its second half, else before the last word, else anywhere."""
-    middle = (start + stop) // 2
-    for index in range(stop, middle, -1):
-        last = pieces[index - 1][-1]
-        if last in SENTENCE_ENDS or (pieces[index].startswith("▁") and last in ".!?;"):
-            return index
-    for index in range(stop, middle, -1):
-        if pieces[index].startswith("▁"):
-            return index
-    return stop

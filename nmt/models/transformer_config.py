@@ -73,7 +73,7 @@ class TransformerConfig:
         else:
             for key, value, nothing in (
                 ("sliding_window", self.sliding_window, 0),
-                ("bias", self.distance_bias, "none"),
+                ("distance_bias", self.distance_bias, "none"),
             ):
                 if value != nothing:
                     raise UserError(
