@@ -22,8 +22,8 @@ from nmt.errors import UserError
 from nmt.files import atomic_folder, report_write_errors, write_atomic
 from nmt.runs import run_folder
 from nmt.scoring import Result, score_trained
-from nmt.train.build import build_trainer
-from nmt.train.precision import select_device
+from nmt.training.build import build_trainer
+from nmt.training.precision import select_device
 
 log = logging.getLogger("nmt")
 VERSIONS = {"corpus": 1, "tokenizer": 1, "ids": 1}  # raise one when its stage builds something else

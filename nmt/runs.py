@@ -21,8 +21,8 @@ from nmt.evaluate.scores import score
 from nmt.models.base import EncoderDecoder
 from nmt.models.ensemble import Ensemble
 from nmt.models.inference import inference_copy
-from nmt.train import checkpoint
-from nmt.train.precision import autocast, select_device_or_auto, select_precision
+from nmt.training import checkpoint
+from nmt.training.precision import autocast, select_device_or_auto, select_precision
 
 log = logging.getLogger("nmt")
 

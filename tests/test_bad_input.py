@@ -14,7 +14,7 @@ import torch
 from corpora import Trained, run_command, small, write_corpus
 
 from nmt.data import hub
-from nmt.train import checkpoint
+from nmt.training import checkpoint
 
 SENTENCE = "Ein Junge malt das rote Fahrrad."
 

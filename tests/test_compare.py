@@ -39,7 +39,7 @@ from nmt.evaluate.significance import paired_bootstrap
 from nmt.evaluate.spread import spread
 from nmt.models.build import build as build_model
 from nmt.runs import load
-from nmt.train import checkpoint
+from nmt.training import checkpoint
 from nmt.view.comparison_page import PageFigure, Section, Table, comparison_page, to_markdown
 from nmt.view.curves import Curve, plot_curves
 

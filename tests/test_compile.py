@@ -14,10 +14,10 @@ from nmt.data.batches import Batch, collate
 from nmt.data.tokenizer import EOS
 from nmt.errors import UserError
 from nmt.models.build import build
-from nmt.train.build import make_optimizer
-from nmt.train.compile import compile_forward
-from nmt.train.state import TrainState
-from nmt.train.train_step import TrainStep
+from nmt.training.build import make_optimizer
+from nmt.training.compile import compile_forward
+from nmt.training.state import TrainState
+from nmt.training.train_step import TrainStep
 
 VOCABULARY = 50
 TINY = ["model=transformer_tiny", "optim.warmup_steps=1", "train.accumulate=2", "train.max_steps=1000000"]

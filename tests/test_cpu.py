@@ -9,7 +9,7 @@ from nmt import cpu
 from nmt.cpu import padded_matmul
 from nmt.data.tokenizer import PAD
 from nmt.models.build import build
-from nmt.train.loss import LinearCrossEntropy, training_loss
+from nmt.training.loss import LinearCrossEntropy, training_loss
 
 BF16 = torch.bfloat16
 
@@ -39,7 +39,7 @@ def test_training_with_padded_rows_has_the_same_loss_and_gradients(monkeypatch):
 @pytest.mark.parametrize("tokens", [1, 63, 64, 65, 256, 257, 530])
 def test_the_loss_does_not_depend_on_padded_rows(tokens, monkeypatch):
     """In several chunks and groups."""
-    monkeypatch.setattr("nmt.train.loss.GRADIENT_ELEMENTS", 50 * 300)
+    monkeypatch.setattr("nmt.training.loss.GRADIENT_ELEMENTS", 50 * 300)
     torch.manual_seed(1)
     hidden, weight, bias = torch.randn(tokens, 16), torch.randn(50, 16), torch.randn(50)
     target, results = torch.randint(0, 50, (tokens,)), []

@@ -18,8 +18,8 @@ from nmt.data.tokenizer import PAD
 from nmt.decode.beam_search import search
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
-from nmt.train.loss import training_loss
-from nmt.train.precision import autocast
+from nmt.training.loss import training_loss
+from nmt.training.precision import autocast
 
 FUSED = {
     "cpu": "aten::_scaled_dot_product_flash_attention_for_cpu",

@@ -26,7 +26,7 @@ from nmt.data.batches import Batch, collate
 from nmt.data.tokenizer import PAD
 from nmt.errors import UserError
 from nmt.models.base import DecoderOutput, EncoderDecoder, Policy
-from nmt.train.loss import training_loss
+from nmt.training.loss import training_loss
 
 EXACT = {"atol": 1e-10, "rtol": 0}
 some = settings(max_examples=100, deadline=None)

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.testing import assert_close
 
-from nmt.train import loss
-from nmt.train.loss import cross_entropy
+from nmt.training import loss
+from nmt.training.loss import cross_entropy
 
 PAD = 0
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 2e-5}

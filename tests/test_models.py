@@ -20,7 +20,7 @@ from nmt.models.cells import ConditionalGRU, StackedRNNCell, maxout
 from nmt.models.encoder import RecurrentEncoder
 from nmt.models.ensemble import Ensemble
 from nmt.models.recurrent import Bahdanau
-from nmt.train.loss import training_loss
+from nmt.training.loss import training_loss
 
 EXACT = {"atol": 1e-10, "rtol": 0}
 GARBAGE = 7  # a piece that `sentences` never contains, where nothing may be attended to

@@ -12,7 +12,7 @@ from corpora import Trained, run_command
 from nmt import pipeline, results, runs, scoring, test_sets
 from nmt.alignments import GoldAlignments
 from nmt.decode.translator import Translator
-from nmt.train import checkpoint
+from nmt.training import checkpoint
 
 SENTENCE = "Ein Junge malt das rote Fahrrad."
 

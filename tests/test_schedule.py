@@ -6,7 +6,7 @@ import pytest
 
 from nmt.config import OptimConfig
 from nmt.errors import UserError
-from nmt.train.schedule import SCHEDULES, learning_rate
+from nmt.training.schedule import SCHEDULES, learning_rate
 
 # Peak 2, warm-up 4, 12 updates in all, final fraction 0.2: from 2 to 0.4.
 POINTS = {

@@ -29,7 +29,7 @@ FLOORS = {
     "decode": 4,
     "evaluate": 3,
     "view": 4,
-    "train": 5,
+    "training": 5,
     "export": 5,
     "alignments": 5,
     "results": 5,

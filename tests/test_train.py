@@ -21,11 +21,11 @@ from nmt import cpu
 from nmt.config import TrainConfig
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator
-from nmt.train import checkpoint, time_budget
-from nmt.train.checkpoint_manager import CheckpointManager
-from nmt.train.precision import select_precision
-from nmt.train.state import TrainState
-from nmt.train.time_budget import TimeBudget
+from nmt.training import checkpoint, time_budget
+from nmt.training.checkpoint_manager import CheckpointManager
+from nmt.training.precision import select_precision
+from nmt.training.state import TrainState
+from nmt.training.time_budget import TimeBudget
 from nmt.view.progress import Progress
 
 EVERYTHING = [

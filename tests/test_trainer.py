@@ -8,11 +8,11 @@ from torch import nn
 
 from nmt.compose import compose_all
 from nmt.errors import Stopped, UserError
-from nmt.train.metrics import TrainMetrics
-from nmt.train.state import TrainState
-from nmt.train.stop_signal import StopSignal, TrainingDiverged
-from nmt.train.trainer import Trainer
-from nmt.train.validation import ValidationResult
+from nmt.training.metrics import TrainMetrics
+from nmt.training.state import TrainState
+from nmt.training.stop_signal import StopSignal, TrainingDiverged
+from nmt.training.trainer import Trainer
+from nmt.training.validation import ValidationResult
 
 
 class FakeStep:

@@ -11,7 +11,7 @@ from nmt.compare.tables import comparison_tables
 from nmt.evaluate.significance import SEED
 from nmt.files import report_write_errors, write_atomic
 from nmt.scoring import fingerprint
-from nmt.train.checkpoint import versions
+from nmt.training.checkpoint import versions
 from nmt.view.comparison_page import PageFigure, Section, Table, comparison_page, to_markdown
 from nmt.view.curves import Curve, plot_curves
 from nmt.view.heatmap import heatmap, png

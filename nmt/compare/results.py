@@ -9,7 +9,7 @@ from nmt.compare.test_sets import TestSet, TestSets
 from nmt.evaluate.lengths import Bucket, bleu_by_length, count_words, join_pairs, length_buckets
 from nmt.evaluate.significance import Interval, Significance, paired_bootstrap
 from nmt.evaluate.spread import Spread, spread
-from nmt.train.checkpoint import differences
+from nmt.training.checkpoint import differences
 
 # Two runs are one experiment with two seeds when they differ in nothing but these keys.
 SEED_KEYS = {"seed", "name", "data_folder", "run_folder"}

@@ -10,7 +10,7 @@ from nmt import runs
 from nmt.config import Config
 from nmt.errors import UserError
 from nmt.runs import Run
-from nmt.train import checkpoint
+from nmt.training import checkpoint
 
 
 @dataclass

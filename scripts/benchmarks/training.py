@@ -21,11 +21,11 @@ from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.models.transformer_config import TransformerConfig
 from nmt.pipeline import build_stages, read_report
-from nmt.train.build import build_trainer, make_optimizer
-from nmt.train.precision import seed_everything, select_device, select_precision
-from nmt.train.state import TrainState
-from nmt.train.train_step import TrainStep
-from nmt.train.trainer import Trainer
+from nmt.training.build import build_trainer, make_optimizer
+from nmt.training.precision import seed_everything, select_device, select_precision
+from nmt.training.state import TrainState
+from nmt.training.train_step import TrainStep
+from nmt.training.trainer import Trainer
 
 
 def trainer_on_corpus(config: Config, folder: Path) -> Trainer:

@@ -13,15 +13,15 @@ from nmt.data.tokenizer import Tokenizers
 from nmt.decode.translator import Translator
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
-from nmt.train.checkpoint_manager import CheckpointManager
-from nmt.train.precision import autocast, seed_everything, select_device, select_precision
-from nmt.train.schedule import SCHEDULES_WITH_END
-from nmt.train.state import TrainState
-from nmt.train.stop_signal import StopSignal
-from nmt.train.time_budget import planned_updates
-from nmt.train.train_step import TrainStep
-from nmt.train.trainer import Trainer
-from nmt.train.validation import Validation
+from nmt.training.checkpoint_manager import CheckpointManager
+from nmt.training.precision import autocast, seed_everything, select_device, select_precision
+from nmt.training.schedule import SCHEDULES_WITH_END
+from nmt.training.state import TrainState
+from nmt.training.stop_signal import StopSignal
+from nmt.training.time_budget import planned_updates
+from nmt.training.train_step import TrainStep
+from nmt.training.trainer import Trainer
+from nmt.training.validation import Validation
 from nmt.view.tensorboard import TensorBoardLogger
 
 

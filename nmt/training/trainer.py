@@ -7,14 +7,14 @@ import torch
 
 from nmt.config import Config
 from nmt.errors import Stopped, UserError
-from nmt.train import checkpoint
-from nmt.train.checkpoint_manager import CheckpointManager
-from nmt.train.metrics import TrainMetrics
-from nmt.train.schedule import warn_if_only_warmup
-from nmt.train.stop_signal import Interrupted, StopSignal, TrainingDiverged
-from nmt.train.time_budget import TimeBudget
-from nmt.train.train_step import TrainStep
-from nmt.train.validation import Validation, ValidationResult
+from nmt.training import checkpoint
+from nmt.training.checkpoint_manager import CheckpointManager
+from nmt.training.metrics import TrainMetrics
+from nmt.training.schedule import warn_if_only_warmup
+from nmt.training.stop_signal import Interrupted, StopSignal, TrainingDiverged
+from nmt.training.time_budget import TimeBudget
+from nmt.training.train_step import TrainStep
+from nmt.training.validation import Validation, ValidationResult
 from nmt.view.progress import Progress
 from nmt.view.tensorboard import TensorBoardLogger
 
@@ -24,7 +24,7 @@ log = logging.getLogger("nmt")
 class Trainer:
     """Trains one run to the end of its budget, or until validation stops improving.
 
-    nmt.train.build.build_trainer makes the parts. `open_logger` opens the TensorBoard file when the training starts; a
+    nmt.training.build.build_trainer makes the parts. `open_logger` opens the TensorBoard file when the training starts; a
     finished run, which `run` leaves as it is, gets none.
     """
 

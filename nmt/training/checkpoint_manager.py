@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from nmt.config import Config
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
-from nmt.train import checkpoint
-from nmt.train.checkpoint import Payload, differences
-from nmt.train.schedule import SCHEDULES_WITH_END
-from nmt.train.state import TrainState
-from nmt.train.validation import ValidationResult
+from nmt.training import checkpoint
+from nmt.training.checkpoint import Payload, differences
+from nmt.training.schedule import SCHEDULES_WITH_END
+from nmt.training.state import TrainState
+from nmt.training.validation import ValidationResult
 
 # Keys that may change when a run is resumed, since its weights do not depend on them. The corpus is compared by its
 # hash, the tokenizer byte for byte.

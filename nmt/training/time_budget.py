@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from nmt.config import TrainConfig
-from nmt.train.state import TrainState
+from nmt.training.state import TrainState
 
 MIN_UPDATES = 50  # before max_minutes is converted
 MIN_TIMED_UPDATES = 10  # since the start or the last resumption

@@ -14,8 +14,8 @@ from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.translator import Translator
 from nmt.evaluate.scores import score
 from nmt.evaluate.words import WordPair
-from nmt.train.loss import cross_entropy
-from nmt.train.stop_signal import StopSignal, TrainingDiverged
+from nmt.training.loss import cross_entropy
+from nmt.training.stop_signal import StopSignal, TrainingDiverged
 from nmt.view.heatmap import grid, heatmap
 from nmt.view.tensorboard import TensorBoardLogger
 
