@@ -289,9 +289,9 @@ def test_one_table_over_runs(runs: Runs, trained: Trained, capfd):
     assert rows["tiny"]["BLEU"].startswith(f"{bleu} ± ") and rows["tiny"]["chrF"].startswith(f"{chrf} ± ")
     assert rows["tiny"]["p of BLEU"] == "–" and rows["tiny-seed2"]["p of BLEU"] == "0.010"  # 1 / 101
     plain = rows["plain (unfinished)"]
-    assert [plain[name] for name in ("order", "score", "window", "AER")] == ["never", "–", "–", "–"]
+    assert [plain[name] for name in ("attention", "score", "window", "AER")] == ["never", "–", "–", "–"]
     assert (plain["minutes"], plain["tokens/s"]) == ("1.0", "20")
-    assert rows["tiny"]["order"] == "2 layers × 2 heads" and rows["tiny-seed2"]["minutes"] == "–"
+    assert rows["tiny"]["attention"] == "2 layers × 2 heads" and rows["tiny-seed2"]["minutes"] == "–"
     assert float(rows["tiny"]["per word"]) > float(rows["tiny"]["perplexity"]) > 1
     assert list(table_rows(answer, "test: BLEU by source length")) == list(rows)
     long = table_rows(answer, "test: BLEU of joined sentences")["tiny"]
@@ -387,7 +387,7 @@ def test_one_run_alone_has_a_table_too(runs: Runs, capfd):
 def test_an_ensemble_is_a_row(runs: Runs, capfd):
     answer = runs.compare(capfd, "tiny", "tiny,tiny-seed2")
     assert answer.code == 0
-    assert table_rows(answer, "test: 12 sentences")["tiny+tiny-seed2"]["order"] == "ensemble of 2"
+    assert table_rows(answer, "test: 12 sentences")["tiny+tiny-seed2"]["attention"] == "ensemble of 2"
 
 
 def test_perplexity_is_that_of_each_sentence_alone(runs: Runs):

@@ -34,7 +34,7 @@ IDLE = [
     ),
     (
         "bahdanau_hard hard_attention_gradient=straight_through hard_attention_entropy=1",
-        "hard_attention_entropy=1 hard_attention_gradient=straight_through hard_attention_gradient=reinforce hard_attention_entropy=0.002",
+        "hard_attention_entropy=1 hard_attention_gradient=straight_through hard_attention_gradient=reinforce",
     ),
     (
         "luong_local_p window=local_m",

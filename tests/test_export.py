@@ -127,7 +127,10 @@ def count_own_searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 NORMS, ACTIVATIONS, TIES = ("pre", "post"), ("relu", "gelu"), (True, False)
 SELF_ATTENTIONS = [
-    *({"norm": norm, "activation": act, "tie_embeddings": tie} for norm, act, tie in itertools.product(NORMS, ACTIVATIONS, TIES)),
+    *(
+        {"norm": norm, "activation": activation, "tie_embeddings": tie}
+        for norm, activation, tie in itertools.product(NORMS, ACTIVATIONS, TIES)
+    ),
     {"positions": "learned"},
     {"positions": "rotary"},
     {"encoder_layers": 1, "decoder_layers": 2, "num_heads": 2},

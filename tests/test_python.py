@@ -24,9 +24,9 @@ def run(trained: Trained) -> nmt.Run:
 
 def test_importing_is_fast():
     """Neither PyTorch nor Hydra, sacreBLEU or matplotlib is imported before it is used."""
-    code = "import sys, nmt; print([m for m in ('torch', 'hydra', 'sacrebleu', 'matplotlib', 'numpy') if m in sys.modules])"
+    code = "import sys, nmt; print({'torch', 'hydra', 'sacrebleu', 'matplotlib', 'numpy'} & set(sys.modules))"
     answer = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
-    assert answer.stdout.strip() == "[]"
+    assert answer.stdout.strip() == "set()"
 
 
 def test_translations_are_those_of_the_command(run, trained):
@@ -152,4 +152,4 @@ def test_every_snippet_of_the_page_runs(trained, tmp_path, monkeypatch, capsys):
     for snippet in snippets():
         exec(compile(snippet, "docs/python.md", "exec"), namespace)
     assert (tmp_path / "alignment.png").stat().st_size > 1000
-    assert "model=" in capsys.readouterr().out  # the sentence of the configuration that is refused
+    assert "modle" in capsys.readouterr().out  # the sentence of the configuration that is refused

@@ -23,7 +23,7 @@ def main_table(results: ComparisonResults, set_results: SetResults) -> Table:
     """Attention, scores and cost of each system on one test set."""
     columns = [
         "run",
-        "order",
+        "attention",
         "score",
         "window",
         "perplexity",

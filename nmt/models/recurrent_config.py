@@ -120,6 +120,20 @@ class RecurrentConfig:
         """Units of the encoder in each direction; those of all directions are the memory."""
         return self.encoder_hidden_size or self.hidden_size // self.directions
 
+    def attention_labels(self) -> list[str]:
+        """When it attends, score and window, as in table 4 of Luong et al. (2015)."""
+        if self.attend == "never":
+            return ["never", "–", "–"]
+        window = self.window if self.window == "global" else f"{self.window}, D = {self.window_radius}"
+        hard = "hard " if self.attention_type == "hard" else ""
+        gradient = ", straight through" if hard and self.hard_attention_gradient == "straight_through" else ""
+        return [self.attend, f"{hard}{self.score}{gradient}", window]
+
+    def architecture_labels(self) -> list[str]:
+        """Architecture, number of layers, and size."""
+        feeding = ", input feeding" if self.input_feeding and self.attend == "after_step" else ""
+        return [self.cell + feeding, str(self.num_layers), str(self.hidden_size)]
+
     def check(self, config: Config) -> None:
         """What must fit together; raises UserError."""
         if config.train.compile:

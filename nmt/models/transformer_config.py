@@ -61,6 +61,18 @@ class TransformerConfig:
         "the longest sentence, </s> counted", 1024, above=0, requires={"positions": ("learned",)}
     )
 
+    def attention_labels(self) -> list[str]:
+        """Layers and heads, kind of self-attention, and its window; cross-attention is the same in all Transformers."""
+        function = "linear" if self.self_attention == "linear" else "softmax"  # flex: a softmax with windows and biases
+        score = ", ".join([function, *(name for name in (self.positions, self.distance_bias) if name != "none")])
+        sliding = self.self_attention == "flex" and self.sliding_window
+        window = f"sliding, D = {self.sliding_window}" if sliding else "global"
+        return [f"{self.decoder_layers} layers × {self.num_heads} heads", score, window]
+
+    def architecture_labels(self) -> list[str]:
+        """Architecture, number of layers, and size."""
+        return ["transformer", f"{self.encoder_layers} + {self.decoder_layers}", str(self.hidden_size)]
+
     def check(self, config: Config) -> None:
         """What must fit together; raises UserError."""
         attention = f"model.self_attention={self.self_attention}"

@@ -24,8 +24,8 @@ log = logging.getLogger("nmt")
 class Trainer:
     """Trains one run to the end of its budget, or until validation stops improving.
 
-    nmt.training.build.build_trainer makes the parts. `open_logger` opens the TensorBoard file when the training starts; a
-    finished run, which `run` leaves as it is, gets none.
+    `build_trainer` (nmt/training/build.py) makes the parts. `open_logger` opens the TensorBoard file when the training
+    starts; a finished run, which `run` leaves as it is, gets none.
     """
 
     def __init__(
