@@ -36,11 +36,11 @@ def compose_all(overrides: Sequence[str], multirun: bool) -> list[Config]:
         keys = [override.get_key_element() for override in swept]
         if not any(override.get_key_element() == "name" for override in parsed):
             keys = [key for key in keys if key not in ("data", "model")]  # these are in the default name
-        return differ([compose(list(one), suffix(one, keys)) for one in combinations])
+        return check_names([compose(list(each), name_suffix(each, keys)) for each in combinations])
 
 
 def parse(overrides: Sequence[str]) -> list[Override]:
-    """Hydra's own grammar."""
+    """The overrides in Hydra's own grammar; raises UserError."""
     for word in overrides:
         if re.match(r"[+~]*hydra[./=]", word):
             raise UserError(f"'{word}' has no effect here: nmt only uses Hydra to compose its own configuration.")
@@ -50,8 +50,8 @@ def parse(overrides: Sequence[str]) -> list[Override]:
         raise UserError(f"An argument cannot be read as KEY=VALUE: {first_line(error)}.") from None
 
 
-def suffix(combination: Sequence[str], swept: Sequence[str]) -> str:
-    """What tells the runs of a multirun apart in their names, such as -seed2."""
+def name_suffix(combination: Sequence[str], swept: Sequence[str]) -> str:
+    """The end of the name of one run of a multirun, made from what is swept, such as -seed2."""
     parts = []
     for override in combination:
         key, _, value = override.partition("=")
@@ -60,16 +60,16 @@ def suffix(combination: Sequence[str], swept: Sequence[str]) -> str:
     return "".join(f"-{part}" for part in parts)
 
 
-def differ(configs: list[Config]) -> list[Config]:
-    """The configurations of a multirun, if no two have one name; raises UserError."""
+def check_names(configs: list[Config]) -> list[Config]:
+    """The configurations of a multirun; raises UserError if two have the same name."""
     names = [config.name for config in configs]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise UserError(f"Two of the {len(names)} runs would be called '{twice[0]}'; give each a name: name=A,B.")
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"Two of the {len(names)} runs would be called '{repeated[0]}'; give each a name: name=A,B.")
     return configs
 
 
-def compose(overrides: list[str], name_suffix: str) -> Config:
-    """One checked configuration; its default name is DATA-MODEL after the chosen groups."""
+def compose(overrides: list[str], suffix: str) -> Config:
+    """One validated configuration; its name, by default DATA-MODEL after the chosen groups, ends in `suffix`."""
     try:
         composed = hydra.compose("config", overrides, return_hydra_config=True)
         choices = composed.hydra.runtime.choices
@@ -77,31 +77,31 @@ def compose(overrides: list[str], name_suffix: str) -> Config:
             del composed["hydra"]
             if composed.name is None:
                 composed.name = f"{choices.data}-{choices.model}"
-            composed.name = f"{composed.name}{name_suffix}"
+            composed.name = f"{composed.name}{suffix}"
     except (HydraException, OmegaConfBaseException, ValueError) as error:
-        raise UserError(sentence(error)) from None
+        raise UserError(explain(error)) from None
     return validate(composed)
 
 
-def sentence(error: Exception) -> str:
-    """One sentence for what Hydra refused."""
+def explain(error: Exception) -> str:
+    """One sentence for an error of Hydra."""
     text = f"{error} {error.__cause__ or ''}"
-    if found := re.search(r"Could not override '([^']*)'", text):
-        key = found[1].lstrip("+~").partition("=")[0]
-        return unknown_key(key, all_keys(base()))
-    if found := re.search(r"In '[^']*': Could not find '([^/']+)/([^']+)'", text) or re.search(
+    if match := re.search(r"Could not override '([^']*)'", text):
+        key = match[1].lstrip("+~").partition("=")[0]
+        return unknown_key(key, all_keys(default_config()))
+    if match := re.search(r"In '[^']*': Could not find '([^/']+)/([^']+)'", text) or re.search(
         r"Could not find '([^/']+)/([^']+)'", text
     ):
-        return unknown_choice(found[1], found[2])
+        return unknown_choice(match[1], match[2])
     if "Config group override must be" in text:
         return f"A configuration group cannot be null; choose a file of conf/ for each of {', '.join(GROUPS)}."
-    if found := re.search(r"Could not override '([^']+)'.*?No match in the defaults list", text):
-        return unknown_choice(found[1], "")
+    if match := re.search(r"Could not override '([^']+)'.*?No match in the defaults list", text):
+        return unknown_choice(match[1], "")
     return f"The configuration cannot be composed: {first_line(error)}."
 
 
-def base() -> DictConfig:
-    """The default configuration, to know which keys there are."""
+def default_config() -> DictConfig:
+    """The configuration without overrides, whose keys are those that exist."""
     composed = hydra.compose("config")
     assert isinstance(composed, DictConfig)
     return composed
@@ -112,6 +112,6 @@ def unknown_choice(group: str, name: str) -> str:
     possible = sorted(path.stem for path in (config_folder() / group).glob("*.yaml"))
     if not possible:
         return f"There is no configuration group '{group}'; known: {', '.join(GROUPS)}."
-    near = difflib.get_close_matches(name, possible, n=1)
-    hint = f" (did you mean {near[0]}?)" if near else ""
+    similar = difflib.get_close_matches(name, possible, n=1)
+    hint = f" (did you mean {similar[0]}?)" if similar else ""
     return f"{group}={name} is not possible{hint}; choose one of {', '.join(possible)}."

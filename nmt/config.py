@@ -128,7 +128,7 @@ class TrainConfig:
 
 @dataclass
 class DecodeConfig:
-    """Beam search."""
+    """Beam search and its limits."""
 
     beam: int = option("hypotheses kept for each sentence; 1 = greedy", above=0)
     length_penalty: float = option("α in log-probability / length^α", paper="Wu et al. 2016 §7")
@@ -141,7 +141,7 @@ class DecodeConfig:
 
 @dataclass(kw_only=True)
 class Config:
-    """One experiment."""
+    """Everything that one run is made from."""
 
     name: str = option("name of the run")
     seed: int = option("seed of weights, order of batches, dropout and sampling", minimum=0, below=2**63)
@@ -189,5 +189,5 @@ def to_dict(config: Config) -> dict[str, Any]:
 
 
 def to_yaml(config: Config) -> str:
-    """The same as text."""
+    """The configuration as YAML, as it is written to a run's folder."""
     return OmegaConf.to_yaml(OmegaConf.structured(config))

@@ -96,14 +96,14 @@ def as_override(value: Any) -> str:
     return "null" if value is None else str(value).lower()
 
 
-def unknown_key(key: str, known: list[str]) -> str:
+def unknown_key(key: str, keys: list[str]) -> str:
     """The sentence for a key that does not exist, with the nearest that does."""
-    near = difflib.get_close_matches(key, known, n=3, cutoff=0.6)
-    if not near:
+    similar = difflib.get_close_matches(key, keys, n=3, cutoff=0.6)
+    if not similar:
         group = key.rsplit(".", 1)[0] + "."
-        near = [other for other in known if other.startswith(group)]
-        known = [other for other in known if "." not in other]
-    hint = f"did you mean {' or '.join(near[:3])}?" if near else f"known: {', '.join(known)}."
+        similar = [each for each in keys if each.startswith(group)]
+        keys = [each for each in keys if "." not in each]
+    hint = f"did you mean {' or '.join(similar[:3])}?" if similar else f"known: {', '.join(keys)}."
     return f"There is no configuration key '{key}'; {hint}"
 
 

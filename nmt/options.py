@@ -3,12 +3,10 @@
 import argparse
 import contextlib
 import re
-from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from nmt.errors import UserError
 
-Command = Callable[[argparse.Namespace], int]
 COMPOSED_COMMANDS = {
     "download": "get the corpus",
     "tokenize": "learn the tokenizer and store the pairs as ids",
@@ -52,8 +50,8 @@ class CommandParser(Parser):
         return super().parse_known_args([*options, *(["--", *positionals] if positionals else [])], namespace)
 
 
-def make_parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
-    """The parser of all commands; `commands` maps their names to the functions that run them."""
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands; it sets `module`, the one in nmt/commands/ that runs the command."""
     parser = Parser(prog="nmt", description="Train a translator, and see what it attends to.")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=CommandParser)
     for name, purpose in COMPOSED_COMMANDS.items():
@@ -62,7 +60,7 @@ def make_parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
             "overrides", nargs="*", metavar="KEY=VALUE", help="as in model=luong_local_p train.max_steps=500"
         )
         command.add_argument("-m", "--multirun", action="store_true", help="one run for each combination of KEY=A,B")
-        command.set_defaults(run=commands[name], command=name)
+        command.set_defaults(command=name, module="composed")
     for name, purpose, add_options in (
         ("translate", "translate sentences, a file, or stdin", add_translate),
         ("evaluate", "BLEU and chrF of a run", add_evaluate),
@@ -72,7 +70,7 @@ def make_parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     ):
         command = subparsers.add_parser(name, help=purpose, allow_abbrev=False)
         add_options(command)
-        command.set_defaults(run=commands[name])
+        command.set_defaults(module=name)
     return parser
 
 

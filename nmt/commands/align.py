@@ -24,7 +24,7 @@ from nmt.runs import Run
 from nmt.view.alignment_page import PagePair
 
 
-def align(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Print or draw the attention weights of pairs under forced decoding, or their alignment error rate."""
     check_pairs(options)
     check_options(options)

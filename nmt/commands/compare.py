@@ -12,7 +12,7 @@ from nmt.errors import UserError
 log = logging.getLogger("nmt")
 
 
-def compare(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Compare runs on the same sets; the tables go to stdout as Markdown, the whole report to --output."""
     check_scoring_options(options)
     files = (Path(options.source), Path(options.reference)) if options.source else None

@@ -15,7 +15,7 @@ from nmt.test_sets import corpus_hashes, own_corpus, set_name, sets_of_split, va
 log = logging.getLogger("nmt")
 
 
-def evaluate(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Print one line of scores for each test set."""
     check_scoring_options(options)
     files = valid_gold_files(options)

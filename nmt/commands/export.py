@@ -15,7 +15,7 @@ from nmt.export.ctranslate2_model import import_ctranslate2
 from nmt.runs import Run, find_checkpoints, load
 
 
-def export(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Write the folder and print its path."""
     run = load(find_checkpoints(options.name, Path(options.runs)))
     wanted = make_export(run, options.quantization or "float32")

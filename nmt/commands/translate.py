@@ -25,7 +25,7 @@ log = logging.getLogger("nmt")
 PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}  # of --engine torch
 
 
-def translate(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Print one line for each line of input, in order."""
     check_options(options)
     torch_engine = options.engine == "torch"

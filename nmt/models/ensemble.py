@@ -25,7 +25,7 @@ class Ensemble(EncoderDecoder):
 
     @property
     def models(self) -> list[EncoderDecoder]:
-        """The members, typed."""
+        """The members as EncoderDecoders: a ModuleList does not know their type."""
         return [cast(EncoderDecoder, member) for member in self.members]
 
     @property

@@ -1,0 +1,25 @@
+"""nmt download, tokenize, train: the stages of a configuration that is composed from KEY=VALUE."""
+
+import argparse
+import sys
+
+from nmt import compose, pipeline
+from nmt.errors import Stopped, UserError
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command for one configuration, or with -m for each combination; print the scores of test sets."""
+    configs = compose.compose_all(options.overrides, options.multirun)  # all are checked before any is run
+    codes = []
+    for config in configs:
+        try:
+            results = getattr(pipeline, options.command)(config) or []
+            for result in results:
+                print(f"{config.name}\t{result.line()}" if options.multirun else result.line(), flush=True)
+            codes.append(0)
+        except UserError as error:
+            if len(configs) == 1 or isinstance(error, Stopped):
+                raise
+            print(f"nmt: {config.name}: {error}", file=sys.stderr)
+            codes.append(2)
+    return max(codes)
