@@ -1,5 +1,6 @@
-"""What the README tells people to type can be typed."""
+"""The commands of the README can be parsed, and the files and models it names exist."""
 
+import itertools
 import re
 import shlex
 import subprocess
@@ -9,6 +10,7 @@ import pytest
 
 from nmt.cli import parser
 from nmt.compose import compose_all
+from nmt.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -29,57 +31,48 @@ def words(line: str) -> list[str]:
     """The words up to a pipe or redirection."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|<>;&")
     lexer.whitespace_split = True
-    found: list[str] = []
-    for word in lexer:
-        if set(word) <= set("|<>;&"):
-            break
-        found.append(word)
-    return found
+    return list(itertools.takewhile(lambda word: not set(word) <= set("|<>;&"), lexer))
 
 
-def composes(line: list[str]) -> bool:
-    options = parser().parse_args(line)
+def check_command(arguments: list[str]) -> None:
+    """Parse the arguments of `nmt`, and compose the configuration of a command that has one."""
+    options = parser().parse_args(arguments)
     if hasattr(options, "overrides"):
         assert compose_all(options.overrides, options.multirun)
-    return True
 
 
 def test_there_are_commands_to_test():
     assert len(NMT) >= 4 and len(MAKE) >= 4
-    verbs = {words(line)[1] for line in NMT}
-    assert {"train", "translate", "evaluate"} <= verbs
+    assert {"train", "translate", "evaluate"} <= {words(line)[1] for line in NMT}
 
 
 @pytest.mark.parametrize("line", NMT)
 def test_an_nmt_command(line):
-    assert composes(words(line)[1:])
+    check_command(words(line)[1:])
 
 
 @pytest.mark.parametrize("line", MAKE)
 def test_a_make_command(line):
     """The target exists, and the nmt command behind it can be parsed and composed; make itself runs nothing."""
-    made = [word for word in words(line) if word != "make"]
-    while made and re.match(r"[A-Z_]*(URL|PYTHON)[A-Z_]*=", made[0]):
-        made.pop(0)
-    done = subprocess.run(["make", "-n", *made], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
-    assert done.returncode == 0, done.stderr
-    behind = [one for one in done.stdout.splitlines() if re.match(r"\S*bin/nmt ", one)]
-    for one in behind:
-        given = [word for word in words(one.replace('${TEXT:+"$TEXT"}', "TEXT"))[1:] if word]
-        assert composes(given)
-    goals = [word for word in made if re.fullmatch("[a-z-]+", word)]
-    assert behind or not set(goals) & {"train", "translate", "evaluate", "align", "compare", "download", "tokenize"}
+    arguments = [word for word in words(line) if word != "make"]
+    while arguments and re.match(r"[A-Z_]*(URL|PYTHON)[A-Z_]*=", arguments[0]):
+        arguments.pop(0)
+    dry_run = subprocess.run(["make", "-n", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert dry_run.returncode == 0, dry_run.stderr
+    nmt_lines = [line for line in dry_run.stdout.splitlines() if re.match(r"\S*bin/nmt ", line)]
+    for nmt_line in nmt_lines:
+        check_command([word for word in words(nmt_line.replace('${TEXT:+"$TEXT"}', "TEXT"))[1:] if word])
+    targets = {word for word in arguments if re.fullmatch("[a-z-]+", word)}
+    assert nmt_lines or not targets & {"train", "translate", "evaluate", "align", "compare", "download", "tokenize"}
 
 
-@pytest.mark.parametrize("bad", ["nmt trian", "nmt train modle=x", "nmt translate latest --bream 5"])
-def test_a_wrong_command_would_be_noticed(bad):
-    from nmt.errors import UserError
-
+@pytest.mark.parametrize("wrong", ["nmt trian", "nmt train modle=x", "nmt translate latest --bream 5"])
+def test_a_wrong_command_fails(wrong):
     with pytest.raises(UserError):
-        composes(words(bad)[1:])
+        check_command(words(wrong)[1:])
 
 
-def test_every_folder_and_file_it_names_is_there():
+def test_every_linked_folder_and_file_exists():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)\)", text):
         assert (ROOT / target).exists(), target

@@ -1,7 +1,9 @@
-"""The house stays as it was drawn: imports point one way, each library has one room, files and functions stay small."""
+"""Imports point one way, each library is imported in one place, files and functions stay small."""
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -13,22 +15,21 @@ PACKAGE = ROOT / "nmt"
 FILES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [path.relative_to(PACKAGE).as_posix() for path in FILES]
 
-# A room may import from rooms on a smaller floor, and from itself.
-FLOORS = {
-    "__init__": 0,
+# A package or module of nmt/ may import those of lower layers, and itself.
+LAYERS = {
     "errors": 0,
     "cpu": 0,
     "files": 1,
     "options": 1,
     "config": 1,
     "attention": 2,
-    "config_validation": 4,
-    "compose": 5,
     "data": 3,
     "models": 3,
-    "decode": 4,
     "evaluate": 3,
+    "config_validation": 4,
+    "decode": 4,
     "view": 4,
+    "compose": 5,
     "training": 5,
     "export": 5,
     "alignments": 5,
@@ -37,15 +38,17 @@ FLOORS = {
     "scoring": 7,
     "pipeline": 8,
     "test_sets": 9,
+    "interface": 9,
     "compare": 10,
     "commands": 11,
     "cli": 12,
     "__main__": 13,
 }
-# These work on plain words and numbers, so that they can be used without the rest of the house.
-ALOOF = {"evaluate", "view"}
-# Which files may know a library.
-HOMES = {
+PUBLIC = "__init__"  # the public names of all layers, imported when they are used; any layer may import it
+# These work on plain words and numbers, so that they can be used without the rest of nmt.
+STANDALONE = {"evaluate", "view"}
+# Which files may import a library.
+LIBRARIES = {
     "datasets": r"data/(corpus|hub)\.py",
     "sentencepiece": r"data/tokenizer\.py",
     "ctranslate2": r"export/ctranslate2_model\.py",
@@ -57,7 +60,7 @@ HOMES = {
 }
 LONGEST_FUNCTION = 60
 LONGEST_FILE = 260
-LONGER: dict[str, int] = {}  # a file that must be longer stands here, with the reason
+LONGER: dict[str, int] = {}  # files that must be longer, with the reason
 
 every_file = pytest.mark.parametrize("path", FILES, ids=NAMES)
 
@@ -67,7 +70,8 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
-def room_of(path: Path) -> str:
+def package_of(path: Path) -> str:
+    """The package or top-level module of nmt/ that a file belongs to."""
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
@@ -89,50 +93,57 @@ def is_within(name: str, module: str) -> bool:
     return name == module or name.startswith(module + ".")
 
 
-def floor_of(room: str) -> int:
-    return FLOORS.get(room, max(FLOORS.values()))
-
-
-def imported_rooms(path: Path) -> Iterator[tuple[int, str]]:
+def imported_packages(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, package or module) of everything a file imports from nmt/, its public names left out."""
     for line, name in imports(path):
         if is_within(name, "nmt") and name != "nmt":
-            room = name.split(".")[1]
-            yield line, room if room in FLOORS or (PACKAGE / room).exists() else "__init__"
+            package = name.split(".")[1]
+            if package in LAYERS or (PACKAGE / package).exists():
+                yield line, package
 
 
 @every_file
-def test_every_room_has_a_floor(path):
-    assert room_of(path) in FLOORS, f"{path.name}: give '{room_of(path)}' a floor in FLOORS, or put it into a room."
+def test_every_package_has_a_layer(path):
+    package = package_of(path)
+    assert package in LAYERS or package == PUBLIC, f"{path.name}: give '{package}' a layer in LAYERS."
 
 
 @every_file
 def test_imports_point_one_way(path):
-    room = room_of(path)
+    package = package_of(path)
+    if package == PUBLIC:
+        return
     upwards = [
         f"{path.relative_to(ROOT)}:{line} imports {other}"
-        for line, other in imported_rooms(path)
-        if other != room and floor_of(other) >= floor_of(room)
+        for line, other in imported_packages(path)
+        if other != package and LAYERS[other] >= LAYERS[package]
     ]
     assert not upwards
 
 
+def test_public_names_are_imported_when_they_are_used():
+    """`import nmt` imports none of its packages, so no import of `nmt` can be a circle."""
+    code = "import sys, nmt; print([name for name in sys.modules if name.startswith('nmt.')])"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True).stdout == "[]\n"
+
+
 @every_file
 def test_evaluate_and_view_stand_alone(path):
-    room = room_of(path)
-    if room in ALOOF:
-        assert {other for _, other in imported_rooms(path)} <= {room, "errors", "config", "__init__"}
+    package = package_of(path)
+    if package in STANDALONE:
+        assert {other for _, other in imported_packages(path)} <= {package, "errors", "config"}
 
 
 @every_file
-def test_each_library_has_one_home(path):
+def test_each_library_is_imported_in_one_place(path):
     name = path.relative_to(PACKAGE).as_posix()
-    strays = [
-        f"{path.relative_to(ROOT)}:{line} imports {imported}; only {home} may"
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} imports {imported}; only {files} may"
         for line, imported in imports(path)
-        for library, home in HOMES.items()
-        if is_within(imported, library) and not re.fullmatch(home, name)
+        for library, files in LIBRARIES.items()
+        if is_within(imported, library) and not re.fullmatch(files, name)
     ]
-    assert not strays
+    assert not wrong
 
 
 @every_file
@@ -147,12 +158,12 @@ def test_files_and_functions_stay_small(path):
 
 
 @every_file
-def test_no_attic(path):
+def test_every_module_has_a_subject(path):
     assert path.stem not in {"util", "utils", "helper", "helpers", "misc", "common"}
 
 
 @every_file
-def test_a_file_cannot_carry_code(path):
+def test_files_are_read_as_data(path):
     """Checkpoints and data are read as data: no pickle, no eval, no exec, weights only."""
     for line, imported in imports(path):
         assert imported.split(".")[0] not in {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve"}, line
