@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import parser
 from nmt.compose import compose_all
 from nmt.errors import UserError
+from nmt.options import make_parser
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -36,7 +36,7 @@ def words(line: str) -> list[str]:
 
 def check_command(arguments: list[str]) -> None:
     """Parse the arguments of `nmt`, and compose the configuration of a command that has one."""
-    options = parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     if hasattr(options, "overrides"):
         assert compose_all(options.overrides, options.multirun)
 
