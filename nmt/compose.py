@@ -1,4 +1,4 @@
-"""From words on the command line to checked configurations: the only place that asks Hydra.
+"""From words on the command line to checked configurations: the only module that uses Hydra.
 
 Hydra's compose API alone: no working folders, no logs, no change of directory. Its errors become one sentence.
 """

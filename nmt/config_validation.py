@@ -81,7 +81,7 @@ def check_combinations(config: Config) -> None:
 
 
 def check_effects(model: Any) -> None:
-    """A value that has no effect beside the others is refused."""
+    """Raise UserError for a value that has no effect together with the others."""
     for field in fields(model):
         value = getattr(model, field.name)
         for other, values in field.metadata["requires"].items():

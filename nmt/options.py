@@ -60,7 +60,7 @@ def make_parser() -> argparse.ArgumentParser:
             "overrides", nargs="*", metavar="KEY=VALUE", help="as in model=luong_local_p train.max_steps=500"
         )
         command.add_argument("-m", "--multirun", action="store_true", help="one run for each combination of KEY=A,B")
-        command.set_defaults(command=name, module="composed")
+        command.set_defaults(command=name, module="pipeline")
     for name, purpose, add_options in (
         ("translate", "translate sentences, a file, or stdin", add_translate),
         ("evaluate", "BLEU and chrF of a run", add_evaluate),

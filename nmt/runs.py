@@ -17,7 +17,7 @@ from nmt.decode.forced_decoding import METHODS, IdPair, Layers
 from nmt.decode.parallel import usable_processes
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError, choose
-from nmt.evaluate.scores import score
+from nmt.evaluate.bleu_chrf import score
 from nmt.models.base import EncoderDecoder
 from nmt.models.ensemble import Ensemble
 from nmt.models.inference import inference_copy

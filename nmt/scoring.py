@@ -12,9 +12,9 @@ import torch
 
 from nmt.alignments import GoldAlignments, LayerSelector, read_gold_alignments
 from nmt.config import DecodeConfig, flatten
-from nmt.data.lines import read_pairs
+from nmt.data.parallel_text import read_pairs
 from nmt.decode.translator import Translator
-from nmt.evaluate.scores import score, tokenization_warning
+from nmt.evaluate.bleu_chrf import score, tokenization_warning
 from nmt.files import report_write_errors, write_atomic
 from nmt.results import check_writable, read_json, read_result, write_result
 from nmt.runs import Run, load

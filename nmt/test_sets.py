@@ -8,7 +8,7 @@ from pathlib import Path
 from nmt import pipeline
 from nmt.alignments import GoldAlignments, read_gold_alignments
 from nmt.config import Config
-from nmt.data.lines import read_pairs
+from nmt.data.parallel_text import read_pairs
 from nmt.errors import UserError
 from nmt.runs import Run
 from nmt.scoring import gold_alignments

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nmt.alignments import GoldAlignments, read_gold_alignments
 from nmt.errors import UserError
-from nmt.evaluate.alignment import AlignmentCounts, argmax_links, format_links, parse_links, threshold_links
+from nmt.evaluate.alignment_error_rate import AlignmentCounts, argmax_links, format_links, parse_links, threshold_links
 from nmt.evaluate.words import WordPair
 
 LINKS = st.sets(st.tuples(st.integers(0, 30), st.integers(0, 30)))

@@ -18,13 +18,13 @@ import torch
 from corpora import Answer, Trained, environment, process, run_command, small, write_corpus
 
 from nmt import cli
-from nmt.alignments import Extractor, encode_pairs, record_words, selection
+from nmt.alignments import Extractor, encode_pairs, record_words, layer_selection
 from nmt.commands import translate as translate_module
-from nmt.data.lines import read_pairs
+from nmt.data.parallel_text import read_pairs
 from nmt.data.tokenizer import BOS, EOS
 from nmt.decode import translator as translator_module
 from nmt.decode.translator import Translator
-from nmt.evaluate.alignment import argmax_links, format_links
+from nmt.evaluate.alignment_error_rate import argmax_links, format_links
 from nmt.evaluate.words import WordPair
 from nmt.models.transformer import Transformer
 from nmt.runs import Run, load
@@ -140,8 +140,8 @@ def test_a_files_name_is_a_sentence_with_a_warning(translate, align, tmp_path):
     plain.write_text(f"{SENTENCE}\n", encoding="utf-8")
     for answer, option in [(translate(str(plain)), "--input"), (align(str(plain), "A boy."), "--source")]:
         assert answer.code == 0
-        assert f"some.de is taken as a sentence; {option} reads the file." in answer.err
-    assert "is taken as" not in translate(SENTENCE).err
+        assert f"some.de is a file, but is treated as a sentence; {option} reads the file." in answer.err
+    assert "is treated as" not in translate(SENTENCE).err
 
 
 def test_options_may_stand_anywhere(translate, align):
@@ -758,7 +758,7 @@ def test_layer_and_step_are_chosen_on_the_validation_set(trained: Trained, tmp_p
     }  # fmt: skip
     flattered = json.loads((tmp_path / "runs/tiny/evaluate/valid/result.json").read_text(encoding="utf-8"))
     assert flattered["alignment"]["chosen_on"] == "these pairs"
-    monkeypatch.setattr(selection, "alignment_error_rates", None)
+    monkeypatch.setattr(layer_selection, "alignment_error_rates", None)
     monkeypatch.setattr(Translator, "translate", None)
     assert score_corpus(run, corpus, ["valid", "test"]) == [valid, test]  # nothing is done twice
 
@@ -776,8 +776,8 @@ def test_a_stored_error_rate_does_not_survive_other_rules(trained: Trained, tmp_
     before, provenance = stored["alignment"], stored["provenance"]["alignment"]
     layers = "0", "1", "0,1"
     assert provenance["candidates"] == [f"{layer} mean {step}" for layer in layers for step in ("output", "input")]
-    assert provenance["at_most"] == selection.MAX_SELECTION_PAIRS
-    monkeypatch.setattr(selection, rule, other)
+    assert provenance["at_most"] == layer_selection.MAX_SELECTION_PAIRS
+    monkeypatch.setattr(layer_selection, rule, other)
     score_corpus(run, corpus, ["test"])
     after = json.loads(path.read_text(encoding="utf-8"))["alignment"]
     assert (before["chosen_on"], before["candidates"]) == ("16 validation pairs", 6)

@@ -32,9 +32,9 @@ from nmt.compose import compose_all
 from nmt.config import Config
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
+from nmt.evaluate.bleu_chrf import score
 from nmt.evaluate.lengths import bleu_by_length, count_words, join_pairs, length_buckets
 from nmt.evaluate.lengths import corpus_bleu as bleu_alone
-from nmt.evaluate.scores import score
 from nmt.evaluate.significance import paired_bootstrap
 from nmt.evaluate.spread import spread
 from nmt.models.build import build as build_model

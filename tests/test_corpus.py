@@ -15,8 +15,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from nmt.config import DataConfig, config_folder
-from nmt.data import audit, corpus, digests, hub, lines
-from nmt.data.lines import read_lines
+from nmt.data import audit, corpus, digests, hub, parallel_text
+from nmt.data.parallel_text import read_lines
 from nmt.errors import UserError
 
 DE = ["Der Hund schläft.", "Die Katze trinkt Milch.", "Wir gehen heim.", "Es regnet schon wieder."]
@@ -45,7 +45,7 @@ def build(data: DataConfig, folder: Path) -> dict:
 
 
 def built(folder: Path, name: str = "train") -> list[tuple[str, str]]:
-    return list(lines.read_pairs(folder / "output" / f"{name}.de", folder / "output" / f"{name}.en"))
+    return list(parallel_text.read_pairs(folder / "output" / f"{name}.de", folder / "output" / f"{name}.en"))
 
 
 def test_sets_are_written_with_their_hashes(tmp_path: Path) -> None:
@@ -239,13 +239,13 @@ def test_mistakes_are_reported_in_one_sentence(tmp_path: Path, kind: str, parts:
 
 
 def test_full_disk_and_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: lines.LineWriter, sentence: str) -> None:
+    def full(self: parallel_text.LineWriter, sentence: str) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     data = make(tmp_path)
     with pytest.raises(UserError, match="Cannot write .*nowhere.*: No such file"):
         corpus.build_corpus(data, tmp_path / "nowhere", tmp_path)
-    monkeypatch.setattr(lines.LineWriter, "write", full)
+    monkeypatch.setattr(parallel_text.LineWriter, "write", full)
     with pytest.raises(UserError, match="Cannot write .*output: No space left"):
         build(data, tmp_path)
 
@@ -393,7 +393,7 @@ def test_checksums_and_limits_for_the_real_files(tmp_path: Path) -> None:
     for key, digest in hub.CHECKSUMS.items():
         file = folder / (key.replace("val.", "valid.") + ".gz")
         assert digest is None or digests.file_digest(file) == digest
-    pairs = lines.read_pairs(folder / "train.de.gz", folder / "train.en.gz")
+    pairs = parallel_text.read_pairs(folder / "train.de.gz", folder / "train.en.gz")
     assert (
         sum(audit.rejection_reason(*pair, 1000, 5.0) is not None for pair in pairs) == 1
     )  # one side of it is two signs

@@ -23,7 +23,7 @@ from nmt.decode.forced_decoding import (
 )
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
-from nmt.evaluate.alignment import argmax_links
+from nmt.evaluate.alignment_error_rate import argmax_links
 from nmt.models.base import DecoderOutput, EncoderDecoder, Memory
 from nmt.models.ensemble import Ensemble
 

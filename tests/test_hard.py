@@ -25,7 +25,7 @@ from nmt.config_validation import validate
 from nmt.data.batches import Batch, collate
 from nmt.data.tokenizer import PAD
 from nmt.errors import UserError
-from nmt.models.base import DecoderOutput, EncoderDecoder, Policy
+from nmt.models.base import DecoderOutput, EncoderDecoder, HardAttentionSamples
 from nmt.training.loss import training_loss
 
 EXACT = {"atol": 1e-10, "rtol": 0}
@@ -289,7 +289,7 @@ def test_padding_is_not_rewarded(small_model):
     hidden = torch.randn(2, 5, 32, dtype=torch.float64, requires_grad=True)
     real = batch.output != PAD
     values = torch.where(real, -1.0, math.nan).double().requires_grad_()
-    decoded = DecoderOutput(hidden, None, {}, policy=Policy(values, values))
+    decoded = DecoderOutput(hidden, None, {}, policy=HardAttentionSamples(values, values))
     loss, nll = training_loss(model, decoded, batch.output, PAD, 0.0)
     loss.backward()
     assert loss.isfinite() and hidden.grad.isfinite().all()

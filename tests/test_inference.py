@@ -9,7 +9,7 @@ from nmt import cpu
 from nmt.data.batches import collate
 from nmt.decode.beam_search import search
 from nmt.models import inference
-from nmt.models.base import EncoderDecoder, select
+from nmt.models.base import EncoderDecoder, select_rows
 from nmt.models.ensemble import Ensemble
 from nmt.models.inference import can_pack, inference_copy
 
@@ -104,7 +104,7 @@ def test_hypotheses_of_a_sentence_share_its_memory(name, small_model):
     model, batch = small_model(name), uneven()
     memory, rows = model.encode(batch.source, batch.mask), torch.arange(3).repeat_interleave(2)
     target = torch.randint(8, 50, (6, 4), generator=torch.Generator().manual_seed(1))
-    state = select(model.start(memory), rows)
+    state = select_rows(model.start(memory), rows)
     for weights in (False, True):
         shared = model.decode(target, state, memory, weights)
         repeated = model.decode(target, state, memory.rows(rows), weights)

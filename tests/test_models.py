@@ -15,7 +15,7 @@ from nmt.attention.windows import WINDOWS
 from nmt.data.batches import Batch, collate
 from nmt.data.tokenizer import BOS, PAD
 from nmt.decode.beam_search import search
-from nmt.models.base import EncoderDecoder, select
+from nmt.models.base import EncoderDecoder, select_rows
 from nmt.models.cells import ConditionalGRU, StackedRNNCell, maxout
 from nmt.models.encoder import RecurrentEncoder
 from nmt.models.ensemble import Ensemble
@@ -90,9 +90,9 @@ def test_a_reordered_state_decodes_like_the_selected_one(name, small_model, ense
     with torch.inference_mode():
         memory = model.encode(batch.source, batch.mask)
         target = batch.target.repeat_interleave(2, 0)
-        state = model.decode(target[:, :3], select(model.start(memory), torch.arange(6) // 2), memory).state
+        state = model.decode(target[:, :3], select_rows(model.start(memory), torch.arange(6) // 2), memory).state
         following = target[:, 3 : 3 + columns]
-        wanted = model.decode(following, select(state, rows), memory)
+        wanted = model.decode(following, select_rows(state, rows), memory)
         twice = model.reorder(model.reorder(state, torch.tensor([0, 1, 2, 3, 4, 5])), rows)
         states = [model.reorder(state, rows), twice]
         for other in states:
@@ -259,9 +259,9 @@ def test_every_state_is_batch_first(name, small_model):
     state = model.decode(batch.target[:, :2], model.start(memory), memory).state
     rows = torch.tensor([2, 0, 3, 3, 1])
     plain = model.decode(batch.target[:, 2:], state, memory, True)
-    selected = model.decode(batch.target[rows, 2:], select(state, rows), memory.rows(rows), True)
+    selected = model.decode(batch.target[rows, 2:], select_rows(state, rows), memory.rows(rows), True)
     assert_close(selected.hidden, plain.hidden[rows], **EXACT)
-    assert_close(selected.state, select(plain.state, rows), **EXACT)
+    assert_close(selected.state, select_rows(plain.state, rows), **EXACT)
     if model.has_attention:
         assert_close(selected.weights, plain.weights[rows], **EXACT)
 
@@ -357,7 +357,7 @@ def test_memory_of_a_reversed_source_is_in_the_original_order(cell):
     for row, length in enumerate(batch.mask.sum(1).tolist()):
         reversed_values, reversed_last = forwards(batch.source[row : row + 1, :length].flip(1), None)
         assert_close(values[row, :length], reversed_values[0].flip(0), **EXACT)
-        assert_close(select(last, torch.tensor([row])), reversed_last, **EXACT)
+        assert_close(select_rows(last, torch.tensor([row])), reversed_last, **EXACT)
 
 
 def test_conditional_gru_is_the_papers():
@@ -430,7 +430,7 @@ def test_an_ensemble_has_the_mean_probability_of_its_members(small_model):
     assert_close(hidden, decoded.hidden, **EXACT)
     assert_close(weights, decoded.weights, **EXACT)
     order, memory = torch.tensor([2, 0, 3, 1]), ensemble.encode(batch.source, batch.mask)
-    reordered = ensemble.decode(batch.target[order], select(ensemble.start(memory), order), memory.rows(order))
+    reordered = ensemble.decode(batch.target[order], select_rows(ensemble.start(memory), order), memory.rows(order))
     assert_close(reordered.hidden, decoded.hidden[order], **EXACT)
 
 

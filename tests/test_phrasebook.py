@@ -13,7 +13,7 @@ from nmt.data.phrasebook import english, german, splits
 from nmt.data.phrasebook.draw import Grammar, Pair, draws
 from nmt.data.phrasebook.tables import text_folder
 from nmt.errors import UserError
-from nmt.evaluate.alignment import parse_links
+from nmt.evaluate.alignment_error_rate import parse_links
 from nmt.evaluate.words import word_spans
 
 # Inflection, against forms from a school grammar

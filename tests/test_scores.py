@@ -6,7 +6,7 @@ from math import exp
 import pytest
 
 from nmt.errors import UserError
-from nmt.evaluate.scores import score, tokenization_warning, tokenizer_for
+from nmt.evaluate.bleu_chrf import score, tokenization_warning, tokenizer_for
 from nmt.results import write_result
 
 

@@ -259,7 +259,7 @@ def test_patience_ends_a_training(train, folder):
     """With a learning rate that changes nothing, no validation is better than the first."""
     words = ["optim.lr=1e-12", "train.validate_every=4", "train.patience=2", "train.max_steps=100"]
     answer = train("patient", *words)
-    assert answer.code == 0 and "No better bleu for 2 validations" in answer.err
+    assert answer.code == 0 and "Early stopping: no better bleu in 2 validations" in answer.err
     state = train_state(folder("patient"))
     assert (state["step"], state["validations_since_best"], state["finished"]) == (12, 2, True)
     assert checkpoint.load(folder("patient") / "best.pt")["step"] == 4
@@ -284,15 +284,15 @@ def test_a_folder_of_another_training_is_refused(train, folder):
 
 def test_ctrl_c_in_the_last_validation_stops(train, folder, monkeypatch):
     """Without averaging no later batch would check for it."""
-    real = CheckpointManager.save_validated
+    real = CheckpointManager.save_and_prune
 
-    def save_validated(self: CheckpointManager, *arguments: object) -> None:
+    def save_and_prune(self: CheckpointManager, *arguments: object) -> None:
         real(self, *arguments)  # type: ignore[arg-type]
         signal.raise_signal(signal.SIGINT)
 
     words = ["train.max_steps=2", "train.validate_every=2", "train.average_checkpoints=0"]
     with monkeypatch.context() as patch:
-        patch.setattr(CheckpointManager, "save_validated", save_validated)
+        patch.setattr(CheckpointManager, "save_and_prune", save_and_prune)
         assert train("last-validation", *words).code == 130
     assert not train_state(folder("last-validation"))["finished"]
     assert train("last-validation", *words).code == 0

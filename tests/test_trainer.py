@@ -8,9 +8,10 @@ from torch import nn
 
 from nmt.compose import compose_all
 from nmt.errors import Stopped, UserError
+from nmt.training.divergence import TrainingDiverged
 from nmt.training.metrics import TrainMetrics
 from nmt.training.state import TrainState
-from nmt.training.stop_signal import StopSignal, TrainingDiverged
+from nmt.training.stop_signal import StopSignal
 from nmt.training.trainer import Trainer
 from nmt.training.validation import ValidationResult
 
@@ -57,7 +58,7 @@ class FakeCheckpoints:
         self.saved: list[tuple[int, bool]] = []
         self.last_steps: list[int] = []
 
-    def save_validated(self, weights: dict, step: int, result: ValidationResult, is_best: bool) -> None:
+    def save_and_prune(self, weights: dict, step: int, result: ValidationResult, is_best: bool) -> None:
         self.saved.append((step, is_best))
 
     def save_last(self, model: object, optimizer: object, state: TrainState, device: object) -> None:

@@ -18,7 +18,8 @@ from nmt.alignments.extraction import (
     record_words,
     translate_to_pairs,
 )
-from nmt.alignments.selection import GoldAlignments, LayerSelector, alignment_error_rates, read_gold_alignments
+from nmt.alignments.gold import GoldAlignments, alignment_error_rates, read_gold_alignments
+from nmt.alignments.layer_selection import LayerSelector
 
 __all__ = [
     "DECODER_STEPS", "Alignment", "Extractor", "GoldAlignments", "LayerSelector", "absolute_layers",

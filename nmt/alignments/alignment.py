@@ -14,7 +14,7 @@ import numpy as np
 from nmt.alignments.extraction import Extractor, absolute_layers, describe_layers, extract_links
 from nmt.decode.forced_decoding import AttentionRecord, IdPair
 from nmt.decode.translator import Translator
-from nmt.evaluate.alignment import Link
+from nmt.evaluate.alignment_error_rate import Link
 from nmt.evaluate.words import WordPair
 from nmt.view.alignment_page import PagePair, alignment_page
 from nmt.view.heatmap import grid, heatmap

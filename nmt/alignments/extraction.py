@@ -9,7 +9,7 @@ import numpy as np
 from nmt.decode.forced_decoding import WINDOW_PAIRS, AttentionRecord, IdPair, Layers, layer_index
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
-from nmt.evaluate.alignment import Link, argmax_links, threshold_links
+from nmt.evaluate.alignment_error_rate import Link, argmax_links, threshold_links
 from nmt.evaluate.words import WindowSpan, WordPair
 
 MAX_LENGTH_FACTOR = 4  # times tokenizer.max_pieces: memory for the weights grows with the square of the length

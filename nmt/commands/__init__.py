@@ -28,7 +28,7 @@ def check_sentence(sentence: str, option: str) -> str:
     Raises UserError if it is not UTF-8.
     """
     if os.path.isfile(sentence):
-        log.warning("%s is taken as a sentence; %s reads the file.", sentence, option)
+        log.warning("%s is a file, but is treated as a sentence; %s reads the file.", sentence, option)
     try:
         sentence.encode()
     except UnicodeEncodeError:  # bytes that are not UTF-8 arrive as lone surrogates

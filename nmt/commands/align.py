@@ -15,11 +15,11 @@ from nmt.alignments import (
 from nmt.commands import check_sentence, heatmaps, open_run
 from nmt.commands.alignment_error_rates import print_error_rates, table_extractors
 from nmt.commands.attention_options import check_method, make_extractor
-from nmt.data.lines import read_lines, read_pairs
+from nmt.data.parallel_text import read_lines, read_pairs
 from nmt.decode.forced_decoding import IdPair
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
-from nmt.evaluate.alignment import format_links
+from nmt.evaluate.alignment_error_rate import format_links
 from nmt.runs import Run
 from nmt.view.alignment_page import PagePair
 

@@ -10,7 +10,7 @@ from nmt.alignments import (
 )
 from nmt.decode.forced_decoding import Layers
 from nmt.decode.translator import Translator
-from nmt.evaluate.alignment import Link, format_links
+from nmt.evaluate.alignment_error_rate import Link, format_links
 from nmt.models.base import EncoderDecoder
 
 

@@ -15,7 +15,7 @@ from nmt.alignments import Alignment, Extractor, record_words
 from nmt.commands import check_sentence, open_run
 from nmt.commands.attention_options import check_method, make_extractor
 from nmt.commands.export import with_ctranslate2
-from nmt.data.lines import decode_lines, read_lines
+from nmt.data.parallel_text import decode_lines, read_lines
 from nmt.decode.forced_decoding import WINDOW_PAIRS, AttentionRecord
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError

@@ -22,7 +22,7 @@ from nmt.compare.options import CompareOptions
 from nmt.compare.perplexity import Perplexity, measure_perplexity
 from nmt.compare.systems import System, load_system
 from nmt.compare.test_sets import TestSet, TestSets
-from nmt.data.lines import read_lines
+from nmt.data.parallel_text import read_lines
 from nmt.evaluate.lengths import corpus_bleu, join_pairs
 from nmt.files import report_write_errors, write_atomic
 from nmt.runs import Run

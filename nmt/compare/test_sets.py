@@ -7,7 +7,7 @@ from pathlib import Path
 from nmt.alignments import GoldAlignments, read_gold_alignments
 from nmt.compare.options import CompareOptions
 from nmt.compare.systems import System
-from nmt.data.lines import read_lines, read_pairs
+from nmt.data.parallel_text import read_lines, read_pairs
 from nmt.errors import UserError
 from nmt.evaluate.lengths import count_words
 from nmt.test_sets import existing_corpus, own_corpus, set_name, sets_of_split

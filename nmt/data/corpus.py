@@ -17,7 +17,7 @@ from nmt.config import DataConfig
 from nmt.data import hub
 from nmt.data.audit import DuplicateCounter, HeldOutSentences, PairCounts, rejection_reason
 from nmt.data.digests import DigestCache
-from nmt.data.lines import LineWriter, find_file, read_pairs
+from nmt.data.parallel_text import LineWriter, find_file, read_pairs
 from nmt.data.phrasebook import splits
 from nmt.errors import UserError
 from nmt.files import report_write_errors

@@ -17,7 +17,7 @@ import numpy
 import pyarrow
 from pyarrow import ipc
 
-from nmt.data.lines import read_pairs
+from nmt.data.parallel_text import read_pairs
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.files import report_write_errors

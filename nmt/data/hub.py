@@ -12,7 +12,7 @@ import urllib.request
 from pathlib import Path
 
 from nmt.data.digests import file_digest
-from nmt.data.lines import to_line
+from nmt.data.parallel_text import to_line
 from nmt.errors import UserError, choose
 from nmt.files import write_atomic
 
@@ -141,7 +141,9 @@ def download_file(key: str, downloads: Path) -> Path:
         ) from None
     expected, actual = CHECKSUMS[key], hashlib.sha256(content).hexdigest()
     if expected is not None and actual != expected:
-        raise UserError(f"{address} has sha256 {actual} instead of {expected}; it was changed or damaged on its way.")
+        raise UserError(
+            f"{address} has sha256 {actual} instead of {expected}; the file has changed or the download is damaged."
+        )
     path = downloads / f"{key}.gz"
     write_atomic(path, content)
     return path

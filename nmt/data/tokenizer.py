@@ -19,8 +19,8 @@ from typing import NamedTuple
 import sentencepiece
 
 from nmt.config import TokenizerConfig
-from nmt.data.lines import read_lines
-from nmt.data.sampling import Sampler, Vocabulary
+from nmt.data.parallel_text import read_lines
+from nmt.data.subword_sampling import Sampler, Vocabulary
 from nmt.errors import UserError
 from nmt.files import report_write_errors
 
@@ -114,7 +114,7 @@ class Tokenizers(NamedTuple):
             names = ["joint"] if about["joint"] else ["source", "target"]
             loaded = [Tokenizer((folder / f"{name}.model").read_bytes(), about["lowercase"]) for name in names]
         except (OSError, ValueError, KeyError, RuntimeError) as error:
-            raise UserError(f"There is no sound tokenizer in {folder}: {error}.") from None
+            raise UserError(f"The tokenizer in {folder} cannot be loaded: {error}.") from None
         return cls(loaded[0], loaded[-1])
 
 

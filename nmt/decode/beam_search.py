@@ -155,6 +155,11 @@ def open_candidates(candidates: Candidates, beam: int) -> Candidates:
     return Candidates(scores, candidates.parents.gather(1, order), candidates.tokens.gather(1, order))
 
 
+def is_done(finished: list[Hypothesis], beam: int, length: int, limit: int) -> bool:
+    """The stopping rule of a sentence: `beam` of its hypotheses have ended, or their length has reached the limit."""
+    return len(finished) >= beam or length >= limit
+
+
 def advance(
     model: EncoderDecoder, finished: list[list[Hypothesis]], beams: Beams, candidates: Candidates, beam: int
 ) -> Beams:
@@ -164,7 +169,7 @@ def advance(
     still_open = [
         row
         for row, (sentence, limit) in enumerate(zip(beams.sentences, beams.limits, strict=True))
-        if len(finished[sentence]) < beam and limit > length
+        if not is_done(finished[sentence], beam, length, limit)
     ]
     sentences, limits, memory = beams.sentences, beams.limits, beams.memory
     keep = torch.tensor(still_open, dtype=torch.long, device=scores.device)

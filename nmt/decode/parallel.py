@@ -87,7 +87,7 @@ def distribute(pipes: list[Connection], count: int) -> list[Any]:
                     pipe.send(following)
     except (EOFError, ConnectionError):
         raise UserError(
-            "A process that shared the work was killed, perhaps for want of memory; smaller batches (--batch-tokens N) "
+            "A worker process was killed, possibly because memory ran out; smaller batches (--batch-tokens N) "
             "need less, and with OMP_NUM_THREADS=1 there is one process."
         ) from None
     return [results[index] for index in range(count)]

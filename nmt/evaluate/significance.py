@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
 from nmt.errors import UserError
-from nmt.evaluate.scores import tokenizer_for
+from nmt.evaluate.bleu_chrf import tokenizer_for
 
 SEED = 12345  # sacreBLEU's own
 MIN_SAMPLES = 100  # resamples: below that the ends of a 95 % interval are single draws

@@ -31,7 +31,7 @@ class Memory(NamedTuple):
         """The memory of these rows of the batch."""
         mask = None if self.mask is None else self.mask[index]
         weights = None if self.weights is None else self.weights[index]
-        return Memory(self.values.index_select(0, index), mask, select(self.static, index), weights)
+        return Memory(self.values.index_select(0, index), mask, select_rows(self.static, index), weights)
 
     def lengths(self) -> Tensor:
         """[B]: each sentence's own length."""
@@ -40,7 +40,7 @@ class Memory(NamedTuple):
         return torch.full((self.values.size(0),), self.values.size(1), device=self.values.device)
 
 
-class Policy(NamedTuple):
+class HardAttentionSamples(NamedTuple):
     """The samples of hard attention in training, one position a column (Xu et al. 2015 §4.1)."""
 
     log_probability: Tensor  # [B T], of the sampled position
@@ -55,7 +55,7 @@ class DecoderOutput(NamedTuple):
     state: DecoderState  # after the last column
     self_weights: Tensor | None = None  # [B L H T P]: of self-attention over all P columns so far
     p_t: Tensor | None = None  # [B T]: of local attention, in source positions; with `weights` only
-    policy: Policy | None = None  # of hard attention in training
+    policy: HardAttentionSamples | None = None  # of hard attention in training
 
 
 class EncoderDecoder(nn.Module, ABC):
@@ -75,9 +75,9 @@ class EncoderDecoder(nn.Module, ABC):
     def reorder(self, state: DecoderState, rows: Tensor) -> DecoderState:
         """The state of these rows of hypotheses, for the next column only: `decode` may overwrite it.
 
-        For search, in inference mode; `select` does the same everywhere, and what it returns may be used again.
+        For search, in inference mode; `select_rows` does the same everywhere, and what it returns may be used again.
         """
-        return select(state, rows)
+        return select_rows(state, rows)
 
     @abstractmethod
     def decode(self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False) -> DecoderOutput:
@@ -126,6 +126,6 @@ class EncoderDecoder(nn.Module, ABC):
         return self.decode(target, self.start(memory), memory, weights)
 
 
-def select(state: DecoderState, index: Tensor) -> DecoderState:
+def select_rows(state: DecoderState, index: Tensor) -> DecoderState:
     """The state of these rows of the batch, by which search reorders, duplicates and drops hypotheses of any model."""
     return {name: tensor.index_select(0, index) for name, tensor in state.items()}

@@ -13,7 +13,7 @@ from nmt.attention.hard import Reinforce
 from nmt.attention.scores import make_score
 from nmt.attention.single_head import AttentionOutput, SingleHeadAttention
 from nmt.attention.windows import make_window
-from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory, Policy
+from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, HardAttentionSamples, Memory
 from nmt.models.cells import ConditionalGRU, StackedRNNCell, maxout
 from nmt.models.dropout import Dropout
 from nmt.models.encoder import RecurrentEncoder
@@ -177,7 +177,7 @@ def decoder_output(
     """The output of `decode` from the attention of its columns in order; `attended` is empty without attention."""
     log_probability = concat_columns([attention.log_probability for attention in attended])
     entropy = concat_columns([attention.entropy for attention in attended])
-    policy = None if log_probability is None or entropy is None else Policy(log_probability, entropy)
+    policy = None if log_probability is None or entropy is None else HardAttentionSamples(log_probability, entropy)
     if not weights or not attended:
         return DecoderOutput(hidden, None, state, policy=policy)
     cross_weights = torch.cat([attention.weights for attention in attended], 1)[:, None, None]

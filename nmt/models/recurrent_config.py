@@ -137,14 +137,14 @@ class RecurrentConfig:
     def check(self, config: Config) -> None:
         """What must fit together; raises UserError."""
         if config.train.compile:
-            raise UserError("train.compile=true compiles Transformers alone; choose train.compile=false.")
+            raise UserError("train.compile=true is only supported for Transformers; choose train.compile=false.")
         if self.bidirectional and self.reverse_source:
             raise UserError(
                 "model.reverse_source=true changes nothing with model.bidirectional=true; choose one of them."
             )
         if self.attend == "before_step" and not (self.cell == "gru" and self.num_layers == 1 and self.bidirectional):
             wanted = "model.cell=gru, model.num_layers=1 and model.bidirectional=true"
-            raise UserError(f"model.attend=before_step (Bahdanau) is defined for {wanted} alone.")
+            raise UserError(f"model.attend=before_step (Bahdanau) requires {wanted}.")
         self.check_encoder_size()
         self.check_tied_size()
 

@@ -15,7 +15,7 @@ from nmt.attention.linear import LinearAttentionState
 from nmt.attention.positions import Positions, Start, make_positions
 from nmt.attention.self_attention import KVCache, SelfAttention, make_self_attention
 from nmt.cpu import select_with_spare_column
-from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory, select
+from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory, select_rows
 from nmt.models.dropout import Dropout
 from nmt.models.layers import DecoderLayer, EncoderLayer
 from nmt.models.transformer_config import TransformerConfig
@@ -98,7 +98,7 @@ class Transformer(EncoderDecoder):
     def reorder(self, state: DecoderState, rows: Tensor) -> DecoderState:
         """On a CPU keys and values get a spare column for the next ones; `length` [B] counts those before it."""
         if self.state_type is LinearAttentionState or rows.device.type != "cpu":
-            return select(state, rows)
+            return select_rows(state, rows)
         length = cached_columns(state)
         caches = {name: part for name, part in state.items() if name != "length"}
         selected = {name: select_with_spare_column(part, rows, length) for name, part in caches.items()}

@@ -36,15 +36,19 @@ class CheckpointManager:
         self.common = checkpoint.pack(config, tokenizers, corpus_hash)
         self.last_path, self.best_path = folder / "last.pt", folder / "best.pt"
 
-    def save_validated(self, weights: dict[str, Tensor], step: int, result: ValidationResult, is_best: bool) -> None:
+    def save_and_prune(self, weights: dict[str, Tensor], step: int, result: ValidationResult, is_best: bool) -> None:
         """Write step-N.pt, of which the last `train.average_checkpoints` are kept, and best.pt if this is the best."""
         payload = self.translator_payload(weights, step, result, f"update {step}")
         if is_best:
             self.save_best(payload, result)
         if self.config.train.average_checkpoints:
             checkpoint.save(self.folder / f"step-{step}.pt", payload)
-            for path in self.step_paths()[: -self.config.train.average_checkpoints]:
-                path.unlink()
+            self.prune()
+
+    def prune(self) -> None:
+        """Delete the oldest step-N.pt, keeping the last `train.average_checkpoints`."""
+        for path in self.step_paths()[: -self.config.train.average_checkpoints]:
+            path.unlink()
 
     def save_average(self, weights: dict[str, Tensor], step: int, result: ValidationResult, is_best: bool) -> None:
         """Write average.pt, and best.pt if the average is better than every single checkpoint."""
@@ -90,7 +94,7 @@ class CheckpointManager:
         Raises UserError if the run was begun with another configuration, corpus or tokenizer.
         """
         if not self.last_path.exists():
-            self.clear_steps()
+            self.delete_stale_steps()
             return None
         payload = checkpoint.load(self.last_path)
         refuse_changes(payload, self.common, self.config.name)
@@ -102,7 +106,7 @@ class CheckpointManager:
         checkpoint.set_random_state(payload["random"], device)
         return TrainState(**payload["train_state"])
 
-    def clear_steps(self) -> None:
+    def delete_stale_steps(self) -> None:
         """Before a training from the start: delete step-N.pt of its earlier attempt.
 
         Raises UserError if the folder has checkpoints of another training, which would be mixed with the new ones.
@@ -133,12 +137,12 @@ def refuse_changes(saved: Payload, new: Payload, name: str) -> None:
     if saved["corpus_hash"] != new["corpus_hash"]:
         changed["the corpus"] = (saved["corpus_hash"][:10], new["corpus_hash"][:10])
     elif not changed and not same_tokenizers(saved["tokenizers"], new["tokenizers"]):
-        changed["the tokenizer, built again"] = ("one", "another")
+        changed["the rebuilt tokenizer"] = ("equal", "different")
     if changed:
         listed = ", ".join(f"{key} (was {old}, now {new})" for key, (old, new) in changed.items())
         raise UserError(
-            f"The run '{name}' was begun with another configuration: {listed}; go back to the old values to continue "
-            "it, or give this one another name=…, or delete its folder."
+            f"The run '{name}' cannot be resumed, because its configuration has changed: {listed}; go back to the old "
+            "values to continue it, or give this one another name=…, or delete its folder."
         )
 
 

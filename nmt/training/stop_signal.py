@@ -1,9 +1,8 @@
-"""Ending a training early: on Ctrl-C between two batches, and on numbers that are not finite before an update."""
+"""Ctrl-C and SIGTERM stop a training where it can be saved."""
 
 import logging
-import math
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -12,10 +11,6 @@ log = logging.getLogger("nmt")
 
 class Interrupted(Exception):
     """A signal has asked the training to stop."""
-
-
-class TrainingDiverged(Exception):
-    """A loss or gradient norm is useless; the text gives its value and the batch it comes from."""
 
 
 class StopSignal:
@@ -48,12 +43,3 @@ class StopSignal:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def check_finite(loss: float, gradient_norm: float, vocabulary: int, describe_batch: Callable[[], str]) -> None:
-    """Raise TrainingDiverged if loss or gradient norm is not finite, or the loss > 5 log V, five times a uniform guess.
-
-    `describe_batch` gives the text that names the batch.
-    """
-    if not (math.isfinite(loss) and math.isfinite(gradient_norm)) or loss > 5 * math.log(vocabulary):
-        raise TrainingDiverged(f"loss {loss:.4g}, gradient norm {gradient_norm:.4g} in {describe_batch()}")

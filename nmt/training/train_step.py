@@ -11,12 +11,12 @@ from nmt.data.batches import Batch, BatchIterator
 from nmt.data.tokenizer import PAD
 from nmt.models.base import EncoderDecoder
 from nmt.training.compile import compile_forward
+from nmt.training.divergence import check_finite
 from nmt.training.loss import training_loss
 from nmt.training.metrics import TrainMetrics
 from nmt.training.precision import autocast
 from nmt.training.schedule import learning_rate
 from nmt.training.state import TrainState
-from nmt.training.stop_signal import check_finite
 
 ENDLESS = 10**9  # updates, for the schedule while max_minutes has not been converted
 

@@ -9,9 +9,10 @@ from nmt.config import Config
 from nmt.errors import Stopped, UserError
 from nmt.training import checkpoint
 from nmt.training.checkpoint_manager import CheckpointManager
+from nmt.training.divergence import TrainingDiverged
 from nmt.training.metrics import TrainMetrics
 from nmt.training.schedule import warn_if_only_warmup
-from nmt.training.stop_signal import Interrupted, StopSignal, TrainingDiverged
+from nmt.training.stop_signal import Interrupted, StopSignal
 from nmt.training.time_budget import TimeBudget
 from nmt.training.train_step import TrainStep
 from nmt.training.validation import Validation, ValidationResult
@@ -110,7 +111,7 @@ class Trainer:
         log.info("update %d: %s%s", state.step, result, "  (best so far)" if is_best else "")
         self.logger.scalars(result.scalars(), state.step)
         self.logger.flush()
-        self.checkpoints.save_validated(self.model.state_dict(), state.step, result, is_best)
+        self.checkpoints.save_and_prune(self.model.state_dict(), state.step, result, is_best)
         self.save()
         self.train_step.metrics = TrainMetrics()  # so that validation counts as no training time
 
@@ -120,7 +121,7 @@ class Trainer:
         state, patience = self.state, self.config.train.patience
         if state.patience_spent(patience):
             since = state.validations_since_best
-            log.info("No better %s for %d validations: stopped.", self.config.train.metric, since)
+            log.info("Early stopping: no better %s in %d validations.", self.config.train.metric, since)
         paths = self.checkpoints.step_paths()
         if len(paths) > 1:
             trained = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}

@@ -12,10 +12,11 @@ from nmt.data.dataset import ParallelDataset
 from nmt.data.tokenizer import PAD
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.translator import Translator
-from nmt.evaluate.scores import score
+from nmt.evaluate.bleu_chrf import score
 from nmt.evaluate.words import WordPair
+from nmt.training.divergence import TrainingDiverged
 from nmt.training.loss import cross_entropy
-from nmt.training.stop_signal import StopSignal, TrainingDiverged
+from nmt.training.stop_signal import StopSignal
 from nmt.view.heatmap import grid, heatmap
 from nmt.view.tensorboard import TensorBoardLogger
 

@@ -13,7 +13,7 @@ from pyarrow import ipc
 
 from benchmarks.machine import ROOT
 from nmt.data.dataset import ROWS, SCHEMA, ParallelDataset
-from nmt.data.lines import read_pairs
+from nmt.data.parallel_text import read_pairs
 from nmt.data.phrasebook.draw import Grammar, draws
 from nmt.data.tokenizer import EOS
 from nmt.errors import UserError

@@ -14,7 +14,7 @@ from benchmarks.corpora import real_corpus
 
 from nmt.compose import compose_all
 from nmt.data.dataset import ParallelDataset
-from nmt.data.lines import read_lines
+from nmt.data.parallel_text import read_lines
 from nmt.data.tokenizer import EOS, Tokenizer, Tokenizers
 from nmt.pipeline import build_stages
 from peers.toolkits import PIECES

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from benchmarks.frame import measure_in_turn, note
 from benchmarks.tables import columns
 
-from nmt.data.lines import read_lines
+from nmt.data.parallel_text import read_lines
 from nmt.errors import UserError
-from nmt.evaluate.scores import score
+from nmt.evaluate.bleu_chrf import score
 from peers.environments import Environments
 from peers.toolkits import PEERS
 
