@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.view.alignment_page import POLICY, PagePair, alignment_page, read_asset
@@ -144,7 +144,6 @@ WORDS = st.lists(st.text(st.characters(codec=None), max_size=8), min_size=1, max
 
 
 @given(WORDS, WORDS, st.text(max_size=10))
-@settings(max_examples=200, deadline=None)
 def test_any_words_make_a_page_that_reads_back(source, target, title):
     matrix = np.full((len(target), len(source)), 0.5)
     text = alignment_page(title, [PagePair(source, target, {title: matrix})], {title: title})

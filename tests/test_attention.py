@@ -6,7 +6,7 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -21,7 +21,6 @@ from nmt.attention.windows import WINDOWS, make_window
 QUERY, MEMORY, RADIUS = 8, 8, 10
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 2e-2}
 EXACT = {"atol": 1e-10, "rtol": 0}
-some = settings(max_examples=100, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -125,7 +124,6 @@ def test_gradients_are_finite_differences(score, window):
 
 
 @pytest.mark.parametrize("window", WINDOWS)
-@some
 @given(
     seed=seeds,
     score=st.sampled_from(list(SCORES)),
@@ -163,7 +161,6 @@ def assert_probabilities(
     assert (context >= least - slack).all() and (context <= most + slack).all()
 
 
-@some
 @given(
     seed=seeds,
     score=st.sampled_from(sorted(SCORES.keys() - {"location"})),
@@ -183,7 +180,6 @@ def test_a_global_window_does_not_depend_on_order(seed, score, rows, columns):
     assert_close(outputs, (context[:, q], weights[:, q][:, :, s]), **EXACT)
 
 
-@some
 @given(
     seed=seeds,
     scale=st.sampled_from([0.0, 1.0, 100.0, 1e4]),
@@ -319,7 +315,6 @@ def test_the_fused_kernel_equals_the_explicit_one(causal, masked, cached, rows):
     assert_close(explicit, weights @ value, **EXACT)
 
 
-@some
 @given(seed=seeds, rows=st.integers(2, 7), cached=st.integers(0, 3), row=st.integers(0, 5))
 def test_causal_rows_do_not_depend_on_the_future(seed, rows, cached, row):
     torch.manual_seed(seed)
@@ -351,7 +346,6 @@ def test_low_precision_training_agrees(causal):
         assert_close(rounded.grad.double(), wanted.grad, atol=5e-2, rtol=0)
 
 
-@some
 @given(seed=seeds, size=st.integers(1, 8), rows=st.integers(1, 5), columns=st.integers(1, 7), masked=st.booleans())
 def test_one_head_with_identities_is_scaled_dot_product(seed, size, rows, columns, masked):
     torch.manual_seed(seed)
@@ -392,7 +386,6 @@ def heads_of(heads: MultiHeadAttention, query: Tensor, memory: Tensor) -> tuple[
     return (heads.project_query(query), *heads.project_memory(memory))
 
 
-@some
 @given(
     seed=seeds, count=st.integers(1, 3), head_size=st.integers(1, 4), rows=st.integers(1, 6), columns=st.integers(1, 6)
 )

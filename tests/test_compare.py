@@ -16,7 +16,7 @@ import pytest
 import torch
 from conftest import MODELS
 from corpora import Answer, Trained, run_command, small, write_corpus
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from sacrebleu import corpus_bleu
@@ -137,7 +137,6 @@ def test_buckets_by_hand():
     assert length_buckets([0, 0]) == [] and length_buckets([]) == []
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(st.integers(0, 70), max_size=60), st.integers(1, 20))
 def test_every_sentence_is_in_one_bucket(lengths, smallest):
     merged = length_buckets(lengths, smallest)
@@ -160,7 +159,6 @@ def test_a_bucket_is_scored_as_a_corpus():
     assert bleu_alone(BETTER, REFERENCES, "en") == pytest.approx(score(BETTER, REFERENCES)["bleu"])
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.text("ab", min_size=1), st.text("cd", min_size=1)), max_size=12), st.integers(1, 5))
 def test_joining_keeps_the_words_and_their_order(pairs, count):
     inputs = join_pairs(pairs, count)
@@ -181,7 +179,6 @@ def test_spread_by_hand():
 # --- tables, page and figures ---
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.lists(st.text(max_size=8), min_size=2, max_size=2), min_size=1, max_size=3))
 def test_a_markdown_table_keeps_its_columns(rows):
     lines = to_markdown([Table("title", ["a", "b"], rows)]).splitlines()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import VOCABULARY
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.alignments import Extractor, absolute_layers, layer_candidates, max_pieces_per_side
@@ -74,7 +74,6 @@ def test_pairs_are_recorded_in_a_batch_as_alone(name, small_model, monkeypatch):
             assert argmax_links(other.layer_weights(0, None)) == argmax_links(one.layer_weights(0, None))
 
 
-@settings(max_examples=200, deadline=None)
 @given(PAIRS, st.integers(1, 60), st.integers(1, 300))
 def test_each_pair_is_in_one_batch_within_bounds(pairs, tokens, cells):
     with pytest.MonkeyPatch.context() as patch:
@@ -89,7 +88,6 @@ def test_each_pair_is_in_one_batch_within_bounds(pairs, tokens, cells):
         assert len(rows) == 1 or (len(rows) * longest <= tokens and len(rows) * longest**2 <= cells)
 
 
-@settings(max_examples=200, deadline=None)
 @given(PAIRS, st.integers(1, 7), st.integers(1, 300))
 def test_windows_keep_the_order_within_bounds(pairs, most, cells):
     with pytest.MonkeyPatch.context() as patch:

@@ -45,7 +45,7 @@ VARIANTS = {  # attention, sliding window, bias
 }
 FAMILY = ("linear", "alibi", "relative", "sliding", "rotary", "learned")
 TRANSFORMERS = ("transformer", *(f"transformer_{name}" for name in FAMILY))
-many = settings(max_examples=50, deadline=None)  # of each variant
+many = settings(max_examples=50)  # of each variant
 seeds = st.integers(0, 2**32 - 1)
 each_variant = pytest.mark.parametrize("variant", VARIANTS)
 each_side = pytest.mark.parametrize("causal", [False, True], ids=["encoder", "decoder"])

@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 import sentencepiece
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.evaluate.words import WordPair, piece_spans, split_into_words, word_fractions, word_spans
@@ -158,7 +158,6 @@ def test_every_piece_is_divided_among_words_without_a_rest(pieces):
 
 
 @given(PIECES, PIECES, st.integers(0, 2**32 - 1), st.booleans(), st.booleans())
-@settings(deadline=None)
 def test_merging_loses_no_weight(source, target, seed, ending, tokenized):
     weights = np.random.default_rng(seed).random((len(target) + ending, len(source) + 1))
     matrix, source_words, target_words = merge(weights, source, target, tokenized)
@@ -208,7 +207,6 @@ def test_without_words_everything_is_at_the_end():
 
 
 @given(PIECES)
-@settings(max_examples=200, deadline=None)
 def test_columns_keep_the_order_of_pieces(pieces):
     found = columns_of(pieces)
     assert found[0] >= 0 and found[-1] == len(split_into_words(pieces)[0]) and len(found) == len(pieces) + 1
@@ -226,7 +224,6 @@ def test_the_window_of_local_attention_in_words():
 
 
 @given(PIECES.filter(bool), PIECES.filter(bool), st.integers(1, 4), st.integers(0, 10**6))
-@settings(max_examples=200, deadline=None)
 def test_no_weight_is_outside_its_window(source, target, radius, seed):
     """Weights that are 0 outside of |s − p_t| ≤ D are 0 outside of the window of words, too; p_t is inside of it."""
     size = len(source) + 1
