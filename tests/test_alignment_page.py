@@ -181,7 +181,7 @@ def test_a_hundred_pairs_stay_below_two_megabytes():
     assert len(text.encode()) < 2_000_000
 
 
-def test_what_does_not_fit_is_refused():
+def test_values_that_do_not_match_are_refused():
     for matrices, message in (
         ({}, "without a matrix"),
         ({"m": WEIGHTS[:2]}, r"Matrix m \(2, 3\) does not fit 3 target, 3 source words"),
@@ -214,9 +214,9 @@ def luminance(colors: np.ndarray) -> np.ndarray:
     return linear @ np.array([0.2126, 0.7152, 0.0722])
 
 
-def contrast(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+def contrast(color: np.ndarray, other: np.ndarray) -> np.ndarray:
     """The contrast ratio of WCAG 2.2 between two colors."""
-    first, second = luminance(one), luminance(other)
+    first, second = luminance(color), luminance(other)
     return (np.maximum(first, second) + 0.05) / (np.minimum(first, second) + 0.05)
 
 

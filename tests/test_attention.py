@@ -363,23 +363,23 @@ def test_one_head_with_identities_is_scaled_dot_product(seed, size, rows, column
 @pytest.mark.parametrize("masked", [False, True])
 def test_many_heads_equal_pytorch(masked):
     torch.manual_seed(1)
-    ours, reference = MultiHeadAttention(12, 3).double(), nn.MultiheadAttention(12, 3, batch_first=True).double()
-    for parameter in ours.parameters():
+    module, reference = MultiHeadAttention(12, 3).double(), nn.MultiheadAttention(12, 3, batch_first=True).double()
+    for parameter in module.parameters():
         nn.init.normal_(parameter)
-    reference.load_state_dict({f"in_proj_{part}": getattr(ours, part) for part in ("weight", "bias")}, strict=False)
-    reference.out_proj.load_state_dict(ours.output.state_dict())
+    reference.load_state_dict({f"in_proj_{part}": getattr(module, part) for part in ("weight", "bias")}, strict=False)
+    reference.out_proj.load_state_dict(module.output.state_dict())
     query, memory = unit(2, 4, 12), unit(2, 5, 12)
     hidden = torch.tensor([[False] * 5, [False] * 3 + [True] * 2]) if masked else None
     wanted = reference(query, memory, memory, key_padding_mask=hidden, average_attn_weights=False)
     mask = None if hidden is None else ~hidden[:, None, None]
-    cross = heads_of(ours, query, memory)
-    assert_close(ours(*cross, mask, weights=True), wanted, **EXACT)
-    assert_close(ours(*cross, mask)[0], wanted[0], **EXACT)
+    cross = heads_of(module, query, memory)
+    assert_close(module(*cross, mask, weights=True), wanted, **EXACT)
+    assert_close(module(*cross, mask)[0], wanted[0], **EXACT)
     self_attention = reference(
         query, query, query, is_causal=True, attn_mask=torch.ones(4, 4).triu(1).bool(), need_weights=False
     )
-    context, _ = scaled_dot_product(*ours.project_all(query), causal=True)
-    assert_close(ours.merge_heads(context), self_attention[0], **EXACT)
+    context, _ = scaled_dot_product(*module.project_all(query), causal=True)
+    assert_close(module.merge_heads(context), self_attention[0], **EXACT)
 
 
 def heads_of(heads: MultiHeadAttention, query: Tensor, memory: Tensor) -> tuple[Tensor, ...]:

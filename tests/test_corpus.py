@@ -173,10 +173,10 @@ def test_report_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture, caps
     assert capsys.readouterr().out == ""
 
 
-def broken(folder: Path, kind: str) -> DataConfig:
+def broken(folder: Path, mistake: str) -> DataConfig:
     """A corpus with one mistake."""
     data = make(folder)
-    match kind:
+    match mistake:
         case "counts":
             write(folder / "train.en", EN[:3])
         case "utf-8":
@@ -212,7 +212,7 @@ def broken(folder: Path, kind: str) -> DataConfig:
 
 
 @pytest.mark.parametrize(
-    ("kind", "parts"),
+    ("mistake", "parts"),
     [
         ("counts", ["train.de has 4 lines", "train.en has 3 lines"]),
         ("utf-8", ["train.en, line 3, is not UTF-8"]),
@@ -230,9 +230,9 @@ def broken(folder: Path, kind: str) -> DataConfig:
         ("no train", ["data.train=NAME"]),
     ],
 )
-def test_mistakes_are_reported_in_one_sentence(tmp_path: Path, kind: str, parts: list[str]) -> None:
+def test_mistakes_are_reported_in_one_sentence(tmp_path: Path, mistake: str, parts: list[str]) -> None:
     with pytest.raises(UserError) as caught:
-        build(broken(tmp_path, kind), tmp_path)
+        build(broken(tmp_path, mistake), tmp_path)
     for part in parts:
         assert part in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -250,9 +250,9 @@ def test_full_disk_and_read_only_folder(tmp_path: Path, monkeypatch: pytest.Monk
         build(data, tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["missing", "same file", "two names", "no value"])
-def test_inputs_check_before_they_hash(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = broken(tmp_path, kind)
+@pytest.mark.parametrize("mistake", ["missing", "same file", "two names", "no value"])
+def test_inputs_check_before_they_hash(tmp_path: Path, mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = broken(tmp_path, mistake)
     monkeypatch.setattr(digests, "file_digest", lambda path: pytest.fail("hashed first"))
     with pytest.raises(UserError):
         corpus.corpus_inputs(data, tmp_path / "cache.json")

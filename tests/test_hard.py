@@ -75,7 +75,7 @@ def test_the_most_probable_position_is_the_oracles(score, window, dtype):
 @each
 def test_the_choice_in_bf16_is_hardly_less_probable(score, window):
     """Each score has an error of at most 2·10⁻² of the largest, so the oracle's position is chosen unless a second
-    one is within twice that, which is rare.
+    position is within twice that, which is rare.
     """
     within, close, total = TOLERANCE[torch.bfloat16], 0, 0
     for query, memory, step, context, weights, p in of_many_lengths(score, window, torch.bfloat16):
