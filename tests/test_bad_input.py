@@ -319,9 +319,9 @@ def other_files(trained: Trained, folder: Path) -> dict[str, bytes]:
     torch.save({"state_dict": {"weight": torch.zeros(3)}}, foreign)
     torch.save({"format": checkpoint.FORMAT, "model": {}}, partial)
     return {
-        "cut in half": content[: len(content) // 2],
-        "cut at the end": content[:-100],
-        "cut at the beginning": content[:3],
+        "the first half": content[: len(content) // 2],
+        "without its end": content[:-100],
+        "three bytes": content[:3],
         "empty": b"",
         "random": bytes(range(7, 256)) * 40,
         "text": b"Ein Junge malt.\n" * 20,
@@ -333,7 +333,7 @@ def other_files(trained: Trained, folder: Path) -> dict[str, bytes]:
     }  # fmt: skip
 
 
-NO_CHECKPOINTS = ["cut in half", "cut at the end", "cut at the beginning", "empty", "random", "text", "zip", "pickle"]
+NO_CHECKPOINTS = ["the first half", "without its end", "three bytes", "empty", "random", "text", "zip", "pickle"]
 NO_CHECKPOINTS += ["zipped pickle", "another program's", "without most"]
 
 

@@ -95,7 +95,7 @@ def test_finished_hypotheses_do_not_take_up_the_beam():
 
 
 def greedy(model: EncoderDecoder, source: Tensor, limit: int) -> list[int]:
-    """One sentence, the whole prefix decoded anew for each piece."""
+    """One sentence, the complete prefix decoded anew for each piece."""
     ids: list[int] = []
     while len(ids) + 1 < limit:
         logits = model.logits(model(source[None], None, torch.tensor([[BOS, *ids]])).hidden)[0, -1]

@@ -271,7 +271,7 @@ def runs(trained: Trained, tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
 @pytest.fixture
 def drawn() -> None:
-    """Figures are drawn; elsewhere in this file an empty image stands for each, which saves half of the time."""
+    """Figures are drawn; in the other tests of this file an empty image replaces each, which saves half of the time."""
 
 
 @pytest.fixture(autouse=True)

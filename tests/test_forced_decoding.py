@@ -185,8 +185,8 @@ def test_layers_are_counted_from_below():
 
 def test_the_page_names_layers_as_they_are_counted_from_below():
     record = AttentionRecord(["▁a"], ["▁b"], [0.0, 0.0], np.full((3, 2, 2, 2), 0.5))
-    found = page_extractors(record, Extractor((-1, -2)), every_head=False)
-    assert list(found) == [
+    extractors = page_extractors(record, Extractor((-1, -2)), every_head=False)
+    assert list(extractors) == [
         f"{name}, mean of 2 heads" for name in ("mean of layers 2,1", "layer 0", "layer 1", "layer 2")
     ]
     assert next(iter(page_extractors(record, Extractor(-1, 1), every_head=False))) == "layer 2, head 1"

@@ -20,8 +20,6 @@ from nmt.attention.kernels import attend
 from nmt.attention.scores import SCORES
 from nmt.attention.windows import WINDOWS
 from nmt.compose import compose_all
-from nmt.config import to_dict
-from nmt.config_validation import validate
 from nmt.data.batches import Batch, collate
 from nmt.data.tokenizer import PAD
 from nmt.errors import UserError
@@ -360,10 +358,3 @@ def test_nonsense_is_refused(words, fragments):
     with pytest.raises(UserError) as refusal:
         compose_all(words, multirun=False)
     assert all(fragment in str(refusal.value) for fragment in fragments)
-
-
-def test_a_checkpoint_from_before_is_soft():
-    saved = to_dict(compose_all(["model=bahdanau"], multirun=False)[0])
-    for key in ("attention_type", "hard_attention_gradient", "hard_attention_entropy"):
-        del saved["model"][key]
-    assert validate(saved).model.attention_type == "soft"

@@ -11,7 +11,6 @@ from corpora import run_command, small
 from nmt.data import corpus
 from nmt.data.phrasebook import english, german, splits
 from nmt.data.phrasebook.draw import Grammar, Pair, draws
-from nmt.data.phrasebook.tables import text_folder
 from nmt.errors import UserError
 from nmt.evaluate.alignment import parse_links
 from nmt.evaluate.words import word_spans
@@ -461,14 +460,14 @@ def test_no_sentence_is_in_two_sets(sets: dict[str, list[Pair]]) -> None:
 
 
 def test_unseen_combinations_are_unseen_and_their_parts_are_not(sets: dict[str, list[Pair]]) -> None:
-    seen = {
+    other_sets = {
         verb_object for name in ("train", "valid", "test") for pair in sets[name] for verb_object in pair.combinations
     }
     parts = splits.constructions_and_lemmas(sets["train"])
     for pair in sets["test_unseen"]:
-        assert any(verb_object not in seen for verb_object in pair.combinations)
+        assert any(verb_object not in other_sets for verb_object in pair.combinations)
         assert splits.constructions_and_lemmas([pair]) <= parts
-    held_out = {verb_object for pair in sets["test_unseen"] for verb_object in pair.combinations} - seen
+    held_out = {verb_object for pair in sets["test_unseen"] for verb_object in pair.combinations} - other_sets
     assert len({verb for verb, _ in held_out}) > 50  # all over the phrasebook
 
 
@@ -537,10 +536,6 @@ def test_an_impossible_configuration_is_refused(tmp_path: Path, words_: list[str
     with pytest.raises(UserError, match=re.escape(expected)):
         (config,) = compose_all(["data=phrasebook", *words_], multirun=False)
         corpus.corpus_inputs(config.data, tmp_path / "digests.json")
-
-
-def test_the_text_folder_exists() -> None:
-    assert (text_folder() / "grammar" / "phrases.txt").is_file()
 
 
 @pytest.mark.usefixtures("parsed_once")

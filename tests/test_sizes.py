@@ -14,7 +14,7 @@ from nmt.compose import compose_all
 from nmt.models.base import EncoderDecoder
 
 PAPERS = Path(__file__).resolve().parent.parent / "docs" / "papers.md"
-# Five different numbers, so that none can stand for another: the memory is 2 · 6 wide.
+# Five different numbers, so that none can be confused with another: the memory is 2 · 6 wide.
 SIZES = {"hidden_size": 10, "encoder_hidden_size": 6, "embedding_size": 8, "maxout_size": 5, "tie_embeddings": False}
 
 
@@ -62,9 +62,9 @@ def test_every_part_has_its_own_size(small_model, score, window):
     random = np.random.default_rng(5)
     for sources, targets in ((1, 1), (7, 4), (12, 15)):
         source, target = random.integers(4, 50, sources).tolist(), random.integers(4, 50, targets).tolist()
-        found = model.logits(model(torch.tensor([source]), None, torch.tensor([target])).hidden)[0]
+        logits = model.logits(model(torch.tensor([source]), None, torch.tensor([target])).hidden)[0]
         wanted = logits_in_numpy(model, source, target, score)
-        np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(logits.detach().numpy(), wanted, rtol=0, atol=1e-9)
 
 
 def test_decoding_in_pieces_equals_decoding_at_once_with_these_sizes(small_model):
@@ -96,8 +96,8 @@ def test_v_p_is_the_size_to_the_exponent_times_what_is_learnt(small_model, name,
 
 def settings_of_papers() -> dict[str, list[str]]:
     """The command lines of the page by the file of conf/model that they begin with."""
-    found = re.findall(r"`(model=(\w+)(?:\s[^`]+)?)`", PAPERS.read_text(encoding="utf-8"))
-    return {f"{name} {number}": words.split() for number, (words, name) in enumerate(found) if " " in words}
+    commands = re.findall(r"`(model=(\w+)(?:\s[^`]+)?)`", PAPERS.read_text(encoding="utf-8"))
+    return {f"{name} {number}": words.split() for number, (words, name) in enumerate(commands) if " " in words}
 
 
 def test_the_settings_of_the_papers_compose():

@@ -324,7 +324,7 @@ def test_a_training_of_warmup_alone_is_warned_of(train, warmup, warned):
 
 @pytest.fixture
 def seconds_per_update(monkeypatch) -> Callable[[float], None]:
-    """seconds_per_update(S): from now on an update takes S seconds by the budget's clock, and so does a validation."""
+    """seconds_per_update(S): the budget reads a clock by which updates and validations take S seconds."""
     monkeypatch.setattr(time_budget, "MIN_UPDATES", 20)
 
     def set_clock(seconds: float) -> None:
@@ -479,7 +479,7 @@ def test_a_gradient_that_is_not_finite_does_not_reach_the_checkpoint(train, fold
 
 
 def test_weights_that_are_not_finite_are_never_the_best(train, folder):
-    """A validation follows the update that made them so."""
+    """A validation follows the update after which they are not finite."""
     answer = train("not-finite", "optim.lr=1e30", "optim.warmup_steps=0", "train.max_steps=3", "train.validate_every=1")
     assert answer.code == 2 and "Traceback" not in answer.err
     assert ("corpus lines" in answer.err) == ("gradient norm" in answer.err), "a validation has no batch of training"

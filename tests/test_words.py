@@ -183,7 +183,7 @@ def window_spans(p_t: np.ndarray, radius: float, source: list[str], target: list
 
 
 def test_pieces_have_the_columns_of_their_words():
-    """All pieces of gardener stand at column 1, </s> is the column after the last word."""
+    """All pieces of gardener have column 1, </s> is the column after the last word."""
     assert columns_of(SOURCE_PIECES) == [0, 1, 1, 1, 2, 3, 4]
 
 
