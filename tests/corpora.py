@@ -58,7 +58,7 @@ class Trained(NamedTuple):
 
     root: Path  # the folder of data/ and runs/
     name: str
-    arguments: list[str]  # the command that made it
+    arguments: list[str]  # of `nmt train`
     lines: list[str]  # what that command printed
 
     @property
@@ -185,8 +185,11 @@ def process(*words: str, text: bytes = b"") -> subprocess.CompletedProcess[bytes
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """A small Transformer, trained for 120 updates: once for all processes of pytest-xdist, each with a copy of it."""
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
+    """A small Transformer, trained for 120 updates: once for all processes of pytest-xdist, each with a copy of it.
+
+    No test may write into it: evaluate and train need a copy, since the next test would read what they leave.
+    """
 
     def train(root: Path) -> None:
         arguments = small(
@@ -199,7 +202,16 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     root = tmp_path_factory.mktemp("trained") / "root"
     shutil.copytree(build_once(tmp_path_factory, "trained", train), root)
     arguments, lines = json.loads((root / "trained.json").read_text(encoding="utf-8"))
-    return Trained(root, "tiny", small(root, [], *arguments, *folder_options(root)), lines)
+    before = modification_times(root)
+    yield Trained(root, "tiny", small(root, [], *arguments, *folder_options(root)), lines)
+    changed = {str(path) for path, _ in before ^ modification_times(root)}
+    assert not changed, f"tests have written into the trained run: {sorted(changed)}"
+
+
+def modification_times(folder: Path) -> set[tuple[Path, int]]:
+    """All files below a folder but the program's cache of digests, each with its time of modification."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "digests.json")
+    return {(path, path.stat().st_mtime_ns) for path in files}
 
 
 def build_once(tmp_path_factory: pytest.TempPathFactory, name: str, build: Callable[[Path], None]) -> Path:

@@ -1,6 +1,6 @@
 """Attention in NumPy, one sentence at a time, written from the papers alone: what the torch code must agree with.
 
-query [T D], memory [S M], step [T]: target positions. A new score or window needs its line here. A score takes a query,
+query [T D], memory [S M], step [T]: target positions. A new score or window needs a line below. A score takes a query,
 a key, the key's position in the source, and the parameters; a prior the source positions, p_t and the radius.
 """
 
@@ -42,7 +42,7 @@ def gaussian(s, p_t, radius):
     return np.exp(-((s - p_t) ** 2) / (2 * (radius / 2) ** 2))
 
 
-PRIORS = {"local_p": gaussian}  # what multiplies the weights; a window that is not here has none
+PRIORS = {"local_p": gaussian}  # what multiplies the weights; a window that is not listed has none
 
 
 def softmax(scores):

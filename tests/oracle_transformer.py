@@ -79,7 +79,10 @@ def sublayer(x, p, order, f):
 
 
 def transformer(source, target, p, rule):
-    """§3.1: ids → logits [T V]; `rule` holds norm, activation, num_heads, positions, and what self-attention is."""
+    """§3.1: ids → logits [T V].
+
+    `rule`: norm, activation, num_heads, self_attention, sliding_window, distance_bias, positions.
+    """
     order, heads = rule["norm"], rule["num_heads"]
     x = embed(source, p["E_source"], rule["positions"], p.get("source_positions"))
     for layer in p["encoder"]:

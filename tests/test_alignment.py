@@ -88,16 +88,16 @@ def test_aer_by_hand():
         ("0-0 1-2", "0-0 1-1 1p2", 0, (0.25, 1.0, 0.5)),
         # A = {00, 01, 20} against S = {00, 20}, P = S + {21}: hits 2 and 2: 1 − 4/5, 2/3, 2/2.
         ("0-0 0-1 2-0", "0-0 2-0 2p1", 0, (0.2, 2 / 3, 1.0)),
-        # nothing drawn: 1 − 0/(0 + 2); no link is wrong, none of two is found
+        # nothing drawn: 1 − 0/(0 + 2); no link is wrong, both are missed
         ("", "0-0 1-1", 0, (1.0, 1.0, 0.0)),
-        # nothing known: 1 − 0/(2 + 0); both links are wrong, none is missed
+        # no gold links: 1 − 0/(2 + 0); both links are wrong, none is missed
         ("0-0 1-1", "", 0, (1.0, 0.0, 1.0)),
-        # only possible links are known: A = {00, 11}, P = {00}: 1 − (0 + 1)/(2 + 0), 1/2, nothing sure is missed
+        # only possible links: A = {00, 11}, P = {00}: 1 − (0 + 1)/(2 + 0), 1/2, nothing sure is missed
         ("0-0 1-1", "0p0", 0, (0.5, 0.5, 1.0)),
         # words count from 1, three source words for one target word: A = {00}, S = {00, 10, 20}: 1 − 2/4, 1/1, 1/3
         ("1-1", "1-1 2-1 3-1", 1, (0.5, 1.0, 1 / 3)),
     ],
-    ids=["sure and possible", "too many", "nothing drawn", "nothing known", "only possible", "from 1, many to one"],
+    ids=["sure and possible", "too many", "nothing drawn", "no gold links", "only possible", "from 1, many to one"],
 )
 def test_aer_of_pharaoh_lines_by_hand(drawn, gold, base, expected):
     links, _ = parse_links(drawn, base)
@@ -160,7 +160,7 @@ def test_gold_files_are_read_line_by_line(tmp_path):
 
 
 @pytest.mark.parametrize(("text", "tokenized", "warned"), [("a b .", False, 1), ("a b .", True, 0), ("a b.", False, 0)])
-def test_gold_of_text_that_looks_tokenized_is_warned_of(tmp_path, caplog, text, tokenized, warned):
+def test_gold_of_text_that_may_be_tokenized_is_warned_of(tmp_path, caplog, text, tokenized, warned):
     path = tmp_path / "a.gold"
     path.write_text("0-0\n", encoding="utf-8")
     for pair in ((text, "x"), ("x", text)):

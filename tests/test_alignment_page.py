@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.view.alignment_page import POLICY, PagePair, alignment_page, read_asset
@@ -144,7 +144,6 @@ WORDS = st.lists(st.text(st.characters(codec=None), max_size=8), min_size=1, max
 
 
 @given(WORDS, WORDS, st.text(max_size=10))
-@settings(max_examples=200, deadline=None)
 def test_any_words_make_a_page_that_reads_back(source, target, title):
     matrix = np.full((len(target), len(source)), 0.5)
     text = alignment_page(title, [PagePair(source, target, {title: matrix})], {title: title})
@@ -182,7 +181,7 @@ def test_a_hundred_pairs_stay_below_two_megabytes():
     assert len(text.encode()) < 2_000_000
 
 
-def test_what_does_not_fit_is_refused():
+def test_values_that_do_not_match_are_refused():
     for matrices, message in (
         ({}, "without a matrix"),
         ({"m": WEIGHTS[:2]}, r"Matrix m \(2, 3\) does not fit 3 target, 3 source words"),
@@ -215,9 +214,9 @@ def luminance(colors: np.ndarray) -> np.ndarray:
     return linear @ np.array([0.2126, 0.7152, 0.0722])
 
 
-def contrast(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+def contrast(color: np.ndarray, other: np.ndarray) -> np.ndarray:
     """The contrast ratio of WCAG 2.2 between two colors."""
-    first, second = luminance(one), luminance(other)
+    first, second = luminance(color), luminance(other)
     return (np.maximum(first, second) + 0.05) / (np.minimum(first, second) + 0.05)
 
 

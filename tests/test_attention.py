@@ -6,7 +6,7 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -21,7 +21,6 @@ from nmt.attention.windows import WINDOWS, make_window
 QUERY, MEMORY, RADIUS = 8, 8, 10
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 2e-2}
 EXACT = {"atol": 1e-10, "rtol": 0}
-some = settings(max_examples=100, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -125,7 +124,6 @@ def test_gradients_are_finite_differences(score, window):
 
 
 @pytest.mark.parametrize("window", WINDOWS)
-@some
 @given(
     seed=seeds,
     score=st.sampled_from(list(SCORES)),
@@ -163,7 +161,6 @@ def assert_probabilities(
     assert (context >= least - slack).all() and (context <= most + slack).all()
 
 
-@some
 @given(
     seed=seeds,
     score=st.sampled_from(sorted(SCORES.keys() - {"location"})),
@@ -183,7 +180,6 @@ def test_a_global_window_does_not_depend_on_order(seed, score, rows, columns):
     assert_close(outputs, (context[:, q], weights[:, q][:, :, s]), **EXACT)
 
 
-@some
 @given(
     seed=seeds,
     scale=st.sampled_from([0.0, 1.0, 100.0, 1e4]),
@@ -319,7 +315,6 @@ def test_the_fused_kernel_equals_the_explicit_one(causal, masked, cached, rows):
     assert_close(explicit, weights @ value, **EXACT)
 
 
-@some
 @given(seed=seeds, rows=st.integers(2, 7), cached=st.integers(0, 3), row=st.integers(0, 5))
 def test_causal_rows_do_not_depend_on_the_future(seed, rows, cached, row):
     torch.manual_seed(seed)
@@ -351,7 +346,6 @@ def test_low_precision_training_agrees(causal):
         assert_close(rounded.grad.double(), wanted.grad, atol=5e-2, rtol=0)
 
 
-@some
 @given(seed=seeds, size=st.integers(1, 8), rows=st.integers(1, 5), columns=st.integers(1, 7), masked=st.booleans())
 def test_one_head_with_identities_is_scaled_dot_product(seed, size, rows, columns, masked):
     torch.manual_seed(seed)
@@ -369,30 +363,29 @@ def test_one_head_with_identities_is_scaled_dot_product(seed, size, rows, column
 @pytest.mark.parametrize("masked", [False, True])
 def test_many_heads_equal_pytorch(masked):
     torch.manual_seed(1)
-    ours, reference = MultiHeadAttention(12, 3).double(), nn.MultiheadAttention(12, 3, batch_first=True).double()
-    for parameter in ours.parameters():
+    module, reference = MultiHeadAttention(12, 3).double(), nn.MultiheadAttention(12, 3, batch_first=True).double()
+    for parameter in module.parameters():
         nn.init.normal_(parameter)
-    reference.load_state_dict({f"in_proj_{part}": getattr(ours, part) for part in ("weight", "bias")}, strict=False)
-    reference.out_proj.load_state_dict(ours.output.state_dict())
+    reference.load_state_dict({f"in_proj_{part}": getattr(module, part) for part in ("weight", "bias")}, strict=False)
+    reference.out_proj.load_state_dict(module.output.state_dict())
     query, memory = unit(2, 4, 12), unit(2, 5, 12)
     hidden = torch.tensor([[False] * 5, [False] * 3 + [True] * 2]) if masked else None
     wanted = reference(query, memory, memory, key_padding_mask=hidden, average_attn_weights=False)
     mask = None if hidden is None else ~hidden[:, None, None]
-    cross = heads_of(ours, query, memory)
-    assert_close(ours(*cross, mask, weights=True), wanted, **EXACT)
-    assert_close(ours(*cross, mask)[0], wanted[0], **EXACT)
+    cross = heads_of(module, query, memory)
+    assert_close(module(*cross, mask, weights=True), wanted, **EXACT)
+    assert_close(module(*cross, mask)[0], wanted[0], **EXACT)
     self_attention = reference(
         query, query, query, is_causal=True, attn_mask=torch.ones(4, 4).triu(1).bool(), need_weights=False
     )
-    context, _ = scaled_dot_product(*ours.project_all(query), causal=True)
-    assert_close(ours.merge_heads(context), self_attention[0], **EXACT)
+    context, _ = scaled_dot_product(*module.project_all(query), causal=True)
+    assert_close(module.merge_heads(context), self_attention[0], **EXACT)
 
 
 def heads_of(heads: MultiHeadAttention, query: Tensor, memory: Tensor) -> tuple[Tensor, ...]:
     return (heads.project_query(query), *heads.project_memory(memory))
 
 
-@some
 @given(
     seed=seeds, count=st.integers(1, 3), head_size=st.integers(1, 4), rows=st.integers(1, 6), columns=st.integers(1, 6)
 )

@@ -1,4 +1,4 @@
-"""What a person can get wrong: each ends in one sentence that says what is wrong and what is possible, exit code 2."""
+"""Mistakes of a user: each ends in one sentence with what is wrong and what is possible, and exit code 2."""
 
 import gzip
 import io
@@ -28,10 +28,10 @@ def refused(capfd):
         assert answer.code == 2
         assert answer.out == ""
         assert "Traceback" not in answer.err
-        said = [line for line in answer.err.splitlines() if line.startswith("nmt: ")]
-        assert len(said) == 1 and answer.err.endswith(said[0] + "\n")
-        assert said[0].endswith((".", "?")) and len(said[0]) < 600
-        return said[0]
+        message = [line for line in answer.err.splitlines() if line.startswith("nmt: ")]
+        assert len(message) == 1 and answer.err.endswith(message[0] + "\n")
+        assert message[0].endswith((".", "?")) and len(message[0]) < 600
+        return message[0]
 
     return run
 
@@ -54,7 +54,7 @@ CONFIGURATION = {
     "an unknown recipe": (["experiment=mine"], ["experiment"]),
     "an unknown schedule": (["optim.schedule=x"], ["optim.schedule=x", "inverse_sqrt, cosine, linear, constant"]),
     "an unknown tokenizer": (["tokenizer.algorithm=word"], ["tokenizer.algorithm=word", "unigram, bpe"]),
-    "an unknown model kind": (["model.kind=rnn"], ["'rnn'", "recurrent, transformer"]),
+    "an unknown model": (["model.kind=rnn"], ["'rnn'", "recurrent, transformer"]),
     "an unknown score": (["model=luong_global", "model.score=cosin"], ["model.score=cosin", "general", "additive"]),
     "text for a number": (["optim.lr=abc"], ["optim.lr", "abc"]),
     "a fraction for a whole number": (["train.max_steps=1.5"], ["train.max_steps", "1.5"]),
@@ -115,9 +115,9 @@ def test_a_configuration(refused, words, fragments, tmp_path, monkeypatch):
     """Before anything is downloaded or built."""
     monkeypatch.setattr(hub, "download_sets", lambda *_: pytest.fail("it has begun to download"))
     given = [f"data_folder={tmp_path / 'data'}", f"run_folder={tmp_path / 'runs'}"]
-    said = refused("train", *given, *words)
+    message = refused("train", *given, *words)
     for fragment in fragments:
-        assert fragment in said
+        assert fragment in message
     assert not (tmp_path / "data").exists()
 
 
@@ -146,19 +146,19 @@ COMMANDS = {
     "a layer too low": (["align", "tiny", SENTENCE, "--layer", "-3"], ["Layer -3", "0 to 1"]),
     "a head too high": (["align", "tiny", SENTENCE, "--head", "2"], ["Head 2", "0 to 1"]),
     "a negative head": (["align", "tiny", SENTENCE, "--head", "-1"], ["Head -1", "0 to 1"]),
-    "heads without a picture": (["align", "tiny", SENTENCE, "--heads"], ["--heads", "--png"]),
+    "heads without a file": (["align", "tiny", SENTENCE, "--heads"], ["--heads", "--png"]),
     "nothing to align": (["align", "tiny"], ["SOURCE", "--source"]),
     "a target file alone": (["align", "tiny", SENTENCE, "--target", "x"], ["--target", "--source"]),
-    "a picture in no folder": (["align", "tiny", SENTENCE, "--png", "/none/a.png"], ["/none/a.png", "No such file"]),
+    "a heatmap in no folder": (["align", "tiny", SENTENCE, "--png", "/none/a.png"], ["/none/a.png", "No such file"]),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("words", "fragments"), COMMANDS.values(), ids=COMMANDS)
 def test_a_command(refused, trained: Trained, words, fragments, monkeypatch):
     monkeypatch.chdir(trained.root)
-    said = refused(*words)
+    message = refused(*words)
     for fragment in fragments:
-        assert fragment in said
+        assert fragment in message
     assert Path("/dev/full").is_char_device()
 
 
@@ -217,9 +217,9 @@ def nothing_left(folder: Path) -> list[str]:
 def test_a_corpus(refused, damage, tmp_path):
     words = small(tmp_path, write_corpus(tmp_path / "corpus", train=40), "train.max_steps=1")
     fragments = damage(tmp_path / "corpus")
-    said = refused("train", *words)
+    message = refused("train", *words)
     for fragment in fragments:
-        assert fragment in said
+        assert fragment in message
     assert not list((tmp_path / "data").glob("*corpus-*")), "half a corpus was left behind"
 
 
@@ -231,23 +231,23 @@ def test_no_corpus(refused, tmp_path):
 
 
 def test_no_network(refused, tmp_path, monkeypatch):
-    """The hub is down and so are the plain files: the sentence says what to do without."""
+    """The hub is down and so are the plain files: the sentence names what is possible without them."""
 
     def down(*_: object, **__: object) -> None:
         raise OSError("Network is unreachable")
 
     monkeypatch.setattr(hub, "load_from_hub", lambda *_: {})
     monkeypatch.setattr("urllib.request.urlopen", down)
-    said = refused("train", "data=multi30k", f"data_folder={tmp_path / 'data'}", f"run_folder={tmp_path / 'runs'}")
+    message = refused("train", "data=multi30k", f"data_folder={tmp_path / 'data'}", f"run_folder={tmp_path / 'runs'}")
     for fragment in ("Multi30k cannot be downloaded", "Network is unreachable", "HF_ENDPOINT", "data=files"):
-        assert fragment in said
+        assert fragment in message
 
 
 def test_too_many_pieces_names_the_most_and_that_many_work(refused, capfd, tmp_path, corpus):
     words = small(tmp_path, ["data=files", "data.source=de", "data.target=en", *files(corpus)])
-    said = refused("tokenize", *words, "train.max_steps=1", "tokenizer.vocabulary_size=50000")
-    assert "tokenizer.vocabulary_size=50000" in said
-    largest = said.rstrip(".").split()[-1]
+    message = refused("tokenize", *words, "train.max_steps=1", "tokenizer.vocabulary_size=50000")
+    assert "tokenizer.vocabulary_size=50000" in message
+    largest = message.rstrip(".").split()[-1]
     assert 300 < int(largest) < 2000
     again = [word for word in words if not word.startswith("tokenizer.vocabulary_size")]
     assert run_command(capfd, "tokenize", *again, "train.max_steps=1", f"tokenizer.vocabulary_size={largest}").code == 0
@@ -262,15 +262,15 @@ def test_too_few_pieces_names_the_least(refused, tmp_path, corpus):
         "tokenizer.vocabulary_size=270",
         "train.max_steps=1",
     )
-    said = refused("tokenize", *words)
-    assert "tokenizer.vocabulary_size=270" in said and "at least tokenizer.vocabulary_size=" in said
+    message = refused("tokenize", *words)
+    assert "tokenizer.vocabulary_size=270" in message and "at least tokenizer.vocabulary_size=" in message
 
 
 @pytest.mark.parametrize("key", ["data_folder", "run_folder"])
-@pytest.mark.parametrize("kind", ["below a file", "read-only"])
-def test_a_folder_that_cannot_be_written(refused, key, kind, tmp_path, corpus):
+@pytest.mark.parametrize("obstacle", ["below a file", "read-only"])
+def test_a_folder_that_cannot_be_written(refused, key, obstacle, tmp_path, corpus):
     closed = tmp_path / "closed"
-    if kind == "read-only":
+    if obstacle == "read-only":
         if os.geteuid() == 0:
             pytest.skip("root may write everywhere")
         closed.mkdir(mode=0o555)
@@ -282,14 +282,14 @@ def test_a_folder_that_cannot_be_written(refused, key, kind, tmp_path, corpus):
         "train.max_steps=1",
         "tokenizer.vocabulary_size=330",
     )
-    said = refused("train", *words, f"{key}={closed / 'x'}")
-    assert str(closed) in said
+    message = refused("train", *words, f"{key}={closed / 'x'}")
+    assert str(closed) in message
 
 
 def test_no_run_at_all(refused, tmp_path):
     for name in ("latest", "mine"):
-        said = refused("translate", name, "--runs", str(tmp_path), SENTENCE)
-        assert f"no trained run in {tmp_path}" in said
+        message = refused("translate", name, "--runs", str(tmp_path), SENTENCE)
+        assert f"no trained run in {tmp_path}" in message
 
 
 def test_a_run_that_has_only_begun(refused, tmp_path):
@@ -299,7 +299,7 @@ def test_a_run_that_has_only_begun(refused, tmp_path):
 
 
 class Bomb:
-    """What a stranger's file may hold: reading it would run a command."""
+    """A file from elsewhere may contain this: reading it would run a command."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -309,8 +309,8 @@ class Bomb:
 
 
 def other_files(trained: Trained, folder: Path) -> dict[str, bytes]:
-    """By kind, the bytes of files that are no checkpoint."""
-    whole = (trained.folder / "best.pt").read_bytes()
+    """The bytes of files that are no checkpoint, by name."""
+    content = (trained.folder / "best.pt").read_bytes()
     packed, bomb, zipped_bomb, foreign, partial = (io.BytesIO() for _ in range(5))
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("readme.txt", "hello")
@@ -319,9 +319,9 @@ def other_files(trained: Trained, folder: Path) -> dict[str, bytes]:
     torch.save({"state_dict": {"weight": torch.zeros(3)}}, foreign)
     torch.save({"format": checkpoint.FORMAT, "model": {}}, partial)
     return {
-        "cut in half": whole[: len(whole) // 2],
-        "cut at the end": whole[:-100],
-        "cut at the beginning": whole[:3],
+        "the first half": content[: len(content) // 2],
+        "without its end": content[:-100],
+        "three bytes": content[:3],
         "empty": b"",
         "random": bytes(range(7, 256)) * 40,
         "text": b"Ein Junge malt.\n" * 20,
@@ -333,38 +333,38 @@ def other_files(trained: Trained, folder: Path) -> dict[str, bytes]:
     }  # fmt: skip
 
 
-SELF_ATTENTIONS = ["cut in half", "cut at the end", "cut at the beginning", "empty", "random", "text", "zip", "pickle"]
-SELF_ATTENTIONS += ["zipped pickle", "another program's", "without most"]
+NO_CHECKPOINTS = ["the first half", "without its end", "three bytes", "empty", "random", "text", "zip", "pickle"]
+NO_CHECKPOINTS += ["zipped pickle", "another program's", "without most"]
 
 
-@pytest.mark.parametrize("kind", SELF_ATTENTIONS)
-def test_a_file_that_is_no_checkpoint(refused, trained: Trained, kind, tmp_path):
+@pytest.mark.parametrize("case", NO_CHECKPOINTS)
+def test_a_file_that_is_no_checkpoint(refused, trained: Trained, case, tmp_path):
     path = tmp_path / "bad.pt"
-    path.write_bytes(other_files(trained, tmp_path)[kind])
-    said = refused("translate", str(path), SENTENCE)
-    assert "checkpoint" in said
+    path.write_bytes(other_files(trained, tmp_path)[case])
+    message = refused("translate", str(path), SENTENCE)
+    assert "checkpoint" in message
     assert not (tmp_path / "exploded").exists(), "a checkpoint has run code"
 
 
 def test_the_bomb_would_go_off(tmp_path):
-    """So that the test above is worth something."""
+    """Otherwise the test above would prove nothing."""
     pickle.loads(pickle.dumps(Bomb(tmp_path / "exploded")))
     assert (tmp_path / "exploded").is_dir()
 
 
 def test_a_damaged_last_checkpoint_stops_the_training(refused, trained: Trained, tmp_path):
     (tmp_path / "tiny").mkdir()
-    whole = (trained.folder / "last.pt").read_bytes()
-    (tmp_path / "tiny" / "last.pt").write_bytes(whole[: len(whole) // 2])
-    said = refused("train", *small(trained.root, [], *trained.arguments, f"run_folder={tmp_path}"))
-    assert str(tmp_path / "tiny" / "last.pt") in said
+    content = (trained.folder / "last.pt").read_bytes()
+    (tmp_path / "tiny" / "last.pt").write_bytes(content[: len(content) // 2])
+    message = refused("train", *small(trained.root, [], *trained.arguments, f"run_folder={tmp_path}"))
+    assert str(tmp_path / "tiny" / "last.pt") in message
 
 
 def test_weights_alone_cannot_be_continued(refused, trained: Trained, tmp_path):
     (tmp_path / "tiny").mkdir()
     shutil.copy(trained.folder / "best.pt", tmp_path / "tiny" / "last.pt")
-    said = refused("train", *small(trained.root, [], *trained.arguments, f"run_folder={tmp_path}"))
-    assert "last.pt has no optimizer, random, train_state" in said
+    message = refused("train", *small(trained.root, [], *trained.arguments, f"run_folder={tmp_path}"))
+    assert "last.pt has no optimizer, random, train_state" in message
 
 
 def test_a_checkpoint_of_another_format_is_refused(refused, trained: Trained, tmp_path):
@@ -375,12 +375,12 @@ def test_a_checkpoint_of_another_format_is_refused(refused, trained: Trained, tm
     )
 
 
-def test_weights_that_do_not_fit(refused, trained: Trained, tmp_path):
+def test_weights_of_other_shapes(refused, trained: Trained, tmp_path):
     payload = checkpoint.load(trained.folder / "best.pt")
     payload["config"]["model"]["feed_forward_size"] = 128
     checkpoint.save(tmp_path / "best.pt", payload)
-    said = refused("translate", str(tmp_path), SENTENCE)
-    assert "weights do not fit" in said
+    message = refused("translate", str(tmp_path), SENTENCE)
+    assert "weights do not fit" in message
 
 
 def test_a_configuration_in_a_checkpoint_is_checked(refused, trained: Trained, tmp_path):
@@ -400,12 +400,12 @@ def test_pairs_that_do_not_match(refused, trained: Trained, tmp_path):
     (tmp_path / "a.de").write_text("Ja.\nNein.\n")
     (tmp_path / "a.en").write_text("Yes.\n")
     words = ["--source", str(tmp_path / "a.de"), "--reference", str(tmp_path / "a.en"), "--runs", trained.runs]
-    said = refused("evaluate", "tiny", *words)
-    assert "a.de has 2 lines" in said and "a.en has 1 lines" in said
+    message = refused("evaluate", "tiny", *words)
+    assert "a.de has 2 lines" in message and "a.en has 1 lines" in message
 
 
 def test_a_result_that_cannot_be_written(refused, trained: Trained, tmp_path):
-    """The run lies where somebody else's files are."""
+    """A file of another program has the name of the folder."""
     (tmp_path / "best.pt").write_bytes((trained.folder / "best.pt").read_bytes())
     (tmp_path / "evaluate").write_text("")
     assert str(tmp_path / "evaluate") in refused("evaluate", str(tmp_path))
@@ -423,11 +423,11 @@ def test_a_model_without_attention(refused, trained: Trained, tmp_path, capfd):
     sets = [word for word in trained.arguments if word.startswith("data") and not word.startswith("data_folder")]
     given = small(tmp_path, sets, *words)
     assert run_command(capfd, "train", *given).code == 0
-    said = refused("align", "blind", "--runs", str(tmp_path / "runs"), SENTENCE)
-    assert "blind" in said and "no attention" in said
+    message = refused("align", "blind", "--runs", str(tmp_path / "runs"), SENTENCE)
+    assert "blind" in message and "no attention" in message
     for words in (["--weights"], ["--layer", "0"], ["--method", "rollout"]):
-        told = refused("translate", "blind", "--runs", str(tmp_path / "runs"), "--format", "jsonl", *words, SENTENCE)
-        assert told == said
+        again = refused("translate", "blind", "--runs", str(tmp_path / "runs"), "--format", "jsonl", *words, SENTENCE)
+        assert again == message
     assert (
         run_command(capfd, "translate", "blind", "--runs", str(tmp_path / "runs"), "--format", "jsonl", SENTENCE).code
         == 0

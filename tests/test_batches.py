@@ -68,7 +68,7 @@ def test_every_row_once_and_none_over_budget(lengths, budget, seed, epoch):
 
 
 @given(st.data(), st.integers(1, 12), BUDGETS, SEEDS, st.integers(0, 9))
-def test_a_plan_equals_one_made_row_by_row(data, longest, budget, seed, epoch):
+def test_a_plan_equals_a_plan_built_row_by_row(data, longest, budget, seed, epoch):
     """The same rows in the same batches in the same order, so that a run begun with the plain plan may continue."""
     length = st.integers(1, longest)  # few lengths: many rows in a run
     source, target = columns(data.draw(st.lists(st.tuples(length, length), max_size=150)))

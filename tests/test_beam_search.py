@@ -50,25 +50,25 @@ def sources(number: int) -> Tensor:
 def every_sequence(table: Tensor, limit: int, alpha: float) -> list[tuple[float, list[int]]]:
     """All sentences of at most `limit` pieces, </s> counted, best first."""
     log_probabilities = table.double().log_softmax(-1).tolist()
-    found = []
+    hypotheses = []
     for length in range(limit):
         for ids in itertools.product(WORDS, repeat=length):
             path = zip([BOS, *ids], [*ids, EOS], strict=True)
             score = sum(log_probabilities[step][last][piece] for step, (last, piece) in enumerate(path))
-            found.append((score / (length + 1) ** alpha, list(ids)))
-    return sorted(found, reverse=True)
+            hypotheses.append((score / (length + 1) ** alpha, list(ids)))
+    return sorted(hypotheses, reverse=True)
 
 
 @given(seed=st.integers(0, 2**32 - 1), alpha=st.sampled_from([0.0, 0.6, 1.0]), limit=st.integers(1, 4))
 def test_a_wide_beam_finds_every_sequence_in_order(seed, alpha, limit):
     table = random_table(1, limit, seed)
     wanted = every_sequence(table[0], limit, alpha)  # 1, 4, 13 or 40 sentences
-    found = search(Table(table), sources(1), None, 81, alpha, torch.tensor([limit]))[0]
-    assert len(found) == len(wanted)
-    assert [hypothesis.score for hypothesis in found] == pytest.approx([score for score, _ in wanted], abs=1e-5)
-    assert {tuple(hypothesis.ids) for hypothesis in found} == {tuple(ids) for _, ids in wanted}
+    hypotheses = search(Table(table), sources(1), None, 81, alpha, torch.tensor([limit]))[0]
+    assert len(hypotheses) == len(wanted)
+    assert [hypothesis.score for hypothesis in hypotheses] == pytest.approx([score for score, _ in wanted], abs=1e-5)
+    assert {tuple(hypothesis.ids) for hypothesis in hypotheses} == {tuple(ids) for _, ids in wanted}
     gap = len(wanted) < 2 or wanted[0][0] - wanted[1][0] > 1e-5
-    assert found[0].ids == wanted[0][1] or not gap
+    assert hypotheses[0].ids == wanted[0][1] or not gap
 
 
 def test_a_narrow_beam_can_miss_the_best_and_a_wider_one_finds_it():
@@ -90,12 +90,12 @@ def test_finished_hypotheses_do_not_take_up_the_beam():
     probabilities[0, 0, BOS, [EOS, 4, 5]] = torch.tensor([0.5, 0.3, 0.2])
     probabilities[0, 1, 4, [EOS, UNK]] = torch.tensor([0.5, 0.5])
     probabilities[0, 1, 5, EOS] = 1.0
-    found = search(Table(probabilities.log()), sources(1), None, 2, 0.0, torch.tensor([2]))[0]
-    assert [hypothesis.ids for hypothesis in found] == [[], [5]]
+    hypotheses = search(Table(probabilities.log()), sources(1), None, 2, 0.0, torch.tensor([2]))[0]
+    assert [hypothesis.ids for hypothesis in hypotheses] == [[], [5]]
 
 
 def greedy(model: EncoderDecoder, source: Tensor, limit: int) -> list[int]:
-    """One sentence, the whole prefix decoded anew for each piece."""
+    """One sentence, the complete prefix decoded anew for each piece."""
     ids: list[int] = []
     while len(ids) + 1 < limit:
         logits = model.logits(model(source[None], None, torch.tensor([[BOS, *ids]])).hidden)[0, -1]
@@ -113,7 +113,7 @@ def batch_of(lengths: list[int]):
 
 
 def sharper(model: EncoderDecoder, end: float = 3.0) -> EncoderDecoder:
-    """Untrained logits are nearly flat and nothing ends; make them differ, with deviation 3, and the end likely."""
+    """Untrained logits are nearly flat and nothing ends; give them a deviation of 3, and a high logit to the end."""
     model.requires_grad_(False)
     for parameter in model.parameters():
         parameter *= 3
@@ -133,9 +133,9 @@ def test_a_beam_of_one_is_greedy(name, small_model):
     batch, ends = batch_of(LENGTHS), set()
     for end in (3.0, 5.0, 7.0):
         model = sharper(small_model(name), end)
-        found = search(model, batch.source, batch.mask, 1, 1.0, torch.full((len(LENGTHS),), LIMIT))
+        hypotheses = search(model, batch.source, batch.mask, 1, 1.0, torch.full((len(LENGTHS),), LIMIT))
         wanted = [greedy(model, row[: length + 1], LIMIT) for row, length in zip(batch.source, LENGTHS, strict=True)]
-        assert [[hypothesis.ids for hypothesis in one] for one in found] == [[ids] for ids in wanted]
+        assert [[hypothesis.ids for hypothesis in one] for one in hypotheses] == [[ids] for ids in wanted]
         ends |= {tuple(map(len, wanted))}
     assert any(len(set(lengths)) > 1 for lengths in ends)  # they do not all end at the same time
 
@@ -143,15 +143,15 @@ def test_a_beam_of_one_is_greedy(name, small_model):
 @pytest.mark.parametrize("alpha", [0.0, 0.7])
 def test_scores_are_those_of_forced_decoding(name, small_model, alpha):
     model, batch = sharper(small_model(name)), batch_of(LENGTHS)
-    found = search(model, batch.source, batch.mask, 3, alpha, torch.full((len(LENGTHS),), LIMIT))
+    hypotheses = search(model, batch.source, batch.mask, 3, alpha, torch.full((len(LENGTHS),), LIMIT))
     for rank in range(3):
-        again = collate(list(batch.source), [np.array(best[rank].ids, dtype=np.int64) for best in found])
+        again = collate(list(batch.source), [np.array(best[rank].ids, dtype=np.int64) for best in hypotheses])
         log_probabilities, weights, *_ = force_decode(model, batch.source, batch.mask, again.target, again.output)
         assert (weights is not None) == model.has_attention
         real = again.output != PAD
         wanted = (log_probabilities * real).sum(1) / real.sum(1) ** alpha
-        assert [best[rank].score for best in found] == pytest.approx(wanted.tolist(), abs=1e-4)
-    for best in found:
+        assert [best[rank].score for best in hypotheses] == pytest.approx(wanted.tolist(), abs=1e-4)
+    for best in hypotheses:
         assert len({tuple(hypothesis.ids) for hypothesis in best}) == 3
         assert [hypothesis.score for hypothesis in best] == sorted((one.score for one in best), reverse=True)
     without_weights = force_decode(model, batch.source, batch.mask, again.target, again.output, weights=False)
@@ -165,8 +165,10 @@ def test_a_sentence_is_translated_alone_as_in_a_batch(name, small_model):
     in_batch = search(model, batch.source, batch.mask, 3, 0.6, limits)
     for row, length in enumerate(LENGTHS):
         alone = search(model, batch.source[row : row + 1, : length + 1], None, 3, 0.6, limits[row : row + 1])[0]
-        assert [one.ids for one in in_batch[row]] == [one.ids for one in alone]
-        assert [one.score for one in in_batch[row]] == pytest.approx([one.score for one in alone], abs=1e-5)
+        assert [hypothesis.ids for hypothesis in in_batch[row]] == [hypothesis.ids for hypothesis in alone]
+        assert [hypothesis.score for hypothesis in in_batch[row]] == pytest.approx(
+            [hypothesis.score for hypothesis in alone], abs=1e-5
+        )
 
 
 def test_finished_sentences_leave_the_batch(monkeypatch):
@@ -178,8 +180,8 @@ def test_finished_sentences_leave_the_batch(monkeypatch):
     model, rows = Table(table), []
     decode = model.decode
     monkeypatch.setattr(model, "decode", lambda target, *rest: rows.append(len(target)) or decode(target, *rest))
-    found = search(model, sources(3), None, 1, 0.0, torch.full((3,), 4))
-    assert [best[0].ids for best in found] == [[], [4], [4, 4]]
+    hypotheses = search(model, sources(3), None, 1, 0.0, torch.full((3,), 4))
+    assert [best[0].ids for best in hypotheses] == [[], [4], [4, 4]]
     assert rows == [3, 2, 1]
 
 
@@ -190,8 +192,8 @@ def test_limits_are_kept_and_only_words_are_written(seed, limits, beam):
     table = random_table(len(limits), 4, seed)
     table[..., [PAD, BOS]] += 6.0  # they would win
     table[..., EOS] -= 3.0  # and the end comes late
-    found = search(Table(table), sources(len(limits)), None, beam, 0.5, torch.tensor(limits))
-    for best, limit in zip(found, limits, strict=True):
+    hypotheses = search(Table(table), sources(len(limits)), None, beam, 0.5, torch.tensor(limits))
+    for best, limit in zip(hypotheses, limits, strict=True):
         assert 1 <= len(best) <= beam
         for hypothesis in best:
             assert len(hypothesis.ids) + 1 <= limit
@@ -201,9 +203,9 @@ def test_limits_are_kept_and_only_words_are_written(seed, limits, beam):
 
 def test_a_limit_of_one_gives_the_empty_target_with_the_score_of_its_end():
     table = torch.zeros(1, 1, 6, 6)  # six pieces, all alike
-    found = search(Table(table), sources(1), None, 3, 1.0, torch.tensor([1]))[0]
-    assert [hypothesis.ids for hypothesis in found] == [[]]
-    assert found[0].score == pytest.approx(-math.log(6))
+    hypotheses = search(Table(table), sources(1), None, 3, 1.0, torch.tensor([1]))[0]
+    assert [hypothesis.ids for hypothesis in hypotheses] == [[]]
+    assert hypotheses[0].score == pytest.approx(-math.log(6))
 
 
 @pytest.mark.parametrize(("alpha", "ids"), [(0.0, []), (0.5, []), (0.6, [4]), (1.0, [4])])
@@ -215,9 +217,9 @@ def test_the_length_penalty_by_hand(alpha, ids):
     probabilities = torch.full((1, 2, 6, 6), 1e-9)
     probabilities[0, 0, BOS, [EOS, 4]] = torch.tensor([0.4, 0.6])
     probabilities[0, 1, 4, [EOS, UNK]] = torch.tensor([0.45, 0.55])
-    found = search(Table(probabilities.log()), sources(1), None, 4, alpha, torch.tensor([2]))[0]
-    assert found[0].ids == ids
-    scores = {tuple(hypothesis.ids): hypothesis.score for hypothesis in found}
+    hypotheses = search(Table(probabilities.log()), sources(1), None, 4, alpha, torch.tensor([2]))[0]
+    assert hypotheses[0].ids == ids
+    scores = {tuple(hypothesis.ids): hypothesis.score for hypothesis in hypotheses}
     assert scores[()] == pytest.approx(math.log(0.4), abs=1e-5)
     assert scores[(4,)] == pytest.approx(math.log(0.27) / 2**alpha, abs=1e-5)
 
@@ -227,10 +229,10 @@ def test_the_length_penalty_by_hand(alpha, ids):
 def test_the_best_of_spans_are_the_best_of_all(vocabulary, beam):
     torch.manual_seed(vocabulary)
     scores, table = torch.randn(4, beam), torch.randn(4, beam, vocabulary)
-    found = top_candidates(scores, table, 6)
-    wanted, places = (scores[:, :, None] + table).flatten(1).topk(min(6, beam * vocabulary), 1)
-    assert torch.equal(found.scores, wanted)
-    assert torch.equal(found.parents * vocabulary + found.tokens, places)
+    hypotheses = top_candidates(scores, table, 6)
+    wanted, flat_indices = (scores[:, :, None] + table).flatten(1).topk(min(6, beam * vocabulary), 1)
+    assert torch.equal(hypotheses.scores, wanted)
+    assert torch.equal(hypotheses.parents * vocabulary + hypotheses.tokens, flat_indices)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])

@@ -36,7 +36,7 @@ WARMUP, UPDATES, SENTENCES = 2, 2, 6
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
-    """A small bench of one model: its table, its JSON, and the folder of its corpus."""
+    """A small bench of one model: its table, its JSON, and the folder of its corpus. It takes three processes."""
     folder = tmp_path_factory.mktemp("bench")
     counts = f"--warmup {WARMUP} --updates {UPDATES} --sentences {SENTENCES} --single 1 --rounds 1 --threads 1".split()
     files = ["--folder", str(folder), "--json", str(folder / "new" / "bench.json")]
@@ -52,6 +52,7 @@ def dataset(folder, name):
     return ParallelDataset(build_stages(compose_all(words, multirun=False)[0]).ids / f"{name}.arrow")
 
 
+@pytest.mark.slow
 def test_bench_counts_the_tokens_of_its_batches_and_translations(measured):
     _, result, folder = measured
     figures, valid, pairs = result["models"][0]["rounds"][0], dataset(folder, "valid"), dataset(folder, "train")
@@ -68,6 +69,7 @@ def test_bench_counts_the_tokens_of_its_batches_and_translations(measured):
     assert figures["sentences"] == SENTENCES and figures["threads"] == 1
 
 
+@pytest.mark.slow
 def test_bench_writes_a_table_and_json(measured):
     output, result, _ = measured
     head, rule, row = (line for line in output.splitlines() if line.startswith("|"))
@@ -241,6 +243,7 @@ def test_without_cuda_there_is_one_sentence(capsys):
     assert "no CUDA device" in output.err and len(output.err.splitlines()) == 1 and output.out == ""
 
 
+@pytest.mark.slow
 def test_bench_gpu_measures_every_part(tmp_path, capsys):
     assert bench_gpu.main([*LITTLE, "--json", str(tmp_path / "gpu.json")]) == 0
     result = json.loads((tmp_path / "gpu.json").read_text(encoding="utf-8"))

@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import io
 import json
 import os
 import re
@@ -18,7 +19,7 @@ import torch
 from corpora import Answer, Trained, environment, process, run_command, small, write_corpus
 
 from nmt import cli
-from nmt.alignments import Extractor, encode_pairs, record_words, layer_selection
+from nmt.alignments import Extractor, encode_pairs, layer_selection, record_words
 from nmt.commands import translate as translate_module
 from nmt.data.parallel_text import read_pairs
 from nmt.data.tokenizer import BOS, EOS
@@ -50,8 +51,8 @@ STRANGE = {
 }
 
 
-# Each command's output, its exit code, and a NUL.
-ONE_AFTER_THE_OTHER = """
+# Prints each command's output, its exit code, and a NUL.
+IN_SEQUENCE = """
 import json, sys
 from nmt.cli import main
 for words in json.loads(sys.argv[1]):
@@ -71,21 +72,17 @@ def align(trained: Trained, capfd):
     return lambda *words: run_command(capfd, "align", "tiny", "--runs", trained.runs, *words)
 
 
-def in_process(trained: Trained, *words: str, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return process(words[0], "tiny", "--runs", trained.runs, *words[1:], text=text)
+VERBS = ("download", "tokenize", "train", "translate", "evaluate", "align", "compare", "export")
 
 
-def test_help_is_there():
-    done = process("--help")
-    assert done.returncode == 0 and not done.stderr
-    for verb in ("download", "tokenize", "train", "translate", "evaluate", "align", "compare", "export"):
-        assert verb in done.stdout.decode()
+def test_help_names_the_commands():
+    completed = process("--help")
+    assert completed.returncode == 0 and not completed.stderr
+    assert all(verb in completed.stdout.decode() for verb in VERBS)
 
 
-@pytest.mark.parametrize(
-    "verb", ["download", "tokenize", "train", "translate", "evaluate", "align", "compare", "export"]
-)
-def test_each_verb_has_help(verb, capsys):
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_command_has_help(verb, capsys):
     with pytest.raises(SystemExit) as caught:
         cli.main([verb, "--help"])
     assert caught.value.code == 0 and f"usage: nmt {verb}" in capsys.readouterr().out
@@ -96,43 +93,44 @@ def test_training_prints_its_scores_and_nothing_else(trained: Trained):
     assert re.fullmatch(rf"test\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}", trained.lines[0])
 
 
-def test_stdout_holds_data_only(trained: Trained):
-    """In a process of their own, so that nothing can pass beside sys.stdout."""
-    of = ["tiny", "--runs", trained.runs]
+def test_stdout_holds_data_only(trained: Trained, tmp_path):
+    """In a process of their own, so that nothing can bypass sys.stdout."""
+    shutil.copytree(trained.folder, tmp_path / "tiny")
+    of = ["tiny", "--runs", str(tmp_path)]
     commands = [
-        ["train", *trained.arguments],
+        ["train", *small(trained.root, [], *trained.arguments, f"run_folder={tmp_path}")],
         ["evaluate", *of],
         ["translate", *of],
         ["align", *of, "--pharaoh", SENTENCE],
     ]
     text = f"{SENTENCE}\n\n{OTHER}".encode()
-    done = subprocess.run(
-        [sys.executable, "-c", ONE_AFTER_THE_OTHER, json.dumps(commands)],
+    completed = subprocess.run(
+        [sys.executable, "-c", IN_SEQUENCE, json.dumps(commands)],
         input=text, capture_output=True, env=environment(), timeout=120,
     )  # fmt: skip
-    assert done.returncode == 0 and b"already trained" in done.stderr
-    *printed, end = done.stdout.decode().split("\0")
-    trained_again, scored, written, looked = (one.removesuffix("0") for one in printed)
+    assert completed.returncode == 0 and b"already trained" in completed.stderr
+    *printed, end = completed.stdout.decode().split("\0")
+    trained_again, scored, written, aligned = (output.removesuffix("0") for output in printed)
     assert end == "" and trained_again.splitlines() == scored.splitlines() == trained.lines
     lines = written.split("\n")
     assert len(lines) == 4 and lines[1] == "" and lines[3] == "" and lines[0] and lines[2]
-    assert re.fullmatch(r"(\d+-\d+ ?)*\n", looked)
+    assert re.fullmatch(r"(\d+-\d+ ?)*\n", aligned)
 
 
 def test_arguments_come_before_input_and_stdin(translate, tmp_path, monkeypatch):
-    one, other = translate(SENTENCE).out, translate(OTHER).out
-    assert one != other and one.endswith("\n")
-    assert translate(OTHER, SENTENCE).out == other + one
+    first, second = translate(SENTENCE).out, translate(OTHER).out
+    assert first != second and first.endswith("\n")
+    assert translate(OTHER, SENTENCE).out == second + first
     plain = tmp_path / "some.de"
     plain.write_text(f"{SENTENCE}\n{OTHER}\n", encoding="utf-8")
     packed = tmp_path / "some.de.gz"
     packed.write_bytes(gzip.compress(plain.read_bytes()))
     with open(plain, encoding="utf-8") as file:
         monkeypatch.setattr(sys, "stdin", file)
-        assert translate().out == one + other
-        assert translate(OTHER).out == other
+        assert translate().out == first + second
+        assert translate(OTHER).out == second
         plain_answer, packed_answer = translate("--input", str(plain)), translate("--input", str(packed))
-    assert plain_answer.out == packed_answer.out == one + other
+    assert plain_answer.out == packed_answer.out == first + second
 
 
 def test_a_files_name_is_a_sentence_with_a_warning(translate, align, tmp_path):
@@ -144,7 +142,7 @@ def test_a_files_name_is_a_sentence_with_a_warning(translate, align, tmp_path):
     assert "is treated as" not in translate(SENTENCE).err
 
 
-def test_options_may_stand_anywhere(translate, align):
+def test_options_may_come_anywhere(translate, align):
     wanted = translate("--beam", "1", SENTENCE, OTHER).out
     assert translate(SENTENCE, "--beam", "1", OTHER).out == wanted
     assert translate(SENTENCE, OTHER, "--beam=1").out == wanted
@@ -154,7 +152,7 @@ def test_options_may_stand_anywhere(translate, align):
 
 
 def test_order_is_kept_whatever_the_batches(translate, tmp_path, monkeypatch):
-    """Sorted by length and cut into batches and windows inside; outside nothing of it shows."""
+    """Lines are sorted by length and divided into batches and windows; the output is in the order of the input."""
     lines = [SENTENCE, "Ein Junge.", "", OTHER, "Eine Frau kauft zwei Bücher am Fluss.", "Ja."]
     wanted = [translate(line).out for line in lines]
     file = tmp_path / "some.de"
@@ -163,28 +161,28 @@ def test_order_is_kept_whatever_the_batches(translate, tmp_path, monkeypatch):
     assert translate("--input", str(file), "--batch-tokens", "40").out == "".join(wanted)
 
 
-@pytest.mark.parametrize("sentence", STRANGE.values(), ids=STRANGE)
-def test_one_line_out_for_each_line_in(translate, tmp_path, sentence):
+def test_one_line_out_for_each_line_in(translate, tmp_path):
+    """Between ordinary sentences, so that a line too many or too few shows next to it."""
     file = tmp_path / "some.de"
-    file.write_bytes(f"{SENTENCE}\n{sentence}\n{OTHER}\n".encode())
+    file.write_bytes("".join(f"{SENTENCE}\n{sentence}\n" for sentence in STRANGE.values()).encode())
     answer = translate("--input", str(file))
     assert answer.code == 0
     lines = answer.out.split("\n")
-    assert len(lines) == 4
-    assert lines[0] + "\n" == translate(SENTENCE).out and lines[2] + "\n" == translate(OTHER).out
-    if not sentence.strip():
-        assert lines[1] == ""
+    assert len(lines) == 2 * len(STRANGE) + 1 and lines[-1] == ""
+    assert {line + "\n" for line in lines[:-1:2]} == {translate(SENTENCE).out}
+    for (name, sentence), line in zip(STRANGE.items(), lines[1::2], strict=True):
+        assert sentence.strip() or line == "", name
 
 
-def test_a_whole_file_of_strange_lines_through_a_pipe(trained: Trained):
+def test_strange_lines_come_through_a_pipe(translate, monkeypatch):
     text = "".join(f"{sentence}\n" for sentence in STRANGE.values()).encode()
-    done = in_process(trained, "translate", "--format", "jsonl", text=text)
-    lines = done.stdout.split(b"\n")
-    assert done.returncode == 0 and len(lines) == len(STRANGE) + 1
-    assert [json.loads(line)["line"] for line in lines[:-1]] == list(range(1, len(STRANGE) + 1))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+    answer = translate("--format", "jsonl")
+    assert answer.code == 0 and answer.out.count("\n") == len(STRANGE)
+    assert [json.loads(line)["line"] for line in answer.out.split("\n")[:-1]] == list(range(1, len(STRANGE) + 1))
 
 
-def test_a_sentence_far_too_long_is_cut_with_a_warning(translate):
+def test_a_sentence_far_too_long_is_split_with_a_warning(translate):
     long = ("Der Bäcker kauft einen Apfel. " * 200)[:5000]
     answer = translate(long, SENTENCE)
     assert answer.out.count("\n") == 2 and answer.out.endswith(translate(SENTENCE).out)
@@ -217,9 +215,9 @@ def test_first_lines_come_before_the_last_are_given(trained: Trained):
             running.kill()
 
 
-def test_a_reader_that_leaves_is_no_error(trained: Trained):
+def test_a_closed_pipe_is_no_error(trained: Trained):
     """As in `nmt translate … | head -1`."""
-    text = f"{SENTENCE}\n".encode() * 3000
+    text = f"{SENTENCE}\n".encode() * 200
     with subprocess.Popen(
         [sys.executable, "-m", "nmt", "translate", "tiny", "--runs", trained.runs, "--beam", "1"],
         env=environment(),
@@ -236,12 +234,14 @@ def test_a_reader_that_leaves_is_no_error(trained: Trained):
         assert running.stderr.read() == b""
 
 
-def test_a_full_disk_behind_stdout_is_told(trained: Trained):
+def test_a_full_disk_behind_stdout_is_reported(trained: Trained):
     with open("/dev/full", "wb") as full:
         words = [sys.executable, "-m", "nmt", "translate", "tiny", "--runs", trained.runs, SENTENCE]
-        done = subprocess.run(words, env=environment(), stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
-    assert done.returncode == 2
-    assert done.stderr == b"nmt: The output cannot be written: No space left on device.\n"
+        completed = subprocess.run(
+            words, env=environment(), stdout=full, stderr=subprocess.PIPE, timeout=60, check=False
+        )
+    assert completed.returncode == 2
+    assert completed.stderr == b"nmt: The output cannot be written: No space left on device.\n"
 
 
 def test_the_n_best_come_best_first(translate):
@@ -254,7 +254,7 @@ def test_the_n_best_come_best_first(translate):
 
 
 @pytest.mark.parametrize("beam", ["1", "4"])
-def test_a_record_says_everything(translate, beam):
+def test_a_record_is_complete(translate, beam):
     """score = Σ log p / length^α, </s> counted, with the run's α = 1."""
     records = [
         json.loads(line)
@@ -275,11 +275,13 @@ def test_a_record_says_everything(translate, beam):
 
 def test_a_record_holds_the_n_best(translate):
     record = json.loads(translate("--format", "jsonl", "--beam", "3", "--nbest", "3", SENTENCE).out)
-    assert [one["score"] for one in record["nbest"]] == sorted((one["score"] for one in record["nbest"]), reverse=True)
+    assert [hypothesis["score"] for hypothesis in record["nbest"]] == sorted(
+        (hypothesis["score"] for hypothesis in record["nbest"]), reverse=True
+    )
     assert len(record["nbest"]) == 3 and record["nbest"][0] == {"text": record["text"], "score": record["score"]}
 
 
-def test_the_output_file_appears_whole(translate, tmp_path, trained: Trained, monkeypatch):
+def test_the_output_file_appears_complete(translate, tmp_path, trained: Trained, monkeypatch):
     wanted = translate(SENTENCE, OTHER).out
     path = tmp_path / "out" / "some.en"
     path.parent.mkdir()
@@ -290,7 +292,7 @@ def test_the_output_file_appears_whole(translate, tmp_path, trained: Trained, mo
     bad.write_bytes(f"{SENTENCE}\n".encode() * 3 + b"\xff\n")
     monkeypatch.setattr(translator_module, "WINDOW_LINES", 1)
     assert translate("--input", str(bad), "--output", str(path)).code == 2
-    assert path.read_text(encoding="utf-8") == wanted, "half an answer has replaced a whole one"
+    assert path.read_text(encoding="utf-8") == wanted, "an incomplete answer has replaced a complete one"
     assert [one.name for one in path.parent.iterdir()] == ["some.en"]
 
 
@@ -323,14 +325,14 @@ def test_latest_is_the_run_trained_last(tmp_path, trained: Trained, capfd):
     )
 
 
-def test_the_table_shows_where_each_word_looked(align):
+def test_the_table_shows_the_weights_of_each_word(align):
     lines = align(SENTENCE, "A boy paints.").out.splitlines()
     assert [line.split("\t")[0] for line in lines] == ["A", "boy", "paints", "."]
     for line in lines:
-        seen = [one.rsplit(" ", 1) for one in line.split("\t")[1:]]
-        weights = [float(weight) for _, weight in seen]
+        entries = [entry.rsplit(" ", 1) for entry in line.split("\t")[1:]]
+        weights = [float(weight) for _, weight in entries]
         assert weights == sorted(weights, reverse=True) and 0 < sum(weights) <= 1.03
-        assert {word for word, _ in seen} <= {*SENTENCE.rstrip(".").split(), ".", "</s>"}
+        assert {word for word, _ in entries} <= {*SENTENCE.rstrip(".").split(), ".", "</s>"}
 
 
 def links(line: str) -> list[tuple[int, int]]:
@@ -353,8 +355,8 @@ def test_a_given_target_is_aligned_and_not_translated(align, tmp_path):
 
 
 @pytest.fixture
-def known(align, tmp_path):
-    """Two pairs, an empty one between them, and the words that name the files: known(FILE, LINES) writes one more."""
+def pair_files(align, tmp_path):
+    """Two pairs, an empty one between them, and the words that name the files: write(FILE, LINES) writes one more."""
     sides = {"a.de": [SENTENCE, "", OTHER], "a.en": ["A boy paints.", "", "My brother."]}
 
     def write(name: str, text: str) -> str:
@@ -373,19 +375,19 @@ def rates(answer: Answer) -> dict[tuple[str, ...], list[str]]:
     return {tuple(row.split("\t")[:3]): row.split("\t")[3:] for row in rows}
 
 
-FOUND = ["0.0000", "1.0000", "1.0000"]
+PERFECT = ["0.0000", "1.0000", "1.0000"]
 
 
-def test_gold_gives_an_error_rate_for_each_layer_and_row(align, known):
-    files, write = known
+def test_gold_gives_an_error_rate_for_each_layer_and_step(align, pair_files):
+    files, write = pair_files
     drawn = align(*files, "--pharaoh", "--layer", "0").out
     own = write("own", drawn)
     table = rates(align(*files, "--gold", own))
     assert list(table) == [(layer, "mean", step) for layer in ("0", "1", "0,1") for step in ("output", "input")]
-    assert table["0", "mean", "output"] == FOUND  # its own links
-    assert table["1", "mean", "input"] != FOUND
-    one = rates(align(*files, "--gold", own, "--layer", "-1"))
-    assert one == {key: value for key, value in table.items() if key[0] == "1"}
+    assert table["0", "mean", "output"] == PERFECT  # its own links
+    assert table["1", "mean", "input"] != PERFECT
+    last_layer = rates(align(*files, "--gold", own, "--layer", "-1"))
+    assert last_layer == {key: value for key, value in table.items() if key[0] == "1"}
     short = align(*files, "--gold", write("short", "0-0\n"))
     assert short.code == 2 and "has 1 lines, but there are 3 sentence pairs" in short.err
     assert align("--gold", own, SENTENCE).code == 2
@@ -401,43 +403,43 @@ def test_gold_gives_an_error_rate_for_each_layer_and_row(align, known):
     ],
     ids=" ".join,
 )
-def test_links_that_were_drawn_in_a_way_are_found_in_this_way(align, known, words):
-    files, write = known
+def test_links_have_no_error_with_the_options_that_made_them(align, pair_files, words):
+    files, write = pair_files
     drawn = align(*files, "--pharaoh", *words)
     own = write("own", drawn.out)
     assert drawn.out != align(*files, "--pharaoh", "--layer", words[1]).out
     choice = words[1], words[3] if "--head" in words else "mean", "input" if "--decoder-step" in words else "output"
     like = words[2:] if "--decoder-step" not in words else []
     table = align(*files, "--gold", own, "--links", *like)
-    assert rates(table)[choice] == FOUND
+    assert rates(table)[choice] == PERFECT
     others = [rate for key, rate in rates(table).items() if key != choice]
-    assert any(rate != FOUND for rate in others)
+    assert any(rate != PERFECT for rate in others)
     assert table.out.split("\n\n", 1)[1] == drawn.out  # the links of the best line
 
 
-def test_every_head_is_rated(align, known):
-    files, write = known
+def test_every_head_has_an_error_rate(align, pair_files):
+    files, write = pair_files
     own = write("own", align(*files, "--pharaoh", "--layer", "1", "--head", "1").out)
     table = rates(align(*files, "--gold", own, "--heads"))
     assert {key[:2] for key in table} == {(layer, head) for layer in ("0", "1", "0,1") for head in ("mean", "0", "1")}
-    assert len(table) == 18 and table["1", "1", "output"] == FOUND
+    assert len(table) == 18 and table["1", "1", "output"] == PERFECT
     alone = rates(align(*files, "--gold", own, "--head", "0", "--layer", "1"))
     assert alone == {key: rate for key, rate in table.items() if key[:2] == ("1", "0")}
 
 
-def test_reversed_gold_is_turned(align, known):
-    files, write = known
+def test_reversed_gold_is_swapped(align, pair_files):
+    files, write = pair_files
     drawn = align(*files, "--pharaoh").out
     turned = re.sub(r"(\d+)-(\d+)", r"\2-\1", drawn)
     table = align(*files, "--gold", write("own", turned), "--reverse", "--links")
-    assert FOUND in rates(table).values()
-    assert FOUND not in rates(align(*files, "--gold", write("own", drawn), "--reverse")).values()
+    assert PERFECT in rates(table).values()
+    assert PERFECT not in rates(align(*files, "--gold", write("own", drawn), "--reverse")).values()
     lines = table.out.split("\n\n", 1)[1].splitlines()
     assert [sorted(line.split()) for line in lines] == [sorted(line.split()) for line in turned.splitlines()]
 
 
-def test_tokenized_text_is_counted_at_spaces(align, known):
-    files, write = known
+def test_tokenized_text_is_counted_at_spaces(align, pair_files):
+    files, write = pair_files
     assert len(align(*files).out.split("\n\n")[0].splitlines()) == 4
     table = align(*files, "--tokenized").out.split("\n\n")[0].splitlines()
     assert [line.split("\t")[0] for line in table] == ["A", "boy", "paints."]
@@ -445,14 +447,14 @@ def test_tokenized_text_is_counted_at_spaces(align, known):
     assert align(*files, "--gold", last).code == 0
     far = align(*files, "--gold", last, "--tokenized")
     assert far.code == 2 and far.out == ""
-    told = "last:1: a link names source word 5, but the source has 6 words"
-    assert told not in far.err and "last:1: a link names target word 3, but the target has 3 words" in far.err
+    message = "last:1: a link names source word 5, but the source has 6 words"
+    assert message not in far.err and "last:1: a link names target word 3, but the target has 3 words" in far.err
     empty = align(*files, "--gold", write("empty", "\n0-0\n\n"))
     assert empty.code == 2 and "empty:2: a link names source word 0, but the source has 0 words" in empty.err
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--method", "rollout", "--layer", "0"], "--layer, --head and --heads cannot go with it"),
         (["--method", "rollout", "--head", "0"], "--layer, --head and --heads cannot go with it"),
@@ -470,14 +472,14 @@ def test_tokenized_text_is_counted_at_spaces(align, known):
         (["--head", "2"], "heads 0 to 1"),
     ],
 )
-def test_options_that_would_say_nothing_are_refused(align, words, told):
+def test_options_without_effect_are_refused(align, words, message):
     answer = align(SENTENCE, *words)
-    assert answer.code == 2 and answer.out == "" and told in answer.err and answer.err.count("\n") == 1
+    assert answer.code == 2 and answer.out == "" and message in answer.err and answer.err.count("\n") == 1
 
 
-def test_rollout_goes_through_all_layers(align, known, monkeypatch):
-    """Without weights of self-attention it is refused; here records are given a rollout by hand."""
-    files, write = known
+def test_rollout_goes_through_all_layers(align, pair_files, monkeypatch):
+    """Without weights of self-attention it is refused; this test gives the records a rollout by hand."""
+    files, write = pair_files
     force_decode_batch = Translator.force_decode_batch
 
     def with_rollout(self, pairs):
@@ -492,7 +494,7 @@ def test_rollout_goes_through_all_layers(align, known, monkeypatch):
     assert drawn == align(*files, "--pharaoh", "--layer", "1", "--head", "1").out
     table = rates(align(*files, "--gold", write("own", drawn), "--method", "rollout"))
     assert list(table) == [("rollout", "mean", "output"), ("rollout", "mean", "input")]
-    assert table["rollout", "mean", "output"] == FOUND
+    assert table["rollout", "mean", "output"] == PERFECT
 
 
 def test_a_pair_too_long_to_record_is_refused(align, tmp_path):
@@ -502,8 +504,8 @@ def test_a_pair_too_long_to_record_is_refused(align, tmp_path):
     assert answer.code == 2 and "Pair 2 is longer than 1024 pieces, too long to record its attention." in answer.err
 
 
-def columns_apart(translator: Translator, source: list[int], target: list[int]) -> np.ndarray:
-    """[L H T+1 S+1], one column at a time with the explicit kernels: the slowest and plainest way."""
+def columns_one_at_a_time(translator: Translator, source: list[int], target: list[int]) -> np.ndarray:
+    """[L H T+1 S+1], one column at a time with the explicit kernels: the plainest implementation."""
     model, weights = translator.model, []
     with torch.inference_mode():
         memory = model.encode(torch.tensor([[*source, EOS]]), None)
@@ -527,32 +529,35 @@ def columns_apart(translator: Translator, source: list[int], target: list[int]) 
 def test_weights_after_beam_search_are_those_of_forced_decoding(
     translate, align, trained: Trained, tmp_path, step, words, select
 ):
-    """The fused kernels of search return no weights; those of forced decoding over its result are shown."""
+    """The fused kernels of search return no weights; forced decoding of its result computes them."""
     sources = [SENTENCE, OTHER, "Eine Frau kauft zwei Bücher am Fluss."]
     (tmp_path / "a.de").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
     words = ["--beam", "5", "--decoder-step", step, *words]
     records = translate("--input", str(tmp_path / "a.de"), "--format", "jsonl", "--weights", *words).out.splitlines()
     drawn = align("--source", str(tmp_path / "a.de"), "--pharaoh", *words).out.splitlines()
-    looked = align("--source", str(tmp_path / "a.de"), "--format", "jsonl", *words).out.splitlines()
+    aligned = align("--source", str(tmp_path / "a.de"), "--format", "jsonl", *words).out.splitlines()
     translator = load([trained.folder / "best.pt"], beam=5).translator
-    every = list(zip(records, looked, drawn, translator.translate(sources), strict=True))
-    for number, (record, again, line, found) in enumerate(every, 1):
+    every = list(zip(records, aligned, drawn, translator.translate(sources), strict=True))
+    for number, (record, again, line, translation) in enumerate(every, 1):
         record, again = json.loads(record), json.loads(again)
-        matrix = select(columns_apart(translator, found.source_ids, found.ids))
+        matrix = select(columns_one_at_a_time(translator, translation.source_ids, translation.ids))
         pieces = [
-            side.pieces(ids) for side, ids in zip(translator.tokenizers, (found.source_ids, found.ids), strict=True)
+            side.pieces(ids)
+            for side, ids in zip(translator.tokenizers, (translation.source_ids, translation.ids), strict=True)
         ]
         pair = WordPair.from_pieces(*pieces)
         merged, source, target = pair.merge(matrix[1:] if step == "input" else matrix), pair.columns, pair.target
         wanted = argmax_links(merged)
-        assert record["text"] == found.text and len(wanted) == len(record["words"]) > 0
+        assert record["text"] == translation.text and len(wanted) == len(record["words"]) > 0
         assert record["alignment"] == sorted(map(list, wanted))
         assert line == format_links(wanted)
         assert record["source_words"] == source and source[-1] == "</s>" and record["words"] == target
         np.testing.assert_allclose(record["weights"], merged, atol=5.1e-5, rtol=0)
         np.testing.assert_allclose(np.sum(record["weights"], 1), 1, atol=5.1e-5 * len(source), rtol=0)
         assert again == {"line": number} | {key: record[key] for key in again if key != "line"}
-        assert record["log_probabilities"] == pytest.approx(fused(translator, found.source_ids, found.ids), abs=1e-3)
+        assert record["log_probabilities"] == pytest.approx(
+            fused(translator, translation.source_ids, translation.ids), abs=1e-3
+        )
 
 
 def fused(translator: Translator, source: list[int], target: list[int]) -> list[float]:
@@ -562,9 +567,9 @@ def fused(translator: Translator, source: list[int], target: list[int]) -> list[
     with torch.inference_mode():
         memory = model.encode(torch.tensor([[*source, EOS]]), None)
         decoded = model.decode(torch.tensor([[BOS, *target]]), model.start(memory), memory)
-        likely = model.logits(decoded.hidden).log_softmax(-1)[0]
+        log_probabilities = model.logits(decoded.hidden).log_softmax(-1)[0]
     assert decoded.weights is None
-    return likely.gather(1, torch.tensor([[*target, EOS]]).T).squeeze(1).tolist()
+    return log_probabilities.gather(1, torch.tensor([[*target, EOS]]).T).squeeze(1).tolist()
 
 
 def test_records_do_not_depend_on_their_neighbours(translate, tmp_path, monkeypatch):
@@ -573,14 +578,14 @@ def test_records_do_not_depend_on_their_neighbours(translate, tmp_path, monkeypa
     (tmp_path / "a.de").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     for window in (1000, 2):
         monkeypatch.setattr(translate_module, "WINDOW_PAIRS", window)
-        together = translate("--format", "jsonl", "--input", str(tmp_path / "a.de")).out.splitlines()
-        for number, (one, other) in enumerate(zip(alone, map(json.loads, together), strict=True), 1):
-            assert other.pop("line") == number
-            one = {key: value for key, value in one.items() if key != "line"}
-            assert other.pop("score") == pytest.approx(one.pop("score"), abs=2e-4)
-            likely = one.pop("log_probabilities", [])
-            assert other.pop("log_probabilities", []) == pytest.approx(likely, abs=2e-4)
-            assert one == other
+        batched = translate("--format", "jsonl", "--input", str(tmp_path / "a.de")).out.splitlines()
+        for number, (single, record) in enumerate(zip(alone, map(json.loads, batched), strict=True), 1):
+            assert record.pop("line") == number
+            single = {key: value for key, value in single.items() if key != "line"}
+            assert record.pop("score") == pytest.approx(single.pop("score"), abs=2e-4)
+            log_probabilities = single.pop("log_probabilities", [])
+            assert record.pop("log_probabilities", []) == pytest.approx(log_probabilities, abs=2e-4)
+            assert single == record
     refused = translate("--decoder-step", "input", SENTENCE)
     assert refused.code == 2 and "--format jsonl" in refused.err
 
@@ -597,8 +602,8 @@ def test_an_option_may_hold_a_space(align, tmp_path):
     assert align(SENTENCE, f"--png={path}").code == 0 and path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_links_beyond_the_words_are_told_before_they_are_drawn(align, known, tmp_path):
-    files, write = known
+def test_links_beyond_the_words_are_refused_before_drawing(align, pair_files, tmp_path):
+    files, write = pair_files
     for link in ("40-2", "7-0"):  # far outside; on </s>, where no link can be
         gold = write("beyond", f"{link}\n\n\n")
         answer = align(*files, "--gold", gold, "--png", str(tmp_path / "x.png"))
@@ -629,7 +634,7 @@ def test_pictures_are_pictures(align, tmp_path):
     assert {one.name for one in tmp_path.glob("many*")} == {"many-1.png", "many-3.png"}
 
 
-def test_a_page_shows_every_layer_and_the_known_links(align, tmp_path):
+def test_a_page_shows_every_layer_and_the_gold_links(align, tmp_path):
     page, png = tmp_path / "page.html", tmp_path / "gold.png"
     files = []
     for ending, line in (("de", SENTENCE), ("en", OTHER), ("align", "0-0 1p1")):
@@ -648,7 +653,7 @@ def test_a_page_shows_every_layer_and_the_known_links(align, tmp_path):
     assert refused.code == 2 and "--html" in refused.err and "cannot be written" in refused.err
 
 
-def test_evaluate_leaves_a_result_that_says_how_it_was_made(trained: Trained):
+def test_evaluate_writes_a_result_with_its_provenance(trained: Trained):
     folder = trained.folder / "evaluate" / "test"
     hypotheses = (folder / "hyp").read_text(encoding="utf-8").split("\n")
     assert len(hypotheses) == 13 and hypotheses[-1] == ""
@@ -682,28 +687,30 @@ def test_scores_are_those_of_sacrebleu(trained: Trained):
 
 
 def test_other_text_can_be_scored(trained: Trained, capfd, tmp_path):
+    runs = copied_run(trained, tmp_path / "runs").parent.parent
     (tmp_path / "some.de").write_text(f"{SENTENCE}\n{OTHER}\n", encoding="utf-8")
     (tmp_path / "some.en").write_text("A boy paints the red bicycle.\nMy brother.\n", encoding="utf-8")
     words = ["--source", str(tmp_path / "some.de"), "--reference", str(tmp_path / "some.en")]
-    answer = run_command(capfd, "evaluate", "tiny", "--runs", trained.runs, *words)
+    answer = run_command(capfd, "evaluate", "tiny", "--runs", str(runs), *words)
     assert answer.code == 0 and re.fullmatch(rf"some.de\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}\n", answer.out)
-    assert (trained.folder / "evaluate" / "some.de" / "result.json").exists()
+    assert (runs / "tiny" / "evaluate" / "some.de" / "result.json").exists()
 
 
-def test_given_gold_links_give_an_error_rate(trained: Trained, align, known, tmp_path, capfd):
-    files, write = known
+def test_given_gold_links_give_an_error_rate(trained: Trained, align, pair_files, tmp_path, capfd):
+    files, write = pair_files
     own = write("own", align(*files, "--pharaoh", "--base", "1").out)
     words = ["--source", files[1], "--reference", files[3], "--gold", own, "--base", "1"]
-    answer = run_command(capfd, "evaluate", "tiny", "--runs", trained.runs, *words)
+    runs = copied_run(trained, tmp_path / "runs").parent.parent
+    answer = run_command(capfd, "evaluate", "tiny", "--runs", str(runs), *words)
     assert re.fullmatch(rf"a.de\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}\tAER 0.000 \(layer 0, output\)\n", answer.out)
     assert "no gold links to choose a layer on" in answer.err
-    result = json.loads((trained.folder / "evaluate" / "a.de" / "result.json").read_text(encoding="utf-8"))
+    result = json.loads((runs / "tiny" / "evaluate" / "a.de" / "result.json").read_text(encoding="utf-8"))
     assert (result["aer"], result["precision"], result["recall"]) == (0.0, 1.0, 1.0)
     assert result["alignment"] == {
         "layer": "0", "decoder_step": "output", "links": "argmax", "chosen_on": None, "candidates": 1, "left_out": 0
     }  # fmt: skip
     gold = "needs --gold FILE or --valid-gold FILE"
-    for wrong, told in {
+    for wrong, message in {
         (*words[4:6],): "--gold FILE belongs to --source FILE",
         (*words[:4], "--reverse"): gold,
         (*words[:4], "--tokenized"): gold,
@@ -714,7 +721,7 @@ def test_given_gold_links_give_an_error_rate(trained: Trained, align, known, tmp
         ("--valid-source", words[1], "--valid-target", words[3], "--valid-gold", own, "--base", "1"): "has no effect",
     }.items():
         refused = run_command(capfd, "evaluate", "tiny", "--runs", trained.runs, *wrong)
-        assert refused.code == 2 and told in refused.err, wrong
+        assert refused.code == 2 and message in refused.err, wrong
 
 
 def copied_run(trained: Trained, root: Path) -> Path:
@@ -729,7 +736,7 @@ def score_corpus(run: Run, corpus: Path, sets: list[str]) -> list[Result]:
 
 
 def own_links(run: Run, corpus: Path, name: str, extractor: Extractor) -> None:
-    """Gold links that are those of one layer and decoder step, so that they must be found again."""
+    """Gold links that are those of one layer and decoder step, so that choosing a layer must result in these."""
     pairs = list(read_pairs(corpus / f"{name}.de", corpus / f"{name}.en"))
     records = run.translator.force_decode_all(encode_pairs(run.translator, pairs))
     weights = (extractor.word_weights(record, record_words(record)) for record in records)
@@ -760,7 +767,7 @@ def test_layer_and_step_are_chosen_on_the_validation_set(trained: Trained, tmp_p
     assert flattered["alignment"]["chosen_on"] == "these pairs"
     monkeypatch.setattr(layer_selection, "alignment_error_rates", None)
     monkeypatch.setattr(Translator, "translate", None)
-    assert score_corpus(run, corpus, ["valid", "test"]) == [valid, test]  # nothing is done twice
+    assert score_corpus(run, corpus, ["valid", "test"]) == [valid, test]  # nothing is computed twice
 
 
 @pytest.mark.parametrize("rule, other", [("MAX_SELECTION_PAIRS", 5), ("layer_candidates", lambda layers: [0])])
@@ -811,13 +818,12 @@ def test_the_error_rate_is_logged_at_the_end_of_a_training(trained: Trained, tmp
     assert b"test/test_aer" in curves and b"test/test_bleu" in curves
 
 
-def test_the_validation_set_can_be_scored(trained: Trained, capfd):
-    answer = run_command(capfd, "evaluate", "tiny", "--runs", trained.runs, "--split", "valid")
+def test_the_validation_set_can_be_scored(trained: Trained, capfd, tmp_path):
+    answer = run_command(capfd, "evaluate", str(copied_run(trained, tmp_path)), "--split", "valid")
     assert answer.code == 0 and answer.out.startswith("valid\t")
 
 
 def test_two_test_sets_give_two_lines(trained: Trained, capfd, tmp_path):
-    """The training is there already; only the second set is new."""
     (tmp_path / "more.de").write_text(f"{SENTENCE}\n", encoding="utf-8")
     (tmp_path / "more.en").write_text("A boy paints the red bicycle.\n", encoding="utf-8")
     corpus = write_corpus(tmp_path / "corpus", train=40)[:-1]

@@ -1,4 +1,4 @@
-"""Sizes of a model that do not fit together are refused, and values that change nothing."""
+"""Sizes of a model that contradict each other are refused, and values without effect."""
 
 from dataclasses import MISSING, fields
 from functools import cache
@@ -12,7 +12,7 @@ from nmt.config_validation import validate
 from nmt.errors import UserError
 from nmt.models.build import MODELS
 
-# model and keys; what is said: the value, what it would need, and the value that does nothing
+# model and keys; the message has the value, what it would need, and the value without effect
 IDLE = [
     ("seq2seq score=additive", "score=additive attend=never attend=before_step_or_after_step score=dot"),
     ("seq2seq window_radius=3", "window_radius=3 window=global window=local_m_or_local_p window_radius=10"),
@@ -82,19 +82,19 @@ def composed(words: str) -> Config:
     return validate(OmegaConf.merge(chosen(name), OmegaConf.from_dotlist([f"model.{key}" for key in keys])))
 
 
-@pytest.mark.parametrize(("words", "said"), IMPOSSIBLE)
-def test_what_does_not_fit_is_refused(words, said):
+@pytest.mark.parametrize(("words", "message"), IMPOSSIBLE)
+def test_values_that_do_not_match_are_refused(words, message):
     with pytest.raises(UserError) as refusal:
         composed(words)
-    for fragment in said.split():
+    for fragment in message.split():
         assert fragment.replace("_", " ") in str(refusal.value).replace("_", " ")
 
 
-@pytest.mark.parametrize(("words", "said"), IDLE)
-def test_what_changes_nothing_is_refused(words, said):
+@pytest.mark.parametrize(("words", "message"), IDLE)
+def test_what_changes_nothing_is_refused(words, message):
     with pytest.raises(UserError, match="changes nothing") as refusal:
         composed(words)
-    for fragment in said.split():
+    for fragment in message.split():
         assert fragment.replace("_", " ") in str(refusal.value).replace("_", " ")
 
 
@@ -122,13 +122,13 @@ def test_the_command_line_refuses_it_too():
 
 
 @pytest.mark.parametrize("architecture", MODELS.values(), ids=list(MODELS))
-def test_what_a_key_requires_is_there(architecture):
+def test_the_required_key_exists(architecture):
     """Another key of the same model, and values that it can have; the default is a value without effect."""
-    known = {field.name: field for field in fields(architecture.config)}
-    for field in known.values():
+    by_name = {field.name: field for field in fields(architecture.config)}
+    for field in by_name.values():
         for other, values in field.metadata["requires"].items():
             assert field.default is not MISSING
-            assert values and set(values) <= set(known[other].metadata["choices"])
+            assert values and set(values) <= set(by_name[other].metadata["choices"])
 
 
 def test_a_run_with_an_idle_value_can_still_be_used():

@@ -173,10 +173,10 @@ def test_report_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture, caps
     assert capsys.readouterr().out == ""
 
 
-def broken(folder: Path, kind: str) -> DataConfig:
+def broken(folder: Path, mistake: str) -> DataConfig:
     """A corpus with one mistake."""
     data = make(folder)
-    match kind:
+    match mistake:
         case "counts":
             write(folder / "train.en", EN[:3])
         case "utf-8":
@@ -191,7 +191,7 @@ def broken(folder: Path, kind: str) -> DataConfig:
         case "same file":
             (folder / "train.en").unlink()
             (folder / "train.en").symlink_to(folder / "train.de")
-        case "gz cut":
+        case "gz incomplete":
             (folder / "train.en").unlink()
             (folder / "train.en.gz").write_bytes(gzip.compress("\n".join(EN).encode())[:-12])
         case "gz wrong":
@@ -212,7 +212,7 @@ def broken(folder: Path, kind: str) -> DataConfig:
 
 
 @pytest.mark.parametrize(
-    ("kind", "parts"),
+    ("mistake", "parts"),
     [
         ("counts", ["train.de has 4 lines", "train.en has 3 lines"]),
         ("utf-8", ["train.en, line 3, is not UTF-8"]),
@@ -220,7 +220,7 @@ def broken(folder: Path, kind: str) -> DataConfig:
         ("all empty", ["train.de", "train.en are empty"]),
         ("missing", ["no file", "valid.en (nor valid.en.gz)"]),
         ("same file", ["train.de", "train.en are the same file"]),
-        ("gz cut", ["train.en.gz is cut short or damaged"]),
+        ("gz incomplete", ["train.en.gz is cut short or damaged"]),
         ("gz wrong", ["train.en.gz is cut short or damaged"]),
         ("nothing left", ["No training pair is left of 4", "4 one side blank"]),
         ("valid blank", ["'valid' has no pair"]),
@@ -230,9 +230,9 @@ def broken(folder: Path, kind: str) -> DataConfig:
         ("no train", ["data.train=NAME"]),
     ],
 )
-def test_mistakes_are_reported_in_one_sentence(tmp_path: Path, kind: str, parts: list[str]) -> None:
+def test_mistakes_are_reported_in_one_sentence(tmp_path: Path, mistake: str, parts: list[str]) -> None:
     with pytest.raises(UserError) as caught:
-        build(broken(tmp_path, kind), tmp_path)
+        build(broken(tmp_path, mistake), tmp_path)
     for part in parts:
         assert part in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -250,9 +250,9 @@ def test_full_disk_and_read_only_folder(tmp_path: Path, monkeypatch: pytest.Monk
         build(data, tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["missing", "same file", "two names", "no value"])
-def test_inputs_check_before_they_hash(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = broken(tmp_path, kind)
+@pytest.mark.parametrize("mistake", ["missing", "same file", "two names", "no value"])
+def test_inputs_check_before_they_hash(tmp_path: Path, mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = broken(tmp_path, mistake)
     monkeypatch.setattr(digests, "file_digest", lambda path: pytest.fail("hashed first"))
     with pytest.raises(UserError):
         corpus.corpus_inputs(data, tmp_path / "cache.json")
@@ -382,7 +382,6 @@ def test_multi30k_sets_that_do_not_exist(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["multi30k", "files"])
 def test_conf_has_every_key(name: str) -> None:
     path = config_folder() / "data" / f"{name}.yaml"
-    assert path.read_text(encoding="utf-8").startswith("# ")
     assert set(OmegaConf.load(path)) == set(DataConfig.__dataclass_fields__)
 
 

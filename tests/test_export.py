@@ -1,7 +1,6 @@
-"""An exported model translates as before: every kind of Transformer, searched by both engines."""
+"""An exported model translates as before: every variant of the Transformer, searched by both engines."""
 
 import importlib.util
-import itertools
 import json
 import re
 import shutil
@@ -13,19 +12,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import MODELS, small_config
+from conftest import MODELS, composed, small_config
 from corpora import Trained, environment, pairs, run_command, write_pairs
 from torch import nn
 from torch.nn import functional
 
 from nmt.compose import compose_all
 from nmt.config import Config, DecodeConfig
+from nmt.config_validation import validate
 from nmt.data.batches import collate
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers, train_sentencepiece
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
-from nmt.export import ctranslate2_model
 from nmt.export.ctranslate2_engine import CTranslate2Translator
 from nmt.export.ctranslate2_folder import CTranslate2Export
 from nmt.export.ctranslate2_model import EXPORTABLE, check_exportable
@@ -59,22 +58,25 @@ def vocabularies(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Tokeniz
 def translator(vocabularies: dict[bool, Tokenizers], joint: bool = True, **changes) -> tuple[Translator, Config]:
     """A narrow Transformer that has learnt some pairs by heart, so that it is sure of words and of ends."""
     torch.manual_seed(3)
-    whole = compose_all(["data=phrasebook", "model=transformer"], multirun=False)[0]
-    whole.model, whole.decode = small_config("transformer", tuple(changes.items())), DecodeConfig(5, 1.0, 1.0, 20, 400)
+    config = validate(composed("transformer"))
+    config.model, config.decode = (
+        small_config("transformer", tuple(changes.items())),
+        DecodeConfig(5, 1.0, 1.0, 20, 400),
+    )
     tokenizers = vocabularies[joint]
-    model = build_model(whole.model, tokenizers.source.size, tokenizers.target.size, joint)
+    model = build_model(config.model, tokenizers.source.size, tokenizers.target.size, joint)
     assert isinstance(model, Transformer)
     with torch.no_grad():
         for parameter in model.parameters():  # biases and norms that do something
             parameter += 0.05 * torch.randn_like(parameter)
         handle(model)
-    learn(model, *(some(one.size, side) for side, one in enumerate(tokenizers)))
-    plain = Translator(model, tokenizers, whole.decode, 64, CPU, torch.autocast("cpu", enabled=False))
-    return plain, whole
+    learn(model, *(some(tokenizer.size, side) for side, tokenizer in enumerate(tokenizers)))
+    plain = Translator(model, tokenizers, config.decode, 64, CPU, torch.autocast("cpu", enabled=False))
+    return plain, config
 
 
 def handle(model: Transformer) -> None:
-    """One dimension of the last norm is constant: a weight there makes a piece as likely as a test wants it."""
+    """One dimension of the last norm is constant: a weight there makes a piece as probable as a test needs it."""
     last = model.decoder_norm if isinstance(model.decoder_norm, nn.LayerNorm) else None
     norm = last or model.decoder[-1].feed_forward_residual.norm
     norm.weight[0], norm.bias[0] = 0, 1
@@ -104,65 +106,68 @@ def export(plain: Translator, config: Config, folder: Path, quantization: str = 
     return CTranslate2Translator.open(plain, folder)
 
 
-def same(found: list[list[Hypothesis]], wanted: list[list[Hypothesis]]) -> None:
-    assert [best[0].ids for best in found] == [best[0].ids for best in wanted]
-    for ours, theirs in zip(wanted, found, strict=True):
-        scores = [one.score for one in theirs]
-        assert scores == sorted(scores, reverse=True) and len(scores) == len(ours)
-        assert scores[0] == pytest.approx(ours[0].score, abs=1e-4)
-        known = {tuple(one.ids): one.score for one in ours}
-        for one in theirs:
-            assert one.score == pytest.approx(known.get(tuple(one.ids), one.score), abs=1e-4)
+def assert_same(results: list[list[Hypothesis]], wanted: list[list[Hypothesis]]) -> None:
+    assert [best[0].ids for best in results] == [best[0].ids for best in wanted]
+    for expected, best in zip(wanted, results, strict=True):
+        scores = [hypothesis.score for hypothesis in best]
+        assert scores == sorted(scores, reverse=True) and len(scores) == len(expected)
+        assert scores[0] == pytest.approx(expected[0].score, abs=1e-4)
+        expected_scores = {tuple(hypothesis.ids): hypothesis.score for hypothesis in expected}
+        for hypothesis in best:
+            assert hypothesis.score == pytest.approx(
+                expected_scores.get(tuple(hypothesis.ids), hypothesis.score), abs=1e-4
+            )
 
 
 def count_own_searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of sentences of each call of our own search."""
-    asked: list[int] = []
+    searched: list[int] = []
     plain = Translator.search_batch
     monkeypatch.setattr(
-        Translator, "search_batch", lambda self, some, *rest: asked.append(len(some)) or plain(self, some, *rest)
+        Translator, "search_batch", lambda self, some, *rest: searched.append(len(some)) or plain(self, some, *rest)
     )
-    return asked
+    return searched
 
 
-NORMS, ACTIVATIONS, TIES = ("pre", "post"), ("relu", "gelu"), (True, False)
-SELF_ATTENTIONS = [
-    *(
-        {"norm": norm, "activation": activation, "tie_embeddings": tie}
-        for norm, activation, tie in itertools.product(NORMS, ACTIVATIONS, TIES)
-    ),
+JOINT = [
+    {"norm": "pre", "activation": "relu", "tie_embeddings": True},  # each two values of these three occur together
+    {"norm": "pre", "activation": "gelu", "tie_embeddings": False},
+    {"norm": "post", "activation": "relu", "tie_embeddings": False},
+    {"norm": "post", "activation": "gelu", "tie_embeddings": True},
     {"positions": "learned"},
     {"positions": "rotary"},
     {"encoder_layers": 1, "decoder_layers": 2, "num_heads": 2},
 ]  # fmt: skip
-APART = [
+SEPARATE = [
     {"tie_embeddings": True},
     {"tie_embeddings": False},
     {"positions": "learned"},
     {"norm": "post", "positions": "rotary"},
 ]
-BOTH = [
-    *((kind, True) for kind in SELF_ATTENTIONS),
-    *((kind, False) for kind in APART),
+OPTIONS = [
+    *((options, True) for options in JOINT),
+    *((options, False) for options in SEPARATE),
 ]  # with a joint vocabulary, and with two
 
 
 @needs_ctranslate2
 @pytest.mark.parametrize(
-    ("kind", "joint"), BOTH, ids=lambda one: str(one) if isinstance(one, bool) else "-".join(map(str, one.values()))
+    ("options", "joint"),
+    OPTIONS,
+    ids=lambda value: str(value) if isinstance(value, bool) else "-".join(map(str, value.values())),
 )
-def test_both_engines_translate_the_same(kind, joint, vocabularies, tmp_path, monkeypatch):
-    plain, config = translator(vocabularies, joint, **kind)
+def test_both_engines_translate_the_same(options, joint, vocabularies, tmp_path, monkeypatch):
+    plain, config = translator(vocabularies, joint, **options)
     faster = export(plain, config, tmp_path / "export")
     sentences = some(plain.tokenizers.source.size, 0)
     every = ((1, 1.0), (5, 1.0), (5, 0.0), (3, 0.6))
-    for beam, alpha in every if kind == {"tie_embeddings": True} or kind == SELF_ATTENTIONS[0] else every[:2]:
+    for beam, alpha in every if options == {"tie_embeddings": True} or options == JOINT[0] else every[:2]:
         decode = replace(plain.decode, beam=beam, length_penalty=alpha)
         wanted = plain.with_options(decode=decode).search(sentences)
-        asked = count_own_searches(monkeypatch)
-        same(faster.with_options(decode=decode).search(sentences), wanted)
+        searched = count_own_searches(monkeypatch)
+        assert_same(faster.with_options(decode=decode).search(sentences), wanted)
         monkeypatch.undo()
-        assert sum(asked) < len(sentences) / 2, "our own search has done most of it"
+        assert sum(searched) < len(sentences) / 2, "our own search has translated most of it"
         assert len({tuple(best[0].ids) for best in wanted}) > len(sentences) / 2
         assert len({len(best[0].ids) for best in wanted}) > 3
 
@@ -176,25 +181,25 @@ def test_a_hypothesis_without_end_is_ended_at_its_limit(vocabularies, tmp_path, 
     faster = export(plain, config, tmp_path / "export")
     sentences = some(plain.tokenizers.source.size, 0)
     wanted = plain.search(sentences)
-    asked = count_own_searches(monkeypatch)
-    found = faster.search(sentences)
-    same(found, wanted)
-    assert sum(asked) == len(sentences)
-    assert [len(best[0].ids) for best in found] == [len(ids) // 2 + 1 for ids in sentences]
+    searched = count_own_searches(monkeypatch)
+    results = faster.search(sentences)
+    assert_same(results, wanted)
+    assert sum(searched) == len(sentences)
+    assert [len(best[0].ids) for best in results] == [len(ids) // 2 + 1 for ids in sentences]
 
 
 @needs_ctranslate2
 def test_several_threads_translate_the_same_in_order(vocabularies, tmp_path, monkeypatch):
-    """Each has a batch of its own; what never ends is left to our own search, which is for one at a time."""
+    """Each has a batch of its own; what never ends is left to our own search, which runs alone."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     plain, config = translator(vocabularies, tie_embeddings=False)
     plain = plain.with_options(decode=replace(plain.decode, batch_tokens=40, max_length_ratio=0.9, max_length_extra=1))
     faster = export(plain, config, tmp_path / "export")
     assert faster.engine.num_translators == faster.num_threads == 3
     sentences = some(plain.tokenizers.source.size, 0, 60)
-    wanted, asked = plain.search(sentences), count_own_searches(monkeypatch)
-    same(faster.search(sentences), wanted)
-    assert 0 < sum(asked) < len(sentences)
+    wanted, searched = plain.search(sentences), count_own_searches(monkeypatch)
+    assert_same(faster.search(sentences), wanted)
+    assert 0 < sum(searched) < len(sentences)
 
 
 @needs_ctranslate2
@@ -203,9 +208,9 @@ def test_limits_of_one_and_of_one_batch(vocabularies, tmp_path):
     faster = export(plain, config, tmp_path / "export")
     sentences = some(plain.tokenizers.source.size, 0)[:6]
     limits = np.array([1, 30, 2, 30, 1, 8])
-    found, wanted = (one.search_batch(sentences, limits) for one in (faster, plain))
-    same(found, wanted)
-    assert found[0][0].ids == []
+    results, wanted = (engine.search_batch(sentences, limits) for engine in (faster, plain))
+    assert_same(results, wanted)
+    assert results[0][0].ids == []
 
 
 @needs_ctranslate2
@@ -217,9 +222,9 @@ def test_padding_and_start_are_never_in_a_translation(beam, vocabularies, tmp_pa
     faster = export(plain, config, tmp_path / "export")
     sentences = some(plain.tokenizers.source.size, 0)
     assert {"<pad>", "<s>"} & set(faster.run_engine(sentences[:1], 9)[0].hypotheses[0])
-    found = faster.search(sentences)
-    same(found, plain.search(sentences))
-    assert not any({PAD, BOS} & set(one.ids) for best in found for one in best)
+    results = faster.search(sentences)
+    assert_same(results, plain.search(sentences))
+    assert not any({PAD, BOS} & set(hypothesis.ids) for best in results for hypothesis in best)
 
 
 @needs_ctranslate2
@@ -229,9 +234,12 @@ def test_int8_is_another_model_and_nearly_the_same(vocabularies, tmp_path):
     faster, full = export(plain, config, tmp_path / "int8", "int8"), export(plain, config, tmp_path / "float32")
     assert all(torch.equal(tensor, before[name]) for name, tensor in plain.model.state_dict().items())
     sentences = some(plain.tokenizers.source.size, 0)
-    found, wanted = faster.search(sentences), full.search(sentences)
-    assert sum(one[0].ids == other[0].ids for one, other in zip(found, wanted, strict=True)) > len(sentences) / 2
-    assert [best[0].score for best in found] != [best[0].score for best in wanted]
+    results, wanted = faster.search(sentences), full.search(sentences)
+    assert (
+        sum(quantized[0].ids == exact[0].ids for quantized, exact in zip(results, wanted, strict=True))
+        > len(sentences) / 2
+    )
+    assert [best[0].score for best in results] != [best[0].score for best in wanted]
     sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("int8", "float32")]
     assert sizes[0] < sizes[1] / 2
 
@@ -256,7 +264,7 @@ def test_an_ensemble_is_refused(small_model):
 
 @pytest.fixture
 def nmt(trained: Trained, tmp_path, capfd):
-    """nmt(VERB, WORD …) with a copy of the trained run, since an export is written beside it."""
+    """nmt(VERB, WORD …) with a copy of the trained run, since an export is written into its folder."""
     folder = tmp_path / "runs" / "tiny"
     (folder / "evaluate" / "test").mkdir(parents=True)
     for name in ("best.pt", "evaluate/test/result.json"):
@@ -268,32 +276,27 @@ def without_ctranslate2(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
 
 
-def test_without_the_extra_one_sentence_says_so(nmt, monkeypatch):
+def test_without_the_extra_there_is_one_sentence(nmt, monkeypatch):
+    """It names the version that pyproject.toml requires."""
     without_ctranslate2(monkeypatch)
+    project = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    required = re.escape(re.search(r'"(ctranslate2>=[\d.]+)"', project)[1])
     for words in (["export", "--format", "ctranslate2"], ["translate", "--engine", "ctranslate2", SENTENCE]):
         answer = nmt(*words)
         assert answer.code == 2 and answer.out == ""
-        assert re.fullmatch(
-            r"nmt: ctranslate2 cannot be imported here .*pip install 'ctranslate2>=[^\n]*\n", answer.err
-        )
+        assert re.fullmatch(rf"nmt: ctranslate2 cannot be imported here .*pip install '{required}'.*\n", answer.err)
     assert nmt("translate", SENTENCE).code == 0
 
 
-def test_our_own_engine_searches_in_the_numbers_that_are_asked_for(nmt):
+def test_our_own_engine_searches_in_the_required_number_format(nmt):
     """Log-probabilities are always float32; the score of a search in float32 is their mean, in bfloat16 nearly."""
     scores = []
-    for numbers, near in (("float32", 2e-4), ("bfloat16", 0.1)):
+    for numbers, tolerance in (("float32", 2e-4), ("bfloat16", 0.1)):
         entry = json.loads(nmt("translate", "--quantization", numbers, "--format", "jsonl", SENTENCE).out)
-        likely = entry["log_probabilities"]
-        assert entry["score"] == pytest.approx(sum(likely) / len(likely), abs=near)
+        log_probabilities = entry["log_probabilities"]
+        assert entry["score"] == pytest.approx(sum(log_probabilities) / len(log_probabilities), abs=tolerance)
         scores.append(entry["score"])
     assert scores[0] != scores[1]
-
-
-def test_the_sentence_names_the_version_of_the_extra():
-    text = (Path(ctranslate2_model.__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
-    bound = re.search(r'"(ctranslate2>=[\d.]+)"', text)
-    assert bound and f"'{bound[1]}'" in Path(ctranslate2_model.__file__).read_text(encoding="utf-8")
 
 
 def test_a_quantization_needs_its_engine(nmt):
@@ -309,22 +312,24 @@ def test_translate_prints_the_same_with_both_engines(nmt, tmp_path):
     strange = ["الولد يرسم 🚲.", "▁▁ <s> </s> <pad> <unk>", "Ein Junge\u2028malt."]
     file.write_text("\n".join([SENTENCE, "", long, "   ", OTHER, *strange]) + "\n", encoding="utf-8")
     for words in ([], ["--beam", "1"], ["--nbest", "3", "--beam", "4"], ["--format", "jsonl"]):
-        ours, theirs = (
+        own, exported = (
             nmt("translate", "--input", str(file), *words, *more) for more in ([], ["--engine", "ctranslate2"])
         )
-        assert theirs.code == 0 and "parts" in theirs.err
+        assert exported.code == 0 and "parts" in exported.err
         if "jsonl" in words:
-            ours, theirs = ([json.loads(line) for line in one.out.splitlines()] for one in (ours, theirs))
-            assert [one.pop("score") for one in theirs] == pytest.approx([one.pop("score") for one in ours], abs=2e-3)
-            assert theirs == ours and "alignment" in theirs[0]
+            own, exported = ([json.loads(line) for line in answer.out.splitlines()] for answer in (own, exported))
+            assert [answer.pop("score") for answer in exported] == pytest.approx(
+                [answer.pop("score") for answer in own], abs=2e-3
+            )
+            assert exported == own and "alignment" in exported[0]
         elif "--nbest" in words:
-            ours, theirs = ([line.split("\t") for line in one.out.splitlines()] for one in (ours, theirs))
-            assert len(theirs) == 3 * 8 and theirs[1][1] == ours[1][1]
-            assert [text for _, text in theirs][::3] == [text for _, text in ours][::3]
-            scores = [[float(score) for score, _ in one][::3] for one in (theirs, ours)]
+            own, exported = ([line.split("\t") for line in answer.out.splitlines()] for answer in (own, exported))
+            assert len(exported) == 3 * 8 and exported[1][1] == own[1][1]
+            assert [text for _, text in exported][::3] == [text for _, text in own][::3]
+            scores = [[float(score) for score, _ in answer][::3] for answer in (exported, own)]
             assert scores[0] == pytest.approx(scores[1], abs=2e-3)
         else:
-            assert theirs.out == ours.out
+            assert exported.out == own.out
 
 
 @needs_ctranslate2
@@ -334,7 +339,7 @@ def test_an_export_is_written_once_with_its_provenance(nmt, tmp_path):
     again, written = nmt("translate", "--engine", "ctranslate2", SENTENCE), nmt("export", "--format", "ctranslate2")
     assert again.out == first.out and "Exported" not in again.err + written.err
     folder = Path(written.out.strip())
-    assert [one.name for one in (tmp_path / "runs" / "tiny" / "export").iterdir()] == [folder.name]
+    assert [path.name for path in (tmp_path / "runs" / "tiny" / "export").iterdir()] == [folder.name]
     assert folder.name.startswith("ctranslate2-float32-")
     other = nmt("export", "--format", "ctranslate2", "--quantization", "int8").out.strip()
     assert other != str(folder) and "ctranslate2-int8-" in other
@@ -363,11 +368,11 @@ def test_the_folder_translates_without_nmt(nmt, tmp_path):
     readme = (folder / "README.md").read_text(encoding="utf-8")
     code = re.search(r"```python\n(.*?)```", readme, re.DOTALL)
     command = [sys.executable, "-c", code[1]]
-    done = subprocess.run(
+    completed = subprocess.run(
         command, cwd=folder, input=SENTENCE.encode(), capture_output=True, env=environment(), timeout=60
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.decode() == nmt("translate", SENTENCE).out
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.decode() == nmt("translate", SENTENCE).out
     assert nmt("export", "--format", "ctranslate2", "--output", str(folder)).code == 2
 
 

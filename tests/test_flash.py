@@ -87,7 +87,9 @@ def test_both_kernels_translate_alike(name, small_model, monkeypatch):
     explicit.decode = lambda target, state, memory: model.decode(target, state, memory, weights=True)
     for beam in (1, 3):
         limits = torch.full((len(batch.source),), 6)
-        results, wanted = (search(one, batch.source, batch.mask, beam, 1.0, limits) for one in (model, explicit))
+        results, wanted = (
+            search(variant, batch.source, batch.mask, beam, 1.0, limits) for variant in (model, explicit)
+        )
         for hypotheses, others in zip(results, wanted, strict=True):
             assert [best.ids for best in hypotheses] == [best.ids for best in others]
             assert [best.score for best in hypotheses] == pytest.approx([best.score for best in others], abs=1e-5)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import VOCABULARY
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.alignments import Alignment, Extractor, absolute_layers, layer_candidates, max_pieces_per_side, record_words
@@ -59,21 +59,20 @@ def test_pairs_are_recorded_in_a_batch_as_alone(name, small_model, monkeypatch):
     monkeypatch.setattr(Translator, "force_decode_batch", counted)
     batched = list(translator.force_decode_all(iter(pairs)))
     assert max(sizes) > 1 and len(sizes) > 3 and sum(sizes) == len(pairs)
-    for one, other, (source, target) in zip(alone, batched, pairs, strict=True):
-        assert other.source_pieces == [f"▁{number}" for number in source] == one.source_pieces
-        assert other.target_pieces == [f"▁{number}" for number in target] == one.target_pieces
-        assert other.log_probabilities == pytest.approx(one.log_probabilities, abs=1e-5)
+    for expected, record, (source, target) in zip(alone, batched, pairs, strict=True):
+        assert record.source_pieces == [f"▁{number}" for number in source] == expected.source_pieces
+        assert record.target_pieces == [f"▁{number}" for number in target] == expected.target_pieces
+        assert record.log_probabilities == pytest.approx(expected.log_probabilities, abs=1e-5)
         for part in ("weights", "rollout", "p_t"):
-            wanted, found = getattr(one, part), getattr(other, part)
-            assert (wanted is None) == (found is None)
+            wanted, value = getattr(expected, part), getattr(record, part)
+            assert (wanted is None) == (value is None)
             if wanted is not None:
-                np.testing.assert_allclose(found, wanted, atol=1e-6)
-        if one.weights is not None:
-            assert one.weights.shape[2:] == (len(target) + 1, len(source) + 1)
-            assert argmax_links(other.layer_weights(0, None)) == argmax_links(one.layer_weights(0, None))
+                np.testing.assert_allclose(value, wanted, atol=1e-6)
+        if expected.weights is not None:
+            assert expected.weights.shape[2:] == (len(target) + 1, len(source) + 1)
+            assert argmax_links(record.layer_weights(0, None)) == argmax_links(expected.layer_weights(0, None))
 
 
-@settings(max_examples=200, deadline=None)
 @given(PAIRS, st.integers(1, 60), st.integers(1, 300))
 def test_each_pair_is_in_one_batch_within_bounds(pairs, tokens, cells):
     with pytest.MonkeyPatch.context() as patch:
@@ -88,15 +87,14 @@ def test_each_pair_is_in_one_batch_within_bounds(pairs, tokens, cells):
         assert len(rows) == 1 or (len(rows) * longest <= tokens and len(rows) * longest**2 <= cells)
 
 
-@settings(max_examples=200, deadline=None)
 @given(PAIRS, st.integers(1, 7), st.integers(1, 300))
 def test_windows_keep_the_order_within_bounds(pairs, most, cells):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(forced_decoding, "WINDOW_PAIRS", most)
         patch.setattr(forced_decoding, "WINDOW_CELLS", cells)
-        found = list(pair_windows(iter(pairs)))
-    assert [pair for window in found for pair in window] == pairs
-    for window in found:
+        windows = list(pair_windows(iter(pairs)))
+    assert [pair for window in windows for pair in window] == pairs
+    for window in windows:
         size = sum((len(source) + 1) * (len(target) + 1) for source, target in window)
         assert len(window) == 1 or (len(window) <= most and size <= cells)
 
@@ -169,7 +167,7 @@ def test_the_mean_of_layers_by_hand():
     assert Extractor((1, 2), None, "input").labels() == ("1,2", "mean", "input")
 
 
-def test_pairs_must_fit_the_learned_positions(small_model):
+def test_pairs_longer_than_the_learned_positions_are_refused(small_model):
     """64 is the translator's max_pieces; </s> has a position too."""
     assert max_pieces_per_side(translator_of(small_model("transformer"))) == 64 * MAX_LENGTH_FACTOR == 256
     learned = translator_of(small_model("transformer_learned", max_positions=600), max_pieces=512)

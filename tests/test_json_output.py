@@ -83,8 +83,8 @@ def test_rollout_of_a_translation(nmt, trained: Trained):
     assert set(json.loads(again)) <= set(record)
 
 
-def test_lines_without_spaces_are_cut_behind_their_full_stops():
-    """No piece of theirs begins a word."""
+def test_lines_without_spaces_are_split_after_full_stops():
+    """No piece of such a line begins a word."""
     pieces = ["▁今天", "天气", "好", "。", "我们", "去", "公园", "玩"]
     assert split_position(pieces, 0, 6) == 4
     assert split_position(["▁A", ".", "5", "▁b", ".", "▁c"], 0, 5) == 5  # a dot inside a number ends nothing
@@ -99,18 +99,20 @@ def test_parts_are_joined_as_their_script_is():
 
 
 def test_a_line_in_parts_has_a_record_of_each(nmt):
-    """The line is cut behind a full stop; each part is what it is as a line of its own."""
-    one = "Der Bäcker kauft einen Apfel. "
+    """The line is split after a full stop; each part has the record that it has as a line of its own."""
+    sentence = "Der Bäcker kauft einen Apfel. "
     words = ["--beam", "1", "--format", "jsonl", "--weights", "--nbest", "1"]
-    answer = nmt("translate", *words, one * 20)
+    answer = nmt("translate", *words, sentence * 20)
     record = json.loads(answer.out)
     assert "translated in 2 parts" in answer.err and set(record) == {"line", "text", "score", "parts"}
     first, second = record["parts"]
     assert record["text"] == f"{first['text']} {second['text']}"
     pieces = [part["source_pieces"] for part in (first, second)]
-    assert "".join(sum(pieces, [])).replace("▁", " ").strip() == (one * 20).strip() and max(map(len, pieces)) <= 256
-    likely = first["log_probabilities"] + second["log_probabilities"]
-    assert record["score"] == pytest.approx(sum(likely) / len(likely), abs=1e-3)  # α = 1
+    assert (
+        "".join(sum(pieces, [])).replace("▁", " ").strip() == (sentence * 20).strip() and max(map(len, pieces)) <= 256
+    )
+    log_probabilities = first["log_probabilities"] + second["log_probabilities"]
+    assert record["score"] == pytest.approx(sum(log_probabilities) / len(log_probabilities), abs=1e-3)  # α = 1
     for part in (first, second):
         text = "".join(part["source_pieces"]).replace("▁", " ").strip()
         alone = json.loads(nmt("translate", *words, text).out)
@@ -128,7 +130,7 @@ def test_links_of_a_record_obey_the_threshold(nmt):
 
 
 @pytest.mark.parametrize(
-    ("verb", "words", "told"),
+    ("verb", "words", "message"),
     [
         ("translate", ["--layer", "0"], "need --format jsonl"),
         ("translate", ["--head", "0"], "need --format jsonl"),
@@ -143,6 +145,6 @@ def test_links_of_a_record_obey_the_threshold(nmt):
         ("align", ["--format", "jsonl", "--heads"], "--heads shows every head"),
     ],
 )
-def test_what_a_record_cannot_hold_is_refused(nmt, verb, words, told):
+def test_what_a_record_cannot_hold_is_refused(nmt, verb, words, message):
     answer = nmt(verb, SENTENCE, *words)
-    assert answer.code == 2 and answer.out == "" and told in answer.err and answer.err.count("\n") == 1
+    assert answer.code == 2 and answer.out == "" and message in answer.err and answer.err.count("\n") == 1

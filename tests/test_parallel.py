@@ -53,12 +53,12 @@ def test_a_bug_in_a_process_keeps_its_traceback():
     def strange(number: int) -> None:
         raise Unsendable("what happened")
 
-    with pytest.raises(ZeroDivisionError) as found:
+    with pytest.raises(ZeroDivisionError) as caught:
         parallel_map(buggy, 3, 2)
-    assert "in buggy" in str(found.value.__cause__)
-    with pytest.raises(RuntimeError, match="what happened") as found:
+    assert "in buggy" in str(caught.value.__cause__)
+    with pytest.raises(RuntimeError, match="what happened") as caught:
         parallel_map(strange, 3, 2)
-    assert "in strange" in str(found.value.__cause__)
+    assert "in strange" in str(caught.value.__cause__)
 
 
 @needs_fork
@@ -141,8 +141,10 @@ def test_several_processes_translate_as_one_does(trained, monkeypatch):
     monkeypatch.setattr(Translator, "search_batch", lambda *words: processes.append(1) or search_batch(*words))
     translator = translator.with_options(num_processes=2)
     assert len(translator.batches(sentences)) >= 2 * BATCHES_PER_PROCESS
-    found = translator.search(sentences)
+    results = translator.search(sentences)
     assert not processes  # none of it was searched in this process
-    assert [[one.ids for one in best] for best in found] == [[one.ids for one in best] for best in wanted]
+    assert [[hypothesis.ids for hypothesis in best] for best in results] == [
+        [hypothesis.ids for hypothesis in best] for best in wanted
+    ]
     assert translator.search(sentences[:1]) and processes  # one batch is not worth a process
     assert translator.search([]) == []

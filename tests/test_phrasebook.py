@@ -11,7 +11,6 @@ from corpora import run_command, small
 from nmt.data import corpus
 from nmt.data.phrasebook import english, german, splits
 from nmt.data.phrasebook.draw import Grammar, Pair, draws
-from nmt.data.phrasebook.tables import text_folder
 from nmt.errors import UserError
 from nmt.evaluate.alignment_error_rate import parse_links
 from nmt.evaluate.words import word_spans
@@ -274,7 +273,10 @@ BROKEN = {
     "a missing column": ({"nouns": "der Hund, Hunde | dog"}, "nouns.txt, line 1: expected ARTICLE SINGULAR, PLURAL"),
     "no article": ({"nouns": "# a comment\nHund, Hunde | dog | animal"}, "nouns.txt, line 2: expected der, die or das"),
     "no plural": ({"nouns": "der Hund | dog | animal"}, "nouns.txt, line 1: expected ARTICLE SINGULAR, PLURAL"),
-    "half a place": ({"nouns": "der Ort, -e | town | place at=in"}, "line 1: expected at=GERMAN/ENGLISH"),
+    "half a pair of prepositions": (
+        {"nouns": "der Ort, -e | town | place at=in"},
+        "line 1: expected at=GERMAN/ENGLISH",
+    ),
     "an entry twice": (
         {"nouns": "der Hund, -e | dog | animal\nder Hund, -e | hound | animal"},
         "nouns.txt, line 2: expected each entry once; nouns.txt, line 1 has it",
@@ -350,7 +352,7 @@ def test_a_broken_rule_is_named(tmp_path: Path, rule: str, expected: str) -> Non
         small_phrasebook(tmp_path, rule)
 
 
-DEAD_ENDS = {
+FORMS_A_WORD_LACKS = {
     "a preposition that the verb does not have": "V: verb trans\nO: np V.object\nde {O V} .\nen {O} .",
     "a place that is none": "N: noun animal\nde {N at} .\nen {N at} .",
     "agreement with a verb": "V: verb trans\nN: noun animal\nde {der V} {V} {N} .\nen the~der {V} {N} .",
@@ -358,7 +360,7 @@ DEAD_ENDS = {
 }
 
 
-@pytest.mark.parametrize("rule", DEAD_ENDS.values(), ids=DEAD_ENDS)
+@pytest.mark.parametrize("rule", FORMS_A_WORD_LACKS.values(), ids=FORMS_A_WORD_LACKS)
 def test_a_form_that_a_word_does_not_have_is_named_with_its_rule(tmp_path: Path, rule: str) -> None:
     with pytest.raises(UserError, match="^rules.txt, line [0-9]+: expected "):
         next(draws(small_phrasebook(tmp_path, rule), 1))
@@ -418,7 +420,7 @@ def test_first_names_are_linked_with_themselves(pairs: list[Pair]) -> None:
     assert checked > 100
 
 
-def test_breadth(grammar: Grammar, pairs: list[Pair]) -> None:
+def test_the_phrasebook_is_broad(grammar: Grammar, pairs: list[Pair]) -> None:
     lexicon = grammar.lexicon
     lemmas = {head.lemma for head in lexicon.heads if "name" not in head.classes}
     lemmas |= {entry.lemma for entry in (*lexicon.verbs, *lexicon.adjectives)}
@@ -458,14 +460,14 @@ def test_no_sentence_is_in_two_sets(sets: dict[str, list[Pair]]) -> None:
 
 
 def test_unseen_combinations_are_unseen_and_their_parts_are_not(sets: dict[str, list[Pair]]) -> None:
-    seen = {
+    other_sets = {
         verb_object for name in ("train", "valid", "test") for pair in sets[name] for verb_object in pair.combinations
     }
     parts = splits.constructions_and_lemmas(sets["train"])
     for pair in sets["test_unseen"]:
-        assert any(verb_object not in seen for verb_object in pair.combinations)
+        assert any(verb_object not in other_sets for verb_object in pair.combinations)
         assert splits.constructions_and_lemmas([pair]) <= parts
-    held_out = {verb_object for pair in sets["test_unseen"] for verb_object in pair.combinations} - seen
+    held_out = {verb_object for pair in sets["test_unseen"] for verb_object in pair.combinations} - other_sets
     assert len({verb for verb, _ in held_out}) > 50  # all over the phrasebook
 
 
@@ -498,6 +500,13 @@ def test_too_many_pairs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         splits.write(tmp_path, "de", "en", 100, 1)
 
 
+@pytest.fixture
+def parsed_once(grammar: Grammar, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Corpora are drawn from the grammar of this file's other tests."""
+    monkeypatch.setattr(splits, "Grammar", lambda: grammar)
+
+
+@pytest.mark.usefixtures("parsed_once")
 def test_as_a_corpus_with_gold(tmp_path: Path) -> None:
     from nmt.compose import compose_all
 
@@ -529,10 +538,7 @@ def test_an_impossible_configuration_is_refused(tmp_path: Path, words_: list[str
         corpus.corpus_inputs(config.data, tmp_path / "digests.json")
 
 
-def test_the_text_folder_exists() -> None:
-    assert (text_folder() / "grammar" / "phrases.txt").is_file()
-
-
+@pytest.mark.usefixtures("parsed_once")
 @pytest.mark.parametrize("source", ["de", "en"])
 def test_the_default_corpus_is_trained_and_scored_on(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], source: str
@@ -542,8 +548,8 @@ def test_the_default_corpus_is_trained_and_scored_on(
     words_ = [
         f"data.source={source}",
         f"data.target={target}",
-        "data.pairs=1000",
-        "tokenizer.vocabulary_size=500",
+        "data.pairs=500",
+        "tokenizer.vocabulary_size=400",
         "name=tiny",
     ]
     answer = run_command(capfd, "train", *small(tmp_path, words_, "train.max_steps=4", "train.max_minutes=null"))

@@ -100,8 +100,8 @@ def test_a_damaged_marker_of_the_tensorboard_log_is_no_crash(trained: Trained, r
 def test_the_digest_of_gold_links_includes_their_text():
     """Which layer is chosen depends on the words of the validation pairs too."""
     links = [({(0, 0)}, {(0, 0)})]
-    one, other = (GoldAlignments(Path("x"), [(text, "A boy.")], links) for text in ("Ein Junge.", "ein junge."))
-    assert one.digest() != other.digest()
+    first, second = (GoldAlignments(Path("x"), [(text, "A boy.")], links) for text in ("Ein Junge.", "ein junge."))
+    assert first.digest() != second.digest()
 
 
 def test_a_comparison_is_not_written_into_a_run(run, capfd):

@@ -1,4 +1,4 @@
-"""LSTM and GRU over whole sequences: bf16 where it is faster, else float32, with the same numbers."""
+"""LSTM and GRU over sequences: bf16 where it is faster, else float32, with the same numbers."""
 
 import pytest
 import torch

@@ -29,7 +29,7 @@ def test_text_is_raw():
     assert score(["the cat sat there."], ["The cat sat there."])["bleu"] < 90
 
 
-def test_signatures_say_how():
+def test_signatures_name_the_options():
     result = score(["a"], ["a"])
     assert result["bleu_signature"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.")
     assert result["chrf_signature"].startswith("nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.")
@@ -86,7 +86,7 @@ def test_raw_text_is_not_suspected(line):
     assert tokenization_warning([]) is None
 
 
-def test_results_are_written_whole(tmp_path):
+def test_results_are_written_atomically(tmp_path):
     folder = tmp_path / "run" / "test"
     path = write_result(folder, ["Ein Hund.", "zwei\nZeilen", ""], {"bleu": 1.5, "of": "größte"})
     assert json.loads(path.read_text(encoding="utf-8")) == {"bleu": 1.5, "of": "größte"}

@@ -14,7 +14,7 @@ from nmt.compose import compose_all
 from nmt.models.base import EncoderDecoder
 
 PAPERS = Path(__file__).resolve().parent.parent / "docs" / "papers.md"
-# Five different numbers, so that none can stand for another: the memory is 2 · 6 wide.
+# Five different numbers, so that none can be confused with another: the memory is 2 · 6 wide.
 SIZES = {"hidden_size": 10, "encoder_hidden_size": 6, "embedding_size": 8, "maxout_size": 5, "tie_embeddings": False}
 
 
@@ -32,20 +32,20 @@ def logits_in_numpy(model: EncoderDecoder, source: list[int], target: list[int],
     memory, _ = oracle_models.encode(oracle_models.gru, x[source], [directions])
     names = {"W_q": "score.query", "W_k": "score.memory", "v": "score.energy", "W": "score.memory"}
     names |= {"W_p": "window.hidden", "v_p": "window.position_logit"}
-    looks = {short: p[f"attention.{long}.weight"].numpy() for short, long in names.items() if long in text(model)}
-    looks = {key: value[0] if key[0] == "v" else value for key, value in looks.items()}
-    window = "local_p" if "v_p" in looks else "global"
-    looks["v_p"] = looks.get("v_p", 0) * 10**-0.75  # of the decoder's size, whatever the memory's is
+    parameters = {short: p[f"attention.{long}.weight"].numpy() for short, long in names.items() if long in text(model)}
+    parameters = {key: value[0] if key[0] == "v" else value for key, value in parameters.items()}
+    window = "local_p" if "v_p" in parameters else "global"
+    parameters["v_p"] = parameters.get("v_p", 0) * 10**-0.75  # of the decoder's size, whatever the memory's is
     U = torch.cat((p["cell.weight_hh"], p["cell.candidate_weight_hh"]))
     readout = dict(zip(("U_o", "V_o", "C_o"), np.split(p["readout.weight"].numpy(), [10, 10 + 8], 1), strict=True))
     decoder = readout | {"b_o": p["readout.bias"].numpy(), "W_s": p["initial.weight"].numpy()}
     decoder |= {"b_s": p["initial.bias"].numpy(), "W": gates(p["cell.embedding.weight"], "zrh"), "U": gates(U, "zrh")}
     decoder |= {"C": gates(p["cell.context.weight"], "zrh"), "b": gates(p["cell.embedding.bias"], "zrh")}
 
-    def look(query: np.ndarray, memory: np.ndarray, t: int) -> np.ndarray:
-        return oracle.attention(score, window, 2, query[None], memory, [t], looks)[0][0]
+    def attend(query: np.ndarray, memory: np.ndarray, t: int) -> np.ndarray:
+        return oracle.attention(score, window, 2, query[None], memory, [t], parameters)[0][0]
 
-    hidden = oracle_models.bahdanau(y[target], memory, 6, decoder, look)
+    hidden = oracle_models.bahdanau(y[target], memory, 6, decoder, attend)
     return hidden @ p["output.weight"].numpy().T + p["output.bias"].numpy()
 
 
@@ -62,21 +62,21 @@ def test_every_part_has_its_own_size(small_model, score, window):
     random = np.random.default_rng(5)
     for sources, targets in ((1, 1), (7, 4), (12, 15)):
         source, target = random.integers(4, 50, sources).tolist(), random.integers(4, 50, targets).tolist()
-        found = model.logits(model(torch.tensor([source]), None, torch.tensor([target])).hidden)[0]
+        logits = model.logits(model(torch.tensor([source]), None, torch.tensor([target])).hidden)[0]
         wanted = logits_in_numpy(model, source, target, score)
-        np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(logits.detach().numpy(), wanted, rtol=0, atol=1e-9)
 
 
-def test_pieces_are_the_whole_with_these_sizes(small_model):
+def test_decoding_in_pieces_equals_decoding_at_once_with_these_sizes(small_model):
     model, source, target = small_model("bahdanau", **SIZES), torch.randint(4, 50, (3, 5)), torch.randint(4, 50, (3, 6))
     memory = model.encode(source, None)
-    whole, state, pieces = model(source, None, target).hidden, model.start(memory), []
+    at_once, state, pieces = model(source, None, target).hidden, model.start(memory), []
     for piece in target.split((1, 3, 2), 1):
         decoded = model.decode(piece, state, memory)
         state = decoded.state
         pieces.append(decoded.hidden)
-    torch.testing.assert_close(torch.cat(pieces, 1), whole, atol=1e-10, rtol=0)
-    assert whole.shape == (3, 6, 5) and memory.values.shape == (3, 5, 12)
+    torch.testing.assert_close(torch.cat(pieces, 1), at_once, atol=1e-10, rtol=0)
+    assert at_once.shape == (3, 6, 5) and memory.values.shape == (3, 5, 12)
 
 
 @pytest.mark.parametrize(("name", "exponent"), [("bahdanau", 0.0), ("luong_global", -0.5)])
@@ -96,8 +96,8 @@ def test_v_p_is_the_size_to_the_exponent_times_what_is_learnt(small_model, name,
 
 def settings_of_papers() -> dict[str, list[str]]:
     """The command lines of the page by the file of conf/model that they begin with."""
-    found = re.findall(r"`(model=(\w+)(?:\s[^`]+)?)`", PAPERS.read_text(encoding="utf-8"))
-    return {f"{name} {number}": words.split() for number, (words, name) in enumerate(found) if " " in words}
+    commands = re.findall(r"`(model=(\w+)(?:\s[^`]+)?)`", PAPERS.read_text(encoding="utf-8"))
+    return {f"{name} {number}": words.split() for number, (words, name) in enumerate(commands) if " " in words}
 
 
 def test_the_settings_of_the_papers_compose():

@@ -111,17 +111,17 @@ def logger_nmt(monkeypatch):
 
 
 @pytest.fixture
-def clock(monkeypatch):
-    """A clock that the test moves."""
+def monotonic(monkeypatch):
+    """The time that the progress bar reads; the test changes it."""
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     return now
 
 
-def test_without_a_terminal_a_line_comes_every_30_seconds(logger_nmt, clock, capsys):
+def test_without_a_terminal_a_line_comes_every_30_seconds(logger_nmt, monotonic, capsys):
     with Progress(1000, "step", "training", start=100) as bar:
         for _ in range(70):
-            clock[0] += 1
+            monotonic[0] += 1
             bar.update(2, {"loss": 3.21456})
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -131,14 +131,14 @@ def test_without_a_terminal_a_line_comes_every_30_seconds(logger_nmt, clock, cap
     ]
 
 
-def test_unknown_totals_have_no_time_left(logger_nmt, clock, capsys):
+def test_unknown_totals_have_no_time_left(logger_nmt, monotonic, capsys):
     with Progress(None, "line", "translating") as bar:
-        clock[0] += 40
+        monotonic[0] += 40
         bar.update(80)
     assert capsys.readouterr().err == "translating: 80 line, 2 line/s\n"
 
 
-def test_on_a_terminal_log_lines_stand_above_the_bar(logger_nmt, monkeypatch):
+def test_on_a_terminal_log_lines_are_above_the_bar(logger_nmt, monkeypatch):
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     with Progress(10, "step", "training", start=4) as bar:

@@ -1,4 +1,4 @@
-"""The training loop by itself: a Trainer over parts that only write down what is asked of them."""
+"""The training loop by itself: a Trainer over parts that only record their calls."""
 
 from pathlib import Path
 

@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 import sentencepiece
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.evaluate.words import WordPair, piece_spans, split_into_words, word_fractions, word_spans
@@ -38,7 +38,7 @@ def test_words_set_punctuation_apart_at_edges_only(text, expected):
     assert words(text) == expected.split()
 
 
-def test_tokenized_text_is_cut_at_spaces_only():
+def test_tokenized_text_is_split_at_spaces_only():
     assert words("( don 't ... )", tokenized=True) == ["(", "don", "'t", "...", ")"]
 
 
@@ -50,9 +50,9 @@ def test_spans_of_plain_pieces():
 
 
 def test_spans_of_bytes_and_unknown():
-    text, found = piece_spans(["▁", "a", "<0xE2>", "<0x82>", "<0xAC>", "<0xC3>", "<unk>", "▁", "<0x41>", "<0xFF>"])
+    text, spans = piece_spans(["▁", "a", "<0xE2>", "<0x82>", "<0xAC>", "<0xC3>", "<unk>", "▁", "<0x41>", "<0xFF>"])
     assert text == "a€\ufffd⁇ A\ufffd"
-    assert found == [(0, 0), (0, 1), (1, 2), (1, 2), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7)]
+    assert spans == [(0, 0), (0, 1), (1, 2), (1, 2), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7)]
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +68,9 @@ def processor():
 @pytest.mark.parametrize("text", ["the cat sleeps.", "schläft 東京 € nicht 🙂 !", "  Ωmega  the ", "", "x▁y"])
 def test_spans_spell_what_sentencepiece_decodes(processor, text):
     pieces = processor.encode(text, out_type=str)
-    spelled, found = piece_spans(pieces)
+    spelled, spans = piece_spans(pieces)
     assert spelled == processor.decode(processor.encode(text))
-    assert len(found) == len(pieces)
+    assert len(spans) == len(pieces)
 
 
 PIECES = st.lists(
@@ -85,12 +85,12 @@ PIECES = st.lists(
 
 @given(PIECES)
 def test_spans_follow_each_other_and_cover_the_text(pieces):
-    text, found = piece_spans(pieces)
+    text, spans = piece_spans(pieces)
     # A space that is spelled as a byte stays, in SentencePiece too.
-    assert len(found) == len(pieces) and ("<0x20>" in pieces or not text.startswith(" "))
+    assert len(spans) == len(pieces) and ("<0x20>" in pieces or not text.startswith(" "))
     end_before = 0
-    for index, (start, end) in enumerate(found):
-        repeats = index > 0 and (start, end) == found[index - 1] and pieces[index].startswith("<0x")
+    for index, (start, end) in enumerate(spans):
+        repeats = index > 0 and (start, end) == spans[index - 1] and pieces[index].startswith("<0x")
         assert start == end_before or repeats
         end_before = end
     assert end_before == len(text)
@@ -98,9 +98,9 @@ def test_spans_follow_each_other_and_cover_the_text(pieces):
 
 @given(PIECES.filter(lambda pieces: not any(piece.startswith("<") for piece in pieces)))
 def test_text_is_the_concatenation(pieces):
-    text, found = piece_spans(pieces)
+    text, spans = piece_spans(pieces)
     assert text == "".join(pieces).replace("▁", " ").lstrip(" ")
-    assert "".join(text[start:end] for start, end in found) == text
+    assert "".join(text[start:end] for start, end in spans) == text
 
 
 def test_merge_by_hand():
@@ -139,7 +139,7 @@ def test_scripts_without_spaces_keep_their_pieces():
     assert split_into_words(["▁", "<0xE4>", "<0xBA>", "<0xAC>", "都"])[0] == ["京", "都"]
 
 
-def test_merge_refuses_shapes_that_do_not_fit():
+def test_merge_refuses_other_shapes():
     with pytest.raises(ValueError, match="do not fit"):
         merge(np.ones((1, 2)), ["▁a", "b"], ["▁c"])
     with pytest.raises(ValueError, match="do not fit"):
@@ -148,17 +148,16 @@ def test_merge_refuses_shapes_that_do_not_fit():
 
 @given(PIECES)
 def test_every_piece_is_divided_among_words_without_a_rest(pieces):
-    found, of_words, of_pieces = split_into_words(pieces)
+    split, of_words, of_pieces = split_into_words(pieces)
     matrix = word_fractions(of_pieces, of_words)
-    assert matrix.shape == (len(pieces), len(found))
+    assert matrix.shape == (len(pieces), len(split))
     assert (matrix >= 0).all()
-    if found:
+    if split:
         np.testing.assert_allclose(matrix.sum(axis=1), 1)
         assert (matrix.sum(axis=0) > 0).all()
 
 
 @given(PIECES, PIECES, st.integers(0, 2**32 - 1), st.booleans(), st.booleans())
-@settings(deadline=None)
 def test_merging_loses_no_weight(source, target, seed, ending, tokenized):
     weights = np.random.default_rng(seed).random((len(target) + ending, len(source) + 1))
     matrix, source_words, target_words = merge(weights, source, target, tokenized)
@@ -184,7 +183,7 @@ def window_spans(p_t: np.ndarray, radius: float, source: list[str], target: list
 
 
 def test_pieces_have_the_columns_of_their_words():
-    """All pieces of gardener stand at column 1, </s> is the column after the last word."""
+    """All pieces of gardener have column 1, </s> is the column after the last word."""
     assert columns_of(SOURCE_PIECES) == [0, 1, 1, 1, 2, 3, 4]
 
 
@@ -208,11 +207,10 @@ def test_without_words_everything_is_at_the_end():
 
 
 @given(PIECES)
-@settings(max_examples=200, deadline=None)
 def test_columns_keep_the_order_of_pieces(pieces):
-    found = columns_of(pieces)
-    assert found[0] >= 0 and found[-1] == len(split_into_words(pieces)[0]) and len(found) == len(pieces) + 1
-    assert all(first <= second + 1e-12 for first, second in zip(found, found[1:], strict=False))
+    columns = columns_of(pieces)
+    assert columns[0] >= 0 and columns[-1] == len(split_into_words(pieces)[0]) and len(columns) == len(pieces) + 1
+    assert all(first <= second + 1e-12 for first, second in zip(columns, columns[1:], strict=False))
 
 
 def test_the_window_of_local_attention_in_words():
@@ -220,27 +218,26 @@ def test_the_window_of_local_attention_in_words():
 
     schläft: p_t = 7, past </s> (6), reaches only that: column 4.
     """
-    found = window_spans(np.array([0.5, 2, 4, 7, 0]), 1, SOURCE_PIECES, ["▁der", "▁Gärt", "ner", "▁schläft"])
+    spans = window_spans(np.array([0.5, 2, 4, 7, 0]), 1, SOURCE_PIECES, ["▁der", "▁Gärt", "ner", "▁schläft"])
     # Gärtner has the pieces "▁Gärt" (4 letters) and "ner" (3): each counts once, as for the weights.
-    assert found == [(0.5, 0, 1), (pytest.approx(1.5), 1, 3), (4, 4, 4)]
+    assert spans == [(0.5, 0, 1), (pytest.approx(1.5), 1, 3), (4, 4, 4)]
 
 
 @given(PIECES.filter(bool), PIECES.filter(bool), st.integers(1, 4), st.integers(0, 10**6))
-@settings(max_examples=200, deadline=None)
 def test_no_weight_is_outside_its_window(source, target, radius, seed):
     """Weights that are 0 outside of |s − p_t| ≤ D are 0 outside of the window of words, too; p_t is inside of it."""
     size = len(source) + 1
     centres = np.random.default_rng(seed).uniform(0, size, len(target))
     weights = (np.abs(np.arange(size) - centres[:, None]) <= radius).astype(float)
     matrix, _, _ = merge(weights, source, target)
-    found = window_spans(centres, radius, source, target)
-    assert len(found) == len(matrix)
-    for row, span in zip(matrix, found, strict=True):
+    spans = window_spans(centres, radius, source, target)
+    assert len(spans) == len(matrix)
+    for row, span in zip(matrix, spans, strict=True):
         assert span is not None and span[1] <= span[0] + 1e-9 and span[0] <= span[2] + 1e-9
         columns = np.flatnonzero(row > 1e-12)
         assert columns.size == 0 or (span[1] <= columns.min() and columns.max() <= span[2])
 
 
-def test_p_t_must_fit_the_pieces():
+def test_p_t_must_match_the_pieces():
     with pytest.raises(ValueError, match="does not fit 4 target pieces"):
         window_spans(np.zeros(3), 1, SOURCE_PIECES, SOURCE_PIECES[:4])
