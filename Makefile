@@ -1,5 +1,5 @@
 # `make` lists what there is. Every target sets itself up: a virtual environment in .venv, then the package from this
-# checkout. Talk goes to stderr; stdout of `make -s translate` and `make -s align` holds their answer only.
+# checkout. Messages go to stderr; stdout of `make -s translate` and `make -s align` holds the result alone.
 
 PYTHON ?= python3
 VENV := .venv
@@ -67,7 +67,7 @@ evaluate: $(VENV)/.installed ## BLEU and chrF of RUN on the test set
 translate: $(VENV)/.installed ## translate TEXT with RUN; without TEXT, the lines of stdin
 	@$(NMT) translate $(ARGS) -- '$(RUN)' $${TEXT:+"$$TEXT"}
 
-align: $(VENV)/.installed ## show where the attention looked while translating TEXT
+align: $(VENV)/.installed ## print the attention weights while TEXT is translated
 	@$(NMT) align $(ARGS) -- '$(RUN)' $${TEXT:+"$$TEXT"}
 
 compare: $(VENV)/.installed ## train MODELS on DATA with SEEDS, then one table over all of them; again continues

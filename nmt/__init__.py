@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nmt.alignments import Alignment
     from nmt.decode.translator import Translation
-    from nmt.errors import UserError
+    from nmt.errors import Stopped, UserError
     from nmt.interface import load, train
     from nmt.runs import Run, Scores
+    from nmt.scoring import Result
 
 # OpenMP threads that always spin slow each other down on shared cores; those that sleep at once wake up late and cost
 # a quarter of the speed. So: spin for a short while, then sleep. This must be set before torch is imported, and a
@@ -26,11 +27,13 @@ if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("KMP_BLOCKTIME", "1")  # milliseconds; LLVM's and Intel's
 
 __version__ = "0.1.0"
-__all__ = ["Alignment", "Run", "Scores", "Translation", "UserError", "load", "train"]
+__all__ = ["Alignment", "Result", "Run", "Scores", "Stopped", "Translation", "UserError", "load", "train"]
 MODULES = {
     "Alignment": "nmt.alignments",
+    "Result": "nmt.scoring",
     "Run": "nmt.runs",
     "Scores": "nmt.runs",
+    "Stopped": "nmt.errors",
     "Translation": "nmt.decode.translator",
     "UserError": "nmt.errors",
     "load": "nmt.interface",
@@ -43,3 +46,8 @@ def __getattr__(name: str) -> Any:
     if name not in MODULES:
         raise AttributeError(f"module 'nmt' has no attribute {name!r}")
     return getattr(import_module(MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The public names too, before their first use."""
+    return sorted({*globals(), *__all__})

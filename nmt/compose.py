@@ -30,7 +30,10 @@ def compose_all(overrides: Sequence[str], multirun: bool) -> list[Config]:
         swept = [override for override in parsed if override.is_sweep_override()]
         if not multirun:
             if swept:
-                raise UserError(f"'{swept[0].input_line}' means several runs; add -m, or quote it as KEY='[A,B]'.")
+                raise UserError(
+                    f"'{swept[0].input_line}' means several runs, which `nmt train -m` trains; "
+                    "a list of values for one run is written KEY='[A,B]'."
+                )
             return [compose(list(overrides), "")]
         combinations = BasicSweeper.split_arguments(parsed, max_batch_size=None)[0]
         keys = [override.get_key_element() for override in swept]

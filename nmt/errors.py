@@ -26,3 +26,10 @@ def choose(description: str, name: str, table: Mapping[str, T]) -> T:
     if name not in table:
         raise UserError(f"Unknown {description} '{name}'; possible: {', '.join(map(str, table))}.")
     return table[name]
+
+
+def check_positive(**values: int | None) -> None:
+    """Raise UserError, with its name, for a value that is neither None nor greater than 0."""
+    for name, value in values.items():
+        if value is not None and value < 1:
+            raise UserError(f"{name}={value} is invalid; it must be greater than 0.")

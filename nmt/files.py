@@ -62,11 +62,13 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
     except OSError as error:
         raise UserError(f"Nothing can be written to {folder.parent}: {error.strerror or error}.") from None
     try:
-        yield temporary
-        temporary.rename(folder)
-    except OSError as error:
-        if had_content or not has_content(folder):
-            raise UserError(f"{folder} cannot be written: {error.strerror or error}.") from None
+        with report_write_errors(folder):
+            yield temporary
+        try:
+            temporary.rename(folder)
+        except OSError as error:
+            if had_content or not has_content(folder):
+                raise UserError(f"{folder} cannot be written: {error.strerror or error}.") from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -4,25 +4,29 @@ from pathlib import Path
 
 from nmt import pipeline
 from nmt.compose import compose_all
+from nmt.errors import UserError
 from nmt.runs import Run, find_checkpoints
 from nmt.runs import load as load_checkpoints
 from nmt.scoring import Result
+from nmt.view.progress import install_logging
 
 
 def load(
     *names: str,
-    runs_folder: str | Path = "runs",
+    run_folder: str | Path = "runs",
     beam: int | None = None,
     batch_tokens: int | None = None,
     precision: str | None = None,
 ) -> Run:
     """A trained run, ready to translate, align and score; several names make an ensemble.
 
-    A name is that of a run in `runs_folder`, a folder, a checkpoint file, or `latest`. `beam`, `batch_tokens` (source
+    A name is that of a run in `run_folder`, a folder, a checkpoint file, or `latest`. `beam`, `batch_tokens` (source
     positions × beam in one batch) and `precision` (fp32 or bf16) replace the first run's own. Raises UserError for a
     run that does not exist or cannot be read, and for an ensemble without a common tokenizer.
     """
-    paths = [path for name in names for path in find_checkpoints(str(name), Path(runs_folder))]
+    if not names:
+        raise UserError("Give the name of a run, as in nmt.load('latest').")
+    paths = [path for name in names for path in find_checkpoints(str(name), Path(run_folder))]
     return load_checkpoints(paths, beam, batch_tokens, precision)
 
 
@@ -30,7 +34,9 @@ def train(*overrides: str) -> list[Result]:
     """Everything from text to scores, as `nmt train` does it: one result for each test set.
 
     `overrides` are those of the command line, such as "model=luong_global". The same call continues an interrupted run,
-    and returns the scores of a finished one. Raises UserError for a configuration that is not possible.
+    and returns the scores of a finished one. Its messages go to stderr, through the logger `nmt`. Raises UserError for
+    an invalid configuration, and Stopped when it is interrupted.
     """
+    install_logging()
     (config,) = compose_all(overrides, multirun=False)
     return pipeline.train(config)

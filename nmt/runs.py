@@ -13,10 +13,11 @@ from typing import Any
 from nmt.alignments import DECODER_STEPS, Alignment, Extractor, encode_pairs, record_words, translate_to_pairs
 from nmt.config import Config, DecodeConfig
 from nmt.cpu import keep_freed_memory
+from nmt.data.parallel_text import check_sentences
 from nmt.decode.forced_decoding import METHODS, IdPair, Layers
 from nmt.decode.parallel import usable_processes
 from nmt.decode.translator import Translation, Translator
-from nmt.errors import UserError, choose
+from nmt.errors import UserError, check_positive, choose
 from nmt.evaluate.bleu_chrf import score
 from nmt.models.base import EncoderDecoder
 from nmt.models.ensemble import Ensemble
@@ -42,18 +43,18 @@ class Run:
         return self.folder.name
 
     def translate(self, sentences: Iterable[str], beam: int | None = None, nbest: int = 1) -> list[Translation]:
-        """One translation for each sentence, in order, with the `nbest` best as its `alternatives`, itself first.
+        """One translation for each sentence, in order, with the other `nbest` - 1 as its `alternatives`.
 
         A blank sentence stays blank; `beam` is by default the run's. Raises UserError if `nbest` exceeds the beam.
         """
-        if isinstance(sentences, str):
-            raise UserError("translate takes a list of sentences; for one sentence, write [sentence].")
+        sentences = check_sentences(sentences)
+        check_positive(nbest=nbest)
         translator = self.with_beam(beam).translator
         if nbest > translator.decode.beam:
             raise UserError(f"nbest={nbest} needs a beam of {nbest} or more; it is now {translator.decode.beam}.")
         translations = list(translator.translate(sentences))
         for translation in translations:
-            del translation.alternatives[nbest:]
+            del translation.alternatives[nbest - 1 :]
         return translations
 
     def align(
@@ -61,7 +62,7 @@ class Run:
         source: str,
         target: str | None = None,
         *,
-        layer: Layers | None = None,
+        layer: Layers | Sequence[int] | None = None,
         head: int | None = None,
         decoder_step: str = "output",
         method: str = "mean",
@@ -73,6 +74,7 @@ class Run:
         weights the links are read off; `tokenized`: words are what spaces separate. Raises UserError for a model
         without attention, for what it does not have, and for a sentence that is too long.
         """
+        source, *_ = check_sentences([source] if target is None else [source, target])
         extractor = self.make_extractor(layer, head, decoder_step, method)
         if target is None:
             pairs = translate_to_pairs(self.translator, [source])
@@ -87,7 +89,11 @@ class Run:
             yield Alignment(record, record_words(record, tokenized), extractor, self.translator, pair)
 
     def make_extractor(
-        self, layer: Layers | None = None, head: int | None = None, decoder_step: str = "output", method: str = "mean"
+        self,
+        layer: Layers | Sequence[int] | None = None,
+        head: int | None = None,
+        decoder_step: str = "output",
+        method: str = "mean",
     ) -> Extractor:
         """Which weights are read off; raises UserError for a layer, head or method that the model does not have."""
         model = self.translator.model
@@ -95,28 +101,42 @@ class Run:
             raise UserError(f"The model of {self.name} has no attention.")
         choose("decoder step", decoder_step, DECODER_STEPS)
         choose("method", method, METHODS)
-        layers = (layer,) if isinstance(layer, int) else layer or ()
-        if wrong := [number for number in layers if not -model.num_layers <= number < model.num_layers]:
-            raise UserError(f"Layer {wrong[0]} does not exist; the model has layers 0 to {model.num_layers - 1}.")
+        if method == "rollout" and not (layer is None and head is None):
+            raise UserError("Attention rollout goes through all layers and heads; leave out layer and head.")
+        if layer is None:
+            layer = self.config.train.heatmap_layer
+        else:
+            layer = self.check_layers(layer)
         if head is not None and not 0 <= head < model.num_heads:
             raise UserError(f"Head {head} does not exist; the model has heads 0 to {model.num_heads - 1}.")
         if method == "rollout" and not model.has_rollout:
             raise UserError(
                 f"Attention rollout needs the weights of self-attention, which the model of {self.name} does not have."
             )
-        return Extractor(self.config.train.heatmap_layer if layer is None else layer, head, decoder_step, method)
+        return Extractor(layer, head, decoder_step, method)
 
-    def score(self, sources: Sequence[str], references: Sequence[str], beam: int | None = None) -> Scores:
+    def check_layers(self, layer: Layers | Sequence[int]) -> Layers:
+        """The layer, or several as a tuple; raises UserError for one that the model does not have, and for none."""
+        layers = (layer,) if isinstance(layer, int) else tuple(layer)
+        last = self.translator.model.num_layers - 1
+        for number in layers or [()]:
+            if not isinstance(number, int) or not -last - 1 <= number <= last:
+                raise UserError(f"Layer {number} does not exist; the model has layers 0 to {last}.")
+        return layer if isinstance(layer, int) else layers
+
+    def score(self, sources: Iterable[str], references: Iterable[str], beam: int | None = None) -> Scores:
         """BLEU and chrF of the translations of `sources`; raises UserError if there are not as many references."""
+        sources, references = check_sentences(sources), check_sentences(references)
         if len(sources) != len(references):
             raise UserError(f"{len(sources)} sources cannot be scored against {len(references)} references.")
         hypotheses = [translation.text for translation in self.translate(sources, beam)]
-        return Scores(hypotheses=hypotheses, **score(hypotheses, list(references), self.config.data.target))
+        return Scores(hypotheses=hypotheses, **score(hypotheses, references, self.config.data.target))
 
     def with_beam(self, beam: int | None) -> Run:
         """The same run with another beam; None: itself."""
         if beam is None:
             return self
+        check_positive(beam=beam)
         decode = replace(self.translator.decode, beam=beam)
         provenance = self.provenance | {"decode": asdict(decode)}
         return replace(self, provenance=provenance, translator=self.translator.with_options(decode=decode))
@@ -177,6 +197,7 @@ def load(
     `decode`, `precision` (of search), `beam` and `batch_tokens` replace the first run's own. Raises UserError when an
     ensemble's members do not have the same vocabularies.
     """
+    check_positive(beam=beam, batch_tokens=batch_tokens)
     payloads = [checkpoint.load(path) for path in paths]
     device = select_device_or_auto(payloads[0]["config"].get("device", "auto"))
     restored = [checkpoint.restore(payload, device) for payload in payloads]

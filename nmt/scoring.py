@@ -31,14 +31,14 @@ class Result:
     name: str
     bleu: float
     chrf: float
-    signature: str  # of BLEU
+    bleu_signature: str
     aer: float | None = None  # where there are gold links
     extractor: str = ""  # which weights the links were read off: layer 1, output
 
     def line(self) -> str:
         """SET, BLEU, chrF, signature, and the alignment error rate where there is one, with tabs between."""
         aer = "" if self.aer is None else f"\tAER {self.aer:.3f} ({self.extractor})"
-        return f"{self.name}\t{self.bleu:.2f}\t{self.chrf:.2f}\t{self.signature}{aer}"
+        return f"{self.name}\t{self.bleu:.2f}\t{self.chrf:.2f}\t{self.bleu_signature}{aer}"
 
 
 def score_files(

@@ -97,7 +97,7 @@ def test_the_file_needs_nothing_and_its_policy_forbids_the_rest():
     text = alignment_page("first", [EXAMPLE], PROVENANCE)
     tree = Tree(text)
     (policy,) = [meta for meta in tree.all("meta") if "http-equiv" in meta["attributes"]]
-    assert policy["attributes"] == {"http-equiv": "Content-Security-HardAttentionSamples", "content": POLICY}
+    assert policy["attributes"] == {"http-equiv": "Content-Security-Policy", "content": POLICY}
     assert POLICY.startswith("default-src 'none';") and "http" not in POLICY
     assert not any(tree.all(tag) for tag in ("link", "img", "iframe", "object", "embed", "base", "form", "a"))
     assert not re.search(r"""\bsrc\s*=|\bhref\s*=|url\(|@import|https?:|fetch\(|XMLHttp|innerHTML|eval\(""", text)

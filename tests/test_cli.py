@@ -456,8 +456,8 @@ def test_tokenized_text_is_counted_at_spaces(align, pair_files):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--method", "rollout", "--layer", "0"], "--layer, --head and --heads cannot go with it"),
-        (["--method", "rollout", "--head", "0"], "--layer, --head and --heads cannot go with it"),
+        (["--method", "rollout", "--layer", "0"], "leave out layer and head"),
+        (["--method", "rollout", "--head", "0"], "leave out layer and head"),
         (["--threshold", "0.2"], "needs --pharaoh or --gold"),
         (["--pharaoh", "--threshold", "0"], "above 0 and at most 1"),
         (["--pharaoh", "--threshold", "nan"], "above 0 and at most 1"),

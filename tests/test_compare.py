@@ -24,6 +24,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from nmt import test_sets
 from nmt.alignments import extraction
+from nmt.alignments.alignment import Alignment
 from nmt.compare import report
 from nmt.compare import test_sets as compare_test_sets
 from nmt.compare.labels import architecture_labels, attention_labels
@@ -278,7 +279,7 @@ def drawn() -> None:
 def empty_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "drawn" not in request.fixturenames:
         monkeypatch.setattr(report, "png", lambda figure: b"\x89PNG")
-        monkeypatch.setattr(report, "heatmap", lambda *_: None)
+        monkeypatch.setattr(Alignment, "figure", lambda *_, **__: None)
         monkeypatch.setattr(report.TensorBoardLogger, "figure", lambda *_: None)
 
 

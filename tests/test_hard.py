@@ -216,14 +216,14 @@ def test_the_estimate_is_unbiased(small_model, monkeypatch, order, window, basel
         left = iter(positions)
         monkeypatch.setattr(hard, "sample", lambda rows, left=left: torch.tensor([[next(left) for _ in rows[0]]]))
         decoded = model(*batch[:3])
-        log_probabilities = decoded.policy.log_probability[0]
+        log_probabilities = decoded.samples.log_probability[0]
         probability = log_probabilities.sum().exp()
         model.reinforce.baseline.fill_(baseline)
         estimate = gradients(training_loss(model, decoded, batch.output, PAD, 0.0)[0], model)
         mean = [total + probability.detach() * part for total, part in zip(mean, estimate, strict=True)]
         log_p = model.logits(decoded.hidden).log_softmax(-1)[0, range(2), batch.output[0]]
         own = probability.detach() * (log_probabilities - log_probabilities.detach()).exp()  # of a word's own sample
-        entropies = decoded.policy.entropy[0].sum()
+        entropies = decoded.samples.entropy[0].sum()
         objective = objective - (own * log_p).sum() - entropy * probability.detach() * entropies
         expectation = expectation - probability * (log_p.sum() + entropy * entropies)
         total = total + probability.detach()
@@ -242,8 +242,8 @@ def test_hard_attention_is_trained_by_its_samples(small_model, order, gradient):
     torch.manual_seed(1)
     decoded = model(*batch[:3])
     weight = model.attention.score.memory.weight
-    assert (decoded.policy is not None) == (gradient == "reinforce") == hasattr(model, "reinforce")
-    without_policy = training_loss(model, decoded._replace(policy=None), batch.output, PAD, 0.1)[0]
+    assert (decoded.samples is not None) == (gradient == "reinforce") == hasattr(model, "reinforce")
+    without_policy = training_loss(model, decoded._replace(samples=None), batch.output, PAD, 0.1)[0]
     loss, nll = training_loss(model, decoded, batch.output, PAD, 0.1)
     weight_gradients = [
         torch.autograd.grad(value, weight, retain_graph=True, materialize_grads=True)[0]
@@ -259,7 +259,7 @@ def test_nothing_is_sampled_in_evaluation(small_model, order):
     before = torch.get_rng_state()
     first, second = (model(*batch[:3], True) for _ in range(2))
     assert torch.equal(before, torch.get_rng_state())
-    assert torch.equal(first.hidden, second.hidden) and first.policy is None
+    assert torch.equal(first.hidden, second.hidden) and first.samples is None
     model.train()
     samples = [model(*batch[:3], True).weights for _ in range(8)]
     assert not torch.equal(before, torch.get_rng_state())
@@ -271,7 +271,7 @@ def test_without_input_feeding_all_columns_attend_at_once(small_model, monkeypat
     monkeypatch.setattr(hard, "sample", lambda rows: (calls.append(tuple(rows.shape)), rows.argmax(-1))[1])
     for order in ("after", "after, fed"):
         decoded = example(order, small_model)(*one_pair(5, 4)[:3], True)
-        assert decoded.weights.shape == (1, 1, 1, 4, 5) and decoded.policy.entropy.shape == (1, 4)
+        assert decoded.weights.shape == (1, 1, 1, 4, 5) and decoded.samples.entropy.shape == (1, 4)
     assert calls == [(1, 4, 5)] + [(1, 1, 5)] * 4
 
 
@@ -282,7 +282,7 @@ def test_padding_is_not_rewarded(small_model):
     hidden = torch.randn(2, 5, 32, dtype=torch.float64, requires_grad=True)
     real = batch.output != PAD
     values = torch.where(real, -1.0, math.nan).double().requires_grad_()
-    decoded = DecoderOutput(hidden, None, {}, policy=HardAttentionSamples(values, values))
+    decoded = DecoderOutput(hidden, None, {}, samples=HardAttentionSamples(values, values))
     loss, nll = training_loss(model, decoded, batch.output, PAD, 0.0)
     loss.backward()
     assert loss.isfinite() and hidden.grad.isfinite().all()

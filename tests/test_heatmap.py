@@ -348,7 +348,7 @@ def test_grid_shows_every_head():
     matrices = [np.full((3, 3), number / 10) for number in range(5)]
     figure = grid(matrices, SOURCE, TARGET)
     panels = [axes for axes in figure.axes if axes.images]
-    assert [axes.get_title(loc="left") for axes in panels] == [f"head {number}" for number in range(1, 6)]
+    assert [axes.get_title(loc="left") for axes in panels] == [f"head {number}" for number in range(5)]
     assert [axes.images[0].get_array()[0, 0] for axes in panels] == [0, 0.1, 0.2, 0.3, 0.4]
     assert inside(figure)
 

@@ -273,7 +273,7 @@ def test_only_bahdanau_attends_before_the_step(name, small_model, certain):
     changed[:, 3] = GARBAGE
     outputs = [model(batch.source, None, target, True) for target in (batch.target, changed)]
     before, after = (
-        output.weights if output.policy is None else output.policy.entropy[:, None, None] for output in outputs
+        output.weights if output.samples is None else output.samples.entropy[:, None, None] for output in outputs
     )
     assert_close(after[:, :, :, :3], before[:, :, :, :3], **EXACT)
     assert torch.equal(after[:, :, :, 3], before[:, :, :, 3]) == isinstance(model, Bahdanau)

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ SENTENCES = ["Ein Junge malt das rote Fahrrad.", "", "Ein Mädchen sieht den Apf
 
 @pytest.fixture
 def run(trained: Trained) -> nmt.Run:
-    return nmt.load("tiny", runs_folder=trained.runs)
+    return nmt.load("tiny", run_folder=trained.runs)
 
 
 def test_importing_is_fast():
@@ -34,13 +35,13 @@ def test_translations_are_those_of_the_command(run, trained):
     printed = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout.splitlines()
     translations = run.translate(SENTENCES, beam=3)
     assert [translation.text for translation in translations] == printed
-    assert all(len(translation.alternatives) <= 1 for translation in translations)
+    assert all(translation.alternatives == [] for translation in translations)
 
 
 def test_a_translation_has_pieces_and_log_probabilities(run):
     """score = Σ log p / length^α, with </s> in both; a blank line has no pieces."""
     first, blank, _ = run.translate(SENTENCES, beam=4, nbest=3)
-    assert len(first.alternatives) == 3 and first.alternatives[0] is first
+    assert len(first.nbest) == 3 and first.nbest[0] is first
     length = len(first.pieces) + 1
     assert len(first.log_probabilities) == length
     alpha = run.translator.decode.length_penalty
@@ -54,8 +55,39 @@ def test_a_beam_belongs_to_one_call(run):
     assert run.translator.decode.beam == before
     with pytest.raises(UserError, match=f"nbest={before + 1} needs a beam of {before + 1}"):
         run.translate(SENTENCES[:1], nbest=before + 1)
-    with pytest.raises(UserError, match="a list of sentences"):
+    with pytest.raises(UserError, match="list of sentences"):
         run.translate(SENTENCES[0])
+
+
+def test_a_translation_can_be_compared_and_converted(run):
+    (first,), (second,) = (run.translate(SENTENCES[:1], beam=3, nbest=3) for _ in range(2))
+    assert first == second and first != first.alternatives[0]
+    assert asdict(first)["alternatives"][0]["text"] == first.alternatives[0].text
+
+
+REFUSED = {
+    "no name": (lambda run: nmt.load(), "name of a run"),
+    "precision": (lambda run: nmt.load("tiny", run_folder=run.folder.parent, precision="float16"), "bf16, fp32"),
+    "beam": (lambda run: run.translate(SENTENCES, beam=0), "beam=0"),
+    "nbest": (lambda run: run.translate(SENTENCES, nbest=-1), "nbest=-1"),
+    "a sentence that is no text": (lambda run: run.translate(["Ein", None]), "Sentence 1"),
+    "a lone surrogate": (lambda run: run.align("\udc80"), "Sentence 0"),
+    "no layer": (lambda run: run.align("Ein", layer=()), "Layer"),
+    "a layer that is no number": (lambda run: run.align("Ein", layer="1"), "Layer 1 does not exist"),
+    "rollout of a head": (lambda run: run.align("Ein", head=0, method="rollout"), "all layers and heads"),
+    "several configurations": (lambda run: nmt.train("seed=1,2"), "several runs"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_arguments_are_one_sentence(run, name):
+    call, fragment = REFUSED[name]
+    with pytest.raises(UserError, match=fragment):
+        call(run)
+
+
+def test_public_names_can_be_completed():
+    assert set(nmt.__all__) <= set(dir(nmt))
 
 
 def test_an_alignment_has_weights_words_and_links(run):
@@ -126,15 +158,16 @@ def test_scores_are_those_of_sacrebleu(run):
     scores = run.score(SENTENCES, references)
     assert (scores.bleu, scores.chrf, scores.sentences) == (pytest.approx(100), pytest.approx(100), 3)
     assert "version:" in scores.bleu_signature and scores.hypotheses == references
+    assert run.score(iter(SENTENCES), iter(references)) == scores
     with pytest.raises(UserError, match="3 sources cannot be scored against 1 references"):
         run.score(SENTENCES, references[:1])
 
 
 def test_several_names_are_an_ensemble(trained):
-    ensemble = nmt.load("tiny", str(trained.folder / "last.pt"), runs_folder=trained.runs)
+    ensemble = nmt.load("tiny", str(trained.folder / "last.pt"), run_folder=trained.runs)
     assert len(ensemble.provenance["models"]) == 2 and ensemble.translate(["Ein Junge malt."])
     with pytest.raises(UserError, match="no run name"):
-        nmt.load("nothing", runs_folder=trained.runs)
+        nmt.load("nothing", run_folder=trained.runs)
 
 
 def snippets() -> list[str]:

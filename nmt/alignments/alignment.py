@@ -74,7 +74,7 @@ class Alignment:
             )
         return "\n".join(lines)
 
-    def figure(self, every_head: bool = False, gold: GoldLinks | None = None) -> Figure:
+    def figure(self, every_head: bool = False, gold: GoldLinks | None = None, title: str = "") -> Figure:
         """The heatmap as a matplotlib figure, of each head of the layer with `every_head`; with gold links drawn in it.
 
         Raises ValueError where there is no word to draw.
@@ -82,10 +82,10 @@ class Alignment:
         spans = self.extractor.window_spans(self.record, self.word_pair)
         columns, rows = self.word_pair.columns, self.word_pair.target
         if not every_head:
-            return heatmap(self.matrix, columns, rows, gold=gold, window_spans=spans)
+            return heatmap(self.matrix, columns, rows, title, gold, spans)
         heads = range(self.record.num_heads)
         matrices = [self.extractor._replace(head=head).word_weights(self.record, self.word_pair) for head in heads]
-        return grid(matrices, columns, rows, [f"head {head}" for head in heads], gold=gold, window_spans=spans)
+        return grid(matrices, columns, rows, gold=gold, window_spans=spans)
 
     def page_pair(self, every_head: bool = False, gold: GoldLinks | None = None) -> PagePair:
         """What an alignment page shows of this pair: the weights of the extractor, then of every layer."""

@@ -129,7 +129,7 @@ class FlexSelfAttention(CachedSelfAttention):
     ) -> None:
         super().__init__(heads, causal, dropout, sliding_window, bias, max_distance)
         self.window = sliding_window
-        self.bias = choose("bias", bias, BIASES)(heads, max_distance, causal)
+        self.bias = choose("distance_bias", bias, BIASES)(heads, max_distance, causal)
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, state: KVCache | None, mask: Tensor | None, weights: bool
@@ -156,4 +156,4 @@ def make_self_attention(
     name: str, heads: int, causal: bool, dropout: float, sliding_window: int, bias: str, max_distance: int
 ) -> SelfAttention[Any]:
     """The attention function called `name`; raises UserError for an unknown name."""
-    return choose("attention", name, SELF_ATTENTIONS)(heads, causal, dropout, sliding_window, bias, max_distance)
+    return choose("self_attention", name, SELF_ATTENTIONS)(heads, causal, dropout, sliding_window, bias, max_distance)

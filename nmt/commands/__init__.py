@@ -15,7 +15,7 @@ def open_run(options: argparse.Namespace, precision: str | None = None) -> Run:
     """Load RUN with --beam and --batch-tokens; `precision` of search, default the run's own. Raises UserError."""
     return load(
         options.name,
-        runs_folder=options.runs,
+        run_folder=options.runs,
         beam=options.beam,
         batch_tokens=options.batch_tokens,
         precision=precision,

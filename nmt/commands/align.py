@@ -14,7 +14,6 @@ from nmt.alignments import (
 )
 from nmt.commands import check_sentence, heatmaps, open_run
 from nmt.commands.alignment_error_rates import print_error_rates, table_extractors
-from nmt.commands.attention_options import check_method, make_extractor
 from nmt.data.parallel_text import read_lines, read_pairs
 from nmt.decode.forced_decoding import IdPair
 from nmt.decode.translator import Translator
@@ -29,7 +28,8 @@ def run(options: argparse.Namespace) -> int:
     check_pairs(options)
     check_options(options)
     run = open_run(options)
-    extractor, model = make_extractor(options, run), run.translator.model
+    extractor = run.make_extractor(options.layer, options.head, options.decoder_step, options.method)
+    model = run.translator.model
     gold = read_gold(options) if options.gold else None
     if gold is not None and not (options.png or options.html):
         extractors = table_extractors(model, options.layer, options.head, options.heads, options.method)
@@ -57,7 +57,8 @@ def check_options(options: argparse.Namespace) -> None:
         raise UserError("--heads shows every head; it needs --png FILE, --html FILE or --gold FILE.")
     if options.heads and options.head is not None:
         raise UserError("--heads shows every head; it cannot go with --head.")
-    check_method(options)
+    if options.heads and options.method == "rollout":
+        raise UserError("--heads shows every head; it cannot go with --method rollout.")
     prints_links = options.pharaoh or options.format == "jsonl"
     if options.threshold is not None and not (options.gold or prints_links):
         raise UserError("--threshold X decides what is a link; it needs --pharaoh or --gold FILE, or --format jsonl.")

@@ -13,7 +13,6 @@ from typing import Any, TextIO
 
 from nmt.alignments import Alignment, Extractor, record_words
 from nmt.commands import check_sentence, open_run
-from nmt.commands.attention_options import check_method, make_extractor
 from nmt.commands.export import with_ctranslate2
 from nmt.data.parallel_text import decode_lines, read_lines
 from nmt.decode.forced_decoding import WINDOW_PAIRS, AttentionRecord
@@ -37,7 +36,9 @@ def run(options: argparse.Namespace) -> int:
             f"--nbest {options.nbest} needs --beam {options.nbest} or more; it is now {run.translator.decode.beam}."
         )
     has_attention = run.translator.model.has_attention
-    extractor = make_extractor(options, run) if has_attention or needs_attention(options) else None
+    extractor = None
+    if has_attention or needs_attention(options):
+        extractor = run.make_extractor(options.layer, options.head, options.decoder_step, options.method)
     interactive = not options.sentences and not options.input and sys.stdin.isatty()
     if interactive:
         log.info("Type a sentence and press Enter; Ctrl-D ends.")
@@ -71,7 +72,6 @@ def check_options(options: argparse.Namespace) -> None:
             "--layer, --head, --method, --decoder-step, --tokenized and --weights are about attention; they need "
             "--format jsonl."
         )
-    check_method(options)
 
 
 def needs_attention(options: argparse.Namespace) -> bool:
@@ -111,7 +111,7 @@ def text_lines(translation: Translation, nbest: int) -> str:
     """The text of a translation; for `nbest` above 1 that many lines SCORE<TAB>TEXT, missing ones with -inf."""
     if nbest == 1:
         return translation.text
-    lines = [f"{each.score:.4f}\t{each.text}" for each in translation.alternatives[:nbest]]
+    lines = [f"{each.score:.4f}\t{each.text}" for each in translation.nbest[:nbest]]
     return "\n".join(lines + ["-inf\t"] * (nbest - len(lines)))
 
 
@@ -153,7 +153,7 @@ def json_entry(
     if extractor is not None:
         alignment = Alignment(record, record_words(record, options.tokenized), extractor)
         entry |= alignment.to_dict(weights=options.weights)
-    if options.nbest > 1 and translation.alternatives:
-        best = translation.alternatives[: options.nbest]
+    if options.nbest > 1 and translation.source_ids:
+        best = translation.nbest[: options.nbest]
         entry["nbest"] = [{"text": each.text, "score": round(each.score, 4)} for each in best]
     return entry

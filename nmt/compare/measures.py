@@ -8,15 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from nmt.alignments import (
+    Alignment,
     GoldAlignments,
     LayerSelector,
     describe_layers,
     encode_pairs,
     fitting_pairs,
-    record_words,
 )
 from nmt.compare.options import CompareOptions
 from nmt.compare.perplexity import Perplexity, measure_perplexity
@@ -28,7 +26,7 @@ from nmt.files import report_write_errors, write_atomic
 from nmt.runs import Run
 from nmt.scoring import make_layer_selector, score_files
 from nmt.test_sets import validation_gold
-from nmt.view.marks import GoldLinks, WindowSpans
+from nmt.view.marks import GoldLinks
 
 log = logging.getLogger("nmt")
 
@@ -74,16 +72,13 @@ class SetMeasures:
 
 @dataclass
 class AttentionMap:
-    """A system's attention under forced decoding of one reference; no matrix where there is none."""
+    """A system's attention under forced decoding of one reference; no alignment where there is none."""
 
     row: int  # of the first test set
     translation: str  # the system's own
-    description: str  # layer and decoder step; without a matrix the reason for it
-    matrix: np.ndarray | None = None
-    source: list[str] = field(default_factory=list)
-    target: list[str] = field(default_factory=list)
+    description: str  # layer and decoder step; without an alignment the reason for it
+    alignment: Alignment | None = None
     gold: GoldLinks | None = None
-    window_spans: WindowSpans | None = None  # of local attention
 
 
 @dataclass
@@ -166,19 +161,11 @@ def attention_map(
         return AttentionMap(row, translation, "no attention")
     if not fitting_pairs(run.translator, [test_set.pairs[row]]):
         return AttentionMap(row, translation, "too long for forced decoding")
-    [record] = run.translator.force_decode_all(encode_pairs(run.translator, [test_set.pairs[row]]))
     extractor, gold = layer_selector.selected, test_set.gold
-    words = record_words(record, gold is not None and gold.tokenized)
-    if not words.target:
+    pairs = encode_pairs(run.translator, [test_set.pairs[row]])
+    [alignment] = run.align_all(pairs, extractor, tokenized=gold is not None and gold.tokenized)
+    if not alignment.word_pair.target:
         return AttentionMap(row, translation, "no word to draw")
     layer, _, step = extractor.labels()
-    return AttentionMap(
-        row,
-        translation,
-        f"{describe_layers(layer)}, decoder step {step}",
-        extractor.word_weights(record, words),
-        words.columns,
-        words.target,
-        gold=gold.links[row] if gold else None,
-        window_spans=extractor.window_spans(record, words),
-    )
+    description = f"{describe_layers(layer)}, decoder step {step}"
+    return AttentionMap(row, translation, description, alignment, gold.links[row] if gold else None)

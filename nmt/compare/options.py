@@ -16,7 +16,7 @@ class CompareOptions:
     split: str | None = None  # test (all test sets), valid, or one test set of the corpus by name; None: test
     files: tuple[Path, Path] | None = None  # source and reference, instead of sets of the corpus
     gold: GoldFiles | None = None  # the links of `files`
-    valid_gold: GoldFiles | None = None  # pairs to choose layer and row on, instead of each run's validation set
+    valid_gold: GoldFiles | None = None  # chooses layer and decoder step, instead of each run's validation set
     samples: int = 1000  # bootstrap resamples
     beam: int | None = None  # None: each run's own
     max_joined: int | None = None  # also score 2 to so many consecutive sentences joined into one input

@@ -14,7 +14,7 @@ from nmt.scoring import fingerprint
 from nmt.training.checkpoint import versions
 from nmt.view.comparison_page import PageFigure, Section, Table, comparison_page, to_markdown
 from nmt.view.curves import Curve, plot_curves
-from nmt.view.heatmap import heatmap, png
+from nmt.view.heatmap import png
 from nmt.view.tensorboard import TensorBoardLogger
 
 Figures = dict[str, Any]  # matplotlib's, by name; only nmt.view imports that library
@@ -69,12 +69,10 @@ def length_plots(results: ComparisonResults) -> Figures:
 def draw_heatmaps(results: ComparisonResults) -> Figures:
     """The attention heatmaps of all systems and drawn sentences, by their `heatmap_name`."""
     return {
-        heatmap_name(measures.system.name, pair): heatmap(
-            pair.matrix, pair.source, pair.target, measures.system.name, pair.gold, pair.window_spans
-        )
+        heatmap_name(measures.system.name, pair): pair.alignment.figure(gold=pair.gold, title=measures.system.name)
         for measures in results.measures
         for pair in measures.maps
-        if pair.matrix is not None
+        if pair.alignment is not None
     }
 
 
@@ -100,7 +98,7 @@ def sentence_section(results: ComparisonResults, maps: list[AttentionMap], heatm
     source, reference = test_set.pairs[row]
     figures, missing = [], []
     for system, pair in zip(results.systems, maps, strict=True):
-        if pair.matrix is None:
+        if pair.alignment is None:
             missing.append(f"{system.name} ({pair.description})")
         else:
             image = png(heatmaps[heatmap_name(system.name, pair)])

@@ -6,6 +6,8 @@ from typing import Any
 from nmt.compare.measures import SetMeasures, SystemMeasures
 from nmt.compare.systems import System
 from nmt.compare.test_sets import TestSet, TestSets
+from nmt.config import to_dict
+from nmt.config_validation import validate
 from nmt.evaluate.lengths import Bucket, bleu_by_length, count_words, join_pairs, length_buckets
 from nmt.evaluate.significance import Interval, Significance, paired_bootstrap
 from nmt.evaluate.spread import Spread, spread
@@ -110,7 +112,7 @@ def find_seed_groups(systems: list[SystemMeasures], sets: list[SetResults]) -> l
 def same_experiment(first: SystemMeasures, second: SystemMeasures) -> bool:
     """Whether two runs differ in seed and name alone."""
     (a,), (b,) = first.provenance["models"], second.provenance["models"]
-    changed = differences(a["config"], b["config"])
+    changed = differences(to_dict(validate(a["config"])), to_dict(validate(b["config"])))
     return a["corpus_hash"] == b["corpus_hash"] and changed.keys() <= SEED_KEYS
 
 

@@ -91,7 +91,7 @@ def explain_columns(results: ComparisonResults) -> list[str]:
 
 
 def alignment_descriptions(results: ComparisonResults, set_results: SetResults) -> str:
-    """The layer and row that the error rate was computed with, and the names of the systems for each."""
+    """The layer and decoder step that the error rate was computed with, and the names of the systems for each."""
     names: dict[str, list[str]] = {}
     for system, measures in zip(results.systems, set_results.measures, strict=True):
         if measures.alignment:

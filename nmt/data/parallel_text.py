@@ -97,3 +97,23 @@ class LineWriter:
 def to_line(sentence: str) -> bytes:
     """A sentence as a line of a file; line breaks inside it become spaces, so that all tools agree."""
     return sentence.replace("\r", " ").replace("\n", " ").encode() + b"\n"
+
+
+def check_sentences(sentences: Iterable[str]) -> list[str]:
+    """The sentences as a list; raises UserError for one string alone, and for what is no text."""
+    if isinstance(sentences, str):
+        raise UserError("A list of sentences is needed; for one sentence, write [sentence].")
+    sentences = list(sentences)
+    for number, sentence in enumerate(sentences):
+        if not isinstance(sentence, str) or not is_unicode(sentence):
+            raise UserError(f"Sentence {number} (from 0) is no text: {sentence!r}.")
+    return sentences
+
+
+def is_unicode(text: str) -> bool:
+    """Whether text can be written as UTF-8: it has no lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -6,7 +6,7 @@ L layers, H heads, S source pieces, T target pieces.
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -34,7 +34,8 @@ T = TypeVar("T", bound="Translator")
 class Translation:
     """The translation of one line.
 
-    `alternatives` holds the n best, itself first; `parts` the translations that a long line is joined from.
+    `alternatives` holds the other hypotheses of the beam, best first, of a line that was translated in one part;
+    `parts` the translations that a longer line is joined from.
     """
 
     text: str
@@ -43,13 +44,21 @@ class Translation:
     ids: list[int]
     alternatives: list["Translation"] = field(default_factory=list)
     parts: list["Translation"] = field(default_factory=list)
-    translator: "Translator | None" = field(default=None, repr=False, compare=False)
+    translator: InitVar["Translator | None"] = None
+
+    def __post_init__(self, translator: "Translator | None") -> None:
+        self._translator = translator
+
+    @property
+    def nbest(self) -> list["Translation"]:
+        """Itself, then its alternatives."""
+        return [self, *self.alternatives]
 
     @property
     def pieces(self) -> list[str]:
         """The subword pieces of the text."""
-        assert self.translator is not None
-        return self.translator.tokenizers.target.pieces(self.ids)
+        assert self._translator is not None
+        return self._translator.tokenizers.target.pieces(self.ids)
 
     @cached_property
     def log_probabilities(self) -> list[float]:
@@ -58,8 +67,8 @@ class Translation:
             return [value for part in self.parts for value in part.log_probabilities]
         if not self.source_ids:
             return []
-        assert self.translator is not None
-        return self.translator.force_decode((self.source_ids, self.ids)).log_probabilities
+        assert self._translator is not None
+        return self._translator.force_decode((self.source_ids, self.ids)).log_probabilities
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,28 +119,26 @@ class Translator:
     def join_parts(self, parts: list[tuple[list[int], list[Hypothesis]]]) -> Translation:
         """The translation of a line from the ids and the hypotheses of its parts; none of a blank line.
 
-        Only a line of one part has the n best as alternatives.
+        Only a line of one part has alternatives.
         """
         if not parts:
             return Translation("", 0.0, [], [], translator=self)
         if len(parts) == 1:
             source, hypotheses = parts[0]
-            ranked = [self.to_translation(source, hypothesis) for hypothesis in hypotheses]
-            ranked[0].alternatives = ranked
-            return ranked[0]
-        best = [self.to_translation(source, hypotheses[0]) for source, hypotheses in parts]
+            best, *best.alternatives = (self.to_translation(source, hypothesis) for hypothesis in hypotheses)
+            return best
+        firsts = [self.to_translation(source, hypotheses[0]) for source, hypotheses in parts]
         alpha = self.decode.length_penalty
-        lengths = [len(part.ids) + 1 for part in best]
-        log_probability = sum(part.score * length**alpha for part, length in zip(best, lengths, strict=True))
-        joined = Translation(
-            join_texts([part.text for part in best if part.text]),
+        lengths = [len(part.ids) + 1 for part in firsts]
+        log_probability = sum(part.score * length**alpha for part, length in zip(firsts, lengths, strict=True))
+        return Translation(
+            join_texts([part.text for part in firsts if part.text]),
             log_probability / sum(lengths) ** alpha,
-            [piece for part in best for piece in part.source_ids],
-            [piece for part in best for piece in part.ids],
+            [piece for part in firsts for piece in part.source_ids],
+            [piece for part in firsts for piece in part.ids],
+            parts=firsts,
             translator=self,
         )
-        joined.alternatives, joined.parts = [joined], best
-        return joined
 
     def to_translation(self, source: list[int], hypothesis: Hypothesis) -> Translation:
         """A hypothesis with its text."""

@@ -64,7 +64,7 @@ def upper_edge(length: int) -> int | None:
 
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> float:
-    """BLEU without chrF, as `evaluate.scores.score` computes it."""
+    """BLEU without chrF, as `evaluate.bleu_chrf.score` computes it."""
     from sacrebleu.metrics.bleu import BLEU
 
     metric = BLEU(tokenize=tokenizer_for(language), force=True)

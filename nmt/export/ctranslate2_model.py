@@ -17,7 +17,6 @@ from nmt.data.tokenizer import BOS, EOS, UNK, Tokenizers
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
 from nmt.models.layers import DecoderLayer, EncoderLayer, FeedForward
-from nmt.models.recurrent_config import RecurrentConfig
 from nmt.models.transformer import Transformer
 from nmt.models.transformer_config import TransformerConfig
 
@@ -40,10 +39,10 @@ def import_ctranslate2() -> ModuleType:
     return ctranslate2
 
 
-def check_exportable(config: RecurrentConfig | TransformerConfig, model: EncoderDecoder) -> None:
+def check_exportable(config: Any, model: EncoderDecoder) -> None:
     """Raise UserError for a model that CTranslate2 cannot represent."""
-    if isinstance(config, RecurrentConfig):
-        reason = "CTranslate2 has no recurrent models, only Transformers"
+    if not isinstance(config, TransformerConfig):
+        reason = "CTranslate2 runs Transformers only"
     elif config.self_attention == "linear":
         reason = "CTranslate2 has no linear attention (model.self_attention=linear)"
     elif config.self_attention == "flex":

@@ -55,7 +55,7 @@ class DecoderOutput(NamedTuple):
     state: DecoderState  # after the last column
     self_weights: Tensor | None = None  # [B L H T P]: of self-attention over all P columns so far
     p_t: Tensor | None = None  # [B T]: of local attention, in source positions; with `weights` only
-    policy: HardAttentionSamples | None = None  # of hard attention in training
+    samples: HardAttentionSamples | None = None  # of hard attention in training
 
 
 class EncoderDecoder(nn.Module, ABC):

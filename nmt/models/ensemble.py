@@ -84,7 +84,7 @@ class Ensemble(EncoderDecoder):
         mean = log_probabilities.logsumexp(0)  # without − log n, a constant that does not change the softmax
         attention_output = outputs[self.models.index(attention_model)]
         return attention_output._replace(
-            hidden=mean, state=merge_states([output.state for output in outputs]), policy=None
+            hidden=mean, state=merge_states([output.state for output in outputs]), samples=None
         )
 
     def logits(self, hidden: Tensor) -> Tensor:

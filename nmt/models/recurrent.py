@@ -177,12 +177,12 @@ def decoder_output(
     """The output of `decode` from the attention of its columns in order; `attended` is empty without attention."""
     log_probability = concat_columns([attention.log_probability for attention in attended])
     entropy = concat_columns([attention.entropy for attention in attended])
-    policy = None if log_probability is None or entropy is None else HardAttentionSamples(log_probability, entropy)
+    samples = None if log_probability is None or entropy is None else HardAttentionSamples(log_probability, entropy)
     if not weights or not attended:
-        return DecoderOutput(hidden, None, state, policy=policy)
+        return DecoderOutput(hidden, None, state, samples=samples)
     cross_weights = torch.cat([attention.weights for attention in attended], 1)[:, None, None]
     p_t = concat_columns([attention.p_t for attention in attended])
-    return DecoderOutput(hidden, cross_weights, state, p_t=p_t, policy=policy)
+    return DecoderOutput(hidden, cross_weights, state, p_t=p_t, samples=samples)
 
 
 def concat_columns(columns: Sequence[Tensor | None]) -> Tensor | None:

@@ -24,8 +24,9 @@ from nmt.models.transformer_config import TransformerConfig
 class Transformer(EncoderDecoder):
     """Stacks of encoder and decoder layers over scaled embeddings.
 
-    `attention`, `sliding_window` and `bias` choose the attention function of self-attention; cross-attention is always
-    softmax, since only positions of one sequence have distances. `attention_dropout` is on the weights of both.
+    `self_attention`, `sliding_window` and `distance_bias` choose the attention function of self-attention;
+    cross-attention is always softmax, since only positions of one sequence have distances. `attention_dropout` is on
+    the weights of both.
     """
 
     def __init__(self, config: TransformerConfig, source_size: int, target_size: int, joint: bool) -> None:

@@ -108,7 +108,7 @@ class TransformerConfig:
         self.check_positions(config)
 
     def check_flex(self, config: Config) -> None:
-        """attention=flex compiles its attention itself, and differs from softmax by a window or a bias."""
+        """self_attention=flex compiles its attention itself, and differs from softmax by a window or a bias."""
         if config.train.compile:
             raise UserError(
                 "train.compile=true is not possible with model.self_attention=flex, which compiles its attention "

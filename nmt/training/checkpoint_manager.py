@@ -12,7 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from nmt.config import Config
+from nmt.config import Config, to_dict
+from nmt.config_validation import validate
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.training import checkpoint
@@ -131,7 +132,7 @@ def refuse_changes(saved: Payload, new: Payload, name: str) -> None:
         changeable |= set(BUDGET)
     changed = {
         key: values
-        for key, values in differences(saved["config"], config).items()
+        for key, values in differences(to_dict(validate(saved["config"])), config).items()
         if key not in changeable and not key.startswith(CHANGEABLE_PREFIXES)
     }
     if saved["corpus_hash"] != new["corpus_hash"]:

@@ -144,8 +144,8 @@ def training_loss(
     """
     indices = real_token_indices(target, padding)
     loss, nll = token_losses(decoded.hidden, model.output, target, indices, smoothing)
-    if decoded.policy is not None:
-        log_probability, entropy = (select_tokens(values, indices) for values in decoded.policy)
+    if decoded.samples is not None:
+        log_probability, entropy = (select_tokens(values, indices) for values in decoded.samples)
         loss = loss + model.reinforce(log_probability, entropy, -nll)
     return loss, nll.sum()
 

@@ -3,7 +3,7 @@
 import torch
 
 from nmt.cpu import bf16_is_faster, has_bf16_units
-from nmt.errors import UserError
+from nmt.errors import UserError, choose
 
 
 def select_device(name: str) -> torch.device:
@@ -31,7 +31,7 @@ def select_device_or_auto(name: str) -> torch.device:
 def select_precision(name: str, device: torch.device) -> torch.dtype:
     """`auto` is bf16 where the hardware multiplies it faster (CUDA ≥ 8.0; a CPU is timed), else fp32."""
     if name != "auto":
-        return {"bf16": torch.bfloat16, "fp32": torch.float32}[name]
+        return choose("precision", name, {"bf16": torch.bfloat16, "fp32": torch.float32})
     if device.type == "cuda":
         faster = torch.cuda.get_device_capability(device) >= (8, 0)
     else:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from nmt.alignments import Alignment, Extractor, record_words
 from nmt.config import TrainConfig
 from nmt.data.batches import batches_by_length, collate
 from nmt.data.dataset import ParallelDataset
@@ -13,11 +14,9 @@ from nmt.data.tokenizer import PAD
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.translator import Translator
 from nmt.evaluate.bleu_chrf import score
-from nmt.evaluate.words import WordPair
 from nmt.training.divergence import TrainingDiverged
 from nmt.training.loss import cross_entropy
 from nmt.training.stop_signal import StopSignal
-from nmt.view.heatmap import grid, heatmap
 from nmt.view.tensorboard import TensorBoardLogger
 
 
@@ -127,14 +126,9 @@ class Validation:
 
 def log_heatmaps(logger: TensorBoardLogger, record: AttentionRecord, name: str, train: TrainConfig, step: int) -> None:
     """Log the heatmap of one pair, and with train.heatmap_all_heads one of every head."""
-    words, layer = WordPair.from_pieces(record.source_pieces, record.target_pieces), train.heatmap_layer
-    if not words.target:  # early in training the pieces may hold no word
+    alignment = Alignment(record, record_words(record), Extractor(train.heatmap_layer))
+    if not alignment.word_pair.target:  # early in training the pieces may hold no word
         return
-    spans = None
-    if record.p_t is not None and record.window_reach is not None:
-        spans = words.window_spans(record.p_t, record.window_reach)
-    matrix = words.merge(record.layer_weights(layer, None))
-    logger.figure(f"alignment/{name}", heatmap(matrix, words.columns, words.target, window_spans=spans), step)
+    logger.figure(f"alignment/{name}", alignment.figure(), step)
     if train.heatmap_all_heads:
-        heads = [words.merge(record.layer_weights(layer, head)) for head in range(record.num_heads)]
-        logger.figure(f"heads/{name}", grid(heads, words.columns, words.target), step)
+        logger.figure(f"heads/{name}", alignment.figure(every_head=True), step)

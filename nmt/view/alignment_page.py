@@ -49,7 +49,7 @@ def alignment_page(title: str, pairs: Sequence[PagePair], provenance: Mapping[st
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-HardAttentionSamples" content="{POLICY}">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape_html(title)}</title>
 <style>

@@ -83,16 +83,15 @@ def grid(
     matrices: list[np.ndarray],
     source_words: list[str],
     target_words: list[str],
-    titles: list[str] | None = None,
     columns: int = 4,
     gold: GoldLinks | None = None,
     window_spans: WindowSpans | None = None,
 ) -> Figure:
-    """One figure of many matrices over the same words, such as the heads of a layer; titles are head 1, head 2, …
+    """One figure of many matrices over the same words, such as the heads of a layer; titles are head 0, head 1, …
 
     gold and window_spans are as for `heatmap`, the same on every panel.
     """
-    titles = titles or [f"head {number}" for number in range(1, len(matrices) + 1)]
+    titles = [f"head {number}" for number in range(len(matrices))]
     marks = make_marks(gold, window_spans, (len(target_words), len(source_words)))
     return draw_panels(matrices, source_words, target_words, titles, min(columns, len(matrices)), 0.24, False, marks)
 
