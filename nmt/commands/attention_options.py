@@ -2,7 +2,7 @@
 
 import argparse
 
-from nmt.alignments import Extractor
+from nmt.alignments.extraction import Extractor
 from nmt.errors import UserError
 from nmt.runs import Run
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import nmt
-from nmt.alignments import Alignment, Extractor
-from nmt.alignments.alignment import GoldLinks
+from nmt.alignments.alignment import Alignment, GoldLinks
+from nmt.alignments.extraction import Extractor
 from nmt.errors import UserError
 from nmt.files import write_atomic
 from nmt.runs import Run

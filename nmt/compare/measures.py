@@ -10,14 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt.alignments import (
-    GoldAlignments,
-    LayerSelector,
-    describe_layers,
-    encode_pairs,
-    fitting_pairs,
-    record_words,
-)
+from nmt.alignments.extraction import describe_layers, encode_pairs, fitting_pairs, record_words
+from nmt.alignments.gold import GoldAlignments
+from nmt.alignments.layer_selection import LayerSelector
 from nmt.compare.options import CompareOptions
 from nmt.compare.perplexity import Perplexity, measure_perplexity
 from nmt.compare.systems import System, load_system
