@@ -1,9 +1,8 @@
 """The results of a comparison as tables."""
 
-from nmt.compare.labels import NONE, architecture_labels, attention_labels
 from nmt.compare.measures import SetMeasures
 from nmt.compare.results import METRICS, ComparisonResults, SetResults
-from nmt.compare.systems import System
+from nmt.compare.systems import NONE, System
 from nmt.evaluate.significance import Interval
 from nmt.evaluate.spread import Spread
 from nmt.view.comparison_page import Table
@@ -38,7 +37,7 @@ def main_table(results: ComparisonResults, set_results: SetResults) -> Table:
     rows = []
     for index, (system, measures) in enumerate(zip(results.systems, set_results.measures, strict=True)):
         bleu, chrf = set_results.interval("bleu", index), set_results.interval("chrf", index)
-        row = [system.label, *attention_labels(system), format_perplexity(results, system, measures)]
+        row = [system.label, *system.attention_labels(), format_perplexity(results, system, measures)]
         row += [f"{measures.perplexity.per_word:.2f}"]
         row += [format_interval(bleu), format_p(bleu), format_interval(chrf), format_p(chrf)]
         row += [format_number(measures.alignment and measures.alignment.aer, 3), *training_cost(system)]
@@ -226,7 +225,7 @@ def provenance_table(results: ComparisonResults) -> Table:
         rows.append(
             [
                 system.label,
-                *architecture_labels(system),
+                *system.architecture_labels(),
                 ", ".join(str(model["seed"]) for model in models),
                 ", ".join(dict.fromkeys(training.device for training in trainings)) or NONE,
                 ", ".join(f"{training.updates:,}" for training in trainings) or NONE,
