@@ -20,19 +20,7 @@ def comparison_tables(results: ComparisonResults) -> list[Table]:
 
 def main_table(results: ComparisonResults, set_results: SetResults) -> Table:
     """Attention, scores and cost of each system on one test set."""
-    columns = [
-        "run",
-        "attention",
-        "score",
-        "window",
-        "perplexity",
-        "per word",
-        "BLEU",
-        "p of BLEU",
-        "chrF",
-        "p of chrF",
-        "AER",
-    ]
+    columns = "run, attention, score, window, perplexity, per word, BLEU, p of BLEU, chrF, p of chrF, AER".split(", ")
     columns += ["M parameters", "minutes", "tokens/s", "sentences/s"]
     rows = []
     for index, (system, measures) in enumerate(zip(results.systems, set_results.measures, strict=True)):
@@ -204,19 +192,7 @@ def format_spread(spread: Spread | None, digits: int) -> str:
 
 def provenance_table(results: ComparisonResults) -> Table:
     """Architecture, seed, training, checkpoint and search of each row, so that it can be reproduced."""
-    columns = [
-        "run",
-        "model",
-        "layers",
-        "size",
-        "seed",
-        "trained on",
-        "updates",
-        "checkpoint",
-        "beam",
-        "batch",
-        "decoded on",
-    ]
+    columns = "run, model, layers, size, seed, trained on, updates, checkpoint, beam, batch, decoded on".split(", ")
     rows = []
     for measures in results.measures:
         system, models, decode = measures.system, measures.provenance["models"], measures.provenance["decode"]
