@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nmt.alignments import Alignment
+    from nmt.alignments.alignment import Alignment
     from nmt.decode.translator import Translation
     from nmt.errors import Stopped, UserError
     from nmt.interface import load, train
@@ -29,7 +29,7 @@ if "OMP_WAIT_POLICY" not in os.environ:
 __version__ = "0.1.0"
 __all__ = ["Alignment", "Result", "Run", "Scores", "Stopped", "Translation", "UserError", "load", "train"]
 MODULES = {
-    "Alignment": "nmt.alignments",
+    "Alignment": "nmt.alignments.alignment",
     "Result": "nmt.scoring",
     "Run": "nmt.runs",
     "Scores": "nmt.runs",

@@ -63,7 +63,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def discard_output() -> None:
     """Redirect stdout to nothing, so that Python does not try once more to write it when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

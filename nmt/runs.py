@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nmt.alignments import DECODER_STEPS, Alignment, Extractor, encode_pairs, record_words, translate_to_pairs
+from nmt.alignments.alignment import Alignment
+from nmt.alignments.extraction import DECODER_STEPS, Extractor, encode_pairs, record_words, translate_to_pairs
 from nmt.config import Config, DecodeConfig
 from nmt.cpu import keep_freed_memory
 from nmt.data.parallel_text import check_sentences

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import torch
 
-from nmt.alignments import GoldAlignments, LayerSelector, read_gold_alignments
+from nmt.alignments.gold import GoldAlignments, read_gold_alignments
+from nmt.alignments.layer_selection import LayerSelector
 from nmt.config import DecodeConfig, flatten
 from nmt.data.parallel_text import read_pairs
 from nmt.decode.translator import Translator

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt import pipeline
-from nmt.alignments import GoldAlignments, read_gold_alignments
+from nmt.alignments.gold import GoldAlignments, read_gold_alignments
 from nmt.config import Config
 from nmt.data.parallel_text import read_pairs
 from nmt.errors import UserError

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.corpora import add_corpus_options, real_corpus
-from benchmarks.frame import make_parser, measure_in_turn, note, positive, run_benchmark
+from benchmarks.frame import make_parser, measure_in_turn, note, run_benchmark
 from benchmarks.machine import ROOT
 from benchmarks.models import measure_in_process, model_names
 from benchmarks.tables import columns, table
 
 from nmt.compose import compose_all
 from nmt.errors import UserError
+from nmt.options import positive
 from nmt.pipeline import build_stages
 
 BIG = "transformer_big"  # for millions of pairs and a GPU: only when it is named
@@ -59,7 +60,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--threads", type=positive, help="default: torch's own choice")
     parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="auto")
     parser.add_argument("--rounds", type=positive, default=3)
-    parser.add_argument("--warmup", "--warm", type=positive, default=3, help="updates that do not count")
+    parser.add_argument("--warmup", type=positive, default=3, help="updates that do not count")
     parser.add_argument("--updates", type=positive, default=10, help="updates that count")
     parser.add_argument("--sentences", type=positive, default=100, help="translated in batches")
     parser.add_argument("--single", type=positive, default=9, help="translated one by one")

@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 import torch
-from benchmarks.frame import make_parser, measure_parts, note, positive, report_parts, run_benchmark
+from benchmarks.frame import make_parser, measure_parts, note, report_parts, run_benchmark
 from benchmarks.machine import ROOT
 from benchmarks.models import time_search
 from benchmarks.tables import Figures, spread, summarize
@@ -23,6 +23,7 @@ from nmt.attention.kernels import scaled_dot_product
 from nmt.compose import compose_all
 from nmt.config import Config
 from nmt.errors import UserError
+from nmt.options import positive
 
 BASE = [
     "model=transformer_big",
@@ -63,7 +64,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--batch-tokens", type=positive, default=32768, help="padded positions of a batch on its longer side"
     )
-    parser.add_argument("--warmup", "--warm", type=positive, default=10, help="updates that do not count")
+    parser.add_argument("--warmup", type=positive, default=10, help="updates that do not count")
     parser.add_argument("--updates", type=positive, default=30, help="updates that count, in each of three rounds")
     parser.add_argument("--sentences", type=positive, default=3000)
     parser.add_argument("--vocabulary", type=positive, default=32000)

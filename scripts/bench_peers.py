@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.corpora import MULTI30K, add_corpus_options
-from benchmarks.frame import make_parser, measure_in_turn, note, positive, run_benchmark
+from benchmarks.frame import make_parser, measure_in_turn, note, run_benchmark
 from benchmarks.machine import ROOT
 from benchmarks.models import measure_in_process
 from benchmarks.tables import columns, spread, table
@@ -27,6 +27,7 @@ from peers.toolkits import PEERS
 from peers.translation import compare_translation
 
 from nmt.errors import UserError
+from nmt.options import positive
 
 COLUMNS = {  # of the table: title and figure
     "target tok/s": "tokens_per_s",
@@ -55,7 +56,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--precision", nargs="+", choices=("auto", "fp32", "bf16"), default=["auto", "fp32"], help="of nmt"
     )
     parser.add_argument("--rounds", type=positive, default=3)
-    parser.add_argument("--warmup", "--warm", type=positive, default=5, help="updates that do not count")
+    parser.add_argument("--warmup", type=positive, default=5, help="updates that do not count")
     parser.add_argument("--updates", type=positive, default=15, help="updates that count")
     parser.add_argument("--decode", type=int, default=0, metavar="UPDATES", help="train for so many, then translate")
     add_corpus_options(parser)

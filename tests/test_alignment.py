@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.alignments import GoldAlignments, read_gold_alignments
+from nmt.alignments.gold import GoldAlignments, read_gold_alignments
 from nmt.errors import UserError
 from nmt.evaluate.alignment_error_rate import AlignmentCounts, argmax_links, format_links, parse_links, threshold_links
 from nmt.evaluate.words import WordPair

@@ -44,7 +44,7 @@ def make(
     gradient: str = "reinforce",
 ) -> SingleHeadAttention:
     """Parameters of unit scale: products keep the scale of their inputs."""
-    scores, windows = make_score(score, query, memory, 60), make_window(window, query, radius, 0)
+    scores, windows = make_score(score, query, memory, 60), make_window(window, query, radius, 0, -0.75)
     attention = SingleHeadAttention(scores, windows, attention_type, gradient).double()
     for parameter in attention.parameters():
         scale = (3 / parameter.size(-1)) ** 0.5 if parameter.dim() else 0.3  # the strength of a cosine
@@ -266,8 +266,8 @@ def test_query_and_memory_may_have_two_sizes(score, window):
 
 def test_a_predicted_window_narrows():
     """The radius is 2 · 8 / n at the n-th of 8 batches, then the paper's D = 2."""
-    window = make_window("local_p", QUERY, radius=2, narrowing_batches=8).double()
-    paper, wider = make_window("local_p", QUERY, 2, 0).double(), make_window("local_p", QUERY, 8, 0).double()
+    window = make_window("local_p", QUERY, 2, 8, -0.75).double()
+    paper, wider = (make_window("local_p", QUERY, radius, 0, -0.75).double() for radius in (2, 8))
     for other in (paper, wider):
         other.load_state_dict(window.state_dict(), strict=False)
     arguments = unit(1, 3, QUERY), torch.arange(3)[None], torch.tensor([40]), None, 40

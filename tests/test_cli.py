@@ -19,7 +19,8 @@ import torch
 from corpora import Answer, Trained, environment, process, run_command, small, write_corpus
 
 from nmt import cli
-from nmt.alignments import Extractor, encode_pairs, layer_selection, record_words
+from nmt.alignments import layer_selection
+from nmt.alignments.extraction import Extractor, encode_pairs, record_words
 from nmt.commands import translate as translate_module
 from nmt.data.parallel_text import read_pairs
 from nmt.data.tokenizer import BOS, EOS

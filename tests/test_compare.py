@@ -27,7 +27,6 @@ from nmt.alignments import extraction
 from nmt.alignments.alignment import Alignment
 from nmt.compare import report
 from nmt.compare import test_sets as compare_test_sets
-from nmt.compare.labels import architecture_labels, attention_labels
 from nmt.compare.perplexity import measure_perplexity
 from nmt.compare.systems import System, read_training
 from nmt.compose import compose_all
@@ -637,7 +636,7 @@ def test_every_model_has_labels_of_its_own():
     described = {}
     for name in MODELS:
         described_system = system(validate(composed(name)))
-        described[name] = (*attention_labels(described_system), *architecture_labels(described_system))
+        described[name] = (*described_system.attention_labels(), *described_system.architecture_labels())
     assert len(set(described.values())) == len(MODELS), described
     cells = {name: cells[1:3] for name, cells in described.items()}
     assert cells["transformer"] == ("softmax, sinusoidal", "global")

@@ -51,6 +51,8 @@ IDLE = [
     ),
     ("transformer max_positions=5", "max_positions=5 positions=sinusoidal positions=learned max_positions=1024"),
     ("transformer_rotary max_positions=5", "max_positions=5 positions=rotary positions=learned max_positions=1024"),
+    ("transformer distance_bias=alibi", "distance_bias=alibi self_attention=softmax self_attention=flex"),
+    ("transformer_linear sliding_window=3", "sliding_window=3 self_attention=linear self_attention=flex"),
     ("transformer_alibi max_distance=9", "max_distance=9 distance_bias=alibi distance_bias=relative max_distance=32"),
 ]
 

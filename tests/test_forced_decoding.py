@@ -9,8 +9,15 @@ from conftest import VOCABULARY
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.alignments import Alignment, Extractor, absolute_layers, layer_candidates, max_pieces_per_side, record_words
-from nmt.alignments.extraction import MAX_LENGTH_FACTOR
+from nmt.alignments.alignment import Alignment
+from nmt.alignments.extraction import (
+    MAX_LENGTH_FACTOR,
+    Extractor,
+    absolute_layers,
+    layer_candidates,
+    max_pieces_per_side,
+    record_words,
+)
 from nmt.config import DecodeConfig
 from nmt.data.tokenizer import EOS, PAD
 from nmt.decode import forced_decoding

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from corpora import Trained, run_command
 
-from nmt.alignments import Alignment, Extractor, record_words
+from nmt.alignments.alignment import Alignment
+from nmt.alignments.extraction import Extractor, record_words
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.long_lines import join_texts, split_position
 

@@ -16,7 +16,6 @@ from nmt.data.tokenizer import BOS, PAD
 from nmt.decode.beam_search import search
 from nmt.models.base import EncoderDecoder, select_rows
 from nmt.models.cells import ConditionalGRU, StackedRNNCell, maxout
-from nmt.models.encoder import RecurrentEncoder
 from nmt.models.ensemble import Ensemble
 from nmt.models.recurrent import Bahdanau
 from nmt.training.loss import training_loss
@@ -344,12 +343,10 @@ def test_the_fed_vector_is_concatenated_with_the_embedding(cell):
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_memory_of_a_reversed_source_is_in_the_original_order(cell):
-    torch.manual_seed(1)
-    embedding = torch.nn.Embedding(50, 6)
-    forwards = RecurrentEncoder(embedding, cell, 2, 6, False, False, 0.0).double().eval()
-    backwards = RecurrentEncoder(embedding, cell, 2, 6, False, True, 0.0).double().eval()
-    backwards.load_state_dict(forwards.state_dict())
+def test_memory_of_a_reversed_source_is_in_the_original_order(small_model, cell):
+    forwards, backwards = (
+        small_model("seq2seq", cell=cell, reverse_source=reverse).encoder for reverse in (False, True)
+    )
     batch = uneven()
     values, last = backwards(batch.source, batch.mask)
     for row, length in enumerate(batch.mask.sum(1).tolist()):

@@ -10,7 +10,7 @@ import torch
 from corpora import Trained, run_command
 
 from nmt import pipeline, results, runs, scoring, test_sets
-from nmt.alignments import GoldAlignments
+from nmt.alignments.gold import GoldAlignments
 from nmt.decode.translator import Translator
 from nmt.training import checkpoint
 

@@ -658,11 +658,6 @@ def test_attention_dropout_reaches_every_softmax(small_model, monkeypatch):
 
 
 REFUSED = {
-    "a bias without flex": (
-        ["model=transformer", "model.distance_bias=alibi"],
-        ["model.distance_bias=alibi", "model.self_attention=flex"],
-    ),
-    "a window without flex": (["model=transformer_linear", "model.sliding_window=3"], ["sliding_window=3", "linear"]),
     "flex without anything": (
         ["model=transformer", "model.self_attention=flex"],
         ["is softmax", "model.sliding_window=N"],

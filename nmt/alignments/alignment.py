@@ -18,11 +18,11 @@ from nmt.evaluate.alignment_error_rate import Link
 from nmt.evaluate.words import WordPair
 from nmt.view.alignment_page import PagePair, alignment_page
 from nmt.view.heatmap import grid, heatmap
+from nmt.view.marks import GoldLinks
 
 if TYPE_CHECKING:
     from nmt.view.heatmap import Figure
 
-GoldLinks = tuple[set[Link], set[Link]]  # sure, possible
 MIN_WEIGHT = 0.05  # of a source word in the table
 
 

@@ -136,6 +136,6 @@ def within_radius(p_t: Tensor, radius: Tensor | float, length: Tensor, size: int
 WINDOWS: dict[str, type[Window]] = {"global": Global, "local_m": LocalMonotonic, "local_p": LocalPredictive}
 
 
-def make_window(name: str, query_size: int, radius: int, narrowing_batches: int, exponent: float = -0.75) -> Window:
+def make_window(name: str, query_size: int, radius: int, narrowing_batches: int, exponent: float) -> Window:
     """The window called `name`; raises UserError for an unknown name."""
     return choose("window", name, WINDOWS)(query_size, radius, narrowing_batches, exponent)

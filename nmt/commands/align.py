@@ -5,13 +5,8 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from nmt.alignments import (
-    Extractor,
-    GoldAlignments,
-    encode_pairs,
-    read_gold_alignments,
-    translate_to_pairs,
-)
+from nmt.alignments.extraction import Extractor, encode_pairs, translate_to_pairs
+from nmt.alignments.gold import GoldAlignments, read_gold_alignments
 from nmt.commands import check_sentence, heatmaps, open_run
 from nmt.commands.alignment_error_rates import print_error_rates, table_extractors
 from nmt.data.parallel_text import read_lines, read_pairs

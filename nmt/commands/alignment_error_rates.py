@@ -1,13 +1,7 @@
 """nmt align --gold: the alignment error rate of a model's attention under forced decoding."""
 
-from nmt.alignments import (
-    DECODER_STEPS,
-    Extractor,
-    GoldAlignments,
-    absolute_layers,
-    alignment_error_rates,
-    layer_candidates,
-)
+from nmt.alignments.extraction import DECODER_STEPS, Extractor, absolute_layers, layer_candidates
+from nmt.alignments.gold import GoldAlignments, alignment_error_rates
 from nmt.decode.forced_decoding import Layers
 from nmt.decode.translator import Translator
 from nmt.evaluate.alignment_error_rate import Link, format_links

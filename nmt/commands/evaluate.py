@@ -4,7 +4,7 @@ import argparse
 import logging
 from pathlib import Path
 
-from nmt.alignments import GoldAlignments
+from nmt.alignments.gold import GoldAlignments
 from nmt.commands import open_run
 from nmt.commands.scoring_options import check_scoring_options, gold_files, valid_gold_files
 from nmt.errors import UserError

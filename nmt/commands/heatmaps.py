@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import nmt
-from nmt.alignments import Alignment, Extractor
-from nmt.alignments.alignment import GoldLinks
+from nmt.alignments.alignment import Alignment
+from nmt.alignments.extraction import Extractor
 from nmt.errors import UserError
 from nmt.files import write_atomic
 from nmt.runs import Run
 from nmt.view.alignment_page import PagePair, alignment_page
 from nmt.view.heatmap import png
+from nmt.view.marks import GoldLinks
 
 log = logging.getLogger("nmt")
 

@@ -11,7 +11,8 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO
 
-from nmt.alignments import Alignment, Extractor, record_words
+from nmt.alignments.alignment import Alignment
+from nmt.alignments.extraction import Extractor, record_words
 from nmt.commands import check_sentence, open_run
 from nmt.commands.export import with_ctranslate2
 from nmt.data.parallel_text import decode_lines, read_lines

@@ -8,14 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt.alignments import (
-    Alignment,
-    GoldAlignments,
-    LayerSelector,
-    describe_layers,
-    encode_pairs,
-    fitting_pairs,
-)
+from nmt.alignments.alignment import Alignment
+from nmt.alignments.extraction import describe_layers, encode_pairs, fitting_pairs
+from nmt.alignments.gold import GoldAlignments
+from nmt.alignments.layer_selection import LayerSelector
 from nmt.compare.options import CompareOptions
 from nmt.compare.perplexity import Perplexity, measure_perplexity
 from nmt.compare.systems import System, load_system

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from nmt.alignments import max_pieces_per_side
+from nmt.alignments.extraction import max_pieces_per_side
 from nmt.data.batches import batches_by_length, collate
 from nmt.data.tokenizer import PAD
 from nmt.decode.forced_decoding import force_decode

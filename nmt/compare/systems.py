@@ -12,6 +12,8 @@ from nmt.errors import UserError
 from nmt.runs import Run
 from nmt.training import checkpoint
 
+NONE = "–"  # in a cell of a table
+
 
 @dataclass
 class Training:
@@ -60,6 +62,16 @@ class System:
     def label(self) -> str:
         """The name in tables, with a mark if the training has not ended."""
         return f"{self.name} (unfinished)" if self.unfinished else self.name
+
+    def attention_labels(self) -> list[str]:
+        """When it attends (of a Transformer: layers and heads), score and window of its attention."""
+        if len(self.paths) > 1:
+            return [f"ensemble of {len(self.paths)}", NONE, NONE]
+        return self.config.model.attention_labels()
+
+    def architecture_labels(self) -> list[str]:
+        """Architecture, number of layers and hidden size; dashes for an ensemble."""
+        return [NONE] * 3 if len(self.paths) > 1 else self.config.model.architecture_labels()
 
 
 def open_systems(names: Sequence[str], runs_folder: Path, beam: int | None, own_text: bool) -> list[System]:

@@ -1,9 +1,8 @@
 """The results of a comparison as tables."""
 
-from nmt.compare.labels import NONE, architecture_labels, attention_labels
 from nmt.compare.measures import SetMeasures
 from nmt.compare.results import METRICS, ComparisonResults, SetResults
-from nmt.compare.systems import System
+from nmt.compare.systems import NONE, System
 from nmt.evaluate.significance import Interval
 from nmt.evaluate.spread import Spread
 from nmt.view.comparison_page import Table
@@ -21,24 +20,12 @@ def comparison_tables(results: ComparisonResults) -> list[Table]:
 
 def main_table(results: ComparisonResults, set_results: SetResults) -> Table:
     """Attention, scores and cost of each system on one test set."""
-    columns = [
-        "run",
-        "attention",
-        "score",
-        "window",
-        "perplexity",
-        "per word",
-        "BLEU",
-        "p of BLEU",
-        "chrF",
-        "p of chrF",
-        "AER",
-    ]
+    columns = "run, attention, score, window, perplexity, per word, BLEU, p of BLEU, chrF, p of chrF, AER".split(", ")
     columns += ["M parameters", "minutes", "tokens/s", "sentences/s"]
     rows = []
     for index, (system, measures) in enumerate(zip(results.systems, set_results.measures, strict=True)):
         bleu, chrf = set_results.interval("bleu", index), set_results.interval("chrf", index)
-        row = [system.label, *attention_labels(system), format_perplexity(results, system, measures)]
+        row = [system.label, *system.attention_labels(), format_perplexity(results, system, measures)]
         row += [f"{measures.perplexity.per_word:.2f}"]
         row += [format_interval(bleu), format_p(bleu), format_interval(chrf), format_p(chrf)]
         row += [format_number(measures.alignment and measures.alignment.aer, 3), *training_cost(system)]
@@ -205,19 +192,7 @@ def format_spread(spread: Spread | None, digits: int) -> str:
 
 def provenance_table(results: ComparisonResults) -> Table:
     """Architecture, seed, training, checkpoint and search of each row, so that it can be reproduced."""
-    columns = [
-        "run",
-        "model",
-        "layers",
-        "size",
-        "seed",
-        "trained on",
-        "updates",
-        "checkpoint",
-        "beam",
-        "batch",
-        "decoded on",
-    ]
+    columns = "run, model, layers, size, seed, trained on, updates, checkpoint, beam, batch, decoded on".split(", ")
     rows = []
     for measures in results.measures:
         system, models, decode = measures.system, measures.provenance["models"], measures.provenance["decode"]
@@ -226,7 +201,7 @@ def provenance_table(results: ComparisonResults) -> Table:
         rows.append(
             [
                 system.label,
-                *architecture_labels(system),
+                *system.architecture_labels(),
                 ", ".join(str(model["seed"]) for model in models),
                 ", ".join(dict.fromkeys(training.device for training in trainings)) or NONE,
                 ", ".join(f"{training.updates:,}" for training in trainings) or NONE,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt.alignments import GoldAlignments, read_gold_alignments
+from nmt.alignments.gold import GoldAlignments, read_gold_alignments
 from nmt.compare.options import CompareOptions
 from nmt.compare.systems import System
 from nmt.data.parallel_text import read_lines, read_pairs

@@ -8,35 +8,28 @@ from torch import Tensor, nn
 
 from nmt.models.base import DecoderState
 from nmt.models.dropout import Dropout
+from nmt.models.recurrent_config import RecurrentConfig
 from nmt.models.rnn import run_rnn
 
 
 class RecurrentEncoder(nn.Module):
     """The top layer at every position, and the final states of every layer.
 
-    `hidden` is D, the units of a layer in each direction; two directions are concatenated. Padding changes nothing:
-    each sentence's recurrence starts and ends at its own ends. With `reverse` the whole source is read backwards, </s>
-    first (Sutskever 2014 §3.3 reverses the words alone).
+    Two directions are concatenated. Padding changes nothing: each sentence's recurrence starts and ends at its own
+    ends. With `reverse_source` the whole source is read backwards, </s> first (Sutskever 2014 §3.3 reverses the words
+    alone).
     """
 
-    def __init__(
-        self,
-        embedding: nn.Embedding,
-        cell: str,
-        layers: int,
-        hidden: int,
-        bidirectional: bool,
-        reverse: bool,
-        dropout: float,
-    ) -> None:
+    def __init__(self, config: RecurrentConfig, embedding: nn.Embedding) -> None:
         super().__init__()
-        rnn = nn.LSTM if cell == "lstm" else nn.GRU
-        directions = 2 if bidirectional else 1
-        self.embedding, self.directions, self.reverse = embedding, directions, reverse
-        self.backward_size, self.memory_size = hidden, directions * hidden
-        self.dropout = Dropout(dropout)
-        sizes = [embedding.embedding_dim] + [self.memory_size] * (layers - 1)
-        self.layers = nn.ModuleList(rnn(size, hidden, batch_first=True, bidirectional=bidirectional) for size in sizes)
+        rnn, units = nn.LSTM if config.cell == "lstm" else nn.GRU, config.encoder_units
+        self.embedding, self.reverse = embedding, config.reverse_source
+        self.backward_size, self.memory_size = units, config.directions * units
+        self.dropout = Dropout(config.dropout)
+        sizes = [embedding.embedding_dim] + [self.memory_size] * (config.num_layers - 1)
+        self.layers = nn.ModuleList(
+            rnn(size, units, batch_first=True, bidirectional=config.bidirectional) for size in sizes
+        )
 
     def forward(self, source: Tensor, mask: Tensor | None) -> tuple[Tensor, DecoderState]:
         """source [B S], mask [B S] | None → values [B S M], {"hidden", "cell"}: final states [B L M]."""

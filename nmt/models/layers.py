@@ -13,13 +13,15 @@ from nmt.attention.positions import Rotation, rotate
 from nmt.attention.self_attention import KVCache, SelfAttention
 from nmt.cpu import padded_matmul
 from nmt.models.dropout import Dropout
+from nmt.models.transformer_config import TransformerConfig
 
 
 class FeedForward(nn.Sequential):
     """max(0, x W_1 + b_1) W_2 + b_2 (Vaswani 2017 eq. 2), or with GELU."""
 
-    def __init__(self, size: int, hidden: int, activation: str) -> None:
-        nonlinearity = nn.GELU() if activation == "gelu" else nn.ReLU(inplace=True)
+    def __init__(self, config: TransformerConfig) -> None:
+        nonlinearity = nn.GELU() if config.activation == "gelu" else nn.ReLU(inplace=True)
+        size, hidden = config.hidden_size, config.feed_forward_size
         linears = nn.Linear(size, hidden), nn.Linear(hidden, size)
         super().__init__(linears[0], nonlinearity, linears[1])
         for linear in linears:
@@ -34,11 +36,11 @@ class FeedForward(nn.Sequential):
 class Residual(nn.Module):
     """x + dropout(f(norm(x))) with pre-norm, norm(x + dropout(f(x))) with post-norm (Vaswani 2017 §5.4)."""
 
-    def __init__(self, size: int, dropout: float, norm: str) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.is_pre_norm = norm == "pre"
-        self.norm = nn.LayerNorm(size)
-        self.dropout = Dropout(dropout)
+        self.is_pre_norm = config.norm == "pre"
+        self.norm = nn.LayerNorm(config.hidden_size)
+        self.dropout = Dropout(config.dropout)
 
     def sublayer_input(self, inputs: Tensor) -> Tensor:
         """The input of f: norm(x) with pre-norm, x with post-norm; [B T D] → [B T D]."""
@@ -53,22 +55,11 @@ class Residual(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward, each in a residual connection."""
 
-    def __init__(
-        self,
-        size: int,
-        heads: int,
-        hidden: int,
-        dropout: float,
-        norm: str,
-        activation: str,
-        attention_function: SelfAttention[Any],
-    ) -> None:
+    def __init__(self, config: TransformerConfig, attention_function: SelfAttention[Any]) -> None:
         super().__init__()
-        self.attention, self.attention_residual = MultiHeadAttention(size, heads), Residual(size, dropout, norm)
-        self.feed_forward, self.feed_forward_residual = (
-            FeedForward(size, hidden, activation),
-            Residual(size, dropout, norm),
-        )
+        self.attention = MultiHeadAttention(config.hidden_size, config.num_heads)
+        self.attention_residual = Residual(config)
+        self.feed_forward, self.feed_forward_residual = FeedForward(config), Residual(config)
         self.attention_function = attention_function
 
     def forward(
@@ -85,25 +76,13 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Causal self-attention, cross-attention, feed-forward, each in a residual connection."""
 
-    def __init__(
-        self,
-        size: int,
-        heads: int,
-        hidden: int,
-        dropout: float,
-        norm: str,
-        activation: str,
-        attention_function: SelfAttention[Any],
-        attention_dropout: float,
-    ) -> None:
+    def __init__(self, config: TransformerConfig, attention_function: SelfAttention[Any]) -> None:
         super().__init__()
-        self.self_attention, self.self_residual = MultiHeadAttention(size, heads), Residual(size, dropout, norm)
-        self.cross_attention = MultiHeadAttention(size, heads, attention_dropout)
-        self.cross_residual = Residual(size, dropout, norm)
-        self.feed_forward, self.feed_forward_residual = (
-            FeedForward(size, hidden, activation),
-            Residual(size, dropout, norm),
-        )
+        size, heads = config.hidden_size, config.num_heads
+        self.self_attention, self.self_residual = MultiHeadAttention(size, heads), Residual(config)
+        self.cross_attention = MultiHeadAttention(size, heads, config.attention_dropout)
+        self.cross_residual = Residual(config)
+        self.feed_forward, self.feed_forward_residual = FeedForward(config), Residual(config)
         self.attention_function = attention_function
 
     def forward(

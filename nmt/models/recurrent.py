@@ -34,7 +34,7 @@ class Bahdanau(EncoderDecoder):
         embedding, hidden = config.embedding_size, config.hidden_size
         self.target_embedding = nn.Embedding(target_size, embedding)
         shared = self.target_embedding if config.tie_embeddings and joint else nn.Embedding(source_size, embedding)
-        self.encoder = make_encoder(config, shared)
+        self.encoder = RecurrentEncoder(config, shared)
         memory_size = self.encoder.memory_size
         self.initial = nn.Linear(self.encoder.backward_size, hidden)
         self.attention = make_attention(config, memory_size)
@@ -99,7 +99,7 @@ class Luong(EncoderDecoder):
         )
         self.target_embedding = nn.Embedding(target_size, embedding)
         shared = self.target_embedding if config.tie_embeddings and joint else nn.Embedding(source_size, embedding)
-        self.encoder = make_encoder(config, shared)
+        self.encoder = RecurrentEncoder(config, shared)
         feed_size = embedding if self.input_feeding else 0
         self.stack = StackedRNNCell(config.cell, embedding, hidden, config.num_layers, feed_size, config.dropout)
         if self.uses_attention:
@@ -189,19 +189,6 @@ def concat_columns(columns: Sequence[Tensor | None]) -> Tensor | None:
     """[B t] of each piece → [B T]; None if they are None."""
     tensors = [column for column in columns if column is not None]
     return torch.cat(tensors, 1) if tensors else None
-
-
-def make_encoder(config: RecurrentConfig, embedding: nn.Embedding) -> RecurrentEncoder:
-    """The encoder of a configuration over this embedding."""
-    return RecurrentEncoder(
-        embedding,
-        config.cell,
-        config.num_layers,
-        config.encoder_units,
-        config.bidirectional,
-        config.reverse_source,
-        config.dropout,
-    )
 
 
 def make_attention(config: RecurrentConfig, memory_size: int) -> SingleHeadAttention:

@@ -38,13 +38,10 @@ class Transformer(EncoderDecoder):
         self.source_positions = make_positions(config.positions, size, config.num_heads, config.max_positions)
         self.target_positions = make_positions(config.positions, size, config.num_heads, config.max_positions)
         self.dropout = Dropout(config.dropout)
-        layer = (size, config.num_heads, config.feed_forward_size, config.dropout, norm, config.activation)
         encoder_functions = [make_attention_function(config, causal=False) for _ in range(config.encoder_layers)]
         decoder_functions = [make_attention_function(config, causal=True) for _ in range(config.decoder_layers)]
-        self.encoder = nn.ModuleList(EncoderLayer(*layer, function) for function in encoder_functions)
-        self.decoder = nn.ModuleList(
-            DecoderLayer(*layer, function, config.attention_dropout) for function in decoder_functions
-        )
+        self.encoder = nn.ModuleList(EncoderLayer(config, function) for function in encoder_functions)
+        self.decoder = nn.ModuleList(DecoderLayer(config, function) for function in decoder_functions)
         self.state_type = decoder_functions[0].state_type
         self.encoder_norm = nn.LayerNorm(size) if norm == "pre" else nn.Identity()
         self.decoder_norm = nn.LayerNorm(size) if norm == "pre" else nn.Identity()

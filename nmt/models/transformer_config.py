@@ -8,6 +8,8 @@ from nmt.attention.self_attention import SELF_ATTENTIONS
 from nmt.config import Config, option
 from nmt.errors import UserError
 
+FLEX = {"self_attention": ("flex",)}
+
 
 @dataclass(kw_only=True)
 class TransformerConfig:
@@ -37,15 +39,17 @@ class TransformerConfig:
         paper="linear: Katharopoulos et al. 2020",
     )
     sliding_window: int = option(
-        "self_attention=flex: only distances up to this are attended to; 0 = all",
+        "only distances up to this are attended to; 0 = all",
         0,
         minimum=0,
+        requires=FLEX,
         paper="Beltagy et al. 2020",
     )
     distance_bias: str = option(
-        "self_attention=flex: what a distance adds to the scores",
+        "what a distance adds to the scores",
         "none",
         choices=BIASES,
+        requires=FLEX,
         paper="alibi: Press et al. 2022; relative: after Raffel et al. 2020",
     )
     max_distance: int = option(
@@ -82,15 +86,6 @@ class TransformerConfig:
             )
         if self.self_attention == "flex":
             self.check_flex(config)
-        else:
-            for key, value, nothing in (
-                ("sliding_window", self.sliding_window, 0),
-                ("distance_bias", self.distance_bias, "none"),
-            ):
-                if value != nothing:
-                    raise UserError(
-                        f"model.{key}={value} needs model.self_attention=flex; here it is {self.self_attention}."
-                    )
         if self.self_attention != "softmax" and self.attention_dropout:
             given = f"model.attention_dropout={self.attention_dropout}"
             raise UserError(f"{given} is not possible with {attention}, which drops no weights; it must be 0.")

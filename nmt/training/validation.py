@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from nmt.alignments import Alignment, Extractor, record_words
+from nmt.alignments.alignment import Alignment
+from nmt.alignments.extraction import Extractor, record_words
 from nmt.config import TrainConfig
 from nmt.data.batches import batches_by_length, collate
 from nmt.data.dataset import ParallelDataset

@@ -29,13 +29,6 @@ def make_parser(description: str | None, json_file: Path) -> argparse.ArgumentPa
     return parser
 
 
-def positive(text: str) -> int:
-    """An argument of the command line that must be an integer of at least 1."""
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not an integer of at least 1")
-    return int(text)
-
-
 def run_benchmark(
     options: argparse.Namespace,
     measure: Callable[[argparse.Namespace], dict[str, Any]],
