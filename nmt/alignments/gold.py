@@ -29,7 +29,7 @@ class GoldAlignments:
     numbers: Sequence[int] | None = None  # line numbers of the pairs in the file, from 1; None: all
 
     def first(self, count: int) -> "GoldAlignments":
-        """The first `count` pairs."""
+        """The first `count` pairs with their links, all if there are fewer."""
         return self.subset(range(min(count, len(self.pairs))))
 
     def subset(self, indices: Sequence[int]) -> "GoldAlignments":

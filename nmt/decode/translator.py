@@ -51,7 +51,7 @@ class Translation:
 
     @property
     def nbest(self) -> list["Translation"]:
-        """Itself, then its alternatives."""
+        """The hypotheses of the line, best first: itself, then its alternatives."""
         return [self, *self.alternatives]
 
     @property

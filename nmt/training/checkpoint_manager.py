@@ -80,7 +80,7 @@ class CheckpointManager:
     def save_last(
         self, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState, device: torch.device
     ) -> None:
-        """Write last.pt."""
+        """Write last.pt, which a training continues from."""
         training = {
             "model": model.state_dict(),
             "optimizer": optimizer.state_dict(),
@@ -120,7 +120,7 @@ class CheckpointManager:
 
 
 def step_of(path: Path) -> int:
-    """N of step-N.pt."""
+    """The number of updates in a name like step-500.pt."""
     return int(path.stem.split("-")[1])
 
 

@@ -48,7 +48,7 @@ class TimeBudget:
 
     @property
     def elapsed(self) -> float:
-        """Seconds in this process."""
+        """Seconds since this process began to train."""
         return self.state.seconds - self.seconds_before
 
     def time_validation(self, validate: Callable[[], object]) -> float:
