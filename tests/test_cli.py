@@ -158,7 +158,7 @@ def test_order_is_kept_whatever_the_batches(translate, tmp_path, monkeypatch):
     wanted = [translate(line).out for line in lines]
     file = tmp_path / "some.de"
     file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    monkeypatch.setattr(translator_module, "WINDOW_LINES", 4)
+    monkeypatch.setattr(translator_module, "CHUNK_LINES", 4)
     assert translate("--input", str(file), "--batch-tokens", "40").out == "".join(wanted)
 
 
@@ -193,7 +193,7 @@ def test_a_sentence_far_too_long_is_split_with_a_warning(translate):
 
 def test_first_lines_come_before_the_last_are_given(trained: Trained):
     """A pipe is translated a window at a time: an endless input has a beginning of an output."""
-    script = "import sys, nmt.decode.translator as t; t.WINDOW_LINES = 3; from nmt.cli import main; sys.exit(main())"
+    script = "import sys, nmt.decode.translator as t; t.CHUNK_LINES = 3; from nmt.cli import main; sys.exit(main())"
     words = ["translate", "tiny", "--runs", trained.runs]
     command = [sys.executable, "-c", script, *words]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
@@ -291,7 +291,7 @@ def test_the_output_file_appears_complete(translate, tmp_path, trained: Trained,
     assert answer.code == 0 and answer.out == "" and path.read_text(encoding="utf-8") == wanted
     bad = tmp_path / "bad.de"
     bad.write_bytes(f"{SENTENCE}\n".encode() * 3 + b"\xff\n")
-    monkeypatch.setattr(translator_module, "WINDOW_LINES", 1)
+    monkeypatch.setattr(translator_module, "CHUNK_LINES", 1)
     assert translate("--input", str(bad), "--output", str(path)).code == 2
     assert path.read_text(encoding="utf-8") == wanted, "an incomplete answer has replaced a complete one"
     assert [one.name for one in path.parent.iterdir()] == ["some.en"]
@@ -578,7 +578,7 @@ def test_records_do_not_depend_on_their_neighbours(translate, tmp_path, monkeypa
     alone = [json.loads(translate("--format", "jsonl", "--", line).out) for line in lines]
     (tmp_path / "a.de").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     for window in (1000, 2):
-        monkeypatch.setattr(translate_module, "WINDOW_PAIRS", window)
+        monkeypatch.setattr(translate_module, "CHUNK_PAIRS", window)
         batched = translate("--format", "jsonl", "--input", str(tmp_path / "a.de")).out.splitlines()
         for number, (single, record) in enumerate(zip(alone, map(json.loads, batched), strict=True), 1):
             assert record.pop("line") == number

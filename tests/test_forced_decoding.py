@@ -25,7 +25,7 @@ from nmt.decode.forced_decoding import (
     AttentionRecord,
     force_decode,
     pair_batches,
-    pair_windows,
+    pair_chunks,
     target_log_probabilities,
 )
 from nmt.decode.translator import Translator
@@ -55,7 +55,7 @@ def some_pairs(count: int) -> list[tuple[list[int], list[int]]]:
 def test_pairs_are_recorded_in_a_batch_as_alone(name, small_model, monkeypatch):
     translator, pairs = translator_of(small_model(name)), some_pairs(24)
     alone = [translator.force_decode(pair) for pair in pairs]
-    monkeypatch.setattr(forced_decoding, "WINDOW_PAIRS", 10)
+    monkeypatch.setattr(forced_decoding, "CHUNK_PAIRS", 10)
     monkeypatch.setattr(forced_decoding, "BATCH_CELLS", 300)
     sizes, force_decode_batch = [], Translator.force_decode_batch
 
@@ -97,9 +97,9 @@ def test_each_pair_is_in_one_batch_within_bounds(pairs, tokens, cells):
 @given(PAIRS, st.integers(1, 7), st.integers(1, 300))
 def test_windows_keep_the_order_within_bounds(pairs, most, cells):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forced_decoding, "WINDOW_PAIRS", most)
-        patch.setattr(forced_decoding, "WINDOW_CELLS", cells)
-        windows = list(pair_windows(iter(pairs)))
+        patch.setattr(forced_decoding, "CHUNK_PAIRS", most)
+        patch.setattr(forced_decoding, "CHUNK_CELLS", cells)
+        windows = list(pair_chunks(iter(pairs)))
     assert [pair for window in windows for pair in window] == pairs
     for window in windows:
         size = sum((len(source) + 1) * (len(target) + 1) for source, target in window)
@@ -107,9 +107,9 @@ def test_windows_keep_the_order_within_bounds(pairs, most, cells):
 
 
 def test_a_window_reads_no_further_than_it_needs(monkeypatch):
-    monkeypatch.setattr(forced_decoding, "WINDOW_PAIRS", 2)
+    monkeypatch.setattr(forced_decoding, "CHUNK_PAIRS", 2)
     read = []
-    stream = pair_windows((read.append(number) or ([5], [6])) for number in range(9))
+    stream = pair_chunks((read.append(number) or ([5], [6])) for number in range(9))
     next(stream)
     assert len(read) == 3  # with the one that did not fit any more
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nmt.decode.forced_decoding import WINDOW_PAIRS, AttentionRecord, IdPair, Layers, layer_index
+from nmt.decode.forced_decoding import CHUNK_PAIRS, AttentionRecord, IdPair, Layers, layer_index
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluate.alignment_error_rate import Link, argmax_links, threshold_links
@@ -79,9 +79,9 @@ def extract_links(weights: np.ndarray, threshold: float | None) -> set[Link]:
 def encode_pairs(translator: Translator, pairs: Iterable[tuple[str, str]]) -> Iterator[IdPair]:
     """The ids of sentence pairs; raises UserError for a pair that is too long to record."""
     remaining, numbers = iter(pairs), itertools.count(1)
-    while window := list(itertools.islice(remaining, WINDOW_PAIRS)):
-        sources = translator.tokenizers.source.encode_all([source for source, _ in window])
-        targets = translator.tokenizers.target.encode_all([target for _, target in window])
+    while chunk := list(itertools.islice(remaining, CHUNK_PAIRS)):
+        sources = translator.tokenizers.source.encode_all([source for source, _ in chunk])
+        targets = translator.tokenizers.target.encode_all([target for _, target in chunk])
         for pair in zip(sources, targets, strict=True):
             yield check_length(translator, pair, next(numbers))
 

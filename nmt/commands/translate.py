@@ -16,7 +16,7 @@ from nmt.alignments.extraction import Extractor, record_words
 from nmt.commands import check_sentence, open_run
 from nmt.commands.export import with_ctranslate2
 from nmt.data.parallel_text import decode_lines, read_lines
-from nmt.decode.forced_decoding import WINDOW_PAIRS, AttentionRecord
+from nmt.decode.forced_decoding import CHUNK_PAIRS, AttentionRecord
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
 from nmt.files import open_atomic
@@ -43,11 +43,11 @@ def run(options: argparse.Namespace) -> int:
     interactive = not options.sentences and not options.input and sys.stdin.isatty()
     if interactive:
         log.info("Type a sentence and press Enter; Ctrl-D ends.")
-    window = 1 if interactive else None
+    chunk_size = 1 if interactive else None
     with output(options.output) as out:
-        translations = run.translator.translate(sentences(options), window)
+        translations = run.translator.translate(sentences(options), chunk_size)
         if options.format == "jsonl":
-            entries = json_entries(run.translator, translations, extractor, options, window or WINDOW_PAIRS)
+            entries = json_entries(run.translator, translations, extractor, options, chunk_size or CHUNK_PAIRS)
             blocks = (
                 json.dumps({"line": number} | entry, ensure_ascii=False) for number, entry in enumerate(entries, 1)
             )
@@ -121,17 +121,17 @@ def json_entries(
     translations: Iterator[Translation],
     extractor: Extractor | None,
     options: argparse.Namespace,
-    window: int,
+    chunk_size: int,
 ) -> Iterator[dict[str, Any]]:
     """The JSON object of each translation; of one that is joined from parts, an object for each part.
 
-    A part was translated, and is decoded again here, as a line of its own: it attends to no other part. `window`
+    A part was translated, and is decoded again here, as a line of its own: it attends to no other part. `chunk_size`
     translations are decoded together.
     """
-    while some := list(itertools.islice(translations, window)):
-        parts = [translation.parts or [translation] for translation in some]
+    while chunk := list(itertools.islice(translations, chunk_size)):
+        parts = [translation.parts or [translation] for translation in chunk]
         records = translator.force_decode_all((part.source_ids, part.ids) for each in parts for part in each)
-        for translation in some:
+        for translation in chunk:
             if translation.parts:
                 entries = [json_entry(part, next(records), extractor, options) for part in translation.parts]
                 yield {"text": translation.text, "score": round(translation.score, 4), "parts": entries}

@@ -17,9 +17,9 @@ from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
 
 MAX_COLUMNS = 1024  # target pieces whose logits exist at the same time
-WINDOW_PAIRS = 1000  # pairs that are sorted by length and decoded together
-# What is kept of a pair grows with L · H · T · S, so windows and batches of long pairs are smaller.
-WINDOW_CELLS = 1 << 19  # T · S of a window
+CHUNK_PAIRS = 1000  # pairs that are sorted by length and decoded together
+# What is kept of a pair grows with L · H · T · S, so chunks and batches of long pairs are smaller.
+CHUNK_CELLS = 1 << 19  # T · S of a chunk
 BATCH_CELLS = 1 << 15  # max(T, S)² of a batch, because self-attention's weights are recorded as well
 Layers = int | tuple[int, ...]  # one layer, or several whose mean is taken; from 0, negative from the top
 IdPair = tuple[Sequence[int], Sequence[int]]  # source and target, without </s>
@@ -114,19 +114,19 @@ def layer_index(layer: int, num_layers: int) -> int:
     return min(max(layer if layer >= 0 else num_layers + layer, 0), num_layers - 1)
 
 
-def pair_windows(pairs: Iterable[IdPair]) -> Iterator[list[IdPair]]:
-    """Consecutive pairs that are decoded together: at most WINDOW_PAIRS, and at most WINDOW_CELLS unless it is one."""
-    window: list[IdPair] = []
+def pair_chunks(pairs: Iterable[IdPair]) -> Iterator[list[IdPair]]:
+    """Consecutive pairs that are decoded together: at most CHUNK_PAIRS, and at most CHUNK_CELLS unless it is one."""
+    chunk: list[IdPair] = []
     cells = 0
     for source, target in pairs:
         size = (len(source) + 1) * (len(target) + 1)
-        if window and (len(window) == WINDOW_PAIRS or cells + size > WINDOW_CELLS):
-            yield window
-            window, cells = [], 0
-        window.append((source, target))
+        if chunk and (len(chunk) == CHUNK_PAIRS or cells + size > CHUNK_CELLS):
+            yield chunk
+            chunk, cells = [], 0
+        chunk.append((source, target))
         cells += size
-    if window:
-        yield window
+    if chunk:
+        yield chunk
 
 
 def pair_batches(pairs: Sequence[IdPair], tokens: int) -> Iterator[list[int]]:

@@ -1,4 +1,4 @@
-"""Text to text, in order, holding no more of it in memory than a window of lines.
+"""Text to text, in order, holding no more of it in memory than a chunk of lines.
 
 L layers, H heads, S source pieces, T target pieces.
 """
@@ -18,13 +18,13 @@ from nmt.config import DecodeConfig
 from nmt.data.batches import Ids, batches_by_length, collate, pad, padding_mask
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.decode.beam_search import Hypothesis, search
-from nmt.decode.forced_decoding import AttentionRecord, IdPair, force_decode, pair_batches, pair_windows
+from nmt.decode.forced_decoding import AttentionRecord, IdPair, force_decode, pair_batches, pair_chunks
 from nmt.decode.long_lines import join_texts, split_position
 from nmt.decode.parallel import parallel_map
 from nmt.models.base import EncoderDecoder
 
 log = logging.getLogger("nmt")
-WINDOW_LINES = 2000  # lines that are sorted by length and translated together
+CHUNK_LINES = 2000  # lines that are sorted by length and translated together
 BATCHES_PER_PROCESS, MIN_BATCH_TOKENS = 4, 512  # of several processes, if that leaves so many positions to a batch
 NBest = list[list[Hypothesis]]  # the n best of each sentence of a batch
 T = TypeVar("T", bound="Translator")
@@ -88,11 +88,11 @@ class Translator:
         """The same translator with other settings of search or another number of processes."""
         return replace(self, decode=decode or self.decode, num_processes=num_processes or self.num_processes)
 
-    def translate(self, lines: Iterable[str], window: int | None = None) -> Iterator[Translation]:
+    def translate(self, lines: Iterable[str], chunk_size: int | None = None) -> Iterator[Translation]:
         """One translation for each line, in order; a blank line stays blank."""
-        remaining, window = iter(lines), window or WINDOW_LINES
+        remaining, chunk_size = iter(lines), chunk_size or CHUNK_LINES
         start = 1
-        while texts := list(itertools.islice(remaining, window)):
+        while texts := list(itertools.islice(remaining, chunk_size)):
             ids = self.tokenizers.source.encode_all(texts)
             parts = [self.split_long(row, start + number) for number, row in enumerate(ids)]
             hypotheses = iter(self.search([part for row in parts for part in row]))
@@ -193,12 +193,12 @@ class Translator:
         return self.force_decode_batch([pair])[0]
 
     def force_decode_all(self, pairs: Iterable[IdPair]) -> Iterator[AttentionRecord]:
-        """Forced decoding of pairs, in order; each window of them is sorted by length and decoded in batches."""
-        for window in pair_windows(pairs):
+        """Forced decoding of pairs, in order; each chunk of them is sorted by length and decoded in batches."""
+        for chunk in pair_chunks(pairs):
             records: dict[int, AttentionRecord] = {}
-            for rows in pair_batches(window, self.decode.batch_tokens):
-                records |= zip(rows, self.force_decode_batch([window[row] for row in rows]), strict=True)
-            yield from (records[row] for row in range(len(window)))
+            for rows in pair_batches(chunk, self.decode.batch_tokens):
+                records |= zip(rows, self.force_decode_batch([chunk[row] for row in rows]), strict=True)
+            yield from (records[row] for row in range(len(chunk)))
 
     def attention_tensors(self, pair: IdPair) -> tuple[Tensor | None, Tensor | None, Tensor]:
         """The weights of one pair: encoder [L H S S], decoder [L H T T] and cross attention [L H T S], </s> counted.
