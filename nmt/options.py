@@ -75,7 +75,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
-    """Add --runs."""
+    """Add --runs: the folder in which names of runs are looked up."""
     parser.add_argument("--runs", default="runs", **DIR, help="the folder of the named runs (default: runs)")
 
 
@@ -127,7 +127,7 @@ def add_export(parser: argparse.ArgumentParser) -> None:
 
 
 def add_quantization(parser: argparse.ArgumentParser, explanation: str) -> None:
-    """Add --quantization."""
+    """Add --quantization: the number format of the weights."""
     parser.add_argument(
         "--quantization",
         choices=("float32", "float16", "bfloat16", "int8"),

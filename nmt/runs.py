@@ -105,7 +105,7 @@ class Run:
         if method == "rollout" and not (layer is None and head is None):
             raise UserError("Attention rollout goes through all layers and heads; leave out layer and head.")
         layer = self.config.train.heatmap_layer if layer is None else self.check_layers(layer)
-        if head is not None and not 0 <= head < model.num_heads:
+        if head is not None and not (isinstance(head, int) and 0 <= head < model.num_heads):
             raise UserError(f"Head {head} does not exist; the model has heads 0 to {model.num_heads - 1}.")
         if method == "rollout" and not model.has_rollout:
             raise UserError(

@@ -74,6 +74,7 @@ REFUSED = {
     "a lone surrogate": (lambda run: run.align("\udc80"), "Sentence 0"),
     "no layer": (lambda run: run.align("Ein", layer=()), "Layer"),
     "a layer that is no number": (lambda run: run.align("Ein", layer="1"), "Layer 1 does not exist"),
+    "a head that is no number": (lambda run: run.align("Ein", head="1"), "Head 1 does not exist"),
     "rollout of a head": (lambda run: run.align("Ein", head=0, method="rollout"), "all layers and heads"),
     "several configurations": (lambda run: nmt.train("seed=1,2"), "several runs"),
 }

@@ -4,6 +4,7 @@ import argparse
 import logging
 import os
 
+from nmt.data.parallel_text import is_unicode
 from nmt.errors import UserError
 from nmt.interface import load
 from nmt.runs import Run
@@ -29,8 +30,6 @@ def check_sentence(sentence: str, option: str) -> str:
     """
     if os.path.isfile(sentence):
         log.warning("%s is a file, but is treated as a sentence; %s reads the file.", sentence, option)
-    try:
-        sentence.encode()
-    except UnicodeEncodeError:  # bytes that are not UTF-8 arrive as lone surrogates
-        raise UserError(f"The argument {sentence!r} is not UTF-8.") from None
+    if not is_unicode(sentence):  # bytes that are not UTF-8 arrive as lone surrogates
+        raise UserError(f"The argument {sentence!r} is not UTF-8.")
     return " ".join(sentence.split("\n"))

@@ -7,7 +7,6 @@ from nmt.compare.measures import SetMeasures, SystemMeasures
 from nmt.compare.systems import System
 from nmt.compare.test_sets import TestSet, TestSets
 from nmt.config import to_dict
-from nmt.config_validation import validate
 from nmt.evaluate.lengths import Bucket, bleu_by_length, count_words, join_pairs, length_buckets
 from nmt.evaluate.significance import Interval, Significance, paired_bootstrap
 from nmt.evaluate.spread import Spread, spread
@@ -111,9 +110,8 @@ def find_seed_groups(systems: list[SystemMeasures], sets: list[SetResults]) -> l
 
 def same_experiment(first: SystemMeasures, second: SystemMeasures) -> bool:
     """Whether two runs differ in seed and name alone."""
-    (a,), (b,) = first.provenance["models"], second.provenance["models"]
-    changed = differences(to_dict(validate(a["config"])), to_dict(validate(b["config"])))
-    return a["corpus_hash"] == b["corpus_hash"] and changed.keys() <= SEED_KEYS
+    changed = differences(to_dict(first.system.config), to_dict(second.system.config))
+    return first.system.corpus_hashes == second.system.corpus_hashes and changed.keys() <= SEED_KEYS
 
 
 def seed_of(system: SystemMeasures) -> int:
