@@ -56,14 +56,14 @@ class FakeCheckpoints:
     """Writes down which checkpoints are saved; there are none to average."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.last_path = folder, folder / "last.pt"
+        self.folder, self.last_path = folder, folder / "last.safetensors"
         self.saved: list[tuple[int, bool]] = []
         self.last_steps: list[int] = []
 
     def save_and_prune(self, weights: dict, step: int, result: ValidationResult, is_best: bool) -> None:
         self.saved.append((step, is_best))
 
-    def save_last(self, model: object, optimizer: object, state: TrainState, device: object) -> None:
+    def save_last(self, model: object, optimizer: object, state: TrainState) -> None:
         self.last_steps.append(state.step)
 
     def step_paths(self) -> list[Path]:

@@ -17,7 +17,7 @@ from torch import Tensor
 from nmt.config import DecodeConfig
 from nmt.data.batches import Ids, batches_by_length, collate, pad, padding_mask
 from nmt.data.tokenizer import EOS, Tokenizers
-from nmt.decode.beam_search import Hypothesis, search
+from nmt.decode.beam_search import Hypothesis, NBest, pack_nbest, search, unpack_nbest
 from nmt.decode.forced_decoding import AttentionRecord, IdPair, force_decode, pair_batches, pair_chunks
 from nmt.decode.long_lines import join_texts, split_position
 from nmt.decode.parallel import parallel_map
@@ -27,7 +27,6 @@ from nmt.models.base import EncoderDecoder
 log = logging.getLogger("nmt")
 CHUNK_LINES = 2000  # lines that are sorted by length and translated together
 BATCHES_PER_PROCESS, MIN_BATCH_TOKENS = 4, 512  # of several processes, if that leaves so many positions to a batch
-NBest = list[list[Hypothesis]]  # the n best of each sentence of a batch
 T = TypeVar("T", bound="Translator")
 
 
@@ -256,26 +255,3 @@ class Translator:
                 )
             )
         return records
-
-
-def pack_nbest(nbest: NBest) -> list[int]:
-    """The n best of each sentence of a batch as 64-bit integers: numbers, lengths, ids, and the bits of the scores."""
-    values = [len(nbest)]
-    for hypotheses in nbest:
-        values.append(len(hypotheses))
-        for hypothesis in hypotheses:
-            values += [int(np.float64(hypothesis.score).view(np.int64)), len(hypothesis.ids), *hypothesis.ids]
-    return values
-
-
-def unpack_nbest(values: Iterator[int]) -> NBest:
-    """What `pack_nbest` packed."""
-    return [
-        [
-            Hypothesis(
-                score=float(np.int64(next(values)).view(np.float64)), ids=list(itertools.islice(values, next(values)))
-            )
-            for _ in range(next(values))
-        ]
-        for _ in range(next(values))
-    ]

@@ -12,6 +12,7 @@ from nmt.data.dataset import ParallelDataset
 from nmt.data.tokenizer import Tokenizers
 from nmt.decode.translator import Translator
 from nmt.distributed import World
+from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.training import checkpoint
@@ -36,7 +37,7 @@ def build_trainer(
     corpus_hash: str,
     world: World,
 ) -> Trainer:
-    """A Trainer at the start of a training, or where last.pt in `folder` ended; one in each process of `world`.
+    """A Trainer at the start, or where last.safetensors in `folder` ended; one in each process of `world`.
 
     Raises UserError if the device is missing or the run was begun with another configuration.
     """
@@ -59,10 +60,24 @@ def build_trainer(
         weights = {name: tensor.cpu() for name, tensor in model.state_dict().items()}
         world.check_equal("The weights at the start", checkpoint.digest({"model": weights}))
     state = TrainState(total_steps=total) if stored is None else with_budget(stored, total, config)
+    check_batches_per_update(stored, options.accumulate, world.size)
+    state.device, state.world_size, state.batches_per_update = device.type, world.size, options.accumulate * world.size
     train_step = TrainStep(config, model, optimizer, batches, state, dtype, world)
     purge_step = state.step + 1 if state.step else None
     open_logger = partial(TensorBoardLogger, folder / "tensorboard", purge_step)
     return Trainer(config, train_step, validation, checkpoints, open_logger, stop, world)
+
+
+def check_batches_per_update(stored: TrainState | None, accumulate: int, world_size: int) -> None:
+    """Raise UserError if a training would be continued with another number of batches in each update."""
+    if stored is None or stored.batches_per_update == accumulate * world_size:
+        return
+    wanted, rest = divmod(stored.batches_per_update, world_size)
+    advice = f"give train.accumulate={wanted}" if not rest else "use a number of processes that divides it"
+    raise UserError(
+        f"The run was begun with {stored.batches_per_update} batches in each update, and {world_size} process(es) with "
+        f"train.accumulate={accumulate} make {accumulate * world_size}; {advice}, or start a new run with another name=…"
+    )
 
 
 def make_optimizer(model: EncoderDecoder, optim: OptimConfig) -> torch.optim.Optimizer:

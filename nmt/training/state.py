@@ -1,4 +1,4 @@
-"""The progress of a training, as last.pt stores it."""
+"""The progress of a training, as last.safetensors stores it."""
 
 from dataclasses import dataclass
 
@@ -17,6 +17,9 @@ class TrainState:
     validations_since_best: int = 0
     finished: bool = False
     seconds: float = 0.0  # of training so far, interruptions left out
+    device: str = "cpu"  # cpu or cuda, that it was last trained on
+    world_size: int = 1  # processes, likewise
+    batches_per_update: int = 1  # of all processes
     tokens: int = 0  # target tokens trained on so far, </s> counted, padding not
 
     @property

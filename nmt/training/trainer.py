@@ -44,6 +44,7 @@ class Trainer:
         self.config, self.train_step, self.validation, self.checkpoints = config, train_step, validation, checkpoints
         self.open_logger, self.stop, self.world = open_logger, stop, world
         self.model, self.state, self.device = train_step.model, train_step.state, train_step.device
+        self.logger: TensorBoardLogger | None = None  # of process 0, while `run` trains
 
     def run(self) -> None:
         """Train; raises Stopped after Ctrl-C, when everything is saved, and UserError when the training diverges."""
@@ -121,7 +122,7 @@ class Trainer:
         self.train_step.metrics = TrainMetrics()  # so that validation counts as no training time
 
     def finish(self) -> None:
-        """Average the last checkpoints; the average becomes best.pt if its validation score is the best."""
+        """Average the last checkpoints; the average becomes best.safetensors if its validation score is the best."""
         self.stop.check()
         state, patience = self.state, self.config.train.patience
         if state.patience_spent(patience):
@@ -135,7 +136,7 @@ class Trainer:
             try:
                 self.model.load_state_dict(mean)
                 result = self.validation.run()
-            finally:  # also when interrupted: last.pt gets the weights that were trained
+            finally:  # also when interrupted: last.safetensors gets the weights that were trained
                 self.model.load_state_dict(trained)
             is_best = result.better_than(state.best, self.config.train.metric)
             log.info("average of %d checkpoints: %s%s", len(paths), result, "  (best)" if is_best else "")
@@ -145,7 +146,7 @@ class Trainer:
         self.save()
 
     def save(self) -> None:
-        """Write last.pt, from which the training can be resumed, and the curves up to there."""
+        """Write last.safetensors, from which the training can be resumed, and the curves up to there."""
         if self.logger is not None:
             self.logger.flush()
         if self.world.is_main:
