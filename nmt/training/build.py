@@ -76,7 +76,7 @@ def check_batches_per_update(stored: TrainState | None, accumulate: int, world_s
     advice = f"give train.accumulate={wanted}" if not rest else "use a number of processes that divides it"
     raise UserError(
         f"The run was begun with {stored.batches_per_update} batches in each update, and {world_size} process(es) with "
-        f"train.accumulate={accumulate} make {accumulate * world_size}; {advice}, or start a new run with another name=…"
+        f"train.accumulate={accumulate} make {accumulate * world_size}; {advice}, or start another run (name=…)."
     )
 
 
