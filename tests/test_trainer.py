@@ -25,7 +25,7 @@ class FakeStep:
         self.optimizer, self.dtype, self.batches, self.metrics = None, torch.float32, self, TrainMetrics()
         self.pairs = range(7)
 
-    def plan(self, epoch: int) -> range:
+    def batches_per_epoch(self) -> int:
         return range(3)
 
     def update(self) -> dict[str, float]:

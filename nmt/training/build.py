@@ -9,6 +9,7 @@ import torch
 from nmt.config import Config, OptimConfig
 from nmt.data.batches import BatchIterator
 from nmt.data.dataset import ParallelDataset
+from nmt.data.shards import TrainingPairs
 from nmt.data.tokenizer import Tokenizers
 from nmt.decode.translator import Translator
 from nmt.models.base import EncoderDecoder
@@ -28,7 +29,7 @@ from nmt.view.tensorboard import TensorBoardLogger
 def build_trainer(
     config: Config,
     tokenizers: Tokenizers,
-    train: ParallelDataset,
+    train: TrainingPairs,
     valid: ParallelDataset,
     folder: Path,
     corpus_hash: str,
@@ -49,7 +50,7 @@ def build_trainer(
     translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)
     validation = Validation(valid, translator, config.data.target, 4 * options.batch_tokens, stop)
     checkpoints = CheckpointManager(folder, config, tokenizers, corpus_hash)
-    total = planned_updates(options, len(batches.plan(0)) / options.accumulate)
+    total = planned_updates(options, batches.batches_per_epoch / options.accumulate)
     stored = checkpoints.restore(model, optimizer, device)
     state = TrainState(total_steps=total) if stored is None else with_budget(stored, total, config)
     train_step = TrainStep(config, model, optimizer, batches, state, dtype)

@@ -7,7 +7,7 @@ from itertools import islice
 import torch
 
 from nmt.config import Config
-from nmt.data.batches import Batch, BatchIterator
+from nmt.data.batches import Batch, BatchIterator, Cursor
 from nmt.data.tokenizer import PAD
 from nmt.models.base import EncoderDecoder
 from nmt.training.compile import compile_forward
@@ -77,11 +77,11 @@ class TrainStep:
 
     def describe_last_batch(self) -> str:
         """Number, epoch and corpus lines of the batch that was read last."""
-        return self.batches.describe_batch(self.state.epoch, self.state.position - 1)
+        return self.batches.describe_batch(self.state.epoch, self.state.shard, self.state.position - 1)
 
 
 def stream_from(batches: BatchIterator, state: TrainState, pinned: bool) -> Iterator[Batch]:
     """The batches from `state` on, which moves with them; no method, since a generator would keep its object alive."""
-    for epoch, position, batch in batches.stream(state.epoch, state.position, pinned):
-        state.epoch, state.position = epoch, position + 1
+    for cursor, batch in batches.stream(Cursor(state.epoch, state.shard, state.position), pinned):
+        state.epoch, state.shard, state.position = cursor.epoch, cursor.shard, cursor.position + 1
         yield batch
