@@ -118,13 +118,17 @@ class RandomBatches:
         self.vocabulary, self.length = vocabulary, 16
         self.random = numpy.random.default_rng(1)
 
-    def stream(self, cursor: Cursor, pinned: bool = False) -> Iterator[tuple[Cursor, Batch]]:
+    def skip(self, cursor: Cursor, count: int) -> Cursor:
+        """The place `count` batches later."""
+        return cursor._replace(position=cursor.position + count)
+
+    def stream(self, cursor: Cursor, rank: int, world_size: int, pinned: bool) -> Iterator[tuple[Cursor, Batch]]:
         """Yield (cursor, batch) without end."""
         while True:
             size = (2, max(1, TOKENS // self.length), self.length - 1)  # without </s>
             sources, targets = self.random.integers(EOS + 1, self.vocabulary, size)
             yield cursor, collate(list(sources), list(targets))
-            cursor = cursor._replace(position=cursor.position + 1)
+            cursor = self.skip(cursor, world_size)
 
 
 def updates(model: str, lengths: list[int], vocabulary: int, repeats: int = 2) -> list[Figures]:

@@ -22,8 +22,8 @@ from peers.train_toolkit import TOOLKITS, Meter
 from nmt.compose import compose_all
 from nmt.data.batches import BatchIterator, collate
 from nmt.data.dataset import ParallelDataset
-from nmt.data.plan import plan_batches
 from nmt.data.phrasebook.draw import Grammar, draws
+from nmt.data.plan import plan_batches
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.errors import UserError
 from nmt.pipeline import build_stages

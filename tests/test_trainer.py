@@ -1,5 +1,6 @@
 """The training loop by itself: a Trainer over parts that only record their calls."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from torch import nn
 
 from nmt.compose import compose_all
+from nmt.distributed import World
 from nmt.errors import Stopped, UserError
 from nmt.training.divergence import TrainingDiverged
 from nmt.training.metrics import TrainMetrics
@@ -23,16 +25,13 @@ class FakeStep:
         self.stop, self.stop_at, self.diverge_at = stop, stop_at, diverge_at
         self.model, self.state, self.device = nn.Linear(1, 1), TrainState(total_steps=10), torch.device("cpu")
         self.optimizer, self.dtype, self.batches, self.metrics = None, torch.float32, self, TrainMetrics()
-        self.pairs = range(7)
-
-    def batches_per_epoch(self) -> int:
-        return range(3)
+        self.pairs, self.batches_per_epoch = range(7), 3
 
     def update(self) -> dict[str, float]:
         if self.state.step + 1 == self.diverge_at:
             raise TrainingDiverged("loss nan")
         self.state.step += 1
-        self.stop.requested = self.state.step == self.stop_at
+        self.stop.signal = signal.SIGINT * (self.state.step == self.stop_at)
         self.metrics.add(nll=6.0, tokens=3, padding=0.25, gradient_norm=1.0)
         return {"loss": 2.0, "lr": 0.5}
 
@@ -92,9 +91,9 @@ def make(tmp_path):
 
     def make(scores: list[float], *words: str, **updates: int) -> Trainer:
         words = ("train.max_steps=10", "train.validate_every=4", "train.patience=0", "train.log_every=5", *words)
-        config, stop, logger = compose_all(list(words), multirun=False)[0], StopSignal(), FakeLogger()
+        config, stop, logger = compose_all(list(words), multirun=False)[0], StopSignal(World()), FakeLogger()
         step, checkpoints = FakeStep(stop, **updates), FakeCheckpoints(tmp_path)
-        return Trainer(config, step, FakeValidation(scores), checkpoints, lambda: logger, stop)  # type: ignore[arg-type]
+        return Trainer(config, step, FakeValidation(scores), checkpoints, lambda: logger, stop, World())  # type: ignore[arg-type]
 
     return make
 

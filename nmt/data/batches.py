@@ -82,9 +82,9 @@ class Cursor(NamedTuple):
 class BatchIterator:
     """The training batches of any epoch from any position on; `budget` as in `plan_batches`.
 
-    Each shard of the corpus has a plan of its own; the order of the shards is shuffled in every epoch. At most two plans
-    are in memory: the next shard is planned in a thread when half of one is read. `sampling` is the strength of subword
-    sampling (`Tokenizer.sample`); 0 turns it off.
+    Each shard of the corpus has a plan of its own; the order of the shards is new in every epoch. The next shard is
+    planned in a thread when half of one has been read, and at most two plans are in memory. `sampling` is the strength
+    of subword sampling (`Tokenizer.sample`); 0 turns it off.
     """
 
     def __init__(self, pairs: TrainingPairs, tokenizers: Tokenizers, budget: int, seed: int, sampling: float) -> None:
@@ -135,7 +135,7 @@ class BatchIterator:
 
     def next_position(self, cursor: Cursor) -> Cursor:
         """The place of the batch after the one at `cursor`, over the edges of shards and epochs."""
-        return self.existing_position(cursor._replace(position=cursor.position + 1))
+        return self.existing_position(self.skip(cursor))
 
     def batch(self, epoch: int, shard: int, position: int) -> Batch:
         """Batch `position` of a shard in `epoch`, with newly sampled pieces when subword sampling is on.
@@ -172,23 +172,33 @@ class BatchIterator:
         runs = [self.pairs.length_runs(number) for number in range(self.pairs.shard_count)]
         return max(int(run.source.max(initial=0)) for run in runs), max(int(run.target.max(initial=0)) for run in runs)
 
-    def stream(self, cursor: Cursor, pinned: bool = False) -> Iterator[tuple[Cursor, Batch]]:
-        """Yield (cursor, batch) from the batch at `cursor` on, epoch after epoch without end.
+    def skip(self, cursor: Cursor, count: int = 1) -> Cursor:
+        """The place `count` batches later; its position may be the end of its shard."""
+        for _ in range(count):
+            cursor = self.existing_position(cursor)
+            cursor = cursor._replace(position=cursor.position + 1)
+        return cursor
+
+    def stream(
+        self, cursor: Cursor, rank: int = 0, world_size: int = 1, pinned: bool = False
+    ) -> Iterator[tuple[Cursor, Batch]]:
+        """Yield (cursor, batch): of the batches from `cursor` on every `world_size`-th, from the `rank`-th on, epoch
+        after epoch without end.
 
         A thread builds the next batch while the last one is trained on. A batch depends on its cursor alone, so a
         stream may be dropped at any time and another begun at the same batch.
         """
 
-        def build(cursor: Cursor) -> tuple[Cursor, Batch]:
-            cursor = self.existing_position(cursor)
+        def build_later(cursor: Cursor, count: int) -> tuple[Cursor, Batch]:
+            cursor = self.existing_position(self.skip(cursor, count))
             batch = self.batch(*cursor)
             return cursor, batch.pinned() if pinned else batch
 
         with ThreadPoolExecutor(1, "batches") as thread:
-            future = thread.submit(build, cursor)
+            future = thread.submit(build_later, cursor, rank)
             while True:
                 cursor, batch = future.result()
-                future = thread.submit(build, cursor._replace(position=cursor.position + 1))
+                future = thread.submit(build_later, cursor, world_size)
                 yield cursor, batch
 
 

@@ -1,6 +1,6 @@
 """The plan of an epoch: which pairs form each batch, and in which order the batches come.
 
-A plan is a pure function of (lengths, budget, seed, epoch, shard); the number of its batches of lengths and budget alone.
+A plan is a pure function of (lengths, budget, seed, epoch, shard); the number of batches, of lengths and budget alone.
 """
 
 from collections.abc import Iterator

@@ -77,20 +77,17 @@ class CheckpointManager:
         """The checkpoints to average, oldest first."""
         return sorted(self.folder.glob("step-*.pt"), key=step_of)
 
-    def save_last(
-        self, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState, device: torch.device
-    ) -> None:
+    def save_last(self, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState) -> None:
         """Write last.pt, which a training continues from."""
         training = {
             "model": model.state_dict(),
             "optimizer": optimizer.state_dict(),
             "train_state": asdict(state),
-            "random": checkpoint.random_state(device),
         }
         checkpoint.save(self.last_path, self.common | training)
 
-    def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device) -> TrainState | None:
-        """Set weights, optimizer and random generators to those of last.pt; None if there is no last.pt.
+    def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState | None:
+        """Set weights and optimizer to those of last.pt; None if there is no last.pt.
 
         Raises UserError if the run was begun with another configuration, corpus or tokenizer.
         """
@@ -99,12 +96,11 @@ class CheckpointManager:
             return None
         payload = checkpoint.load(self.last_path)
         refuse_changes(payload, self.common, self.config.name)
-        if missing := {"optimizer", "train_state", "random"} - payload.keys():
+        if missing := {"optimizer", "train_state"} - payload.keys():
             names = ", ".join(sorted(missing))
             raise UserError(f"{self.last_path} has no {names}; no training can be continued from it.")
         model.load_state_dict(payload["model"])
         optimizer.load_state_dict(payload["optimizer"])
-        checkpoint.set_random_state(payload["random"], device)
         return TrainState(**payload["train_state"])
 
     def delete_stale_steps(self) -> None:
