@@ -9,6 +9,7 @@ import torch
 from nmt.config import Config, OptimConfig
 from nmt.data.batches import BatchIterator
 from nmt.data.dataset import ParallelDataset
+from nmt.data.shards import TrainingPairs
 from nmt.data.tokenizer import Tokenizers
 from nmt.decode.translator import Translator
 from nmt.distributed import World
@@ -31,7 +32,7 @@ from nmt.view.tensorboard import TensorBoardLogger
 def build_trainer(
     config: Config,
     tokenizers: Tokenizers,
-    train: ParallelDataset,
+    train: TrainingPairs,
     valid: ParallelDataset,
     folder: Path,
     corpus_hash: str,
@@ -54,7 +55,7 @@ def build_trainer(
     translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)
     validation = Validation(valid, translator, config.data.target, 4 * options.batch_tokens, stop, world)
     checkpoints = CheckpointManager(folder, config, tokenizers, corpus_hash)
-    total = planned_updates(options, len(batches.plan(0)) / (options.accumulate * world.size))
+    total = planned_updates(options, batches.batches_per_epoch / (options.accumulate * world.size))
     stored = world.main_first(lambda: checkpoints.restore(model, optimizer))
     if world.size > 1:
         weights = {name: tensor.cpu() for name, tensor in model.state_dict().items()}
