@@ -1,7 +1,7 @@
 """The input of `nmt translate`: read in chunks as it comes, and no line of it ends the work.
 
-A line that cannot be read (no UTF-8, or longer than any sentence) is blank in its chunk, and the chunk says why, so that
-every line of input still has its answer. Whatever is read for training or scoring is strict (`parallel_text`).
+A line that cannot be read (no UTF-8, or longer than any sentence) is blank in its chunk, and the chunk says why, so
+that every line of input still has its answer. What is read for training or scoring is strict (`parallel_text`).
 """
 
 import gzip

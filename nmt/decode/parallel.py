@@ -46,7 +46,7 @@ class WorkersKilled(UserError):
         more = f" and {len(numbers) - LISTED_LINES} more up to {numbers[-1]}" if len(numbers) > LISTED_LINES else ""
         where = f" (line{'s' if len(numbers) > 1 else ''} {named}{more})" if numbers else ""
         return (
-            f"A worker process was killed {MOST_KILLS} times on the same batch{where}, possibly because memory ran out; "
+            f"A worker process was killed {MOST_KILLS} times on one batch{where}, possibly because memory ran out; "
             "smaller batches (--batch-tokens N) need less, and with OMP_NUM_THREADS=1 there is one process."
         )
 
@@ -81,9 +81,9 @@ def usable_processes(device: torch.device) -> int:
 def parallel_map(function: Callable[[int], Any], count: int, num_processes: int) -> list[Any]:
     """[function(0), …, function(count − 1)], started in this order; a free process gets the next index.
 
-    An exception in `function` is raised here. A process that is killed is replaced, with a warning (multiprocessing.Pool
-    would wait without end); raises WorkersKilled for the third one on the same index. Where the system allows no more
-    processes, those that could be started do all the work, or else this one.
+    An exception in `function` is raised here. A process that is killed is replaced, with a warning
+    (multiprocessing.Pool would wait without end); raises WorkersKilled for the third one on the same index. Where the
+    system allows no more processes, those that could be started do all the work, or else this one.
     """
     sys.stdout.flush()  # else a child would write the same buffer again
     workers: list[Worker] = []
@@ -149,9 +149,7 @@ def distribute(workers: list[Worker], function: Callable[[int], Any], count: int
     return results
 
 
-def replace_worker(
-    worker: Worker, workers: list[Worker], function: Callable[[int], Any], kills: "Counter[int]"
-) -> int:
+def replace_worker(worker: Worker, workers: list[Worker], function: Callable[[int], Any], kills: "Counter[int]") -> int:
     """Start another process for one that was killed; returns the index that has to be done again."""
     workers.remove(worker)
     worker.end()
