@@ -11,7 +11,7 @@ import select
 import stat
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
@@ -84,6 +84,8 @@ def read_chunks(file: BinaryIO, name: str, live: bool) -> Iterator[LineChunk]:
     blocks = until_unreadable(pipe_blocks(file.fileno()) if live else file_blocks(file), problems)
     digest, chunk, began = hashlib.sha256(), LineChunk(1), 0.0
     for raw in split_lines(blocks):
+        if problems:  # this is the beginning of a line
+            break
         if raw is not None:
             began = began if chunk.texts else time.monotonic()
             chunk.add(raw)
@@ -109,8 +111,9 @@ def is_regular(file: BinaryIO) -> bool:
 
 
 def file_blocks(file: BinaryIO) -> Iterator[bytes]:
-    """A file in blocks."""
-    while block := file.read(BLOCK):
+    """A file in blocks, of a damaged one all that can be unpacked."""
+    read: Callable[[int], bytes] = getattr(file, "read1", file.read)
+    while block := read(BLOCK):
         yield block
 
 
