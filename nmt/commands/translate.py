@@ -40,9 +40,7 @@ def run(options: argparse.Namespace) -> int:
             part.continue_with(settings(options, run))
         out = part or stack.enter_context(open_stream(options.output))
         translate = functools.partial(answers, run.translator, extractor, options)
-        unreadable = write_answers(input_chunks(options, live=part is None), translate, out)
-    if unreadable:
-        log.warning("%d lines of input could not be read; the answer to each of them is blank.", unreadable)
+        write_answers(input_chunks(options, live=part is None), translate, out)
     return 0
 
 
@@ -61,20 +59,22 @@ def open_translator(options: argparse.Namespace, precision: str | None) -> tuple
     return run, None
 
 
-def write_answers(chunks: Iterable[LineChunk], translate: Callable[[LineChunk], Iterator[str]], out: Output) -> int:
-    """Write the answers to all chunks that are not written yet; returns how many lines could not be read."""
-    unreadable = 0
+def write_answers(chunks: Iterable[LineChunk], translate: Callable[[LineChunk], Iterator[str]], out: Output) -> None:
+    """Write the answers to all chunks but those that are there already; report lines that could not be read."""
+    lines = unreadable = 0
     for chunk in chunks:
         for number, problem in chunk.unreadable.items():
             unreadable += 1
             if unreadable <= MOST_WARNINGS:
                 log.warning("Line %d is %s; its answer is blank.", number, problem)
+        lines = chunk.stop
         if out.has(chunk):
             continue
         for block in translate(chunk):
             out.write(f"{block}\n")
         out.finish(chunk)
-    return unreadable
+    if unreadable:
+        log.warning("%d of %d lines could not be read; the answers to them are blank.", unreadable, lines)
 
 
 def answers(

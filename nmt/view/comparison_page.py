@@ -102,7 +102,9 @@ def comparison_page(title: str, introduction: Sequence[str], parts: Sequence[Tab
     """One HTML page that needs no other file: no script, no style sheet, no image."""
     body = [f"<h1>{escape(title)}</h1>", *(f"<p>{escape(text)}</p>" for text in introduction)]
     body += [table_html(part) if isinstance(part, Table) else section_html(part) for part in parts]
-    head = f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
+    policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    head = f'<meta charset="utf-8">{policy}<meta name="viewport" content="width=device-width">'
+    head += f"<title>{escape(title)}</title>"
     return f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head>\n<body>\n' + "\n".join(
         [*body, "</body></html>\n"]
     )
