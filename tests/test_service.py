@@ -145,6 +145,15 @@ def test_a_killed_translation_continues_to_the_same_bytes(translate, trained: Tr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["some.de", "some.en", "wanted"]
 
 
+def test_a_kill_after_the_renaming_leaves_nothing_that_matters(translate, trained: Trained, tmp_path):
+    output = tmp_path / "some.en"
+    command = ["translate", "tiny", "--runs", trained.runs, "Ja.", "--output", str(output)]
+    killed(command, kill_in("unlink", 1, Path))
+    wanted = output.read_bytes()
+    assert translate(*command[4:]).code == 0 and output.read_bytes() == wanted
+    assert [path.name for path in tmp_path.iterdir()] == ["some.en"]
+
+
 @pytest.fixture
 def begun(translate, trained: Trained, tmp_path) -> Callable[..., str]:
     """A translation that was killed in its third chunk; begun(WORD …) gives what `nmt translate` says next."""
@@ -246,7 +255,7 @@ def test_an_error_keeps_what_is_finished(translate, tmp_path, monkeypatch):
 
 
 def test_an_error_before_the_first_chunk_leaves_nothing(translate, tmp_path, monkeypatch):
-    monkeypatch.setattr(part_file, "write_atomic", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
+    monkeypatch.setattr(part_file.json, "dump", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
     answer = translate("--output", str(tmp_path / "some.en"), "Ja.")
     assert answer.code == 2 and "some.en cannot be written: No space left" in answer.err
     assert not list(tmp_path.iterdir())

@@ -20,7 +20,6 @@ from nmt import cpu
 from nmt.commands.translate_output import LAYOUT, NUMBER_FORMAT, report_output_errors
 from nmt.data.line_chunks import LineChunk
 from nmt.errors import UserError
-from nmt.files import write_atomic
 
 log = logging.getLogger("nmt")
 PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}  # as NUMBER_FORMAT and as a configuration has them
@@ -155,9 +154,14 @@ class Part:
         self.save(replace(self.progress, lines=chunk.stop, input=chunk.digest, bytes=size, output=output))
 
     def save(self, progress: Progress) -> None:
-        """Write FILE.part.json."""
+        """Write FILE.part.json, which is never incomplete; the name of a leftover is fixed, so there is at most one."""
+        new = self.progress_path.with_suffix(".new")
         with report_output_errors(self.output):
-            write_atomic(self.progress_path, json.dumps(asdict(progress)))
+            with open(new, "w", encoding="utf-8") as file:
+                json.dump(asdict(progress), file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(new, self.progress_path)
         self.progress = progress
 
     def complete(self) -> None:
@@ -180,8 +184,8 @@ class Part:
                 self.path, self.progress.lines,
             )  # fmt: skip
         else:
-            self.path.unlink(missing_ok=True)
-            self.progress_path.unlink(missing_ok=True)
+            for path in (self.path, self.progress_path, self.progress_path.with_suffix(".new")):
+                path.unlink(missing_ok=True)
 
 
 def differ(name: str, new: dict[str, Any], old: dict[str, Any]) -> bool:
