@@ -61,7 +61,7 @@ class Curve:
         return "\t".join(f"{mib:.1f}" for mib in (self.samples[0][1], steady[0], steady[-1], most))
 
     def plot(self, path: Path, title: str) -> None:
-        """Draw the samples."""
+        """Draw the samples, and write them beside the plot as .tsv."""
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(7, 3.5), layout="constrained")
@@ -69,4 +69,6 @@ class Curve:
         axes.plot(*np.array(self.samples).T, linewidth=1)
         axes.set(xlabel=self.labels[0], ylabel=self.labels[1], title=title, ylim=(0, None))
         path.parent.mkdir(parents=True, exist_ok=True)
+        rows = ["\t".join(self.labels), *(f"{x:g}\t{mib:.2f}" for x, mib in self.samples)]
+        path.with_suffix(".tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
         figure.savefig(path, dpi=120)

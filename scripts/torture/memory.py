@@ -7,8 +7,8 @@ from pathlib import Path
 
 from resident_memory import TINY, Curve, resident_mib
 
-WARM_UP = 0.2  # of the updates, while allocators and caches fill
-MOST = 0.5  # MiB per 1,000 updates: 10,000 updates more are then 5 MiB
+WARM_UP = 0.4  # of the updates, while allocators and caches fill
+MOST = 1.0  # MiB per 1,000 updates, checkpoints and validations included
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
