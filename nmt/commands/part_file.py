@@ -204,5 +204,6 @@ def open_part(output: str, resume: bool) -> Iterator[Part]:
         part.leave()
         raise
     finally:
+        cpu.fix_layout(None)
         with contextlib.suppress(OSError):  # a full disk has been reported already
             part.file.close()
