@@ -34,12 +34,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         options = make_parser().parse_args(arguments)
+        refuse_several_processes(arguments[0])
         code = import_module(f"nmt.commands.{options.module}").run(options)
         sys.stdout.flush()
         return code
     except UserError as error:
-        print(f"nmt: {visible(str(error))}", file=sys.stderr)
-        return 130 if isinstance(error, Stopped) else 2
+        if reports():
+            print(f"nmt: {visible(str(error))}", file=sys.stderr)
+        return 128 + error.signal if isinstance(error, Stopped) else 2
     except BrokenPipeError:  # the reader of our output left, as `head` does
         discard_output()
         return 141
@@ -59,6 +61,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("nmt: interrupted.", file=sys.stderr)
         return 130
+
+
+def refuse_several_processes(command: str) -> None:
+    """Raise UserError under torchrun for a command that can use one process only."""
+    if "MASTER_ADDR" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1" and command != "train":
+        raise UserError(f"Only `nmt train` can be run in several processes by torchrun; run nmt {command} without it.")
+
+
+def reports() -> bool:
+    """Whether this process reports an error: of those that torchrun starts, the first one does."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def discard_output() -> None:

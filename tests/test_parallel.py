@@ -175,7 +175,7 @@ def test_lines_whose_search_kills_are_named(trained, monkeypatch):
     """As if memory ran out in the search of the two longest lines; the chunk before them has been answered."""
     monkeypatch.setattr("nmt.decode.translator.MIN_BATCH_TOKENS", 20)
     monkeypatch.setattr("nmt.data.line_chunks.CHUNK_LINES", 6)
-    translator = load([trained.folder / "best.pt"]).translator.with_options(num_processes=2)
+    translator = load([trained.folder / "best.safetensors"]).translator.with_options(num_processes=2)
     parent, search_batch = os.getpid(), Translator.search_batch
 
     def search_or_die(self, sources, limits=None):
@@ -232,7 +232,7 @@ def test_the_number_of_usable_processes(monkeypatch):
 def test_several_processes_translate_as_one_does(trained, monkeypatch):
     """Batches become smaller, so that every process gets some; the n best and their order stay."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    translator = load([trained.folder / "best.pt"]).translator
+    translator = load([trained.folder / "best.safetensors"]).translator
     assert translator.num_processes == usable_processes(torch.device("cpu"))
     monkeypatch.undo()
     random = np.random.default_rng(1)

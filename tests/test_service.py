@@ -306,7 +306,7 @@ def at_work(trained: Trained, tmp_path, monkeypatch):
     """at_work(COMMAND, stdout) → a forked process that is in the middle of its work, with two processes below it."""
     copy = tmp_path / "runs" / "tiny"
     copy.mkdir(parents=True)
-    (copy / "best.pt").write_bytes((trained.folder / "best.pt").read_bytes())
+    (copy / "best.safetensors").write_bytes((trained.folder / "best.safetensors").read_bytes())
     (tmp_path / "text").write_text("Ja.\nEin Junge malt.\n" * 400)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("nmt.runs.usable_processes", lambda _: 2)

@@ -1,11 +1,13 @@
 """The checkpoints in the folder of a run.
 
-best.pt      the translator with the best validation score; may be the average
-average.pt   the mean of the last few validation checkpoints
-step-N.pt    those checkpoints
-last.pt      everything needed to resume the training
+best.safetensors      the translator with the best validation score; may be the average
+average.safetensors   the mean of the last few validation checkpoints
+validated.safetensors   last.safetensors as it was at the last validation before which no update was skipped
+step-N.safetensors    those checkpoints
+last.safetensors      everything needed to resume the training
 """
 
+import logging
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,15 +18,18 @@ from nmt.config import Config, to_dict
 from nmt.config_validation import validate
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
+from nmt.files import link_atomic, report_write_errors
 from nmt.training import checkpoint
-from nmt.training.checkpoint import Payload, differences
+from nmt.training.checkpoint import DamagedCheckpoint, Payload, differences
 from nmt.training.schedule import SCHEDULES_WITH_END
 from nmt.training.state import TrainState
 from nmt.training.validation import ValidationResult
 
+log = logging.getLogger("nmt")
+
 # Keys that may change when a run is resumed, since its weights do not depend on them. The corpus is compared by its
-# hash, the tokenizer byte for byte.
-CHANGEABLE = ("name", "device", "data_folder", "run_folder", "train.log_every", "train.compile")
+# hash, the tokenizer byte for byte; train.accumulate may change with the number of processes.
+CHANGEABLE = ("name", "device", "data_folder", "run_folder", "train.log_every", "train.compile", "train.accumulate")
 CHANGEABLE_PREFIXES = ("decode.", "train.heatmap", "train.log_sentences", "data.")
 BUDGET = ("train.max_steps", "train.max_epochs", "train.patience")  # may change where no schedule depends on them
 
@@ -35,34 +40,39 @@ class CheckpointManager:
     def __init__(self, folder: Path, config: Config, tokenizers: Tokenizers, corpus_hash: str) -> None:
         self.folder, self.config = folder, config
         self.common = checkpoint.pack(config, tokenizers, corpus_hash)
-        self.last_path, self.best_path = folder / "last.pt", folder / "best.pt"
+        self.last_path, self.best_path = folder / "last.safetensors", folder / "best.safetensors"
+        self.validated_path = folder / "validated.safetensors"
 
     def save_and_prune(self, weights: dict[str, Tensor], step: int, result: ValidationResult, is_best: bool) -> None:
-        """Write step-N.pt, of which the last `train.average_checkpoints` are kept, and best.pt if this is the best."""
+        """Write step-N.safetensors, and best.safetensors if it is the best; old step-N.safetensors are deleted."""
         payload = self.translator_payload(weights, step, result, f"update {step}")
         if is_best:
             self.save_best(payload, result)
         if self.config.train.average_checkpoints:
-            checkpoint.save(self.folder / f"step-{step}.pt", payload)
+            checkpoint.save(self.folder / f"step-{step}.safetensors", payload)
             self.prune()
 
     def prune(self) -> None:
-        """Delete the oldest step-N.pt, keeping the last `train.average_checkpoints`."""
+        """Delete the oldest step-N.safetensors, keeping the last `train.average_checkpoints`."""
         for path in self.step_paths()[: -self.config.train.average_checkpoints]:
             path.unlink()
 
     def save_average(self, weights: dict[str, Tensor], step: int, result: ValidationResult, is_best: bool) -> None:
-        """Write average.pt, and best.pt if the average is better than every single checkpoint."""
+        """Write average.safetensors, and best.safetensors if the average is better than every single checkpoint."""
         origin = "average of updates " + ", ".join(str(step_of(path)) for path in self.step_paths())
         payload = self.translator_payload(weights, step, result, origin)
-        checkpoint.save(self.folder / "average.pt", payload)
+        checkpoint.save(self.folder / "average.safetensors", payload)
         if is_best:
             self.save_best(payload, result)
 
     def save_best(self, payload: Payload, result: ValidationResult) -> None:
-        """Replace best.pt, unless it is better: it may be the average of an earlier, shorter training."""
-        metric = self.config.train.metric
-        stored = checkpoint.load(self.best_path)["valid"][metric] if self.best_path.exists() else None
+        """Replace best.safetensors, unless it is better: it may be the average of an earlier, shorter training."""
+        metric, stored = self.config.train.metric, None
+        if self.best_path.exists():
+            try:
+                stored = checkpoint.load(self.best_path, with_tensors=False)["valid"][metric]
+            except DamagedCheckpoint as error:
+                log.warning("%s It is replaced by the %s.", error, payload["origin"])
         if result.better_than(stored, metric):
             checkpoint.save(self.best_path, payload)
 
@@ -75,22 +85,19 @@ class CheckpointManager:
 
     def step_paths(self) -> list[Path]:
         """The checkpoints to average, oldest first."""
-        return sorted(self.folder.glob("step-*.pt"), key=step_of)
+        return sorted(self.folder.glob("step-*.safetensors"), key=step_of)
 
-    def save_last(
-        self, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState, device: torch.device
-    ) -> None:
-        """Write last.pt, which a training continues from."""
+    def save_last(self, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState) -> None:
+        """Write last.safetensors, which a training continues from."""
         training = {
             "model": model.state_dict(),
             "optimizer": optimizer.state_dict(),
             "train_state": asdict(state),
-            "random": checkpoint.random_state(device),
         }
         checkpoint.save(self.last_path, self.common | training)
 
-    def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device) -> TrainState | None:
-        """Set weights, optimizer and random generators to those of last.pt; None if there is no last.pt.
+    def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState | None:
+        """Set weights and optimizer to those of last.safetensors; None if there is no last.safetensors.
 
         Raises UserError if the run was begun with another configuration, corpus or tokenizer.
         """
@@ -99,28 +106,42 @@ class CheckpointManager:
             return None
         payload = checkpoint.load(self.last_path)
         refuse_changes(payload, self.common, self.config.name)
-        if missing := {"optimizer", "train_state", "random"} - payload.keys():
+        if missing := {"optimizer", "train_state"} - payload.keys():
             names = ", ".join(sorted(missing))
             raise UserError(f"{self.last_path} has no {names}; no training can be continued from it.")
         model.load_state_dict(payload["model"])
         optimizer.load_state_dict(payload["optimizer"])
-        checkpoint.set_random_state(payload["random"], device)
         return TrainState(**payload["train_state"])
 
+    def mark_validated(self) -> None:
+        """Keep the present last.safetensors, to which a training that diverges goes back; both names share the disk."""
+        with report_write_errors(self.folder):
+            link_atomic(self.last_path, self.validated_path)
+
+    def roll_back(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> int | None:
+        """Set weights and optimizer to those of the last validation; returns its update, or None without any."""
+        if not self.validated_path.exists():
+            return None
+        payload = checkpoint.load(self.validated_path)
+        model.load_state_dict(payload["model"])
+        optimizer.load_state_dict(payload["optimizer"])
+        return payload["train_state"]["step"]
+
     def delete_stale_steps(self) -> None:
-        """Before a training from the start: delete step-N.pt of its earlier attempt.
+        """Before a training from the start: delete step-N.safetensors of its earlier attempt.
 
         Raises UserError if the folder has checkpoints of another training, which would be mixed with the new ones.
         """
+        checkpoint.refuse_zip(self.folder / "last.pt")  # of an earlier version, if there is one
         for path in (self.best_path, *self.step_paths()):
             if path.exists():
                 refuse_changes(checkpoint.load(path), self.common, self.config.name)
-        for path in self.step_paths():
-            path.unlink()
+        for path in (*self.step_paths(), self.validated_path):
+            path.unlink(missing_ok=True)
 
 
 def step_of(path: Path) -> int:
-    """The number of updates in a name like step-500.pt."""
+    """The number of updates in a name like step-500.safetensors."""
     return int(path.stem.split("-")[1])
 
 

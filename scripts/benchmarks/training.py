@@ -14,9 +14,10 @@ from benchmarks.corpora import MEAN_PIECES, NO_TOKENIZERS, random_pairs
 from benchmarks.machine import Stopwatch, peak_memory_gib
 from benchmarks.tables import Figures
 from nmt.config import Config
-from nmt.data.batches import Batch, BatchIterator
+from nmt.data.batches import Batch, BatchIterator, Cursor
 from nmt.data.dataset import ParallelDataset
 from nmt.data.tokenizer import PAD, Tokenizers
+from nmt.distributed import World
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.models.transformer_config import TransformerConfig
@@ -29,12 +30,12 @@ from nmt.training.trainer import Trainer
 
 
 def trainer_on_corpus(config: Config, folder: Path) -> Trainer:
-    """The Trainer of `nmt train` on the configured corpus; missing stages are built, and folder/last.pt is resumed."""
+    """The Trainer of `nmt train` on the configured corpus; missing stages are built, last.safetensors is resumed."""
     stages = build_stages(config)
     folder.mkdir(parents=True, exist_ok=True)
     train, valid = (ParallelDataset(stages.ids / f"{name}.arrow") for name in ("train", "valid"))
     corpus_hash = read_report(stages.corpus)["corpus_hash"]
-    return build_trainer(config, Tokenizers.load(stages.tokenizer), train, valid, folder, corpus_hash)
+    return build_trainer(config, Tokenizers.load(stages.tokenizer), train, valid, folder, corpus_hash, World())
 
 
 def random_model(config: Config, vocabulary: int) -> EncoderDecoder:
@@ -46,7 +47,7 @@ def random_model(config: Config, vocabulary: int) -> EncoderDecoder:
 def make_train_step(config: Config, model: EncoderDecoder, batches: BatchIterator) -> TrainStep:
     """Updates of a model from the first batch on."""
     dtype = select_precision(config.precision, next(model.parameters()).device)
-    return TrainStep(config, model, make_optimizer(model, config.optim), batches, TrainState(), dtype)
+    return TrainStep(config, model, make_optimizer(model, config.optim), batches, TrainState(), dtype, World())
 
 
 def train_step_on_random_ids(config: Config, vocabulary: int, batches: int) -> TrainStep:
@@ -59,8 +60,8 @@ def train_step_on_random_ids(config: Config, vocabulary: int, batches: int) -> T
 
 def next_batches(step: TrainStep, updates: int) -> Iterator[Batch]:
     """The batches of the next updates; the training itself does not move on."""
-    stream = step.batches.stream(step.state.epoch, step.state.position)
-    return (batch for _, _, batch in islice(stream, updates * step.config.train.accumulate))
+    stream = step.batches.stream(Cursor(step.state.epoch, step.state.shard, step.state.position))
+    return (batch for _, batch in islice(stream, updates * step.config.train.accumulate))
 
 
 def time_updates(step: TrainStep, warmup: int, updates: int) -> Figures:
