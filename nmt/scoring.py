@@ -22,6 +22,7 @@ from nmt.results import check_writable, read_json, read_result, write_result
 from nmt.runs import Run, load
 from nmt.view.progress import Progress
 from nmt.view.tensorboard import TensorBoardLogger
+from nmt.view.text import visible
 
 log = logging.getLogger("nmt")
 
@@ -40,7 +41,7 @@ class Result:
     def line(self) -> str:
         """SET, BLEU, chrF, signature, and the alignment error rate where there is one, with tabs between."""
         aer = "" if self.aer is None else f"\tAER {self.aer:.3f} ({self.extractor})"
-        return f"{self.name}\t{self.bleu:.2f}\t{self.chrf:.2f}\t{self.bleu_signature}{aer}"
+        return f"{visible(self.name)}\t{self.bleu:.2f}\t{self.chrf:.2f}\t{self.bleu_signature}{aer}"
 
 
 def score_files(

@@ -10,6 +10,8 @@ from types import TracebackType
 
 from tqdm import tqdm
 
+from nmt.view.text import visible
+
 LOG_INTERVAL = 30.0  # seconds between two log lines
 log = logging.getLogger("nmt")
 
@@ -22,7 +24,7 @@ class Progress:
     """
 
     def __init__(self, total: int | None, unit: str, description: str, start: int = 0):
-        self.total, self.unit, self.description = total, unit, description
+        self.total, self.unit, self.description = total, unit, visible(description)
         self.start = self.count = start
         self.started = self.last_logged = time.monotonic()
         terminal = sys.stderr.isatty() and log.isEnabledFor(logging.INFO)
@@ -30,7 +32,7 @@ class Progress:
             total=total,
             initial=start,
             unit=unit,
-            desc=description,
+            desc=self.description,
             file=sys.stderr,
             dynamic_ncols=True,
             disable=not terminal,
@@ -79,7 +81,7 @@ class TqdmHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record; stderr is resolved at each call, since it may have been replaced."""
         try:
-            tqdm.write(self.format(record), file=sys.stderr)
+            tqdm.write(visible(self.format(record), keep="\n\t"), file=sys.stderr)
         except Exception:
             self.handleError(record)
 
