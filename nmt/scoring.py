@@ -102,7 +102,7 @@ def score_trained(path: Path, corpus: Path, sets: list[str], decode: DecodeConfi
     scores |= {f"test/{result.name}_aer": result.aer for result in results if result.aer is not None}
     if results and read_json(marker) != scores:
         with report_write_errors(marker.parent):
-            logger = TensorBoardLogger(path.parent / "tensorboard")
+            logger = TensorBoardLogger.for_scores(path.parent / "tensorboard")
             logger.hyperparameters(flatten(run.config), scores)
             logger.close()
             write_atomic(marker, json.dumps(scores))

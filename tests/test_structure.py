@@ -19,7 +19,10 @@ NAMES = [path.relative_to(PACKAGE).as_posix() for path in FILES]
 LAYERS = {
     "errors": 0,
     "cpu": 0,
-    "files": 1,
+    "locks": 0,
+    "leftovers": 1,
+    "run_lock": 1,
+    "files": 2,
     "options": 1,
     "config": 1,
     "attention": 2,
