@@ -119,7 +119,7 @@ class TrainConfig:
     patience: int = option("validations without a better score before the training stops; 0 = never", minimum=0)
     metric: str = option("the score that decides which checkpoint is the best", choices=("bleu", "loss"))
     average_checkpoints: int = option(
-        "last validation checkpoints (step-N.pt) that are kept, and averaged at the end; 0 = none", minimum=0
+        "last validation checkpoints (step-N.safetensors) that are kept, and averaged at the end; 0 = none", minimum=0
     )
     log_every: int = option("updates between two points of the training curves", above=0)
     log_sentences: int = option("validation sentences whose translation and heatmap are logged", minimum=0)

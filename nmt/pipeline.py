@@ -133,7 +133,7 @@ def train(config: Config) -> list[Result]:
     write_config(folder, config)
     trainer.run()
     del trainer  # its optimiser need not be in memory while the test sets are translated
-    return score_trained(folder / "best.pt", folders.corpus, report["sets"], config.decode)
+    return score_trained(folder / "best.safetensors", folders.corpus, report["sets"], config.decode)
 
 
 def check_validation(config: Config, valid: ParallelDataset, corpus_folder: Path) -> None:

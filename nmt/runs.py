@@ -160,7 +160,7 @@ def run_folder(config: Config) -> Path:
 def find_checkpoint(run: str, root: Path = Path("runs")) -> Path:
     """The checkpoint of RUN: a file, a folder, a name under `root`, or the word `latest`; raises UserError."""
     if run == "latest":
-        checkpoints = sorted(root.glob("*/best.pt"), key=lambda path: path.stat().st_mtime)
+        checkpoints = sorted(root.glob("*/best.safetensors"), key=lambda path: path.stat().st_mtime)
         if not checkpoints:
             raise UserError(f"There is no trained run in {root}; train one with `nmt train`.")
         log.info("The latest run is %s.", checkpoints[-1].parent)
@@ -168,11 +168,13 @@ def find_checkpoint(run: str, root: Path = Path("runs")) -> Path:
     for folder in (Path(run), root / run):
         if os.path.isfile(folder):  # unlike Path.is_file, False for a sentence too long to be a name
             return folder
+        if os.path.isfile(folder / "best.safetensors"):
+            return folder / "best.safetensors"
         if os.path.isfile(folder / "best.pt"):
-            return folder / "best.pt"
+            return folder / "best.pt"  # of an earlier version, which is refused with a sentence
         if os.path.isdir(folder) and (folder / "config.yaml").exists():
-            raise UserError(f"The run {folder} has no best.pt yet; it is written at the first validation.")
-    names = sorted(path.parent.name for path in root.glob("*/best.pt"))
+            raise UserError(f"The run {folder} has no best.safetensors yet; it is written at the first validation.")
+    names = sorted(path.parent.name for path in root.glob("*/best.safetensors"))
     hint = f"trained runs in {root}: {', '.join(names)}" if names else f"there is no trained run in {root}"
     shortened = run if len(run) <= 60 else f"{run[:60]} …"
     raise UserError(f"'{shortened}' is no run name, folder or checkpoint file; {hint}.")

@@ -109,7 +109,7 @@ def synthetic_ids(folder: Path, pairs: int) -> Path:
 
 
 def train_on(root: Path, overrides: list[str], ids: Path | None) -> dict[str, Any]:
-    """A training that is interrupted and continued: what its second start, from last.pt and a cold cache, costs."""
+    """A training that is interrupted and continued: what its second start, with a cold cache, costs."""
     shutil.rmtree(root, ignore_errors=True)
     train = build_stages(scale_measures.settings(str(root), overrides)).ids / "train.arrow"
     if ids is not None:

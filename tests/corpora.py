@@ -173,6 +173,23 @@ def run_command(capfd: pytest.CaptureFixture[str], *words: str) -> Answer:
     return Answer(code, out, err)
 
 
+@pytest.fixture
+def refused(capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """refused(WORD …) → the one sentence of a command that must fail."""
+
+    def run(*words: str) -> str:
+        answer = run_command(capfd, *words)
+        assert answer.code == 2
+        assert answer.out == ""
+        assert "Traceback" not in answer.err
+        message = [line for line in answer.err.splitlines() if line.startswith("nmt: ")]
+        assert len(message) == 1 and answer.err.endswith(message[0] + "\n")
+        assert message[0].endswith((".", "?")) and len(message[0]) < 600
+        return message[0]
+
+    return run
+
+
 def environment() -> dict[str, str]:
     """The environment of commands in a process of their own: one thread, and no Hugging Face hub."""
     return os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "default"}

@@ -19,23 +19,6 @@ from nmt.training import checkpoint
 SENTENCE = "Ein Junge malt das rote Fahrrad."
 
 
-@pytest.fixture
-def refused(capfd):
-    """refused(WORD …) → the one sentence of a command that must fail."""
-
-    def run(*words: str) -> str:
-        answer = run_command(capfd, *words)
-        assert answer.code == 2
-        assert answer.out == ""
-        assert "Traceback" not in answer.err
-        message = [line for line in answer.err.splitlines() if line.startswith("nmt: ")]
-        assert len(message) == 1 and answer.err.endswith(message[0] + "\n")
-        assert message[0].endswith((".", "?")) and len(message[0]) < 600
-        return message[0]
-
-    return run
-
-
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("corpus")
@@ -295,7 +278,7 @@ def test_no_run_at_all(refused, tmp_path):
 def test_a_run_that_has_only_begun(refused, tmp_path):
     (tmp_path / "young").mkdir()
     (tmp_path / "young" / "config.yaml").write_text("")
-    assert "no best.pt yet" in refused("translate", "young", "--runs", str(tmp_path), SENTENCE)
+    assert "no best.safetensors yet" in refused("translate", "young", "--runs", str(tmp_path), SENTENCE)
 
 
 class Bomb:
@@ -310,7 +293,7 @@ class Bomb:
 
 def other_files(trained: Trained, folder: Path) -> dict[str, bytes]:
     """The bytes of files that are no checkpoint, by name."""
-    content = (trained.folder / "best.pt").read_bytes()
+    content = (trained.folder / "best.safetensors").read_bytes()
     packed, bomb, zipped_bomb, foreign, partial = (io.BytesIO() for _ in range(5))
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("readme.txt", "hello")
@@ -339,7 +322,7 @@ NO_CHECKPOINTS += ["zipped pickle", "another program's", "without most"]
 
 @pytest.mark.parametrize("case", NO_CHECKPOINTS)
 def test_a_file_that_is_no_checkpoint(refused, trained: Trained, case, tmp_path):
-    path = tmp_path / "bad.pt"
+    path = tmp_path / "bad.safetensors"
     path.write_bytes(other_files(trained, tmp_path)[case])
     message = refused("translate", str(path), SENTENCE)
     assert "checkpoint" in message
@@ -354,39 +337,39 @@ def test_the_bomb_would_go_off(tmp_path):
 
 def test_a_damaged_last_checkpoint_stops_the_training(refused, trained: Trained, tmp_path):
     (tmp_path / "tiny").mkdir()
-    content = (trained.folder / "last.pt").read_bytes()
-    (tmp_path / "tiny" / "last.pt").write_bytes(content[: len(content) // 2])
+    content = (trained.folder / "last.safetensors").read_bytes()
+    (tmp_path / "tiny" / "last.safetensors").write_bytes(content[: len(content) // 2])
     message = refused("train", *small(trained.root, [], *trained.arguments, f"run_folder={tmp_path}"))
-    assert str(tmp_path / "tiny" / "last.pt") in message
+    assert str(tmp_path / "tiny" / "last.safetensors") in message
 
 
 def test_weights_alone_cannot_be_continued(refused, trained: Trained, tmp_path):
     (tmp_path / "tiny").mkdir()
-    shutil.copy(trained.folder / "best.pt", tmp_path / "tiny" / "last.pt")
+    shutil.copy(trained.folder / "best.safetensors", tmp_path / "tiny" / "last.safetensors")
     message = refused("train", *small(trained.root, [], *trained.arguments, f"run_folder={tmp_path}"))
-    assert "last.pt has no optimizer, random, train_state" in message
+    assert "last.safetensors has no optimizer, random, train_state" in message
 
 
 def test_a_checkpoint_of_another_format_is_refused(refused, trained: Trained, tmp_path):
-    payload = checkpoint.load(trained.folder / "best.pt")
-    checkpoint.save(tmp_path / "best.pt", payload | {"format": 1})
+    payload = checkpoint.load(trained.folder / "best.safetensors")
+    checkpoint.save(tmp_path / "best.safetensors", payload | {"format": 1})
     assert f"has format 1, this version of the program reads format {checkpoint.FORMAT}" in refused(
         "translate", str(tmp_path), SENTENCE
     )
 
 
 def test_weights_of_other_shapes(refused, trained: Trained, tmp_path):
-    payload = checkpoint.load(trained.folder / "best.pt")
+    payload = checkpoint.load(trained.folder / "best.safetensors")
     payload["config"]["model"]["feed_forward_size"] = 128
-    checkpoint.save(tmp_path / "best.pt", payload)
+    checkpoint.save(tmp_path / "best.safetensors", payload)
     message = refused("translate", str(tmp_path), SENTENCE)
     assert "weights do not fit" in message
 
 
 def test_a_configuration_in_a_checkpoint_is_checked(refused, trained: Trained, tmp_path):
-    payload = checkpoint.load(trained.folder / "best.pt")
+    payload = checkpoint.load(trained.folder / "best.safetensors")
     payload["config"]["model"]["magic"] = 3
-    checkpoint.save(tmp_path / "best.pt", payload)
+    checkpoint.save(tmp_path / "best.safetensors", payload)
     assert "model.magic" in refused("translate", str(tmp_path), SENTENCE)
 
 
@@ -406,7 +389,7 @@ def test_pairs_that_do_not_match(refused, trained: Trained, tmp_path):
 
 def test_a_result_that_cannot_be_written(refused, trained: Trained, tmp_path):
     """A file of another program has the name of the folder."""
-    (tmp_path / "best.pt").write_bytes((trained.folder / "best.pt").read_bytes())
+    (tmp_path / "best.safetensors").write_bytes((trained.folder / "best.safetensors").read_bytes())
     (tmp_path / "evaluate").write_text("")
     assert str(tmp_path / "evaluate") in refused("evaluate", str(tmp_path))
 

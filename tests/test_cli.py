@@ -304,11 +304,11 @@ def test_a_device_is_written_to_and_never_replaced(translate):
 
 def test_a_run_goes_by_name_folder_file_and_latest(trained: Trained, capfd, monkeypatch, tmp_path):
     wanted = run_command(capfd, "translate", "tiny", "--runs", trained.runs, SENTENCE).out
-    for name in (str(trained.folder), str(trained.folder / "best.pt")):
+    for name in (str(trained.folder), str(trained.folder / "best.safetensors")):
         assert run_command(capfd, "translate", name, SENTENCE).out == wanted
     last = run_command(capfd, "translate", "latest", "--runs", trained.runs, SENTENCE)
     assert last.out == wanted and "latest run is" in last.err
-    assert run_command(capfd, "translate", str(trained.folder / "last.pt"), SENTENCE).code == 0
+    assert run_command(capfd, "translate", str(trained.folder / "last.safetensors"), SENTENCE).code == 0
     monkeypatch.chdir(trained.root)
     assert run_command(capfd, "translate", "tiny", SENTENCE).out == wanted
     monkeypatch.chdir(tmp_path)
@@ -318,8 +318,8 @@ def test_a_run_goes_by_name_folder_file_and_latest(trained: Trained, capfd, monk
 def test_latest_is_the_run_trained_last(tmp_path, trained: Trained, capfd):
     for number, name in enumerate(("newer", "older")):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "best.pt").write_bytes((trained.folder / "best.pt").read_bytes())
-        os.utime(tmp_path / name / "best.pt", (1e9 - number, 1e9 - number))
+        (tmp_path / name / "best.safetensors").write_bytes((trained.folder / "best.safetensors").read_bytes())
+        os.utime(tmp_path / name / "best.safetensors", (1e9 - number, 1e9 - number))
     assert (
         f"latest run is {tmp_path / 'newer'}."
         in run_command(capfd, "translate", "latest", "--runs", str(tmp_path), "Ja.").err
@@ -537,7 +537,7 @@ def test_weights_after_beam_search_are_those_of_forced_decoding(
     records = translate("--input", str(tmp_path / "a.de"), "--format", "jsonl", "--weights", *words).out.splitlines()
     drawn = align("--source", str(tmp_path / "a.de"), "--pharaoh", *words).out.splitlines()
     aligned = align("--source", str(tmp_path / "a.de"), "--format", "jsonl", *words).out.splitlines()
-    translator = load([trained.folder / "best.pt"], beam=5).translator
+    translator = load([trained.folder / "best.safetensors"], beam=5).translator
     every = list(zip(records, aligned, drawn, translator.translate(sources), strict=True))
     for number, (record, again, line, translation) in enumerate(every, 1):
         record, again = json.loads(record), json.loads(again)
@@ -666,7 +666,9 @@ def test_evaluate_writes_a_result_with_its_provenance(trained: Trained):
     (model,) = provenance["models"]
     assert model["seed"] == 1 and model["config"]["model"]["hidden_size"] == 32 and provenance["decode"]["beam"] == 2
     assert re.fullmatch(r"[0-9a-f]{64}", model["corpus_hash"])
-    assert model["checkpoint"].endswith("/best.pt") and re.match(r"(update|average of updates) \d+", model["origin"])
+    assert model["checkpoint"].endswith("/best.safetensors") and re.match(
+        r"(update|average of updates) \d+", model["origin"]
+    )
     programs = {"nmt", "torch", "sacrebleu", "sentencepiece", "python"}
     assert programs <= model["trained_with"].keys() & provenance["scored_with"].keys()
 
@@ -728,7 +730,7 @@ def test_given_gold_links_give_an_error_rate(trained: Trained, align, pair_files
 def copied_run(trained: Trained, root: Path) -> Path:
     """A checkpoint in a folder of its own, which tests may write to."""
     (root / "tiny").mkdir(parents=True)
-    return Path(shutil.copy(trained.folder / "best.pt", root / "tiny" / "best.pt"))
+    return Path(shutil.copy(trained.folder / "best.safetensors", root / "tiny" / "best.safetensors"))
 
 
 def score_corpus(run: Run, corpus: Path, sets: list[str]) -> list[Result]:

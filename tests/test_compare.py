@@ -243,15 +243,15 @@ class Runs(NamedTuple):
 
 
 def untrained(trained: Trained, folder: Path, *words: str) -> dict:
-    """A best.pt with random weights, of the same corpus and tokenizer."""
+    """A best.safetensors with random weights, of the same corpus and tokenizer."""
     config = compose_all([*trained.arguments, *words], multirun=False)[0]
     tokenizers = Tokenizers.load(next((trained.root / "data").glob("tokenizer-*")))
     torch.manual_seed(config.seed)
     model = build_model(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint)
-    corpus = checkpoint.load(trained.folder / "best.pt")["corpus_hash"]
+    corpus = checkpoint.load(trained.folder / "best.safetensors")["corpus_hash"]
     payload = checkpoint.pack(config, tokenizers, corpus) | {"model": model.state_dict(), "origin": "update 0"}
     folder.mkdir(parents=True)
-    checkpoint.save(folder / "best.pt", payload)
+    checkpoint.save(folder / "best.safetensors", payload)
     return payload
 
 
@@ -264,7 +264,7 @@ def runs(trained: Trained, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     recurrent = ("model=seq2seq", "model.hidden_size=16", "model.embedding_size=16")
     payload = untrained(other, root / "plain", *recurrent, "name=plain")
     state = {"step": 30, "seconds": 60.0, "finished": False, "tokens": 1200}
-    checkpoint.save(root / "plain" / "last.pt", payload | {"train_state": state, "random": {}})
+    checkpoint.save(root / "plain" / "last.safetensors", payload | {"train_state": state, "random": {}})
     return Runs(root)
 
 
@@ -398,7 +398,7 @@ def test_an_ensemble_is_a_row(runs: Runs, capfd):
 
 def test_perplexity_is_that_of_each_sentence_alone(runs: Runs):
     """Batches of any size, padded or not, against one pair at a time; blank lines are left out."""
-    translator = load([runs.root / "tiny" / "best.pt"]).translator
+    translator = load([runs.root / "tiny" / "best.safetensors"]).translator
     pairs = [("Ein Junge malt das rote Fahrrad.", "A boy paints the red bicycle."), ("Ja.", "Yes."), ("", "Nothing")]
     perplexity = measure_perplexity(translator, pairs)
     ids = [[side.encode(text) for side, text in zip(translator.tokenizers, pair, strict=True)] for pair in pairs[:2]]
@@ -507,9 +507,9 @@ class Homes:
 
     def __call__(self, home: Path, layer: int) -> None:
         (home / "runs" / "tiny").mkdir(parents=True)
-        payload = checkpoint.load(self.trained.folder / "best.pt")
+        payload = checkpoint.load(self.trained.folder / "best.safetensors")
         payload["config"] |= {"data_folder": "data", "run_folder": "runs"}
-        checkpoint.save(home / "runs" / "tiny" / "best.pt", payload)
+        checkpoint.save(home / "runs" / "tiny" / "best.safetensors", payload)
         (folder,) = (self.trained.root / "data").glob("corpus-*")
         corpus = Path(shutil.copytree(folder, home / "data" / folder.name))
         shutil.copytree(folder, home / "corpus")
@@ -553,8 +553,8 @@ def changed(runs: Runs, name: str, **changes: object) -> None:
     """A copy of `tiny` with other values in its checkpoint."""
     shutil.rmtree(runs.root / name, ignore_errors=True)
     (runs.root / name).mkdir()
-    payload = checkpoint.load(runs.root / "tiny" / "best.pt")
-    checkpoint.save(runs.root / name / "best.pt", payload | changes)
+    payload = checkpoint.load(runs.root / "tiny" / "best.safetensors")
+    checkpoint.save(runs.root / name / "best.safetensors", payload | changes)
 
 
 def test_runs_of_other_corpora_need_a_text(runs: Runs, capfd, tmp_path):
@@ -595,7 +595,9 @@ def test_a_run_without_its_corpus_is_refused(runs: Runs, capfd):
 )
 def test_a_mistake_is_reported_before_any_work(runs: Runs, capfd, tmp_path, words, message):
     (runs.root / "damaged").mkdir(exist_ok=True)
-    (runs.root / "damaged" / "best.pt").write_bytes((runs.root / "tiny" / "best.pt").read_bytes()[:5000])
+    (runs.root / "damaged" / "best.safetensors").write_bytes(
+        (runs.root / "tiny" / "best.safetensors").read_bytes()[:5000]
+    )
     answer = runs.compare(capfd, *words, "--output", str(tmp_path / "out"))
     assert answer.code == 2 and message in answer.err and answer.out == ""
     assert answer.err.count("nmt: ") == 1 and "Traceback" not in answer.err
@@ -642,8 +644,10 @@ def test_every_model_has_labels_of_its_own():
 @pytest.mark.parametrize("tokens, speed", [(0, None), (600, 10.0)])
 def test_a_training_without_tokens_has_no_speed(trained: Trained, tmp_path, tokens, speed):
     state = {"step": 3, "seconds": 60.0, "tokens": tokens, "finished": False}
-    checkpoint.save(tmp_path / "last.pt", checkpoint.load(trained.folder / "best.pt") | {"train_state": state})
-    training = read_training(tmp_path / "best.pt")
+    checkpoint.save(
+        tmp_path / "last.safetensors", checkpoint.load(trained.folder / "best.safetensors") | {"train_state": state}
+    )
+    training = read_training(tmp_path / "best.safetensors")
     assert training is not None and training.speed == speed and (training.tokens is None) == (speed is None)
 
 
@@ -684,7 +688,7 @@ def test_vocabularies_are_distinguished(runs: Runs, trained: Trained, capfd):
     """Perplexities of a piece get a letter where runs have different target tokenizers."""
     same = table_rows(runs.compare(capfd, "tiny", "tiny-seed2"), "test: 12 sentences")
     assert re.fullmatch(r"[0-9.]+", same["tiny"]["perplexity"])
-    payload = checkpoint.load(runs.root / "tiny-seed2" / "best.pt")
+    payload = checkpoint.load(runs.root / "tiny-seed2" / "best.safetensors")
     models = payload["tokenizers"]
     # The same pieces in another file: an empty field of protobuf, number 100, which SentencePiece does not know.
     other = models | {"target": torch.cat([models["source"], torch.tensor([0xA2, 0x06, 0], dtype=torch.uint8)])}

@@ -267,7 +267,7 @@ def nmt(trained: Trained, tmp_path, capfd):
     """nmt(VERB, WORD …) with a copy of the trained run, since an export is written into its folder."""
     folder = tmp_path / "runs" / "tiny"
     (folder / "evaluate" / "test").mkdir(parents=True)
-    for name in ("best.pt", "evaluate/test/result.json"):
+    for name in ("best.safetensors", "evaluate/test/result.json"):
         shutil.copy(trained.folder / name, folder / name)
     return lambda verb, *words: run_command(capfd, verb, "tiny", "--runs", str(tmp_path / "runs"), *words)
 
@@ -345,7 +345,10 @@ def test_an_export_is_written_once_with_its_provenance(nmt, tmp_path):
     assert other != str(folder) and "ctranslate2-int8-" in other
     provenance = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
     stored = json.loads((tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json").read_text())
-    assert provenance["scores"]["test"]["bleu"] == stored["bleu"] and provenance["run"]["checkpoint"] == "tiny/best.pt"
+    assert (
+        provenance["scores"]["test"]["bleu"] == stored["bleu"]
+        and provenance["run"]["checkpoint"] == "tiny/best.safetensors"
+    )
     assert {"nmt", "torch", "ctranslate2"} <= provenance["made_with"].keys() and provenance["run"]["config"][
         "name"
     ] == "tiny"

@@ -130,7 +130,7 @@ def test_the_number_of_usable_processes(monkeypatch):
 def test_several_processes_translate_as_one_does(trained, monkeypatch):
     """Batches become smaller, so that every process gets some; the n best and their order stay."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    translator = load([trained.folder / "best.pt"]).translator
+    translator = load([trained.folder / "best.safetensors"]).translator
     assert translator.num_processes == usable_processes(torch.device("cpu"))
     monkeypatch.undo()
     random = np.random.default_rng(1)

@@ -165,7 +165,7 @@ def test_scores_are_those_of_sacrebleu(run):
 
 
 def test_several_names_are_an_ensemble(trained):
-    ensemble = nmt.load("tiny", str(trained.folder / "last.pt"), run_folder=trained.runs)
+    ensemble = nmt.load("tiny", str(trained.folder / "last.safetensors"), run_folder=trained.runs)
     assert len(ensemble.provenance["models"]) == 2 and ensemble.translate(["Ein Junge malt."])
     with pytest.raises(UserError, match="no run name"):
         nmt.load("nothing", run_folder=trained.runs)
@@ -180,7 +180,7 @@ def test_every_snippet_of_the_page_runs(trained, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "runs" / "phrasebook-transformer"
     folder.mkdir(parents=True)
-    (folder / "best.pt").symlink_to(trained.folder / "best.pt")
+    (folder / "best.safetensors").symlink_to(trained.folder / "best.safetensors")
     namespace: dict[str, object] = {}
     assert len(snippets()) > 5
     for snippet in snippets():

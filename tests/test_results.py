@@ -43,12 +43,12 @@ def test_another_corpus_is_refused(run, capfd, monkeypatch):
 def test_a_result_is_reused_only_for_the_same_weights_and_precision(run, capfd, change):
     """A training repeated on another machine may write other weights under the same names."""
     assert run_command(capfd, "evaluate", str(run)).code == 0
-    payload = checkpoint.load(run / "best.pt")
+    payload = checkpoint.load(run / "best.safetensors")
     if change == "weights":
         payload["model"]["encoder.0.feed_forward.0.bias"] += 0.5
     elif change == "precision":
         payload["config"]["precision"] = "bf16"
-    checkpoint.save(run / "best.pt", payload)
+    checkpoint.save(run / "best.safetensors", payload)
     again = run_command(capfd, "evaluate", str(run))
     assert again.code == 0 and ("sentences in" in again.err) == (change != "nothing")
 
@@ -58,7 +58,7 @@ def test_the_provenance_names_the_precision_of_this_machine(run, monkeypatch):
     provenances = []
     for dtype in (torch.float32, torch.bfloat16):
         monkeypatch.setattr(runs, "select_precision", lambda name, device, dtype=dtype: dtype)
-        provenances.append(runs.load([run / "best.pt"]).provenance)
+        provenances.append(runs.load([run / "best.safetensors"]).provenance)
     assert provenances[0] != provenances[1] and "bfloat16 on cpu" in provenances[1].values()
 
 

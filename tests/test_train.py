@@ -106,7 +106,7 @@ def comparable(path: Path) -> dict:
 
 
 def train_state(folder: Path) -> dict:
-    return checkpoint.load(folder / "last.pt")["train_state"]
+    return checkpoint.load(folder / "last.safetensors")["train_state"]
 
 
 def differing(left: object, right: object, path: str = "") -> list[str]:
@@ -126,9 +126,9 @@ def differing(left: object, right: object, path: str = "") -> list[str]:
 
 def assert_same_runs(left: Path, right: Path) -> None:
     """All checkpoints of two runs are the same."""
-    names = sorted(path.name for path in left.glob("*.pt"))
-    assert names == sorted(path.name for path in right.glob("*.pt"))
-    assert {"last.pt", "best.pt", "average.pt"} <= set(names)
+    names = sorted(path.name for path in left.glob("*.safetensors"))
+    assert names == sorted(path.name for path in right.glob("*.safetensors"))
+    assert {"last.safetensors", "best.safetensors", "average.safetensors"} <= set(names)
     for name in names:
         assert differing(comparable(left / name), comparable(right / name)) == [], name
 
@@ -196,7 +196,7 @@ def test_a_longer_budget_continues_a_finished_run(words, train, folder):
     assert train(f"{name}-twice", *words, "train.max_steps=7").code == 0
     assert train_state(folder(f"{name}-twice"))["step"] == 7
     assert train(f"{name}-twice", *words).code == 0
-    once, twice = (comparable(folder(f"{name}-{which}") / "last.pt") for which in ("once", "twice"))
+    once, twice = (comparable(folder(f"{name}-{which}") / "last.safetensors") for which in ("once", "twice"))
     for key in ("model", "optimizer", "random"):
         assert differing(once[key], twice[key]) == [], key
     assert once["train_state"]["step"] == twice["train_state"]["step"] == 12
@@ -257,19 +257,19 @@ def test_runs_of_one_seed_are_equal(train, folder):
     words = ["train.max_steps=12", "model.dropout=0.3", "train.subword_sampling=0.2"]
     for name, seed in (("first", 5), ("second", 5), ("third", 6)):
         assert train(name, *words, f"seed={seed}").code == 0
-    first, second, third = (comparable(folder(name) / "last.pt") for name in ("first", "second", "third"))
+    first, second, third = (comparable(folder(name) / "last.safetensors") for name in ("first", "second", "third"))
     assert differing(first, second) == []
     assert len(differing(first["model"], third["model"])) > 5
 
 
 def test_a_finished_run_is_left_as_it_is(trained: Trained, copied, tmp_path):
     folder = tmp_path / "tiny"
-    files = {path: path.stat().st_mtime_ns for path in folder.rglob("*.pt")}
+    files = {path: path.stat().st_mtime_ns for path in folder.rglob("*.safetensors")}
     events = sorted((folder / "tensorboard").iterdir())
     answer = copied()
     assert answer.code == 0 and answer.out.splitlines() == trained.lines
     assert "already trained: 120 updates" in answer.err
-    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.pt")} == files
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.safetensors")} == files
     assert sorted((folder / "tensorboard").iterdir()) == events
 
 
@@ -280,22 +280,27 @@ def test_patience_ends_a_training(train, folder):
     assert answer.code == 0 and "Early stopping: no better bleu in 2 validations" in answer.err
     state = train_state(folder("patient"))
     assert (state["step"], state["validations_since_best"], state["finished"]) == (12, 2, True)
-    assert checkpoint.load(folder("patient") / "best.pt")["step"] == 4
+    assert checkpoint.load(folder("patient") / "best.safetensors")["step"] == 4
     assert "already trained" in train("patient", *words).err
 
 
 def test_a_folder_of_another_training_is_refused(train, folder):
-    """Without last.pt (deleted, or the disk was full) its checkpoints would be mixed with those of the new one."""
+    """Without last.safetensors (deleted, or a full disk) its checkpoints would be mixed with those of the new one."""
     words = ["train.max_steps=4", "train.validate_every=2"]
     assert train("mixed", *words).code == 0
-    best = comparable(folder("mixed") / "best.pt")
-    (folder("mixed") / "last.pt").unlink()
+    best = comparable(folder("mixed") / "best.safetensors")
+    (folder("mixed") / "last.safetensors").unlink()
     refused = train("mixed", *words, "model.hidden_size=32")
     assert refused.code == 2 and "model.hidden_size" in refused.err
-    assert differing(comparable(folder("mixed") / "best.pt"), best) == []
-    (folder("mixed") / "step-2.pt").rename(folder("mixed") / "step-9.pt")  # as a longer training leaves it
+    assert differing(comparable(folder("mixed") / "best.safetensors"), best) == []
+    (folder("mixed") / "step-2.safetensors").rename(
+        folder("mixed") / "step-9.safetensors"
+    )  # as a longer training leaves it
     assert train("mixed", *words).code == 0
-    assert sorted(path.name for path in folder("mixed").glob("step-*.pt")) == ["step-2.pt", "step-4.pt"]
+    assert sorted(path.name for path in folder("mixed").glob("step-*.safetensors")) == [
+        "step-2.safetensors",
+        "step-4.safetensors",
+    ]
     assert train("unmixed", *words).code == 0
     assert_same_runs(folder("mixed"), folder("unmixed"))
 
@@ -403,9 +408,9 @@ def copied(trained: Trained, tmp_path, capfd):
     folders = [f"run_folder={tmp_path}", f"data_folder={tmp_path / 'data'}"]
 
     def again(*words: str):
-        before = (tmp_path / "tiny" / "last.pt").read_bytes()
+        before = (tmp_path / "tiny" / "last.safetensors").read_bytes()
         answer = run_command(capfd, "train", *small(trained.root, [], *trained.arguments, *folders, *words))
-        assert (tmp_path / "tiny" / "last.pt").read_bytes() == before
+        assert (tmp_path / "tiny" / "last.safetensors").read_bytes() == before
         return answer
 
     return again
@@ -434,7 +439,7 @@ def test_a_run_without_a_newer_key_is_resumed(train, folder):
     """An option that was added later has its default, as if the run had been trained with it."""
     words = [*RECURRENT, "optim.schedule=constant", "train.average_checkpoints=0"]
     assert train("older", *words, "train.max_steps=5").code == 0
-    path = folder("older") / "last.pt"
+    path = folder("older") / "last.safetensors"
     payload = checkpoint.load(path)
     for key in ("hard_attention_gradient", "window_narrowing_batches", "max_positions"):
         del payload["config"]["model"][key]
@@ -471,7 +476,7 @@ def test_a_diverged_training_names_the_batch(train, folder):
     assert re.search(
         r"diverged after update \d+: loss .* in batch \d+ of epoch 1 .*no checkpoint yet.*optim\.lr", answer.err
     )
-    assert not (folder("wild") / "last.pt").exists()
+    assert not (folder("wild") / "last.safetensors").exists()
 
 
 def test_a_gradient_that_is_not_finite_does_not_reach_the_checkpoint(train, folder, monkeypatch):
@@ -484,7 +489,7 @@ def test_a_gradient_that_is_not_finite_does_not_reach_the_checkpoint(train, fold
 
     monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", clip)
     answer = train("nan", "train.max_steps=50", "train.validate_every=10")
-    last = folder("nan") / "last.pt"
+    last = folder("nan") / "last.safetensors"
     assert answer.code == 2 and "diverged after update 12" in answer.err and "gradient norm nan" in answer.err
     assert str(last) in answer.err and "batch 13 of epoch 1" in answer.err
     payload = comparable(last)
@@ -496,14 +501,14 @@ def test_weights_that_are_not_finite_are_never_the_best(train, folder):
     answer = train("not-finite", "optim.lr=1e30", "optim.warmup_steps=0", "train.max_steps=3", "train.validate_every=1")
     assert answer.code == 2 and "Traceback" not in answer.err
     assert ("corpus lines" in answer.err) == ("gradient norm" in answer.err), "a validation has no batch of training"
-    for path in folder("not-finite").glob("*.pt"):
+    for path in folder("not-finite").glob("*.safetensors"):
         assert all(tensor.isfinite().all() for tensor in comparable(path)["model"].values()), path.name
 
 
 def test_the_average_is_the_mean(trained: Trained):
-    steps = [comparable(path)["model"] for path in sorted(trained.folder.glob("step-*.pt"))]
+    steps = [comparable(path)["model"] for path in sorted(trained.folder.glob("step-*.safetensors"))]
     assert len(steps) == 2
-    mean = comparable(trained.folder / "average.pt")
+    mean = comparable(trained.folder / "average.safetensors")
     assert mean["origin"] == "average of updates 60, 120"
     for name, tensor in mean["model"].items():
         torch.testing.assert_close(tensor, (steps[0][name] + steps[1][name]) / 2, rtol=1e-6, atol=1e-7)
@@ -512,8 +517,12 @@ def test_the_average_is_the_mean(trained: Trained):
 
 def test_only_the_last_step_checkpoints_are_kept(train, folder):
     assert train("kept", "train.max_steps=25", "train.validate_every=5", "train.average_checkpoints=3").code == 0
-    assert {path.name for path in folder("kept").glob("step-*.pt")} == {"step-15.pt", "step-20.pt", "step-25.pt"}
-    assert comparable(folder("kept") / "average.pt")["origin"] == "average of updates 15, 20, 25"
+    assert {path.name for path in folder("kept").glob("step-*.safetensors")} == {
+        "step-15.safetensors",
+        "step-20.safetensors",
+        "step-25.safetensors",
+    }
+    assert comparable(folder("kept") / "average.safetensors")["origin"] == "average of updates 15, 20, 25"
 
 
 def test_integers_are_not_averaged(train, folder):
@@ -527,8 +536,8 @@ def test_integers_are_not_averaged(train, folder):
     ]
     answer = train("closing", *words, "train.average_checkpoints=2")
     assert answer.code == 0
-    assert checkpoint.load(folder("closing") / "average.pt")["model"]["attention.window.updates"] == 10
-    best_step = checkpoint.load(folder("closing") / "best.pt")["step"]
+    assert checkpoint.load(folder("closing") / "average.safetensors")["model"]["attention.window.updates"] == 10
+    best_step = checkpoint.load(folder("closing") / "best.safetensors")["step"]
     warning = "has not narrowed to its radius yet" + (": it reaches ±20 positions, not ±10" if best_step == 10 else "")
     assert warning in answer.err
 
@@ -536,13 +545,16 @@ def test_integers_are_not_averaged(train, folder):
 def test_the_best_checkpoint_has_the_best_validation_score(trained: Trained, capfd, tmp_path):
     """Its scores are those that `nmt evaluate` computes for these weights."""
     folder = trained.folder
-    names = ("step-60.pt", "step-120.pt", "average.pt")
+    names = ("step-60.safetensors", "step-120.safetensors", "average.safetensors")
     candidates = [checkpoint.load(folder / name) for name in names]
-    best, highest = checkpoint.load(folder / "best.pt"), max(candidates, key=lambda each: each["valid"]["bleu"])
+    best, highest = (
+        checkpoint.load(folder / "best.safetensors"),
+        max(candidates, key=lambda each: each["valid"]["bleu"]),
+    )
     assert best["valid"]["bleu"] == highest["valid"]["bleu"] > 0
     equal = [each for each in candidates if each["valid"]["bleu"] == highest["valid"]["bleu"]]  # often several
     assert any(differing(best["model"], each["model"]) == [] for each in equal)
-    copy = shutil.copy(folder / "best.pt", tmp_path)
+    copy = shutil.copy(folder / "best.safetensors", tmp_path)
     answer = run_command(capfd, "evaluate", str(copy), "--split", "valid", "--beam", "1")
     assert answer.out.split("\t")[1:3] == [f"{best['valid'][metric]:.2f}" for metric in ("bleu", "chrf")]
 
@@ -604,7 +616,7 @@ def test_the_batches_of_an_update_are_one_batch(root, folder, tmp_path, capfd):
         answer = run_command(capfd, "train", *small(root, corpus, *words, *more, f"name=accumulated-{name}"))
         assert answer.code == 0, answer.err
         batches = int(re.search(r"(\d+) batches an epoch", answer.err)[1])  # type: ignore[index]
-        return comparable(folder(f"accumulated-{name}") / "last.pt")["model"], batches
+        return comparable(folder(f"accumulated-{name}") / "last.safetensors")["model"], batches
 
     single, batches = weights("single", "train.batch_tokens=10000")
     assert batches == 1
@@ -634,7 +646,9 @@ def test_an_empty_translation_at_a_validation_is_no_crash(train, folder, monkeyp
 def test_the_run_folder_names_its_configuration_and_corpus(trained: Trained):
     assert "size: 32\n" in (trained.folder / "config.yaml").read_text(encoding="utf-8")
     reports = [json.loads(path.read_text(encoding="utf-8")) for path in trained.root.glob("data/corpus-*/report.json")]
-    assert comparable(trained.folder / "last.pt")["corpus_hash"] in [report["corpus_hash"] for report in reports]
+    assert comparable(trained.folder / "last.safetensors")["corpus_hash"] in [
+        report["corpus_hash"] for report in reports
+    ]
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ class FakeCheckpoints:
     """Writes down which checkpoints are saved; there are none to average."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.last_path = folder, folder / "last.pt"
+        self.folder, self.last_path = folder, folder / "last.safetensors"
         self.saved: list[tuple[int, bool]] = []
         self.last_steps: list[int] = []
 

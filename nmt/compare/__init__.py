@@ -33,7 +33,7 @@ def compare_runs(names: Sequence[str], options: CompareOptions) -> str:
         count = len(test_set.pairs)
         if options.max_joined is not None and not 2 <= options.max_joined <= count:
             raise UserError(f"--long {options.max_joined} is not possible with {test_set.name}; choose 2 to {count}.")
-    if any((options.output / name).exists() for name in ("config.yaml", "best.pt", "last.pt")):
+    if any((options.output / name).exists() for name in ("config.yaml", "best.safetensors", "last.safetensors")):
         raise UserError(f"--output {options.output} is a run, whose curves would be lost; name another folder.")
     with report_write_errors(options.output):
         check_writable(options.output)

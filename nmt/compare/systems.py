@@ -17,7 +17,7 @@ NONE = "–"  # in a cell of a table
 
 @dataclass
 class Training:
-    """The cost of a training, resumptions included, as last.pt has it."""
+    """The cost of a training, resumptions included, as last.safetensors has it."""
 
     updates: int
     seconds: float
@@ -113,17 +113,17 @@ def load_system(system: System, beam: int | None) -> Run:
 
 
 def short_name(path: Path) -> str:
-    """The name of a checkpoint's run, with the file name unless that is best.pt."""
+    """The name of a checkpoint's run, with the file name unless that is best.safetensors."""
     folder = path.absolute().parent.name
-    return folder if path.name == "best.pt" else f"{folder}/{path.name}"
+    return folder if path.name == "best.safetensors" else f"{folder}/{path.name}"
 
 
 def read_training(path: Path) -> Training | None:
-    """The training that last.pt in the folder of a checkpoint records; None if there is no last.pt."""
-    last = path.with_name("last.pt")
+    """The training that last.safetensors beside a checkpoint records; None if there is no such file."""
+    last = path.with_name("last.safetensors")
     if not last.exists():
         return None
-    payload = checkpoint.load(last, mapped=True)  # not its weights and their moments
+    payload = checkpoint.load(last, with_tensors=False)
     state = payload["train_state"]
     device = "cuda" if "cuda" in payload.get("random", {}) else "cpu"
     return Training(state["step"], state["seconds"], state["tokens"] or None, state["finished"], device)

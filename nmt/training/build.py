@@ -33,7 +33,7 @@ def build_trainer(
     folder: Path,
     corpus_hash: str,
 ) -> Trainer:
-    """A Trainer at the start of a training, or where last.pt in `folder` ended.
+    """A Trainer at the start of a training, or where last.safetensors in `folder` ended.
 
     Raises UserError if the device is missing or the run was begun with another configuration.
     """

@@ -1,13 +1,15 @@
 """Checkpoint files: written atomically, read as plain data that cannot run code.
 
-Every checkpoint holds a translator: configuration, tokenizers, weights, and the versions it was made with. `last.pt`
-also holds what a training needs to be resumed: optimizer, train state, random states.
+Every checkpoint holds a translator: configuration, tokenizers, weights, and the versions it was made with.
+`last.safetensors` also holds what a training needs to be resumed: optimizer, train state, random states. All of it is
+one file, since one file is replaced atomically: weights never stand beside the optimizer of another update.
 """
 
+import contextlib
 import hashlib
+import json
 import platform
-import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -23,9 +25,11 @@ from nmt.errors import UserError
 from nmt.files import open_atomic
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
+from nmt.training import tensor_file
 
-FORMAT = 2  # raise it when an entry is renamed or changes its meaning; other formats are refused
+FORMAT = 3  # raise it when an entry is renamed or changes its meaning; other formats are refused
 Payload = dict[str, Any]
+DamagedCheckpoint = tensor_file.DamagedFile  # what `load` raises when the bytes are not those that were written
 
 
 def versions() -> dict[str, str]:
@@ -55,39 +59,92 @@ def pack(config: Config, tokenizers: Tokenizers, corpus_hash: str) -> Payload:
 
 
 def save(path: Path, payload: Payload) -> None:
-    """Write a checkpoint atomically: a reader gets the old file or the new one. Raises UserError if it cannot."""
+    """Write a checkpoint atomically: a reader gets the old file or the new one. Raises UserError if it cannot.
+
+    Tensors are named by their path in `payload`, as in `optimizer/state/0/exp_avg`; one with several names is stored
+    once. All other entries are JSON texts of the file's header.
+    """
+    tensors, plain = flatten(payload)
+    shared = shared_names(tensors)
+    stored = {name: tensor for name, tensor in tensors.items() if name not in shared}
+    texts = {key: json.dumps(value, ensure_ascii=False) for key, value in (plain | {"shared": shared}).items()}
     try:
         with open_atomic(path) as file:
-            torch.save(payload, file)
+            tensor_file.write(file, stored, texts)
     except OSError as error:
         raise UserError(f"The checkpoint {path} cannot be written: {error.strerror or error}.") from None
-    except RuntimeError as error:  # torch's error for a full disk
-        raise UserError(f"The checkpoint {path} cannot be written: {str(error).splitlines()[0]}") from None
 
 
-def load(path: Path, mapped: bool = False) -> Payload:
-    """Read a checkpoint; raises UserError when it is missing, damaged, of another format, or not a checkpoint.
+def load(path: Path, with_tensors: bool = True) -> Payload:
+    """Read what `save` wrote; raises UserError when it is missing, of another format, or not a checkpoint.
 
-    `mapped`: tensors are memory-mapped, so that unused ones cost no reading.
+    Raises DamagedCheckpoint when its bytes are not those that were written. Without `with_tensors` they are left out.
     """
+    refuse_zip(path)
+    tensors, texts = tensor_file.read(path, with_tensors)
     try:
-        payload = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
-    except FileNotFoundError:
-        raise UserError(f"There is no checkpoint {path}.") from None
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise UserError(f"The checkpoint {path} is damaged or cut short ({first_sentence(error)}).") from None
-    except Exception as error:  # of the restricted unpickler, for a file with more than plain data
-        raise UserError(f"{path} is not a checkpoint of this program ({first_sentence(error)}).") from None
-    if not isinstance(payload, dict) or not isinstance(payload.get("format"), int):
-        raise UserError(f"{path} is not a checkpoint of this program.")
-    if payload["format"] != FORMAT:
-        raise UserError(
-            f"The checkpoint {path} has format {payload['format']}, this version of the program reads format {FORMAT} "
-            "alone; use the version that wrote it, or train again."
-        )
+        payload = {key: json.loads(text) for key, text in texts.items()}
+        version = payload["format"]
+        if version != FORMAT:
+            raise UserError(
+                f"The checkpoint {path} has format {version}, this version of the program reads format {FORMAT} "
+                "alone; use the version that wrote it, or train again."
+            )
+        for alias, name in payload.pop("shared").items() if with_tensors else ():
+            tensors[alias] = tensors[name]
+        for name, tensor in tensors.items():
+            insert(payload, name.split("/"), tensor)
+        if with_tensors and "optimizer" in payload:
+            state = payload["optimizer"]["state"]
+            payload["optimizer"]["state"] = {int(number): moments for number, moments in state.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise UserError(f"{path} is not a checkpoint of this program.") from None
     if missing := {"config", "tokenizers", "model", "corpus_hash", "versions"} - payload.keys():
         raise UserError(f"{path} has no {', '.join(sorted(missing))}; it is not a checkpoint of this program.")
     return payload
+
+
+def refuse_zip(path: Path) -> None:
+    """Raise UserError for a file of torch.save, as which earlier versions wrote checkpoints; it could hold code."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        if file.read(4) == b"PK\x03\x04":
+            raise UserError(
+                f"{path} is a file of torch.save, as which earlier versions of this program wrote checkpoints; this "
+                "one reads .safetensors alone: use the version that wrote it, or train again."
+            )
+
+
+def flatten(payload: Payload, prefix: str = "") -> tuple[dict[str, Tensor], Payload]:
+    """The tensors of nested dicts by their path (`model/output.weight`), and the same dicts without them."""
+    tensors: dict[str, Tensor] = {}
+    plain: Payload = {}
+    for key, value in payload.items():
+        if isinstance(value, Tensor):
+            tensors[f"{prefix}{key}"] = value
+        elif isinstance(value, dict):
+            below, plain[key] = flatten(value, f"{prefix}{key}/")
+            tensors |= below
+        else:
+            plain[key] = value
+    return tensors, plain
+
+
+def insert(payload: Payload, path: list[str], tensor: Tensor) -> None:
+    """Put a tensor back to its place in nested dicts."""
+    for key in path[:-1]:
+        payload = payload.setdefault(key, {})
+    payload[path[-1]] = tensor
+
+
+def shared_names(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """{name: an earlier name} of tensors that are the same memory, such as tied embeddings."""
+    first: dict[tuple[Any, ...], str] = {}
+    shared = {}
+    for name, tensor in tensors.items():
+        place = (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+        if tensor.numel() and first.setdefault(place, name) != name:
+            shared[name] = first[place]
+    return shared
 
 
 def digest(payload: Payload) -> str:
@@ -124,14 +181,19 @@ def unpack_tokenizers(stored: Payload) -> Tokenizers:
 
 
 def average(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of the weights in these checkpoints, oldest first, summed in float64; integers are the newest one's."""
+    """The mean of the weights in these checkpoints, oldest first, summed in float64; integers are the newest one's.
+
+    Tensors with several names stay shared.
+    """
     sums: dict[str, Tensor] = {}
     for path in paths:
         newest = load(path)["model"]
-        for name, tensor in newest.items():
-            sums[name] = sums.get(name, torch.zeros_like(tensor, dtype=torch.float64)) + tensor
+        shared = shared_names(newest)
+        for name in newest.keys() - shared.keys():
+            sums[name] = sums.get(name, torch.zeros_like(newest[name], dtype=torch.float64)) + newest[name]
     means = {name: (total / len(paths)).to(newest[name].dtype) for name, total in sums.items()}
-    return {name: mean if mean.is_floating_point() else newest[name] for name, mean in means.items()}
+    means = {name: mean if mean.is_floating_point() else newest[name] for name, mean in means.items()}
+    return {name: means[shared.get(name, name)] for name in newest}
 
 
 def random_state(device: torch.device) -> Payload:

@@ -1,11 +1,12 @@
 """The checkpoints in the folder of a run.
 
-best.pt      the translator with the best validation score; may be the average
-average.pt   the mean of the last few validation checkpoints
-step-N.pt    those checkpoints
-last.pt      everything needed to resume the training
+best.safetensors      the translator with the best validation score; may be the average
+average.safetensors   the mean of the last few validation checkpoints
+step-N.safetensors    those checkpoints
+last.safetensors      everything needed to resume the training
 """
 
+import logging
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,10 +18,12 @@ from nmt.config_validation import validate
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.training import checkpoint
-from nmt.training.checkpoint import Payload, differences
+from nmt.training.checkpoint import DamagedCheckpoint, Payload, differences
 from nmt.training.schedule import SCHEDULES_WITH_END
 from nmt.training.state import TrainState
 from nmt.training.validation import ValidationResult
+
+log = logging.getLogger("nmt")
 
 # Keys that may change when a run is resumed, since its weights do not depend on them. The corpus is compared by its
 # hash, the tokenizer byte for byte.
@@ -35,34 +38,38 @@ class CheckpointManager:
     def __init__(self, folder: Path, config: Config, tokenizers: Tokenizers, corpus_hash: str) -> None:
         self.folder, self.config = folder, config
         self.common = checkpoint.pack(config, tokenizers, corpus_hash)
-        self.last_path, self.best_path = folder / "last.pt", folder / "best.pt"
+        self.last_path, self.best_path = folder / "last.safetensors", folder / "best.safetensors"
 
     def save_and_prune(self, weights: dict[str, Tensor], step: int, result: ValidationResult, is_best: bool) -> None:
-        """Write step-N.pt, of which the last `train.average_checkpoints` are kept, and best.pt if this is the best."""
+        """Write step-N.safetensors, and best.safetensors if it is the best; old step-N.safetensors are deleted."""
         payload = self.translator_payload(weights, step, result, f"update {step}")
         if is_best:
             self.save_best(payload, result)
         if self.config.train.average_checkpoints:
-            checkpoint.save(self.folder / f"step-{step}.pt", payload)
+            checkpoint.save(self.folder / f"step-{step}.safetensors", payload)
             self.prune()
 
     def prune(self) -> None:
-        """Delete the oldest step-N.pt, keeping the last `train.average_checkpoints`."""
+        """Delete the oldest step-N.safetensors, keeping the last `train.average_checkpoints`."""
         for path in self.step_paths()[: -self.config.train.average_checkpoints]:
             path.unlink()
 
     def save_average(self, weights: dict[str, Tensor], step: int, result: ValidationResult, is_best: bool) -> None:
-        """Write average.pt, and best.pt if the average is better than every single checkpoint."""
+        """Write average.safetensors, and best.safetensors if the average is better than every single checkpoint."""
         origin = "average of updates " + ", ".join(str(step_of(path)) for path in self.step_paths())
         payload = self.translator_payload(weights, step, result, origin)
-        checkpoint.save(self.folder / "average.pt", payload)
+        checkpoint.save(self.folder / "average.safetensors", payload)
         if is_best:
             self.save_best(payload, result)
 
     def save_best(self, payload: Payload, result: ValidationResult) -> None:
-        """Replace best.pt, unless it is better: it may be the average of an earlier, shorter training."""
-        metric = self.config.train.metric
-        stored = checkpoint.load(self.best_path)["valid"][metric] if self.best_path.exists() else None
+        """Replace best.safetensors, unless it is better: it may be the average of an earlier, shorter training."""
+        metric, stored = self.config.train.metric, None
+        if self.best_path.exists():
+            try:
+                stored = checkpoint.load(self.best_path, with_tensors=False)["valid"][metric]
+            except DamagedCheckpoint as error:
+                log.warning("%s It is replaced by the %s.", error, payload["origin"])
         if result.better_than(stored, metric):
             checkpoint.save(self.best_path, payload)
 
@@ -75,12 +82,12 @@ class CheckpointManager:
 
     def step_paths(self) -> list[Path]:
         """The checkpoints to average, oldest first."""
-        return sorted(self.folder.glob("step-*.pt"), key=step_of)
+        return sorted(self.folder.glob("step-*.safetensors"), key=step_of)
 
     def save_last(
         self, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState, device: torch.device
     ) -> None:
-        """Write last.pt, which a training continues from."""
+        """Write last.safetensors, which a training continues from."""
         training = {
             "model": model.state_dict(),
             "optimizer": optimizer.state_dict(),
@@ -90,7 +97,7 @@ class CheckpointManager:
         checkpoint.save(self.last_path, self.common | training)
 
     def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device) -> TrainState | None:
-        """Set weights, optimizer and random generators to those of last.pt; None if there is no last.pt.
+        """Set weights, optimizer and random generators to those of last.safetensors; None if there is no such file.
 
         Raises UserError if the run was begun with another configuration, corpus or tokenizer.
         """
@@ -108,10 +115,11 @@ class CheckpointManager:
         return TrainState(**payload["train_state"])
 
     def delete_stale_steps(self) -> None:
-        """Before a training from the start: delete step-N.pt of its earlier attempt.
+        """Before a training from the start: delete step-N.safetensors of its earlier attempt.
 
         Raises UserError if the folder has checkpoints of another training, which would be mixed with the new ones.
         """
+        checkpoint.refuse_zip(self.folder / "last.pt")  # of an earlier version, if there is one
         for path in (self.best_path, *self.step_paths()):
             if path.exists():
                 refuse_changes(checkpoint.load(path), self.common, self.config.name)
@@ -120,7 +128,7 @@ class CheckpointManager:
 
 
 def step_of(path: Path) -> int:
-    """The number of updates in a name like step-500.pt."""
+    """The number of updates in a name like step-500.safetensors."""
     return int(path.stem.split("-")[1])
 
 

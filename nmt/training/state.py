@@ -1,4 +1,4 @@
-"""The progress of a training, as last.pt stores it."""
+"""The progress of a training, as last.safetensors stores it."""
 
 from dataclasses import dataclass
 

@@ -116,7 +116,7 @@ class Trainer:
         self.train_step.metrics = TrainMetrics()  # so that validation counts as no training time
 
     def finish(self) -> None:
-        """Average the last checkpoints; the average becomes best.pt if its validation score is the best."""
+        """Average the last checkpoints; the average becomes best.safetensors if its validation score is the best."""
         self.stop.check()
         state, patience = self.state, self.config.train.patience
         if state.patience_spent(patience):
@@ -129,7 +129,7 @@ class Trainer:
             try:
                 self.model.load_state_dict(mean)
                 result = self.validation.run()
-            finally:  # also when interrupted: last.pt gets the weights that were trained
+            finally:  # also when interrupted: last.safetensors gets the weights that were trained
                 self.model.load_state_dict(trained)
             is_best = result.better_than(state.best, self.config.train.metric)
             log.info("average of %d checkpoints: %s%s", len(paths), result, "  (best)" if is_best else "")
@@ -138,7 +138,7 @@ class Trainer:
         self.save()
 
     def save(self) -> None:
-        """Write last.pt, from which the training can be resumed."""
+        """Write last.safetensors, from which the training can be resumed."""
         self.checkpoints.save_last(self.model, self.train_step.optimizer, self.state, self.device)
 
     def divergence_message(self, error: TrainingDiverged) -> str:

@@ -29,7 +29,7 @@ from nmt.training.trainer import Trainer
 
 
 def trainer_on_corpus(config: Config, folder: Path) -> Trainer:
-    """The Trainer of `nmt train` on the configured corpus; missing stages are built, and folder/last.pt is resumed."""
+    """The Trainer of `nmt train` on the configured corpus; missing stages are built, last.safetensors is resumed."""
     stages = build_stages(config)
     folder.mkdir(parents=True, exist_ok=True)
     train, valid = (ParallelDataset(stages.ids / f"{name}.arrow") for name in ("train", "valid"))

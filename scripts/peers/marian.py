@@ -3,6 +3,7 @@
 train_toolkit.py trains it, translate_file.py translates with it.
 """
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,11 +35,17 @@ def marian(dropout: float = DROPOUT) -> MarianMTModel:
 def load_nmt_weights(checkpoint: str) -> tuple[MarianMTModel, Any]:
     """MarianMT with the weights of our post-norm Transformer of the same size, and our SentencePiece model."""
     import sentencepiece
+    from safetensors import safe_open
 
-    payload = torch.load(checkpoint, map_location="cpu", weights_only=True)
+    with safe_open(checkpoint, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, it is no dict
+        tensors |= {alias: tensors[name] for alias, name in json.loads(file.metadata()["shared"]).items()}
     model = marian(0.0).eval()
-    state = {"model.shared.weight": payload["model"]["target_embedding.weight"]}
-    for key, value in payload["model"].items():
+    state = {"model.shared.weight": tensors["model/target_embedding.weight"]}
+    for key, value in tensors.items():
+        if not key.startswith("model/"):
+            continue
+        key = key.removeprefix("model/")
         side, number, part, rest = [*key.split(".", 3), "", ""][:4]
         names = marian_names(part, rest)
         tensors = value.chunk(len(names)) if names else []
@@ -49,7 +56,7 @@ def load_nmt_weights(checkpoint: str) -> tuple[MarianMTModel, Any]:
     if unknown or set(missing) - shared - computed:
         raise SystemExit(f"Parameters of MarianMT do not match: {unknown}, {set(missing) - shared - computed}")
     model.tie_weights()
-    pieces = payload["tokenizers"]["source"].numpy().tobytes()
+    pieces = tensors["tokenizers/source"].numpy().tobytes()
     return model, sentencepiece.SentencePieceProcessor(model_proto=pieces)
 
 

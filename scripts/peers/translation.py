@@ -93,7 +93,7 @@ def train_nmt(
     schedule = [f"optim.warmup_steps={max(1, updates // 4)}", f"name={name}"]
     note(f"training our model for {updates} updates …")
     environments.run("nmt", ["nmt", "train", *overrides, *model, *budget, *schedule], threads)
-    best = environments.folder / "runs" / name / "best.pt"
+    best = environments.folder / "runs" / name / "best.safetensors"
     engines = [Engine(f"nmt {precision}", "nmt", f"nmt-{precision}", best) for precision in precisions]
     return engines + engines_or_none(partial(engines_with_nmt_weights, best, environments, threads))
 
