@@ -121,6 +121,14 @@ class TrainConfig:
     average_checkpoints: int = option(
         "last validation checkpoints (step-N.safetensors) that are kept, and averaged at the end; 0 = none", minimum=0
     )
+    save_minutes: float | None = option(
+        "minutes after which the training is saved (last.safetensors) also between validations; null = never", above=0
+    )
+    keep_checkpoints: str = option(
+        "auto = after the end of a training that can never go on, previous and step-N.safetensors and the optimizer "
+        "are deleted; all = they stay",
+        choices=("auto", "all"),
+    )
     log_every: int = option("updates between two points of the training curves", above=0)
     log_sentences: int = option("validation sentences whose translation and heatmap are logged", minimum=0)
     heatmap_layer: int = option("decoder layer of the heatmaps, from 0; negative: from the top")

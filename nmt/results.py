@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.files import write_atomic
+from nmt.run_lock import only_writer
 
 
 def write_result(folder: Path, hypotheses: list[str], result: dict[str, Any]) -> Path:
@@ -17,10 +18,11 @@ def write_result(folder: Path, hypotheses: list[str], result: dict[str, Any]) ->
     """
     folder.mkdir(parents=True, exist_ok=True)
     path, text = folder / "result.json", json.dumps(result, ensure_ascii=False, indent=2) + "\n"
-    path.unlink(missing_ok=True)
     lines = (" ".join(re.split(r"[\r\n]+", hypothesis)) for hypothesis in hypotheses)
-    write_atomic(folder / "hyp", "".join(f"{line}\n" for line in lines))
-    write_atomic(path, text)
+    with only_writer(folder, timeout=60.0):  # several evaluations may end at once
+        path.unlink(missing_ok=True)
+        write_atomic(folder / "hyp", "".join(f"{line}\n" for line in lines))
+        write_atomic(path, text)
     return path
 
 

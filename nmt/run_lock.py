@@ -35,8 +35,8 @@ def only_writer(folder: Path, timeout: float = 2.0) -> Iterator[None]:
         return
     if descriptor is None:
         raise UserError(
-            f"{folder} is in use by another process{owner(path)}; wait until it has ended, or end it, or give this run "
-            "another name=…"
+            f"{folder} is in use by another process{owner(path)}, and what two write would be mixed; wait until it has "
+            "ended, or take another folder (name=… of a training)."
         )
     with suppress(OSError):  # a full disk; the text is for people only
         os.ftruncate(descriptor, 0)

@@ -14,8 +14,8 @@ from nmt.decode.translator import Translator
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.training.checkpoint_manager import CheckpointManager
-from nmt.training.precision import autocast, seed_everything, select_device, select_precision
-from nmt.training.schedule import SCHEDULES_WITH_END
+from nmt.training.precision import autocast, precision_name, seed_everything, select_device, select_precision
+from nmt.training.schedule import can_be_extended
 from nmt.training.state import TrainState
 from nmt.training.stop_signal import StopSignal
 from nmt.training.time_budget import planned_updates
@@ -38,23 +38,23 @@ def build_trainer(
     Raises UserError if the device is missing or the run was begun with another configuration.
     """
     device = select_device(config.device)
-    dtype = select_precision(config.precision, device)
     seed_everything(config.seed)
     model = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint).to(device)
     optimizer = make_optimizer(model, config.optim)
     options, stop = config.train, StopSignal()
+    checkpoints = CheckpointManager(folder, config, tokenizers, corpus_hash)
+    stored = checkpoints.restore(model, optimizer, device)
+    dtype = select_precision(stored.precision if stored and stored.precision else config.precision, device)
     batches = BatchIterator(train, tokenizers, options.batch_tokens, config.seed, options.subword_sampling)
     decode = replace(config.decode, beam=options.validate_beam)
     context = autocast(device, dtype)
     translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)
     validation = Validation(valid, translator, config.data.target, 4 * options.batch_tokens, stop)
-    checkpoints = CheckpointManager(folder, config, tokenizers, corpus_hash)
     total = planned_updates(options, len(batches.plan(0)) / options.accumulate)
-    stored = checkpoints.restore(model, optimizer, device)
     state = TrainState(total_steps=total) if stored is None else with_budget(stored, total, config)
+    state.precision = precision_name(dtype)
     train_step = TrainStep(config, model, optimizer, batches, state, dtype)
-    purge_step = state.step + 1 if state.step else None
-    open_logger = partial(TensorBoardLogger, folder / "tensorboard", purge_step)
+    open_logger = partial(TensorBoardLogger, folder / "tensorboard", state.step + 1)
     return Trainer(config, train_step, validation, checkpoints, open_logger, stop)
 
 
@@ -66,7 +66,7 @@ def make_optimizer(model: EncoderDecoder, optim: OptimConfig) -> torch.optim.Opt
 
 def with_budget(state: TrainState, total: int | None, config: Config) -> TrainState:
     """The stored state with the budget of the present configuration, where the schedule does not depend on it."""
-    if config.optim.schedule in SCHEDULES_WITH_END or config.train.max_minutes is not None:
+    if not can_be_extended(config.optim.schedule, config.train.max_minutes):
         return state
     state = replace(state, total_steps=total)
     ended = state.budget_spent or state.patience_spent(config.train.patience)

@@ -17,6 +17,7 @@ class TrainState:
     validations_since_best: int = 0
     finished: bool = False
     seconds: float = 0.0  # of training so far, interruptions left out
+    precision: str = ""  # bf16 or fp32: what precision=auto was decided to be; it stays so
     tokens: int = 0  # target tokens trained on so far, </s> counted, padding not
 
     @property

@@ -1,6 +1,7 @@
 """The training loop: updates, and between them validations and checkpoints."""
 
 import logging
+import time
 from collections.abc import Callable
 
 import torch
@@ -11,6 +12,7 @@ from nmt.training import checkpoint
 from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.divergence import TrainingDiverged
 from nmt.training.metrics import TrainMetrics
+from nmt.training.save_timer import SaveTimer
 from nmt.training.schedule import warn_if_only_warmup
 from nmt.training.stop_signal import Interrupted, StopSignal
 from nmt.training.time_budget import TimeBudget
@@ -40,6 +42,7 @@ class Trainer:
     ) -> None:
         self.config, self.train_step, self.validation, self.checkpoints = config, train_step, validation, checkpoints
         self.open_logger, self.stop = open_logger, stop
+        self.save_timer = SaveTimer(config.train.save_minutes, time.monotonic)
         self.model, self.state, self.device = train_step.model, train_step.state, train_step.device
 
     def run(self) -> None:
@@ -80,6 +83,8 @@ class Trainer:
             if state.step % train.log_every == 0:
                 self.logger.scalars(self.train_step.metrics.scalars(figures["lr"], self.device), state.step)
                 self.train_step.metrics = TrainMetrics()
+            if self.save_timer.due():
+                self.save()
             self.stop.check()
 
     def fix_budget(self, budget: TimeBudget, progress: Progress) -> None:
@@ -92,6 +97,7 @@ class Trainer:
         cost = f"{update:.3g} s an update, {validation:.3g} s a validation"
         log.info("%s: %d updates fit into %g minutes.", cost, state.total_steps, self.config.train.max_minutes)
         warn_if_only_warmup(self.config.optim, state.total_steps)
+        self.save()  # a kill does not change the number any more
 
     def run_validation(self, reference_lengths: bool = False) -> ValidationResult:
         """Scores of the present weights; example translations and heatmaps are logged."""
@@ -110,7 +116,6 @@ class Trainer:
         state.validated_step = state.step
         log.info("update %d: %s%s", state.step, result, "  (best so far)" if is_best else "")
         self.logger.scalars(result.scalars(), state.step)
-        self.logger.flush()
         self.checkpoints.save_and_prune(self.model.state_dict(), state.step, result, is_best)
         self.save()
         self.train_step.metrics = TrainMetrics()  # so that validation counts as no training time
@@ -122,7 +127,7 @@ class Trainer:
         if state.patience_spent(patience):
             since = state.validations_since_best
             log.info("Early stopping: no better %s in %d validations.", self.config.train.metric, since)
-        paths = self.checkpoints.step_paths()
+        paths = self.checkpoints.sound_step_paths()
         if len(paths) > 1:
             trained = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
             mean = checkpoint.average(paths)
@@ -139,7 +144,10 @@ class Trainer:
 
     def save(self) -> None:
         """Write last.safetensors, from which the training can be resumed."""
-        self.checkpoints.save_last(self.model, self.train_step.optimizer, self.state, self.device)
+        try:
+            self.logger.flush()  # before: the curves of a saved update are never missing
+        finally:
+            self.checkpoints.save_last(self.model, self.train_step.optimizer, self.state, self.device)
 
     def divergence_message(self, error: TrainingDiverged) -> str:
         """The sentence for the user: what diverged, the last good checkpoint, and what to try."""
