@@ -122,7 +122,9 @@ class TrainConfig:
         "last validation checkpoints (step-N.safetensors) that are kept, and averaged at the end; 0 = none", minimum=0
     )
     save_minutes: float | None = option(
-        "minutes after which the training is saved (last.safetensors) also between validations; null = never", above=0
+        "minutes between two saves of last.safetensors, besides those at validations; more where they would take 2 % of "
+        "the time; null = none",
+        above=0,
     )
     keep_checkpoints: str = option(
         "auto = after the end of a training that can never go on, previous and step-N.safetensors and the optimizer "

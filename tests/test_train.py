@@ -289,7 +289,8 @@ def test_a_folder_of_another_training_is_refused(train, folder):
     words = ["train.max_steps=4", "train.validate_every=2"]
     assert train("mixed", *words).code == 0
     best = comparable(folder("mixed") / "best.safetensors")
-    (folder("mixed") / "last.safetensors").unlink()
+    for name in ("last", "previous"):
+        (folder("mixed") / f"{name}.safetensors").unlink()
     refused = train("mixed", *words, "model.hidden_size=32")
     assert refused.code == 2 and "model.hidden_size" in refused.err
     assert differing(comparable(folder("mixed") / "best.safetensors"), best) == []

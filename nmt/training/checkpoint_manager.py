@@ -153,6 +153,7 @@ class CheckpointManager:
             optimizer.load_state_dict(payload["optimizer"])
         checkpoint.set_random_state(payload["random"], device)
         state = TrainState(**payload["train_state"])
+        self.delete([each for each in self.step_paths() if step_of(each) > state.step])  # written anew on the way there
         if state.best is not None:
             others = [self.average_path, *self.step_paths()]
             state.best = repair.replace_damaged_best(self.best_path, others, state.best, self.config.train.metric)

@@ -1,22 +1,27 @@
-"""When a training saves itself besides its validations, so that a kill costs minutes and no hours."""
+"""When a training saves itself besides its validations, so that a kill costs a minute of work."""
 
 from collections.abc import Callable
 
+LARGEST_SHARE = 0.02  # of the time, for these saves: a large model is saved less often
+
 
 class SaveTimer:
-    """Due every `minutes` by `clock`, which counts seconds; None: never."""
+    """Calls a save every `minutes` (None: never) by `clock`, which counts seconds.
+
+    Saves take at most LARGEST_SHARE of the time: after one that took s seconds, the next comes s / LARGEST_SHARE later
+    or after `minutes`, whichever is longer.
+    """
 
     def __init__(self, minutes: float | None, clock: Callable[[], float]) -> None:
-        self.minutes, self.clock = minutes, clock
-        self.last = clock()
+        self.interval, self.clock = None if minutes is None else 60 * minutes, clock
+        self.last, self.cost = clock(), 0.0
 
-    def due(self) -> bool:
-        """Whether the minutes have passed since the last time that it was due, or `restart`."""
-        if self.minutes is None or self.clock() - self.last < 60 * self.minutes:
-            return False
-        self.restart()
-        return True
-
-    def restart(self) -> None:
-        """Something else has saved the training now."""
-        self.last = self.clock()
+    def save_if_due(self, save: Callable[[], None]) -> None:
+        """Call `save` if the time has come."""
+        if self.interval is None:
+            return
+        now = self.clock()
+        if now - self.last >= max(self.interval, self.cost / LARGEST_SHARE):
+            save()
+            self.last = self.clock()
+            self.cost = self.last - now

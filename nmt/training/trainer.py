@@ -83,8 +83,7 @@ class Trainer:
             if state.step % train.log_every == 0:
                 self.logger.scalars(self.train_step.metrics.scalars(figures["lr"], self.device), state.step)
                 self.train_step.metrics = TrainMetrics()
-            if self.save_timer.due():
-                self.save()
+            self.save_timer.save_if_due(self.save)
             self.stop.check()
 
     def fix_budget(self, budget: TimeBudget, progress: Progress) -> None:
