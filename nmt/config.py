@@ -122,8 +122,8 @@ class TrainConfig:
         "last validation checkpoints (step-N.safetensors) that are kept, and averaged at the end; 0 = none", minimum=0
     )
     save_minutes: float | None = option(
-        "minutes between two saves of last.safetensors, besides those at validations; more where they would take 2 % of "
-        "the time; null = none",
+        "minutes between two saves of last.safetensors, besides those at validations; more where they would take "
+        "2 % of the time; null = none",
         above=0,
     )
     keep_checkpoints: str = option(

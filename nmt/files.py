@@ -8,12 +8,12 @@ process leaves under a temporary name is removed by the next writer in that fold
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from nmt.errors import UserError
-from nmt.leftovers import owned, remove_leftovers, temporary_sibling
+from nmt.leftovers import new_temporary, remove_leftovers
 
 
 @contextmanager
@@ -30,10 +30,8 @@ def open_atomic(path: Path, previous: Path | None = None) -> Iterator[BinaryIO]:
         return
     path = path.resolve()
     remove_leftovers(path.parent)
-    temporary = temporary_sibling(path)
-    try:
-        temporary.touch(exist_ok=False)
-        with owned(temporary):
+    with new_temporary(path, lambda name: name.touch(exist_ok=False)) as temporary:
+        try:
             with open(temporary, "wb") as file:
                 yield file
                 file.flush()
@@ -43,10 +41,10 @@ def open_atomic(path: Path, previous: Path | None = None) -> Iterator[BinaryIO]:
                 if previous is not None:
                     os.replace(path, previous)
             os.replace(temporary, path)
-        sync(path.parent)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    sync(path.parent)
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
@@ -62,16 +60,15 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
     If another process finishes the same folder first, its folder stays and this one is removed. Raises UserError where
     nothing can be written, and where `folder` was there before and is not empty.
     """
-    temporary = temporary_sibling(Path(os.path.abspath(folder)))
-    try:
+    with ExitStack() as stack:
         try:
             had_content = has_content(folder)
             folder.parent.mkdir(parents=True, exist_ok=True)
             remove_leftovers(folder.parent)
-            temporary.mkdir()
+            temporary = stack.enter_context(new_temporary(Path(os.path.abspath(folder)), Path.mkdir))
         except OSError as error:
             raise UserError(f"Nothing can be written to {folder.parent}: {error.strerror or error}.") from None
-        with owned(temporary):
+        try:
             with report_write_errors(folder):
                 yield temporary
                 sync_tree(temporary)
@@ -80,9 +77,9 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
             except OSError as error:
                 if had_content or not has_content(folder):
                     raise UserError(f"{folder} cannot be written: {error.strerror or error}.") from None
-        sync(folder.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    sync(folder.parent)
 
 
 def has_content(folder: Path) -> bool:

@@ -12,7 +12,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -39,14 +39,28 @@ def kernel() -> str:
 
 
 @contextmanager
-def owned(temporary: Path) -> Iterator[None]:
-    """While a temporary is being written: nobody takes it for what a killed process left."""
-    descriptor = None
-    with suppress(OSError):  # without locks only age decides
-        descriptor = acquire(temporary, timeout=1.0)
+def new_temporary(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
+    """A temporary for `path`, made by `make` and locked while it is written. Raises OSError where it cannot be made."""
+    temporary, descriptor = made_and_locked(path, make)
     try:
-        yield
+        yield temporary
     finally:
+        if descriptor is not None:
+            release(descriptor)
+
+
+def made_and_locked(path: Path, make: Callable[[Path], None]) -> tuple[Path, int | None]:
+    """A new temporary and its lock, None where there are no locks and only age decides.
+
+    Between its making and its locking another process may take it for a leftover; then another one is made.
+    """
+    while True:
+        temporary, descriptor = temporary_sibling(path), None
+        make(temporary)
+        with suppress(OSError):
+            descriptor = acquire(temporary, timeout=1.0)
+        if os.path.lexists(temporary):
+            return temporary, descriptor
         if descriptor is not None:
             release(descriptor)
 
@@ -66,7 +80,7 @@ def remove_if_left(path: Path, same_kernel: bool) -> None:
         idle = time.time() - newest_change(path)
         try:
             descriptor = acquire(path)
-            free = descriptor is not None and (idle > DAY or (same_kernel and idle > 1.0))
+            free = descriptor is not None and (same_kernel or idle > DAY)
         except OSError:  # no locks here
             free = idle > DAY
         if free:

@@ -54,7 +54,10 @@ def build_trainer(
     state = TrainState(total_steps=total) if stored is None else with_budget(stored, total, config)
     state.precision = precision_name(dtype)
     train_step = TrainStep(config, model, optimizer, batches, state, dtype)
-    open_logger = partial(TensorBoardLogger, folder / "tensorboard", state.step + 1)
+    # Points after the save are discarded. A due validation may have been logged by a process that was killed before it
+    # saved it; then all points of this step are discarded, and that of the training is written again from the state.
+    due = state.validation_due(options.validate_every)
+    open_logger = partial(TensorBoardLogger, folder / "tensorboard", state.step if due else state.step + 1)
     return Trainer(config, train_step, validation, checkpoints, open_logger, stop)
 
 

@@ -1,6 +1,6 @@
 """The progress of a training, as last.safetensors stores it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass
@@ -13,6 +13,7 @@ class TrainState:
     total_steps: int | None = None  # updates of the whole training; None until max_minutes is converted
     budget_fixed: bool = False  # max_minutes has been converted into total_steps
     validated_step: int = 0  # the step of the last validation
+    point: dict[str, float] = field(default_factory=dict)  # of the curves at `step`, while its validation is due
     best: float | None = None  # the best validation score so far, of train.metric
     validations_since_best: int = 0
     finished: bool = False

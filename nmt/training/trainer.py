@@ -53,6 +53,7 @@ class Trainer:
             return
         self.log_start()
         self.logger = self.open_logger()
+        self.logger.scalars(state.point, state.step)
         try:
             with self.stop.on_signals(), Progress(state.total_steps, "update", "training", state.step) as progress:
                 self.loop(progress)
@@ -77,13 +78,15 @@ class Trainer:
                 budget.time_validation(self.validate)
             if state.budget_spent or state.patience_spent(train.patience):
                 return
+            self.save_timer.save_if_due(self.save)
             figures = self.train_step.update()
             budget.after_update()
             progress.update(1, figures)
             if state.step % train.log_every == 0:
-                self.logger.scalars(self.train_step.metrics.scalars(figures["lr"], self.device), state.step)
+                point = self.train_step.metrics.scalars(figures["lr"], self.device)
+                self.logger.scalars(point, state.step)
+                state.point = point if state.validation_due(train.validate_every) else {}
                 self.train_step.metrics = TrainMetrics()
-            self.save_timer.save_if_due(self.save)
             self.stop.check()
 
     def fix_budget(self, budget: TimeBudget, progress: Progress) -> None:
@@ -112,7 +115,7 @@ class Trainer:
         state.validations_since_best += 1
         if is_best:
             state.best, state.validations_since_best = result.value(metric), 0
-        state.validated_step = state.step
+        state.validated_step, state.point = state.step, {}
         log.info("update %d: %s%s", state.step, result, "  (best so far)" if is_best else "")
         self.logger.scalars(result.scalars(), state.step)
         self.checkpoints.save_and_prune(self.model.state_dict(), state.step, result, is_best)
