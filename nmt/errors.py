@@ -4,10 +4,12 @@ UserError      one clear sentence: what is wrong, where, what is possible. The c
 └── Stopped    an interruption, exit code 130 as in a shell; a multirun ends with it.
 """
 
+import unicodedata
 from collections.abc import Mapping
 from typing import TypeVar
 
 T = TypeVar("T")
+CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")  # categories of Unicode: control, format, lone surrogates, line ends
 
 
 class UserError(Exception):
@@ -26,6 +28,19 @@ def choose(description: str, name: str, table: Mapping[str, T]) -> T:
     if name not in table:
         raise UserError(f"Unknown {description} '{name}'; possible: {', '.join(map(str, table))}.")
     return table[name]
+
+
+def is_printable(text: str) -> bool:
+    """Whether text is UTF-8 without characters that control a terminal or the direction of text."""
+    return not any(unicodedata.category(character) in CONTROLS for character in text)
+
+
+def printable(text: str) -> str:
+    """Text from a file or a user as a terminal may show it: what controls it becomes an escape such as \\x1b."""
+    return "".join(
+        character.encode("unicode_escape").decode() if unicodedata.category(character) in CONTROLS else character
+        for character in text
+    )
 
 
 def check_positive(**values: int | None) -> None:

@@ -19,6 +19,7 @@ from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.training import checkpoint
 from nmt.training.checkpoint import DamagedCheckpoint, Payload, differences
+from nmt.training.checkpoint_check import load_optimizer, load_weights
 from nmt.training.schedule import SCHEDULES_WITH_END
 from nmt.training.state import TrainState
 from nmt.training.validation import ValidationResult
@@ -109,10 +110,10 @@ class CheckpointManager:
         if missing := {"optimizer", "train_state", "random"} - payload.keys():
             names = ", ".join(sorted(missing))
             raise UserError(f"{self.last_path} has no {names}; no training can be continued from it.")
-        model.load_state_dict(payload["model"])
-        optimizer.load_state_dict(payload["optimizer"])
+        load_weights(model, payload["model"])
+        load_optimizer(optimizer, payload["optimizer"])
         checkpoint.set_random_state(payload["random"], device)
-        return TrainState(**payload["train_state"])
+        return TrainState.from_dict(payload["train_state"])
 
     def delete_stale_steps(self) -> None:
         """Before a training from the start: delete step-N.safetensors of its earlier attempt.

@@ -1,6 +1,9 @@
 """The progress of a training, as last.safetensors stores it."""
 
 from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+from nmt.errors import UserError
 
 
 @dataclass
@@ -18,6 +21,15 @@ class TrainState:
     finished: bool = False
     seconds: float = 0.0  # of training so far, interruptions left out
     tokens: int = 0  # target tokens trained on so far, </s> counted, padding not
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> "TrainState":
+        """The state that a checkpoint has; what it lacks is as at the start. Raises UserError for what is no state."""
+        types = get_type_hints(cls)
+        for key, value in stored.items():
+            if key not in types or not isinstance(value, types[key]) or isinstance(value, bool) != (types[key] is bool):
+                raise UserError(f"The checkpoint's train_state has {key!r:.100}={value!r:.100}, which is not possible.")
+        return cls(**stored)
 
     @property
     def budget_spent(self) -> bool:

@@ -10,6 +10,8 @@ from types import TracebackType
 
 from tqdm import tqdm
 
+from nmt.errors import printable
+
 LOG_INTERVAL = 30.0  # seconds between two log lines
 log = logging.getLogger("nmt")
 
@@ -79,7 +81,7 @@ class TqdmHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record; stderr is resolved at each call, since it may have been replaced."""
         try:
-            tqdm.write(self.format(record), file=sys.stderr)
+            tqdm.write(printable(self.format(record)), file=sys.stderr)
         except Exception:
             self.handleError(record)
 
