@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nmt import pipeline
 from nmt.alignments.gold import GoldAlignments, read_gold_alignments
 from nmt.config import Config
 from nmt.data.parallel_text import read_pairs
 from nmt.errors import UserError, is_printable
-from nmt.results import read_json
 from nmt.runs import Run
 from nmt.scoring import gold_alignments
 
@@ -50,15 +50,17 @@ def existing_corpus(config: Config, hashes: set[str], run_folder: Path) -> Path 
     """
     for folder in data_folders(config, run_folder):
         for report in sorted(folder.glob("corpus-*/report.json")):
-            content = read_json(report)
-            if isinstance(content, dict) and {str(content.get("corpus_hash"))} == hashes and is_closed(report.parent):
-                return report.parent
+            try:
+                content = pipeline.read_report(report.parent)
+                if {content["corpus_hash"]} == hashes and is_closed(report.parent, content["sets"]):
+                    return report.parent
+            except (OSError, ValueError, KeyError, TypeError, RecursionError):
+                continue
     return None
 
 
-def is_closed(corpus: Path) -> bool:
+def is_closed(corpus: Path, sets: list[Any]) -> bool:
     """Whether a corpus names its sets by plain names, and no file in it is a link."""
-    sets = pipeline.read_report(corpus).get("sets")
     named = isinstance(sets, list) and all(isinstance(name, str) and is_plain_name(name) for name in sets)
     return named and not any(path.is_symlink() for path in corpus.iterdir())
 

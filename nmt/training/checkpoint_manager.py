@@ -91,7 +91,7 @@ class CheckpointManager:
         """Write last.safetensors, which a training continues from."""
         training = {
             "model": model.state_dict(),
-            "optimizer": optimizer.state_dict(),
+            "optimizer": {"state": optimizer.state_dict()["state"]},  # its options are in the configuration
             "train_state": asdict(state),
             "random": checkpoint.random_state(device),
         }
