@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from nmt.errors import Stopped, UserError, printable
+from nmt.errors import Stopped, UserError
 from nmt.options import make_parser
 
 
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except UserError as error:
-        print(f"nmt: {printable(str(error))}", file=sys.stderr)
+        print(f"nmt: {error}", file=sys.stderr)
         return 130 if isinstance(error, Stopped) else 2
     except BrokenPipeError:  # the reader of our output left, as `head` does
         discard_output()

@@ -35,14 +35,6 @@ def is_printable(text: str) -> bool:
     return not any(unicodedata.category(character) in CONTROLS for character in text)
 
 
-def printable(text: str) -> str:
-    """Text from a file or a user as a terminal may show it: what controls it becomes an escape such as \\x1b."""
-    return "".join(
-        character.encode("unicode_escape").decode() if unicodedata.category(character) in CONTROLS else character
-        for character in text
-    )
-
-
 def check_positive(**values: int | None) -> None:
     """Raise UserError, with its name, for a value that is neither None nor greater than 0."""
     for name, value in values.items():

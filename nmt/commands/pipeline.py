@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from nmt import compose, pipeline
-from nmt.errors import Stopped, UserError, printable
+from nmt.errors import Stopped, UserError
 
 
 def run(options: argparse.Namespace) -> int:
@@ -20,6 +20,6 @@ def run(options: argparse.Namespace) -> int:
         except UserError as error:
             if len(configs) == 1 or isinstance(error, Stopped):
                 raise
-            print(f"nmt: {config.name}: {printable(str(error))}", file=sys.stderr)
+            print(f"nmt: {config.name}: {error}", file=sys.stderr)
             codes.append(2)
     return max(codes)

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from nmt.errors import UserError, printable
+from nmt.errors import UserError, is_printable
 from nmt.results import damaged_files, file_digest, read_json
 from nmt.runs import find_checkpoint
 from nmt.training import tensor_file
@@ -17,7 +17,7 @@ def run(options: argparse.Namespace) -> int:
     folder = find_folder(options.name, Path(options.runs))
     states = dict(check_files(folder))
     for name, sound in states.items():
-        print(f"{printable(name)}\t{STATES[sound]}")
+        print(f"{name if is_printable(name) else ascii(name)}\t{STATES[sound]}")
     if damaged := [name for name, sound in states.items() if not sound]:
         raise UserError(
             f"{len(damaged)} of {len(states)} files of {folder} are damaged: {', '.join(damaged)}; copy them from a "

@@ -10,8 +10,6 @@ from types import TracebackType
 
 from tqdm import tqdm
 
-from nmt.errors import printable
-
 LOG_INTERVAL = 30.0  # seconds between two log lines
 log = logging.getLogger("nmt")
 
@@ -81,7 +79,7 @@ class TqdmHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record; stderr is resolved at each call, since it may have been replaced."""
         try:
-            tqdm.write(printable(self.format(record)), file=sys.stderr)
+            tqdm.write(self.format(record), file=sys.stderr)
         except Exception:
             self.handleError(record)
 
