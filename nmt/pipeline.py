@@ -18,6 +18,7 @@ from nmt.cpu import keep_freed_memory
 from nmt.data import corpus
 from nmt.data.dataset import ParallelDataset, write_datasets
 from nmt.data.tokenizer import Tokenizers, train_tokenizers
+from nmt.distributed import world
 from nmt.errors import UserError
 from nmt.files import atomic_folder, report_write_errors, write_atomic
 from nmt.runs import run_folder
@@ -113,10 +114,14 @@ def tokenize(config: Config) -> None:
 
 
 def train(config: Config) -> list[Result]:
-    """The command `train`: build the stages, train, and score; one result for each test set."""
+    """The command `train`: build the stages, train, and score; one result for each test set.
+
+    Under torchrun every process calls it, and process 0 has the results.
+    """
     keep_freed_memory()
     select_device(config.device)  # a device that does not exist is refused before anything is downloaded
-    folders = build_stages(config)
+    processes = world()
+    folders = processes.main_first(lambda: build_stages(config))
     valid = ParallelDataset(folders.ids / "valid.arrow")
     check_validation(config, valid, folders.corpus)
     report = read_report(folders.corpus)
@@ -129,11 +134,13 @@ def train(config: Config) -> list[Result]:
         valid,
         folder,
         report["corpus_hash"],
+        processes,
     )
-    write_config(folder, config)
+    if processes.is_main:
+        write_config(folder, config)
     trainer.run()
     del trainer  # its optimiser need not be in memory while the test sets are translated
-    return score_trained(folder / "best.safetensors", folders.corpus, report["sets"], config.decode)
+    return score_trained(folder / "best.safetensors", folders.corpus, report["sets"], config.decode, processes)
 
 
 def check_validation(config: Config, valid: ParallelDataset, corpus_folder: Path) -> None:

@@ -126,8 +126,7 @@ def read_training(path: Path) -> Training | None:
         return None
     payload = checkpoint.load(last, with_tensors=False)
     state = TrainState.from_dict(payload.get("train_state", {}))
-    device = "cuda" if "cuda" in payload.get("random", {}) else "cpu"
-    return Training(state.step, state.seconds, state.tokens or None, state.finished, device)
+    return Training(state.step, state.seconds, state.tokens or None, state.finished, state.device)
 
 
 def check_comparable(systems: list[System], own_text: bool) -> None:

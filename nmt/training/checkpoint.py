@@ -1,8 +1,8 @@
 """Checkpoint files: written atomically, read as plain data that cannot run code.
 
 Every checkpoint holds a translator: configuration, tokenizers, weights, and the versions it was made with.
-`last.safetensors` also holds what a training needs to be resumed: optimizer, train state, random states. All of it is
-one file, since one file is replaced atomically: weights never stand beside the optimizer of another update.
+`last.safetensors` also holds what a training needs to be resumed: optimizer and train state. All of it is one file,
+since one file is replaced atomically: weights never stand beside the optimizer of another update.
 """
 
 import contextlib
@@ -198,21 +198,6 @@ def average(paths: Sequence[Path]) -> dict[str, Tensor]:
     means = {name: (total / len(paths)).to(newest[name].dtype) for name, total in sums.items()}
     means = {name: mean if mean.is_floating_point() else newest[name] for name, mean in means.items()}
     return {name: means[shared.get(name, name)] for name in newest}
-
-
-def random_state(device: torch.device) -> Payload:
-    """The states of the random generators that training draws from."""
-    state: Payload = {"torch": torch.get_rng_state()}
-    if device.type == "cuda":
-        state["cuda"] = torch.cuda.get_rng_state(device)
-    return state
-
-
-def set_random_state(state: Payload, device: torch.device) -> None:
-    """Set the generators to states that `random_state` returned."""
-    torch.set_rng_state(state["torch"])
-    if device.type == "cuda" and "cuda" in state:
-        torch.cuda.set_rng_state(state["cuda"], device)
 
 
 def differences(old: Payload, new: Payload, prefix: str = "") -> dict[str, tuple[Any, Any]]:

@@ -17,7 +17,7 @@ from nmt.models.build import ModelConfig, build
 LONGEST_TEXT = 10_000  # characters; the origin of an average names all its updates
 REQUIRED = {"config": dict, "tokenizers": dict, "model": dict, "corpus_hash": str, "versions": dict}
 OPTIONAL = {
-    "step": int, "valid": dict, "origin": str, "optimizer": dict, "train_state": dict, "random": dict,
+    "step": int, "valid": dict, "origin": str, "optimizer": dict, "train_state": dict,
 }  # fmt: skip
 
 

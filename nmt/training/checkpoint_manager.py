@@ -27,8 +27,8 @@ from nmt.training.validation import ValidationResult
 log = logging.getLogger("nmt")
 
 # Keys that may change when a run is resumed, since its weights do not depend on them. The corpus is compared by its
-# hash, the tokenizer byte for byte.
-CHANGEABLE = ("name", "device", "data_folder", "run_folder", "train.log_every", "train.compile")
+# hash, the tokenizer byte for byte; train.accumulate may change with the number of processes.
+CHANGEABLE = ("name", "device", "data_folder", "run_folder", "train.log_every", "train.compile", "train.accumulate")
 CHANGEABLE_PREFIXES = ("decode.", "train.heatmap", "train.log_sentences", "data.")
 BUDGET = ("train.max_steps", "train.max_epochs", "train.patience")  # may change where no schedule depends on them
 
@@ -85,20 +85,17 @@ class CheckpointManager:
         """The checkpoints to average, oldest first."""
         return sorted(self.folder.glob("step-*.safetensors"), key=step_of)
 
-    def save_last(
-        self, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState, device: torch.device
-    ) -> None:
+    def save_last(self, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState) -> None:
         """Write last.safetensors, which a training continues from."""
         training = {
             "model": model.state_dict(),
             "optimizer": {"state": optimizer.state_dict()["state"]},  # its options are in the configuration
             "train_state": asdict(state),
-            "random": checkpoint.random_state(device),
         }
         checkpoint.save(self.last_path, self.common | training)
 
-    def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device) -> TrainState | None:
-        """Set weights, optimizer and random generators to those of last.safetensors; None if there is no such file.
+    def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState | None:
+        """Set weights and optimizer to those of last.safetensors; None if there is no last.safetensors.
 
         Raises UserError if the run was begun with another configuration, corpus or tokenizer.
         """
@@ -107,12 +104,11 @@ class CheckpointManager:
             return None
         payload = checkpoint.load(self.last_path)
         refuse_changes(payload, self.common, self.config.name)
-        if missing := {"optimizer", "train_state", "random"} - payload.keys():
+        if missing := {"optimizer", "train_state"} - payload.keys():
             names = ", ".join(sorted(missing))
             raise UserError(f"{self.last_path} has no {names}; no training can be continued from it.")
         load_weights(model, payload["model"])
         load_optimizer(optimizer, payload["optimizer"])
-        checkpoint.set_random_state(payload["random"], device)
         return TrainState.from_dict(payload["train_state"])
 
     def delete_stale_steps(self) -> None:

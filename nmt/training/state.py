@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
-from nmt.errors import UserError
+from nmt.errors import UserError, is_printable
 
 
 @dataclass
@@ -20,6 +20,9 @@ class TrainState:
     validations_since_best: int = 0
     finished: bool = False
     seconds: float = 0.0  # of training so far, interruptions left out
+    device: str = "cpu"  # cpu or cuda, that it was last trained on
+    world_size: int = 1  # processes, likewise
+    batches_per_update: int = 1  # of all processes
     tokens: int = 0  # target tokens trained on so far, </s> counted, padding not
 
     @classmethod
@@ -27,7 +30,8 @@ class TrainState:
         """The state that a checkpoint has; what it lacks is as at the start. Raises UserError for what is no state."""
         types = get_type_hints(cls)
         for key, value in stored.items():
-            if key not in types or not isinstance(value, types[key]) or isinstance(value, bool) != (types[key] is bool):
+            right = key in types and isinstance(value, types[key]) and isinstance(value, bool) == (types[key] is bool)
+            if not right or (isinstance(value, str) and not is_printable(value)):
                 raise UserError(f"The checkpoint's train_state has {key!r:.100}={value!r:.100}, which is not possible.")
         return cls(**stored)
 
