@@ -22,7 +22,7 @@ class RecurrentConfig:
 
     kind: str = option("the architecture: recurrent")
     cell: str = option("kind of recurrent layer", choices=("lstm", "gru"))
-    num_layers: int = option("layers of the encoder and of the decoder", above=0, maximum=1000)
+    num_layers: int = option("layers of the encoder and of the decoder", above=0, maximum=256)
     embedding_size: int = option("size of the embeddings", above=0, maximum=65536)
     hidden_size: int = option("size of the decoder's state", above=0, maximum=65536)
     encoder_hidden_size: int | None = option(

@@ -16,8 +16,8 @@ class TransformerConfig:
     """Vaswani et al. 2017 with pre- or post-norm, and later kinds of self-attention and of positions."""
 
     kind: str = option("the architecture: transformer")
-    encoder_layers: int = option("layers of the encoder", above=0, maximum=1000)
-    decoder_layers: int = option("layers of the decoder", above=0, maximum=1000)
+    encoder_layers: int = option("layers of the encoder", above=0, maximum=256)
+    decoder_layers: int = option("layers of the decoder", above=0, maximum=256)
     hidden_size: int = option("size of embeddings and hidden vectors (d_model)", above=0, maximum=65536)
     num_heads: int = option("attention heads of a layer", above=0, maximum=1024)
     feed_forward_size: int = option("inner size of the feed-forward layers (d_ff)", above=0, maximum=262144)
