@@ -6,6 +6,7 @@
     nmt align RUN [SOURCE [TARGET]]
     nmt export RUN --format ctranslate2
     nmt compare RUN [RUN …]
+    nmt verify RUN
 
 stdout carries data only, everything else goes to stderr; a user's mistake is one sentence and exit code 2.
 """
@@ -37,8 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except UserError as error:
-        print(f"nmt: {error}", file=sys.stderr)
-        return 130 if isinstance(error, Stopped) else 2
+        if reports():
+            print(f"nmt: {error}", file=sys.stderr)
+        return 128 + error.signal if isinstance(error, Stopped) else 2
     except BrokenPipeError:  # the reader of our output left, as `head` does
         discard_output()
         return 141
@@ -58,6 +60,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("nmt: interrupted.", file=sys.stderr)
         return 130
+
+
+def reports() -> bool:
+    """Whether this process reports an error: of those that torchrun starts, the first one does."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def discard_output() -> None:

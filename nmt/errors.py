@@ -1,13 +1,16 @@
 """Errors that a user can correct.
 
 UserError      one clear sentence: what is wrong, where, what is possible. The command prints it and exits with code 2.
-└── Stopped    an interruption, exit code 130 as in a shell; a multirun ends with it.
+└── Stopped    an interruption, exit code 128 + signal as in a shell (130: Ctrl-C); a multirun ends with it.
 """
 
+import unicodedata
 from collections.abc import Mapping
+from signal import SIGINT
 from typing import TypeVar
 
 T = TypeVar("T")
+CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")  # categories of Unicode: control, format, lone surrogates, line ends
 
 
 class UserError(Exception):
@@ -15,7 +18,14 @@ class UserError(Exception):
 
 
 class Stopped(UserError):
-    """An interruption by the user or the system; the text describes how to continue the work."""
+    """An interruption by the user or the system; the text describes how to continue the work.
+
+    `signal` is the number of the signal; the exit code is 128 more, as in a shell.
+    """
+
+    def __init__(self, text: str, signal: int = SIGINT) -> None:
+        super().__init__(text)
+        self.signal = int(signal)
 
 
 def choose(description: str, name: str, table: Mapping[str, T]) -> T:
@@ -26,6 +36,11 @@ def choose(description: str, name: str, table: Mapping[str, T]) -> T:
     if name not in table:
         raise UserError(f"Unknown {description} '{name}'; possible: {', '.join(map(str, table))}.")
     return table[name]
+
+
+def is_printable(text: str) -> bool:
+    """Whether text is UTF-8 without characters that control a terminal or the direction of text."""
+    return not any(unicodedata.category(character) in CONTROLS for character in text)
 
 
 def check_positive(**values: int | None) -> None:

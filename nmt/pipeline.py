@@ -8,7 +8,8 @@ downstream. A folder that exists is complete.
 import hashlib
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from nmt.cpu import keep_freed_memory
 from nmt.data import corpus
 from nmt.data.dataset import ParallelDataset, write_datasets
 from nmt.data.tokenizer import Tokenizers, train_tokenizers
+from nmt.distributed import World, world
 from nmt.errors import UserError
 from nmt.files import atomic_folder, report_write_errors, write_atomic
 from nmt.run_lock import only_writer
@@ -115,16 +117,20 @@ def tokenize(config: Config) -> None:
 
 
 def train(config: Config) -> list[Result]:
-    """The command `train`: build the stages, train, and score; one result for each test set."""
+    """The command `train`: build the stages, train, and score; one result for each test set.
+
+    Under torchrun every process calls it, and process 0 has the results.
+    """
     keep_freed_memory()
     select_device(config.device)  # a device that does not exist is refused before anything is downloaded
-    folders = build_stages(config)
+    processes = world()
+    folders = processes.main_first(lambda: build_stages(config))
     valid = ParallelDataset(folders.ids / "valid.arrow")
     check_validation(config, valid, folders.corpus)
     report = read_report(folders.corpus)
     folder = run_folder(config)
     make_run_folder(folder)
-    with only_writer(folder), log_file(folder / "train.log"), report_write_errors(folder):
+    with work_in(folder, processes):
         warn_of_validation_set(report, valid, folders.corpus, config)
         trainer = build_trainer(
             config,
@@ -133,11 +139,27 @@ def train(config: Config) -> list[Result]:
             valid,
             folder,
             report["corpus_hash"],
+            processes,
         )
-        write_config(folder, config)
+        if processes.is_main:
+            write_config(folder, config)
         trainer.run()
         del trainer  # its optimiser need not be in memory while the test sets are translated
-        return score_trained(folder / "best.safetensors", folders.corpus, report["sets"], config.decode)
+        return score_trained(folder / "best.safetensors", folders.corpus, report["sets"], config.decode, processes)
+
+
+@contextmanager
+def work_in(folder: Path, processes: World) -> Iterator[None]:
+    """Around the work in a run folder: no other command writes there, and process 0 keeps train.log. Raises UserError.
+
+    Of several processes one that was killed may take a while to end; the next one waits for it.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(report_write_errors(folder))
+        if processes.is_main:
+            stack.enter_context(only_writer(folder, timeout=2.0 if processes.size == 1 else 30.0))
+            stack.enter_context(log_file(folder / "train.log"))
+        yield
 
 
 def check_validation(config: Config, valid: ParallelDataset, corpus_folder: Path) -> None:

@@ -1,11 +1,10 @@
 """Runs scored on test sets: BLEU, chrF, and the alignment error rate where there are gold links."""
 
 import hashlib
-import json
 import logging
 import platform
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -15,9 +14,10 @@ from nmt.alignments.layer_selection import LayerSelector
 from nmt.config import DecodeConfig, flatten
 from nmt.data.parallel_text import read_pairs
 from nmt.decode.translator import Translator
+from nmt.distributed import World
 from nmt.evaluate.bleu_chrf import score, tokenization_warning
-from nmt.files import report_write_errors, write_atomic
-from nmt.results import check_writable, read_json, read_result, write_result
+from nmt.files import report_write_errors
+from nmt.results import check_writable, read_json, read_result, write_json, write_result
 from nmt.runs import Run, load
 from nmt.view.progress import Progress
 from nmt.view.tensorboard import TensorBoardLogger
@@ -61,6 +61,7 @@ def score_files(
     if gold is not None and selector is not None:
         provenance["alignment"] = selector.provenance(gold)
     stored = read_result(folder, provenance)
+    run.translator.world.broadcast(stored is not None)  # the other processes wait for it in `help_translate`
     if stored is None:
         if warning := tokenization_warning(references):
             log.warning("%s: %s", name, warning)
@@ -92,9 +93,18 @@ def score_sets(run: Run, corpus: Path, sets: list[str], selector: LayerSelector 
     return results
 
 
-def score_trained(path: Path, corpus: Path, sets: list[str], decode: DecodeConfig) -> list[Result]:
-    """Score a finished training on every test set of its corpus, and write settings and scores to TensorBoard."""
+def score_trained(path: Path, corpus: Path, sets: list[str], decode: DecodeConfig, world: World) -> list[Result]:
+    """Score a finished training on every test set of its corpus, and write settings and scores to TensorBoard.
+
+    The processes of `world` translate together; process 0 alone scores, writes and has results.
+    """
     run = load([path], decode=decode)
+    if world.size > 1:
+        run = replace(run, translator=replace(run.translator, world=world, num_processes=1))
+        run.provenance.pop("processes", None)
+    if not world.is_main:
+        help_translate(run, corpus, sets)
+        return []
     selector = make_layer_selector(run, gold_alignments(run, corpus, "valid"))
     results = score_sets(run, corpus, sets, selector)
     marker = path.parent / "evaluate" / "tensorboard.json"
@@ -105,8 +115,17 @@ def score_trained(path: Path, corpus: Path, sets: list[str], decode: DecodeConfi
             logger = TensorBoardLogger.for_scores(path.parent / "tensorboard")
             logger.hyperparameters(flatten(run.config), scores)
             logger.close()
-            write_atomic(marker, json.dumps(scores))
+            write_json(marker, scores)
     return results
+
+
+def help_translate(run: Run, corpus: Path, sets: list[str]) -> None:
+    """The part of a process other than 0 in `score_sets`: to translate with it the sets that have no score yet."""
+    for name in sets:
+        source, reference = (corpus / f"{name}.{side}" for side in (run.config.data.source, run.config.data.target))
+        if not run.translator.world.broadcast(0):
+            for _ in run.translator.translate(pair[0] for pair in read_pairs(source, reference)):
+                pass
 
 
 def make_layer_selector(run: Run, valid: GoldAlignments | None) -> LayerSelector | None:

@@ -118,7 +118,13 @@ class RandomBatches:
         self.vocabulary, self.length = vocabulary, 16
         self.random = numpy.random.default_rng(1)
 
-    def stream(self, epoch: int, position: int, pinned: bool = False) -> Iterator[tuple[int, int, Batch]]:
+    def skip(self, epoch: int, position: int, count: int) -> tuple[int, int]:
+        """The position `count` batches later."""
+        return epoch, position + count
+
+    def stream(
+        self, epoch: int, position: int, rank: int, world_size: int, pinned: bool
+    ) -> Iterator[tuple[int, int, Batch]]:
         """Yield (epoch, position, batch) without end."""
         while True:
             size = (2, max(1, TOKENS // self.length), self.length - 1)  # without </s>

@@ -273,7 +273,7 @@ def test_a_predicted_window_narrows():
     arguments = unit(1, 3, QUERY), torch.arange(3)[None], torch.tensor([40]), None, 40
     reaches = []
     for _ in range(10):
-        window.count_batch()
+        window.count_batches(1)
         reaches.append(window.reach)
         if len(reaches) == 2:
             assert_close(window(*arguments), wider(*arguments), **EXACT)

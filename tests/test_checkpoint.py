@@ -69,7 +69,7 @@ def shared_payload(size: int) -> dict:
     weight = torch.rand(size, size)
     model = {"source.weight": weight, "target.weight": weight, "output.weight": weight.detach(), "bias": weight[0]}
     tokenizers = {"lowercase": False, "source": torch.zeros(1, dtype=torch.uint8)}
-    entries = {"config": {}, "tokenizers": tokenizers, "corpus_hash": "", "versions": {}}
+    entries = {"config": {}, "tokenizers": tokenizers, "corpus_hash": "", "versions": {}, "origin": "update 1"}
     return {"format": checkpoint.FORMAT, "model": model} | entries
 
 

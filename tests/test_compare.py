@@ -263,8 +263,8 @@ def runs(trained: Trained, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     other = trained._replace(arguments=[word for word in trained.arguments if not word.startswith("model")])
     recurrent = ("model=seq2seq", "model.hidden_size=16", "model.embedding_size=16")
     payload = untrained(other, root / "plain", *recurrent, "name=plain")
-    state = {"step": 30, "seconds": 60.0, "finished": False, "tokens": 1200}
-    checkpoint.save(root / "plain" / "last.safetensors", payload | {"train_state": state, "random": {}})
+    state = {"step": 30, "seconds": 60.0, "finished": False, "tokens": 1200, "device": "cpu"}
+    checkpoint.save(root / "plain" / "last.safetensors", payload | {"train_state": state})
     return Runs(root)
 
 
@@ -643,7 +643,7 @@ def test_every_model_has_labels_of_its_own():
 
 @pytest.mark.parametrize("tokens, speed", [(0, None), (600, 10.0)])
 def test_a_training_without_tokens_has_no_speed(trained: Trained, tmp_path, tokens, speed):
-    state = {"step": 3, "seconds": 60.0, "tokens": tokens, "finished": False}
+    state = {"step": 3, "seconds": 60.0, "tokens": tokens, "finished": False, "device": "cpu"}
     checkpoint.save(
         tmp_path / "last.safetensors", checkpoint.load(trained.folder / "best.safetensors") | {"train_state": state}
     )

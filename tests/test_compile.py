@@ -12,6 +12,7 @@ from torch.testing import assert_close
 from nmt.compose import compose_all
 from nmt.data.batches import Batch, collate
 from nmt.data.tokenizer import EOS
+from nmt.distributed import World
 from nmt.errors import UserError
 from nmt.models.build import build
 from nmt.training.build import make_optimizer
@@ -41,10 +42,13 @@ class RandomBatches:
             for count, longest in shapes
         ]  # fmt: skip
 
-    def stream(self, epoch: int, position: int, pinned: bool) -> Iterator[tuple[int, int, Batch]]:
+    def stream(self, epoch: int, position: int, *_: object, **__: object) -> Iterator[tuple[int, int, Batch]]:
         while True:
             yield epoch, position, self.batches[position % len(self.batches)]
             position += 1
+
+    def skip(self, epoch: int, position: int, count: int) -> tuple[int, int]:
+        return epoch, position + count
 
 
 def train_step(compiled: str, *words: str) -> TrainStep:
@@ -52,7 +56,7 @@ def train_step(compiled: str, *words: str) -> TrainStep:
     torch.manual_seed(config.seed)
     model = build(config.model, VOCABULARY, VOCABULARY, True)
     optimizer, state = make_optimizer(model, config.optim), TrainState(total_steps=10**6)
-    return TrainStep(config, model, optimizer, RandomBatches(), state, torch.float32)  # type: ignore[arg-type]
+    return TrainStep(config, model, optimizer, RandomBatches(), state, torch.float32, World())  # type: ignore[arg-type]
 
 
 @every_way

@@ -193,6 +193,8 @@ def test_the_loss_of_reinforce_by_hand():
     loss.backward()
     assert log_probability.grad.tolist() == [-3.0, -1.0] and entropy.grad.tolist() == [-2.0, -2.0]
     assert reward.grad is None
+    assert reinforce.baseline.item() == -4
+    reinforce.update_baseline(-2.0)
     assert reinforce.baseline.item() == pytest.approx(-3.8)
 
 
@@ -287,6 +289,7 @@ def test_padding_is_not_rewarded(small_model):
     loss.backward()
     assert loss.isfinite() and hidden.grad.isfinite().all()
     assert ((values.grad != 0) == real).all()
+    model.end_update([nll.item() / real.sum().item()])
     wanted = -0.9 * math.log(50) - 0.1 * nll.item() / real.sum().item()
     assert model.reinforce.baseline.item() == pytest.approx(wanted)
 

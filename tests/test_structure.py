@@ -18,6 +18,7 @@ NAMES = [path.relative_to(PACKAGE).as_posix() for path in FILES]
 # A package or module of nmt/ may import those of lower layers, and itself.
 LAYERS = {
     "errors": 0,
+    "distributed": 1,
     "cpu": 0,
     "locks": 0,
     "leftovers": 1,
@@ -58,6 +59,7 @@ LIBRARIES = {
     "matplotlib": r"view/.*",
     "tensorboard": r"view/.*",
     "torch.utils.tensorboard": r"view/.*",
+    "torch.distributed": r"distributed\.py",
     "hydra": r"compose\.py",
     "omegaconf": r"(config|config_validation|compose)\.py",
 }

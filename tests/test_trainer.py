@@ -1,5 +1,6 @@
 """The training loop by itself: a Trainer over parts that only record their calls."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from torch import nn
 
 from nmt.compose import compose_all
+from nmt.distributed import World
 from nmt.errors import Stopped, UserError
 from nmt.training.divergence import TrainingDiverged
 from nmt.training.metrics import TrainMetrics
@@ -32,7 +34,7 @@ class FakeStep:
         if self.state.step + 1 == self.diverge_at:
             raise TrainingDiverged("loss nan")
         self.state.step += 1
-        self.stop.requested = self.state.step == self.stop_at
+        self.stop.signal = signal.SIGINT * (self.state.step == self.stop_at)
         self.metrics.add(nll=6.0, tokens=3, padding=0.25, gradient_norm=1.0)
         return {"loss": 2.0, "lr": 0.5}
 
@@ -61,7 +63,7 @@ class FakeCheckpoints:
     def save_and_prune(self, weights: dict, step: int, result: ValidationResult, is_best: bool) -> None:
         self.saved.append((step, is_best))
 
-    def save_last(self, model: object, optimizer: object, state: TrainState, device: object) -> None:
+    def save_last(self, model: object, optimizer: object, state: TrainState) -> None:
         self.last_steps.append(state.step)
 
     def sound_step_paths(self) -> list[Path]:
@@ -92,9 +94,9 @@ def make(tmp_path):
 
     def make(scores: list[float], *words: str, **updates: int) -> Trainer:
         words = ("train.max_steps=10", "train.validate_every=4", "train.patience=0", "train.log_every=5", *words)
-        config, stop, logger = compose_all(list(words), multirun=False)[0], StopSignal(), FakeLogger()
+        config, stop, logger = compose_all(list(words), multirun=False)[0], StopSignal(World()), FakeLogger()
         step, checkpoints = FakeStep(stop, **updates), FakeCheckpoints(tmp_path)
-        return Trainer(config, step, FakeValidation(scores), checkpoints, lambda: logger, stop)  # type: ignore[arg-type]
+        return Trainer(config, step, FakeValidation(scores), checkpoints, lambda: logger, stop, World())  # type: ignore[arg-type]
 
     return make
 

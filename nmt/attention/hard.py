@@ -67,7 +67,7 @@ def categorical_entropy(log_probabilities: Tensor) -> Tensor:
 
 
 class Reinforce(nn.Module):
-    """REINFORCE: −Σ_n (r_n − b) log π(s_n) − λ_e Σ_n H[π_n], with b ← 0.9 b + 0.1 mean r after each batch.
+    """REINFORCE: −Σ_n (r_n − b) log π(s_n) − λ_e Σ_n H[π_n], with b ← 0.9 b + 0.1 mean r for each batch of an update.
 
     r_n = log p(y_n): the reward of a sample is the log-probability of the one token that is predicted from it
     (REINFORCE, Williams 1992; Xu et al. 2015 §4.1 with λ_r = 1). For attention after the step without input feeding
@@ -90,8 +90,10 @@ class Reinforce(nn.Module):
         self.register_buffer("baseline", torch.tensor(initial_baseline))
 
     def forward(self, log_probability: Tensor, entropy: Tensor, reward: Tensor) -> Tensor:
-        """[N] each, over real tokens only → the loss, summed; updates the baseline."""
-        reward = reward.detach()
-        advantage = reward - self.baseline
-        self.baseline.lerp_(reward.mean().to(self.baseline.dtype), 1 - BASELINE_DECAY)
+        """[N] each, over real tokens only → the loss, summed."""
+        advantage = reward.detach() - self.baseline
         return -(advantage * log_probability).sum() - self.entropy_weight * entropy.sum()
+
+    def update_baseline(self, mean_reward: float) -> None:
+        """b ← 0.9 b + 0.1 mean r, once for each batch, after the update that all of them belong to."""
+        self.baseline.lerp_(torch.full_like(self.baseline, mean_reward), 1 - BASELINE_DECAY)

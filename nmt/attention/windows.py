@@ -33,8 +33,8 @@ class Window(nn.Module, ABC):
 
     reach: float | None = None  # source positions on either side of p_t inside the window; None = all
 
-    def count_batch(self) -> None:
-        """Called once for each batch of a training, for windows that change during it."""
+    def count_batches(self, count: int) -> None:
+        """Called before each update of a training, made from `count` batches, for windows that change during it."""
 
     @abstractmethod
     def forward(self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int) -> WindowOutput:
@@ -91,9 +91,9 @@ class LocalPredictive(Window):
         if narrowing_batches:
             self.register_buffer("updates", torch.zeros((), dtype=torch.long))
 
-    def count_batch(self) -> None:
+    def count_batches(self, count: int) -> None:
         if self.narrowing_batches:
-            self.updates += 1
+            self.updates += count
 
     @property
     def width_factor(self) -> Tensor | float:

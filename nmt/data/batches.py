@@ -200,8 +200,19 @@ class BatchIterator:
         """Pieces of the longest source and of the longest target."""
         return int(self.pairs.source_lengths.max()), int(self.pairs.target_lengths.max())
 
-    def stream(self, epoch: int, position: int, pinned: bool = False) -> Iterator[tuple[int, int, Batch]]:
-        """Yield (epoch, position, batch) from batch `position` of `epoch` on, epoch after epoch without end.
+    def skip(self, epoch: int, position: int, count: int = 1) -> tuple[int, int]:
+        """The epoch and position `count` batches later; the position may be the end of its epoch."""
+        for _ in range(count):
+            if position >= len(self.plan(epoch)):
+                epoch, position = epoch + 1, 0
+            position += 1
+        return epoch, position
+
+    def stream(
+        self, epoch: int, position: int, rank: int = 0, world_size: int = 1, pinned: bool = False
+    ) -> Iterator[tuple[int, int, Batch]]:
+        """Yield (epoch, position, batch): of the batches from `position` of `epoch` on every `world_size`-th, from the
+        `rank`-th on, epoch after epoch without end.
 
         A thread builds the next batch while the last one is trained on. A batch depends on its epoch and position
         alone, so a stream may be dropped at any time and another begun at the same batch.
@@ -213,11 +224,14 @@ class BatchIterator:
             batch = self.batch(epoch, position)
             return epoch, position, batch.pinned() if pinned else batch
 
+        def build_later(epoch: int, position: int, count: int) -> tuple[int, int, Batch]:
+            return build(*self.skip(epoch, position, count))
+
         with ThreadPoolExecutor(1, "batches") as thread:
-            future = thread.submit(build, epoch, position)
+            future = thread.submit(build_later, epoch, position, rank)
             while True:
                 epoch, position, batch = future.result()
-                future = thread.submit(build, epoch, position + 1)
+                future = thread.submit(build_later, epoch, position, world_size)
                 yield epoch, position, batch
 
 

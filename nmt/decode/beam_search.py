@@ -6,9 +6,12 @@ as soon as `beam` of its hypotheses have ended, or at its maximum length, where 
 the batch. Greedy search is beam 1.
 """
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,6 +27,29 @@ class Hypothesis:
 
     ids: list[int]
     score: float  # log-probability / length^α
+
+
+NBest = list[list[Hypothesis]]  # the n best of each sentence of a batch
+
+
+def pack_nbest(nbest: NBest) -> list[int]:
+    """The n best of each sentence as 64-bit integers: numbers, lengths, ids, and the bits of the scores."""
+    values = [len(nbest)]
+    for hypotheses in nbest:
+        values.append(len(hypotheses))
+        for hypothesis in hypotheses:
+            values += [int(np.float64(hypothesis.score).view(np.int64)), len(hypothesis.ids), *hypothesis.ids]
+    return values
+
+
+def unpack_nbest(values: Iterator[int]) -> NBest:
+    """The next list that `pack_nbest` packed."""
+
+    def hypothesis() -> Hypothesis:
+        score, length = float(np.int64(next(values)).view(np.float64)), next(values)
+        return Hypothesis(list(itertools.islice(values, length)), score)
+
+    return [[hypothesis() for _ in range(next(values))] for _ in range(next(values))]
 
 
 @dataclass

@@ -17,16 +17,16 @@ from torch import Tensor
 from nmt.config import DecodeConfig
 from nmt.data.batches import Ids, batches_by_length, collate, pad, padding_mask
 from nmt.data.tokenizer import EOS, Tokenizers
-from nmt.decode.beam_search import Hypothesis, search
+from nmt.decode.beam_search import Hypothesis, NBest, pack_nbest, search, unpack_nbest
 from nmt.decode.forced_decoding import AttentionRecord, IdPair, force_decode, pair_batches, pair_chunks
 from nmt.decode.long_lines import join_texts, split_position
 from nmt.decode.parallel import parallel_map
+from nmt.distributed import World
 from nmt.models.base import EncoderDecoder
 
 log = logging.getLogger("nmt")
 CHUNK_LINES = 2000  # lines that are sorted by length and translated together
 BATCHES_PER_PROCESS, MIN_BATCH_TOKENS = 4, 512  # of several processes, if that leaves so many positions to a batch
-NBest = list[list[Hypothesis]]  # the n best of each sentence of a batch
 T = TypeVar("T", bound="Translator")
 
 
@@ -83,6 +83,7 @@ class Translator:
     autocast: torch.autocast
     search_model: EncoderDecoder | None = None  # `model` with packed weights, where these no longer change
     num_processes: int = 1  # that divide the batches of a file
+    world: World = World()  # of processes that all translate the same file together
 
     def with_options(self: T, *, decode: DecodeConfig | None = None, num_processes: int | None = None) -> T:
         """The same translator with other settings of search or another number of processes."""
@@ -160,9 +161,18 @@ class Translator:
 
     def map_batches(self, function: Callable[[int], NBest], count: int) -> Iterable[NBest]:
         """function(0), …, function(count − 1), in this process or in several."""
+        if self.world.size > 1:
+            return self.share_batches(function, count)
         if min(self.num_processes, count) <= 1:
             return map(function, range(count))
         return parallel_map(function, count, self.num_processes)
+
+    def share_batches(self, function: Callable[[int], NBest], count: int) -> list[NBest]:
+        """function(0), …, function(count − 1), each computed by one process of the world and sent to all."""
+        numbers = range(self.world.rank, count, self.world.size)
+        computed = self.world.gather_integers([value for number in numbers for value in pack_nbest(function(number))])
+        values = [iter(each) for each in computed]
+        return [unpack_nbest(values[number % self.world.size]) for number in range(count)]
 
     def batches(self, sources: Sequence[Sequence[int] | Ids]) -> list[np.ndarray]:
         """Indices of sentences to search together, longest first; with several processes enough batches for each."""

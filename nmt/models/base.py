@@ -6,12 +6,14 @@ column at a time) use the same `decode`, and search reorders hypotheses by index
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from nmt.attention.hard import Reinforce
+from nmt.attention.windows import Window
 
 DecoderState = dict[str, Tensor]  # what the decoder keeps from column to column; every tensor batch-first
 
@@ -115,6 +117,18 @@ class EncoderDecoder(nn.Module, ABC):
     def window_reach(self) -> float | None:
         """Source positions on either side of p_t that local attention attends to; None where it attends to all."""
         return None
+
+    def begin_update(self, batches: int) -> None:
+        """Called by a training before an update that is made from so many batches."""
+        for module in self.modules():
+            if isinstance(module, Window):
+                module.count_batches(batches)
+
+    def end_update(self, nll: Sequence[float]) -> None:
+        """Called by a training after an update with the mean −log p of each of its batches."""
+        if hasattr(self, "reinforce"):
+            for mean_nll in nll:
+                self.reinforce.update_baseline(-mean_nll)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """hidden [… D] → unnormalised logits [… V], in a tensor that search may overwrite."""

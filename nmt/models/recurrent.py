@@ -53,8 +53,6 @@ class Bahdanau(EncoderDecoder):
 
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
         values, _ = self.encoder(source, mask)
-        if self.training:
-            self.attention.window.count_batch()
         return Memory(values, mask, {"keys": self.attention.keys(values)})
 
     def start(self, memory: Memory) -> DecoderState:
@@ -124,8 +122,6 @@ class Luong(EncoderDecoder):
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
         values, static = self.encoder(source, mask)
         if self.uses_attention:
-            if self.training:
-                self.attention.window.count_batch()
             static = static | {"keys": self.attention.keys(values)}
         return Memory(values, mask, static)
 

@@ -1,5 +1,6 @@
 """Puts a Trainer together from a configuration, the data and the folder of a run."""
 
+import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,8 +12,11 @@ from nmt.data.batches import BatchIterator
 from nmt.data.dataset import ParallelDataset
 from nmt.data.tokenizer import Tokenizers
 from nmt.decode.translator import Translator
+from nmt.distributed import World
+from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
+from nmt.training import checkpoint
 from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.precision import autocast, precision_name, seed_everything, select_device, select_precision
 from nmt.training.schedule import can_be_extended
@@ -32,8 +36,9 @@ def build_trainer(
     valid: ParallelDataset,
     folder: Path,
     corpus_hash: str,
+    world: World,
 ) -> Trainer:
-    """A Trainer at the start of a training, or where last.safetensors in `folder` ended.
+    """A Trainer at the start, or where last.safetensors in `folder` ended; one in each process of `world`.
 
     Raises UserError if the device is missing or the run was begun with another configuration.
     """
@@ -41,24 +46,43 @@ def build_trainer(
     seed_everything(config.seed)
     model = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint).to(device)
     optimizer = make_optimizer(model, config.optim)
-    options, stop = config.train, StopSignal()
+    options, stop = config.train, StopSignal(world)
     checkpoints = CheckpointManager(folder, config, tokenizers, corpus_hash)
-    stored = checkpoints.restore(model, optimizer, device)
+    stored = world.main_first(lambda: checkpoints.restore(model, optimizer))
     dtype = select_precision(stored.precision if stored and stored.precision else config.precision, device)
+    dtype = torch.bfloat16 if world.broadcast(dtype == torch.bfloat16) else torch.float32  # `auto` is timed
     batches = BatchIterator(train, tokenizers, options.batch_tokens, config.seed, options.subword_sampling)
     decode = replace(config.decode, beam=options.validate_beam)
     context = autocast(device, dtype)
     translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)
-    validation = Validation(valid, translator, config.data.target, 4 * options.batch_tokens, stop)
-    total = planned_updates(options, len(batches.plan(0)) / options.accumulate)
+    validation = Validation(valid, translator, config.data.target, 4 * options.batch_tokens, stop, world)
+    total = planned_updates(options, len(batches.plan(0)) / (options.accumulate * world.size))
+    if world.size > 1:
+        weights = {name: tensor.cpu() for name, tensor in model.state_dict().items()}
+        world.check_equal("The weights at the start", checkpoint.digest({"model": weights}))
     state = TrainState(total_steps=total) if stored is None else with_budget(stored, total, config)
-    state.precision = precision_name(dtype)
-    train_step = TrainStep(config, model, optimizer, batches, state, dtype)
+    best = world.broadcast(float("nan") if state.best is None else state.best)  # process 0 may have lost it
+    state.best, state.precision = None if math.isnan(best) else best, precision_name(dtype)
+    check_batches_per_update(stored, options.accumulate, world.size)
+    state.device, state.world_size, state.batches_per_update = device.type, world.size, options.accumulate * world.size
+    train_step = TrainStep(config, model, optimizer, batches, state, dtype, world)
     # Points after the save are discarded. A due validation may have been logged by a process that was killed before it
     # saved it; then all points of this step are discarded, and that of the training is written again from the state.
     due = state.validation_due(options.validate_every)
     open_logger = partial(TensorBoardLogger, folder / "tensorboard", state.step if due else state.step + 1)
-    return Trainer(config, train_step, validation, checkpoints, open_logger, stop)
+    return Trainer(config, train_step, validation, checkpoints, open_logger, stop, world)
+
+
+def check_batches_per_update(stored: TrainState | None, accumulate: int, world_size: int) -> None:
+    """Raise UserError if a training would be continued with another number of batches in each update."""
+    if stored is None or stored.batches_per_update == accumulate * world_size:
+        return
+    wanted, rest = divmod(stored.batches_per_update, world_size)
+    advice = f"give train.accumulate={wanted}" if not rest else "use a number of processes that divides it"
+    raise UserError(
+        f"The run was begun with {stored.batches_per_update} batches in each update, and {world_size} process(es) with "
+        f"train.accumulate={accumulate} make {accumulate * world_size}; {advice}, or start another run with name=…"
+    )
 
 
 def make_optimizer(model: EncoderDecoder, optim: OptimConfig) -> torch.optim.Optimizer:

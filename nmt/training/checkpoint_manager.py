@@ -25,6 +25,7 @@ from nmt.files import report_write_errors
 from nmt.training import checkpoint
 from nmt.training import checkpoint_repair as repair
 from nmt.training.checkpoint import DamagedCheckpoint, Payload, differences
+from nmt.training.checkpoint_check import load_optimizer, load_weights
 from nmt.training.schedule import can_be_extended
 from nmt.training.state import TrainState
 from nmt.training.validation import ValidationResult
@@ -32,9 +33,9 @@ from nmt.training.validation import ValidationResult
 log = logging.getLogger("nmt")
 
 # Keys that may change when a run is resumed, since its weights do not depend on them. The corpus is compared by its
-# hash, the tokenizer byte for byte.
+# hash, the tokenizer byte for byte; train.accumulate may change with the number of processes.
 CHANGEABLE: tuple[str, ...] = ("name", "device", "data_folder", "run_folder")
-CHANGEABLE += ("train.log_every", "train.compile", "train.save_minutes", "train.keep_checkpoints")
+CHANGEABLE += ("train.log_every", "train.compile", "train.accumulate", "train.save_minutes", "train.keep_checkpoints")
 CHANGEABLE_PREFIXES = ("decode.", "train.heatmap", "train.log_sentences", "data.")
 BUDGET = ("train.max_steps", "train.max_epochs", "train.patience")  # may change where no schedule depends on them
 
@@ -102,17 +103,14 @@ class CheckpointManager:
         """The checkpoints to average, without damaged ones, which are set aside with a warning."""
         return repair.sound(self.step_paths(), "The average is that of the other checkpoints.")
 
-    def save_last(
-        self, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState, device: torch.device
-    ) -> None:
+    def save_last(self, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState) -> None:
         """Write last.safetensors, which a training continues from; the one before becomes previous.safetensors.
 
         After the end of a training that can never go on, what only a continuation needs is neither written nor kept.
         """
-        random = checkpoint.random_state(device)
-        training: Payload = {"model": model.state_dict(), "train_state": asdict(state), "random": random}
+        training: Payload = {"model": model.state_dict(), "train_state": asdict(state)}
         if not self.is_over(state):
-            training["optimizer"] = optimizer.state_dict()
+            training["optimizer"] = {"state": optimizer.state_dict()["state"]}  # its options are in the configuration
         self.save(self.last_path, self.common | training, self.previous_path)
         if self.is_over(state):
             self.delete([self.previous_path, *self.step_paths()])
@@ -129,8 +127,8 @@ class CheckpointManager:
             for path in paths:
                 path.unlink(missing_ok=True)
 
-    def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device) -> TrainState | None:
-        """Set weights, optimizer and random generators to those of last.safetensors; None if there is no such file.
+    def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState | None:
+        """Set weights and optimizer to those of last.safetensors; None if there is no such file.
 
         If it is damaged, previous.safetensors is continued instead, with the same bits. Raises UserError if the run was
         begun with another configuration, corpus or tokenizer.
@@ -141,18 +139,17 @@ class CheckpointManager:
             return None
         refuse_changes(payload, self.common, self.config.name)
         finished = payload.get("train_state", {}).get("finished", False)
-        needed = {"train_state", "random"} | (set() if finished else {"optimizer"})
+        needed = {"train_state"} | (set() if finished else {"optimizer"})
         if missing := needed - payload.keys():
             names = ", ".join(sorted(missing))
             raise UserError(f"{path} has no {names}; no training can be continued from it.")
         if path == self.previous_path and self.last_path.exists():
             aside = repair.set_aside(self.last_path)
             log.warning("%s is damaged, now %s; continuing from %s instead.", self.last_path, aside.name, path.name)
-        model.load_state_dict(payload["model"])
+        load_weights(model, payload["model"])
         if "optimizer" in payload:
-            optimizer.load_state_dict(payload["optimizer"])
-        checkpoint.set_random_state(payload["random"], device)
-        state = TrainState(**payload["train_state"])
+            load_optimizer(optimizer, payload["optimizer"])
+        state = TrainState.from_dict(payload["train_state"])
         self.delete([each for each in self.step_paths() if step_of(each) > state.step])  # written anew on the way there
         if state.best is not None:
             others = [self.average_path, *self.step_paths()]

@@ -1,5 +1,6 @@
 """The device, the number format and the random seed."""
 
+import numpy as np
 import torch
 
 from nmt.cpu import bf16_is_faster, has_bf16_units
@@ -52,3 +53,11 @@ def autocast(device: torch.device, dtype: torch.dtype) -> torch.autocast:
 def seed_everything(seed: int) -> None:
     """Seed torch's generators on every device; the data has generators of its own, seeded from the configuration."""
     torch.manual_seed(seed)
+
+
+def seed_batch(seed: int, step: int, batch: int) -> None:
+    """Seed torch's generators for dropout and sampling in one micro-batch, number `batch` of the update after `step`.
+
+    So what a training draws depends neither on the number of its processes nor on where it was interrupted.
+    """
+    torch.manual_seed(int(np.random.SeedSequence((seed, step, batch)).generate_state(1, np.uint64)[0]))

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM stop a training where it can be saved."""
+"""Ctrl-C and the signals of schedulers stop a training where it can be saved."""
 
 import logging
 import signal
@@ -6,36 +6,55 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from nmt.distributed import World
+
 log = logging.getLogger("nmt")
+# Ctrl-C; a scheduler's end of time, before and after its warning; a closed terminal.
+SIGNALS = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP") if hasattr(signal, name)
+]  # Windows has the first two
 
 
 class Interrupted(Exception):
-    """A signal has asked the training to stop."""
+    """A signal has asked the training to stop; `signal` is its number."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.signal = number
 
 
 class StopSignal:
     """A request to stop, raised only where `check` is called, that is, where the training can be saved."""
 
-    def __init__(self) -> None:
-        self.requested = False
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.signal = 0  # its number; 0: none has come
+
+    @property
+    def requested(self) -> bool:
+        """Whether this process has been asked to stop."""
+        return bool(self.signal)
 
     def check(self) -> None:
-        """Raise Interrupted if a stop has been requested."""
-        if self.requested:
-            raise Interrupted
+        """Raise Interrupted if any process has been asked to stop; every process must call it at the same point."""
+        if number := int(self.world.max(self.signal)):
+            raise Interrupted(number)
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Within the block the first SIGINT or SIGTERM (Ctrl-C, Slurm) requests a stop; a second one stops at once."""
+        """Within the block the first signal requests a stop; a second one stops a single process at once.
+
+        Under torchrun a Ctrl-C comes twice, from the terminal and from torchrun, so there a second one changes nothing.
+        """
 
         def request(number: int, frame: FrameType | None) -> None:
-            if self.requested:
+            if self.requested and self.world.size == 1:
                 raise KeyboardInterrupt
-            self.requested = True
+            self.signal = self.signal or number
             log.info("Stopping after this update …")
 
         try:
-            before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
+            before = {number: signal.signal(number, request) for number in SIGNALS}
         except ValueError:  # not in the main thread, which alone may handle signals
             before = {}
         try:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from nmt.config import TrainConfig
+from nmt.distributed import World
 from nmt.training.state import TrainState
 
 MIN_UPDATES = 50  # before max_minutes is converted
@@ -28,20 +29,27 @@ def planned_updates(train: TrainConfig, updates_per_epoch: float) -> int | None:
 
 
 class TimeBudget:
-    """Keeps state.seconds, and estimates how many updates max_minutes has time for."""
+    """Keeps state.seconds, and estimates how many updates max_minutes has time for.
 
-    def __init__(self, state: TrainState, train: TrainConfig) -> None:
-        self.state, self.train = state, train
+    Every process of a training goes by the clock of process 0, so that all come to the same number.
+    """
+
+    def __init__(self, state: TrainState, train: TrainConfig, world: World) -> None:
+        self.state, self.train, self.world = state, train, world
         self.seconds_before = state.seconds  # of earlier processes of this training
-        self.start = time.monotonic() - state.seconds
+        self.start = self.now() - state.seconds
         self.measured_seconds = min(60 * MEASURED_FRACTION * (train.max_minutes or 0.0), MAX_MEASURED_SECONDS)
         self.timing = False  # updates are timed once the first, slow ones are over
         self.timed_from = (state.step, state.seconds)
         self.validation_seconds = 0.0  # of the validations since then
 
+    def now(self) -> float:
+        """Seconds on the clock of process 0."""
+        return self.world.broadcast(time.monotonic())
+
     def after_update(self) -> None:
         """Bring state.seconds up to date; timing starts after half of the seconds and half of the updates needed."""
-        self.state.seconds = time.monotonic() - self.start
+        self.state.seconds = self.now() - self.start
         warmed_up = self.elapsed >= self.measured_seconds / 2 and self.state.step >= MIN_UPDATES // 2
         if warmed_up and not self.timing:
             self.timing, self.timed_from, self.validation_seconds = True, (self.state.step, self.state.seconds), 0.0
@@ -53,9 +61,9 @@ class TimeBudget:
 
     def time_validation(self, validate: Callable[[], object]) -> float:
         """Run `validate`; its seconds are returned, and do not count as those of an update."""
-        start = time.monotonic()
+        start = self.now()
         validate()
-        seconds = time.monotonic() - start
+        seconds = self.now() - start
         self.validation_seconds += seconds
         return seconds
 

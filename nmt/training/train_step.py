@@ -9,12 +9,13 @@ import torch
 from nmt.config import Config
 from nmt.data.batches import Batch, BatchIterator
 from nmt.data.tokenizer import PAD
+from nmt.distributed import GradientSum, World
 from nmt.models.base import EncoderDecoder
 from nmt.training.compile import compile_forward
 from nmt.training.divergence import check_finite
 from nmt.training.loss import training_loss
 from nmt.training.metrics import TrainMetrics
-from nmt.training.precision import autocast
+from nmt.training.precision import autocast, seed_batch
 from nmt.training.schedule import learning_rate
 from nmt.training.state import TrainState
 
@@ -22,10 +23,12 @@ ENDLESS = 10**9  # updates, for the schedule while max_minutes has not been conv
 
 
 class TrainStep:
-    """Forward and backward pass over `train.accumulate` batches, clipping, and a step of the optimizer.
+    """Forward and backward pass over M micro-batches, clipping, and a step of the optimizer.
 
-    `update` continues the batches after `state` and brings it and `metrics` up to date. The model's device is the
-    batches' device; `dtype` is that of autocast.
+    Each of N processes computes `train.accumulate` micro-batches, M = N · accumulate: process r the r-th, (r + N)-th, …
+    of the epoch's plan. The gradient is the sum over all M, divided by their real target tokens; it has the same bits
+    for every N that divides M. `update` continues the batches after `state` and brings it and `metrics` up to date. The
+    model's device is the batches' device; `dtype` is that of autocast.
     """
 
     def __init__(
@@ -36,13 +39,17 @@ class TrainStep:
         batches: BatchIterator,
         state: TrainState,
         dtype: torch.dtype,
+        world: World,
     ) -> None:
         self.config, self.model, self.optimizer, self.state, self.dtype = config, model, optimizer, state, dtype
-        self.device = next(model.parameters()).device
+        self.device, self.world = next(model.parameters()).device, world
         # Validation and search use the model itself, which has the same weights.
         self.forward = compile_forward(model) if config.train.compile else model
         self.batches = batches
-        self.stream = stream_from(batches, state, pinned=self.device.type == "cuda")
+        self.stream = batches.stream(
+            state.epoch, state.position, world.rank, world.size, pinned=self.device.type == "cuda"
+        )
+        self.gradient_sum = GradientSum(model.parameters(), world) if world.size > 1 else None
         self.metrics = TrainMetrics()
 
     def update(self) -> dict[str, float]:
@@ -51,37 +58,47 @@ class TrainStep:
         Raises TrainingDiverged before the weights change if loss or gradient norm is not finite.
         """
         state, optim = self.state, self.config.optim
-        batches = list(islice(self.stream, self.config.train.accumulate))
-        tokens = sum(batch.tokens for batch in batches)
+        items = list(islice(self.stream, self.config.train.accumulate))
+        batches, (epoch, position, _) = [batch for _, _, batch in items], items[-1]
+        tokens = sum(int(row[0]) for row in self.world.gather([sum(batch.tokens for batch in batches)]))
         self.model.train()
-        nll = sum(self.backward(batch.to(self.device), tokens) for batch in batches)
+        self.model.begin_update(len(batches) * self.world.size)
+        figures = [self.backward(number, batch, tokens) for number, batch in enumerate(batches)]
+        nll, counts, padding = self.gather_figures(figures)
+        if self.gradient_sum is not None:
+            self.gradient_sum.finish()
+        loss = sum(nll) / tokens
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), optim.clip_norm or math.inf).item()
-        check_finite(nll / tokens, norm, self.model.output.out_features, self.describe_last_batch)
+        check_finite(loss, norm, self.model.output.out_features, lambda: self.batches.describe_batch(epoch, position))
         lr = learning_rate(optim, state.step + 1, state.total_steps or ENDLESS)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.step()
         self.optimizer.zero_grad()
+        self.model.end_update([each / count for each, count in zip(nll, counts, strict=True)])
+        state.epoch, state.position = self.batches.skip(epoch, position, self.world.size - self.world.rank)
         state.step += 1
         state.tokens += tokens
-        self.metrics.add(nll, tokens, sum(batch.padding for batch in batches) / len(batches), norm)
-        return {"loss": nll / tokens, "lr": lr}
+        self.metrics.add(sum(nll), tokens, sum(padding) / len(padding), norm)
+        return {"loss": loss, "lr": lr}
 
-    def backward(self, batch: Batch, tokens: int) -> float:
-        """Add one batch's gradients of loss / tokens; returns its summed −log p."""
+    def backward(self, number: int, batch: Batch, tokens: int) -> tuple[float, float, float]:
+        """Add the gradients of loss / tokens of this process's micro-batch `number`.
+
+        Returns its summed −log p, its target tokens and its fraction of padding.
+        """
+        seed_batch(self.config.seed, self.state.step, number * self.world.size + self.world.rank)
+        padding, batch = batch.padding, batch.to(self.device)
         with autocast(self.device, self.dtype):
             decoded = self.forward(batch.source, batch.mask, batch.target)
             loss, nll = training_loss(self.model, decoded, batch.output, PAD, self.config.train.label_smoothing)
         (loss / tokens).backward()
-        return nll.item()
+        if self.gradient_sum is not None:
+            self.gradient_sum.add()
+        return nll.item(), batch.tokens, padding
 
-    def describe_last_batch(self) -> str:
-        """Number, epoch and corpus lines of the batch that was read last."""
-        return self.batches.describe_batch(self.state.epoch, self.state.position - 1)
-
-
-def stream_from(batches: BatchIterator, state: TrainState, pinned: bool) -> Iterator[Batch]:
-    """The batches from `state` on, which moves with them; no method, since a generator would keep its object alive."""
-    for epoch, position, batch in batches.stream(state.epoch, state.position, pinned):
-        state.epoch, state.position = epoch, position + 1
-        yield batch
+    def gather_figures(self, figures: list[tuple[float, float, float]]) -> Iterator[list[float]]:
+        """Three lists with the figures of all micro-batches, in the order of the plan."""
+        rows = self.world.gather([value for each in figures for value in each])
+        by_batch = [row[3 * number : 3 * number + 3] for number in range(len(figures)) for row in rows]
+        return (list(column) for column in zip(*by_batch, strict=True))

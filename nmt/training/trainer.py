@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 
 from nmt.config import Config
+from nmt.distributed import World
 from nmt.errors import Stopped, UserError
 from nmt.training import checkpoint
 from nmt.training.checkpoint_manager import CheckpointManager
@@ -28,7 +29,8 @@ class Trainer:
     """Trains one run to the end of its budget, or until validation stops improving.
 
     `build_trainer` (nmt/training/build.py) makes the parts. `open_logger` opens the TensorBoard file when the training
-    starts; a finished run, which `run` leaves as it is, gets none.
+    starts; a finished run, which `run` leaves as it is, gets none. In each process of `world` a Trainer does the same;
+    process 0 alone writes checkpoints and curves.
     """
 
     def __init__(
@@ -39,11 +41,13 @@ class Trainer:
         checkpoints: CheckpointManager,
         open_logger: Callable[[], TensorBoardLogger],
         stop: StopSignal,
+        world: World,
     ) -> None:
         self.config, self.train_step, self.validation, self.checkpoints = config, train_step, validation, checkpoints
-        self.open_logger, self.stop = open_logger, stop
-        self.save_timer = SaveTimer(config.train.save_minutes, time.monotonic)
+        self.open_logger, self.stop, self.world = open_logger, stop, world
         self.model, self.state, self.device = train_step.model, train_step.state, train_step.device
+        self.save_timer = SaveTimer(config.train.save_minutes, lambda: world.broadcast(time.monotonic()))
+        self.logger: TensorBoardLogger | None = None  # of process 0, while `run` trains
 
     def run(self) -> None:
         """Train; raises Stopped after Ctrl-C, when everything is saved, and UserError when the training diverges."""
@@ -52,25 +56,26 @@ class Trainer:
             log.info("%s is already trained: %d updates.", self.config.name, state.step)
             return
         self.log_start()
-        self.logger = self.open_logger()
-        self.logger.scalars(state.point, state.step)
+        self.logger = self.open_logger() if self.world.is_main else None
+        self.log_scalars(state.point, state.step)
         try:
             with self.stop.on_signals(), Progress(state.total_steps, "update", "training", state.step) as progress:
                 self.loop(progress)
                 self.finish()
-        except Interrupted:
+        except Interrupted as interruption:
             self.save()
             saved = f"Interrupted after update {state.step}; everything is saved in {self.checkpoints.folder}"
-            raise Stopped(f"{saved}: give the same command again to continue.") from None
+            raise Stopped(f"{saved}: give the same command again to continue.", interruption.signal) from None
         except TrainingDiverged as error:
             raise UserError(self.divergence_message(error)) from None
         finally:
-            self.logger.close()
+            if self.logger is not None:
+                self.logger.close()
 
     def loop(self, progress: Progress) -> None:
         """Update, validate and save a checkpoint until the budget or the patience is spent."""
         state, train = self.state, self.config.train
-        budget = TimeBudget(state, train)
+        budget = TimeBudget(state, train, self.world)
         while True:
             if budget.can_estimate():
                 self.fix_budget(budget, progress)
@@ -84,7 +89,7 @@ class Trainer:
             progress.update(1, figures)
             if state.step % train.log_every == 0:
                 point = self.train_step.metrics.scalars(figures["lr"], self.device)
-                self.logger.scalars(point, state.step)
+                self.log_scalars(point, state.step)
                 state.point = point if state.validation_due(train.validate_every) else {}
                 self.train_step.metrics = TrainMetrics()
             self.stop.check()
@@ -104,7 +109,8 @@ class Trainer:
     def run_validation(self, reference_lengths: bool = False) -> ValidationResult:
         """Scores of the present weights; example translations and heatmaps are logged."""
         result = self.validation.run(reference_lengths)
-        self.validation.log_examples(self.logger, result, self.config.train, self.state.step)
+        if self.logger is not None:
+            self.validation.log_examples(self.logger, result, self.config.train, self.state.step)
         return result
 
     def validate(self) -> None:
@@ -117,8 +123,9 @@ class Trainer:
             state.best, state.validations_since_best = result.value(metric), 0
         state.validated_step, state.point = state.step, {}
         log.info("update %d: %s%s", state.step, result, "  (best so far)" if is_best else "")
-        self.logger.scalars(result.scalars(), state.step)
-        self.checkpoints.save_and_prune(self.model.state_dict(), state.step, result, is_best)
+        self.log_scalars(result.scalars(), state.step)
+        if self.world.is_main:
+            self.checkpoints.save_and_prune(self.model.state_dict(), state.step, result, is_best)
         self.save()
         self.train_step.metrics = TrainMetrics()  # so that validation counts as no training time
 
@@ -129,7 +136,7 @@ class Trainer:
         if state.patience_spent(patience):
             since = state.validations_since_best
             log.info("Early stopping: no better %s in %d validations.", self.config.train.metric, since)
-        paths = self.checkpoints.sound_step_paths()
+        paths = self.world.main_first(self.checkpoints.sound_step_paths)  # process 0 has written the last of them
         if len(paths) > 1:
             trained = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
             mean = checkpoint.average(paths)
@@ -140,16 +147,25 @@ class Trainer:
                 self.model.load_state_dict(trained)
             is_best = result.better_than(state.best, self.config.train.metric)
             log.info("average of %d checkpoints: %s%s", len(paths), result, "  (best)" if is_best else "")
-            self.checkpoints.save_average(mean, state.step, result, is_best)
+            if self.world.is_main:
+                self.checkpoints.save_average(mean, state.step, result, is_best)
         state.finished = True
         self.save()
 
     def save(self) -> None:
-        """Write last.safetensors, from which the training can be resumed."""
+        """Write last.safetensors, from which the training can be resumed, and the curves up to there."""
+        if not self.world.is_main:
+            return
         try:
-            self.logger.flush()  # before: the curves of a saved update are never missing
+            if self.logger is not None:
+                self.logger.flush()  # before: the curves of a saved update are never missing
         finally:
-            self.checkpoints.save_last(self.model, self.train_step.optimizer, self.state, self.device)
+            self.checkpoints.save_last(self.model, self.train_step.optimizer, self.state)
+
+    def log_scalars(self, values: dict[str, float], step: int) -> None:
+        """Add one point to each curve."""
+        if self.logger is not None:
+            self.logger.scalars(values, step)
 
     def divergence_message(self, error: TrainingDiverged) -> str:
         """The sentence for the user: what diverged, the last good checkpoint, and what to try."""
@@ -167,5 +183,6 @@ class Trainer:
         batches = self.train_step.batches
         data = f"{len(batches.pairs)} pairs in {len(batches.plan(self.state.epoch))} batches an epoch"
         precision = f"{'bf16' if self.train_step.dtype == torch.bfloat16 else 'fp32'} on {self.device}"
+        precision += f", {self.world.size} processes" if self.world.size > 1 else ""
         log.info("%s: %s, %.1f million parameters, %s, %s", self.config.name, start, size, data, precision)
         warn_if_only_warmup(self.config.optim, self.state.total_steps)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from nmt.data.dataset import ParallelDataset
 from nmt.data.tokenizer import PAD
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.translator import Translator
+from nmt.distributed import World
 from nmt.evaluate.bleu_chrf import score
 from nmt.training.divergence import TrainingDiverged
 from nmt.training.loss import cross_entropy
@@ -53,12 +55,16 @@ class ValidationResult:
 
 
 class Validation:
-    """Validates the translator's model on the validation set; `tokens` is the padded size of a batch for the loss."""
+    """Validates the translator's model on the validation set; `tokens` is the padded size of a batch for the loss.
+
+    The processes of a training share out the batches; all get the same result.
+    """
 
     def __init__(
-        self, pairs: ParallelDataset, translator: Translator, language: str, tokens: int, stop: StopSignal
+        self, pairs: ParallelDataset, translator: Translator, language: str, tokens: int, stop: StopSignal, world: World
     ) -> None:
         self.pairs, self.translator, self.language, self.stop = pairs, translator, language, stop
+        self.world = world
         self.model = translator.model
         self.sources = [pairs.source(row) for row in range(len(pairs))]
         self.references = [pairs.texts(row)[1] for row in range(len(pairs))]
@@ -86,28 +92,41 @@ class Validation:
     def search(self, reference_lengths: bool) -> list[list[int]]:
         """The best hypothesis of each source, in the order of the set."""
         limits = self.pairs.target_lengths.astype(np.int64) + 1
-        best: list[list[int]] = [[] for _ in self.sources]
-        for rows in self.translator.batches(self.sources):
-            self.stop.check()
+        batches = self.translator.batches(self.sources)
+        found: list[int] = []  # of each sentence that this process translates: its row, number of ids, and the ids
+        for rows in batches[self.world.rank :: self.world.size]:
+            if self.stop.requested:
+                break
             sources = [self.sources[row] for row in rows]
             nbest = self.translator.search_batch(sources, limits[rows] if reference_lengths else None)
-            for row, hypotheses in zip(rows, nbest, strict=True):
-                best[row] = hypotheses[0].ids
+            for row, hypotheses in zip(rows.tolist(), nbest, strict=True):
+                found += [row, len(hypotheses[0].ids), *hypotheses[0].ids]
+        self.stop.check()
+        best: list[list[int]] = [[] for _ in self.sources]
+        for values in map(iter, self.world.gather_integers(found)):
+            for row in values:
+                best[row] = list(islice(values, next(values)))
         return best
 
     @torch.inference_mode()
     def loss(self) -> float:
         """Mean −log p of a target piece, </s> counted, without label smoothing."""
-        total, tokens = 0.0, 0
-        for rows in self.batches:
-            self.stop.check()
+        nll = np.zeros(len(self.batches))
+        tokens = np.zeros(len(self.batches))
+        for number in range(self.world.rank, len(self.batches), self.world.size):
+            if self.stop.requested:
+                break
+            rows = self.batches[number]
             batch = collate([self.sources[row] for row in rows], [self.pairs.target(row) for row in rows])
             batch = batch.to(self.translator.device)
             with self.translator.autocast:
                 decoded = self.model(batch.source, batch.mask, batch.target)
-                _, nll = cross_entropy(decoded.hidden, self.model.output, batch.output, PAD, 0.0)
-            total, tokens = total + nll.item(), tokens + batch.tokens
-        return total / tokens
+                _, batch_nll = cross_entropy(decoded.hidden, self.model.output, batch.output, PAD, 0.0)
+            nll[number], tokens[number] = batch_nll.item(), batch.tokens
+        self.stop.check()
+        by_batch = zip(*self.world.gather([*nll, *tokens]), strict=True)
+        sums = [sum(values) for values in by_batch]  # each is 0 in all processes but one
+        return sum(sums[: len(nll)]) / sum(sums[len(nll) :])
 
     def log_examples(self, logger: TensorBoardLogger, result: ValidationResult, train: TrainConfig, step: int) -> None:
         """Log the translations and heatmaps of the first `train.log_sentences` sentences."""

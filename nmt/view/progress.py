@@ -31,7 +31,7 @@ class Progress:
         self.total, self.unit, self.description = total, unit, description
         self.start = self.count = start
         self.started = self.last_logged = time.monotonic()
-        terminal = sys.stderr.isatty()
+        terminal = sys.stderr.isatty() and log.isEnabledFor(logging.INFO)
         self.bar = tqdm(
             total=total,
             initial=start,

@@ -17,6 +17,7 @@ from nmt.config import Config
 from nmt.data.batches import Batch, BatchIterator
 from nmt.data.dataset import ParallelDataset
 from nmt.data.tokenizer import PAD, Tokenizers
+from nmt.distributed import World
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.models.transformer_config import TransformerConfig
@@ -34,7 +35,7 @@ def trainer_on_corpus(config: Config, folder: Path) -> Trainer:
     folder.mkdir(parents=True, exist_ok=True)
     train, valid = (ParallelDataset(stages.ids / f"{name}.arrow") for name in ("train", "valid"))
     corpus_hash = read_report(stages.corpus)["corpus_hash"]
-    return build_trainer(config, Tokenizers.load(stages.tokenizer), train, valid, folder, corpus_hash)
+    return build_trainer(config, Tokenizers.load(stages.tokenizer), train, valid, folder, corpus_hash, World())
 
 
 def random_model(config: Config, vocabulary: int) -> EncoderDecoder:
@@ -46,7 +47,7 @@ def random_model(config: Config, vocabulary: int) -> EncoderDecoder:
 def make_train_step(config: Config, model: EncoderDecoder, batches: BatchIterator) -> TrainStep:
     """Updates of a model from the first batch on."""
     dtype = select_precision(config.precision, next(model.parameters()).device)
-    return TrainStep(config, model, make_optimizer(model, config.optim), batches, TrainState(), dtype)
+    return TrainStep(config, model, make_optimizer(model, config.optim), batches, TrainState(), dtype, World())
 
 
 def train_step_on_random_ids(config: Config, vocabulary: int, batches: int) -> TrainStep:

@@ -3,9 +3,10 @@
 python scripts/torture.py kills [--count N] [--seed S] [--folder DIR]
 
 A chain is one training, from the download to the scores, that is killed again and again: the program marks where each
-stage begins and ends, and a random time after the wanted mark it is killed. The first chain that fails is the last. At the end of a chain all checkpoints,
+stage begins and ends, and a random time after the wanted mark it is killed. At the end of a chain all checkpoints,
 hypotheses, scores, printed lines and TensorBoard curves are compared with those of a training without kills, and
-nothing temporary may be left. A kill counts for the innermost stage that was open when it came.
+nothing temporary may be left. The first chain that fails is the last. A kill counts for the innermost stage that was
+open when it came.
 """
 
 import argparse
@@ -59,7 +60,8 @@ def run(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         serve_downloads(folder / "server")
-        generator, kills, failures = random.Random(options.seed), Counter[tuple[str, str]](), []
+        generator, kills = random.Random(options.seed), Counter[tuple[str, str]]()
+        failures: list[str] = []
         references: dict[tuple[str, str], tuple[Path, Outcome]] = {}
         begun = time.monotonic()
         for number, (kept, model) in enumerate(cycle(product(("auto", "all"), MODELS))):
