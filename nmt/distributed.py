@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from hashlib import blake2b
 from itertools import accumulate
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from nmt.errors import UserError
 
 T = TypeVar("T")
+log = logging.getLogger("nmt")
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")  # that torchrun sets
 ALIGNMENT = 16  # floats; each parameter's gradient starts at a multiple of it
 EXCHANGE_TIMEOUT = timedelta(minutes=30)  # of gradients: a process that is that late is lost
@@ -38,9 +39,9 @@ def lost_processes() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # DistBackendError and its relatives are RuntimeErrors
-        reason = str(error).splitlines()[0][:120]
+        log.debug("%s", error)
         raise ProcessLost(
-            f"Another process of this training has ended ({reason}); give the same command again to continue."
+            "Another process of this training has ended or cannot be reached; give the same command again to continue."
         ) from None
 
 
@@ -121,10 +122,29 @@ def world() -> World:
         return World()
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     with lost_processes():
-        dist.init_process_group(backend, timeout=EXCHANGE_TIMEOUT)
+        dist.init_process_group(backend, timeout=EXCHANGE_TIMEOUT, **after_restart())
     if dist.get_rank():
-        logging.getLogger("nmt").setLevel(logging.ERROR)  # process 0 reports for all
+        log.setLevel(logging.ERROR)  # process 0 reports for all
     return World(dist.get_rank(), dist.get_world_size())
+
+
+def after_restart() -> dict[str, Any]:
+    """Where the processes of one machine that torchrun has restarted find each other, for init_process_group.
+
+    With torchrun's default rendezvous the store still has the addresses of the processes before them, so each attempt
+    gets keys of its own. Its c10d rendezvous, which several machines need for restarts, opens a new store.
+    """
+    environment = os.environ
+    if environment.get("LOCAL_WORLD_SIZE") != environment["WORLD_SIZE"] or not dist.is_torchelastic_launched():
+        return {}
+    size, attempt = int(environment["WORLD_SIZE"]), environment.get("TORCHELASTIC_RESTART_COUNT", "0")
+    is_master = environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True" and environment["RANK"] == "0"
+    store = dist.TCPStore(environment["MASTER_ADDR"], int(environment["MASTER_PORT"]), size, is_master)
+    return {
+        "store": dist.PrefixStore(f"attempt {attempt}", store),
+        "rank": int(environment["RANK"]),
+        "world_size": size,
+    }
 
 
 def leave() -> None:

@@ -25,10 +25,7 @@ class FakeStep:
         self.stop, self.stop_at, self.diverge_at = stop, stop_at, diverge_at
         self.model, self.state, self.device = nn.Linear(1, 1), TrainState(total_steps=10), torch.device("cpu")
         self.optimizer, self.dtype, self.batches, self.metrics = None, torch.float32, self, TrainMetrics()
-        self.pairs = range(7)
-
-    def plan(self, epoch: int) -> range:
-        return range(3)
+        self.pairs, self.batches_per_epoch = range(7), 3
 
     def update(self) -> dict[str, float]:
         if self.state.step + 1 == self.diverge_at:

@@ -10,6 +10,7 @@ import torch
 from nmt.config import Config, OptimConfig
 from nmt.data.batches import BatchIterator
 from nmt.data.dataset import ParallelDataset
+from nmt.data.shards import TrainingPairs
 from nmt.data.tokenizer import Tokenizers
 from nmt.decode.translator import Translator
 from nmt.distributed import World
@@ -32,7 +33,7 @@ from nmt.view.tensorboard import TensorBoardLogger
 def build_trainer(
     config: Config,
     tokenizers: Tokenizers,
-    train: ParallelDataset,
+    train: TrainingPairs,
     valid: ParallelDataset,
     folder: Path,
     corpus_hash: str,
@@ -56,7 +57,7 @@ def build_trainer(
     context = autocast(device, dtype)
     translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)
     validation = Validation(valid, translator, config.data.target, 4 * options.batch_tokens, stop, world)
-    total = planned_updates(options, len(batches.plan(0)) / (options.accumulate * world.size))
+    total = planned_updates(options, batches.batches_per_epoch / (options.accumulate * world.size))
     if world.size > 1:
         weights = {name: tensor.cpu() for name, tensor in model.state_dict().items()}
         world.check_equal("The weights at the start", checkpoint.digest({"model": weights}))
@@ -81,7 +82,7 @@ def check_batches_per_update(stored: TrainState | None, accumulate: int, world_s
     advice = f"give train.accumulate={wanted}" if not rest else "use a number of processes that divides it"
     raise UserError(
         f"The run was begun with {stored.batches_per_update} batches in each update, and {world_size} process(es) with "
-        f"train.accumulate={accumulate} make {accumulate * world_size}; {advice}, or start another run with name=…"
+        f"train.accumulate={accumulate} make {accumulate * world_size}; {advice}, or start another run (name=…)."
     )
 
 

@@ -12,7 +12,8 @@ class TrainState:
 
     step: int = 0  # updates so far
     epoch: int = 0
-    position: int = 0  # of the next batch in the epoch's plan
+    shard: int = 0  # index in the epoch's order of the corpus's shards
+    position: int = 0  # of the next batch in the shard's plan
     total_steps: int | None = None  # updates of the whole training; None until max_minutes is converted
     budget_fixed: bool = False  # max_minutes has been converted into total_steps
     validated_step: int = 0  # the step of the last validation

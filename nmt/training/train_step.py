@@ -7,7 +7,7 @@ from itertools import islice
 import torch
 
 from nmt.config import Config
-from nmt.data.batches import Batch, BatchIterator
+from nmt.data.batches import Batch, BatchIterator, Cursor
 from nmt.data.tokenizer import PAD
 from nmt.distributed import GradientSum, World
 from nmt.models.base import EncoderDecoder
@@ -46,9 +46,8 @@ class TrainStep:
         # Validation and search use the model itself, which has the same weights.
         self.forward = compile_forward(model) if config.train.compile else model
         self.batches = batches
-        self.stream = batches.stream(
-            state.epoch, state.position, world.rank, world.size, pinned=self.device.type == "cuda"
-        )
+        cursor = Cursor(state.epoch, state.shard, state.position)
+        self.stream = batches.stream(cursor, world.rank, world.size, pinned=self.device.type == "cuda")
         self.gradient_sum = GradientSum(model.parameters(), world) if world.size > 1 else None
         self.metrics = TrainMetrics()
 
@@ -59,7 +58,7 @@ class TrainStep:
         """
         state, optim = self.state, self.config.optim
         items = list(islice(self.stream, self.config.train.accumulate))
-        batches, (epoch, position, _) = [batch for _, _, batch in items], items[-1]
+        batches, last = [batch for _, batch in items], items[-1][0]
         tokens = sum(int(row[0]) for row in self.world.gather([sum(batch.tokens for batch in batches)]))
         self.model.train()
         self.model.begin_update(len(batches) * self.world.size)
@@ -69,14 +68,14 @@ class TrainStep:
             self.gradient_sum.finish()
         loss = sum(nll) / tokens
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), optim.clip_norm or math.inf).item()
-        check_finite(loss, norm, self.model.output.out_features, lambda: self.batches.describe_batch(epoch, position))
+        check_finite(loss, norm, self.model.output.out_features, lambda: self.batches.describe_batch(*last))
         lr = learning_rate(optim, state.step + 1, state.total_steps or ENDLESS)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.model.end_update([each / count for each, count in zip(nll, counts, strict=True)])
-        state.epoch, state.position = self.batches.skip(epoch, position, self.world.size - self.world.rank)
+        state.epoch, state.shard, state.position = self.batches.skip(last, self.world.size - self.world.rank)
         state.step += 1
         state.tokens += tokens
         self.metrics.add(sum(nll), tokens, sum(padding) / len(padding), norm)

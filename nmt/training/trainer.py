@@ -181,7 +181,7 @@ class Trainer:
         size = sum(parameter.numel() for parameter in self.model.parameters()) / 1e6
         start = f"continuing after update {self.state.step}" if self.state.step else "starting"
         batches = self.train_step.batches
-        data = f"{len(batches.pairs)} pairs in {len(batches.plan(self.state.epoch))} batches an epoch"
+        data = f"{len(batches.pairs)} pairs in {batches.batches_per_epoch} batches an epoch"
         precision = f"{'bf16' if self.train_step.dtype == torch.bfloat16 else 'fp32'} on {self.device}"
         precision += f", {self.world.size} processes" if self.world.size > 1 else ""
         log.info("%s: %s, %.1f million parameters, %s, %s", self.config.name, start, size, data, precision)
