@@ -8,7 +8,7 @@ import platform
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -110,6 +110,11 @@ class LogFile(logging.FileHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Nothing: what makes the log fail will stop the work itself with a sentence."""
+
+    def close(self) -> None:
+        """Close the file, with what the disk has taken of it."""
+        with suppress(OSError):
+            super().close()
 
     def add(self, level: int, text: str, error: BaseException | None = None) -> None:
         """A line that is not shown on stderr, with the traceback of `error`."""
