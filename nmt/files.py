@@ -53,6 +53,19 @@ def write_atomic(path: Path, content: str | bytes) -> None:
         file.write(content if isinstance(content, bytes) else content.encode())
 
 
+def link_atomic(path: Path, name: Path) -> None:
+    """Give a file another name in its folder, which replaces that of another file. Raises OSError."""
+
+    def make(temporary: Path) -> None:
+        try:
+            os.link(path, temporary)
+        except OSError:  # a file system without hard links
+            shutil.copyfile(path, temporary)
+
+    with new_temporary(name, make) as temporary:
+        os.replace(temporary, name)
+
+
 @contextmanager
 def atomic_folder(folder: Path) -> Iterator[Path]:
     """A temporary folder that is brought to the disk and renamed to `folder`: a folder that exists is complete.

@@ -2,6 +2,7 @@
 
 best.safetensors      the translator with the best validation score; may be the average
 average.safetensors   the mean of the last few validation checkpoints
+validated.safetensors   last.safetensors as it was at the last validation before which no update was skipped
 step-N.safetensors    those checkpoints
 last.safetensors      everything needed to resume the training
 previous.safetensors  the last.safetensors before it, from which a training continues when last.safetensors is damaged
@@ -21,7 +22,7 @@ from nmt.config import Config, to_dict
 from nmt.config_validation import validate
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
-from nmt.files import report_write_errors
+from nmt.files import link_atomic, report_write_errors
 from nmt.training import checkpoint
 from nmt.training import checkpoint_repair as repair
 from nmt.training.checkpoint import DamagedCheckpoint, Payload, differences
@@ -46,8 +47,8 @@ class CheckpointManager:
     def __init__(self, folder: Path, config: Config, tokenizers: Tokenizers, corpus_hash: str) -> None:
         self.folder, self.config, self.folder_identity = folder, config, identity(folder)
         self.common = checkpoint.pack(config, tokenizers, corpus_hash)
-        names = ("last", "previous", "best", "average")
-        self.last_path, self.previous_path, self.best_path, self.average_path = (
+        names = ("last", "previous", "validated", "best", "average")
+        self.last_path, self.previous_path, self.validated_path, self.best_path, self.average_path = (
             folder / f"{name}.safetensors" for name in names
         )
 
@@ -113,7 +114,7 @@ class CheckpointManager:
             training["optimizer"] = {"state": optimizer.state_dict()["state"]}  # its options are in the configuration
         self.save(self.last_path, self.common | training, self.previous_path)
         if self.is_over(state):
-            self.delete([self.previous_path, *self.step_paths()])
+            self.delete([self.previous_path, self.validated_path, *self.step_paths()])
 
     def is_over(self, state: TrainState) -> bool:
         """Whether the training has ended for good and train.keep_checkpoints=auto lets go of what it needed."""
@@ -160,8 +161,22 @@ class CheckpointManager:
                 "the last update, or give this run another name=… to train it again."
             )
         if self.is_over(state):  # it was killed before the end of save_last
-            self.delete([self.previous_path, *self.step_paths()])
+            self.delete([self.previous_path, self.validated_path, *self.step_paths()])
         return state
+
+    def mark_validated(self) -> None:
+        """Keep the present last.safetensors, to which a training that diverges goes back; both names share the disk."""
+        with report_write_errors(self.folder):
+            link_atomic(self.last_path, self.validated_path)
+
+    def roll_back(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> int | None:
+        """Set weights and optimizer to those of the last validation; returns its update, or None without any."""
+        if not self.validated_path.exists():
+            return None
+        payload = checkpoint.load(self.validated_path)
+        load_weights(model, payload["model"])
+        load_optimizer(optimizer, payload["optimizer"])
+        return payload["train_state"]["step"]
 
     def delete_stale_steps(self) -> None:
         """Before a training from the start: delete step-N.safetensors of its earlier attempt.
@@ -172,7 +187,7 @@ class CheckpointManager:
         existing = [path for path in (self.best_path, *self.step_paths()) if path.exists()]
         for path in repair.sound(existing, "The training starts without it."):
             refuse_changes(checkpoint.load(path), self.common, self.config.name)
-        self.delete(self.step_paths())
+        self.delete([self.validated_path, *self.step_paths()])
 
 
 def identity(folder: Path) -> tuple[int, int] | None:
