@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -15,12 +15,18 @@ from nmt import cli
 WITH_PARTS = ("averaging",)  # a kill counts for it also within its own validation and saves
 
 
+def sigkill(process: int) -> None:
+    """End a process at once."""
+    os.kill(process, signal.SIGKILL)
+
+
 class Kill(NamedTuple):
-    """SIGKILL `delay` seconds after the stage has begun for the `occurrence`-th time, from 1."""
+    """SIGKILL, or another act, `delay` seconds after the stage has begun for the `occurrence`-th time, from 1."""
 
     stage: str
     occurrence: int
     delay: float
+    act: Callable[[int], None] = sigkill
 
 
 @dataclass
@@ -83,6 +89,6 @@ def watch(reading: int, process: int, kill: Kill | None) -> tuple[list[str], dic
             seen += kill is not None and name == kill.stage
             if kill is not None and seen == kill.occurrence and name == kill.stage:
                 time.sleep(kill.delay)
-                os.kill(process, signal.SIGKILL)
+                kill.act(process)
                 kill = None
     return open_stages, durations
