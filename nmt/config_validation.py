@@ -67,6 +67,8 @@ def check_plain(key: str, value: Any) -> None:
             raise UserError(f"{key}={value!r:.60} is not possible; the text {why}.")
         if "${" in value:
             raise UserError(f"{key}={value!r:.60} is not possible; a value cannot refer to another with ${{…}} here.")
+    elif isinstance(value, int) and abs(value) >= 2**64:
+        raise UserError(f"The number of {key} is not possible; it has more than 64 bits.")
     elif not (value is None or isinstance(value, (bool, int, float))):
         raise UserError(f"Configuration key '{key}': {type(value).__name__} is no plain value.")
 

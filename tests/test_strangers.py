@@ -14,6 +14,7 @@ from corpora import Trained
 
 from nmt import runs
 from nmt.config_validation import validate
+from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.training import checkpoint
 
@@ -226,6 +227,14 @@ HEADERS = {
 def test_a_crafted_header_is_one_sentence(tmp_path, case):
     (tmp_path / "best.safetensors").write_bytes(HEADERS[case])
     refusal(tmp_path / "best.safetensors")
+
+
+@pytest.mark.parametrize("about", ["[]", "3", "{}", "null", '{"joint": true, "lowercase": []}', "[" * 10**5])
+def test_a_folder_of_tokenizers_that_is_none(tmp_path, about):
+    (tmp_path / "tokenizer.json").write_text(about)
+    (tmp_path / "joint.model").write_bytes(b"\x0a\x88\xff" * 50)
+    with pytest.raises(UserError, match="The tokenizer in"):
+        Tokenizers.load(tmp_path)
 
 
 def test_nothing_of_the_environment_gets_into_a_saved_configuration(payload, monkeypatch):
