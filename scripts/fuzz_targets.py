@@ -264,15 +264,15 @@ def lines_to_translate(material: Material) -> Prepared:
 
 
 TARGETS = [
-    Target("corpus", 200, corpus),
+    Target("corpus", 330, corpus),
     Target("corpus stage", 20, corpus_stage),
-    Target("overrides", 20, overrides),
-    Target("saved configuration", 130, saved_configuration),
-    Target("tokenizer", 120, tokenizer),
+    Target("overrides", 4, overrides),
+    Target("saved configuration", 80, saved_configuration),
+    Target("tokenizer", 126, tokenizer),
     Target("checkpoint, bytes", 120, checkpoint_bytes),
-    Target("checkpoint, content", 120, checkpoint_content),
+    Target("checkpoint, content", 70, checkpoint_content),
     Target("gold links", 100, gold_links),
     Target("stored results", 100, stored_results),
     Target("corpus reports", 40, corpus_reports),
-    Target("lines to translate", 30, lines_to_translate),
+    Target("lines to translate", 10, lines_to_translate),
 ]

@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import json
+import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 import torch
 from corpora import Trained
 
-from nmt import runs
+from nmt import compose, runs
+from nmt.config import config_folder
 from nmt.config_validation import validate
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
@@ -246,3 +248,28 @@ def test_nothing_of_the_environment_gets_into_a_saved_configuration(payload, mon
     changed["data"]["source"] = "\ud800"  # of bytes that are not UTF-8
     with pytest.raises(UserError, match="cannot be printed"):
         validate(changed)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kind: !!python/object/apply:os.mkdir [EXPLODED]",
+        "!!python/object/new:os.system [EXPLODED]",
+        "kind: !unknown x",
+        "kind: [",
+        "kind: ${oc.env:NOWHERE}",
+        "\x00",
+        "- 1",
+        "defaults:\n  - nowhere",
+        "a: &a [*a]",
+        "? [1]\n: 2",
+        "_target_: os.system",
+    ],
+)
+def test_a_file_of_a_group_that_is_none(refused, tmp_path, monkeypatch, text):
+    """A stranger's YAML file in conf/: its tags make nothing, and it is refused in one sentence."""
+    conf = Path(shutil.copytree(config_folder(), tmp_path / "conf"))
+    (conf / "data" / "evil.yaml").write_text(text.replace("EXPLODED", str(tmp_path / "exploded")))
+    monkeypatch.setattr(compose, "config_folder", lambda: conf)
+    refused("train", "data=evil", f"data_folder={tmp_path}", f"run_folder={tmp_path}")
+    assert not (tmp_path / "exploded").exists()
