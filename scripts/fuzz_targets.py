@@ -151,6 +151,7 @@ def checkpoint_bytes(material: Material) -> Prepared:
     def read(given: bytes) -> None:
         path.write_bytes(given)
         runs.load([path])
+        assert given == content, "other bytes were loaded"  # some changes change nothing
 
     return Prepared(lambda random: mutate_bytes(random, content), read)
 
