@@ -10,6 +10,7 @@ from random import Random
 
 from small_run import train_small_run
 
+from nmt import cli
 from nmt.commands.verify import check_files
 from nmt.errors import UserError
 from nmt.results import damaged_files, read_json, read_result
@@ -27,12 +28,13 @@ def run(options: argparse.Namespace) -> int:
     random, flips, read, verified = Random(options.seed), Counter[str](), Counter[str](), Counter[str]()
     with tempfile.TemporaryDirectory() as root:
         folder = train_small_run(Path(root))
+        cli.main(["export", str(folder), "--format", "ctranslate2"])  # a sentence where ctranslate2 is missing
         logging.getLogger("nmt").setLevel(logging.ERROR)  # each flip is warned of
         names = [name for name, _ in check_files(folder)]
         provenance = json.loads((folder / "evaluate" / "test" / "result.json").read_text())["provenance"]
         for _ in range(options.count):
             name = random.choice(names)
-            kind = Path(name).name if name.startswith("evaluate") else Path(name).stem.partition("-")[0]
+            kind = kind_of(Path(name))
             content = (folder / name).read_bytes()
             damaged = bytearray(content)
             bit = random.randrange(8 * len(content))
@@ -47,6 +49,13 @@ def run(options: argparse.Namespace) -> int:
         counts = [each.total() if kind == "all" else each[kind] for each in (flips, read, verified)]
         print(f"{kind:<20}{counts[0]:>8}{counts[1]:>20}{counts[2]:>16}")
     return int(not flips.total() == read.total() == verified.total())
+
+
+def kind_of(path: Path) -> str:
+    """The row of a file in the table."""
+    if path.parts[0] == "export":
+        return "export"
+    return path.name if path.parts[0] == "evaluate" else path.stem.partition("-")[0]
 
 
 def is_noticed(folder: Path, name: str, provenance: dict) -> bool:
