@@ -16,6 +16,7 @@ from nmt.models.build import MODELS
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{,199}")  # of a run: the name of its folder
 LANGUAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{,63}")  # the ending of files
+DEVICE = re.compile(r"auto|cpu|(cuda|xpu|mps)(:[0-9]{1,3})?")
 KEY = re.compile(r"[a-z_0-9]{1,60}")
 DEEPEST = 2  # dots in a key
 LONGEST_TEXT = 1000
@@ -67,6 +68,8 @@ def check_plain(key: str, value: Any) -> None:
             raise UserError(f"{key}={value!r:.60} is not possible; the text {why}.")
         if "${" in value:
             raise UserError(f"{key}={value!r:.60} is not possible; a value cannot refer to another with ${{…}} here.")
+    elif isinstance(value, int) and abs(value) >= 2**64:
+        raise UserError(f"The number of {key} is not possible; it has more than 64 bits.")
     elif not (value is None or isinstance(value, (bool, int, float))):
         raise UserError(f"Configuration key '{key}': {type(value).__name__} is no plain value.")
 
@@ -104,6 +107,8 @@ def check_combinations(config: Config) -> None:
         raise UserError(
             f"name={config.name!r:.60} cannot name a run; use up to 200 letters, digits, '.', '_', '+', '-'."
         )
+    if not DEVICE.fullmatch(config.device):
+        raise UserError(f"device={config.device:.60} is not possible; choose auto, cpu, cuda, or cuda:1 and so on.")
     for side in ("source", "target"):
         if not LANGUAGE.fullmatch(language := getattr(config.data, side)):
             raise UserError(f"data.{side}={language!r:.60} cannot be the ending of a file; give a code such as de.")
@@ -156,5 +161,5 @@ def all_keys(node: Any, prefix: str = "") -> list[str]:
 
 
 def first_line(error: Exception) -> str:
-    """An error of OmegaConf without its lines of context."""
-    return str(error).strip().split("\n")[0].rstrip(".")
+    """An error of OmegaConf without its lines of context, at most 300 characters."""
+    return str(error).strip().split("\n")[0][:300].rstrip(".")

@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import json
+import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +13,10 @@ import pytest
 import torch
 from corpora import Trained
 
-from nmt import runs
+from nmt import compose, runs
+from nmt.config import config_folder
 from nmt.config_validation import validate
+from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.training import checkpoint
 
@@ -228,6 +231,14 @@ def test_a_crafted_header_is_one_sentence(tmp_path, case):
     refusal(tmp_path / "best.safetensors")
 
 
+@pytest.mark.parametrize("about", ["[]", "3", "{}", "null", '{"joint": true, "lowercase": []}', "[" * 10**5])
+def test_a_folder_of_tokenizers_that_is_none(tmp_path, about):
+    (tmp_path / "tokenizer.json").write_text(about)
+    (tmp_path / "joint.model").write_bytes(b"\x0a\x88\xff" * 50)
+    with pytest.raises(UserError, match="The tokenizer in"):
+        Tokenizers.load(tmp_path)
+
+
 def test_nothing_of_the_environment_gets_into_a_saved_configuration(payload, monkeypatch):
     monkeypatch.setenv("SECRET", "de")
     changed = copy.deepcopy(payload["config"])
@@ -237,3 +248,28 @@ def test_nothing_of_the_environment_gets_into_a_saved_configuration(payload, mon
     changed["data"]["source"] = "\ud800"  # of bytes that are not UTF-8
     with pytest.raises(UserError, match="cannot be printed"):
         validate(changed)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kind: !!python/object/apply:os.mkdir [EXPLODED]",
+        "!!python/object/new:os.system [EXPLODED]",
+        "kind: !unknown x",
+        "kind: [",
+        "kind: ${oc.env:NOWHERE}",
+        "\x00",
+        "- 1",
+        "defaults:\n  - nowhere",
+        "a: &a [*a]",
+        "? [1]\n: 2",
+        "_target_: os.system",
+    ],
+)
+def test_a_file_of_a_group_that_is_none(refused, tmp_path, monkeypatch, text):
+    """A stranger's YAML file in conf/: its tags make nothing, and it is refused in one sentence."""
+    conf = Path(shutil.copytree(config_folder(), tmp_path / "conf"))
+    (conf / "data" / "evil.yaml").write_text(text.replace("EXPLODED", str(tmp_path / "exploded")))
+    monkeypatch.setattr(compose, "config_folder", lambda: conf)
+    refused("train", "data=evil", f"data_folder={tmp_path}", f"run_folder={tmp_path}")
+    assert not (tmp_path / "exploded").exists()

@@ -51,7 +51,7 @@ def read_tokenizer(stored: Mapping[str, Any], side: str) -> Tokenizer:
         raise UserError("its tokenizers do not say whether text is lower-cased")
     try:
         tokenizer = Tokenizer(bytes(model.numpy()), lowercase)
-    except RuntimeError:
+    except (RuntimeError, ValueError):
         raise UserError(f"its {side} tokenizer is no model of SentencePiece") from None
     processor = tokenizer.processor
     ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
