@@ -7,7 +7,7 @@ import numpy
 import pytest
 
 from nmt.config import TokenizerConfig
-from nmt.data import dataset, tokenizer
+from nmt.data import dataset, tokenize_files, tokenizer, write_ids
 from nmt.data.dataset import ParallelDataset
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
@@ -34,10 +34,10 @@ def tokenizers(tmp_path: Path) -> Tokenizers:
 def test_reads_back_what_was_written(
     tmp_path: Path, tokenizers: Tokenizers, rows: int, mapped: int, monkeypatch
 ) -> None:
-    monkeypatch.setattr(dataset, "ROWS", rows)
+    monkeypatch.setattr(tokenize_files, "ROWS", rows)
     monkeypatch.setattr(dataset, "MAX_MAPPED_BYTES", mapped)
     write(tmp_path, "train", PAIRS)
-    dataset.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], 256, tmp_path)
+    write_ids.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], 256, tmp_path)
     pairs = ParallelDataset(tmp_path / "train.arrow")
     assert len(pairs) == 25
     for index, texts in enumerate(PAIRS):
@@ -50,7 +50,7 @@ def test_reads_back_what_was_written(
 
 def test_arrays_are_int32_views_of_the_file(tmp_path: Path, tokenizers: Tokenizers, monkeypatch) -> None:
     write(tmp_path, "train", PAIRS)
-    dataset.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], 256, tmp_path)
+    write_ids.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], 256, tmp_path)
     pairs = ParallelDataset(tmp_path / "train.arrow")
     assert pairs.source(3).dtype == pairs.source_lengths.dtype == numpy.int32
     assert numpy.shares_memory(pairs.source(3), pairs.source(3)) and not pairs.source(3).flags.writeable
@@ -64,13 +64,13 @@ def test_arrays_are_int32_views_of_the_file(tmp_path: Path, tokenizers: Tokenize
 
 @pytest.mark.parametrize("rows", [1, 2, 1000])
 def test_pairs_are_left_out_as_pairs(tmp_path: Path, tokenizers: Tokenizers, rows: int, monkeypatch) -> None:
-    monkeypatch.setattr(dataset, "ROWS", rows)
+    monkeypatch.setattr(tokenize_files, "ROWS", rows)
     most = max(len(tokenizers.source.encode(source)) for source, _ in PAIRS)
     long = "Nummer " * (most + 1)
     mixed = [PAIRS[0], (long, "number"), PAIRS[1], ("Nummer", " "), ("", "number"), ("Nummer", long), PAIRS[2]]
     for name in ("train", "valid"):
         write(tmp_path, name, mixed)
-    dataset.write_datasets(tokenizers, tmp_path, "de", "en", ["train", "valid"], most, tmp_path)
+    write_ids.write_datasets(tokenizers, tmp_path, "de", "en", ["train", "valid"], most, tmp_path)
     train, valid = (ParallelDataset(tmp_path / f"{name}.arrow") for name in ("train", "valid"))
     assert [train.line(index) for index in range(len(train))] == [1, 3, 7]
     assert [valid.line(index) for index in range(len(valid))] == [1, 2, 3, 6, 7]  # a validation pair is never too long
@@ -82,16 +82,16 @@ def test_pairs_are_left_out_as_pairs(tmp_path: Path, tokenizers: Tokenizers, row
 def test_boundary_of_max_pieces(tmp_path: Path, tokenizers: Tokenizers) -> None:
     write(tmp_path, "train", PAIRS[:1])
     longest = max(len(tokenizer_.encode(text)) for tokenizer_, text in zip(tokenizers, PAIRS[0], strict=True))
-    dataset.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], longest, tmp_path)
+    write_ids.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], longest, tmp_path)
     assert len(ParallelDataset(tmp_path / "train.arrow")) == 1
     with pytest.raises(UserError, match=f"max_pieces={longest - 1}"):
-        dataset.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], longest - 1, tmp_path)
+        write_ids.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], longest - 1, tmp_path)
 
 
 def test_other_line_breaks_do_not_shift(tmp_path: Path, tokenizers: Tokenizers) -> None:
     strange = [("eins\u2028zwei\x85\x0b", "one"), *PAIRS[:2]]
     write(tmp_path, "train", strange)
-    dataset.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], 256, tmp_path)
+    write_ids.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], 256, tmp_path)
     pairs = ParallelDataset(tmp_path / "train.arrow")
     assert [pairs.texts(index) for index in range(len(pairs))] == strange
 
