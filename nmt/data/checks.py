@@ -61,7 +61,7 @@ class PairChecks:
         """Look at the next pair."""
         self.sources.append(source)
         self.targets.append(target)
-        if len(self.sources) == 2 * BLOCK:
+        if len(self.sources) == BLOCK + MIN_PAIRS:  # so many are left for the last block that it can be judged
             self.check_block(BLOCK)
 
     def check_block(self, size: int) -> None:
@@ -101,11 +101,11 @@ class PairChecks:
 
     def check_languages(self, texts: list[str], size: int) -> None:
         """Learn the characters of both sides, or compare them with those of the validation set."""
-        codes = [bigram_codes(text) for text in texts]
+        sides = [np.frombuffer(text.encode("utf-32-le", errors="replace"), np.uint32) for text in texts]
         if self.valid is None:
-            self.bigrams += [np.bincount(code, minlength=BIGRAMS) for code in codes]
+            self.bigrams += [np.bincount(bigram_codes(characters), minlength=BIGRAMS) for characters in sides]
         elif self.weights is not None:
-            source, target = (line_sums(self.weights[code], text) for code, text in zip(codes, texts, strict=True))
+            source, target = (line_sums(self.weights[bigram_codes(characters)], characters) for characters in sides)
             if len(source) == len(target) == size:
                 self.note(self.swapped, source - target < -SWAPPED_MARGIN)
 
@@ -168,8 +168,8 @@ def find_shift(lengths: np.ndarray) -> int:
 def find_change(lengths: np.ndarray, aligned: int) -> int:
     """The index from which on the log lengths [2 pairs] do not belong together; most of the first `aligned` do.
 
-    The differences of aligned pairs vary less: the cumulative sum of (difference² − a variance between the two) falls up
-    to the change, and rises from there.
+    The differences of aligned pairs vary less: the cumulative sum of (difference² − a variance between the two) falls
+    up to the change, and rises from there.
     """
     difference = lengths[0] - lengths[1]
     unrelated = lengths[:, aligned:].var(1).sum()
@@ -193,14 +193,12 @@ def has_sign(text: str, signs: tuple[str, ...]) -> bool:
     return len(encoded.translate(None, CONTROLS)) < len(encoded)
 
 
-def bigram_codes(text: str) -> np.ndarray:
+def bigram_codes(characters: np.ndarray) -> np.ndarray:
     """A number below BIGRAMS for each character and the one after it; the last has none."""
-    characters = np.frombuffer(text.encode("utf-32-le", errors="replace"), np.uint32)
     return (characters[:-1] * np.uint32(31337) ^ characters[1:]) & np.uint32(BIGRAMS - 1)
 
 
-def line_sums(values: np.ndarray, text: str) -> np.ndarray:
-    """The sum of the characters' values for each line of a text."""
-    characters = np.frombuffer(text.encode("utf-32-le", errors="replace"), np.uint32)
+def line_sums(values: np.ndarray, characters: np.ndarray) -> np.ndarray:
+    """The sum of the characters' values for each line."""
     ends = np.flatnonzero(characters == ord("\n"))
     return np.add.reduceat(np.append(values, np.float32(0)), np.concatenate(([0], ends[:-1] + 1)))
