@@ -10,8 +10,8 @@ python scripts/scale.py all                                                  eve
 
 `large` keeps its folder FOLDER/large-PAIRS, so that the same command continues where it was stopped; 30 million pairs
 take 20 GB. Several topics may be given. Tables go to stdout, figures to --json, synthetic corpora to --folder, pictures
-of what was measured to --pictures. Each row is measured in a process of its own (all lengths of a model and all beams in
-one), with one thread. Linux only.
+of what was measured to --pictures. Each row is measured in a process of its own (all lengths of a model and all beams
+in one), with one thread. Linux only.
 """
 
 import argparse

@@ -1,6 +1,9 @@
 """The ids: what is read back is what the tokenizer encodes, across record batches, and pairs are left out as pairs."""
 
 import json
+import os
+import signal
+import sys
 from pathlib import Path
 
 import numpy
@@ -9,6 +12,8 @@ import pytest
 from nmt.config import TokenizerConfig
 from nmt.data import dataset, tokenize_files, tokenizer, write_ids
 from nmt.data.dataset import ParallelDataset
+from nmt.data.plan import length_runs
+from nmt.data.shards import read_length_runs, shard_paths
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 
@@ -86,6 +91,53 @@ def test_boundary_of_max_pieces(tmp_path: Path, tokenizers: Tokenizers) -> None:
     assert len(ParallelDataset(tmp_path / "train.arrow")) == 1
     with pytest.raises(UserError, match=f"max_pieces={longest - 1}"):
         write_ids.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], longest - 1, tmp_path)
+
+
+@pytest.mark.parametrize("dealt", [1, 10, 1000])
+def test_shards_hold_every_pair_once_in_shards_that_its_line_gives(
+    tmp_path: Path, tokenizers: Tokenizers, dealt: int, monkeypatch
+) -> None:
+    monkeypatch.setattr(tokenize_files, "ROWS", 7)
+    monkeypatch.setattr(write_ids, "DEALT_ROWS", dealt)
+    write(tmp_path, "train", PAIRS)
+    write_ids.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], 256, tmp_path, shards=3)
+    opened = [ParallelDataset(path) for path in shard_paths(tmp_path, "train", 3)]
+    lines = [[pairs.line(index) for index in range(len(pairs))] for pairs in opened]
+    assert sorted(sum(lines, [])) == list(range(1, 26)) and all(found == sorted(found) for found in lines)
+    for number, pairs in enumerate(opened):
+        assert write_ids.shard_numbers(numpy.array(lines[number]), 3).tolist() == [number] * len(pairs)
+        assert all(pairs.texts(index) == PAIRS[line - 1] for index, line in enumerate(lines[number]))
+    stored = read_length_runs(tmp_path / "train-lengths.npy", 3)
+    for pairs, runs in zip(opened, stored, strict=True):
+        assert all(map(numpy.array_equal, runs, length_runs(pairs.source_lengths, pairs.target_lengths)))
+
+
+def test_shards_are_random_samples_of_nearly_equal_size() -> None:
+    counts = numpy.bincount(write_ids.shard_numbers(numpy.arange(1, 700_001), 7).astype(int), minlength=7)
+    assert abs(counts - 100_000).max() < 1500  # five standard deviations
+    neighbours = write_ids.shard_numbers(numpy.arange(1, 10_001), 2)
+    assert abs(numpy.corrcoef(neighbours[1:].astype(float), neighbours[:-1].astype(float))[0, 1]) < 0.05
+
+
+@pytest.mark.parametrize("damage", ["killed", "not UTF-8"])
+def test_a_process_that_tokenizes_may_fail(tmp_path: Path, tokenizers: Tokenizers, damage: str, monkeypatch) -> None:
+    if tokenize_files.usable_processes() == 1 and sys.platform != "linux":
+        pytest.skip("processes are not forked here")
+
+    def encode_block(*arguments: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    write(tmp_path, "train", PAIRS)
+    if damage == "killed":
+        monkeypatch.setattr(tokenize_files, "encode_block", encode_block)
+    else:
+        (tmp_path / "train.en").write_bytes(b"\xff\n" * 25)
+    files = tmp_path / "train.de", tmp_path / "train.en"
+    with (
+        pytest.raises(UserError, match="was killed" if damage == "killed" else "line 1, is not UTF-8"),
+        tokenize_files.tokenized_blocks(tokenizers, files, None, processes=2) as blocks,
+    ):
+        list(blocks)
 
 
 def test_other_line_breaks_do_not_shift(tmp_path: Path, tokenizers: Tokenizers) -> None:
