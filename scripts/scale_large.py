@@ -4,6 +4,7 @@ Each function runs in a process of its own. Memory is sampled from /proc: of the
 (mapped pages of files included) and anonymous. Stages that exist are reused, so that a run can be continued.
 """
 
+import contextlib
 import csv
 import hashlib
 import json
@@ -13,7 +14,6 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,30 +27,27 @@ from nmt.data import shards
 from nmt.pipeline import build_corpus_stage, build_ids_stage, build_stages, build_tokenizer_stage
 from nmt.training.trainer import Trainer
 
-SECONDS = 0.5  # between two samples of memory
+SECONDS = 1.0  # between two samples of memory
 
 
 def sample_memory() -> tuple[float, float]:
-    """MiB resident and anonymous of this process and its children."""
+    """MiB resident and anonymous of this process and its children together; shared pages count once."""
     pids = {os.getpid()}
     for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
+        with contextlib.suppress(OSError, ValueError):
             if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():
                 pids.add(int(path.parent.name))
-        except (OSError, ValueError):
-            continue
     resident = anonymous = 0.0
     for pid in pids:
-        try:
-            lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-            resident += int(lines["VmRSS"].split()[0]) / 1024
-            anonymous += int(lines["RssAnon"].split()[0]) / 1024
-        except (OSError, KeyError):
-            continue
+        with contextlib.suppress(OSError, KeyError):
+            rows = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+            lines = dict(row.split(":", 1) for row in rows)
+            resident += int(lines["Pss"].split()[0]) / 1024
+            anonymous += int(lines["Pss_Anon"].split()[0]) / 1024
     return resident, anonymous
 
 
-@contextmanager
+@contextlib.contextmanager
 def measured(name: str, root: str, figures: dict[str, Figures]) -> Iterator[None]:
     """Adds the seconds and the peak memory of the code inside to `figures`; the samples go to ROOT/memory.csv."""
     samples, stop, start = [sample_memory()], threading.Event(), time.time()

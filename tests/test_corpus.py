@@ -372,7 +372,7 @@ def test_other_text_on_the_hub_is_not_taken(tmp_path: Path, server: Path, on_hub
 
 
 def test_the_known_text_is_that_of_the_plain_files() -> None:
-    """By the checksums of the plain files: their text, spaces at the ends of lines removed, is what the hub must give."""
+    """By the checksums of the plain files: their text without spaces at the ends of lines is what the hub must give."""
     folder = Path(__file__).resolve().parents[2] / "shared" / "data" / "multi30k"
     if not folder.is_dir():
         pytest.skip("Multi30k is not on this machine")

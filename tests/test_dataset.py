@@ -3,7 +3,9 @@
 import json
 import os
 import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy
@@ -138,6 +140,40 @@ def test_a_process_that_tokenizes_may_fail(tmp_path: Path, tokenizers: Tokenizer
         tokenize_files.tokenized_blocks(tokenizers, files, None, processes=2) as blocks,
     ):
         list(blocks)
+
+
+ORPHANS = """
+import multiprocessing, os, signal, sys
+from pathlib import Path
+from nmt.data import tokenize_files
+from nmt.data.tokenizer import Tokenizers
+folder = Path(sys.argv[1])
+tokenize_files.ROWS = 2
+files = folder / "train.de", folder / "train.en"
+with tokenize_files.tokenized_blocks(Tokenizers.load(folder), files, None, processes=3) as blocks:
+    next(blocks)
+    print(*[child.pid for child in multiprocessing.active_children()], flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are not forked here")
+def test_no_process_survives_a_parent_that_is_killed(tmp_path: Path, tokenizers: Tokenizers) -> None:
+    write(tmp_path, "train", PAIRS * 40)
+    ended = subprocess.run([sys.executable, "-c", ORPHANS, tmp_path], capture_output=True, text=True, check=False)
+    pids = [int(word) for word in ended.stdout.split()]
+    assert ended.returncode == -signal.SIGKILL and len(pids) == 3
+    deadline = time.monotonic() + 60
+    while any(is_running(pid) for pid in pids):
+        assert time.monotonic() < deadline, "a process that tokenizes waits for ever"
+        time.sleep(0.02)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_other_line_breaks_do_not_shift(tmp_path: Path, tokenizers: Tokenizers) -> None:

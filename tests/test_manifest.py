@@ -112,7 +112,7 @@ def test_training_text_is_checked_when_a_later_stage_is_built_from_it(use, tmp_p
 
 
 def test_the_remedy_is_one(use, tmp_path: Path):
-    """What is deleted is built again with the same bytes; a corpus's report names the files, which lie elsewhere now."""
+    """What is deleted is built again with the same bytes; but a report names the files, which lie elsewhere now."""
     root, names = tmp_path / "data", {"report.json", "manifest.json"}
     before = {path.relative_to(root): path.read_bytes() for path in root.glob("*-*/*") if path.name not in names}
     for stage in ("corpus", "tokenizer", "ids"):

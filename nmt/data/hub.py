@@ -2,7 +2,8 @@
 
 Both end as a pair of files in the download folder, so that the rest of the program handles files only, and what was
 downloaded once needs no network again. Both are verified: the plain files, of a fixed commit, by their sha256, and the
-hub's sentences by the sha256 of the same text, whatever revision of the hub they are from. Licence: the Flickr30k terms, non-commercial research and education.
+hub's sentences by the sha256 of the same text, whatever revision of the hub they are from. Licence: the Flickr30k
+terms, non-commercial research and education.
 """
 
 import hashlib

@@ -15,7 +15,7 @@ from nmt.data.manifest import Manifest
 from nmt.data.plan import LengthRuns
 from nmt.errors import UserError
 
-PAIRS_PER_SHARD = 2_000_000  # at most about so many; 0.5 GB, planned in 0.4 s
+PAIRS_PER_SHARD = 2_000_000  # about so many at most; 0.5 to 1 GB, planned in 0.4 s
 OPEN_SHARDS = 2  # the one that is trained on and the next one
 
 
