@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         options = make_parser().parse_args(arguments)
+        refuse_several_processes(arguments[0])
         code = import_module(f"nmt.commands.{options.module}").run(options)
         sys.stdout.flush()
         return code
@@ -59,6 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("nmt: interrupted.", file=sys.stderr)
         return 130
+
+
+def refuse_several_processes(command: str) -> None:
+    """Raise UserError under torchrun for a command that can use one process only."""
+    if "MASTER_ADDR" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1" and command != "train":
+        raise UserError(f"Only `nmt train` can be run in several processes by torchrun; run nmt {command} without it.")
 
 
 def reports() -> bool:

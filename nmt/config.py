@@ -99,7 +99,11 @@ class TrainConfig:
     """Batches, budget, validation and logging."""
 
     batch_tokens: int = option("padded positions of a batch on its longer side", above=0)
-    accumulate: int = option("batches per update", above=0)
+    accumulate: int = option("batches per update, in each process", above=0)
+    ordered_sum: bool = option(
+        "several processes: gradients are added in the order of the batches, so that the result has the bits of one "
+        "process; false: in the order of the fastest all-reduce"
+    )
     label_smoothing: float = option(
         "probability that is spread over the vocabulary", minimum=0, below=1, paper="Szegedy et al. 2016 §7"
     )

@@ -47,6 +47,16 @@ def write_atomic(path: Path, content: str | bytes) -> None:
         file.write(content if isinstance(content, bytes) else content.encode())
 
 
+def link_atomic(path: Path, name: Path) -> None:
+    """Give a file another name in its folder, which replaces that of another file. Raises OSError."""
+    temporary = temporary_sibling(name)
+    try:
+        os.link(path, temporary)
+    except OSError:  # a file system without hard links
+        shutil.copyfile(path, temporary)
+    os.replace(temporary, name)
+
+
 @contextmanager
 def atomic_folder(folder: Path) -> Iterator[Path]:
     """A temporary folder that is renamed to `folder` at the end, so that a folder that exists is complete.

@@ -56,7 +56,7 @@ LIBRARIES = {
     "matplotlib": r"view/.*",
     "tensorboard": r"view/.*",
     "torch.utils.tensorboard": r"view/.*",
-    "torch.distributed": r"distributed\.py",
+    "torch.distributed": r"(distributed|training/gradient_sum)\.py",
     "hydra": r"compose\.py",
     "omegaconf": r"(config|config_validation|compose)\.py",
 }

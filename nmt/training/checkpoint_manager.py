@@ -2,6 +2,7 @@
 
 best.safetensors      the translator with the best validation score; may be the average
 average.safetensors   the mean of the last few validation checkpoints
+validated.safetensors   last.safetensors as it was at the last validation before which no update was skipped
 step-N.safetensors    those checkpoints
 last.safetensors      everything needed to resume the training
 """
@@ -17,6 +18,7 @@ from nmt.config import Config, to_dict
 from nmt.config_validation import validate
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
+from nmt.files import link_atomic, report_write_errors
 from nmt.training import checkpoint
 from nmt.training.checkpoint import DamagedCheckpoint, Payload, differences
 from nmt.training.schedule import SCHEDULES_WITH_END
@@ -39,6 +41,7 @@ class CheckpointManager:
         self.folder, self.config = folder, config
         self.common = checkpoint.pack(config, tokenizers, corpus_hash)
         self.last_path, self.best_path = folder / "last.safetensors", folder / "best.safetensors"
+        self.validated_path = folder / "validated.safetensors"
 
     def save_and_prune(self, weights: dict[str, Tensor], step: int, result: ValidationResult, is_best: bool) -> None:
         """Write step-N.safetensors, and best.safetensors if it is the best; old step-N.safetensors are deleted."""
@@ -110,6 +113,20 @@ class CheckpointManager:
         optimizer.load_state_dict(payload["optimizer"])
         return TrainState(**payload["train_state"])
 
+    def mark_validated(self) -> None:
+        """Keep the present last.safetensors, to which a training that diverges goes back; both names share the disk."""
+        with report_write_errors(self.folder):
+            link_atomic(self.last_path, self.validated_path)
+
+    def roll_back(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> int | None:
+        """Set weights and optimizer to those of the last validation; returns its update, or None without any."""
+        if not self.validated_path.exists():
+            return None
+        payload = checkpoint.load(self.validated_path)
+        model.load_state_dict(payload["model"])
+        optimizer.load_state_dict(payload["optimizer"])
+        return payload["train_state"]["step"]
+
     def delete_stale_steps(self) -> None:
         """Before a training from the start: delete step-N.safetensors of its earlier attempt.
 
@@ -119,8 +136,8 @@ class CheckpointManager:
         for path in (self.best_path, *self.step_paths()):
             if path.exists():
                 refuse_changes(checkpoint.load(path), self.common, self.config.name)
-        for path in self.step_paths():
-            path.unlink()
+        for path in (*self.step_paths(), self.validated_path):
+            path.unlink(missing_ok=True)
 
 
 def step_of(path: Path) -> int:

@@ -1,6 +1,6 @@
 """The progress of a training, as last.safetensors stores it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass
@@ -17,6 +17,10 @@ class TrainState:
     best: float | None = None  # the best validation score so far, of train.metric
     validations_since_best: int = 0
     finished: bool = False
+    loss_mean: float = 0.0  # running mean of the updates' losses
+    loss_variance: float = 0.0
+    skipped: list[int] = field(default_factory=list)  # steps of the last updates that were left out
+    rolled_back: bool = False  # the training has gone back to the last validation once
     seconds: float = 0.0  # of training so far, interruptions left out
     device: str = "cpu"  # cpu or cuda, that it was last trained on
     world_size: int = 1  # processes, likewise

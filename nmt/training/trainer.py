@@ -73,19 +73,43 @@ class Trainer:
         state, train = self.state, self.config.train
         budget = TimeBudget(state, train, self.world)
         while True:
-            if budget.can_estimate():
-                self.fix_budget(budget, progress)
-            if state.validation_due(train.validate_every):
-                budget.time_validation(self.validate)
-            if state.budget_spent or state.patience_spent(train.patience):
-                return
-            figures = self.train_step.update()
-            budget.after_update()
-            progress.update(1, figures)
-            if state.step % train.log_every == 0:
-                self.log_scalars(self.train_step.metrics.scalars(figures["lr"], self.device), state.step)
-                self.train_step.metrics = TrainMetrics()
+            try:
+                if budget.can_estimate():
+                    self.fix_budget(budget, progress)
+                if state.validation_due(train.validate_every):
+                    budget.time_validation(self.validate)
+                if state.budget_spent or state.patience_spent(train.patience):
+                    return
+                self.update(budget, progress)
+            except TrainingDiverged as error:
+                self.roll_back(error)
             self.stop.check()
+
+    def update(self, budget: TimeBudget, progress: Progress) -> None:
+        """One update; its figures go to the progress bar and, with those since the last point, to the curves."""
+        state = self.state
+        figures = self.train_step.update()
+        budget.after_update()
+        progress.update(1, figures)
+        if state.step % self.config.train.log_every == 0:
+            if self.train_step.metrics.updates:
+                self.log_scalars(self.train_step.metrics.scalars(figures["lr"], self.device), state.step)
+            self.train_step.metrics = TrainMetrics()
+
+    def roll_back(self, error: TrainingDiverged) -> None:
+        """Go on with the weights of the last validation and the next batches; raises TrainingDiverged at a second time.
+
+        The count of updates goes on, so the budget and the learning rate do too.
+        """
+        state = self.state
+        if state.rolled_back:
+            raise error
+        step = self.checkpoints.roll_back(self.model, self.train_step.optimizer)
+        if step is None:
+            raise error
+        log.warning("Update %d: %s; the training goes on with the weights of update %d.", state.step, error, step)
+        state.rolled_back, state.skipped = True, []
+        self.save()
 
     def fix_budget(self, budget: TimeBudget, progress: Progress) -> None:
         """Convert max_minutes into the total number of updates, once and for all; a validation is timed for it."""
@@ -113,12 +137,15 @@ class Trainer:
         state.validations_since_best += 1
         if is_best:
             state.best, state.validations_since_best = result.value(metric), 0
+        without_skips = not any(step > state.validated_step for step in state.skipped)
         state.validated_step = state.step
         log.info("update %d: %s%s", state.step, result, "  (best so far)" if is_best else "")
         self.log_scalars(result.scalars(), state.step)
         if self.world.is_main:
             self.checkpoints.save_and_prune(self.model.state_dict(), state.step, result, is_best)
         self.save()
+        if self.world.is_main and without_skips:
+            self.checkpoints.mark_validated()
         self.train_step.metrics = TrainMetrics()  # so that validation counts as no training time
 
     def finish(self) -> None:
