@@ -6,6 +6,7 @@
     nmt align RUN [SOURCE [TARGET]]
     nmt export RUN --format ctranslate2
     nmt compare RUN [RUN …]
+    nmt verify RUN
 
 stdout carries data only, everything else goes to stderr; a user's mistake is one sentence and exit code 2.
 """

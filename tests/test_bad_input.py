@@ -362,7 +362,7 @@ def test_weights_of_other_shapes(refused, trained: Trained, tmp_path):
     payload["config"]["model"]["feed_forward_size"] = 128
     checkpoint.save(tmp_path / "best.safetensors", payload)
     message = refused("translate", str(tmp_path), SENTENCE)
-    assert "weights do not fit" in message
+    assert "the weight 'decoder.0.feed_forward.0.bias' is [64]" in message and "is [128]" in message
 
 
 def test_a_configuration_in_a_checkpoint_is_checked(refused, trained: Trained, tmp_path):

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -30,12 +31,13 @@ MODELS = {
 SUM = """
 import torch
 from torch import nn
-from nmt.distributed import GradientSum, leave, world
+from nmt.distributed import leave, world
+from nmt.training.gradient_sum import OrderedSum
 sizes = [(3, 5), (7,), (1,), (40,)]
 processes = world()
 parameters = [nn.Parameter(torch.zeros(size)) for size in sizes]
 unused = nn.Parameter(torch.zeros(9))
-total = GradientSum([*parameters, unused], processes)
+total = OrderedSum([*parameters, unused], processes)
 for update, rounds in enumerate([1, 2]):
     for number in range(rounds):
         torch.manual_seed(100 * update + number * processes.size + processes.rank)
@@ -145,10 +147,10 @@ def test_every_family_trains_as_one_process_does(words, tmp_path, capfd, model):
 class Training:
     """A training under torchrun that writes its messages to a file."""
 
-    def __init__(self, log: Path, *command: str) -> None:
-        self.log = log
+    def __init__(self, log: Path, *command: str, environment: dict[str, str] | None = None) -> None:
+        self.log, variables = log, ENVIRONMENT | (environment or {})
         with open(log, "wb") as file:
-            self.process = subprocess.Popen(command, stdout=file, stderr=file, env=ENVIRONMENT, start_new_session=True)
+            self.process = subprocess.Popen(command, stdout=file, stderr=file, env=variables, start_new_session=True)
 
     def wait_for(self, pattern: str) -> None:
         """Wait until a line of the log matches."""
@@ -194,3 +196,38 @@ def test_a_changed_number_of_batches_is_refused(words, capfd):
     assert run_command(capfd, "train", *words("run", 2)).code == 0
     answer = run_command(capfd, "train", *words("run", 3))
     assert answer.code == 2 and "give train.accumulate=2" in answer.err
+
+
+STUBS = {
+    "scontrol": 'case $1 in show) echo localhost ;; *) echo "$@" >> "$RECORD" ;; esac',
+    "srun": 'echo $$ > "$RECORD.pid"; exec "$@"',
+    "scancel": 'kill -TERM "$(cat "$RECORD.pid")"',
+    "torchrun": f'exec "{sys.executable}" -m torch.distributed.run "$@"',
+}
+
+
+@pytest.mark.slow
+def test_the_slurm_script_saves_and_is_queued_again(words, tmp_path, capfd):
+    """Slurm's programs are stand-ins; its signals are real."""
+    budget = ("train.max_steps=40", "train.validate_every=10")
+    assert run_command(capfd, "train", *words("alone", 2, *budget)).code == 0
+    for name, content in STUBS.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{content}\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    record, log = tmp_path / "record", tmp_path / "log"
+    slurm = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "RECORD": str(record), "PROCESSES": "2", "PORT": str(port)}
+    slurm |= {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "localhost", "OMP_NUM_THREADS": "1"}
+    command = ("bash", str(Path(__file__).parent.parent / "scripts" / "train.sbatch"), *words("job", 1, *budget))
+
+    job = Training(log, *command, environment=slurm)
+    job.wait_for("update 10: ")
+    job.process.send_signal(signal.SIGUSR1)
+    assert job.process.wait(120) == 0 and record.read_text(encoding="utf-8") == "requeue 7\n"
+    assert "everything is saved" in log.read_text(encoding="utf-8")
+
+    assert Training(log, *command, environment=slurm).process.wait(240) == 0, log.read_text(encoding="utf-8")
+    assert record.read_text(encoding="utf-8") == "requeue 7\n", "a finished training is not queued again"
+    assert_same(results(tmp_path, "alone"), results(tmp_path, "job"))

@@ -9,10 +9,11 @@ import torch
 from nmt.config import Config
 from nmt.data.batches import Batch, BatchIterator, Cursor
 from nmt.data.tokenizer import PAD
-from nmt.distributed import GradientSum, World
+from nmt.distributed import World
 from nmt.models.base import EncoderDecoder
 from nmt.training.compile import compile_forward
 from nmt.training.divergence import find_fault, record_loss, record_skip
+from nmt.training.gradient_sum import GradientSum, OrderedSum, UnorderedSum
 from nmt.training.loss import training_loss
 from nmt.training.metrics import TrainMetrics
 from nmt.training.precision import autocast, seed_batch
@@ -26,9 +27,9 @@ class TrainStep:
     """Forward and backward pass over M micro-batches, clipping, and a step of the optimizer.
 
     Each of N processes computes `train.accumulate` micro-batches, M = N · accumulate: process r the r-th, (r + N)-th, …
-    of the epoch's plan. The gradient is the sum over all M, divided by their real target tokens; it has the same bits
-    for every N that divides M. `update` continues the batches after `state` and brings it and `metrics` up to date. The
-    model's device is the batches' device; `dtype` is that of autocast.
+    of the epoch's plan. The gradient is the sum over all M, divided by their real target tokens; with
+    `train.ordered_sum` it has the same bits for every N that divides M. `update` continues the batches after `state`
+    and brings it and `metrics` up to date. The model's device is the batches' device; `dtype` is that of autocast.
     """
 
     def __init__(
@@ -48,7 +49,10 @@ class TrainStep:
         self.batches = batches
         cursor = Cursor(state.epoch, state.shard, state.position)
         self.stream = batches.stream(cursor, world.rank, world.size, pinned=self.device.type == "cuda")
-        self.gradient_sum = GradientSum(model.parameters(), world) if world.size > 1 else None
+        self.gradient_sum: GradientSum | None = None
+        if world.size > 1:
+            sum_class = OrderedSum if config.train.ordered_sum else UnorderedSum
+            self.gradient_sum = sum_class(model.parameters(), world)
         self.metrics = TrainMetrics()
 
     def update(self) -> dict[str, float]:
