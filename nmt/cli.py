@@ -6,6 +6,7 @@
     nmt align RUN [SOURCE [TARGET]]
     nmt export RUN --format ctranslate2
     nmt compare RUN [RUN …]
+    nmt verify RUN
 
 stdout carries data only, everything else goes to stderr; a user's mistake is one sentence and exit code 2.
 """
@@ -24,6 +25,7 @@ from nmt.options import make_parser
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     from nmt.view.progress import install_logging
+    from nmt.view.text import visible
 
     install_logging()
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -39,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     except UserError as error:
         if reports():
-            print(f"nmt: {error}", file=sys.stderr)
+            print(f"nmt: {visible(str(error))}", file=sys.stderr)
         return 128 + error.signal if isinstance(error, Stopped) else 2
     except BrokenPipeError:  # the reader of our output left, as `head` does
         discard_output()

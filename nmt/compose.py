@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 
 import hydra
+import yaml
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -83,6 +84,8 @@ def compose(overrides: list[str], suffix: str) -> Config:
             composed.name = f"{composed.name}{suffix}"
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise UserError(explain(error)) from None
+    except (yaml.YAMLError, RecursionError) as error:
+        raise UserError(f"A file of conf/ cannot be read as YAML: {' '.join(str(error).split())[:300]}.") from None
     return validate(composed)
 
 

@@ -13,6 +13,8 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+LARGEST = 10**9  # the limit of any number without one of its own; products of two are exact
+
 
 def option(
     meaning: str,
@@ -29,8 +31,9 @@ def option(
     """A field with its documentation and its rules.
 
     meaning: one phrase, with the unit. choices: the possible values of a text. above, minimum, maximum, below: bounds
-    of a number (None is allowed where the type allows it). requires: {other key: its values} of the same dataclass,
-    without which this key has no effect; then `default` is the value that has none. paper: where it is from.
+    of a number (None is allowed where the type allows it); LARGEST without maximum and below. requires: {other key: its
+    values} of the same dataclass, without which this key has no effect; then `default` is the value that has none.
+    paper: where it is from.
     """
     metadata = {
         "meaning": meaning, "choices": tuple(choices), "above": above, "minimum": minimum, "maximum": maximum,
@@ -54,7 +57,7 @@ class DataConfig:
         "training pairs whose (longer + 10) / (shorter + 10) characters exceed this are dropped", minimum=0
     )
     pairs: int = option("kind=phrasebook: training pairs to generate", 0, minimum=0)
-    seed: int = option("kind=phrasebook: seed of the generator", 1, minimum=0)
+    seed: int = option("kind=phrasebook: seed of the generator", 1, minimum=0, below=2**63)
 
 
 @dataclass
@@ -64,7 +67,9 @@ class TokenizerConfig:
     algorithm: str = option(
         "how pieces are learnt", choices=("unigram", "bpe"), paper="Kudo 2018; Sennrich et al. 2016"
     )
-    vocabulary_size: int = option("pieces of the vocabulary, 4 special ones and 256 bytes included", above=0)
+    vocabulary_size: int = option(
+        "pieces of the vocabulary, 4 special ones and 256 bytes included", above=0, maximum=10**6
+    )
     joint: bool = option("one vocabulary for both languages")
     byte_fallback: bool = option("an unseen character becomes its UTF-8 bytes instead of <unk>")
     character_coverage: float = option(
@@ -119,11 +124,22 @@ class TrainConfig:
         "minutes, turned into a number of updates once their speed is known; null = no limit", above=0
     )
     validate_every: int = option("updates between two validations", above=0)
-    validate_beam: int = option("beam of the search over the validation set; 1 = greedy", above=0)
+    validate_beam: int = option("beam of the search over the validation set; 1 = greedy", above=0, maximum=1000)
     patience: int = option("validations without a better score before the training stops; 0 = never", minimum=0)
     metric: str = option("the score that decides which checkpoint is the best", choices=("bleu", "loss"))
     average_checkpoints: int = option(
-        "last validation checkpoints (step-N.safetensors) that are kept, and averaged at the end; 0 = none", minimum=0
+        "last validation checkpoints (step-N.safetensors) that are kept, and averaged at the end; 0 = none",
+        minimum=0,
+    )
+    save_minutes: float | None = option(
+        "minutes between two saves of last.safetensors, besides those at validations; more where they would take "
+        "2 % of the time; null = none",
+        above=0,
+    )
+    keep_checkpoints: str = option(
+        "auto = after the end of a training that can never go on, previous and step-N.safetensors and the optimizer "
+        "are deleted; all = they stay",
+        choices=("auto", "all"),
     )
     log_every: int = option("updates between two points of the training curves", above=0)
     log_sentences: int = option("validation sentences whose translation and heatmap are logged", minimum=0)
@@ -136,12 +152,14 @@ class TrainConfig:
 class DecodeConfig:
     """Beam search and its limits."""
 
-    beam: int = option("hypotheses kept for each sentence; 1 = greedy", above=0)
-    length_penalty: float = option("α in log-probability / length^α", paper="Wu et al. 2016 §7")
-    max_length_ratio: float = option(
-        "a hypothesis has at most max_length_ratio × source pieces + max_length_extra pieces", minimum=0
+    beam: int = option("hypotheses kept for each sentence; 1 = greedy", above=0, maximum=1000)
+    length_penalty: float = option(
+        "α in log-probability / length^α", minimum=-10, maximum=10, paper="Wu et al. 2016 §7"
     )
-    max_length_extra: int = option("see max_length_ratio", above=0)
+    max_length_ratio: float = option(
+        "a hypothesis has at most max_length_ratio × source pieces + max_length_extra pieces", minimum=0, maximum=100
+    )
+    max_length_extra: int = option("see max_length_ratio", above=0, maximum=10_000)
     batch_tokens: int = option("source positions × beam in one batch of the search", above=0)
 
 

@@ -10,22 +10,29 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 
-from nmt.config import Config, leaves
-from nmt.errors import UserError, choose
+from nmt.config import LARGEST, Config, leaves
+from nmt.errors import UserError, choose, is_printable
 from nmt.models.build import MODELS
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{,199}")  # of a run: the name of its folder
+LANGUAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{,63}")  # the ending of files
+DEVICE = re.compile(r"auto|cpu|(cuda|xpu|mps)(:[0-9]{1,3})?")
+KEY = re.compile(r"[a-z_0-9]{1,60}")
+DEEPEST = 2  # dots in a key
+LONGEST_TEXT = 1000
 
 
 def validate(composed: DictConfig | dict) -> Config:
     """A composed configuration, or a saved one (a dict), as a Config; raises UserError with one sentence."""
     saved = isinstance(composed, dict)
-    composed = OmegaConf.create(composed) if isinstance(composed, dict) else composed
     schema = OmegaConf.structured(Config)
     try:
-        kind = str(OmegaConf.select(composed, "model.kind"))
+        # A saved one may be a stranger's: nothing in it is resolved, since ${oc.env:NAME} would read the environment.
+        plain = composed if isinstance(composed, dict) else OmegaConf.to_container(composed, resolve=True)
+        check_plain("", plain)
+        plain = OmegaConf.create(plain)
+        kind = str(OmegaConf.select(plain, "model.kind"))
         schema.model = OmegaConf.structured(choose("model.kind", kind, MODELS).config)
-        plain = OmegaConf.create(OmegaConf.to_container(composed, resolve=True))
         config = OmegaConf.to_object(OmegaConf.merge(schema, plain))
     except MissingMandatoryValue as error:
         raise UserError(f"'{error.full_key}' has no value; give one with {error.full_key}=… .") from None
@@ -43,6 +50,30 @@ def validate(composed: DictConfig | dict) -> Config:
     return config
 
 
+def check_plain(key: str, value: Any) -> None:
+    """Raise UserError unless this is nested plain data whose texts are short, printable, and refer to nothing."""
+    if isinstance(value, dict):
+        for name, below in value.items():
+            if not isinstance(name, str) or not KEY.fullmatch(name) or key.count(".") > DEEPEST:
+                raise UserError(f"The configuration has a key {name!r:.60} in '{key}', which is no name.")
+            check_plain(f"{key}.{name}" if key else name, below)
+    elif isinstance(value, list):
+        for below in value:
+            if isinstance(below, (dict, list)):
+                raise UserError(f"Configuration key '{key}': a list holds plain values alone.")
+            check_plain(key, below)
+    elif isinstance(value, str):
+        if len(value) > LONGEST_TEXT or not is_printable(value):
+            why = "has characters that cannot be printed" if len(value) <= LONGEST_TEXT else "is too long"
+            raise UserError(f"{key}={value!r:.60} is not possible; the text {why}.")
+        if "${" in value:
+            raise UserError(f"{key}={value!r:.60} is not possible; a value cannot refer to another with ${{…}} here.")
+    elif isinstance(value, int) and abs(value) >= 2**64:
+        raise UserError(f"The number of {key} is not possible; it has more than 64 bits.")
+    elif not (value is None or isinstance(value, (bool, int, float))):
+        raise UserError(f"Configuration key '{key}': {type(value).__name__} is no plain value.")
+
+
 def check_value(key: str, value: Any, rules: Mapping[str, Any]) -> None:
     """One value by itself, against the metadata of its field."""
     if isinstance(value, float) and not math.isfinite(value):
@@ -51,8 +82,12 @@ def check_value(key: str, value: Any, rules: Mapping[str, Any]) -> None:
         raise UserError(f"{key}={value} is not possible; choose one of {', '.join(rules['choices'])}.")
     if value is None or not isinstance(value, (int, float)):
         return
+    if abs(value) > LARGEST and rules["maximum"] is None and rules["below"] is None:
+        raise UserError(f"{key}={value:.6g} is not possible; it must be from -{LARGEST} to {LARGEST}.")
     above, minimum, maximum, below = (rules[name] for name in ("above", "minimum", "maximum", "below"))
     inside = (above is None or value > above) and (minimum is None or value >= minimum)
+    if maximum is None and below is None and abs(value) > LARGEST:
+        raise UserError(f"{key}={value:.10g} is not possible; its size must be at most {LARGEST}.")
     if not (inside and (maximum is None or value <= maximum) and (below is None or value < below)):
         raise UserError(f"{key}={value} is not possible; it must be {describe_range(rules)}.")
 
@@ -69,7 +104,14 @@ def check_combinations(config: Config) -> None:
     """What must fit together in any configuration."""
     train = config.train
     if not NAME.fullmatch(config.name):
-        raise UserError(f"name={config.name!r} cannot name a run; use letters, digits, '.', '_', '+' and '-'.")
+        raise UserError(
+            f"name={config.name!r:.60} cannot name a run; use up to 200 letters, digits, '.', '_', '+', '-'."
+        )
+    if not DEVICE.fullmatch(config.device):
+        raise UserError(f"device={config.device:.60} is not possible; choose auto, cpu, cuda, or cuda:1 and so on.")
+    for side in ("source", "target"):
+        if not LANGUAGE.fullmatch(language := getattr(config.data, side)):
+            raise UserError(f"data.{side}={language!r:.60} cannot be the ending of a file; give a code such as de.")
     if config.data.source == config.data.target:
         raise UserError(f"data.source and data.target are both '{config.data.source}'; they must differ.")
     if train.max_steps is None and train.max_epochs is None and train.max_minutes is None:
@@ -119,5 +161,5 @@ def all_keys(node: Any, prefix: str = "") -> list[str]:
 
 
 def first_line(error: Exception) -> str:
-    """An error of OmegaConf without its lines of context."""
-    return str(error).strip().split("\n")[0].rstrip(".")
+    """An error of OmegaConf without its lines of context, at most 300 characters."""
+    return str(error).strip().split("\n")[0][:300].rstrip(".")

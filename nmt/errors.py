@@ -4,11 +4,13 @@ UserError      one clear sentence: what is wrong, where, what is possible. The c
 └── Stopped    an interruption, exit code 128 + signal as in a shell (130: Ctrl-C); a multirun ends with it.
 """
 
+import unicodedata
 from collections.abc import Mapping
 from signal import SIGINT
 from typing import TypeVar
 
 T = TypeVar("T")
+CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")  # categories of Unicode: control, format, lone surrogates, line ends
 
 
 class UserError(Exception):
@@ -34,6 +36,11 @@ def choose(description: str, name: str, table: Mapping[str, T]) -> T:
     if name not in table:
         raise UserError(f"Unknown {description} '{name}'; possible: {', '.join(map(str, table))}.")
     return table[name]
+
+
+def is_printable(text: str) -> bool:
+    """Whether text is UTF-8 without characters that control a terminal or the direction of text."""
+    return not any(unicodedata.category(character) in CONTROLS for character in text)
 
 
 def check_positive(**values: int | None) -> None:

@@ -67,6 +67,7 @@ def make_parser() -> argparse.ArgumentParser:
         ("align", "what the model attends to, as links, heatmaps or tables", add_align),
         ("export", "a folder that another engine translates with", add_export),
         ("compare", "one table over several runs", add_compare),
+        ("verify", "whether the files of a run are as they were written", add_single_run),
     ):
         command = subparsers.add_parser(name, help=purpose, allow_abbrev=False)
         add_options(command)
@@ -75,7 +76,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
-    """Add --runs: the folder in which names of runs are looked up."""
+    """Add --runs, in which names of runs are looked up."""
     parser.add_argument("--runs", default="runs", **DIR, help="the folder of the named runs (default: runs)")
 
 
@@ -95,6 +96,7 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sentences", nargs="*", default=[], metavar="SENTENCE", help="without any: --input, else stdin")
     parser.add_argument("--input", **FILE, help="one sentence a line, plain or .gz")
     parser.add_argument("--output", **FILE, help="instead of stdout")
+    parser.add_argument("--resume", action="store_true", help="continue an interrupted --output FILE")
     parser.add_argument("--format", choices=("text", "jsonl"), default="text")
     parser.add_argument(
         "--engine",
@@ -119,11 +121,16 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
 
 def add_export(parser: argparse.ArgumentParser) -> None:
     """Add the options of nmt export."""
-    parser.add_argument("name", metavar="RUN", help="a run name, a folder, a checkpoint file, or latest")
-    add_runs(parser)
+    add_single_run(parser)
     parser.add_argument("--format", choices=("ctranslate2",), required=True, help="the engine to export for")
     parser.add_argument("--output", **FOLDER, help="a new folder (default: one below the run's, written once)")
     add_quantization(parser, "default: float32")
+
+
+def add_single_run(parser: argparse.ArgumentParser) -> None:
+    """Add RUN and --runs."""
+    parser.add_argument("name", metavar="RUN", help="a run name, a folder, a checkpoint file, or latest")
+    add_runs(parser)
 
 
 def add_quantization(parser: argparse.ArgumentParser, explanation: str) -> None:
@@ -153,7 +160,7 @@ def add_align(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--png", **FILE, help="write a heatmap; several sentences: FILE-1.png, FILE-2.png, …")
     parser.add_argument("--html", **FILE, help="write a page that shows what each word attends to")
     parser.add_argument("--pharaoh", action="store_true", help="links i-j between words, one line a sentence")
-    threshold = "links are all pairs of words with this weight of attention or more (default: one link a target word)"
+    threshold = "links are all words with this weight of attention or more (default: one link a target word)"
     parser.add_argument("--threshold", type=threshold_value, metavar="X", help=threshold)
     parser.add_argument("--links", action="store_true", help="with --gold: print the links of the best line as well")
     add_words(parser)
@@ -240,9 +247,7 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--samples", type=positive, default=1000, metavar="N", help="bootstrap resamples (default: 1000)"
     )
-    parser.add_argument(
-        "--beam", type=positive, metavar="N", help="hypotheses kept by the search (default: each run's)"
-    )
+    parser.add_argument("--beam", type=positive, metavar="N", help="hypotheses of the search (default: each run's)")
     parser.add_argument("--long", type=positive, metavar="K", help="also score 2 to K sentences joined into one input")
     parser.add_argument("--sentences", metavar="N,N", help="lines of the first set to draw (default: three short ones)")
 

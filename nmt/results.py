@@ -1,26 +1,42 @@
-"""Results on disk: translations, their scores, and the provenance of both."""
+"""Results on disk: translations, their scores, the provenance of both, and checksums over every byte.
 
+A JSON file ends with the SHA-256 hash of all bytes before it, and result.json has the hash of the translations beside
+it, so that a changed bit in either is noticed.
+"""
+
+import hashlib
 import json
+import logging
 import re
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from nmt.errors import UserError
 from nmt.files import write_atomic
+from nmt.run_lock import only_writer
+
+log = logging.getLogger("nmt")
+CHECKSUM = "sha256_of_the_above"
+CHECKSUMS = "checksums.json"
+END = re.compile(rb',\n "' + CHECKSUM.encode() + rb'": "([0-9a-f]{64})"\n}\n\Z')
 
 
 def write_result(folder: Path, hypotheses: list[str], result: dict[str, Any]) -> Path:
     """Write `hyp`, one translation a line, and then `result.json`; returns the latter's path.
 
     Each file is written atomically. An old result.json is deleted first, so that it never belongs to other
-    translations than those in `hyp`.
+    translations than those in `hyp`. Raises UserError where one of the files is a link.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    path, text = folder / "result.json", json.dumps(result, ensure_ascii=False, indent=2) + "\n"
-    path.unlink(missing_ok=True)
+    refuse_links(folder)
+    path = folder / "result.json"
     lines = (" ".join(re.split(r"[\r\n]+", hypothesis)) for hypothesis in hypotheses)
-    write_atomic(folder / "hyp", "".join(f"{line}\n" for line in lines))
-    write_atomic(path, text)
+    text = "".join(f"{line}\n" for line in lines).encode()
+    with only_writer(folder, timeout=60.0):  # several evaluations may end at once
+        path.unlink(missing_ok=True)
+        write_atomic(folder / "hyp", text)
+        write_json(path, result | {"sha256_of_hyp": hashlib.sha256(text).hexdigest()})
     return path
 
 
@@ -32,15 +48,74 @@ def check_writable(folder: Path) -> None:
 
 
 def read_result(folder: Path, provenance: dict[str, Any]) -> dict[str, Any] | None:
-    """The stored result.json if it has this provenance, else None: then it must be computed again."""
+    """The stored result.json if it has this provenance, else None: then it must be computed again.
+
+    None, with a warning, when it or the translations beside it are damaged. Raises UserError where they are links.
+    """
+    refuse_links(folder)
     stored = read_json(folder / "result.json")
-    same = isinstance(stored, dict) and stored.get("provenance") == json.loads(json.dumps(provenance))
-    return stored if same else None
+    if not isinstance(stored, dict) or stored.get("provenance") != json.loads(json.dumps(provenance)):
+        return None
+    if file_digest(folder / "hyp") != stored["sha256_of_hyp"]:
+        log.warning("%s is damaged; it is computed again.", folder / "hyp")
+        return None
+    return stored
+
+
+def refuse_links(folder: Path) -> None:
+    """Raise UserError where a result, its folder or the folder above is a link.
+
+    A stranger's run folder could lead to other files, which would be overwritten.
+    """
+    for path in (folder.parent, folder, folder / "hyp", folder / "result.json"):
+        if path.is_symlink():
+            raise UserError(f"{path} is a link; results are only read from and written to a run's own folder.")
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file with a checksum at its end, atomically. Raises OSError."""
+    text = json.dumps(content, ensure_ascii=False, indent=1).removesuffix("\n}").encode()
+    digest = hashlib.sha256(text).hexdigest()
+    write_atomic(path, text + f',\n "{CHECKSUM}": "{digest}"\n}}\n'.encode())
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file; None where there is no file or it is damaged."""
+    """The content of a file of `write_json`; None where there is no file, and with a warning where it is damaged."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        content = path.read_bytes()
+        end = END.search(content)
+        if end and end[1].decode() == hashlib.sha256(content[: end.start()]).hexdigest():
+            entries = json.loads(content)
+            entries.pop(CHECKSUM)
+            return entries
+    except FileNotFoundError:
         return None
+    except (OSError, ValueError, RecursionError):
+        pass
+    log.warning("%s is damaged, or of an earlier version; it is not used.", path)
+    return None
+
+
+def file_digest(path: Path) -> str:
+    """The SHA-256 hash of a file; empty where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            sha256 = hashlib.sha256()
+            while chunk := file.read(1 << 20):
+                sha256.update(chunk)
+            return sha256.hexdigest()
+    except OSError:
+        return ""
+
+
+def write_checksums(folder: Path) -> None:
+    """Write checksums.json with the hash of every other file of a folder. Raises OSError."""
+    write_json(folder / CHECKSUMS, {path.name: file_digest(path) for path in sorted(folder.iterdir())})
+
+
+def damaged_files(folder: Path) -> list[str]:
+    """The names of the files of a folder that are not as `write_checksums` saw them; checksums.json if it is not."""
+    digests = read_json(folder / CHECKSUMS)
+    if digests is None:
+        return [CHECKSUMS]
+    return [name for name, digest in digests.items() if file_digest(folder / name) != digest]

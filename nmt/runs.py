@@ -199,8 +199,8 @@ def load(
     """
     check_positive(beam=beam, batch_tokens=batch_tokens)
     payloads = [checkpoint.load(path) for path in paths]
-    device = select_device_or_auto(payloads[0]["config"].get("device", "auto"))
-    restored = [checkpoint.restore(payload, device) for payload in payloads]
+    device = select_device_or_auto(str(payloads[0]["config"].get("device", "auto")))
+    restored = [checkpoint.restore(path, payload, device) for path, payload in zip(paths, payloads, strict=True)]
     config, tokenizers, model = restored[0]
     for path, (_, other, _) in zip(paths, restored, strict=True):
         if (other.source.model, other.target.model) != (tokenizers.source.model, tokenizers.target.model):

@@ -1,15 +1,15 @@
 """Test sets and gold links for `nmt evaluate` and `nmt compare`: sets of the corpus of a run, or files of one's own."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nmt import pipeline
 from nmt.alignments.gold import GoldAlignments, read_gold_alignments
 from nmt.config import Config
 from nmt.data.parallel_text import read_pairs
-from nmt.errors import UserError
+from nmt.errors import UserError, is_printable
 from nmt.runs import Run
 from nmt.scoring import gold_alignments
 
@@ -33,15 +33,7 @@ class GoldFiles:
 
 def validation_gold(run: Run) -> GoldAlignments | None:
     """The gold links of the validation set that the run was trained with, whatever the current folder; None without."""
-    hashes = corpus_hashes(run)
-    corpus = existing_corpus(run.config, hashes, run.folder)
-    if corpus is None and run.config.data.kind == "phrasebook":  # generated again in seconds
-        try:
-            corpus = pipeline.build_corpus_stage(run.config)
-        except UserError:  # the run was moved elsewhere, without its words and rules
-            return None
-        if {pipeline.read_report(corpus)["corpus_hash"]} != hashes:
-            return None
+    corpus = existing_corpus(run.config, corpus_hashes(run), run.folder)
     return None if corpus is None else gold_alignments(run, corpus, "valid")
 
 
@@ -53,32 +45,44 @@ def corpus_hashes(run: Run) -> set[str]:
 def existing_corpus(config: Config, hashes: set[str], run_folder: Path) -> Path | None:
     """The corpus that a run was trained on if it is still in its data_folder, otherwise None.
 
-    It is identified by the hash of its text: the files it was made from may have changed since.
+    It is identified by the hash of its text: the files it was made from may have changed since. A folder with links or
+    names that lead out of it is none: the checkpoint that points to it may be a stranger's.
     """
     for folder in data_folders(config, run_folder):
         for report in sorted(folder.glob("corpus-*/report.json")):
             try:
-                corpus_hash = json.loads(report.read_text(encoding="utf-8"))["corpus_hash"]
-            except (OSError, ValueError, KeyError):
+                content = pipeline.read_report(report.parent)
+                if {content["corpus_hash"]} == hashes and is_closed(report.parent, content["sets"]):
+                    return report.parent
+            except (OSError, ValueError, KeyError, TypeError, RecursionError):
                 continue
-            if {corpus_hash} == hashes:
-                return report.parent
     return None
 
 
+def is_closed(corpus: Path, sets: list[Any]) -> bool:
+    """Whether a corpus names its sets by plain names, and no file in it is a link."""
+    named = isinstance(sets, list) and all(isinstance(name, str) and is_plain_name(name) for name in sets)
+    return named and not any(path.is_symlink() for path in corpus.iterdir())
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether this names a file in a folder, and none elsewhere."""
+    return name not in ("", ".", "..") and not set("/\\") & set(name) and is_printable(name)
+
+
 def own_corpus(name: str, config: Config, hashes: set[str], run_folder: Path) -> Path:
-    """The corpus that a run was trained on, prepared again if it is missing; raises UserError if that gives another."""
+    """The corpus that a run was trained on; raises UserError where it is not.
+
+    It is never prepared again: what a stranger's checkpoint names would be downloaded, or copied, where it says.
+    """
     if len(hashes) > 1:
         raise UserError(f"The members of {name} were trained on different corpora; give --source and --reference.")
     if corpus := existing_corpus(config, hashes, run_folder):
         return corpus
-    corpus = pipeline.build_corpus_stage(config)
-    if {pipeline.read_report(corpus)["corpus_hash"]} != hashes:
-        raise UserError(
-            f"The corpus that {name} was trained on is no longer in {config.data_folder} and cannot be prepared again; "
-            "give --source and --reference."
-        )
-    return corpus
+    raise UserError(
+        f"The corpus that {name} was trained on is no longer in {config.data_folder}; prepare it with `nmt download` "
+        "and the words of the training, or give --source and --reference."
+    )
 
 
 def data_folders(config: Config, run_folder: Path) -> Iterator[Path]:

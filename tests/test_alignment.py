@@ -36,12 +36,19 @@ def test_what_is_written_can_be_read(links, base, reverse):
     assert parse_links(format_links(links, base, reverse), base, reverse=reverse)[0] == links
 
 
-@pytest.mark.parametrize("token", ["1:2", "1-", "a-b", "-1-2", "1-2-3", "1–2", "²-1", "1?2"])
+@pytest.mark.parametrize("token", ["1:2", "1-", "a-b", "-1-2", "1-2-3", "1–2", "²-1", "1?2", "1-9999999999"])
 def test_a_bad_token_is_named_with_file_and_line(token):
     with pytest.raises(UserError) as caught:
         parse_links(f"0-0 {token}", where="gold.txt:12")
     assert str(caught.value).startswith(f"gold.txt:12: '{token}'")
     assert "i-j" in str(caught.value)
+
+
+def test_a_number_of_thousands_of_digits_is_no_link():
+    """Python itself refuses to read it, with an error of its own."""
+    with pytest.raises(UserError, match="is not an alignment link") as caught:
+        parse_links("0-" + "9" * 5000)
+    assert len(str(caught.value)) < 200
 
 
 def test_an_index_below_the_base_names_the_base():

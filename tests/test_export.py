@@ -102,6 +102,7 @@ def some(size: int, seed: int, count: int = 24) -> list[np.ndarray]:
 
 
 def export(plain: Translator, config: Config, folder: Path, quantization: str = "float32") -> CTranslate2Translator:
+    folder.mkdir()
     CTranslate2Export(plain, config, quantization).write(folder, {})
     return CTranslate2Translator.open(plain, folder)
 
@@ -384,4 +385,4 @@ def test_a_damaged_export_is_one_sentence(nmt):
     folder = Path(nmt("export", "--format", "ctranslate2").out.strip())
     (folder / "model.bin").write_bytes((folder / "model.bin").read_bytes()[:1000])
     answer = nmt("translate", "--engine", "ctranslate2", SENTENCE)
-    assert answer.code == 2 and answer.err.startswith("nmt: CTranslate2 cannot open") and answer.err.count("\n") == 1
+    assert answer.code == 2 and "model.bin is damaged" in answer.err and answer.err.count("\n") == 1

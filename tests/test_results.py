@@ -1,5 +1,6 @@
 """What is scored, which stored results are used again, and what happens where nothing can be written."""
 
+import json
 import os
 import shutil
 import threading
@@ -9,7 +10,7 @@ import pytest
 import torch
 from corpora import Trained, run_command
 
-from nmt import pipeline, results, runs, scoring, test_sets
+from nmt import pipeline, results, runs, scoring
 from nmt.alignments.gold import GoldAlignments
 from nmt.decode.translator import Translator
 from nmt.training import checkpoint
@@ -31,12 +32,34 @@ def test_a_run_is_scored_on_the_corpus_it_was_trained_on(trained: Trained, run, 
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
 
 
-def test_another_corpus_is_refused(run, capfd, monkeypatch):
-    monkeypatch.setattr(test_sets, "existing_corpus", lambda *_: None)
-    report = pipeline.read_report
-    monkeypatch.setattr(pipeline, "read_report", lambda corpus: report(corpus) | {"corpus_hash": "0" * 64})
+def test_a_corpus_is_only_looked_for(trained: Trained, run, capfd, tmp_path, monkeypatch):
+    """A stranger's checkpoint could name files to copy and a folder to write to: nothing is built for it."""
+    monkeypatch.setattr(pipeline, "build_corpus_stage", lambda config: pytest.fail("nothing is built"))
+    payload = checkpoint.load(run / "best.safetensors")
+    payload["config"] |= {"data_folder": str(tmp_path / "elsewhere")}
+    checkpoint.save(run / "best.safetensors", payload)
     answer = run_command(capfd, "evaluate", str(run))
-    assert answer.code == 2 and "is no longer in" in answer.err and not answer.out
+    assert answer.code == 2 and "is no longer in" in answer.err and "nmt download" in answer.err and not answer.out
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("way", ["link", "set"])
+def test_a_corpus_that_leads_elsewhere_is_not_read(trained: Trained, run, capfd, tmp_path, way):
+    (corpus,) = (trained.root / "data").glob("corpus-*")
+    copy = Path(shutil.copytree(corpus, tmp_path / "data" / corpus.name))
+    payload = checkpoint.load(run / "best.safetensors")
+    payload["config"] |= {"data_folder": str(tmp_path / "data")}
+    checkpoint.save(run / "best.safetensors", payload)
+    assert run_command(capfd, "evaluate", str(run)).code == 0
+    shutil.rmtree(run / "evaluate")
+    if way == "link":
+        (copy / "test.de").unlink()
+        (copy / "test.de").symlink_to(corpus / "test.de")
+    else:
+        report = json.loads((copy / "report.json").read_text())
+        (copy / "report.json").write_text(json.dumps(report | {"sets": ["../../secret"]}))
+    answer = run_command(capfd, "evaluate", str(run))
+    assert answer.code == 2 and "is no longer in" in answer.err and not (run / "evaluate").exists()
 
 
 @pytest.mark.parametrize("change", ["nothing", "weights", "precision"])
@@ -75,7 +98,7 @@ def test_scores_are_never_left_with_other_translations(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "write_atomic", full)
     with pytest.raises(OSError, match="No space"):
         results.write_result(tmp_path, ["two"], {"bleu": 2})
-    assert [path.name for path in tmp_path.iterdir()] == ["hyp"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "hyp"]
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused_before_translating(run, capfd, monkeypatch):

@@ -70,7 +70,7 @@ class FakeCheckpoints:
     def save_last(self, model: object, optimizer: object, state: TrainState) -> None:
         self.last_steps.append(state.step)
 
-    def step_paths(self) -> list[Path]:
+    def sound_step_paths(self) -> list[Path]:
         return []
 
 

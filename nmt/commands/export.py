@@ -3,6 +3,7 @@
 import argparse
 import hashlib
 import json
+import logging
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,7 +13,11 @@ from nmt.errors import UserError
 from nmt.export.ctranslate2_engine import CTranslate2Translator
 from nmt.export.ctranslate2_folder import CTranslate2Export
 from nmt.export.ctranslate2_model import import_ctranslate2
+from nmt.files import atomic_folder
+from nmt.results import damaged_files, read_json, write_checksums
 from nmt.runs import Run, find_checkpoints, load
+
+log = logging.getLogger("nmt")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -24,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         folder = Path(options.output)
         check_new(folder)
-        wanted.write(folder, provenance(run))
+        write(wanted, folder, run)
         print(folder)
     return 0
 
@@ -45,9 +50,21 @@ def make_export(run: Run, quantization: str) -> CTranslate2Export:
 def cached_export(run: Run, wanted: CTranslate2Export) -> Path:
     """The folder of an export below the run's, written if it does not exist."""
     folder = run.folder / "export" / wanted.name
+    if folder.parent.is_symlink() or folder.is_symlink():
+        raise UserError(f"{folder} is a link, or is below one; exports are only read from a run's own folder.")
     if not folder.is_dir():
-        wanted.write(folder, provenance(run))
+        write(wanted, folder, run)
+    elif damaged := damaged_files(folder):
+        raise UserError(f"{folder / damaged[0]} is damaged; delete {folder}, and the export is written again.")
     return folder
+
+
+def write(wanted: CTranslate2Export, folder: Path, run: Run) -> None:
+    """Write an export and its checksums; raises UserError."""
+    with atomic_folder(folder) as temporary:
+        wanted.write(temporary, provenance(run))
+        write_checksums(temporary)
+    log.info("Exported to %s.", folder)
 
 
 def check_new(folder: Path) -> None:
@@ -77,10 +94,7 @@ def scores(run: Run) -> dict[str, Any]:
     """The scores of these very weights with PyTorch's engine, by test set."""
     by_set = {}
     for path in sorted(run.folder.glob("evaluate/*/result.json")):
-        try:
-            result = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
+        result = read_json(path)
         source = result.get("provenance") if isinstance(result, dict) else None
         if isinstance(source, dict) and source.get("models") == json.loads(json.dumps(run.provenance["models"])):
             kept = {key: result[key] for key in ("bleu", "chrf", "bleu_signature") if key in result}

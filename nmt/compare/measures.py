@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from nmt.compare.test_sets import TestSet, TestSets
 from nmt.data.parallel_text import read_lines
 from nmt.evaluate.lengths import corpus_bleu, join_pairs
 from nmt.files import report_write_errors, write_atomic
+from nmt.results import read_json
 from nmt.runs import Run
 from nmt.scoring import make_layer_selector, score_files
 from nmt.test_sets import validation_gold
@@ -123,7 +123,7 @@ def score_set(
     """Translations and the content of their result.json, computed unless they are stored already."""
     score_files(run, name, source, reference, gold, layer_selector)
     folder = run.folder / "evaluate" / name
-    return list(read_lines(folder / "hyp")), json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    return list(read_lines(folder / "hyp")), read_json(folder / "result.json")
 
 
 def measure_joined(run: Run, test_set: TestSet, measures: SetMeasures, max_joined: int, folder: Path) -> None:

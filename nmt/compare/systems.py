@@ -11,6 +11,7 @@ from nmt.config import Config
 from nmt.errors import UserError
 from nmt.runs import Run
 from nmt.training import checkpoint
+from nmt.training.state import TrainState
 
 NONE = "–"  # in a cell of a table
 
@@ -124,8 +125,8 @@ def read_training(path: Path) -> Training | None:
     if not last.exists():
         return None
     payload = checkpoint.load(last, with_tensors=False)
-    state = payload["train_state"]
-    return Training(state["step"], state["seconds"], state["tokens"] or None, state["finished"], state["device"])
+    state = TrainState.from_dict(payload.get("train_state", {}))
+    return Training(state.step, state.seconds, state.tokens or None, state.finished, state.device)
 
 
 def check_comparable(systems: list[System], own_text: bool) -> None:

@@ -7,6 +7,7 @@ depends on the corpus. Sentences are stored as 64-bit hashes: among ten million 
 """
 
 import itertools
+import logging
 import re
 from array import array
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from typing import Any
 import numpy
 
 from nmt.data.checks import PairChecks
+
+logger = logging.getLogger("nmt")
 
 HELD_PAIRS = 4_000_000  # whose hashes are held in memory, 64 MB
 PARTS = 256
@@ -54,6 +57,7 @@ class HeldOutSentences:
     def __init__(self) -> None:
         self.source: set[int] = set()
         self.target: set[int] = set()
+        self.found: set[int] = set()  # those that `contains` has met
 
     def add(self, source: str, target: str) -> None:
         """Add a pair of a validation or test set."""
@@ -63,7 +67,15 @@ class HeldOutSentences:
     def contains(self, source: str, target: str) -> bool:
         """Whether the source or the target is a sentence of a held-out set, apart from case and punctuation."""
         source_hash, target_hash = hash_letters(source), hash_letters(target)
-        return bool(source_hash and source_hash in self.source) or bool(target_hash and target_hash in self.target)
+        known = {
+            each for each, held in ((source_hash, self.source), (target_hash, self.target)) if each and each in held
+        }
+        self.found |= known
+        return bool(known)
+
+    def was_found(self, source: str, target: str) -> bool:
+        """Whether both sides of a held-out pair have been given to `contains`."""
+        return {hash_letters(source), hash_letters(target)} <= self.found
 
 
 @dataclass
@@ -163,3 +175,12 @@ def count_repeated(hashes: numpy.ndarray, numbers: numpy.ndarray) -> tuple[int, 
     repeated[first] = False
     indices = numpy.flatnonzero(repeated)
     return len(indices), int(numbers[indices[0]]) if len(indices) else 0
+
+
+def log_report(report: dict[str, Any]) -> None:
+    """Log how many pairs were read, kept, dropped and remarked on, each with the file and line of the first."""
+    for name, entry in report["audit"].items():
+        logger.info("%-20s %11s pairs read, %11s kept", name, f"{entry['read']:,}", f"{entry['kept']:,}")
+        for group in ("dropped", "counted"):
+            for reason, number in entry[group].items():
+                logger.info("  %-7s %10s  %s, first: %s", group, f"{number:,}", reason, entry["examples"][reason])

@@ -15,7 +15,7 @@ from typing import Any
 
 from nmt.config import DataConfig
 from nmt.data import hub
-from nmt.data.audit import DuplicateCounter, HeldOutSentences, PairCounts, rejection_reason
+from nmt.data.audit import DuplicateCounter, HeldOutSentences, PairCounts, log_report, rejection_reason
 from nmt.data.checks import PairChecks
 from nmt.data.digests import DigestCache
 from nmt.data.parallel_text import LineWriter, find_file, read_pairs
@@ -24,6 +24,7 @@ from nmt.errors import UserError
 from nmt.files import report_write_errors
 
 Files = tuple[Path, Path]  # the source and the target file
+IN_TRAINING = "also in train"  # the remark on a validation pair
 logger = logging.getLogger("nmt")
 
 
@@ -58,6 +59,7 @@ def build_corpus(data: DataConfig, folder: Path, downloads: Path) -> None:
             audit[name] = write_held_out_set(name, sets[name], data, folder, held_out, checks[name])
         found = held_out, DuplicateCounter(Path(generated)), PairChecks(checks["valid"])
         audit = {"train": write_training_set(sets["train"], data, folder, *found)} | audit
+        count_in_training(audit["valid"], data, folder, held_out)
         if data.kind == "phrasebook":
             write_gold_alignments(audit, set_names(data), Path(generated), folder)
         digests = [digest for entry in audit.values() for digest in entry["sha256"].values()]
@@ -206,6 +208,15 @@ def write_held_out_set(
     return counts.report_entry() | {"sha256": writer.digests()}
 
 
+def count_in_training(entry: dict[str, Any], data: DataConfig, folder: Path, held_out: HeldOutSentences) -> None:
+    """Count in the entry of the validation set the pairs of which both sides are in the training set."""
+    sides = [folder / f"valid.{language}" for language in (data.source, data.target)]
+    lines = [line for line, pair in enumerate(read_pairs(*sides), 1) if held_out.was_found(*pair)]
+    if lines:
+        entry["counted"][IN_TRAINING] = len(lines)
+        entry["examples"][IN_TRAINING] = f"valid.{data.source}:{lines[0]}"
+
+
 def read_counted(files: list[Files], counts: PairCounts) -> Iterator[tuple[str, str]]:
     """Yield the pairs of several files one after another; `counts.read` is the number of the pair, from 1."""
     for source, target in files:
@@ -237,15 +248,6 @@ class PairWriter:
     def digests(self) -> dict[str, str]:
         """The sha256 of both files, by language."""
         return {language: writer.digest.hexdigest() for language, writer in self.files.items()}
-
-
-def log_report(report: dict[str, Any]) -> None:
-    """Log how many pairs were read, kept, dropped and remarked on, each with the file and line of the first."""
-    for name, entry in report["audit"].items():
-        logger.info("%-20s %11s pairs read, %11s kept", name, f"{entry['read']:,}", f"{entry['kept']:,}")
-        for group in ("dropped", "counted"):
-            for reason, number in entry[group].items():
-                logger.info("  %-7s %10s  %s, first: %s", group, f"{number:,}", reason, entry["examples"][reason])
 
 
 def log_warnings(report: dict[str, Any]) -> None:

@@ -113,7 +113,7 @@ class Tokenizers(NamedTuple):
             about = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
             names = ["joint"] if about["joint"] else ["source", "target"]
             loaded = [Tokenizer((folder / f"{name}.model").read_bytes(), about["lowercase"]) for name in names]
-        except (OSError, ValueError, KeyError, RuntimeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError, RecursionError) as error:
             raise UserError(f"The tokenizer in {folder} cannot be loaded: {error}.") from None
         return cls(loaded[0], loaded[-1])
 

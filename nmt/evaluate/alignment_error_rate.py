@@ -13,7 +13,7 @@ import numpy as np
 from nmt.errors import UserError
 
 Link = tuple[int, int]
-TOKEN = re.compile(r"([0-9]+)([-p])([0-9]+)")
+TOKEN = re.compile(r"([0-9]{1,9})([-p])([0-9]{1,9})")
 
 
 class AlignmentScore(NamedTuple):
@@ -65,7 +65,8 @@ def parse_links(line: str, base: int = 0, where: str = "", reverse: bool = False
         match = TOKEN.fullmatch(token)
         if not match:
             raise UserError(
-                f"{prefix}'{token}' is not an alignment link; expected i-j (sure) or ipj (possible), as in 0-0 1-2 2p1."
+                f"{prefix}'{token:.60}' is not an alignment link; expected i-j (sure) or ipj (possible), as in 0-0 1-2 "
+                "2p1."
             )
         link = int(match[1]) - base, int(match[3]) - base
         if min(link) < 0:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,9 @@ import numpy as np
 from nmt.config import Config
 from nmt.decode.translator import Translator
 from nmt.export.ctranslate2_model import build_spec, check_exportable, import_ctranslate2
-from nmt.files import atomic_folder
 from nmt.models.transformer import Transformer
 
-log = logging.getLogger("nmt")
-VERSION = 2  # part of the folder's name; to be raised when the content of an export changes
+VERSION = 3  # part of the folder's name; to be raised when the content of an export changes
 
 README = """# {title}
 
@@ -94,18 +91,16 @@ class CTranslate2Export:
         import_ctranslate2()
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:
-        """Write the folder, `provenance` included; raises UserError where it cannot be written."""
+        """Write the export, `provenance` included, into an empty folder. Raises OSError."""
         model = self.translator.model
         assert isinstance(model, Transformer)
         spec = build_spec(model, self.config.model, self.translator.tokenizers, self.positions, self.quantization)
-        with atomic_folder(folder) as temporary:
-            spec.save(str(temporary))
-            self.translator.tokenizers.save(temporary)
-            settings = {"quantization": self.quantization, "positions": self.positions}
-            text = json.dumps(settings | provenance, indent=1, ensure_ascii=False)
-            (temporary / "provenance.json").write_text(text + "\n", encoding="utf-8")
-            (temporary / "README.md").write_text(self.readme(), encoding="utf-8")
-        log.info("Exported to %s.", folder)
+        spec.save(str(folder))
+        self.translator.tokenizers.save(folder)
+        settings = {"quantization": self.quantization, "positions": self.positions}
+        text = json.dumps(settings | provenance, indent=1, ensure_ascii=False)
+        (folder / "provenance.json").write_text(text + "\n", encoding="utf-8")
+        (folder / "README.md").write_text(self.readme(), encoding="utf-8")
 
     def readme(self) -> str:
         """The README, with an example in the run's own settings of search."""

@@ -22,11 +22,11 @@ class RecurrentConfig:
 
     kind: str = option("the architecture: recurrent")
     cell: str = option("kind of recurrent layer", choices=("lstm", "gru"))
-    num_layers: int = option("layers of the encoder and of the decoder", above=0)
-    embedding_size: int = option("size of the embeddings", above=0)
-    hidden_size: int = option("size of the decoder's state", above=0)
+    num_layers: int = option("layers of the encoder and of the decoder", above=0, maximum=256)
+    embedding_size: int = option("size of the embeddings", above=0, maximum=65536)
+    hidden_size: int = option("size of the decoder's state", above=0, maximum=65536)
     encoder_hidden_size: int | None = option(
-        "units of the encoder in each direction; null = hidden_size / directions", None, above=0
+        "units of the encoder in each direction; null = hidden_size / directions", None, above=0, maximum=65536
     )
     bidirectional: bool = option("the encoder reads in both directions")
     reverse_source: bool = option("the encoder reads the source backwards", paper="Sutskever et al. 2014 §3.3")
@@ -55,6 +55,7 @@ class RecurrentConfig:
         "D: a local window is 2 D + 1 positions wide",
         10,
         above=0,
+        maximum=10**6,
         requires={"window": [name for name in WINDOWS if name != "global"]},
         paper="Luong et al. 2015 §3.2",
     )
@@ -75,6 +76,7 @@ class RecurrentConfig:
         "source positions that the location score has weights for; later ones get no attention",
         512,
         above=0,
+        maximum=10**6,
         requires={"score": ("location",)},
     )
     attention_type: str = option(
@@ -102,6 +104,7 @@ class RecurrentConfig:
         "size of the readout's maxout layer; null = embedding_size",
         None,
         above=0,
+        maximum=2**16,
         requires={"attend": ("before_step",)},
         paper="Bahdanau et al. 2015 A.2.2",
     )

@@ -16,11 +16,11 @@ class TransformerConfig:
     """Vaswani et al. 2017 with pre- or post-norm, and later kinds of self-attention and of positions."""
 
     kind: str = option("the architecture: transformer")
-    encoder_layers: int = option("layers of the encoder", above=0)
-    decoder_layers: int = option("layers of the decoder", above=0)
-    hidden_size: int = option("size of embeddings and hidden vectors (d_model)", above=0)
-    num_heads: int = option("attention heads of a layer", above=0)
-    feed_forward_size: int = option("inner size of the feed-forward layers (d_ff)", above=0)
+    encoder_layers: int = option("layers of the encoder", above=0, maximum=256)
+    decoder_layers: int = option("layers of the decoder", above=0, maximum=256)
+    hidden_size: int = option("size of embeddings and hidden vectors (d_model)", above=0, maximum=65536)
+    num_heads: int = option("attention heads of a layer", above=0, maximum=1024)
+    feed_forward_size: int = option("inner size of the feed-forward layers (d_ff)", above=0, maximum=262144)
     norm: str = option(
         "layer norm before or after each sub-layer", choices=("pre", "post"), paper="Vaswani et al. 2017 §5.4"
     )
@@ -42,6 +42,7 @@ class TransformerConfig:
         "only distances up to this are attended to; 0 = all",
         0,
         minimum=0,
+        maximum=10**6,
         requires=FLEX,
         paper="Beltagy et al. 2020",
     )
@@ -53,7 +54,7 @@ class TransformerConfig:
         paper="alibi: Press et al. 2022; relative: after Raffel et al. 2020",
     )
     max_distance: int = option(
-        "longer distances count as this one", 32, above=0, requires={"distance_bias": ("relative",)}
+        "longer distances count as this one", 32, above=0, maximum=10**6, requires={"distance_bias": ("relative",)}
     )
     positions: str = option(
         "how the model is given positions",
@@ -62,7 +63,7 @@ class TransformerConfig:
         paper="learned: Gehring et al. 2017; rotary: Su et al. 2021",
     )
     max_positions: int = option(
-        "the longest sentence, </s> counted", 1024, above=0, requires={"positions": ("learned",)}
+        "the longest sentence, </s> counted", 1024, above=0, maximum=10**6, requires={"positions": ("learned",)}
     )
 
     def attention_labels(self) -> list[str]:

@@ -20,12 +20,13 @@ from torch import Tensor
 import nmt
 from nmt.config import Config, to_dict
 from nmt.config_validation import validate
-from nmt.data.tokenizer import Tokenizer, Tokenizers
+from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.files import open_atomic
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.training import tensor_file
+from nmt.training.checkpoint_check import check_entries, check_weights, read_tokenizer
 
 FORMAT = 3  # raise it when an entry is renamed or changes its meaning; other formats are refused
 Payload = dict[str, Any]
@@ -58,9 +59,10 @@ def pack(config: Config, tokenizers: Tokenizers, corpus_hash: str) -> Payload:
     }
 
 
-def save(path: Path, payload: Payload) -> None:
+def save(path: Path, payload: Payload, previous: Path | None = None) -> None:
     """Write a checkpoint atomically: a reader gets the old file or the new one. Raises UserError if it cannot.
 
+    `previous`: the name that the old file gets once the new one is complete.
     Tensors are named by their path in `payload`, as in `optimizer/state/0/exp_avg`; one with several names is stored
     once. All other entries are JSON texts of the file's header.
     """
@@ -69,7 +71,7 @@ def save(path: Path, payload: Payload) -> None:
     stored = {name: tensor for name, tensor in tensors.items() if name not in shared}
     texts = {key: json.dumps(value, ensure_ascii=False) for key, value in (plain | {"shared": shared}).items()}
     try:
-        with open_atomic(path) as file:
+        with open_atomic(path, previous) as file:
             tensor_file.write(file, stored, texts)
     except OSError as error:
         raise UserError(f"The checkpoint {path} cannot be written: {error.strerror or error}.") from None
@@ -84,11 +86,10 @@ def load(path: Path, with_tensors: bool = True) -> Payload:
     tensors, texts = tensor_file.read(path, with_tensors)
     try:
         payload = {key: json.loads(text) for key, text in texts.items()}
-        version = payload["format"]
-        if version != FORMAT:
+        if payload["format"] != FORMAT:
             raise UserError(
-                f"The checkpoint {path} has format {version}, this version of the program reads format {FORMAT} "
-                "alone; use the version that wrote it, or train again."
+                f"The checkpoint {path} has format {str(payload['format'])[:20]}, this version of the program reads "
+                f"format {FORMAT} alone; use the version that wrote it, or train again."
             )
         for alias, name in payload.pop("shared").items() if with_tensors else ():
             tensors[alias] = tensors[name]
@@ -99,8 +100,10 @@ def load(path: Path, with_tensors: bool = True) -> Payload:
             payload["optimizer"]["state"] = {int(number): moments for number, moments in state.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UserError(f"{path} is not a checkpoint of this program.") from None
-    if missing := {"config", "tokenizers", "model", "corpus_hash", "versions"} - payload.keys():
-        raise UserError(f"{path} has no {', '.join(sorted(missing))}; it is not a checkpoint of this program.")
+    try:
+        check_entries(payload)
+    except UserError as error:
+        raise UserError(f"{path} is not a checkpoint of this program: {error}.") from None
     return payload
 
 
@@ -130,9 +133,13 @@ def flatten(payload: Payload, prefix: str = "") -> tuple[dict[str, Tensor], Payl
 
 
 def insert(payload: Payload, path: list[str], tensor: Tensor) -> None:
-    """Put a tensor back to its place in nested dicts."""
+    """Put a tensor back to its place in nested dicts; raises ValueError where something else is."""
     for key in path[:-1]:
         payload = payload.setdefault(key, {})
+        if not isinstance(payload, dict):
+            raise ValueError(key)
+    if path[-1] in payload:
+        raise ValueError(path[-1])
     payload[path[-1]] = tensor
 
 
@@ -156,28 +163,26 @@ def digest(payload: Payload) -> str:
     return sha256.hexdigest()
 
 
-def first_sentence(error: Exception) -> str:
-    """The first line of a library's error, at most 120 characters, without a full stop."""
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:120].rstrip(".")
+def restore(path: Path, payload: Payload, device: torch.device) -> tuple[Config, Tokenizers, EncoderDecoder]:
+    """The configuration, tokenizers and model of a checkpoint, the model on `device` and in evaluation mode.
 
-
-def restore(payload: Payload, device: torch.device) -> tuple[Config, Tokenizers, EncoderDecoder]:
-    """The configuration, tokenizers and model of a checkpoint, the model on `device` and in evaluation mode."""
-    config, tokenizers = validate(payload["config"]), unpack_tokenizers(payload["tokenizers"])
-    model = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint)
+    Raises UserError, with the checkpoint's `path`, for what cannot be used; nothing is allocated before it is checked.
+    """
     try:
-        model.load_state_dict(payload["model"])
-    except RuntimeError as error:
-        raise UserError(f"The weights do not fit their configuration ({first_sentence(error)}).") from None
+        config, tokenizers = validate(payload["config"]), unpack_tokenizers(payload["tokenizers"])
+        sizes = tokenizers.source.size, tokenizers.target.size
+        check_weights(payload["model"], config.model, sizes, tokenizers.joint)
+    except UserError as error:
+        raise UserError(f"{path} cannot be used: {str(error).rstrip('.')}.") from None
+    model = build(config.model, *sizes, tokenizers.joint)
+    model.load_state_dict(payload["model"])
     return config, tokenizers, model.to(device).eval()
 
 
 def unpack_tokenizers(stored: Payload) -> Tokenizers:
     """The tokenizers that `pack` stored; a joint one serves both sides."""
-    source = Tokenizer(bytes(stored["source"].numpy()), stored["lowercase"])
-    target = Tokenizer(bytes(stored["target"].numpy()), stored["lowercase"]) if "target" in stored else source
-    return Tokenizers(source, target)
+    source = read_tokenizer(stored, "source")
+    return Tokenizers(source, read_tokenizer(stored, "target") if "target" in stored else source)
 
 
 def average(paths: Sequence[Path]) -> dict[str, Tensor]:

@@ -1,6 +1,9 @@
 """The progress of a training, as last.safetensors stores it."""
 
 from dataclasses import dataclass, field
+from typing import Any, get_args, get_origin, get_type_hints
+
+from nmt.errors import UserError, is_printable
 
 
 @dataclass
@@ -14,6 +17,9 @@ class TrainState:
     total_steps: int | None = None  # updates of the whole training; None until max_minutes is converted
     budget_fixed: bool = False  # max_minutes has been converted into total_steps
     validated_step: int = 0  # the step of the last validation
+    point: dict[str, float] = field(
+        default_factory=dict
+    )  # of the training curves at `step`, while its validation is due
     best: float | None = None  # the best validation score so far, of train.metric
     validations_since_best: int = 0
     finished: bool = False
@@ -25,7 +31,17 @@ class TrainState:
     device: str = "cpu"  # cpu or cuda, that it was last trained on
     world_size: int = 1  # processes, likewise
     batches_per_update: int = 1  # of all processes
+    precision: str = ""  # bf16 or fp32: what precision=auto was decided to be; it stays so
     tokens: int = 0  # target tokens trained on so far, </s> counted, padding not
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> "TrainState":
+        """The state that a checkpoint has; what it lacks is as at the start. Raises UserError for what is no state."""
+        types = get_type_hints(cls)
+        for key, value in stored.items():
+            if key not in types or not is_of_type(value, types[key]):
+                raise UserError(f"The checkpoint's train_state has {key!r:.100}={value!r:.100}, which is not possible.")
+        return cls(**stored)
 
     @property
     def budget_spent(self) -> bool:
@@ -41,3 +57,16 @@ class TrainState:
         if self.step == 0 or self.validated_step == self.step:
             return False
         return self.step % every == 0 or self.budget_spent
+
+
+def is_of_type(value: Any, kind: Any) -> bool:
+    """Whether a value from a file is of a TrainState's type, its elements included; texts must be printable."""
+    if get_origin(kind) is list:
+        return isinstance(value, list) and all(is_of_type(each, get_args(kind)[0]) for each in value)
+    if get_origin(kind) is dict:
+        key_kind, value_kind = get_args(kind)
+        return isinstance(value, dict) and all(
+            is_of_type(name, key_kind) and is_of_type(each, value_kind) for name, each in value.items()
+        )
+    right = isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
+    return right and (not isinstance(value, str) or is_printable(value))

@@ -1,0 +1,83 @@
+"""Extreme values of every key: a sentence, or a configuration; scripts/torture.py extremes trains with them as well."""
+
+import copy
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from nmt.compose import compose_all
+from nmt.config import LARGEST, Config, leaves, to_dict
+from nmt.config_validation import validate
+from nmt.errors import UserError
+from nmt.models.build import build
+
+NUMBERS = [0, -1, 10**12, 2**70, 1e300, -1e300, math.nan, math.inf]
+TEXTS = ["", "\0", "\x1b[2J", "../x", "a" * 5000, "${oc.env:HOME}", "\u202e"]
+
+
+def configs() -> list[Config]:
+    return [compose_all([f"model={name}"], multirun=False)[0] for name in ("transformer", "luong_local_p")]
+
+
+def with_value(tree: dict, key: str, value: Any) -> dict:
+    changed = copy.deepcopy(tree)
+    *groups, last = key.split(".")
+    node = changed
+    for group in groups:
+        node = node[group]
+    node[last] = value
+    return changed
+
+
+@pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
+def test_every_key_with_extreme_values(every):
+    """Numbers that are accepted are within the limits, and every model that is accepted has a size."""
+    refused = tried = 0
+    for config in configs():
+        tree = to_dict(config)
+        for key, old, _ in leaves(config):
+            if isinstance(old, bool) or (config.model.kind == "recurrent" and not key.startswith("model.")):
+                continue
+            for value in TEXTS if isinstance(old, str) else NUMBERS:
+                tried += 1
+                if tried % every:
+                    continue
+                try:
+                    accepted = validate(with_value(tree, key, value))
+                except UserError as error:
+                    refused += 1
+                    assert len(str(error)) < 600, key
+                    continue
+                assert isinstance(value, str) or abs(value) <= LARGEST or key == "seed" or key == "data.seed", key
+                assert isinstance(old, str) is False or key in (
+                    "data_folder",
+                    "run_folder",
+                    "data.train",
+                    "data.valid",
+                ), key
+                if key.startswith("model."):
+                    with torch.device("meta"):
+                        assert build(accepted.model, 300, 300, joint=True)
+    assert refused > 300 / every
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "decode.length_penalty=1e9",
+        "decode.max_length_ratio=1e300",
+        "decode.max_length_extra=1000000000",
+        "decode.beam=100000",
+        "device=meta",
+        "tokenizer.vocabulary_size=1000000000000",
+        "model.encoder_layers=1000000000",
+        "model.hidden_size=1000000",
+        "train.max_steps=100000000000000000000",
+        "data.source=../../etc/passwd",
+    ],
+)
+def test_what_gave_a_traceback_or_nonsense_is_refused(word):
+    with pytest.raises(UserError, match=word.partition("=")[0]):
+        compose_all([word], multirun=False)

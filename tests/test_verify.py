@@ -1,0 +1,102 @@
+"""nmt verify, and flipped bits in the files of a run: each is noticed by the command that reads the file."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from random import Random
+
+import pytest
+from corpora import Trained, run_command
+
+from nmt import results
+from nmt.commands.verify import check_files
+from nmt.errors import UserError
+
+
+@pytest.fixture
+def run(trained: Trained, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained.folder, tmp_path / "runs" / "tiny"))
+
+
+def flip(path: Path, bit: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(content)
+
+
+def test_a_sound_run(run, capfd):
+    answer = run_command(capfd, "verify", str(run))
+    states = dict(line.split("\t") for line in answer.out.splitlines())
+    assert answer.code == 0 and set(states.values()) == {"ok"} and "damaged" not in answer.err
+    results_of_test = {"evaluate/test/hyp", "evaluate/test/result.json", "evaluate/tensorboard.json"}
+    assert {"best.safetensors", "last.safetensors", "average.safetensors", *results_of_test} <= states.keys()
+    shutil.rmtree(run / "evaluate")
+    (run / "best.safetensors").unlink()
+    assert run_command(capfd, "verify", "tiny", "--runs", str(run.parent)).code == 0
+    assert run_command(capfd, "verify", "nothing", "--runs", str(run.parent)).code == 2
+
+
+def test_every_file_that_is_damaged_is_named(run, capfd):
+    for name in dict(check_files(run)):
+        content = (run / name).read_bytes()
+        flip(run / name, Random(name).randrange(8 * len(content)))
+        answer = run_command(capfd, "verify", str(run))
+        assert answer.code == 2 and f"{name}\tdamaged\n" in answer.out and f"are damaged: {name};" in answer.err, name
+        (run / name).write_bytes(content)
+    assert run_command(capfd, "verify", str(run)).code == 0
+
+
+def test_every_flipped_bit_of_a_result_is_noticed(tmp_path, caplog):
+    results.write_result(tmp_path / "test", ["Grüße", "two"], {"bleu": 1.5e20, "provenance": {"a": 1}})
+    assert results.read_result(tmp_path / "test", {"a": 1}) is not None
+    for name in ("hyp", "result.json"):
+        path = tmp_path / "test" / name
+        for bit in range(8 * path.stat().st_size):
+            flip(path, bit)
+            assert results.read_result(tmp_path / "test", {"a": 1}) is None
+            flip(path, bit)
+
+
+@pytest.mark.parametrize("name", ["hyp", "result.json"])
+def test_a_damaged_result_is_named_and_computed_again(trained: Trained, run, capfd, name):
+    path = run / "evaluate" / "test" / name
+    content = path.read_bytes()
+    flip(path, 99)
+    answer = run_command(capfd, "evaluate", str(run))
+    assert answer.out.splitlines() == trained.lines and f"{path} is damaged" in answer.err
+    assert "sentences in" in answer.err
+    if name == "hyp":
+        assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("link", ["evaluate", "evaluate/test", "evaluate/test/hyp", "evaluate/test/result.json"])
+def test_results_are_not_written_through_links(run, refused, tmp_path, link):
+    """`nmt evaluate` of a stranger's folder would overwrite the file that a link in it leads to."""
+    path = run / link
+    shutil.move(path, tmp_path / "mine")
+    path.symlink_to(tmp_path / "mine")
+    before = {each: each.read_bytes() for each in tmp_path.joinpath("mine").rglob("*") if each.is_file()}
+    before[tmp_path / "mine"] = (tmp_path / "mine").read_bytes() if (tmp_path / "mine").is_file() else b""
+    message = refused("evaluate", str(run), "--beam", "1")
+    assert f"{path} is a link" in message
+    for each, content in before.items():
+        assert each.is_dir() or each.read_bytes() == content
+
+
+def test_a_pipe_in_place_of_a_checkpoint_does_not_hang(run, refused):
+    (run / "best.safetensors").unlink()
+    os.mkfifo(run / "best.safetensors")
+    assert "no best.safetensors yet" in refused("translate", str(run), "Ja.")
+
+
+def test_a_result_of_an_earlier_version_is_not_used(tmp_path):
+    (tmp_path / "result.json").write_text(json.dumps({"bleu": 3, "provenance": {}}))
+    assert results.read_result(tmp_path, {}) is None
+
+
+def test_links_are_refused_before_anything_is_read(tmp_path):
+    (tmp_path / "evaluate").mkdir()
+    (tmp_path / "evaluate" / "test").symlink_to(tmp_path)
+    with pytest.raises(UserError, match="is a link"):
+        results.read_result(tmp_path / "evaluate" / "test", {})
