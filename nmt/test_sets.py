@@ -8,6 +8,7 @@ from typing import Any
 from nmt import pipeline
 from nmt.alignments.gold import GoldAlignments, read_gold_alignments
 from nmt.config import Config
+from nmt.data import manifest
 from nmt.data.parallel_text import read_pairs
 from nmt.errors import UserError, is_printable
 from nmt.runs import Run
@@ -53,6 +54,8 @@ def existing_corpus(config: Config, hashes: set[str], run_folder: Path) -> Path 
             try:
                 content = pipeline.read_report(report.parent)
                 if {content["corpus_hash"]} == hashes and is_closed(report.parent, content["sets"]):
+                    if (report.parent / manifest.NAME).exists():  # corpora of earlier versions have none
+                        manifest.check_folder(report.parent, unread="train.*")
                     return report.parent
             except (OSError, ValueError, KeyError, TypeError, RecursionError):
                 continue

@@ -6,6 +6,7 @@ should be known about.
 
 import hashlib
 import json
+import stat
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -35,11 +36,13 @@ class Manifest:
             self.files = content["files"]
             if content["sha256"] != hashlib.sha256(json.dumps(self.files, indent=1).encode()).hexdigest():
                 raise ValueError
+            if any(Path(name).name != name for name in self.files):  # elsewhere
+                raise ValueError
         except FileNotFoundError:
             raise self.error(f"{folder / NAME} is missing") from None
         except OSError as error:
             raise UserError(f"{folder / NAME} cannot be read: {error.strerror or error}.") from None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise self.error(f"{folder / NAME} is damaged") from None
         for name, expected in self.files.items():
             self.check_size(name, expected["bytes"])
@@ -47,13 +50,13 @@ class Manifest:
     def check_size(self, name: str, expected: int) -> None:
         """Raise UserError unless the file exists with this size."""
         try:
-            actual = (self.folder / name).stat().st_size
+            status = (self.folder / name).stat()
         except FileNotFoundError:
             raise self.error(f"{self.folder / name} is missing") from None
         except OSError as error:
             raise UserError(f"{self.folder / name} cannot be read: {error.strerror or error}.") from None
-        if actual != expected:
-            raise self.error(f"{self.folder / name} has {actual:,} bytes instead of {expected:,}")
+        if not stat.S_ISREG(status.st_mode) or status.st_size != expected:
+            raise self.error(f"{self.folder / name} has {status.st_size:,} bytes instead of {expected:,}")
 
     def check(self, names: Iterable[str]) -> None:
         """Raise UserError unless these files have the sha256 that they were written with."""
