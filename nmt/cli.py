@@ -25,6 +25,7 @@ from nmt.options import make_parser
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     from nmt.view.progress import install_logging
+    from nmt.view.text import visible
 
     install_logging()
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -34,12 +35,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         options = make_parser().parse_args(arguments)
+        refuse_several_processes(arguments[0])
         code = import_module(f"nmt.commands.{options.module}").run(options)
         sys.stdout.flush()
         return code
     except UserError as error:
         if reports():
-            print(f"nmt: {error}", file=sys.stderr)
+            print(f"nmt: {visible(str(error))}", file=sys.stderr)
         return 128 + error.signal if isinstance(error, Stopped) else 2
     except BrokenPipeError:  # the reader of our output left, as `head` does
         discard_output()
@@ -60,6 +62,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("nmt: interrupted.", file=sys.stderr)
         return 130
+
+
+def refuse_several_processes(command: str) -> None:
+    """Raise UserError under torchrun for a command that can use one process only."""
+    if "MASTER_ADDR" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1" and command != "train":
+        raise UserError(f"Only `nmt train` can be run in several processes by torchrun; run nmt {command} without it.")
 
 
 def reports() -> bool:

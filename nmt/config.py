@@ -104,7 +104,11 @@ class TrainConfig:
     """Batches, budget, validation and logging."""
 
     batch_tokens: int = option("padded positions of a batch on its longer side", above=0)
-    accumulate: int = option("batches per update", above=0)
+    accumulate: int = option("batches per update, in each process", above=0)
+    ordered_sum: bool = option(
+        "several processes: gradients are added in the order of the batches, so that the result has the bits of one "
+        "process; false: in the order of the fastest all-reduce"
+    )
     label_smoothing: float = option(
         "probability that is spread over the vocabulary", minimum=0, below=1, paper="Szegedy et al. 2016 §7"
     )
@@ -126,6 +130,16 @@ class TrainConfig:
     average_checkpoints: int = option(
         "last validation checkpoints (step-N.safetensors) that are kept, and averaged at the end; 0 = none",
         minimum=0,
+    )
+    save_minutes: float | None = option(
+        "minutes between two saves of last.safetensors, besides those at validations; more where they would take "
+        "2 % of the time; null = none",
+        above=0,
+    )
+    keep_checkpoints: str = option(
+        "auto = after the end of a training that can never go on, previous and step-N.safetensors and the optimizer "
+        "are deleted; all = they stay",
+        choices=("auto", "all"),
     )
     log_every: int = option("updates between two points of the training curves", above=0)
     log_sentences: int = option("validation sentences whose translation and heatmap are logged", minimum=0)

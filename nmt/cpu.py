@@ -24,6 +24,7 @@ TIMED_MATRICES = 8  # as many as do not stay in the cache, as in a step of searc
 ROWS_PER_KERNEL = 64
 MANY_QUERIES, MANY_SEQUENCES = 16, 16  # from which fused attention pays, and up to which
 MANY_SENTENCES = 32  # from which an LSTM trains faster in bf16
+fixed_layout: bool | None = None  # of `fix_layout`: work that is continued keeps the layout it was begun with
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
 
 
@@ -197,9 +198,20 @@ class ColumnMajorLinear(nn.Module):
 
 def pack_linear(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> PackedLinear | ColumnMajorLinear:
     """x Wᵀ + b in the layout that is faster on this machine."""
-    if dtype == torch.float32 and column_major_is_faster():
+    if dtype == torch.float32 and uses_column_major():
         return ColumnMajorLinear(weight, bias)
     return PackedLinear(weight, bias, dtype)
+
+
+def fix_layout(column_major: bool | None) -> None:
+    """Decide what `uses_column_major` returns from now on; None: what is faster."""
+    global fixed_layout
+    fixed_layout = column_major
+
+
+def uses_column_major() -> bool:
+    """Whether matrices in float32 are laid out for ColumnMajorLinear."""
+    return column_major_is_faster() if fixed_layout is None else fixed_layout
 
 
 @functools.cache

@@ -1,29 +1,27 @@
 """Several processes that train one model together: `torchrun --nproc-per-node=N -m nmt train …`.
 
-N processes, each with a rank from 0 to N − 1, M micro-batches an update, P parameters. torchrun starts the processes;
-its environment variables describe how they find each other. Process 0 alone writes files and messages. Gradients go
-over the device's own backend (gloo on a CPU, NCCL on GPUs), small tensors over gloo.
+N processes, each with a rank from 0 to N − 1. torchrun starts them; its environment variables describe how they find
+each other. Process 0 alone writes files and messages. Gradients (nmt/training/gradient_sum.py) go over the device's own
+backend, gloo on a CPU and NCCL on GPUs, small tensors over gloo.
 """
 
 import functools
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from hashlib import blake2b
-from itertools import accumulate
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
 
 from nmt.errors import UserError
 
 T = TypeVar("T")
+log = logging.getLogger("nmt")
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")  # that torchrun sets
-ALIGNMENT = 16  # floats; each parameter's gradient starts at a multiple of it
 EXCHANGE_TIMEOUT = timedelta(minutes=30)  # of gradients: a process that is that late is lost
 WAIT_TIMEOUT = timedelta(days=7)  # of everything else: process 0 may build a corpus for hours
 
@@ -38,9 +36,9 @@ def lost_processes() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # DistBackendError and its relatives are RuntimeErrors
-        reason = str(error).splitlines()[0][:120]
+        log.debug("%s", error)
         raise ProcessLost(
-            f"Another process of this training has ended ({reason}); give the same command again to continue."
+            "Another process of this training has ended or cannot be reached; give the same command again to continue."
         ) from None
 
 
@@ -121,10 +119,29 @@ def world() -> World:
         return World()
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     with lost_processes():
-        dist.init_process_group(backend, timeout=EXCHANGE_TIMEOUT)
+        dist.init_process_group(backend, timeout=EXCHANGE_TIMEOUT, **after_restart())
     if dist.get_rank():
-        logging.getLogger("nmt").setLevel(logging.ERROR)  # process 0 reports for all
+        log.setLevel(logging.ERROR)  # process 0 reports for all
     return World(dist.get_rank(), dist.get_world_size())
+
+
+def after_restart() -> dict[str, Any]:
+    """Where the processes of one machine that torchrun has restarted find each other, for init_process_group.
+
+    With torchrun's default rendezvous the store still has the addresses of the processes before them, so each attempt
+    gets keys of its own. Its c10d rendezvous, which several machines need for restarts, opens a new store.
+    """
+    environment = os.environ
+    if environment.get("LOCAL_WORLD_SIZE") != environment["WORLD_SIZE"] or not dist.is_torchelastic_launched():
+        return {}
+    size, attempt = int(environment["WORLD_SIZE"]), environment.get("TORCHELASTIC_RESTART_COUNT", "0")
+    is_master = environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True" and environment["RANK"] == "0"
+    store = dist.TCPStore(environment["MASTER_ADDR"], int(environment["MASTER_PORT"]), size, is_master)
+    return {
+        "store": dist.PrefixStore(f"attempt {attempt}", store),
+        "rank": int(environment["RANK"]),
+        "world_size": size,
+    }
 
 
 def leave() -> None:
@@ -132,80 +149,3 @@ def leave() -> None:
     if dist.is_available() and dist.is_initialized():
         dist.destroy_process_group()
     world.cache_clear()
-
-
-class GradientSum:
-    """The sum of all micro-batches' gradients in their own order, g_0 + g_1 + … + g_{M−1}, whatever N is.
-
-    Process r computes g_r, g_{r+N}, …, and owns a part of the parameters, P / N numbers. After every round of N
-    micro-batches each process sends each part of its gradient to its owner, which adds the N of them in order; in the
-    end the owners send the sums to all. So the sum has the bits of one process that adds up M micro-batches. With M = N
-    a process sends as many numbers as in a ring all-reduce, 2 P (N − 1) / N; the order of a ring's additions depends on
-    N. While a round is under way the next micro-batch is computed.
-    """
-
-    def __init__(self, parameters: Iterable[nn.Parameter], world: World) -> None:
-        self.parameters, self.world = [each for each in parameters if each.requires_grad], world
-        sizes = [-(-each.numel() // ALIGNMENT) * ALIGNMENT for each in self.parameters]
-        part = -(-sum(sizes) // world.size)
-        like = self.parameters[0]
-        self.sent, self.received = (like.new_zeros(world.size, part) for _ in range(2))
-        starts = list(accumulate(sizes, initial=0))[:-1]
-        self.sent_views, self.received_views = (
-            [
-                rows.flatten()[start : start + each.numel()].view_as(each)
-                for start, each in zip(starts, self.parameters, strict=True)
-            ]
-            for rows in (self.sent, self.received)
-        )
-        self.used = [False for _ in self.parameters]  # whether a parameter has had a gradient
-        self.total: Tensor | None = None  # of this process's part
-        self.under_way: list[dist.Work] = []
-
-    def add(self) -> None:
-        """Send the parameters' gradients, of one micro-batch, to the owners of their parts, and clear them."""
-        self.receive()
-        with torch.no_grad():
-            for number, (parameter, view) in enumerate(zip(self.parameters, self.sent_views, strict=True)):
-                if parameter.grad is not None:
-                    view.copy_(parameter.grad)
-                    parameter.grad, self.used[number] = None, True
-            self.received[self.world.rank] = self.sent[self.world.rank]
-        self.exchange(lambda rank: self.sent[rank])
-
-    def exchange(self, outgoing: Callable[[int], Tensor]) -> None:
-        """Begin to send outgoing(rank) to each other process, and to receive one row from each."""
-        rank, size = self.world.rank, self.world.size
-        operations = []
-        for distance in range(1, size):
-            target, source = (rank + distance) % size, (rank - distance) % size
-            operations.append(dist.P2POp(dist.isend, outgoing(target), target))
-            operations.append(dist.P2POp(dist.irecv, self.received[source], source))
-        with lost_processes():
-            self.under_way = dist.batch_isend_irecv(operations)
-
-    def receive(self) -> None:
-        """Wait for the round under way, if there is one, and add it to the sum."""
-        if not self.under_way:
-            return
-        self.wait()
-        for row in self.received:
-            self.total = row.clone() if self.total is None else self.total.add_(row)
-
-    def wait(self) -> None:
-        """Wait for all operations under way."""
-        with lost_processes():
-            for operation in self.under_way:
-                operation.wait()
-        self.under_way = []
-
-    def finish(self) -> None:
-        """Set the parameters' gradients to the sums; they stay valid until the next `add`."""
-        self.receive()
-        total, self.total = self.total, None
-        assert total is not None
-        self.exchange(lambda rank: total)
-        self.wait()
-        self.received[self.world.rank] = total
-        for parameter, view, used in zip(self.parameters, self.received_views, self.used, strict=True):
-            parameter.grad = view if used else None  # the optimizer leaves out what has no gradient

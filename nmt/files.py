@@ -1,25 +1,27 @@
 """Atomic writing of files and folders, and write errors as one sentence.
 
-A file or folder is written under a temporary name in the same folder and renamed at the end. It is never incomplete
-under its own name, and an interruption leaves the old one as it was.
+A file or folder is written under a temporary name in the same folder, brought to the disk, and renamed. It is never
+incomplete under its own name, and an interruption, a kill or a power cut leaves the old one as it was. What a killed
+process leaves under a temporary name is removed by the next writer in that folder (nmt/leftovers.py).
 """
 
 import os
-import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from nmt.errors import UserError
+from nmt.leftovers import new_temporary, remove_leftovers
 
 
 @contextmanager
-def open_atomic(path: Path) -> Iterator[BinaryIO]:
+def open_atomic(path: Path, previous: Path | None = None) -> Iterator[BinaryIO]:
     """A file opened for writing that replaces `path` once it is complete and on the disk, and keeps its permissions.
 
-    A symbolic link is followed. A device or a pipe is written to, not replaced. Raises OSError.
+    `previous`: the name that the old file gets then. A symbolic link is followed. A device or a pipe is written to, not
+    replaced. Raises OSError.
     """
     is_stream = os.path.dirname(os.path.abspath(path)) in ("/dev", "/dev/fd", "/proc/self/fd")
     if is_stream or (path.exists() and not path.is_file()):
@@ -27,18 +29,22 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
             yield file
         return
     path = path.resolve()
-    temporary = temporary_sibling(path)
-    try:
-        with open(temporary, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            os.chmod(temporary, path.stat().st_mode & 0o7777)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    remove_leftovers(path.parent)
+    with new_temporary(path, lambda name: name.touch(exist_ok=False)) as temporary:
+        try:
+            with open(temporary, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            if path.exists():
+                os.chmod(temporary, path.stat().st_mode & 0o7777)
+                if previous is not None:
+                    os.replace(path, previous)
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    sync(path.parent)
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
@@ -47,30 +53,46 @@ def write_atomic(path: Path, content: str | bytes) -> None:
         file.write(content if isinstance(content, bytes) else content.encode())
 
 
+def link_atomic(path: Path, name: Path) -> None:
+    """Give a file another name in its folder, which replaces that of another file. Raises OSError."""
+
+    def make(temporary: Path) -> None:
+        try:
+            os.link(path, temporary)
+        except OSError:  # a file system without hard links
+            shutil.copyfile(path, temporary)
+
+    with new_temporary(name, make) as temporary:
+        os.replace(temporary, name)
+
+
 @contextmanager
 def atomic_folder(folder: Path) -> Iterator[Path]:
-    """A temporary folder that is renamed to `folder` at the end, so that a folder that exists is complete.
+    """A temporary folder that is brought to the disk and renamed to `folder`: a folder that exists is complete.
 
     If another process finishes the same folder first, its folder stays and this one is removed. Raises UserError where
     nothing can be written, and where `folder` was there before and is not empty.
     """
-    temporary = temporary_sibling(Path(os.path.abspath(folder)))
-    try:
-        had_content = has_content(folder)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary.mkdir()
-    except OSError as error:
-        raise UserError(f"Nothing can be written to {folder.parent}: {error.strerror or error}.") from None
-    try:
-        with report_write_errors(folder):
-            yield temporary
+    with ExitStack() as stack:
         try:
-            temporary.rename(folder)
+            had_content = has_content(folder)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            remove_leftovers(folder.parent)
+            temporary = stack.enter_context(new_temporary(Path(os.path.abspath(folder)), Path.mkdir))
         except OSError as error:
-            if had_content or not has_content(folder):
-                raise UserError(f"{folder} cannot be written: {error.strerror or error}.") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+            raise UserError(f"Nothing can be written to {folder.parent}: {error.strerror or error}.") from None
+        try:
+            with report_write_errors(folder):
+                yield temporary
+                sync_tree(temporary)
+            try:
+                temporary.rename(folder)
+            except OSError as error:
+                if had_content or not has_content(folder):
+                    raise UserError(f"{folder} cannot be written: {error.strerror or error}.") from None
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    sync(folder.parent)
 
 
 def has_content(folder: Path) -> bool:
@@ -78,9 +100,22 @@ def has_content(folder: Path) -> bool:
     return folder.is_dir() and any(folder.iterdir())
 
 
-def temporary_sibling(path: Path) -> Path:
-    """A new hidden name in the same folder; long names are shortened, as file systems limit names to 255 bytes."""
-    return path.with_name(f".{path.name[:50]}.{secrets.token_hex(4)}.tmp")
+def sync_tree(folder: Path) -> None:
+    """Bring a folder, all files in it and all folders in it to the disk. Raises OSError."""
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            sync(Path(parent, name))
+        sync(Path(parent))
+
+
+def sync(path: Path) -> None:
+    """Bring a file's content, or the names in a folder, to the disk; where the system cannot, nothing happens."""
+    with suppress(PermissionError):  # Windows opens no folder
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 @contextmanager

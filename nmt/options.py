@@ -96,6 +96,7 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sentences", nargs="*", default=[], metavar="SENTENCE", help="without any: --input, else stdin")
     parser.add_argument("--input", **FILE, help="one sentence a line, plain or .gz")
     parser.add_argument("--output", **FILE, help="instead of stdout")
+    parser.add_argument("--resume", action="store_true", help="continue an interrupted --output FILE")
     parser.add_argument("--format", choices=("text", "jsonl"), default="text")
     parser.add_argument(
         "--engine",

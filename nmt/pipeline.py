@@ -8,7 +8,8 @@ downstream. A folder that exists is complete.
 import hashlib
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,15 @@ from nmt.cpu import keep_freed_memory
 from nmt.data import corpus
 from nmt.data.dataset import ParallelDataset, write_datasets
 from nmt.data.tokenizer import Tokenizers, train_tokenizers
-from nmt.distributed import world
+from nmt.distributed import World, world
 from nmt.errors import UserError
 from nmt.files import atomic_folder, report_write_errors, write_atomic
+from nmt.run_lock import only_writer
 from nmt.runs import run_folder
 from nmt.scoring import Result, score_trained
 from nmt.training.build import build_trainer
 from nmt.training.precision import select_device
+from nmt.view.progress import log_file
 
 log = logging.getLogger("nmt")
 VERSIONS = {"corpus": 1, "tokenizer": 1, "ids": 1}  # raise one when its stage builds something else
@@ -127,20 +130,36 @@ def train(config: Config) -> list[Result]:
     report = read_report(folders.corpus)
     folder = run_folder(config)
     make_run_folder(folder)
-    trainer = build_trainer(
-        config,
-        Tokenizers.load(folders.tokenizer),
-        ParallelDataset(folders.ids / "train.arrow"),
-        valid,
-        folder,
-        report["corpus_hash"],
-        processes,
-    )
-    if processes.is_main:
-        write_config(folder, config)
-    trainer.run()
-    del trainer  # its optimiser need not be in memory while the test sets are translated
-    return score_trained(folder / "best.safetensors", folders.corpus, report["sets"], config.decode, processes)
+    with work_in(folder, processes):
+        warn_of_validation_set(report, valid, folders.corpus, config)
+        trainer = build_trainer(
+            config,
+            Tokenizers.load(folders.tokenizer),
+            ParallelDataset(folders.ids / "train.arrow"),
+            valid,
+            folder,
+            report["corpus_hash"],
+            processes,
+        )
+        if processes.is_main:
+            write_config(folder, config)
+        trainer.run()
+        del trainer  # its optimiser need not be in memory while the test sets are translated
+        return score_trained(folder / "best.safetensors", folders.corpus, report["sets"], config.decode, processes)
+
+
+@contextmanager
+def work_in(folder: Path, processes: World) -> Iterator[None]:
+    """Around the work in a run folder: no other command writes there, and process 0 keeps train.log. Raises UserError.
+
+    Of several processes one that was killed may take a while to end; the next one waits for it.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(report_write_errors(folder))
+        if processes.is_main:
+            stack.enter_context(only_writer(folder, timeout=2.0 if processes.size == 1 else 30.0))
+            stack.enter_context(log_file(folder / "train.log"))
+        yield
 
 
 def check_validation(config: Config, valid: ParallelDataset, corpus_folder: Path) -> None:
@@ -160,6 +179,24 @@ def check_validation(config: Config, valid: ParallelDataset, corpus_folder: Path
             f"model.max_positions={max_positions} is too small; {sentence} has {longest} pieces, </s> counted, and no "
             f"validation pair is left out; give model.max_positions={longest} or more, or choose other model.positions."
         )
+
+
+def warn_of_validation_set(report: dict[str, Any], valid: ParallelDataset, corpus_folder: Path, config: Config) -> None:
+    """Log warnings of a validation set that is training data, and of a sentence that makes every validation slow."""
+    entry = report["audit"]["valid"]
+    in_training = entry["counted"].get(corpus.IN_TRAINING, 0)
+    if in_training >= 0.9 * entry["kept"]:
+        log.warning(
+            "%d of the %d validation pairs are training pairs: its scores, and the choice of the best checkpoint, say "
+            "nothing about new sentences; give another data.valid.", in_training, entry["kept"],
+        )  # fmt: skip
+    pieces, row = int(valid.source_lengths.max()), int(valid.source_lengths.argmax())
+    if pieces > config.tokenizer.max_pieces:
+        log.warning(
+            "Line %d of %s has %d pieces, more than tokenizer.max_pieces=%d: each validation translates it whole, "
+            "which takes long and much memory.",
+            valid.line(row), corpus_folder / f"valid.{config.data.source}", pieces, config.tokenizer.max_pieces,
+        )  # fmt: skip
 
 
 def make_run_folder(folder: Path) -> None:

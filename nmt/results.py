@@ -14,6 +14,7 @@ from typing import Any
 
 from nmt.errors import UserError, is_printable
 from nmt.files import write_atomic
+from nmt.run_lock import only_writer
 
 log = logging.getLogger("nmt")
 CHECKSUM = "sha256_of_the_above"
@@ -31,11 +32,12 @@ def write_result(folder: Path, hypotheses: list[str], result: dict[str, Any]) ->
     folder.mkdir(parents=True, exist_ok=True)
     refuse_links(folder)
     path = folder / "result.json"
-    path.unlink(missing_ok=True)
     lines = (" ".join(re.split(r"[\r\n]+", hypothesis)) for hypothesis in hypotheses)
     text = "".join(f"{line}\n" for line in lines).encode()
-    write_atomic(folder / "hyp", text)
-    write_json(path, result | {"sha256_of_hyp": hashlib.sha256(text).hexdigest()})
+    with only_writer(folder, timeout=60.0):  # several evaluations may end at once
+        path.unlink(missing_ok=True)
+        write_atomic(folder / "hyp", text)
+        write_json(path, result | {"sha256_of_hyp": hashlib.sha256(text).hexdigest()})
     return path
 
 

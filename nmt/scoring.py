@@ -21,6 +21,7 @@ from nmt.results import check_writable, read_json, read_result, write_json, writ
 from nmt.runs import Run, load
 from nmt.view.progress import Progress
 from nmt.view.tensorboard import TensorBoardLogger
+from nmt.view.text import visible
 
 log = logging.getLogger("nmt")
 
@@ -39,7 +40,7 @@ class Result:
     def line(self) -> str:
         """SET, BLEU, chrF, signature, and the alignment error rate where there is one, with tabs between."""
         aer = "" if self.aer is None else f"\tAER {self.aer:.3f} ({self.extractor})"
-        return f"{self.name}\t{self.bleu:.2f}\t{self.chrf:.2f}\t{self.bleu_signature}{aer}"
+        return f"{visible(self.name)}\t{self.bleu:.2f}\t{self.chrf:.2f}\t{self.bleu_signature}{aer}"
 
 
 def score_files(
@@ -112,7 +113,7 @@ def score_trained(path: Path, corpus: Path, sets: list[str], decode: DecodeConfi
     scores |= {f"test/{result.name}_aer": result.aer for result in results if result.aer is not None}
     if results and read_json(marker) != scores:
         with report_write_errors(marker.parent):
-            logger = TensorBoardLogger(path.parent / "tensorboard")
+            logger = TensorBoardLogger.for_scores(path.parent / "tensorboard")
             logger.hyperparameters(flatten(run.config), scores)
             logger.close()
             write_json(marker, scores)

@@ -20,7 +20,7 @@ from benchmarks.training import make_train_step, next_batches, random_model, tra
 from nmt.compose import compose_all
 from nmt.config import Config
 from nmt.cpu import keep_freed_memory
-from nmt.data.batches import Batch, BatchIterator, collate
+from nmt.data.batches import Batch, BatchIterator, Cursor, collate
 from nmt.data.dataset import ParallelDataset
 from nmt.data.tokenizer import EOS
 from nmt.decode.beam_search import search
@@ -71,7 +71,7 @@ def planning(path: str, batches: int = 2000) -> Figures:
     iterator = BatchIterator(pairs, NO_TOKENIZERS, TOKENS, seed=1, sampling=0.0)
     plan, planned = cost(iterator.plan, 0)
     some = min(batches, len(plan))
-    _, collated = cost(lambda: [iterator.batch(0, position).tokens for position in range(some)])
+    _, collated = cost(lambda: [iterator.batch(0, 0, position).tokens for position in range(some)])
     row = {"open, s": opening["seconds"], "plan, s": planned["seconds"], "plan, MiB": planned["peak"]}
     return row | {"batches": len(plan), "batches/s": some / collated["seconds"]}
 
@@ -118,19 +118,17 @@ class RandomBatches:
         self.vocabulary, self.length = vocabulary, 16
         self.random = numpy.random.default_rng(1)
 
-    def skip(self, epoch: int, position: int, count: int) -> tuple[int, int]:
-        """The position `count` batches later."""
-        return epoch, position + count
+    def skip(self, cursor: Cursor, count: int) -> Cursor:
+        """The place `count` batches later."""
+        return cursor._replace(position=cursor.position + count)
 
-    def stream(
-        self, epoch: int, position: int, rank: int, world_size: int, pinned: bool
-    ) -> Iterator[tuple[int, int, Batch]]:
-        """Yield (epoch, position, batch) without end."""
+    def stream(self, cursor: Cursor, rank: int, world_size: int, pinned: bool) -> Iterator[tuple[Cursor, Batch]]:
+        """Yield (cursor, batch) without end."""
         while True:
             size = (2, max(1, TOKENS // self.length), self.length - 1)  # without </s>
             sources, targets = self.random.integers(EOS + 1, self.vocabulary, size)
-            yield epoch, position, collate(list(sources), list(targets))
-            position += 1
+            yield cursor, collate(list(sources), list(targets))
+            cursor = self.skip(cursor, world_size)
 
 
 def updates(model: str, lengths: list[int], vocabulary: int, repeats: int = 2) -> list[Figures]:

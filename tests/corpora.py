@@ -138,6 +138,7 @@ SMALL = [
     "train.batch_tokens=256",
     "train.validate_every=20",
     "train.log_every=5",
+    "train.keep_checkpoints=all",
     "train.log_sentences=0",
     "train.max_epochs=null",
     "optim.lr=0.01",

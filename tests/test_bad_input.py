@@ -5,7 +5,6 @@ import io
 import os
 import pickle
 import shutil
-import sys
 import zipfile
 from pathlib import Path
 
@@ -371,12 +370,6 @@ def test_a_configuration_in_a_checkpoint_is_checked(refused, trained: Trained, t
     payload["config"]["model"]["magic"] = 3
     checkpoint.save(tmp_path / "best.safetensors", payload)
     assert "model.magic" in refused("translate", str(tmp_path), SENTENCE)
-
-
-def test_a_line_of_stdin_that_is_not_utf8(refused, trained: Trained, monkeypatch):
-    text = io.TextIOWrapper(io.BytesIO(b"Ja.\nM\xfcller\n"))
-    monkeypatch.setattr(sys, "stdin", text)
-    assert "stdin, line 2, is not UTF-8" in refused("translate", "tiny", "--runs", trained.runs)
 
 
 def test_pairs_that_do_not_match(refused, trained: Trained, tmp_path):

@@ -1,5 +1,6 @@
 """Batches: every pair once, never more than the budget, and the same again from the same numbers."""
 
+from itertools import islice
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.data.batches import BatchIterator, batch_boundaries, batches_by_length, collate, plan_batches
+from nmt.data.batches import BatchIterator, Cursor, batches_by_length, collate
+from nmt.data.plan import batch_boundaries, count_batches, length_runs, plan_batches
+from nmt.data.shards import ShardedDataset
 from nmt.data.tokenizer import BOS, EOS, PAD
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), max_size=60)
@@ -166,26 +169,48 @@ def test_equal_sources_have_no_mask():
     assert moved.mask is None and torch.equal(moved.output, batch.output) and moved.tokens == 3
 
 
-class Rows:
-    """Pairs whose ids are derived from their row."""
+@given(LENGTHS, BUDGETS)
+def test_the_number_of_batches_follows_from_the_lengths(lengths, budget):
+    source, target = columns(lengths)
+    runs = length_runs(source, target)
+    assert sorted(lengths) == [
+        pair for *pair, rows in zip(*(run.tolist() for run in runs), strict=True) for pair in [tuple(pair)] * rows
+    ]
+    assert count_batches(*runs, budget) == len(plan_batches(source, target, budget, 5, 3))
 
-    def __init__(self, rows: int) -> None:
+
+class Rows:
+    """One shard of pairs whose ids are derived from their row and from `first`, the number of its first row."""
+
+    shard_count = 1
+
+    def __init__(self, rows: int, first: int = 0) -> None:
         self.source_lengths, self.target_lengths = corpus(rows)
+        self.first = first
+
+    def shard(self, number: int) -> "Rows":
+        return self
+
+    def length_runs(self, number: int):
+        return length_runs(self.source_lengths, self.target_lengths)
+
+    def line(self, row: int) -> int:
+        return self.first + row + 1
 
     def source(self, row: int) -> np.ndarray:
-        return np.full(self.source_lengths[row], 4 + row, dtype=np.int32)
+        return np.full(self.source_lengths[row], 4 + self.first + row, dtype=np.int32)
 
     def target(self, row: int) -> np.ndarray:
-        return np.full(self.target_lengths[row], 1000 + row, dtype=np.int32)
+        return np.full(self.target_lengths[row], 1000 + self.first + row, dtype=np.int32)
 
 
 def test_an_epoch_shows_every_pair_once_from_any_position():
     epochs = BatchIterator(Rows(300), None, 200, 1, 0.0)
     rows_of_epoch = []
     for position, rows in enumerate(epochs.plan(2)):
-        batch = BatchIterator(Rows(300), None, 200, 1, 0.0).batch(2, position)  # a new one
+        batch = BatchIterator(Rows(300), None, 200, 1, 0.0).batch(2, 0, position)  # a new one
         assert (batch.source[:, 0] - 4).tolist() == (batch.target[:, 1] - 1000).tolist() == rows.tolist()
-        assert torch.equal(batch.source, epochs.batch(2, position).source)
+        assert torch.equal(batch.source, epochs.batch(2, 0, position).source)
         rows_of_epoch += rows.tolist()
     assert sorted(rows_of_epoch) == list(range(300))
     for epoch in (3, 2):  # another one, and back
@@ -199,12 +224,90 @@ def test_a_stream_gives_the_batches_in_order_over_the_epochs(start):
     epochs = BatchIterator(Rows(300), None, 200, 1, 0.0)
     many = len(epochs.plan(0))
     start = {"last": many - 1, "end": many}.get(start, start)
-    wanted = [(epoch, position) for epoch in (0, 1) for position in range(len(epochs.plan(epoch)))][start:]
-    stream = epochs.stream(0, start)
-    for epoch, position in wanted:
-        *numbers, batch = next(stream)
-        assert tuple(numbers) == (epoch, position)
-        assert torch.equal(batch.source, BatchIterator(Rows(300), None, 200, 1, 0.0).batch(epoch, position).source)
+    wanted = [(epoch, 0, position) for epoch in (0, 1) for position in range(len(epochs.plan(epoch)))][start:]
+    stream = epochs.stream(Cursor(0, 0, start))
+    for place in wanted:
+        cursor, batch = next(stream)
+        assert cursor == place
+        assert torch.equal(batch.source, BatchIterator(Rows(300), None, 200, 1, 0.0).batch(*place).source)
+
+
+class Shards(ShardedDataset):
+    """Shards of such rows, one of them empty, that record which of them were opened."""
+
+    sizes = (100, 0, 60, 140)
+
+    def __init__(self) -> None:
+        self.opened: list[int] = []
+        self.rows = [Rows(size, sum(self.sizes[:number])) for number, size in enumerate(self.sizes)]
+        super().__init__([], [], lambda path: None)
+        self.shard_count, self.runs = len(self.rows), [rows.length_runs(0) for rows in self.rows]
+
+    def open_shard(self, number: int) -> Rows:
+        self.opened.append(number)
+        return self.rows[number]
+
+
+def sharded() -> BatchIterator:
+    return BatchIterator(Shards(), None, 200, 1, 0.0)
+
+
+def rows_of(batch) -> list[int]:
+    return (batch.source[:, 0] - 4).tolist()
+
+
+def cursors(epochs: BatchIterator, first: Cursor, count: int) -> list[Cursor]:
+    found = [epochs.existing_position(first)]
+    while len(found) < count:
+        found.append(epochs.next_position(found[-1]))
+    return found
+
+
+def test_an_epoch_of_shards_shows_every_pair_once_and_each_epoch_orders_them_anew():
+    epochs = sharded()
+    many = epochs.batches_per_epoch
+    assert many == sum(len(plan_batches(*corpus(size), 200, 1, 0)) for size in Shards.sizes if size)
+    places = cursors(epochs, Cursor(0, 0, 0), 4 * many)
+    for epoch in range(4):
+        rows = [row for place in places[epoch * many : (epoch + 1) * many] for row in rows_of(epochs.batch(*place))]
+        assert sorted(rows) == list(range(300))
+        assert {place.epoch for place in places[epoch * many : (epoch + 1) * many]} == {epoch}
+    orders = {tuple(epochs.shard_number(epoch, shard) for shard in range(4)) for epoch in range(4)}
+    assert len(orders) > 1 and all(sorted(order) == [0, 1, 2, 3] for order in orders)
+
+
+def test_a_stream_over_shards_continues_from_any_cursor():
+    """A new iterator at any batch, at the end of a shard too, gives what the first one gave from there on."""
+    whole = list(islice(sharded().stream(Cursor(0, 0, 0)), 2 * sharded().batches_per_epoch))
+    assert [cursor for cursor, _ in whole] == cursors(sharded(), Cursor(0, 0, 0), len(whole))
+    for index in range(0, len(whole) - 1, 3):
+        stored = whole[index][0]._replace(position=whole[index][0].position + 1)  # as TrainState stores it
+        cursor, batch = next(sharded().stream(stored))
+        assert cursor == whole[index + 1][0] and torch.equal(batch.source, whole[index + 1][1].source)
+
+
+def test_only_the_shards_in_use_are_opened_and_the_next_is_planned_ahead():
+    epochs = sharded()
+    first, many = epochs.batch(0, 0, 0), len(epochs.plan(0, 0))
+    number = epochs.shard_number(0, 0)
+    assert len(first.source) and epochs.pairs.opened == [number] and list(epochs.plans) == [(0, 0)]
+    following = epochs.existing_position(Cursor(0, 0, many))
+    epochs.batch(0, 0, many // 2 + 1)
+    epochs.plans[following[:2]].result()
+    assert epochs.pairs.opened == [number, epochs.shard_number(*following[:2])] and len(epochs.plans) == 2
+    for place in cursors(epochs, Cursor(0, 0, 0), 3 * epochs.batches_per_epoch):
+        epochs.batch(*place)
+        assert len(epochs.plans) <= 2 and epochs.pairs.shard.cache_info().currsize <= 2
+    assert len(epochs.pairs.opened) <= 3 * 3 + 2  # each once an epoch, and what was planned ahead
+
+
+def test_a_batch_of_a_shard_is_named_by_its_lines():
+    epochs = sharded()
+    place = cursors(epochs, Cursor(0, 0, 0), epochs.batches_per_epoch)[-1]
+    text = epochs.describe_batch(*place)
+    lines = ", ".join(str(row + 1) for row in rows_of(epochs.batch(*place))[:5])
+    assert text == f"batch {place.position + 1} of shard {place.shard + 1} of epoch 1 (corpus lines {lines}, …)"
+    assert "shard" not in BatchIterator(Rows(300), None, 200, 1, 0.0).describe_batch(0, 0, 0)
 
 
 class Longer:
@@ -221,7 +324,7 @@ def test_a_sample_longer_than_any_sentence_is_not_taken():
     epochs = BatchIterator(pairs, SimpleNamespace(source=Longer(), target=Longer()), 200, 1, 0.2)
     stored = sampled = 0
     for position, rows in enumerate(epochs.plan(0)):
-        batch = epochs.batch(0, position)
+        batch = epochs.batch(0, 0, position)
         assert batch.source.size(1) <= pairs.source_lengths.max() + 1
         assert batch.target.size(1) <= pairs.target_lengths.max() + 1
         for number, row in enumerate(rows):
@@ -234,7 +337,7 @@ def test_a_sample_longer_than_any_sentence_is_not_taken():
 
 def test_what_fails_in_the_thread_fails_in_the_training(monkeypatch):
     epochs = BatchIterator(Rows(300), None, 200, 1, 0.0)
-    stream = epochs.stream(0, 0)
+    stream = epochs.stream(Cursor(0, 0, 0))
     next(stream)
     monkeypatch.setattr(epochs, "batch", lambda *numbers: 1 / 0)
     with pytest.raises(ZeroDivisionError):

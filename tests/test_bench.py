@@ -20,9 +20,10 @@ from peers.toolkits import ENVIRONMENTS, PEERS
 from peers.train_toolkit import TOOLKITS, Meter
 
 from nmt.compose import compose_all
-from nmt.data.batches import BatchIterator, collate, plan_batches
+from nmt.data.batches import BatchIterator, collate
 from nmt.data.dataset import ParallelDataset
 from nmt.data.phrasebook.draw import Grammar, draws
+from nmt.data.plan import plan_batches
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.errors import UserError
 from nmt.pipeline import build_stages
@@ -260,7 +261,7 @@ def test_updates_on_random_ids_are_counted():
     batches = BatchIterator(corpora.random_pairs(100, 50), corpora.NO_TOKENIZERS, 120, config.seed, sampling=0.0)
     step = make_train_step(config, random_model(config, 50), batches)
     figures = time_updates(step, 1, 2)
-    measured = [batches.batch(0, position) for position in range(2, 6)]  # two an update; the first is warm-up
+    measured = [batches.batch(0, 0, position) for position in range(2, 6)]  # two an update; the first is warm-up
     assert figures["tokens"] == sum(batch.tokens for batch in measured) and step.state.step == 3
     assert figures["target_padding"] == pytest.approx(1 - figures["tokens"] / sum(b.output.numel() for b in measured))
 

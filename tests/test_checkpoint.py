@@ -105,4 +105,4 @@ def test_checkpoints_of_an_earlier_version_are_named(refused, trained: Trained, 
     assert "best.pt is a file of torch.save" in refused("translate", "tiny", "--runs", str(tmp_path), "Ja.")
     words = small(trained.root, [], *trained.arguments, f"run_folder={tmp_path}")
     assert "last.pt is a file of torch.save" in refused("train", *words)
-    assert sorted(path.name for path in (tmp_path / "tiny").glob("*")) == ["best.pt", "last.pt"]
+    assert sorted(path.name for path in (tmp_path / "tiny").glob("*.pt")) == ["best.pt", "last.pt"]

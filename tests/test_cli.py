@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,10 +21,11 @@ from nmt import cli
 from nmt.alignments import layer_selection
 from nmt.alignments.extraction import Extractor, encode_pairs, record_words
 from nmt.commands import translate as translate_module
+from nmt.data import line_chunks
 from nmt.data.parallel_text import read_pairs
 from nmt.data.tokenizer import BOS, EOS
-from nmt.decode import translator as translator_module
 from nmt.decode.translator import Translator
+from nmt.errors import UserError
 from nmt.evaluate.alignment_error_rate import argmax_links, format_links
 from nmt.evaluate.words import WordPair
 from nmt.models.transformer import Transformer
@@ -158,7 +158,7 @@ def test_order_is_kept_whatever_the_batches(translate, tmp_path, monkeypatch):
     wanted = [translate(line).out for line in lines]
     file = tmp_path / "some.de"
     file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    monkeypatch.setattr(translator_module, "CHUNK_LINES", 4)
+    monkeypatch.setattr(line_chunks, "CHUNK_LINES", 4)
     assert translate("--input", str(file), "--batch-tokens", "40").out == "".join(wanted)
 
 
@@ -189,31 +189,6 @@ def test_a_sentence_far_too_long_is_split_with_a_warning(translate):
     assert answer.out.count("\n") == 2 and answer.out.endswith(translate(SENTENCE).out)
     assert re.search(r"Line 1 has \d+ pieces, more than tokenizer\.max_pieces=256; .* \d+ parts", answer.err)
     assert translate("x" * 5000).out.count("\n") == 1
-
-
-def test_first_lines_come_before_the_last_are_given(trained: Trained):
-    """A pipe is translated a window at a time: an endless input has a beginning of an output."""
-    script = "import sys, nmt.decode.translator as t; t.CHUNK_LINES = 3; from nmt.cli import main; sys.exit(main())"
-    words = ["translate", "tiny", "--runs", trained.runs]
-    command = [sys.executable, "-c", script, *words]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, env=environment(), **pipes) as running:
-        assert running.stdin and running.stdout
-        try:
-            running.stdin.write(f"{SENTENCE}\n".encode() * 4)
-            running.stdin.flush()
-            os.set_blocking(running.stdout.fileno(), False)
-            got, end = b"", time.monotonic() + 60
-            while got.count(b"\n") < 3 and time.monotonic() < end:
-                got += running.stdout.read() or b""
-                time.sleep(0.05)
-            assert got.count(b"\n") == 3 and running.poll() is None
-            os.set_blocking(running.stdout.fileno(), True)
-            running.stdin.close()
-            assert running.stdout.read().count(b"\n") == 1
-            assert running.wait(30) == 0
-        finally:
-            running.kill()
 
 
 def test_a_closed_pipe_is_no_error(trained: Trained):
@@ -289,10 +264,8 @@ def test_the_output_file_appears_complete(translate, tmp_path, trained: Trained,
     path.write_text("older\n")
     answer = translate("--output", str(path), SENTENCE, OTHER)
     assert answer.code == 0 and answer.out == "" and path.read_text(encoding="utf-8") == wanted
-    bad = tmp_path / "bad.de"
-    bad.write_bytes(f"{SENTENCE}\n".encode() * 3 + b"\xff\n")
-    monkeypatch.setattr(translator_module, "CHUNK_LINES", 1)
-    assert translate("--input", str(bad), "--output", str(path)).code == 2
+    monkeypatch.setattr(Translator, "translate_chunk", lambda *_: (_ for _ in ()).throw(UserError("enough")))
+    assert translate("--output", str(path), SENTENCE).code == 2
     assert path.read_text(encoding="utf-8") == wanted, "an incomplete answer has replaced a complete one"
     assert [one.name for one in path.parent.iterdir()] == ["some.en"]
 

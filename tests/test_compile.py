@@ -10,7 +10,7 @@ import torch
 from torch.testing import assert_close
 
 from nmt.compose import compose_all
-from nmt.data.batches import Batch, collate
+from nmt.data.batches import Batch, Cursor, collate
 from nmt.data.tokenizer import EOS
 from nmt.distributed import World
 from nmt.errors import UserError
@@ -42,13 +42,13 @@ class RandomBatches:
             for count, longest in shapes
         ]  # fmt: skip
 
-    def stream(self, epoch: int, position: int, *_: object, **__: object) -> Iterator[tuple[int, int, Batch]]:
+    def stream(self, cursor: Cursor, *_: object, **__: object) -> Iterator[tuple[Cursor, Batch]]:
         while True:
-            yield epoch, position, self.batches[position % len(self.batches)]
-            position += 1
+            yield cursor, self.batches[cursor.position % len(self.batches)]
+            cursor = self.skip(cursor, 1)
 
-    def skip(self, epoch: int, position: int, count: int) -> tuple[int, int]:
-        return epoch, position + count
+    def skip(self, cursor: Cursor, count: int) -> Cursor:
+        return cursor._replace(position=cursor.position + count)
 
 
 def train_step(compiled: str, *words: str) -> TrainStep:

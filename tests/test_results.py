@@ -98,7 +98,7 @@ def test_scores_are_never_left_with_other_translations(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "write_atomic", full)
     with pytest.raises(OSError, match="No space"):
         results.write_result(tmp_path, ["two"], {"bleu": 2})
-    assert [path.name for path in tmp_path.iterdir()] == ["hyp"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "hyp"]
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused_before_translating(run, capfd, monkeypatch):

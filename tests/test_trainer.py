@@ -19,21 +19,18 @@ from nmt.training.validation import ValidationResult
 
 
 class FakeStep:
-    """Updates that count; number `stop_at` requests a stop, number `diverge_at` diverges."""
+    """Updates that count; number `stop_at` requests a stop, those of `diverge_at` diverge."""
 
-    def __init__(self, stop: StopSignal, stop_at: int = -1, diverge_at: int = -1) -> None:
+    def __init__(self, stop: StopSignal, stop_at: int = -1, diverge_at: tuple[int, ...] = ()) -> None:
         self.stop, self.stop_at, self.diverge_at = stop, stop_at, diverge_at
         self.model, self.state, self.device = nn.Linear(1, 1), TrainState(total_steps=10), torch.device("cpu")
         self.optimizer, self.dtype, self.batches, self.metrics = None, torch.float32, self, TrainMetrics()
-        self.pairs = range(7)
-
-    def plan(self, epoch: int) -> range:
-        return range(3)
+        self.pairs, self.batches_per_epoch = range(7), 3
 
     def update(self) -> dict[str, float]:
-        if self.state.step + 1 == self.diverge_at:
-            raise TrainingDiverged("loss nan")
         self.state.step += 1
+        if self.state.step in self.diverge_at:
+            raise TrainingDiverged("loss nan")
         self.stop.signal = signal.SIGINT * (self.state.step == self.stop_at)
         self.metrics.add(nll=6.0, tokens=3, padding=0.25, gradient_norm=1.0)
         return {"loss": 2.0, "lr": 0.5}
@@ -59,14 +56,21 @@ class FakeCheckpoints:
         self.folder, self.last_path = folder, folder / "last.safetensors"
         self.saved: list[tuple[int, bool]] = []
         self.last_steps: list[int] = []
+        self.validated: int | None = None
 
     def save_and_prune(self, weights: dict, step: int, result: ValidationResult, is_best: bool) -> None:
         self.saved.append((step, is_best))
 
+    def mark_validated(self) -> None:
+        self.validated = self.saved[-1][0]
+
+    def roll_back(self, model: object, optimizer: object) -> int | None:
+        return self.validated
+
     def save_last(self, model: object, optimizer: object, state: TrainState) -> None:
         self.last_steps.append(state.step)
 
-    def step_paths(self) -> list[Path]:
+    def sound_step_paths(self) -> list[Path]:
         return []
 
 
@@ -90,9 +94,9 @@ class FakeLogger:
 
 @pytest.fixture
 def make(tmp_path):
-    """make(SCORES, WORD …, stop_at=N, diverge_at=N) → a Trainer over fake parts."""
+    """make(SCORES, WORD …, stop_at=N, diverge_at=(N, …)) → a Trainer over fake parts."""
 
-    def make(scores: list[float], *words: str, **updates: int) -> Trainer:
+    def make(scores: list[float], *words: str, **updates: object) -> Trainer:
         words = ("train.max_steps=10", "train.validate_every=4", "train.patience=0", "train.log_every=5", *words)
         config, stop, logger = compose_all(list(words), multirun=False)[0], StopSignal(World()), FakeLogger()
         step, checkpoints = FakeStep(stop, **updates), FakeCheckpoints(tmp_path)
@@ -125,10 +129,20 @@ def test_a_stop_saves_and_leaves_the_training_unfinished(make):
 
 
 def test_a_diverged_training_saves_nothing_more(make):
-    trainer = make([1.0], diverge_at=6)
-    with pytest.raises(UserError, match="diverged after update 5: loss nan"):
+    trainer = make([1.0], diverge_at=(3,))
+    with pytest.raises(UserError, match="diverged after update 3: loss nan"):
         trainer.run()
-    assert trainer.checkpoints.last_steps == [4] and trainer.logger.closed
+    assert trainer.checkpoints.last_steps == [] and trainer.logger.closed
+
+
+def test_a_diverged_training_goes_back_once(make, caplog):
+    trainer = make([1.0, 2.0, 3.0], diverge_at=(6,))
+    trainer.run()
+    assert "goes on with the weights of update 4" in caplog.text
+    assert trainer.checkpoints.last_steps == [4, 6, 8, 10, 10] and trainer.state.rolled_back
+    trainer = make([1.0, 2.0], diverge_at=(6, 9))
+    with pytest.raises(UserError, match="diverged after update 9: loss nan"):
+        trainer.run()
 
 
 def test_a_finished_training_opens_no_logger(make):

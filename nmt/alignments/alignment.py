@@ -19,6 +19,7 @@ from nmt.evaluate.words import WordPair
 from nmt.view.alignment_page import PagePair, alignment_page
 from nmt.view.heatmap import grid, heatmap
 from nmt.view.marks import GoldLinks
+from nmt.view.text import visible
 
 if TYPE_CHECKING:
     from nmt.view.heatmap import Figure
@@ -70,7 +71,12 @@ class Alignment:
         for weights, word in zip(self.matrix, self.word_pair.target, strict=True):
             ranked = sorted(zip(weights.tolist(), self.word_pair.columns, strict=True), reverse=True)
             lines.append(
-                "\t".join([word, *(f"{name} {weight:.2f}" for weight, name in ranked if weight >= MIN_WEIGHT)])
+                "\t".join(
+                    [
+                        visible(word),
+                        *(f"{visible(name)} {weight:.2f}" for weight, name in ranked if weight >= MIN_WEIGHT),
+                    ]
+                )
             )
         return "\n".join(lines)
 

@@ -5,6 +5,7 @@ import sys
 
 from nmt import compose, pipeline
 from nmt.errors import Stopped, UserError
+from nmt.view.text import visible
 
 
 def run(options: argparse.Namespace) -> int:
@@ -20,6 +21,6 @@ def run(options: argparse.Namespace) -> int:
         except UserError as error:
             if len(configs) == 1 or isinstance(error, Stopped):
                 raise
-            print(f"nmt: {config.name}: {error}", file=sys.stderr)
+            print(f"nmt: {config.name}: {visible(str(error))}", file=sys.stderr)
             codes.append(2)
     return max(codes)

@@ -1,68 +1,102 @@
 """nmt translate: one line out for each line in."""
 
 import argparse
+import contextlib
+import functools
+import io
 import itertools
 import json
 import logging
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from io import TextIOWrapper
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from nmt.alignments.alignment import Alignment
 from nmt.alignments.extraction import Extractor, record_words
 from nmt.commands import check_sentence, open_run
 from nmt.commands.export import with_ctranslate2
-from nmt.data.parallel_text import decode_lines, read_lines
+from nmt.commands.part_file import open_part
+from nmt.commands.translate_output import Output, is_file, open_stream, settings
+from nmt.data.line_chunks import LineChunk, read_chunks
+from nmt.data.parallel_text import open_lines
 from nmt.decode.forced_decoding import CHUNK_PAIRS, AttentionRecord
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
-from nmt.files import open_atomic
+from nmt.runs import Run
 
 log = logging.getLogger("nmt")
 PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}  # of --engine torch
+MOST_WARNINGS = 1000  # of lines that cannot be read; more are only counted
 
 
 def run(options: argparse.Namespace) -> int:
     """Print one line for each line of input, in order."""
     check_options(options)
+    with contextlib.ExitStack() as stack:
+        part = stack.enter_context(open_part(options.output, options.resume)) if is_file(options.output) else None
+        run, extractor = open_translator(options, part.precision if part else None)
+        if part:
+            part.continue_with(settings(options, run))
+        out = part or stack.enter_context(open_stream(options.output))
+        translate = functools.partial(answers, run.translator, extractor, options)
+        write_answers(input_chunks(options, live=part is None), translate, out)
+    return 0
+
+
+def open_translator(options: argparse.Namespace, precision: str | None) -> tuple[Run, Extractor | None]:
+    """The run with its engine, and what alignments are read off; `precision` where --quantization does not say it."""
     torch_engine = options.engine == "torch"
-    run = open_run(options, PRECISIONS.get(options.quantization) if torch_engine else None)
+    run = open_run(options, PRECISIONS.get(options.quantization, precision) if torch_engine else None)
     if not torch_engine:
         run = with_ctranslate2(run, options.quantization or "float32")
     if options.nbest > run.translator.decode.beam:
         raise UserError(
             f"--nbest {options.nbest} needs --beam {options.nbest} or more; it is now {run.translator.decode.beam}."
         )
-    has_attention = run.translator.model.has_attention
-    extractor = None
-    if has_attention or needs_attention(options):
-        extractor = run.make_extractor(options.layer, options.head, options.decoder_step, options.method)
-    interactive = not options.sentences and not options.input and sys.stdin.isatty()
-    if interactive:
-        log.info("Type a sentence and press Enter; Ctrl-D ends.")
-    chunk_size = 1 if interactive else None
-    with output(options.output) as out:
-        translations = run.translator.translate(sentences(options), chunk_size)
-        if options.format == "jsonl":
-            entries = json_entries(run.translator, translations, extractor, options, chunk_size or CHUNK_PAIRS)
-            blocks = (
-                json.dumps({"line": number} | entry, ensure_ascii=False) for number, entry in enumerate(entries, 1)
-            )
-        else:
-            blocks = (text_lines(translation, options.nbest) for translation in translations)
-        for block in blocks:
+    if run.translator.model.has_attention or needs_attention(options):
+        return run, run.make_extractor(options.layer, options.head, options.decoder_step, options.method)
+    return run, None
+
+
+def write_answers(chunks: Iterable[LineChunk], translate: Callable[[LineChunk], Iterator[str]], out: Output) -> None:
+    """Write the answers to all chunks but those that are there already; report lines that could not be read."""
+    lines = unreadable = 0
+    for chunk in chunks:
+        for number, problem in chunk.unreadable.items():
+            unreadable += 1
+            if unreadable <= MOST_WARNINGS:
+                log.warning("Line %d is %s; its answer is blank.", number, problem)
+        lines = chunk.stop
+        if out.has(chunk):
+            continue
+        for block in translate(chunk):
             out.write(f"{block}\n")
-            out.flush()
-    return 0
+        out.finish(chunk)
+    if unreadable:
+        log.warning("%d of %d lines could not be read; the answers to them are blank.", unreadable, lines)
+
+
+def answers(
+    translator: Translator, extractor: Extractor | None, options: argparse.Namespace, chunk: LineChunk
+) -> Iterator[str]:
+    """What is written for each line of a chunk: its translation, its n best, or its JSON object."""
+    translations = translator.translate_chunk(chunk.texts, chunk.start)
+    if options.format != "jsonl":
+        yield from (text_lines(translation, options.nbest) for translation in translations)
+        return
+    entries = json_entries(translator, translations, extractor, options)
+    for number, entry in enumerate(entries, chunk.start):
+        error = {"error": chunk.unreadable[number]} if number in chunk.unreadable else {}
+        yield json.dumps({"line": number} | entry | error, ensure_ascii=False)
 
 
 def check_options(options: argparse.Namespace) -> None:
     """Raise UserError for options that exclude each other or would change nothing."""
     if options.sentences and options.input:
         raise UserError("Give sentences or --input, not both.")
+    if options.resume and not is_file(options.output):
+        raise UserError("--resume continues a file; it needs --output FILE.")
     if options.engine == "torch" and options.quantization and options.quantization not in PRECISIONS:
         raise UserError(
             f"--quantization {options.quantization} needs --engine ctranslate2; --engine torch has "
@@ -81,31 +115,19 @@ def needs_attention(options: argparse.Namespace) -> bool:
     return given or options.decoder_step != "output" or options.tokenized or options.weights
 
 
-def sentences(options: argparse.Namespace) -> Iterator[str]:
-    """The arguments, else the lines of --input, else of stdin; only \\n ends a line."""
+def input_chunks(options: argparse.Namespace, live: bool) -> Iterator[LineChunk]:
+    """The arguments, else the lines of --input, else of stdin; `live`: a pipe is answered as soon as it pauses."""
     if options.sentences:
-        yield from (check_sentence(sentence, "--input") for sentence in options.sentences)
+        lines = "".join(f"{check_sentence(sentence, '--input')}\n" for sentence in options.sentences)
+        yield from read_chunks(io.BytesIO(lines.encode()), "the arguments", live)
     elif options.input:
-        yield from read_lines(Path(options.input))
+        path = Path(options.input)
+        with open_lines(path) as file:
+            yield from read_chunks(file, str(path), live and path.suffix != ".gz")
     else:
-        yield from decode_lines(sys.stdin.buffer, "stdin")
-
-
-@contextmanager
-def output(path: str | None) -> Iterator[TextIO]:
-    """stdout, or a file that is written atomically."""
-    if path is None:
-        yield sys.stdout
-        return
-    try:
-        with open_atomic(Path(path)) as file:
-            text = TextIOWrapper(file, encoding="utf-8", newline="\n")
-            try:
-                yield text
-            finally:
-                text.detach()  # flushes its buffer
-    except OSError as error:
-        raise UserError(f"--output {path} cannot be written: {error.strerror or error}.") from None
+        if sys.stdin.isatty():
+            log.info("Type a sentence and press Enter; Ctrl-D ends.")
+        yield from read_chunks(sys.stdin.buffer, "stdin", live)
 
 
 def text_lines(translation: Translation, nbest: int) -> str:
@@ -121,14 +143,13 @@ def json_entries(
     translations: Iterator[Translation],
     extractor: Extractor | None,
     options: argparse.Namespace,
-    chunk_size: int,
 ) -> Iterator[dict[str, Any]]:
     """The JSON object of each translation; of one that is joined from parts, an object for each part.
 
-    A part was translated, and is decoded again here, as a line of its own: it attends to no other part. `chunk_size`
+    A part was translated, and is decoded again here, as a line of its own: it attends to no other part. CHUNK_PAIRS
     translations are decoded together.
     """
-    while chunk := list(itertools.islice(translations, chunk_size)):
+    while chunk := list(itertools.islice(translations, CHUNK_PAIRS)):
         parts = [translation.parts or [translation] for translation in chunk]
         records = translator.force_decode_all((part.source_ids, part.ids) for each in parts for part in each)
         for translation in chunk:

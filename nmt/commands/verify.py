@@ -38,7 +38,8 @@ def find_folder(name: str, root: Path) -> Path:
 def check_files(folder: Path) -> Iterator[tuple[str, bool]]:
     """The files that commands read, by their names in the folder, and whether each is as it was written."""
     for path in sorted(folder.glob("*.safetensors")):
-        yield path.name, is_sound(path)
+        if not path.stem.endswith(".damaged"):  # one that a training has set aside
+            yield path.name, is_sound(path)
     marker = folder / "evaluate" / "tensorboard.json"
     if marker.exists():
         yield "evaluate/tensorboard.json", read_json(marker) is not None

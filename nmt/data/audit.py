@@ -49,6 +49,7 @@ class HeldOutSentences:
     def __init__(self) -> None:
         self.source: set[int] = set()
         self.target: set[int] = set()
+        self.found: set[int] = set()  # those that `contains` has met
 
     def add(self, source: str, target: str) -> None:
         """Add a pair of a validation or test set."""
@@ -58,7 +59,15 @@ class HeldOutSentences:
     def contains(self, source: str, target: str) -> bool:
         """Whether the source or the target is a sentence of a held-out set, apart from case and punctuation."""
         source_hash, target_hash = hash_letters(source), hash_letters(target)
-        return bool(source_hash and source_hash in self.source) or bool(target_hash and target_hash in self.target)
+        known = {
+            each for each, held in ((source_hash, self.source), (target_hash, self.target)) if each and each in held
+        }
+        self.found |= known
+        return bool(known)
+
+    def was_found(self, source: str, target: str) -> bool:
+        """Whether both sides of a held-out pair have been given to `contains`."""
+        return {hash_letters(source), hash_letters(target)} <= self.found
 
 
 @dataclass

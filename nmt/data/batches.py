@@ -1,11 +1,12 @@
 """Batches of sentence pairs of similar length.
 
 B batch, S source length, T target length. The batches of an epoch are a pure function of (lengths, budget, seed,
-epoch), so that a training resumes in the middle of an epoch from two numbers: the epoch and the position in it.
+epoch) for each shard of the corpus, so that a training resumes in the middle of an epoch from three numbers: the epoch,
+the shard's index in the order of that epoch, and the position in the shard's plan.
 """
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from threading import Lock
 from typing import NamedTuple
@@ -14,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.data.dataset import ParallelDataset
+from nmt.data.plan import BatchPlan, count_batches, plan_batches, random_generator
+from nmt.data.shards import TrainingPairs
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizers
 
 Ids = np.ndarray  # int32, one sentence
@@ -47,87 +49,6 @@ class Batch(NamedTuple):
         return 1 - (source + self.tokens) / (self.source.numel() + self.output.numel())
 
 
-class BatchPlan:
-    """A sequence of the batches of an epoch, each as the row numbers of its pairs; stored as three arrays.
-
-    `order` holds all rows, sorted by length; batch k of them is order[bounds[k] : bounds[k + 1]]. Position i of the
-    epoch is batch batches[i].
-    """
-
-    def __init__(self, order: np.ndarray, bounds: np.ndarray, batches: np.ndarray) -> None:
-        self.order, self.bounds, self.batches = order, bounds, batches
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __getitem__(self, position: int) -> np.ndarray:
-        start, end = self.bounds[self.batches[position] :][:2]
-        return self.order[start:end]
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        return (self[position] for position in range(len(self)))
-
-
-def plan_batches(source: np.ndarray, target: np.ndarray, budget: int, seed: int, epoch: int) -> BatchPlan:
-    """The batches of an epoch: rows sorted by both lengths, ties and the order of batches shuffled.
-
-    source and target are lengths in pieces. A batch has at most `budget` padded positions on its longer side (a longer
-    sentence is a batch of its own). A new source length opens a new batch once the last is half full, so that nearly
-    all batches need no source mask.
-    """
-    random = np.random.default_rng((seed, epoch))
-    order, runs = sort_by_length(source, target, random)
-    first = order[runs[:-1]]
-    bounds = batch_boundaries(source[first] + 1, target[first] + 1, np.diff(runs), budget)
-    return BatchPlan(order, bounds, random.permutation(len(bounds) - 1))
-
-
-def sort_by_length(
-    source: np.ndarray, target: np.ndarray, random: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Row numbers sorted by both lengths, ties shuffled; and the starts of the runs of equal lengths, then the end.
-
-    The first is np.lexsort((random.random(rows), target, source)), in a quarter of its time: two short lengths are
-    combined to a 16-bit number, which NumPy sorts in linear time, and only the runs are left to sort.
-    """
-    rows = len(source)
-    width, height = (int(lengths.max(initial=0)) + 1 for lengths in (target, source))
-    dtype = np.min_scalar_type(height * width)
-    key = source.astype(dtype) * dtype.type(width) + target.astype(dtype)
-    order = np.argsort(key, kind="stable").astype(np.int32 if rows < 2**31 else np.int64)
-    key = key[order]
-    runs = np.concatenate(([0], np.flatnonzero(key[1:] != key[:-1]) + 1, [rows] if rows else [])).astype(np.int64)
-    tie_breakers = random.random(rows)[order]
-    for start, end in zip(runs.tolist(), runs[1:].tolist(), strict=False):
-        order[start:end] = order[start:end][np.argsort(tie_breakers[start:end], kind="stable")]
-    return order, runs
-
-
-def batch_boundaries(source: np.ndarray, target: np.ndarray, rows: np.ndarray, budget: int) -> np.ndarray:
-    """The boundaries between the batches of sorted rows, the end included, computed run by run.
-
-    Run k has rows[k] rows of source length source[k] and target length target[k].
-    """
-    bounds: list[int] = []
-    start, size, longest, first = 0, 0, 0, 0  # of the run; of the open batch: its rows, longest side, first source
-    for source_length, target_length, count in zip(source.tolist(), target.tolist(), rows.tolist(), strict=True):
-        new_longest = max(longest, source_length, target_length)
-        capacity = budget // new_longest if size else 0
-        if source_length != first:  # may fill a batch up to its half
-            half = -(-budget // (2 * new_longest))
-            capacity = min(capacity, max(size + 1, half)) if 2 * longest * size < budget else 0
-        joining = min(count, max(0, capacity - size))
-        if joining:
-            size, longest = size + joining, new_longest
-        if joining < count:
-            longest, first = max(source_length, target_length), source_length
-            full_size = max(1, budget // longest)
-            bounds.extend(range(start + joining, start + count, full_size))
-            size = (count - joining - 1) % full_size + 1
-        start += count
-    return np.array([*bounds, start])
-
-
 def collate(sources: list[Ids], targets: list[Ids]) -> Batch:
     """A batch of sentence pairs, padded to the longest source and the longest target."""
     source = pad([np.append(ids, EOS) for ids in sources])
@@ -150,89 +71,135 @@ def padding_mask(source: Tensor) -> Tensor | None:
     return None if bool(is_token.all()) else is_token
 
 
+class Cursor(NamedTuple):
+    """The place of a batch in the training: its epoch, the shard's index in that epoch's order, its position there."""
+
+    epoch: int
+    shard: int
+    position: int
+
+
 class BatchIterator:
     """The training batches of any epoch from any position on; `budget` as in `plan_batches`.
 
-    `sampling` is the strength of subword sampling (`Tokenizer.sample`); 0 turns it off.
+    Each shard of the corpus has a plan of its own; the order of the shards is new in every epoch. The next shard is
+    planned in a thread when half of one has been read, and at most two plans are in memory. `sampling` is the strength
+    of subword sampling (`Tokenizer.sample`); 0 turns it off.
     """
 
-    def __init__(self, pairs: ParallelDataset, tokenizers: Tokenizers, budget: int, seed: int, sampling: float) -> None:
+    def __init__(self, pairs: TrainingPairs, tokenizers: Tokenizers, budget: int, seed: int, sampling: float) -> None:
         self.pairs, self.tokenizers, self.budget, self.seed, self.sampling = pairs, tokenizers, budget, seed, sampling
-        self.cached_plan: tuple[int, BatchPlan] | None = None  # of one epoch
-        self.plan_lock = Lock()  # `plan` is called by the thread of `stream` as well
+        self.plans: dict[tuple[int, int], Future[BatchPlan]] = {}  # by epoch and index of the shard; the last two
+        self.planner = ThreadPoolExecutor(1, "plans")
+        self.plan_lock = Lock()  # plans are asked for by the training and by the thread of `stream`
 
-    def plan(self, epoch: int) -> BatchPlan:
-        """The rows of each batch of an epoch; the plan of the last epoch asked for is cached."""
+    def shard_number(self, epoch: int, shard: int) -> int:
+        """The number of the shard that comes at index `shard` in the order of `epoch`."""
+        return int(np.random.default_rng((self.seed, epoch)).permutation(self.pairs.shard_count)[shard])
+
+    def plan(self, epoch: int, shard: int = 0) -> BatchPlan:
+        """The rows of each batch of a shard in an epoch."""
+        return self.request_plan(epoch, shard).result()
+
+    def request_plan(self, epoch: int, shard: int) -> "Future[BatchPlan]":
+        """Begin to plan a shard in the thread unless that has been done; the oldest of three plans is dropped."""
         with self.plan_lock:
-            if self.cached_plan is None or self.cached_plan[0] != epoch:
-                self.cached_plan = None  # so that no two plans are in memory at once
-                lengths = self.pairs.source_lengths, self.pairs.target_lengths
-                self.cached_plan = (epoch, plan_batches(*lengths, self.budget, self.seed, epoch))
-            return self.cached_plan[1]
+            key = (epoch, shard)
+            if key not in self.plans:
+                for old in list(self.plans)[:-1]:
+                    del self.plans[old]
+                self.plans[key] = self.planner.submit(self.make_plan, epoch, self.shard_number(epoch, shard))
+            return self.plans[key]
 
-    def batch(self, epoch: int, position: int) -> Batch:
-        """Batch `position` of `epoch`, with newly sampled pieces when subword sampling is on.
+    def make_plan(self, epoch: int, number: int) -> BatchPlan:
+        """Plan shard `number` for an epoch."""
+        pairs = self.pairs.shard(number)
+        return plan_batches(pairs.source_lengths, pairs.target_lengths, self.budget, self.seed, epoch, number)
+
+    @cached_property
+    def batch_counts(self) -> list[int]:
+        """How many batches each shard has, by its number; the same in every epoch."""
+        return [count_batches(*self.pairs.length_runs(number), self.budget) for number in range(self.pairs.shard_count)]
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """How many batches all shards have together."""
+        return sum(self.batch_counts)
+
+    def existing_position(self, cursor: Cursor) -> Cursor:
+        """The cursor itself, or the first batch of the next shard or epoch if its position is behind the last one."""
+        while cursor.position >= self.batch_counts[self.shard_number(cursor.epoch, cursor.shard)]:
+            epochs, shard = divmod(cursor.shard + 1, self.pairs.shard_count)
+            cursor = Cursor(cursor.epoch + epochs, shard, 0)
+        return cursor
+
+    def next_position(self, cursor: Cursor) -> Cursor:
+        """The place of the batch after the one at `cursor`, over the edges of shards and epochs."""
+        return self.existing_position(self.skip(cursor))
+
+    def batch(self, epoch: int, shard: int, position: int) -> Batch:
+        """Batch `position` of a shard in `epoch`, with newly sampled pieces when subword sampling is on.
 
         A sampled sentence that is longer than any of the corpus is replaced by the stored one: the model may have no
         embedding for later positions.
         """
-        rows = self.plan(epoch)[position]
+        plan, number = self.plan(epoch, shard), self.shard_number(epoch, shard)
+        if 2 * position >= len(plan):
+            self.request_plan(*self.existing_position(Cursor(epoch, shard, len(plan)))[:2])
+        rows, pairs = plan[position], self.pairs.shard(number)
         if not self.sampling:
-            return collate([self.pairs.source(row) for row in rows], [self.pairs.target(row) for row in rows])
-        texts = [self.pairs.texts(row) for row in rows]
-        seed = int(np.random.default_rng((self.seed, epoch, position)).integers(2**31))
+            return collate([pairs.source(row) for row in rows], [pairs.target(row) for row in rows])
+        texts = [pairs.texts(row) for row in rows]
+        seed = int(random_generator(self.seed, epoch, position, shard=number).integers(2**31))
         sources = self.tokenizers.source.sample_all([source for source, _ in texts], self.sampling, seed)
         targets = self.tokenizers.target.sample_all([target for _, target in texts], self.sampling, seed + 1)
         source_limit, target_limit = self.longest
         return collate(
-            keep_within(source_limit, sources, [self.pairs.source(row) for row in rows]),
-            keep_within(target_limit, targets, [self.pairs.target(row) for row in rows]),
+            keep_within(source_limit, sources, [pairs.source(row) for row in rows]),
+            keep_within(target_limit, targets, [pairs.target(row) for row in rows]),
         )
 
-    def describe_batch(self, epoch: int, position: int) -> str:
-        """A batch for error messages: its number, its epoch and the corpus lines of its first pairs."""
-        rows = self.plan(epoch)[position]
-        lines = ", ".join(str(self.pairs.line(int(row))) for row in rows[:5])
-        return f"batch {position + 1} of epoch {epoch + 1} (corpus lines {lines}, …)"
+    def describe_batch(self, epoch: int, shard: int, position: int) -> str:
+        """A batch for error messages: its number, its shard and epoch, and the corpus lines of its first pairs."""
+        rows, pairs = self.plan(epoch, shard)[position], self.pairs.shard(self.shard_number(epoch, shard))
+        lines = ", ".join(str(pairs.line(int(row))) for row in rows[:5])
+        of_shard = f" of shard {shard + 1}" if self.pairs.shard_count > 1 else ""
+        return f"batch {position + 1}{of_shard} of epoch {epoch + 1} (corpus lines {lines}, …)"
 
     @cached_property
     def longest(self) -> tuple[int, int]:
         """Pieces of the longest source and of the longest target."""
-        return int(self.pairs.source_lengths.max()), int(self.pairs.target_lengths.max())
+        runs = [self.pairs.length_runs(number) for number in range(self.pairs.shard_count)]
+        return max(int(run.source.max(initial=0)) for run in runs), max(int(run.target.max(initial=0)) for run in runs)
 
-    def skip(self, epoch: int, position: int, count: int = 1) -> tuple[int, int]:
-        """The epoch and position `count` batches later; the position may be the end of its epoch."""
+    def skip(self, cursor: Cursor, count: int = 1) -> Cursor:
+        """The place `count` batches later; its position may be the end of its shard."""
         for _ in range(count):
-            if position >= len(self.plan(epoch)):
-                epoch, position = epoch + 1, 0
-            position += 1
-        return epoch, position
+            cursor = self.existing_position(cursor)
+            cursor = cursor._replace(position=cursor.position + 1)
+        return cursor
 
     def stream(
-        self, epoch: int, position: int, rank: int = 0, world_size: int = 1, pinned: bool = False
-    ) -> Iterator[tuple[int, int, Batch]]:
-        """Yield (epoch, position, batch): of the batches from `position` of `epoch` on every `world_size`-th, from the
-        `rank`-th on, epoch after epoch without end.
+        self, cursor: Cursor, rank: int = 0, world_size: int = 1, pinned: bool = False
+    ) -> Iterator[tuple[Cursor, Batch]]:
+        """Yield (cursor, batch): of the batches from `cursor` on every `world_size`-th, from the `rank`-th on, epoch
+        after epoch without end.
 
-        A thread builds the next batch while the last one is trained on. A batch depends on its epoch and position
-        alone, so a stream may be dropped at any time and another begun at the same batch.
+        A thread builds the next batch while the last one is trained on. A batch depends on its cursor alone, so a
+        stream may be dropped at any time and another begun at the same batch.
         """
 
-        def build(epoch: int, position: int) -> tuple[int, int, Batch]:
-            if position >= len(self.plan(epoch)):
-                epoch, position = epoch + 1, 0
-            batch = self.batch(epoch, position)
-            return epoch, position, batch.pinned() if pinned else batch
-
-        def build_later(epoch: int, position: int, count: int) -> tuple[int, int, Batch]:
-            return build(*self.skip(epoch, position, count))
+        def build_later(cursor: Cursor, count: int) -> tuple[Cursor, Batch]:
+            cursor = self.existing_position(self.skip(cursor, count))
+            batch = self.batch(*cursor)
+            return cursor, batch.pinned() if pinned else batch
 
         with ThreadPoolExecutor(1, "batches") as thread:
-            future = thread.submit(build_later, epoch, position, rank)
+            future = thread.submit(build_later, cursor, rank)
             while True:
-                epoch, position, batch = future.result()
-                future = thread.submit(build_later, epoch, position, world_size)
-                yield epoch, position, batch
+                cursor, batch = future.result()
+                future = thread.submit(build_later, cursor, world_size)
+                yield cursor, batch
 
 
 def keep_within(limit: int, sampled: list[list[int]], stored: list[Ids]) -> list[Ids]:

@@ -23,6 +23,7 @@ from nmt.errors import UserError
 from nmt.files import report_write_errors
 
 Files = tuple[Path, Path]  # the source and the target file
+IN_TRAINING = "also in train"  # the remark on a validation pair
 logger = logging.getLogger("nmt")
 
 
@@ -55,6 +56,7 @@ def build_corpus(data: DataConfig, folder: Path, downloads: Path) -> None:
         for name in [name for name in sets if name != "train"]:
             audit[name] = write_held_out_set(name, sets[name], data, folder, held_out)
         audit = {"train": write_training_set(sets["train"], data, folder, held_out)} | audit
+        count_in_training(audit["valid"], data, folder, held_out)
         if data.kind == "phrasebook":
             write_gold_alignments(audit, set_names(data), Path(generated), folder)
         digests = [digest for entry in audit.values() for digest in entry["sha256"].values()]
@@ -192,6 +194,15 @@ def write_held_out_set(
     if counts.counted.get("a side blank") == counts.read:
         raise UserError(f"The set '{name}' has no pair of two sentences: one side of every line is blank.")
     return counts.report_entry() | {"sha256": writer.digests()}
+
+
+def count_in_training(entry: dict[str, Any], data: DataConfig, folder: Path, held_out: HeldOutSentences) -> None:
+    """Count in the entry of the validation set the pairs of which both sides are in the training set."""
+    sides = [folder / f"valid.{language}" for language in (data.source, data.target)]
+    lines = [line for line, pair in enumerate(read_pairs(*sides), 1) if held_out.was_found(*pair)]
+    if lines:
+        entry["counted"][IN_TRAINING] = len(lines)
+        entry["examples"][IN_TRAINING] = f"valid.{data.source}:{lines[0]}"
 
 
 def read_counted(files: list[Files], counts: PairCounts) -> Iterator[tuple[str, str]]:

@@ -18,6 +18,7 @@ import pyarrow
 from pyarrow import ipc
 
 from nmt.data.parallel_text import read_pairs
+from nmt.data.plan import LengthRuns, length_runs
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.files import report_write_errors
@@ -88,7 +89,12 @@ def filter_rows(blocks: Iterator[list[Row]], limit: int | None, counts: dict[str
 
 
 class ParallelDataset:
-    """The sentence pairs of one .arrow file; ids and texts are read on access. Raises UserError for a damaged file."""
+    """The sentence pairs of one .arrow file; ids and texts are read on access. Raises UserError for a damaged file.
+
+    As the training pairs it is the only shard of its corpus.
+    """
+
+    shard_count = 1
 
     def __init__(self, path: Path) -> None:
         try:
@@ -117,6 +123,14 @@ class ParallelDataset:
     def target_lengths(self) -> numpy.ndarray:
         """Pieces of every target sentence, int32, without EOS."""
         return self.lengths("target")
+
+    def shard(self, number: int) -> "ParallelDataset":
+        """Itself."""
+        return self
+
+    def length_runs(self, number: int) -> LengthRuns:
+        """How many pairs have which lengths."""
+        return length_runs(self.source_lengths, self.target_lengths)
 
     def source(self, index: int) -> numpy.ndarray:
         """The ids of a source sentence, read-only."""

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from nmt.errors import UserError
 
@@ -27,18 +28,29 @@ def find_file(prefix: str, language: str) -> Path:
     raise UserError(f"There is no file {plain} (nor {plain.name}.gz); PREFIX={prefix} stands for PREFIX.{language}.")
 
 
+@contextlib.contextmanager
+def open_lines(path: Path) -> Iterator[BinaryIO]:
+    """A plain or .gz file opened for reading; raises UserError where it cannot be opened."""
+    try:
+        file = gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
+    with file:
+        yield cast(BinaryIO, file)
+
+
 def read_lines(path: Path) -> Iterator[str]:
     """Yield the sentences of a plain or .gz file; raises UserError for bytes that are no UTF-8 and for damage."""
     number = 0
-    try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
+    with open_lines(path) as file:
+        try:
             for line in decode_lines(file, str(path)):
                 number += 1
                 yield line
-    except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise UserError(f"{path} is cut short or damaged after line {number}; it cannot be unpacked.") from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
+        except (gzip.BadGzipFile, EOFError, zlib.error):
+            raise UserError(f"{path} is cut short or damaged after line {number}; it cannot be unpacked.") from None
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
 
 
 def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:

@@ -2,15 +2,21 @@
 
 Search runs hundreds of small operations a column, which a second thread hardly speeds up; a second search in parallel
 to the first does 1.0 to 1.3 times as much on two cores, where it was measured; more cores were not. The processes are
-forked, so that they share the memory of the model.
+forked, so that they share the memory of the model. One that is killed is replaced, and its task done again.
 """
 
+import contextlib
+import ctypes
+import logging
 import multiprocessing
+import os
 import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -18,6 +24,52 @@ from typing import Any
 import torch
 
 from nmt.errors import UserError
+
+log = logging.getLogger("nmt")
+MOST_KILLS = 3  # of processes that work on the same task
+LISTED_LINES = 10  # in an error message
+PR_SET_PDEATHSIG = 1  # of Linux: the signal that a process gets when the one that forked it ends
+
+
+class WorkersKilled(UserError):
+    """MOST_KILLS processes that worked on task `index` were killed."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.rows: list[int] = []  # of the batch, where the task is one
+        super().__init__(self.describe())
+
+    def describe(self, lines: Collection[int] = ()) -> str:
+        """The sentence for the user, with the numbers of the lines in the batch."""
+        numbers = sorted(lines)
+        named = ", ".join(map(str, numbers[:LISTED_LINES]))
+        more = f" and {len(numbers) - LISTED_LINES} more up to {numbers[-1]}" if len(numbers) > LISTED_LINES else ""
+        where = f" (line{'s' if len(numbers) > 1 else ''} {named}{more})" if numbers else ""
+        return (
+            f"A worker process was killed {MOST_KILLS} times on one batch{where}, possibly because memory ran out; "
+            "smaller batches (--batch-tokens N) need less, and with OMP_NUM_THREADS=1 there is one process."
+        )
+
+
+@dataclass(eq=False)
+class Worker:
+    """A process, the parent's end of the pipe to it, and the task that it works on."""
+
+    process: BaseProcess
+    pipe: Connection
+    index: int | None = None
+
+    def give(self, index: int) -> None:
+        """Send a task; of a process that is dead, its pipe tells when it is read."""
+        self.index = index
+        with contextlib.suppress(ConnectionError):
+            self.pipe.send(index)
+
+    def end(self) -> None:
+        """Terminate the process and wait for its end."""
+        self.process.terminate()
+        self.process.join()
+        self.pipe.close()
 
 
 def usable_processes(device: torch.device) -> int:
@@ -29,82 +81,116 @@ def usable_processes(device: torch.device) -> int:
 def parallel_map(function: Callable[[int], Any], count: int, num_processes: int) -> list[Any]:
     """[function(0), …, function(count − 1)], started in this order; a free process gets the next index.
 
-    An exception in `function` is raised here. Raises UserError when a process is killed (multiprocessing.Pool would
-    wait without end). Where the system allows no more processes, those that could be started do all the work.
+    An exception in `function` is raised here. A process that is killed is replaced, with a warning
+    (multiprocessing.Pool would wait without end); raises WorkersKilled for the third one on the same index. Where the
+    system allows no more processes, those that could be started do all the work, or else this one.
     """
     sys.stdout.flush()  # else a child would write the same buffer again
-    workers: dict[Connection, BaseProcess] = {}
+    workers: list[Worker] = []
     try:
-        for _ in range(min(num_processes, count)):
-            if not start_worker(workers, function):
-                break
-        if not workers:
-            return [function(index) for index in range(count)]
-        return distribute(list(workers), count)
+        while len(workers) < min(num_processes, count) and start_worker(workers, function):
+            pass
+        results = distribute(workers, function, count)
+        return [results[index] if index in results else function(index) for index in range(count)]
     finally:
-        for process in workers.values():
-            process.terminate()
-            process.join()
-        for pipe in workers:
-            pipe.close()
+        for worker in workers:
+            worker.end()
 
 
-def start_worker(workers: dict[Connection, BaseProcess], function: Callable[[int], Any]) -> bool:
-    """Start a process and add it to `workers` under the parent's end of its pipe; False if the system refuses."""
+def start_worker(workers: list[Worker], function: Callable[[int], Any]) -> bool:
+    """Start a process and add it to `workers`; False if the system refuses."""
     context = multiprocessing.get_context("fork")
     parent_end, child_end = context.Pipe()
-    process = context.Process(target=worker_loop, args=(function, child_end, [*workers, parent_end]), daemon=True)
+    parent_ends = [*(worker.pipe for worker in workers), parent_end]
+    process = context.Process(target=worker_loop, args=(function, child_end, parent_ends, os.getpid()), daemon=True)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), interrupts_held():
             # Since 3.12 Python warns of threads in a process that is forked. PyTorch's own are idle at this point, and
             # a child with one thread does not need them.
             warnings.simplefilter("ignore", DeprecationWarning)
             process.start()
+            workers.append(Worker(process, parent_end))
     except OSError:
         parent_end.close()
         return False
     finally:
         child_end.close()
-    workers[parent_end] = process
     return True
 
 
-def distribute(pipes: list[Connection], count: int) -> list[Any]:
-    """Send the indices 0 … count − 1 to the workers and gather their results in order."""
-    results: dict[int, Any] = {}
-    indices = iter(range(count))
+@contextlib.contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Ctrl-C waits until the end: a process that is just forked must neither be lost nor print its own traceback."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        for pipe in pipes:
-            pipe.send(next(indices))
-        while len(results) < count:
-            ready: list[Connection] = wait(pipes)  # type: ignore[assignment]
-            for pipe in ready:
-                index, value, error, trace = pipe.recv()
-                if error is not None:
-                    raise error from RuntimeError(trace)
-                results[index] = value
-                if (following := next(indices, None)) is not None:
-                    pipe.send(following)
-    except (EOFError, ConnectionError):
-        raise UserError(
-            "A worker process was killed, possibly because memory ran out; smaller batches (--batch-tokens N) "
-            "need less, and with OMP_NUM_THREADS=1 there is one process."
-        ) from None
-    return [results[index] for index in range(count)]
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def worker_loop(function: Callable[[int], Any], pipe: Connection, parent_ends: list[Connection]) -> None:
+def distribute(workers: list[Worker], function: Callable[[int], Any], count: int) -> dict[int, Any]:
+    """The results of the indices 0 … count − 1; of fewer if no worker is left and none can be started."""
+    results: dict[int, Any] = {}
+    waiting, kills = deque(range(count)), Counter[int]()
+    while workers and len(results) < count:
+        for worker in workers:
+            if worker.index is None and waiting:
+                worker.give(waiting.popleft())
+        ready = wait([worker.pipe for worker in workers if worker.index is not None])
+        for worker in [worker for worker in workers if worker.pipe in ready]:
+            try:
+                index, value, error, trace = worker.pipe.recv()
+            except (EOFError, OSError):
+                waiting.appendleft(replace_worker(worker, workers, function, kills))
+                continue
+            if error is not None:
+                raise error from RuntimeError(trace)
+            results[index], worker.index = value, None
+    return results
+
+
+def replace_worker(worker: Worker, workers: list[Worker], function: Callable[[int], Any], kills: "Counter[int]") -> int:
+    """Start another process for one that was killed; returns the index that has to be done again."""
+    workers.remove(worker)
+    worker.end()
+    index = worker.index
+    assert index is not None
+    kills[index] += 1
+    if kills[index] == MOST_KILLS:
+        raise WorkersKilled(index)
+    log.warning("A worker process was killed (%s); its batch is done again.", describe_exit(worker.process.exitcode))
+    start_worker(workers, function)
+    return index
+
+
+def describe_exit(code: int | None) -> str:
+    """How a process ended: `SIGKILL`, or `exit code 1`."""
+    with contextlib.suppress(ValueError):
+        return signal.Signals(-(code or 0)).name
+    return f"exit code {code}"
+
+
+def worker_loop(function: Callable[[int], Any], pipe: Connection, parent_ends: list[Connection], parent: int) -> None:
     """In the new process: run tasks until the pipe is closed. SIGINT is left to the parent."""
-    for end in parent_ends:  # while a child holds one of them open, no child notices that the parent has died
-        end.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    end_with_parent(parent)
+    for end in parent_ends:  # while a child holds one of them open, no child notices that the parent has died
+        end.close()
     torch.set_num_threads(1)
     try:
         while True:
             run_task(pipe, function, pipe.recv())
     except (EOFError, ConnectionError):
         return
+
+
+def end_with_parent(parent: int) -> None:
+    """Let Linux kill this process when the one that forked it ends, also in the middle of a task."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before that
+        os._exit(1)
 
 
 def run_task(pipe: Connection, function: Callable[[int], Any], index: int) -> None:

@@ -3,11 +3,9 @@
 L layers, H heads, S source pieces, T target pieces.
 """
 
-import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import InitVar, dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -16,59 +14,20 @@ from torch import Tensor
 
 from nmt.config import DecodeConfig
 from nmt.data.batches import Ids, batches_by_length, collate, pad, padding_mask
+from nmt.data.line_chunks import text_chunks
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.decode.beam_search import Hypothesis, NBest, pack_nbest, search, unpack_nbest
 from nmt.decode.forced_decoding import AttentionRecord, IdPair, force_decode, pair_batches, pair_chunks
 from nmt.decode.long_lines import join_texts, split_position
-from nmt.decode.parallel import parallel_map
+from nmt.decode.parallel import WorkersKilled, parallel_map
+from nmt.decode.translation import Translation
 from nmt.distributed import World
+from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
 
 log = logging.getLogger("nmt")
-CHUNK_LINES = 2000  # lines that are sorted by length and translated together
 BATCHES_PER_PROCESS, MIN_BATCH_TOKENS = 4, 512  # of several processes, if that leaves so many positions to a batch
 T = TypeVar("T", bound="Translator")
-
-
-@dataclass
-class Translation:
-    """The translation of one line.
-
-    `alternatives` holds the other hypotheses of the beam, best first, of a line that was translated in one part;
-    `parts` the translations that a longer line is joined from.
-    """
-
-    text: str
-    score: float  # log-probability / length^α
-    source_ids: list[int]
-    ids: list[int]
-    alternatives: list["Translation"] = field(default_factory=list)
-    parts: list["Translation"] = field(default_factory=list)
-    translator: InitVar["Translator | None"] = None
-
-    def __post_init__(self, translator: "Translator | None") -> None:
-        self._translator = translator
-
-    @property
-    def nbest(self) -> list["Translation"]:
-        """The hypotheses of the line, best first: itself, then its alternatives."""
-        return [self, *self.alternatives]
-
-    @property
-    def pieces(self) -> list[str]:
-        """The subword pieces of the text."""
-        assert self._translator is not None
-        return self._translator.tokenizers.target.pieces(self.ids)
-
-    @cached_property
-    def log_probabilities(self) -> list[float]:
-        """Of each piece and of </s> (of every part, where the line was translated in parts), by forced decoding."""
-        if self.parts:
-            return [value for part in self.parts for value in part.log_probabilities]
-        if not self.source_ids:
-            return []
-        assert self._translator is not None
-        return self._translator.force_decode((self.source_ids, self.ids)).log_probabilities
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,17 +48,24 @@ class Translator:
         """The same translator with other settings of search or another number of processes."""
         return replace(self, decode=decode or self.decode, num_processes=num_processes or self.num_processes)
 
-    def translate(self, lines: Iterable[str], chunk_size: int | None = None) -> Iterator[Translation]:
+    def translate(self, lines: Iterable[str]) -> Iterator[Translation]:
         """One translation for each line, in order; a blank line stays blank."""
-        remaining, chunk_size = iter(lines), chunk_size or CHUNK_LINES
         start = 1
-        while texts := list(itertools.islice(remaining, chunk_size)):
-            ids = self.tokenizers.source.encode_all(texts)
-            parts = [self.split_long(row, start + number) for number, row in enumerate(ids)]
-            hypotheses = iter(self.search([part for row in parts for part in row]))
-            for row in parts:
-                yield self.join_parts([(part, next(hypotheses)) for part in row])
+        for texts in text_chunks(lines):
+            yield from self.translate_chunk(texts, start)
             start += len(texts)
+
+    def translate_chunk(self, texts: Sequence[str], start: int = 1) -> Iterator[Translation]:
+        """`translate` of lines that are searched together; `start` is the number of the first one."""
+        ids = self.tokenizers.source.encode_all(texts)
+        parts = [self.split_long(row, start + number) for number, row in enumerate(ids)]
+        try:
+            hypotheses = iter(self.search([part for row in parts for part in row]))
+        except WorkersKilled as error:
+            numbers = [start + number for number, row in enumerate(parts) for _ in row]
+            raise UserError(error.describe({numbers[row] for row in error.rows})) from None
+        for row in parts:
+            yield self.join_parts([(part, next(hypotheses)) for part in row])
 
     def split_long(self, ids: list[int], line: int) -> list[list[int]]:
         """The ids of line number `line` in parts of at most `max_pieces`, split between words where possible."""
@@ -154,9 +120,13 @@ class Translator:
         def search_rows(number: int) -> NBest:
             return self.search_batch([sources[row] for row in batches[number]])
 
-        for rows, batch_results in zip(batches, self.map_batches(search_rows, len(batches)), strict=True):
-            for row, hypotheses in zip(rows, batch_results, strict=True):
-                results[row] = hypotheses
+        try:
+            for rows, batch_results in zip(batches, self.map_batches(search_rows, len(batches)), strict=True):
+                for row, hypotheses in zip(rows, batch_results, strict=True):
+                    results[row] = hypotheses
+        except WorkersKilled as error:
+            error.rows = batches[error.index].tolist()
+            raise
         return results
 
     def map_batches(self, function: Callable[[int], NBest], count: int) -> Iterable[NBest]:

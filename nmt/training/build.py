@@ -1,5 +1,6 @@
 """Puts a Trainer together from a configuration, the data and the folder of a run."""
 
+import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ import torch
 from nmt.config import Config, OptimConfig
 from nmt.data.batches import BatchIterator
 from nmt.data.dataset import ParallelDataset
+from nmt.data.shards import TrainingPairs
 from nmt.data.tokenizer import Tokenizers
 from nmt.decode.translator import Translator
 from nmt.distributed import World
@@ -17,8 +19,8 @@ from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.training import checkpoint
 from nmt.training.checkpoint_manager import CheckpointManager
-from nmt.training.precision import autocast, seed_everything, select_device, select_precision
-from nmt.training.schedule import SCHEDULES_WITH_END
+from nmt.training.precision import autocast, precision_name, seed_everything, select_device, select_precision
+from nmt.training.schedule import can_be_extended
 from nmt.training.state import TrainState
 from nmt.training.stop_signal import StopSignal
 from nmt.training.time_budget import planned_updates
@@ -31,7 +33,7 @@ from nmt.view.tensorboard import TensorBoardLogger
 def build_trainer(
     config: Config,
     tokenizers: Tokenizers,
-    train: ParallelDataset,
+    train: TrainingPairs,
     valid: ParallelDataset,
     folder: Path,
     corpus_hash: str,
@@ -42,29 +44,33 @@ def build_trainer(
     Raises UserError if the device is missing or the run was begun with another configuration.
     """
     device = select_device(config.device)
-    dtype = select_precision(config.precision, device)
-    dtype = torch.bfloat16 if world.broadcast(dtype == torch.bfloat16) else torch.float32  # `auto` is timed
     seed_everything(config.seed)
     model = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint).to(device)
     optimizer = make_optimizer(model, config.optim)
     options, stop = config.train, StopSignal(world)
+    checkpoints = CheckpointManager(folder, config, tokenizers, corpus_hash)
+    stored = world.main_first(lambda: checkpoints.restore(model, optimizer))
+    dtype = select_precision(stored.precision if stored and stored.precision else config.precision, device)
+    dtype = torch.bfloat16 if world.broadcast(dtype == torch.bfloat16) else torch.float32  # `auto` is timed
     batches = BatchIterator(train, tokenizers, options.batch_tokens, config.seed, options.subword_sampling)
     decode = replace(config.decode, beam=options.validate_beam)
     context = autocast(device, dtype)
     translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)
     validation = Validation(valid, translator, config.data.target, 4 * options.batch_tokens, stop, world)
-    checkpoints = CheckpointManager(folder, config, tokenizers, corpus_hash)
-    total = planned_updates(options, len(batches.plan(0)) / (options.accumulate * world.size))
-    stored = world.main_first(lambda: checkpoints.restore(model, optimizer))
+    total = planned_updates(options, batches.batches_per_epoch / (options.accumulate * world.size))
     if world.size > 1:
         weights = {name: tensor.cpu() for name, tensor in model.state_dict().items()}
         world.check_equal("The weights at the start", checkpoint.digest({"model": weights}))
     state = TrainState(total_steps=total) if stored is None else with_budget(stored, total, config)
+    best = world.broadcast(float("nan") if state.best is None else state.best)  # process 0 may have lost it
+    state.best, state.precision = None if math.isnan(best) else best, precision_name(dtype)
     check_batches_per_update(stored, options.accumulate, world.size)
     state.device, state.world_size, state.batches_per_update = device.type, world.size, options.accumulate * world.size
     train_step = TrainStep(config, model, optimizer, batches, state, dtype, world)
-    purge_step = state.step + 1 if state.step else None
-    open_logger = partial(TensorBoardLogger, folder / "tensorboard", purge_step)
+    # Points after the save are discarded. A due validation may have been logged by a process that was killed before it
+    # saved it; then all points of this step are discarded, and that of the training is written again from the state.
+    due = state.validation_due(options.validate_every)
+    open_logger = partial(TensorBoardLogger, folder / "tensorboard", state.step if due else state.step + 1)
     return Trainer(config, train_step, validation, checkpoints, open_logger, stop, world)
 
 
@@ -76,7 +82,7 @@ def check_batches_per_update(stored: TrainState | None, accumulate: int, world_s
     advice = f"give train.accumulate={wanted}" if not rest else "use a number of processes that divides it"
     raise UserError(
         f"The run was begun with {stored.batches_per_update} batches in each update, and {world_size} process(es) with "
-        f"train.accumulate={accumulate} make {accumulate * world_size}; {advice}, or start a new run with another name=…"
+        f"train.accumulate={accumulate} make {accumulate * world_size}; {advice}, or start another run (name=…)."
     )
 
 
@@ -88,7 +94,7 @@ def make_optimizer(model: EncoderDecoder, optim: OptimConfig) -> torch.optim.Opt
 
 def with_budget(state: TrainState, total: int | None, config: Config) -> TrainState:
     """The stored state with the budget of the present configuration, where the schedule does not depend on it."""
-    if config.optim.schedule in SCHEDULES_WITH_END or config.train.max_minutes is not None:
+    if not can_be_extended(config.optim.schedule, config.train.max_minutes):
         return state
     state = replace(state, total_steps=total)
     ended = state.budget_spent or state.patience_spent(config.train.patience)

@@ -59,9 +59,10 @@ def pack(config: Config, tokenizers: Tokenizers, corpus_hash: str) -> Payload:
     }
 
 
-def save(path: Path, payload: Payload) -> None:
+def save(path: Path, payload: Payload, previous: Path | None = None) -> None:
     """Write a checkpoint atomically: a reader gets the old file or the new one. Raises UserError if it cannot.
 
+    `previous`: the name that the old file gets once the new one is complete.
     Tensors are named by their path in `payload`, as in `optimizer/state/0/exp_avg`; one with several names is stored
     once. All other entries are JSON texts of the file's header.
     """
@@ -70,7 +71,7 @@ def save(path: Path, payload: Payload) -> None:
     stored = {name: tensor for name, tensor in tensors.items() if name not in shared}
     texts = {key: json.dumps(value, ensure_ascii=False) for key, value in (plain | {"shared": shared}).items()}
     try:
-        with open_atomic(path) as file:
+        with open_atomic(path, previous) as file:
             tensor_file.write(file, stored, texts)
     except OSError as error:
         raise UserError(f"The checkpoint {path} cannot be written: {error.strerror or error}.") from None

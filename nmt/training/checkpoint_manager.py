@@ -2,11 +2,16 @@
 
 best.safetensors      the translator with the best validation score; may be the average
 average.safetensors   the mean of the last few validation checkpoints
+validated.safetensors   last.safetensors as it was at the last validation before which no update was skipped
 step-N.safetensors    those checkpoints
 last.safetensors      everything needed to resume the training
+previous.safetensors  the last.safetensors before it, from which a training continues when last.safetensors is damaged
+
+What is done about damaged ones: nmt/training/checkpoint_repair.py.
 """
 
 import logging
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,10 +22,12 @@ from nmt.config import Config, to_dict
 from nmt.config_validation import validate
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
+from nmt.files import link_atomic, report_write_errors
 from nmt.training import checkpoint
+from nmt.training import checkpoint_repair as repair
 from nmt.training.checkpoint import DamagedCheckpoint, Payload, differences
 from nmt.training.checkpoint_check import load_optimizer, load_weights
-from nmt.training.schedule import SCHEDULES_WITH_END
+from nmt.training.schedule import can_be_extended
 from nmt.training.state import TrainState
 from nmt.training.validation import ValidationResult
 
@@ -28,38 +35,46 @@ log = logging.getLogger("nmt")
 
 # Keys that may change when a run is resumed, since its weights do not depend on them. The corpus is compared by its
 # hash, the tokenizer byte for byte; train.accumulate may change with the number of processes.
-CHANGEABLE = ("name", "device", "data_folder", "run_folder", "train.log_every", "train.compile", "train.accumulate")
+CHANGEABLE: tuple[str, ...] = ("name", "device", "data_folder", "run_folder")
+CHANGEABLE += ("train.log_every", "train.compile", "train.accumulate", "train.save_minutes", "train.keep_checkpoints")
 CHANGEABLE_PREFIXES = ("decode.", "train.heatmap", "train.log_sentences", "data.")
 BUDGET = ("train.max_steps", "train.max_epochs", "train.patience")  # may change where no schedule depends on them
 
 
 class CheckpointManager:
-    """Writes, prunes, averages and restores the checkpoints of one run."""
+    """Writes, prunes, averages and restores the checkpoints of one run. Its methods raise UserError."""
 
     def __init__(self, folder: Path, config: Config, tokenizers: Tokenizers, corpus_hash: str) -> None:
-        self.folder, self.config = folder, config
+        self.folder, self.config, self.folder_identity = folder, config, identity(folder)
         self.common = checkpoint.pack(config, tokenizers, corpus_hash)
-        self.last_path, self.best_path = folder / "last.safetensors", folder / "best.safetensors"
+        names = ("last", "previous", "validated", "best", "average")
+        self.last_path, self.previous_path, self.validated_path, self.best_path, self.average_path = (
+            folder / f"{name}.safetensors" for name in names
+        )
+
+    def save(self, path: Path, payload: Payload, previous: Path | None = None) -> None:
+        """Write a checkpoint; refused when the folder is no longer the one in which this training began."""
+        if identity(self.folder) != self.folder_identity:
+            raise UserError(
+                f"The run folder {self.folder} has been deleted or replaced during the training, which ends here; "
+                "nothing was written into the new one."
+            )
+        checkpoint.save(path, payload, previous)
 
     def save_and_prune(self, weights: dict[str, Tensor], step: int, result: ValidationResult, is_best: bool) -> None:
         """Write step-N.safetensors, and best.safetensors if it is the best; old step-N.safetensors are deleted."""
         payload = self.translator_payload(weights, step, result, f"update {step}")
         if is_best:
             self.save_best(payload, result)
-        if self.config.train.average_checkpoints:
-            checkpoint.save(self.folder / f"step-{step}.safetensors", payload)
-            self.prune()
-
-    def prune(self) -> None:
-        """Delete the oldest step-N.safetensors, keeping the last `train.average_checkpoints`."""
-        for path in self.step_paths()[: -self.config.train.average_checkpoints]:
-            path.unlink()
+        if kept := self.config.train.average_checkpoints:
+            self.save(self.folder / f"step-{step}.safetensors", payload)
+            self.delete(self.step_paths()[:-kept])
 
     def save_average(self, weights: dict[str, Tensor], step: int, result: ValidationResult, is_best: bool) -> None:
         """Write average.safetensors, and best.safetensors if the average is better than every single checkpoint."""
         origin = "average of updates " + ", ".join(str(step_of(path)) for path in self.step_paths())
         payload = self.translator_payload(weights, step, result, origin)
-        checkpoint.save(self.folder / "average.safetensors", payload)
+        self.save(self.average_path, payload)
         if is_best:
             self.save_best(payload, result)
 
@@ -72,7 +87,7 @@ class CheckpointManager:
             except DamagedCheckpoint as error:
                 log.warning("%s It is replaced by the %s.", error, payload["origin"])
         if result.better_than(stored, metric):
-            checkpoint.save(self.best_path, payload)
+            self.save(self.best_path, payload)
 
     def translator_payload(
         self, weights: dict[str, Tensor], step: int, result: ValidationResult, origin: str
@@ -83,33 +98,85 @@ class CheckpointManager:
 
     def step_paths(self) -> list[Path]:
         """The checkpoints to average, oldest first."""
-        return sorted(self.folder.glob("step-*.safetensors"), key=step_of)
+        return sorted(self.folder.glob("step-*[0-9].safetensors"), key=step_of)
+
+    def sound_step_paths(self) -> list[Path]:
+        """The checkpoints to average, without damaged ones, which are set aside with a warning."""
+        return repair.sound(self.step_paths(), "The average is that of the other checkpoints.")
 
     def save_last(self, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState) -> None:
-        """Write last.safetensors, which a training continues from."""
-        training = {
-            "model": model.state_dict(),
-            "optimizer": {"state": optimizer.state_dict()["state"]},  # its options are in the configuration
-            "train_state": asdict(state),
-        }
-        checkpoint.save(self.last_path, self.common | training)
+        """Write last.safetensors, which a training continues from; the one before becomes previous.safetensors.
+
+        After the end of a training that can never go on, what only a continuation needs is neither written nor kept.
+        """
+        training: Payload = {"model": model.state_dict(), "train_state": asdict(state)}
+        if not self.is_over(state):
+            training["optimizer"] = {"state": optimizer.state_dict()["state"]}  # its options are in the configuration
+        self.save(self.last_path, self.common | training, self.previous_path)
+        if self.is_over(state):
+            self.delete([self.previous_path, self.validated_path, *self.step_paths()])
+
+    def is_over(self, state: TrainState) -> bool:
+        """Whether the training has ended for good and train.keep_checkpoints=auto lets go of what it needed."""
+        config = self.config
+        extensible = can_be_extended(config.optim.schedule, config.train.max_minutes)
+        return state.finished and not extensible and config.train.keep_checkpoints == "auto"
+
+    def delete(self, paths: Iterable[Path]) -> None:
+        """Delete checkpoints, those that exist."""
+        with report_write_errors(self.folder):
+            for path in paths:
+                path.unlink(missing_ok=True)
 
     def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState | None:
-        """Set weights and optimizer to those of last.safetensors; None if there is no last.safetensors.
+        """Set weights and optimizer to those of last.safetensors; None if there is no such file.
 
-        Raises UserError if the run was begun with another configuration, corpus or tokenizer.
+        If it is damaged, previous.safetensors is continued instead, with the same bits. Raises UserError if the run was
+        begun with another configuration, corpus or tokenizer.
         """
-        if not self.last_path.exists():
+        path, payload = repair.newest_sound(self.last_path, self.previous_path, self.best_path)
+        if path is None:
             self.delete_stale_steps()
             return None
-        payload = checkpoint.load(self.last_path)
         refuse_changes(payload, self.common, self.config.name)
-        if missing := {"optimizer", "train_state"} - payload.keys():
+        finished = payload.get("train_state", {}).get("finished", False)
+        needed = {"train_state"} | (set() if finished else {"optimizer"})
+        if missing := needed - payload.keys():
             names = ", ".join(sorted(missing))
-            raise UserError(f"{self.last_path} has no {names}; no training can be continued from it.")
+            raise UserError(f"{path} has no {names}; no training can be continued from it.")
+        if path == self.previous_path and self.last_path.exists():
+            aside = repair.set_aside(self.last_path)
+            log.warning("%s is damaged, now %s; continuing from %s instead.", self.last_path, aside.name, path.name)
+        load_weights(model, payload["model"])
+        if "optimizer" in payload:
+            load_optimizer(optimizer, payload["optimizer"])
+        state = TrainState.from_dict(payload["train_state"])
+        self.delete([each for each in self.step_paths() if step_of(each) > state.step])  # written anew on the way there
+        if state.best is not None:
+            others = [self.average_path, *self.step_paths()]
+            state.best = repair.replace_damaged_best(self.best_path, others, state.best, self.config.train.metric)
+        if state.best is None and state.finished:
+            raise UserError(
+                f"{self.best_path} is gone and nothing can take its place; {self.last_path} still has the weights of "
+                "the last update, or give this run another name=… to train it again."
+            )
+        if self.is_over(state):  # it was killed before the end of save_last
+            self.delete([self.previous_path, self.validated_path, *self.step_paths()])
+        return state
+
+    def mark_validated(self) -> None:
+        """Keep the present last.safetensors, to which a training that diverges goes back; both names share the disk."""
+        with report_write_errors(self.folder):
+            link_atomic(self.last_path, self.validated_path)
+
+    def roll_back(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> int | None:
+        """Set weights and optimizer to those of the last validation; returns its update, or None without any."""
+        if not self.validated_path.exists():
+            return None
+        payload = checkpoint.load(self.validated_path)
         load_weights(model, payload["model"])
         load_optimizer(optimizer, payload["optimizer"])
-        return TrainState.from_dict(payload["train_state"])
+        return payload["train_state"]["step"]
 
     def delete_stale_steps(self) -> None:
         """Before a training from the start: delete step-N.safetensors of its earlier attempt.
@@ -117,11 +184,19 @@ class CheckpointManager:
         Raises UserError if the folder has checkpoints of another training, which would be mixed with the new ones.
         """
         checkpoint.refuse_zip(self.folder / "last.pt")  # of an earlier version, if there is one
-        for path in (self.best_path, *self.step_paths()):
-            if path.exists():
-                refuse_changes(checkpoint.load(path), self.common, self.config.name)
-        for path in self.step_paths():
-            path.unlink()
+        existing = [path for path in (self.best_path, *self.step_paths()) if path.exists()]
+        for path in repair.sound(existing, "The training starts without it."):
+            refuse_changes(checkpoint.load(path), self.common, self.config.name)
+        self.delete([self.validated_path, *self.step_paths()])
+
+
+def identity(folder: Path) -> tuple[int, int] | None:
+    """What tells a folder from another one that later has its name; None where there is no folder."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def step_of(path: Path) -> int:
@@ -133,7 +208,7 @@ def refuse_changes(saved: Payload, new: Payload, name: str) -> None:
     """Raise UserError, naming the keys, when a run cannot be resumed since the new configuration trains another."""
     config = new["config"]
     changeable = set(CHANGEABLE)
-    if config["optim"]["schedule"] not in SCHEDULES_WITH_END and config["train"]["max_minutes"] is None:
+    if can_be_extended(config["optim"]["schedule"], config["train"]["max_minutes"]):
         changeable |= set(BUDGET)
     changed = {
         key: values

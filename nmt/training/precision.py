@@ -40,6 +40,11 @@ def select_precision(name: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if faster else torch.float32
 
 
+def precision_name(dtype: torch.dtype) -> str:
+    """The value of `precision` that selects this number format."""
+    return "bf16" if dtype == torch.bfloat16 else "fp32"
+
+
 def autocast(device: torch.device, dtype: torch.dtype) -> torch.autocast:
     """A context in which matrix products are in bf16 if `dtype` is; parameters stay float32."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=dtype == torch.bfloat16)

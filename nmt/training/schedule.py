@@ -44,6 +44,11 @@ SCHEDULES: dict[str, Callable[[int, int, int, float], float]] = {
 SCHEDULES_WITH_END = ("cosine", "linear")  # those that depend on the total number of updates
 
 
+def can_be_extended(schedule: str, max_minutes: float | None) -> bool:
+    """Whether a finished training can go on with a larger budget: neither schedule nor minutes have fixed its end."""
+    return schedule not in SCHEDULES_WITH_END and max_minutes is None
+
+
 def learning_rate(optim: OptimConfig, step: int, total: int) -> float:
     """The learning rate of update `step` (counted from 1) of `total`: linear warm-up to the peak, then the schedule."""
     shape = choose("schedule", optim.schedule, SCHEDULES)

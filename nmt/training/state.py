@@ -1,7 +1,7 @@
 """The progress of a training, as last.safetensors stores it."""
 
-from dataclasses import dataclass
-from typing import Any, get_type_hints
+from dataclasses import dataclass, field
+from typing import Any, get_args, get_origin, get_type_hints
 
 from nmt.errors import UserError, is_printable
 
@@ -12,17 +12,26 @@ class TrainState:
 
     step: int = 0  # updates so far
     epoch: int = 0
-    position: int = 0  # of the next batch in the epoch's plan
+    shard: int = 0  # index in the epoch's order of the corpus's shards
+    position: int = 0  # of the next batch in the shard's plan
     total_steps: int | None = None  # updates of the whole training; None until max_minutes is converted
     budget_fixed: bool = False  # max_minutes has been converted into total_steps
     validated_step: int = 0  # the step of the last validation
+    point: dict[str, float] = field(
+        default_factory=dict
+    )  # of the training curves at `step`, while its validation is due
     best: float | None = None  # the best validation score so far, of train.metric
     validations_since_best: int = 0
     finished: bool = False
+    loss_mean: float = 0.0  # running mean of the updates' losses
+    loss_variance: float = 0.0
+    skipped: list[int] = field(default_factory=list)  # steps of the last updates that were left out
+    rolled_back: bool = False  # the training has gone back to the last validation once
     seconds: float = 0.0  # of training so far, interruptions left out
     device: str = "cpu"  # cpu or cuda, that it was last trained on
     world_size: int = 1  # processes, likewise
     batches_per_update: int = 1  # of all processes
+    precision: str = ""  # bf16 or fp32: what precision=auto was decided to be; it stays so
     tokens: int = 0  # target tokens trained on so far, </s> counted, padding not
 
     @classmethod
@@ -30,8 +39,7 @@ class TrainState:
         """The state that a checkpoint has; what it lacks is as at the start. Raises UserError for what is no state."""
         types = get_type_hints(cls)
         for key, value in stored.items():
-            right = key in types and isinstance(value, types[key]) and isinstance(value, bool) == (types[key] is bool)
-            if not right or (isinstance(value, str) and not is_printable(value)):
+            if key not in types or not is_of_type(value, types[key]):
                 raise UserError(f"The checkpoint's train_state has {key!r:.100}={value!r:.100}, which is not possible.")
         return cls(**stored)
 
@@ -49,3 +57,16 @@ class TrainState:
         if self.step == 0 or self.validated_step == self.step:
             return False
         return self.step % every == 0 or self.budget_spent
+
+
+def is_of_type(value: Any, kind: Any) -> bool:
+    """Whether a value from a file is of a TrainState's type, its elements included; texts must be printable."""
+    if get_origin(kind) is list:
+        return isinstance(value, list) and all(is_of_type(each, get_args(kind)[0]) for each in value)
+    if get_origin(kind) is dict:
+        key_kind, value_kind = get_args(kind)
+        return isinstance(value, dict) and all(
+            is_of_type(name, key_kind) and is_of_type(each, value_kind) for name, each in value.items()
+        )
+    right = isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
+    return right and (not isinstance(value, str) or is_printable(value))

@@ -7,12 +7,13 @@ from itertools import islice
 import torch
 
 from nmt.config import Config
-from nmt.data.batches import Batch, BatchIterator
+from nmt.data.batches import Batch, BatchIterator, Cursor
 from nmt.data.tokenizer import PAD
-from nmt.distributed import GradientSum, World
+from nmt.distributed import World
 from nmt.models.base import EncoderDecoder
 from nmt.training.compile import compile_forward
-from nmt.training.divergence import check_finite
+from nmt.training.divergence import find_fault, record_loss, record_skip
+from nmt.training.gradient_sum import GradientSum, OrderedSum, UnorderedSum
 from nmt.training.loss import training_loss
 from nmt.training.metrics import TrainMetrics
 from nmt.training.precision import autocast, seed_batch
@@ -26,9 +27,9 @@ class TrainStep:
     """Forward and backward pass over M micro-batches, clipping, and a step of the optimizer.
 
     Each of N processes computes `train.accumulate` micro-batches, M = N · accumulate: process r the r-th, (r + N)-th, …
-    of the epoch's plan. The gradient is the sum over all M, divided by their real target tokens; it has the same bits
-    for every N that divides M. `update` continues the batches after `state` and brings it and `metrics` up to date. The
-    model's device is the batches' device; `dtype` is that of autocast.
+    of the epoch's plan. The gradient is the sum over all M, divided by their real target tokens; with
+    `train.ordered_sum` it has the same bits for every N that divides M. `update` continues the batches after `state`
+    and brings it and `metrics` up to date. The model's device is the batches' device; `dtype` is that of autocast.
     """
 
     def __init__(
@@ -46,20 +47,22 @@ class TrainStep:
         # Validation and search use the model itself, which has the same weights.
         self.forward = compile_forward(model) if config.train.compile else model
         self.batches = batches
-        self.stream = batches.stream(
-            state.epoch, state.position, world.rank, world.size, pinned=self.device.type == "cuda"
-        )
-        self.gradient_sum = GradientSum(model.parameters(), world) if world.size > 1 else None
+        cursor = Cursor(state.epoch, state.shard, state.position)
+        self.stream = batches.stream(cursor, world.rank, world.size, pinned=self.device.type == "cuda")
+        self.gradient_sum: GradientSum | None = None
+        if world.size > 1:
+            sum_class = OrderedSum if config.train.ordered_sum else UnorderedSum
+            self.gradient_sum = sum_class(model.parameters(), world)
         self.metrics = TrainMetrics()
 
     def update(self) -> dict[str, float]:
         """One update; returns its loss, the mean −log p of its target tokens, and learning rate.
 
-        Raises TrainingDiverged before the weights change if loss or gradient norm is not finite.
+        A useless one is skipped: it counts, but changes no weights. Raises TrainingDiverged if too many are skipped.
         """
-        state, optim = self.state, self.config.optim
+        state, clip_norm = self.state, self.config.optim.clip_norm
         items = list(islice(self.stream, self.config.train.accumulate))
-        batches, (epoch, position, _) = [batch for _, _, batch in items], items[-1]
+        batches, last = [batch for _, batch in items], items[-1][0]
         tokens = sum(int(row[0]) for row in self.world.gather([sum(batch.tokens for batch in batches)]))
         self.model.train()
         self.model.begin_update(len(batches) * self.world.size)
@@ -68,19 +71,27 @@ class TrainStep:
         if self.gradient_sum is not None:
             self.gradient_sum.finish()
         loss = sum(nll) / tokens
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), optim.clip_norm or math.inf).item()
-        check_finite(loss, norm, self.model.output.out_features, lambda: self.batches.describe_batch(epoch, position))
-        lr = learning_rate(optim, state.step + 1, state.total_steps or ENDLESS)
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip_norm or math.inf).item()
+        lr = learning_rate(self.config.optim, state.step + 1, state.total_steps or ENDLESS)
+        fault = find_fault(state, loss, norm, self.model.output.out_features)
+        state.epoch, state.shard, state.position = self.batches.skip(last, self.world.size - self.world.rank)
+        if fault is None:
+            self.change_weights(lr)
+            self.model.end_update([each / count for each, count in zip(nll, counts, strict=True)])
+            record_loss(state, loss)
+            state.tokens += tokens
+            self.metrics.add(sum(nll), tokens, sum(padding) / len(padding), norm)
+        self.optimizer.zero_grad()
+        state.step += 1
+        if fault is not None:
+            record_skip(state, f"{fault} in {self.batches.describe_batch(*last)}")
+        return {"loss": loss, "lr": lr}
+
+    def change_weights(self, lr: float) -> None:
+        """A step of the optimizer."""
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.step()
-        self.optimizer.zero_grad()
-        self.model.end_update([each / count for each, count in zip(nll, counts, strict=True)])
-        state.epoch, state.position = self.batches.skip(epoch, position, self.world.size - self.world.rank)
-        state.step += 1
-        state.tokens += tokens
-        self.metrics.add(sum(nll), tokens, sum(padding) / len(padding), norm)
-        return {"loss": loss, "lr": lr}
 
     def backward(self, number: int, batch: Batch, tokens: int) -> tuple[float, float, float]:
         """Add the gradients of loss / tokens of this process's micro-batch `number`.

@@ -1,6 +1,7 @@
 """The training loop: updates, and between them validations and checkpoints."""
 
 import logging
+import time
 from collections.abc import Callable
 
 import torch
@@ -12,6 +13,7 @@ from nmt.training import checkpoint
 from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.divergence import TrainingDiverged
 from nmt.training.metrics import TrainMetrics
+from nmt.training.save_timer import SaveTimer
 from nmt.training.schedule import warn_if_only_warmup
 from nmt.training.stop_signal import Interrupted, StopSignal
 from nmt.training.time_budget import TimeBudget
@@ -44,6 +46,7 @@ class Trainer:
         self.config, self.train_step, self.validation, self.checkpoints = config, train_step, validation, checkpoints
         self.open_logger, self.stop, self.world = open_logger, stop, world
         self.model, self.state, self.device = train_step.model, train_step.state, train_step.device
+        self.save_timer = SaveTimer(config.train.save_minutes, lambda: world.broadcast(time.monotonic()))
         self.logger: TensorBoardLogger | None = None  # of process 0, while `run` trains
 
     def run(self) -> None:
@@ -54,6 +57,7 @@ class Trainer:
             return
         self.log_start()
         self.logger = self.open_logger() if self.world.is_main else None
+        self.log_scalars(state.point, state.step)
         try:
             with self.stop.on_signals(), Progress(state.total_steps, "update", "training", state.step) as progress:
                 self.loop(progress)
@@ -73,19 +77,47 @@ class Trainer:
         state, train = self.state, self.config.train
         budget = TimeBudget(state, train, self.world)
         while True:
-            if budget.can_estimate():
-                self.fix_budget(budget, progress)
-            if state.validation_due(train.validate_every):
-                budget.time_validation(self.validate)
-            if state.budget_spent or state.patience_spent(train.patience):
-                return
-            figures = self.train_step.update()
-            budget.after_update()
-            progress.update(1, figures)
-            if state.step % train.log_every == 0:
-                self.log_scalars(self.train_step.metrics.scalars(figures["lr"], self.device), state.step)
-                self.train_step.metrics = TrainMetrics()
+            try:
+                if budget.can_estimate():
+                    self.fix_budget(budget, progress)
+                if state.validation_due(train.validate_every):
+                    budget.time_validation(self.validate)
+                if state.budget_spent or state.patience_spent(train.patience):
+                    return
+                self.save_timer.save_if_due(self.save)
+                self.update(budget, progress)
+            except TrainingDiverged as error:
+                self.roll_back(error)
             self.stop.check()
+
+    def update(self, budget: TimeBudget, progress: Progress) -> None:
+        """One update; its figures go to the progress bar and, with those since the last point, to the curves."""
+        state = self.state
+        figures = self.train_step.update()
+        budget.after_update()
+        progress.update(1, figures)
+        train, state.point = self.config.train, {}
+        if state.step % train.log_every == 0:
+            if self.train_step.metrics.updates:
+                point = self.train_step.metrics.scalars(figures["lr"], self.device)
+                self.log_scalars(point, state.step)
+                state.point = point if state.validation_due(train.validate_every) else {}
+            self.train_step.metrics = TrainMetrics()
+
+    def roll_back(self, error: TrainingDiverged) -> None:
+        """Go on with the weights of the last validation and the next batches; raises TrainingDiverged at a second time.
+
+        The count of updates goes on, so the budget and the learning rate do too.
+        """
+        state = self.state
+        if state.rolled_back:
+            raise error
+        step = self.checkpoints.roll_back(self.model, self.train_step.optimizer)
+        if step is None:
+            raise error
+        log.warning("Update %d: %s; the training goes on with the weights of update %d.", state.step, error, step)
+        state.rolled_back, state.skipped = True, []
+        self.save()
 
     def fix_budget(self, budget: TimeBudget, progress: Progress) -> None:
         """Convert max_minutes into the total number of updates, once and for all; a validation is timed for it."""
@@ -97,6 +129,7 @@ class Trainer:
         cost = f"{update:.3g} s an update, {validation:.3g} s a validation"
         log.info("%s: %d updates fit into %g minutes.", cost, state.total_steps, self.config.train.max_minutes)
         warn_if_only_warmup(self.config.optim, state.total_steps)
+        self.save()  # a kill does not change the number any more
 
     def run_validation(self, reference_lengths: bool = False) -> ValidationResult:
         """Scores of the present weights; example translations and heatmaps are logged."""
@@ -113,12 +146,15 @@ class Trainer:
         state.validations_since_best += 1
         if is_best:
             state.best, state.validations_since_best = result.value(metric), 0
-        state.validated_step = state.step
+        without_skips = not any(step > state.validated_step for step in state.skipped)
+        state.validated_step, state.point = state.step, {}
         log.info("update %d: %s%s", state.step, result, "  (best so far)" if is_best else "")
         self.log_scalars(result.scalars(), state.step)
         if self.world.is_main:
             self.checkpoints.save_and_prune(self.model.state_dict(), state.step, result, is_best)
         self.save()
+        if self.world.is_main and without_skips:
+            self.checkpoints.mark_validated()
         self.train_step.metrics = TrainMetrics()  # so that validation counts as no training time
 
     def finish(self) -> None:
@@ -128,8 +164,7 @@ class Trainer:
         if state.patience_spent(patience):
             since = state.validations_since_best
             log.info("Early stopping: no better %s in %d validations.", self.config.train.metric, since)
-        self.world.broadcast(0)  # until process 0 has written the last of them
-        paths = self.checkpoints.step_paths()
+        paths = self.world.main_first(self.checkpoints.sound_step_paths)  # process 0 has written the last of them
         if len(paths) > 1:
             trained = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
             mean = checkpoint.average(paths)
@@ -147,9 +182,12 @@ class Trainer:
 
     def save(self) -> None:
         """Write last.safetensors, from which the training can be resumed, and the curves up to there."""
-        if self.logger is not None:
-            self.logger.flush()
-        if self.world.is_main:
+        if not self.world.is_main:
+            return
+        try:
+            if self.logger is not None:
+                self.logger.flush()  # before: the curves of a saved update are never missing
+        finally:
             self.checkpoints.save_last(self.model, self.train_step.optimizer, self.state)
 
     def log_scalars(self, values: dict[str, float], step: int) -> None:
@@ -171,7 +209,7 @@ class Trainer:
         size = sum(parameter.numel() for parameter in self.model.parameters()) / 1e6
         start = f"continuing after update {self.state.step}" if self.state.step else "starting"
         batches = self.train_step.batches
-        data = f"{len(batches.pairs)} pairs in {len(batches.plan(self.state.epoch))} batches an epoch"
+        data = f"{len(batches.pairs)} pairs in {batches.batches_per_epoch} batches an epoch"
         precision = f"{'bf16' if self.train_step.dtype == torch.bfloat16 else 'fp32'} on {self.device}"
         precision += f", {self.world.size} processes" if self.world.size > 1 else ""
         log.info("%s: %s, %.1f million parameters, %s, %s", self.config.name, start, size, data, precision)

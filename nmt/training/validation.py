@@ -124,7 +124,7 @@ class Validation:
                 _, batch_nll = cross_entropy(decoded.hidden, self.model.output, batch.output, PAD, 0.0)
             nll[number], tokens[number] = batch_nll.item(), batch.tokens
         self.stop.check()
-        by_batch = zip(*self.world.gather([*nll, *tokens]), strict=True)
+        by_batch = zip(*self.world.gather([*nll.tolist(), *tokens.tolist()]), strict=True)
         sums = [sum(values) for values in by_batch]  # each is 0 in all processes but one
         return sum(sums[: len(nll)]) / sum(sums[len(nll) :])
 

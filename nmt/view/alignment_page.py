@@ -6,7 +6,6 @@ the script reads words and weights from a block of JSON and inserts words as tex
 
 from __future__ import annotations
 
-import html
 import json
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -17,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from nmt.view.heatmap import CAPTION
-from nmt.view.labels import EMPTY, REPLACEMENT
 from nmt.view.marks import GoldLinks, Marks, WindowSpans, make_marks
+from nmt.view.text import clean_text, escape_html
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 USAGE = "Point at a word, tap it or go to it with the Tab key; a click pins it, Escape releases it."
@@ -104,21 +103,6 @@ def pair_data(pair: PagePair, marks: Marks) -> dict[str, Any]:
 def to_json(data: Any) -> str:
     """JSON that cannot end its <script> element nor begin a comment in it."""
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-
-
-def clean_text(text: str) -> str:
-    """Text without control characters and lone surrogates, which HTML and UTF-8 cannot hold.
-
-    Unlike in a heatmap, joiners stay: Persian and the scripts of India are written with them.
-    """
-    text = "".join(REPLACEMENT if unicodedata.category(character) == "Cs" else character for character in text)
-    text = "".join(" " if unicodedata.category(character) == "Cc" else character for character in text)
-    return " ".join(text.split()) or EMPTY
-
-
-def escape_html(text: str) -> str:
-    """Clean text as HTML, also within quotes."""
-    return html.escape(clean_text(text), quote=True)
 
 
 def text_direction(words: Sequence[str]) -> str:

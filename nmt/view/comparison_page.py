@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
-import html
 import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nmt.view.text import escape_html, visible
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 NUMBER = set("0123456789.,±+-–%() ")
 MARKUP = re.compile(r"[\\`*\[\]<~&]|(?<![^\W_])_|_(?![^\W_])")
 STYLE = """
@@ -81,7 +83,7 @@ def table_markdown(table: Table) -> str:
 
 def escape_markdown(text: str) -> str:
     """Text on one line that Markdown shows unchanged; an underscore between letters begins no italics."""
-    return MARKUP.sub(r"\\\g<0>", " ".join(text.split()))
+    return MARKUP.sub(r"\\\g<0>", visible(" ".join(text.split())))
 
 
 def display_width(text: str) -> int:
@@ -98,14 +100,19 @@ def pad(text: str, width: int, right: bool) -> str:
 
 def comparison_page(title: str, introduction: Sequence[str], parts: Sequence[Table | Section]) -> str:
     """One HTML page that needs no other file: no script, no style sheet, no image."""
-    body = [f"<h1>{html.escape(title)}</h1>", *(f"<p>{html.escape(text)}</p>" for text in introduction)]
+    body = [f"<h1>{escape(title)}</h1>", *(f"<p>{escape(text)}</p>" for text in introduction)]
     body += [table_html(part) if isinstance(part, Table) else section_html(part) for part in parts]
-    head = (
-        f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{html.escape(title)}</title>'
-    )
+    policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    head = f'<meta charset="utf-8">{policy}<meta name="viewport" content="width=device-width">'
+    head += f"<title>{escape(title)}</title>"
     return f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head>\n<body>\n' + "\n".join(
         [*body, "</body></html>\n"]
     )
+
+
+def escape(text: str) -> str:
+    """Text as HTML; what is empty stays empty."""
+    return escape_html(text) if text else ""
 
 
 def table_html(table: Table) -> str:
@@ -113,27 +120,27 @@ def table_html(table: Table) -> str:
     classes = [' class="number"' if numeric else "" for numeric in table.numeric_columns()]
 
     def row_html(tag: str, texts: Sequence[str]) -> str:
-        cells = (f"<{tag}{name}>{html.escape(text)}</{tag}>" for text, name in zip(texts, classes, strict=True))
+        cells = (f"<{tag}{name}>{escape(text)}</{tag}>" for text, name in zip(texts, classes, strict=True))
         return f"<tr>{''.join(cells)}</tr>"
 
     head = f"<thead>{row_html('th', table.columns)}</thead><tbody>"
     content = "\n".join([head, *(row_html("td", row) for row in table.rows), "</tbody>"])
     content = f'<div class="scroll"><table>{content}</table></div>'
-    return f"<h2>{html.escape(table.title)}</h2>\n{content}\n{notes_html(table.notes)}"
+    return f"<h2>{escape(table.title)}</h2>\n{content}\n{notes_html(table.notes)}"
 
 
 def section_html(section: Section) -> str:
     """The figures of a section with its heading and notes."""
     figures = "\n".join(
-        f'<figure><img alt="{html.escape(figure.alt)}" '
+        f'<figure><img alt="{escape(figure.alt)}" '
         f'src="data:image/png;base64,{base64.b64encode(figure.png).decode()}">'
-        f"<figcaption>{html.escape(figure.caption)}</figcaption></figure>"
+        f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
         for figure in section.figures
     )
     content = f'<div class="{"small" if section.small else "figures"}">{figures}</div>'
-    return f"<h2>{html.escape(section.title)}</h2>\n{notes_html(section.notes)}\n{content}"
+    return f"<h2>{escape(section.title)}</h2>\n{notes_html(section.notes)}\n{content}"
 
 
 def notes_html(notes: Sequence[str]) -> str:
     """Each note as a paragraph in small letters."""
-    return "\n".join(f'<p class="note">{html.escape(note)}</p>' for note in notes)
+    return "\n".join(f'<p class="note">{escape(note)}</p>' for note in notes)

@@ -14,9 +14,11 @@ import logging
 import unicodedata
 from collections.abc import Collection, Iterable
 
+from nmt.view.text import EMPTY, REPLACEMENT
+
 MAX_LENGTH = 24  # characters of a label
 BUNDLED = "DejaVu Sans"
-BOX, EMPTY, REPLACEMENT = "□", "∅", "\ufffd"
+BOX = "□"
 # Of Unicode's bidirectional classes (Standard Annex 9), those that keep their order from the right in a line whose
 # letters are all Hebrew: letters, their marks, and what has no direction of its own. Digits have one.
 FROM_THE_RIGHT = {"R", "NSM", "ON", "WS", "CS", "ES", "ET"}

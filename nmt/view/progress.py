@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import logging
+import os
+import platform
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import TracebackType
 
 from tqdm import tqdm
+
+from nmt.errors import UserError
+from nmt.view.text import visible
 
 LOG_INTERVAL = 30.0  # seconds between two log lines
 log = logging.getLogger("nmt")
@@ -22,7 +29,7 @@ class Progress:
     """
 
     def __init__(self, total: int | None, unit: str, description: str, start: int = 0):
-        self.total, self.unit, self.description = total, unit, description
+        self.total, self.unit, self.description = total, unit, visible(description)
         self.start = self.count = start
         self.started = self.last_logged = time.monotonic()
         terminal = sys.stderr.isatty() and log.isEnabledFor(logging.INFO)
@@ -30,7 +37,7 @@ class Progress:
             total=total,
             initial=start,
             unit=unit,
-            desc=description,
+            desc=self.description,
             file=sys.stderr,
             dynamic_ncols=True,
             disable=not terminal,
@@ -79,7 +86,7 @@ class TqdmHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record; stderr is resolved at each call, since it may have been replaced."""
         try:
-            tqdm.write(self.format(record), file=sys.stderr)
+            tqdm.write(visible(self.format(record), keep="\n\t"), file=sys.stderr)
         except Exception:
             self.handleError(record)
 
@@ -93,3 +100,50 @@ def install_logging() -> None:
     log.propagate = False
     if not any(isinstance(handler, TqdmHandler) for handler in log.handlers):
         log.addHandler(TqdmHandler())
+
+
+class LogFile(logging.FileHandler):
+    """Appends log lines with their times to a file; where that fails (a full disk), the line is only on stderr."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, encoding="utf-8", errors="backslashreplace")
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Nothing: what makes the log fail will stop the work itself with a sentence."""
+
+    def close(self) -> None:
+        """Close the file, with what the disk has taken of it."""
+        with suppress(OSError):
+            super().close()
+
+    def add(self, level: int, text: str, error: BaseException | None = None) -> None:
+        """A line that is not shown on stderr, with the traceback of `error`."""
+        details = (type(error), error, error.__traceback__) if error else None
+        self.handle(logging.LogRecord(log.name, level, "", 0, text, None, details))
+
+
+@contextmanager
+def log_file(path: Path) -> Iterator[None]:
+    """Within the block messages also go to this file, and what ends it: a sentence, or a traceback of what is a bug.
+
+    Raises UserError if the file cannot be opened.
+    """
+    try:
+        handler = LogFile(path)
+    except OSError as error:
+        raise UserError(f"Cannot write {path}: {error.strerror or error}.") from None
+    log.addHandler(handler)
+    try:
+        handler.add(logging.INFO, f"process {os.getpid()} on {platform.node()} begins")
+        yield
+        handler.add(logging.INFO, "ended")
+    except UserError as error:
+        handler.add(logging.ERROR, str(error))
+        raise
+    except BaseException as error:
+        handler.add(logging.CRITICAL, f"ended by {type(error).__name__}", error)
+        raise
+    finally:
+        log.removeHandler(handler)
+        handler.close()

@@ -14,7 +14,7 @@ from benchmarks.corpora import MEAN_PIECES, NO_TOKENIZERS, random_pairs
 from benchmarks.machine import Stopwatch, peak_memory_gib
 from benchmarks.tables import Figures
 from nmt.config import Config
-from nmt.data.batches import Batch, BatchIterator
+from nmt.data.batches import Batch, BatchIterator, Cursor
 from nmt.data.dataset import ParallelDataset
 from nmt.data.tokenizer import PAD, Tokenizers
 from nmt.distributed import World
@@ -60,8 +60,8 @@ def train_step_on_random_ids(config: Config, vocabulary: int, batches: int) -> T
 
 def next_batches(step: TrainStep, updates: int) -> Iterator[Batch]:
     """The batches of the next updates; the training itself does not move on."""
-    stream = step.batches.stream(step.state.epoch, step.state.position)
-    return (batch for _, _, batch in islice(stream, updates * step.config.train.accumulate))
+    stream = step.batches.stream(Cursor(step.state.epoch, step.state.shard, step.state.position))
+    return (batch for _, batch in islice(stream, updates * step.config.train.accumulate))
 
 
 def time_updates(step: TrainStep, warmup: int, updates: int) -> Figures:

@@ -1,0 +1,209 @@
+"""A file of `nmt translate --output FILE` that has its name only when it is complete, and can be continued until then.
+
+FILE.part holds the answers so far, and FILE.part.json says to how many lines, of which input, and under which settings.
+It is written after each chunk. --resume keeps the answers up to there and goes on after them. The chunks are the same
+again, so the file becomes what it would have become without the interruption.
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from nmt import cpu
+from nmt.commands.translate_output import LAYOUT, NUMBER_FORMAT, report_output_errors
+from nmt.data.line_chunks import LineChunk
+from nmt.errors import UserError
+
+log = logging.getLogger("nmt")
+PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}  # as NUMBER_FORMAT and as a configuration has them
+BLOCK = 1 << 20  # bytes read at once
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What FILE.part.json holds."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    lines: int = 0  # of the input that are answered
+    input: str = hashlib.sha256().hexdigest()  # sha256 of these lines
+    bytes: int = 0  # of FILE.part that are their answers
+    output: str = hashlib.sha256().hexdigest()  # sha256 of these bytes
+
+    @classmethod
+    def read(cls, path: Path) -> "Progress | None":
+        """What the file holds; None for a file that is missing or damaged."""
+        try:
+            found = cls(**json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError, RecursionError):
+            return None
+        types = {"settings": dict, "lines": int, "input": str, "bytes": int, "output": str}
+        return found if all(isinstance(getattr(found, name), kind) for name, kind in types.items()) else None
+
+
+class Part:
+    """FILE.part while it is written, with FILE.part.json; no other process can write it in the meantime."""
+
+    def __init__(self, output: str, resume: bool) -> None:
+        self.output = Path(output).resolve()
+        self.path = self.output.with_name(f"{self.output.name}.part")
+        self.progress_path = self.output.with_name(f"{self.output.name}.part.json")
+        with report_output_errors(output):
+            self.file = open(self.path, "a+b")  # as it is, if it is there
+        try:
+            self.lock()
+            self.progress = self.start = self.find_progress(resume)
+            self.sha256 = self.keep_finished()
+        except BaseException:
+            self.file.close()
+            raise
+        if LAYOUT in self.start.settings:
+            cpu.fix_layout(bool(self.start.settings[LAYOUT]))
+
+    def lock(self) -> None:
+        """Raise UserError if another process writes the same file; the lock ends with this process."""
+        with contextlib.suppress(ImportError):  # Windows
+            import fcntl
+
+            try:
+                fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(f"Another process is writing {self.path}.") from None
+        if not (self.path.exists() and os.path.samestat(self.path.stat(), os.fstat(self.file.fileno()))):
+            raise UserError(f"Another process has just finished {self.output}.")
+
+    def find_progress(self, resume: bool) -> Progress:
+        """What is done already; raises UserError for a part that must not be overwritten or cannot be continued."""
+        size = os.fstat(self.file.fileno()).st_size
+        progress = Progress() if not size else Progress.read(self.progress_path)
+        if progress is None:
+            raise UserError(f"{self.path} exists, but {self.progress_path.name} does not describe it; delete it first.")
+        if progress.lines and not resume:
+            raise UserError(
+                f"{self.path} holds the answers to the first {progress.lines:,} lines of an interrupted translation; "
+                "--resume continues it. Delete it to begin anew."
+            )
+        return progress
+
+    def keep_finished(self) -> Any:
+        """Cut off what was written after the last finished chunk; returns the sha256 of the rest, to be continued."""
+        self.file.seek(0)
+        sha256, remaining = hashlib.sha256(), self.start.bytes
+        while remaining > 0 and (block := self.file.read(min(BLOCK, remaining))):
+            sha256.update(block)
+            remaining -= len(block)
+        if remaining or sha256.hexdigest() != self.start.output:
+            raise UserError(f"{self.path} has been changed since it was written; delete it to begin anew.")
+        with report_output_errors(self.output):
+            self.file.truncate(self.start.bytes)
+        return sha256
+
+    @property
+    def precision(self) -> str | None:
+        """The number format that the finished part was computed in, as --quantization has it; None at the beginning."""
+        return PRECISIONS.get(str(self.start.settings.get(NUMBER_FORMAT)).partition(" ")[0])
+
+    def continue_with(self, settings: dict[str, Any]) -> None:
+        """Raise UserError unless the finished lines were translated with the same settings."""
+        if self.start.lines:
+            names = [name for name in settings | self.start.settings if differ(name, settings, self.start.settings)]
+            if names:
+                raise UserError(
+                    f"{self.path} was begun with another value of {', '.join(names)}; --resume needs the same command. "
+                    "Delete it to begin anew."
+                )
+            log.info("%s: the first %d lines are there already.", self.path, self.start.lines)
+        self.save(replace(self.progress, settings=settings))
+
+    def has(self, chunk: LineChunk) -> bool:
+        """Whether the answers to this chunk are there already; raises UserError if they are to other lines."""
+        if chunk.start > self.start.lines:
+            return False
+        if chunk.stop > self.start.lines or (chunk.stop == self.start.lines and chunk.digest != self.start.input):
+            raise UserError(self.other_input())
+        self.skipped = chunk.stop
+        return True
+
+    skipped = 0  # lines of this input that are answered already
+
+    def other_input(self) -> str:
+        """The message for an input that does not begin as that of the interrupted translation did."""
+        return (
+            f"{self.path} has the answers to {self.start.lines:,} other lines than this input begins with; delete it."
+        )
+
+    def write(self, text: str) -> None:
+        """Append an answer."""
+        content = text.encode()
+        self.sha256.update(content)
+        with report_output_errors(self.output):
+            self.file.write(content)
+
+    def finish(self, chunk: LineChunk) -> None:
+        """From now on the answers to this chunk need not be made again."""
+        with report_output_errors(self.output):
+            self.file.flush()
+            os.fsync(self.file.fileno())
+        size, output = os.fstat(self.file.fileno()).st_size, self.sha256.hexdigest()
+        self.save(replace(self.progress, lines=chunk.stop, input=chunk.digest, bytes=size, output=output))
+
+    def save(self, progress: Progress) -> None:
+        """Write FILE.part.json, which is never incomplete; the name of a leftover is fixed, so there is at most one."""
+        new = self.progress_path.with_suffix(".new")
+        with report_output_errors(self.output):
+            with open(new, "w", encoding="utf-8") as file:
+                json.dump(asdict(progress), file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(new, self.progress_path)
+        self.progress = progress
+
+    def complete(self) -> None:
+        """Give the file its name."""
+        if self.skipped < self.start.lines:
+            raise UserError(self.other_input())
+        with report_output_errors(self.output):
+            self.file.flush()
+            os.fsync(self.file.fileno())
+            if self.output.exists():
+                os.chmod(self.path, self.output.stat().st_mode & 0o7777)
+            os.replace(self.path, self.output)
+            self.progress_path.unlink()
+
+    def leave(self) -> None:
+        """After an error or an interruption: keep what can be continued."""
+        if self.progress.lines:
+            log.warning(
+                "%s holds the answers to the first %d lines; the same command with --resume continues.",
+                self.path, self.progress.lines,
+            )  # fmt: skip
+        else:
+            for path in (self.path, self.progress_path, self.progress_path.with_suffix(".new")):
+                path.unlink(missing_ok=True)
+
+
+def differ(name: str, new: dict[str, Any], old: dict[str, Any]) -> bool:
+    """Whether a setting has another value."""
+    return bool(new.get(name) != old.get(name))
+
+
+@contextmanager
+def open_part(output: str, resume: bool) -> Iterator[Part]:
+    """A file of --output; it gets its name at the end, and after an error or a kill --resume continues it."""
+    part = Part(output, resume)
+    try:
+        yield part
+        part.complete()
+    except BaseException:
+        part.leave()
+        raise
+    finally:
+        cpu.fix_layout(None)
+        with contextlib.suppress(OSError):  # a full disk has been reported already
+            part.file.close()

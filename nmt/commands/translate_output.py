@@ -1,0 +1,103 @@
+"""Where `nmt translate` writes: to stdout, a device or a pipe (here), or to a file (part_file.py)."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, TextIO
+
+from nmt import cpu
+from nmt.data.line_chunks import LineChunk
+from nmt.errors import UserError
+from nmt.runs import Run
+
+OPTIONS = (
+    "format",
+    "nbest",
+    "layer",
+    "head",
+    "method",
+    "decoder_step",
+    "tokenized",
+    "weights",
+    "engine",
+    "quantization",
+)
+NUMBER_FORMAT, LAYOUT = "number format and device", "layout of matrices"  # settings that are kept when work continues
+
+
+class Output(Protocol):
+    """What takes the answers to each chunk, in order."""
+
+    def has(self, chunk: LineChunk) -> bool:
+        """Whether the answers to this chunk are there already."""
+
+    def write(self, text: str) -> Any:
+        """Append an answer."""
+
+    def finish(self, chunk: LineChunk) -> None:
+        """Called after the last answer to a chunk."""
+
+
+@dataclass
+class Stream:
+    """stdout, a device or a pipe."""
+
+    file: TextIO
+
+    def has(self, chunk: LineChunk) -> bool:
+        """False: nothing of what was written can be read again."""
+        return False
+
+    def write(self, text: str) -> None:
+        """Append an answer."""
+        self.file.write(text)
+
+    def finish(self, chunk: LineChunk) -> None:
+        """Hand on what is still in memory."""
+        self.file.flush()
+
+
+@contextmanager
+def open_stream(path: str | None) -> Iterator[Output]:
+    """stdout, or a device or pipe that is written to and not replaced."""
+    if path is None:
+        yield Stream(sys.stdout)
+        return
+    with report_output_errors(path), open(path, "a", encoding="utf-8", newline="\n") as file:
+        yield Stream(file)
+
+
+def is_file(path: str | None) -> bool:
+    """Whether the path of --output is a regular file, or will be one."""
+    if path is None or os.path.dirname(os.path.abspath(path)) in ("/dev", "/dev/fd", "/proc/self/fd"):
+        return False
+    return os.path.isfile(path) or not os.path.exists(path)
+
+
+@contextmanager
+def report_output_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Around code that only writes the output: an OSError becomes a UserError."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UserError(f"--output {path} cannot be written: {error.strerror or error}.") from None
+
+
+def settings(options: argparse.Namespace, run: Run) -> dict[str, Any]:
+    """All that the answers depend on besides the input, by the name that a message uses."""
+    found = {f"--{name.replace('_', '-')}": getattr(options, name) for name in OPTIONS}
+    found |= {f"decode.{name}": value for name, value in run.provenance["decode"].items()}
+    found["RUN"] = [model["weights"] for model in run.provenance["models"]]
+    found["versions of libraries"] = run.provenance["scored_with"]
+    found[NUMBER_FORMAT] = run.provenance["computed"]
+    found["number of processes (OMP_NUM_THREADS)"] = run.translator.num_processes
+    if run.provenance["computed"] == "float32 on cpu":
+        found[LAYOUT] = cpu.uses_column_major()
+    plain: dict[str, Any] = json.loads(json.dumps(found))
+    return plain

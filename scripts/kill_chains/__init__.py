@@ -1,0 +1,1 @@
+"""Trainings that are killed and continued, for scripts/torture/kills.py."""

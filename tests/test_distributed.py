@@ -1,0 +1,233 @@
+"""Several processes: the gradients are summed in the order of the batches, and N processes train as one does."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from corpora import run_command, small, write_corpus
+
+from nmt.decode.beam_search import Hypothesis, pack_nbest, unpack_nbest
+from nmt.distributed import World
+from nmt.training import checkpoint
+
+WORDS = (
+    "train.max_steps=12", "train.validate_every=5", "train.batch_tokens=100", "train.log_sentences=1",
+    "train.subword_sampling=0.1", "train.average_checkpoints=2", "precision=fp32",
+)  # fmt: skip
+MODELS = {
+    "transformer": (),
+    "luong_global": ("model=luong_global", "model.hidden_size=32", "model.embedding_size=32"),
+    "luong_local_p": ("model=luong_local_p", "model.hidden_size=32", "model.embedding_size=32"),
+    "bahdanau_hard": ("model=bahdanau_hard", "model.hidden_size=32", "model.embedding_size=32"),
+}  # dropout, windows that narrow, and a baseline that follows the rewards
+
+SUM = """
+import torch
+from torch import nn
+from nmt.distributed import leave, world
+from nmt.training.gradient_sum import OrderedSum
+sizes = [(3, 5), (7,), (1,), (40,)]
+processes = world()
+parameters = [nn.Parameter(torch.zeros(size)) for size in sizes]
+unused = nn.Parameter(torch.zeros(9))
+total = OrderedSum([*parameters, unused], processes)
+for update, rounds in enumerate([1, 2]):
+    for number in range(rounds):
+        torch.manual_seed(100 * update + number * processes.size + processes.rank)
+        for parameter in parameters:
+            parameter.grad = torch.randn(parameter.shape) * 10 ** torch.randint(-4, 4, parameter.shape)
+        total.add()
+    total.finish()
+    if processes.is_main:
+        torch.manual_seed(0)
+        wanted = [torch.zeros(size) for size in sizes]
+        for number in range(rounds * processes.size):
+            torch.manual_seed(100 * update + number)
+            for each in wanted:
+                each += torch.randn(each.shape) * 10 ** torch.randint(-4, 4, each.shape)
+        print(all(torch.equal(p.grad, each) for p, each in zip(parameters, wanted)), unused.grad is None)
+rows = processes.gather_integers(range(processes.rank))
+assert rows == [list(range(rank)) for rank in range(processes.size)], rows
+assert processes.broadcast(processes.rank + 5) == 5 and processes.max(processes.rank) == processes.size - 1
+leave()
+"""
+
+
+def torchrun(processes: int, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}", *arguments]
+
+
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
+
+
+def run(command: list[str]) -> subprocess.CompletedProcess:
+    return subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=240)
+
+
+def test_gradients_are_summed_in_the_order_of_the_batches(tmp_path):
+    """The bits of ((g_0 + g_1) + g_2) + …, with numbers of very different sizes; 3 processes, 1 and 2 batches each."""
+    (tmp_path / "sum.py").write_text(SUM, encoding="utf-8")
+    ended = run(torchrun(3, str(tmp_path / "sum.py")))
+    assert ended.returncode == 0 and ended.stdout == "True True\nTrue True\n", ended.stderr
+
+
+def test_an_nbest_list_survives_packing():
+    nbest = [[Hypothesis([5, 6], -1 / 3), Hypothesis([], -0.0)], [Hypothesis([7], float("-inf"))], []]
+    values = iter([*pack_nbest(nbest), 99])
+    assert unpack_nbest(values) == nbest and next(values) == 99
+
+
+def test_one_process_needs_no_communication():
+    assert World().gather([1.5]) == [[1.5]] and World().broadcast(2.5) == 2.5 and World().main_first(lambda: 3) == 3
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture
+def words(tmp_path, corpus):
+    """words(NAME, BATCHES, WORD …): the overrides of a run with so many batches an update in each process."""
+    return lambda name, batches, *more: small(
+        tmp_path, corpus, *WORDS, *more, f"name={name}", f"train.accumulate={batches}"
+    )
+
+
+def results(root: Path, name: str) -> tuple[dict, dict, list, dict]:
+    """Weights, moments, scores of the validations and the train state without what may differ."""
+    payload = checkpoint.load(root / "runs" / name / "last.safetensors")
+    state = {key: value for key, value in payload["train_state"].items() if key not in ("seconds", "world_size")}
+    best = checkpoint.load(root / "runs" / name / "best.safetensors")
+    return payload["model"], payload.get("optimizer", {}).get("state", {}), [best["valid"], best["origin"]], state
+
+
+def assert_same(left: tuple, right: tuple) -> None:
+    assert [name for name in left[0] if not torch.equal(left[0][name], right[0][name])] == []
+    for number, moments in left[1].items():
+        assert all(torch.equal(moments[key], right[1][number][key]) for key in moments)
+    assert left[2:] == right[2:]
+
+
+def test_two_processes_train_as_one(words, tmp_path, capfd):
+    """Bit for bit: weights, optimizer, validations, translations and scores; process 0 alone prints."""
+    alone = run_command(capfd, "train", *words("alone", 2))
+    together = run(torchrun(2, "-m", "nmt", "train", *words("together", 1)))
+    assert alone.code == together.returncode == 0, together.stderr
+    assert together.stdout == alone.out and together.stderr.count("starting") == 1
+    assert_same(results(tmp_path, "alone"), results(tmp_path, "together"))
+    hypotheses = [sorted((tmp_path / "runs" / name / "evaluate" / "test").iterdir()) for name in ("alone", "together")]
+    texts = [[path.read_bytes() for path in paths if path.suffix != ".json"] for paths in hypotheses]
+    assert texts[0] == texts[1] and texts[0]
+
+
+def test_other_commands_refuse_several_processes(monkeypatch, capfd):
+    for name, value in {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "localhost"}.items():
+        monkeypatch.setenv(name, value)
+    answer = run_command(capfd, "translate", "latest", "Hallo")
+    assert answer.code == 2 and "torchrun" in answer.err and "nmt train" in answer.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [name for name in MODELS if name != "transformer"])
+def test_every_family_trains_as_one_process_does(words, tmp_path, capfd, model):
+    assert run_command(capfd, "train", *words("alone", 4, *MODELS[model])).code == 0
+    ended = run(torchrun(2, "-m", "nmt", "train", *words("together", 2, *MODELS[model])))
+    assert ended.returncode == 0, ended.stderr
+    assert_same(results(tmp_path, "alone"), results(tmp_path, "together"))
+
+
+class Training:
+    """A training under torchrun that writes its messages to a file."""
+
+    def __init__(self, log: Path, *command: str, environment: dict[str, str] | None = None) -> None:
+        self.log, variables = log, ENVIRONMENT | (environment or {})
+        with open(log, "wb") as file:
+            self.process = subprocess.Popen(command, stdout=file, stderr=file, env=variables, start_new_session=True)
+
+    def wait_for(self, pattern: str) -> None:
+        """Wait until a line of the log matches."""
+        deadline = time.monotonic() + 120
+        while not re.search(pattern, self.log.read_text(encoding="utf-8")):
+            assert time.monotonic() < deadline and self.process.poll() is None, self.log.read_text(encoding="utf-8")
+            time.sleep(0.05)
+
+    def workers(self) -> list[int]:
+        """The processes that train."""
+        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [int(number) for number in path.read_text().split()]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="the children of a process are read from /proc")
+def test_signals_kills_and_other_numbers_of_processes_change_nothing(words, tmp_path, capfd):
+    """4 processes, stopped by SIGTERM; 1, stopped by SIGUSR1; 2, of which torchrun restarts a killed one."""
+    budget = ("train.max_steps=40", "train.validate_every=10")
+    assert run_command(capfd, "train", *words("alone", 4, *budget)).code == 0
+    log = tmp_path / "log"
+
+    four = Training(log, *torchrun(4, "-m", "nmt", "train", *words("chain", 1, *budget)))
+    four.wait_for("update 10: ")
+    os.kill(four.process.pid, signal.SIGTERM)
+    assert four.process.wait(120) != 0
+    assert "everything is saved" in log.read_text(encoding="utf-8")
+
+    one = Training(log, sys.executable, "-m", "nmt", "train", *words("chain", 4, *budget))
+    one.wait_for("update 20: ")
+    os.kill(one.process.pid, signal.SIGUSR1)
+    assert one.process.wait(120) == 128 + signal.SIGUSR1
+
+    two = Training(log, *torchrun(2, "--max-restarts=2", "-m", "nmt", "train", *words("chain", 2, *budget)))
+    two.wait_for("update 30: ")
+    os.kill(two.workers()[-1], signal.SIGKILL)
+    assert two.process.wait(240) == 0, log.read_text(encoding="utf-8")
+    assert log.read_text(encoding="utf-8").count("continuing after update") == 2
+    assert_same(results(tmp_path, "alone"), results(tmp_path, "chain"))
+
+
+def test_a_changed_number_of_batches_is_refused(words, capfd):
+    assert run_command(capfd, "train", *words("run", 2)).code == 0
+    answer = run_command(capfd, "train", *words("run", 3))
+    assert answer.code == 2 and "give train.accumulate=2" in answer.err
+
+
+STUBS = {
+    "scontrol": 'case $1 in show) echo localhost ;; *) echo "$@" >> "$RECORD" ;; esac',
+    "srun": 'echo $$ > "$RECORD.pid"; exec "$@"',
+    "scancel": 'kill -TERM "$(cat "$RECORD.pid")"',
+    "torchrun": f'exec "{sys.executable}" -m torch.distributed.run "$@"',
+}
+
+
+@pytest.mark.slow
+def test_the_slurm_script_saves_and_is_queued_again(words, tmp_path, capfd):
+    """Slurm's programs are stand-ins; its signals are real."""
+    budget = ("train.max_steps=40", "train.validate_every=10")
+    assert run_command(capfd, "train", *words("alone", 2, *budget)).code == 0
+    for name, content in STUBS.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{content}\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    record, log = tmp_path / "record", tmp_path / "log"
+    slurm = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "RECORD": str(record), "PROCESSES": "2", "PORT": str(port)}
+    slurm |= {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "localhost", "OMP_NUM_THREADS": "1"}
+    command = ("bash", str(Path(__file__).parent.parent / "scripts" / "train.sbatch"), *words("job", 1, *budget))
+
+    job = Training(log, *command, environment=slurm)
+    job.wait_for("update 10: ")
+    job.process.send_signal(signal.SIGUSR1)
+    assert job.process.wait(120) == 0 and record.read_text(encoding="utf-8") == "requeue 7\n"
+    assert "everything is saved" in log.read_text(encoding="utf-8")
+
+    assert Training(log, *command, environment=slurm).process.wait(240) == 0, log.read_text(encoding="utf-8")
+    assert record.read_text(encoding="utf-8") == "requeue 7\n", "a finished training is not queued again"
+    assert_same(results(tmp_path, "alone"), results(tmp_path, "job"))

@@ -1,0 +1,580 @@
+"""The life of a run folder: one writer, saves by time, damaged files, leftovers, the log, disks that fail."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from corpora import Answer, environment, pairs, run_command, small, write_corpus, write_pairs
+from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
+from test_train import at_validation, comparable, differing, train_state
+
+from nmt import leftovers, locks
+from nmt.errors import UserError
+from nmt.files import atomic_folder, open_atomic, write_atomic
+from nmt.run_lock import only_writer
+from nmt.training import build, checkpoint, save_timer
+from nmt.training.checkpoint_manager import CheckpointManager
+from nmt.training.save_timer import SaveTimer
+from nmt.training.train_step import TrainStep
+from nmt.view import event_file, progress
+from nmt.view.tensorboard import TensorBoardLogger
+
+slow = partial(pytest.param, marks=pytest.mark.slow)
+WORDS = ["train.max_steps=8", "train.validate_every=4", "train.log_every=1", "model.dropout=0.2"]
+HOLD = """
+import sys, time
+from pathlib import Path
+from nmt.run_lock import only_writer
+with only_writer(Path(sys.argv[1])):
+    print("locked", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs_of_test_run_folder")
+
+
+@pytest.fixture(scope="module")
+def corpus(root: Path) -> list[str]:
+    return write_corpus(root / "corpus")
+
+
+@pytest.fixture
+def train(root, corpus, capfd) -> Callable[..., Answer]:
+    """train(NAME, WORD …) → exit code, stdout and stderr of the command."""
+    return lambda name, *words: run_command(capfd, "train", *small(root, corpus, *WORDS, *words, f"name={name}"))
+
+
+@pytest.fixture
+def folder(root) -> Callable[[str], Path]:
+    return lambda name: root / "runs" / name
+
+
+@pytest.fixture(autouse=True)
+def saves_may_take_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(save_timer, "LARGEST_SHARE", float("inf"))
+
+
+def flip_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+def names(folder: Path) -> set[str]:
+    return {path.stem for path in folder.glob("*.safetensors")}
+
+
+def assert_same_weights(left: Path, right: Path, *checkpoints: str) -> None:
+    for name in checkpoints or ("last", "best", "average"):
+        one, two = comparable(left / f"{name}.safetensors"), comparable(right / f"{name}.safetensors")
+        assert differing(one["model"], two["model"]) == [], name
+
+
+# One writer
+
+
+def test_a_second_process_is_refused_and_the_lock_ends_with_the_first(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout and holder.stdout.readline() == b"locked\n"
+        with pytest.raises(UserError, match=rf"{tmp_path} is in use by another process \(id {holder.pid} on "):
+            with only_writer(tmp_path, timeout=0.1):
+                pass
+        holder.kill()
+    with only_writer(tmp_path):
+        assert (tmp_path / ".lock").read_text().startswith(f"{os.getpid()} ")
+
+
+def test_a_lock_is_waited_for(tmp_path, monkeypatch):
+    """As a process that was started anew waits for the death of the one before it."""
+    descriptor = locks.acquire(tmp_path / ".lock", create=True)
+    assert descriptor is not None
+    waits: list[float] = []
+    monkeypatch.setattr(locks.time, "sleep", lambda seconds: (waits.append(seconds), locks.release(descriptor)))
+    with only_writer(tmp_path, timeout=30):
+        assert len(waits) == 1
+
+
+def test_a_forked_child_does_not_keep_the_lock(tmp_path):
+    with only_writer(tmp_path):
+        child = os.fork()
+        if not child:
+            time.sleep(60)
+            os._exit(0)
+    try:
+        with only_writer(tmp_path, timeout=10.0):
+            pass
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_without_locks_it_is_said_and_the_work_goes_on(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(locks, "fcntl", None)
+    with only_writer(tmp_path):
+        write_atomic(tmp_path / "file", "text")
+    assert "cannot be locked (no locks on this system)" in caplog.text
+    assert (tmp_path / "file").read_text() == "text"
+
+
+def test_two_trainings_of_one_run_do_not_mix(train, folder):
+    folder("locked").mkdir(parents=True)
+    descriptor = locks.acquire(folder("locked") / ".lock", create=True)
+    assert descriptor is not None
+    try:
+        answer = train("locked")
+    finally:
+        locks.release(descriptor)
+    assert answer.code == 2 and answer.out == "" and f"{folder('locked')} is in use by another process" in answer.err
+    assert os.listdir(folder("locked")) == [".lock"]
+
+
+# Leftovers of killed processes
+
+
+def leave(path: Path, kernel: str, age: float = 0.0) -> Path:
+    """A temporary file or folder as a killed process leaves it."""
+    temporary = path.with_name(f".{path.name}.{kernel}-01234567.tmp")
+    if path.suffix:
+        temporary.write_text("half")
+    else:
+        temporary.mkdir()
+        (temporary / "part").write_text("half")
+        os.utime(temporary / "part", (time.time() - age,) * 2)
+    os.utime(temporary, (time.time() - age,) * 2)
+    return temporary
+
+
+@pytest.mark.parametrize("name", ["file.txt", "folder"])
+def test_the_next_writer_removes_what_a_killed_process_left(tmp_path, name):
+    here, there = leftovers.kernel(), "00000000"
+    gone = [leave(tmp_path / name, here), leave(tmp_path / f"old-{name}", there, 2 * leftovers.DAY)]
+    stay = [leave(tmp_path / name, there), tmp_path / ".file.tmp", tmp_path / ".mine.01234567.txt"]
+    for path in stay[1:]:
+        path.touch()
+    write_atomic(tmp_path / "other", "text")
+    assert not any(path.exists() for path in gone)
+    assert all(path.exists() for path in stay), "another machine may still be writing it, or it is not ours"
+
+
+def test_what_is_being_written_is_no_leftover(tmp_path):
+    with open_atomic(tmp_path / "file") as file, atomic_folder(tmp_path / "folder") as temporary:
+        leftovers.remove_leftovers(tmp_path)
+        write_atomic(tmp_path / "other", "")
+        file.write(b"whole")
+        (temporary / "part").write_text("whole")
+    assert (tmp_path / "file").read_text() == (tmp_path / "folder" / "part").read_text() == "whole"
+
+
+def test_a_temporary_that_was_taken_for_a_leftover_is_made_again(tmp_path):
+    """Between its making and its lock another process may remove it."""
+    made: list[Path] = []
+
+    def make(path: Path) -> None:
+        made.append(path)
+        if len(made) > 1:
+            path.touch()
+
+    with leftovers.new_temporary(tmp_path / "file", make) as temporary:
+        assert len(made) == 2 and temporary == made[1] and temporary.exists()
+
+
+def test_the_disk_has_the_files_of_a_folder_before_it_appears(tmp_path, monkeypatch):
+    order: list[str] = []
+    real = os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda number: (order.append(os.readlink(f"/proc/self/fd/{number}")), real(number))
+    )
+    with atomic_folder(tmp_path / "folder") as temporary:
+        (temporary / "below").mkdir()
+        (temporary / "below" / "file").write_text("text")
+        order.append("before")
+    assert order == [
+        "before",
+        str(temporary),
+        str(temporary / "below" / "file"),
+        str(temporary / "below"),
+        str(tmp_path),
+    ] or (
+        set(order[1:-1]) == {str(temporary), str(temporary / "below"), str(temporary / "below" / "file")}
+        and order[-1] == str(tmp_path)
+    )
+
+
+# Saves by time
+
+
+def test_a_save_is_due_after_the_minutes_and_takes_at_most_two_percent(monkeypatch):
+    now, saved = [100.0], []
+
+    def save() -> None:
+        saved.append(now[0])
+        now[0] += 3.0  # it takes three seconds: the next one comes 150 seconds later
+
+    monkeypatch.setattr(save_timer, "LARGEST_SHARE", 0.02)
+    timer = SaveTimer(1.0, lambda: now[0])
+    while now[0] < 400:
+        timer.save_if_due(save)
+        now[0] += 1.0
+    assert saved == [160.0, 313.0]
+    SaveTimer(None, lambda: now[0]).save_if_due(lambda: pytest.fail("it saves"))
+
+
+@pytest.mark.slow
+def test_saves_by_time_change_no_bit(train, folder):
+    assert train("not-saved", "train.save_minutes=null").code == 0
+    assert train("saved", "train.save_minutes=1e-9").code == 0
+    assert_same_weights(folder("saved"), folder("not-saved"), "last", "best", "average", "step-4")
+
+
+class Killed(BaseException):
+    """Where the process would be killed; nothing is saved."""
+
+
+def kill_at_update(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    real = TrainStep.update
+
+    def update(self: TrainStep) -> dict[str, float]:
+        if self.state.step + 1 == step:
+            raise Killed
+        return real(self)
+
+    monkeypatch.setattr(TrainStep, "update", update)
+
+
+@pytest.mark.slow
+def test_a_kill_loses_only_what_came_after_the_last_save_by_time(train, folder, monkeypatch):
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        kill_at_update(patch, 4)
+        train("saved-at-3", "train.save_minutes=1e-9")
+    assert train_state(folder("saved-at-3"))["step"] == 3
+    assert "continuing after update 3" in train("saved-at-3").err
+    train("not-saved")
+    assert_same_weights(folder("saved-at-3"), folder("not-saved"))
+
+
+# TensorBoard
+
+
+def curves(folder: Path) -> dict[str, list[int]]:
+    """The steps of all curves and tables, as TensorBoard itself reads them."""
+    events = EventAccumulator(str(folder / "tensorboard"), size_guidance={"tensors": 0}).Reload()
+    return {tag: [event.step for event in events.Tensors(tag)] for tag in events.Tags()["tensors"]}
+
+
+@pytest.mark.parametrize("instants", [(3, 3, 2, 7), pytest.param((4, 6, 8), marks=pytest.mark.slow)])
+def test_the_curves_have_no_hole_and_no_double_after_kills(train, folder, monkeypatch, instants):
+    """Also before the first save, where nothing says from where on to discard."""
+    name = f"curves-{instants[0]}"
+    for step in instants:
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            kill_at_update(patch, step)
+            train(name, "train.log_sentences=1")
+    assert train(name, "train.log_sentences=1").code == 0
+    steps = curves(folder(name))
+    assert steps["loss/train"] == list(range(1, 9))
+    assert steps["loss/valid"] == steps["translations/text_summary"] == [4, 8]
+
+
+@pytest.mark.slow
+def test_a_validation_that_was_logged_but_not_saved_is_there_once(train, folder, monkeypatch):
+    """Saved at update 4 before its validation, killed after the validation was logged."""
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        at_validation(patch, 1)
+        assert train("twice", "train.save_minutes=null").code == 130
+    assert train_state(folder("twice"))["step"] == 4
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(CheckpointManager, "save_and_prune", killed)
+        train("twice")
+    assert train("twice").code == 0
+    assert curves(folder("twice"))["loss/valid"] == [4, 8]
+    assert curves(folder("twice"))["loss/train"] == list(range(1, 9))
+
+
+def test_files_are_read_in_the_order_in_which_they_were_written(tmp_path, monkeypatch):
+    """TensorBoard sorts them by the seconds in their names: a clock that is set back, two in one second."""
+    for step, now in ((1, 2_000_000_000), (2, 2_000_000_000), (3, 1_500_000_000)):
+        monkeypatch.setattr(event_file.time, "time", lambda now=now: float(now))
+        logger = TensorBoardLogger(tmp_path / "tensorboard", purge_step=step)
+        for later in range(step, 4):
+            logger.scalars({"loss": float(step)}, later)
+        logger.close()
+    events = EventAccumulator(str(tmp_path / "tensorboard"), size_guidance={"tensors": 0}).Reload()
+    values = [(event.step, event.tensor_proto.float_val[0]) for event in events.Tensors("loss")]
+    assert values == [(1, 1.0), (2, 2.0), (3, 3.0)]
+
+
+def test_scores_are_there_once(tmp_path):
+    for bleu in (1.0, 2.0):
+        logger = TensorBoardLogger.for_scores(tmp_path / "tensorboard")
+        logger.hyperparameters({"seed": 1}, {"test/bleu": bleu})
+        logger.close()
+    assert curves(tmp_path)["test/bleu"] == [0]
+
+
+# Damaged checkpoints
+
+
+@pytest.fixture
+def interrupted(train, folder, monkeypatch) -> Callable[[str], Path]:
+    """interrupted(NAME) → the folder of a training that was killed in update 7."""
+
+    def run(name: str) -> Path:
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            kill_at_update(patch, 7)
+            train(name, "train.save_minutes=1e-9")
+        return folder(name)
+
+    return run
+
+
+def test_a_damaged_last_is_continued_from_the_one_before(train, folder, interrupted):
+    path = interrupted("damaged-last")
+    flip_bit(path / "last.safetensors")
+    answer = train("damaged-last")
+    assert answer.code == 0 and "continuing after update 5" in answer.err
+    assert f"{path / 'last.safetensors'} is damaged, now last.damaged.safetensors" in answer.err
+    assert "continuing from previous.safetensors" in answer.err and "last.damaged" in names(path)
+    train("not-saved")
+    assert_same_weights(path, folder("not-saved"))
+
+
+@pytest.mark.slow
+def test_a_missing_last_is_continued_from_the_one_before(train, folder, interrupted):
+    """A kill between the two renamings of a save."""
+    path = interrupted("renamed")
+    (path / "last.safetensors").unlink()
+    assert "continuing after update 5" in train("renamed").err
+    train("not-saved")
+    assert_same_weights(path, folder("not-saved"))
+
+
+@pytest.mark.slow
+def test_two_damaged_ones_are_one_sentence(train, interrupted):
+    path = interrupted("damaged-both")
+    for name in ("last", "previous"):
+        flip_bit(path / f"{name}.safetensors")
+    answer = train("damaged-both")
+    assert answer.code == 2 and "are damaged" in answer.err and "best.safetensors still translates" in answer.err
+    assert not any(name.endswith(".damaged") for name in names(path))
+    for name in ("last", "previous"):
+        (path / f"{name}.safetensors").unlink()
+    assert train("damaged-both").code == 0, "the remedy that the sentence names"
+
+
+@pytest.mark.slow
+def test_a_damaged_best_is_replaced_by_the_checkpoint_it_was_copied_from(train, folder, interrupted):
+    path = interrupted("damaged-best")
+    flip_bit(path / "best.safetensors")
+    answer = train("damaged-best")
+    assert answer.code == 0 and "step-4.safetensors has the same validation score and takes its place" in answer.err
+    train("not-saved")
+    assert_same_weights(path, folder("not-saved"))
+
+
+@pytest.mark.slow
+def test_a_lost_best_is_said_and_the_score_forgotten(train, folder, interrupted):
+    path = interrupted("lost-best")
+    for name in ("best", "step-4"):
+        flip_bit(path / f"{name}.safetensors")
+    answer = train("lost-best")
+    assert answer.code == 0 and "no other checkpoint can take its place" in answer.err
+    assert "step-4.safetensors is damaged or cut short, now step-4.damaged.safetensors" in answer.err
+    assert checkpoint.load(path / "best.safetensors")["step"] == 8
+
+
+@pytest.mark.slow
+def test_a_finished_run_without_any_best_is_refused(train, folder):
+    words = ["train.average_checkpoints=0"]
+    assert train("no-best", *words).code == 0
+    (folder("no-best") / "best.safetensors").unlink()
+    answer = train("no-best", *words)
+    assert answer.code == 2 and "nothing can take its place" in answer.err and "name=" in answer.err
+
+
+# What stays after the end
+
+
+def test_what_only_a_continuation_needs_goes_at_the_end(train, folder):
+    assert train("pruned", "train.keep_checkpoints=auto").code == 0
+    assert names(folder("pruned")) == {"last", "best", "average"}
+    assert "optimizer" not in checkpoint.load(folder("pruned") / "last.safetensors")
+    train("not-saved")
+    assert_same_weights(folder("pruned"), folder("not-saved"))
+    again = train("pruned", "train.keep_checkpoints=all")
+    assert again.code == 0 and "already trained" in again.err
+
+
+@pytest.mark.slow
+def test_a_run_that_can_be_continued_keeps_what_it_needs(train, folder):
+    words = ["train.keep_checkpoints=auto", "optim.schedule=constant"]
+    assert train("extended", *words).code == 0
+    assert names(folder("extended")) == {"last", "previous", "best", "average", "step-4", "step-8"}
+    assert train("extended", *words, "train.max_steps=12").code == 0
+    assert train("at-once", *words, "train.max_steps=12").code == 0
+    assert_same_weights(folder("extended"), folder("at-once"), "last", "average")
+
+
+@pytest.mark.slow
+def test_a_kill_before_the_pruning_is_made_up_for(train, folder, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(CheckpointManager, "delete", lambda *_: None)
+        assert train("pruned-later", "train.keep_checkpoints=auto").code == 0
+    assert "step-8" in names(folder("pruned-later"))
+    assert train("pruned-later", "train.keep_checkpoints=auto").code == 0
+    assert names(folder("pruned-later")) == {"last", "best", "average"}
+
+
+# Precision
+
+
+@pytest.mark.slow
+def test_the_decision_of_auto_is_kept(train, folder, monkeypatch, interrupted):
+    monkeypatch.setattr(build, "select_precision", fake := FakePrecision(build.select_precision, "bf16"))
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        kill_at_update(patch, 7)
+        train("auto", "precision=auto")
+    assert train_state(folder("auto"))["precision"] == "bf16"
+    fake.decision = "fp32"
+    answer = train("auto", "precision=auto")
+    assert answer.code == 0 and "bf16 on cpu" in answer.err
+
+
+class FakePrecision:
+    """A timing of `precision=auto` with this outcome."""
+
+    def __init__(self, real: Callable, decision: str) -> None:
+        self.real, self.decision = real, decision
+
+    def __call__(self, name: str, device: object) -> object:
+        return self.real(self.decision if name == "auto" else name, device)
+
+
+# train.log
+
+
+@pytest.mark.slow
+def test_the_log_has_messages_with_their_times_and_what_ended_the_training(train, folder, monkeypatch):
+    with monkeypatch.context() as patch:
+        at_validation(patch, 1)
+        assert train("logged").code == 130
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainStep, "update", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            train("logged")
+    assert train("logged").code == 0
+    text = (folder("logged") / "train.log").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ ", line)]
+    for part in ("begins", "starting", "ERROR   Interrupted after update 4", "continuing after update 4", "ended"):
+        assert any(part in line for line in lines), part
+    assert "CRITICAL ended by ZeroDivisionError\nTraceback" in text and "1 / 0" in text
+    assert not [handler for handler in progress.log.handlers if isinstance(handler, progress.LogFile)]
+
+
+def test_a_log_that_cannot_be_written_does_not_stop_the_work(tmp_path, capfd):
+    (tmp_path / "train.log").symlink_to("/dev/full")
+    with progress.log_file(tmp_path / "train.log"):
+        progress.log.warning("still said")
+    assert "Traceback" not in capfd.readouterr().err
+
+
+# Disks and folders that fail in the middle
+
+
+def remove_run(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def replace_run(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+def remove_tensorboard(folder: Path) -> None:
+    shutil.rmtree(folder / "tensorboard")
+
+
+@pytest.mark.parametrize("damage", [replace_run, slow(remove_run), slow(remove_tensorboard)])
+def test_what_is_removed_in_the_middle_is_one_sentence(train, folder, monkeypatch, damage):
+    name = damage.__name__
+    real = TrainStep.update
+
+    def update(self: TrainStep) -> dict[str, float]:
+        if self.state.step + 1 == 6:
+            damage(folder(name))
+        return real(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainStep, "update", update)
+        answer = train(name)
+    assert answer.code == 2 and answer.out == "" and "Traceback" not in answer.err
+    assert re.search(r"^nmt: .*(deleted|removed|replaced)", answer.err, re.MULTILINE), answer.err
+    assert not (folder(name) / "last.safetensors").exists() or train(name).code == 0
+
+
+def full_disk(limit: int) -> str:
+    """`nmt` in a process whose files cannot grow beyond `limit` bytes: EFBIG, which is met where ENOSPC would be."""
+    return f"""
+import resource, signal, sys
+from nmt.cli import main
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+import torch
+from nmt.training import trainer
+real = trainer.Trainer.loop
+def loop(self, progress):
+    resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
+    real(self, progress)
+trainer.Trainer.loop = loop
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("limit", [slow(0), slow(3000), slow(20_000)])
+def test_a_disk_that_is_full_in_the_middle_is_one_sentence(train, folder, root, corpus, interrupted, limit):
+    """Of a TensorBoard file (0) or of a checkpoint; what was saved is still there and is continued."""
+    path = interrupted(f"full-{limit}")
+    before = {file.name: file.read_bytes() for file in path.glob("*.safetensors")}
+    command = [sys.executable, "-c", full_disk(limit), "train", *small(root, corpus, *WORDS, f"name=full-{limit}")]
+    answer = subprocess.run(command, env=environment(), capture_output=True, timeout=60, check=False, text=True)
+    assert answer.returncode == 2 and answer.stdout == "", answer.stderr
+    assert "Traceback" not in answer.stderr and "enforce fail" not in answer.stderr
+    assert re.search(r"^nmt: .*(cannot be written|Cannot write).*: File too large\.$", answer.stderr, re.MULTILINE)
+    assert {file.name: file.read_bytes() for file in path.glob("*.safetensors")} == before
+    assert not [file for file in path.rglob("*.tmp")]
+    assert train(f"full-{limit}").code == 0
+    train("not-saved")
+    assert_same_weights(path, folder("not-saved"))
+
+
+# The validation set
+
+
+def test_a_validation_set_that_is_training_data_is_a_warning(root, tmp_path, capfd, caplog):
+    corpus = write_corpus(tmp_path)
+    write_pairs(tmp_path, "valid", pairs(268)[:16])
+    answer = run_command(capfd, "train", *small(root, corpus, *WORDS, "train.max_steps=1", "name=overlap"))
+    assert answer.code == 0 and "16 of the 16 validation pairs are training pairs" in answer.err
+
+
+@pytest.mark.slow
+def test_a_very_long_validation_line_is_said_before(root, tmp_path, capfd):
+    corpus = write_corpus(tmp_path)
+    long = " ".join(source for source, _ in pairs(60))
+    write_pairs(tmp_path, "valid", [*pairs(268)[240:255], (long, "Long.")])
+    words = [*WORDS, "train.max_steps=1", "tokenizer.max_pieces=100", "name=long"]
+    answer = run_command(capfd, "train", *small(root, corpus, *words))
+    assert re.search(r"Line 16 of .*valid\.de has \d+ pieces, more than tokenizer\.max_pieces=100", answer.err)

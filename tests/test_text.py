@@ -1,0 +1,77 @@
+"""Escape sequences and controls of direction from data are shown, not obeyed."""
+
+import io
+import logging
+import re
+
+import pytest
+from corpora import Trained, run_command
+
+from nmt.scoring import Result
+from nmt.view.alignment_page import escape_html
+from nmt.view.comparison_page import PageFigure, Section, Table, comparison_page, to_markdown
+from nmt.view.progress import Progress, TqdmHandler
+from nmt.view.text import visible
+
+HOSTILE = "Ein\x1b[2J\x1b]0;title\x07Junge\x9b31m \u202emalt\u2066 \u2028das\x85Rad\x7f."
+SHOWN = r"Ein\x1b[2J\x1b]0;title\x07Junge\x9b31m \u202emalt\u2066 \u2028das\x85Rad\x7f."
+
+
+def test_by_hand():
+    assert visible(HOSTILE) == SHOWN
+    assert visible("a\tb\n") == r"a\tb\n" and visible("a\tb\n", keep="\t\n") == "a\tb\n"
+    assert visible("\ud800") == r"\ud800"
+    for text in ("Müller", "الولد يرسم", "נער\u200f!", "می\u200cخواهم", "👩\u200d👧", "क्\u200dष", "日本語", "", "½ …"):
+        assert visible(text) == text
+
+
+def acting(text: str) -> list[str]:
+    """Characters that a terminal would obey."""
+    return re.findall(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]", text)
+
+
+def test_the_table_of_align(trained: Trained, capfd, tmp_path):
+    words = ["align", "tiny", "--runs", trained.runs]
+    answer = run_command(capfd, *words, HOSTILE, f"A boy\x1b[31m {HOSTILE}")
+    assert answer.code == 0 and not acting(answer.out) and r"boy\x1b[31m" in answer.out
+    page = tmp_path / "page.html"
+    assert run_command(capfd, *words, HOSTILE, HOSTILE, "--html", str(page)).code == 0
+    assert not acting(page.read_text(encoding="utf-8"))
+
+
+def test_log_lines_errors_and_progress(trained: Trained, capfd, tmp_path, monkeypatch):
+    name = "bad\x1b[2J\u202e.de"
+    (tmp_path / name).write_text("Ja.\n")
+    monkeypatch.chdir(tmp_path)
+    answer = run_command(capfd, "translate", "tiny", "--runs", trained.runs, name)
+    assert r"bad\x1b[2J\u202e.de is a file" in answer.err and not acting(answer.err)
+    answer = run_command(capfd, "translate", "no\x1b[2Jrun", "--runs", trained.runs, "Ja.")
+    assert answer.code == 2 and r"no\x1b[2Jrun" in answer.err and not acting(answer.err)
+    with Progress(3, "line", f"translating {name}") as bar:
+        assert not acting(bar.line())
+    assert Result(name, 1.0, 2.0, "x").line().startswith("bad\\x1b[2J\\u202e.de\t1.00\t")
+
+
+def test_a_record_keeps_its_lines(monkeypatch):
+    """A traceback in a log has several."""
+    out = io.StringIO()
+    monkeypatch.setattr("sys.stderr", out)
+    TqdmHandler().emit(logging.LogRecord("nmt", logging.INFO, "", 0, "a\n\tb \x1b[2J", (), None))
+    assert out.getvalue() == "a\n\tb \\x1b[2J\n"
+
+
+def test_translations_are_data(trained: Trained, capfd):
+    """A model that copies an escape sequence writes it to stdout as it is, as any filter does."""
+    answer = run_command(capfd, "align", "tiny", "--runs", trained.runs, HOSTILE, HOSTILE, "--format", "jsonl")
+    assert r"\u001b[2J" in answer.out  # JSON's own escape
+
+
+@pytest.mark.parametrize("text", [HOSTILE, "<script>alert(1)</script>", '" onload="x', "\ud800\0"])
+def test_a_comparison_shows_text_as_text(text):
+    table, section = Table(text, [text], [[text], [""]], [text]), Section(text, [PageFigure(b"", text, text)], [text])
+    page = comparison_page(text, [text], [table, section])
+    page.encode()
+    assert not acting(page) and "<script" not in page and page.count(escape_html(text)) == 11
+    assert "<td></td>" in page and "Content-Security-Policy" in page and "default-src 'none'" in page
+    markdown = to_markdown([table])
+    assert not acting(markdown) and "<script" not in markdown.replace(r"\<", "")
