@@ -34,6 +34,7 @@ def test_a_sound_run(run, capfd):
     assert answer.code == 0 and set(states.values()) == {"ok"} and "damaged" not in answer.err
     results_of_test = {"evaluate/test/hyp", "evaluate/test/result.json", "evaluate/tensorboard.json"}
     assert {"best.safetensors", "last.safetensors", "average.safetensors", *results_of_test} <= states.keys()
+    (run / "last.damaged.safetensors").write_text("set aside, and read by nothing")
     shutil.rmtree(run / "evaluate")
     (run / "best.safetensors").unlink()
     assert run_command(capfd, "verify", "tiny", "--runs", str(run.parent)).code == 0
