@@ -2,7 +2,7 @@
 
 Each of the first three stages is built once into a folder named by the hash of its recipe, and reused. A recipe holds
 all that the result depends on, the folder it is made from included, so that a change upstream renames everything
-downstream. A folder that exists is complete.
+downstream. A folder that exists is complete; its files are checked against its manifest when they are used.
 """
 
 import hashlib
@@ -16,9 +16,11 @@ from typing import Any
 
 from nmt.config import Config, to_yaml
 from nmt.cpu import keep_freed_memory
-from nmt.data import corpus
-from nmt.data.dataset import ParallelDataset, write_datasets
+from nmt.data import corpus, shards
+from nmt.data.dataset import ParallelDataset
+from nmt.data.manifest import Manifest, check_folder, write_manifest
 from nmt.data.tokenizer import Tokenizers, train_tokenizers
+from nmt.data.write_ids import write_datasets
 from nmt.distributed import World, world
 from nmt.errors import UserError
 from nmt.files import atomic_folder, report_write_errors, write_atomic
@@ -30,7 +32,7 @@ from nmt.training.precision import select_device
 from nmt.view.progress import log_file
 
 log = logging.getLogger("nmt")
-VERSIONS = {"corpus": 1, "tokenizer": 1, "ids": 1}  # raise one when its stage builds something else
+VERSIONS = {"corpus": 2, "tokenizer": 2, "ids": 2}  # raise one when its stage builds something else
 Recipe = dict[str, Any]
 
 
@@ -43,17 +45,22 @@ class StageFolders:
     ids: Path
 
 
-def build_stage(root: Path, name: str, recipe: Recipe, build: Callable[[Path], None]) -> Path:
-    """The folder NAME-HASH of this recipe, built by `build` if it does not exist; raises UserError."""
+def build_stage(root: Path, name: str, recipe: Recipe, build: Callable[[Path], None], unread: str = "") -> Path:
+    """The folder NAME-HASH of this recipe, built by `build` if it does not exist, else checked; raises UserError.
+
+    Of files like the pattern `unread` only the size is checked.
+    """
     recipe = {"version": VERSIONS[name]} | recipe
     text = json.dumps(recipe, sort_keys=True, ensure_ascii=False, indent=1)
     folder = root / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
     if folder.is_dir():
+        check_folder(folder, unread)
         return folder
     log.info("Building %s …", folder)
     with atomic_folder(folder) as temporary:
         build(temporary)
         (temporary / "recipe.json").write_text(text + "\n", encoding="utf-8")
+        write_manifest(temporary)
     return folder
 
 
@@ -65,7 +72,13 @@ def build_corpus_stage(config: Config) -> Path:
         recipe = {key: value for key, value in recipe.items() if key not in ("train", "valid", "test")}
     if data.kind != "phrasebook":
         recipe = {key: value for key, value in recipe.items() if key not in ("pairs", "seed")}
-    return build_stage(root, "corpus", recipe, lambda folder: corpus.build_corpus(data, folder, root / "downloads"))
+
+    def build(folder: Path) -> None:
+        corpus.build_corpus(data, folder, root / "downloads")
+
+    folder = build_stage(root, "corpus", recipe, build, unread="train.*")
+    corpus.log_warnings(read_report(folder))
+    return folder
 
 
 def build_tokenizer_stage(config: Config, corpus_folder: Path) -> Path:
@@ -73,24 +86,27 @@ def build_tokenizer_stage(config: Config, corpus_folder: Path) -> Path:
     source, target = (corpus_folder / f"train.{language}" for language in (config.data.source, config.data.target))
     options = {key: value for key, value in asdict(config.tokenizer).items() if key != "max_pieces"}
     recipe = options | {"corpus": corpus_folder.name}
-    return build_stage(
-        Path(config.data_folder),
-        "tokenizer",
-        recipe,
-        lambda folder: train_tokenizers(config.tokenizer, source, target, folder),
-    )
+
+    def build(folder: Path) -> None:
+        Manifest(corpus_folder).check([source.name, target.name])
+        train_tokenizers(config.tokenizer, source, target, folder)
+
+    return build_stage(Path(config.data_folder), "tokenizer", recipe, build)
 
 
 def build_ids_stage(config: Config, corpus_folder: Path, tokenizer_folder: Path) -> Path:
     """The folder of the training and validation pairs as memory-mapped token ids."""
     data, max_pieces = config.data, config.tokenizer.max_pieces
     recipe = {"corpus": corpus_folder.name, "tokenizer": tokenizer_folder.name, "max_pieces": max_pieces}
+    recipe |= {"pairs_per_shard": shards.PAIRS_PER_SHARD}
 
     def build(folder: Path) -> None:
-        tokenizers = Tokenizers.load(tokenizer_folder)
-        write_datasets(tokenizers, corpus_folder, data.source, data.target, ["train", "valid"], max_pieces, folder)
+        Manifest(corpus_folder).check([f"train.{data.source}", f"train.{data.target}"])
+        pairs, sets = read_report(corpus_folder)["audit"]["train"]["kept"], ["train", "valid"]
+        tokenizers, number = Tokenizers.load(tokenizer_folder), shards.number_of_shards(pairs)
+        write_datasets(tokenizers, corpus_folder, data.source, data.target, sets, max_pieces, folder, number)
 
-    return build_stage(Path(config.data_folder), "ids", recipe, build)
+    return build_stage(Path(config.data_folder), "ids", recipe, build, unread="train*.arrow")
 
 
 def build_stages(config: Config) -> StageFolders:
@@ -135,7 +151,7 @@ def train(config: Config) -> list[Result]:
         trainer = build_trainer(
             config,
             Tokenizers.load(folders.tokenizer),
-            ParallelDataset(folders.ids / "train.arrow"),
+            shards.open_training_pairs(folders.ids),
             valid,
             folder,
             report["corpus_hash"],

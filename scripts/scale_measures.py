@@ -62,7 +62,8 @@ def drop_from_cache(path: Path) -> None:
 
 def settings(root: str, overrides: list[str]) -> Config:
     """A configuration whose data and runs are below `root`."""
-    return compose_all([f"data_folder={root}/data", f"run_folder={root}/runs", *overrides], multirun=False)[0]
+    run_folder = [] if any(word.startswith("run_folder=") for word in overrides) else [f"run_folder={root}/runs"]
+    return compose_all([f"data_folder={root}/data", *run_folder, *overrides], multirun=False)[0]
 
 
 def planning(path: str, batches: int = 2000) -> Figures:

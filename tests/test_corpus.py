@@ -6,7 +6,10 @@ import hashlib
 import json
 import logging
 import os
+import random
 import threading
+import weakref
+from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,7 +18,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from nmt.config import DataConfig, config_folder
-from nmt.data import audit, corpus, digests, hub, parallel_text
+from nmt.data import audit, checks, corpus, digests, hub, parallel_text
 from nmt.data.parallel_text import read_lines
 from nmt.errors import UserError
 
@@ -329,20 +332,115 @@ def test_multi30k_from_plain_files_is_downloaded_once(
     assert json.loads((second / "report.json").read_text())["corpus_hash"] == report["corpus_hash"]
 
 
-def test_multi30k_from_the_hub(tmp_path: Path, server: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def load_dataset(name: str) -> dict:
-        assert name == "bentrevett/multi30k"
-        return {split: {"de": [f"{split}\nA", "B"], "en": [f"{split} a", "b"]} for split in hub.HUB_SPLITS.values()}
-
+@pytest.fixture
+def on_hub(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[dict[str, str]]]:
+    """The rows of a stand-in for the hub, by split, and their checksums as the known ones."""
+    rows = {
+        split: [{"de": f" {split}\nA", "en": f"{split} a "}, {"de": "B", "en": "b"}]
+        for split in hub.HUB_SPLITS.values()
+    }
+    for name, split in hub.HUB_SPLITS.items():
+        for language in ("de", "en"):
+            text = "".join(row[language].replace("\n", " ").strip() + "\n" for row in rows[split])
+            monkeypatch.setitem(hub.TEXT_CHECKSUMS, f"{name}.{language}", hashlib.sha256(text.encode()).hexdigest())
     monkeypatch.setattr(hub, "is_reachable", lambda address: True)
-    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    monkeypatch.setattr("datasets.load_dataset", lambda name: rows if name == "bentrevett/multi30k" else None)
+    return rows
+
+
+def test_multi30k_from_the_hub(tmp_path: Path, server: Path, on_hub: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     build(multi30k(), tmp_path)
-    assert built(tmp_path, "train") == [("train A", "train a"), ("B", "b")]
-    assert built(tmp_path, "valid")[0] == ("validation A", "validation a")
-    assert built(tmp_path, "test_2016_flickr")[0] == ("test A", "test a")
+    assert built(tmp_path, "train") == [(" train A", "train a "), ("B", "b")]
+    assert built(tmp_path, "valid")[0] == (" validation A", "validation a ")
+    assert built(tmp_path, "test_2016_flickr")[0] == (" test A", "test a ")
     assert built(tmp_path, "test_2017_flickr")[0] == ("test_2017_flickr.de eins", "test_2017_flickr.en eins")
     monkeypatch.setattr("datasets.load_dataset", refuse)
-    assert hub.download_sets("en", "de", ["train"], tmp_path / "downloads")["train"][0].parent.name == "hub"
+    files = hub.download_sets("en", "de", ["train"], tmp_path / "downloads")["train"]
+    assert files[0].parent.name == "hub"
+    files[0].write_bytes(files[0].read_bytes().replace(b"b", b"c"))  # damaged since
+    assert hub.download_sets("en", "de", ["train"], tmp_path / "downloads")["train"][0].name == "train.en.gz"
+
+
+def test_other_text_on_the_hub_is_not_taken(tmp_path: Path, server: Path, on_hub: dict, caplog) -> None:
+    """One changed character, as after a new revision: the plain files, of a fixed commit, are taken instead."""
+    on_hub["validation"][1]["en"] = "B"
+    with caplog.at_level(logging.INFO, "nmt"):
+        build(multi30k(), tmp_path)
+    assert "val.en is not the known text: its sha256 is" in caplog.text
+    assert built(tmp_path, "train")[0] == ("train.de eins", "train.en eins")
+    assert built(tmp_path, "valid")[0] == ("val.de eins", "val.en eins")
+
+
+def test_the_known_text_is_that_of_the_plain_files() -> None:
+    """By the checksums of the plain files: their text without spaces at the ends of lines is what the hub must give."""
+    folder = Path(__file__).resolve().parents[2] / "shared" / "data" / "multi30k"
+    if not folder.is_dir():
+        pytest.skip("Multi30k is not on this machine")
+    for key, expected in hub.TEXT_CHECKSUMS.items():
+        path = folder / f"{key.replace('val.', 'valid.')}.gz"
+        assert digests.file_digest(path) == hub.CHECKSUMS[key]
+        text = "".join(line.strip() + "\n" for line in read_lines(path))
+        assert hashlib.sha256(text.encode()).hexdigest() == expected
+
+
+class Sentence(str):
+    """A text of which it can be known whether it is still in memory."""
+
+
+def invented(count: int, alive: list[int]) -> Iterator[tuple[str, str]]:
+    """A stream of pairs; `alive` gets how many of its sentences are in memory."""
+    existing: weakref.WeakSet[Sentence] = weakref.WeakSet()
+    for number in range(count):
+        pair = Sentence(f"Satz {number % 7 * 'x'} {number}"), Sentence(f"sentence {number % 7 * 'x'} {number}")
+        for sentence in pair:
+            existing.add(sentence)
+        alive.append(len(existing))
+        yield pair
+
+
+def test_a_stream_of_pairs_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the hub to files, and through the corpus stage, where the checks hold some hundred pairs."""
+    count, alive = 3000, []
+    monkeypatch.setattr(hub, "TEXT_CHECKSUMS", {"train.de": "", "train.en": ""})
+    with pytest.raises(UserError, match="is not the known text"):
+        hub.write_pairs(invented(count, alive), tmp_path / "train.de", tmp_path / "train.en")
+    assert len(alive) == count and max(alive) <= 4
+    data = make(tmp_path)
+    files = parallel_text.read_pairs
+    monkeypatch.setattr(
+        corpus,
+        "read_pairs",
+        lambda source, target: invented(count, alive) if source.stem == "train" else files(source, target),
+    )
+    assert build(data, tmp_path)["audit"]["train"]["kept"] == count
+    assert max(alive) <= 2 * (checks.BLOCK + checks.MIN_PAIRS) + 4
+
+
+@pytest.mark.parametrize("held", [1, 2, 5, 100])
+def test_duplicates_are_counted_by_parts_as_in_one(tmp_path: Path, held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "HELD_PAIRS", held)
+    words = [number * number % 23 for number in range(60)]
+    counter = audit.DuplicateCounter(tmp_path)
+    for number, word in enumerate(words, 10):
+        counter.add(f"Wort {word}", "word", number)
+    first = next(number for number, word in enumerate(words) if word in words[:number])
+    assert counter.count() == (60 - len(set(words)), first + 10)
+    assert not list(tmp_path.iterdir())
+    assert audit.DuplicateCounter(tmp_path).count() == (0, 0)
+
+
+def test_a_shifted_corpus_is_said_in_every_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With its file and line in report.json, from which each later command logs it again."""
+    chosen = random.Random(1)
+    source = ["ja " * chosen.randint(1, 12) for _ in range(1000)]
+    report = build(
+        make(tmp_path, (source, [text.replace("ja", "yes") for text in [*source[:400], *source[399:-1]]])), tmp_path
+    )
+    (warning,) = report["audit"]["train"]["warnings"]
+    name, line = warning.split(": ")[0].rsplit(":", 1)
+    assert name == str(tmp_path / "train.de") and abs(int(line) - 401) < 20 and "shifted by 1 line" in warning
+    corpus.log_warnings(report)
+    assert warning in caplog.text
 
 
 def test_multi30k_wrong_checksum(tmp_path: Path, server: Path, no_hub: None) -> None:

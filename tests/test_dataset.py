@@ -1,14 +1,21 @@
 """The ids: what is read back is what the tokenizer encodes, across record batches, and pairs are left out as pairs."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy
 import pytest
 
 from nmt.config import TokenizerConfig
-from nmt.data import dataset, tokenizer
+from nmt.data import dataset, tokenize_files, tokenizer, write_ids
 from nmt.data.dataset import ParallelDataset
+from nmt.data.plan import length_runs
+from nmt.data.shards import read_length_runs, shard_paths
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 
@@ -34,10 +41,10 @@ def tokenizers(tmp_path: Path) -> Tokenizers:
 def test_reads_back_what_was_written(
     tmp_path: Path, tokenizers: Tokenizers, rows: int, mapped: int, monkeypatch
 ) -> None:
-    monkeypatch.setattr(dataset, "ROWS", rows)
+    monkeypatch.setattr(tokenize_files, "ROWS", rows)
     monkeypatch.setattr(dataset, "MAX_MAPPED_BYTES", mapped)
     write(tmp_path, "train", PAIRS)
-    dataset.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], 256, tmp_path)
+    write_ids.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], 256, tmp_path)
     pairs = ParallelDataset(tmp_path / "train.arrow")
     assert len(pairs) == 25
     for index, texts in enumerate(PAIRS):
@@ -50,7 +57,7 @@ def test_reads_back_what_was_written(
 
 def test_arrays_are_int32_views_of_the_file(tmp_path: Path, tokenizers: Tokenizers, monkeypatch) -> None:
     write(tmp_path, "train", PAIRS)
-    dataset.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], 256, tmp_path)
+    write_ids.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], 256, tmp_path)
     pairs = ParallelDataset(tmp_path / "train.arrow")
     assert pairs.source(3).dtype == pairs.source_lengths.dtype == numpy.int32
     assert numpy.shares_memory(pairs.source(3), pairs.source(3)) and not pairs.source(3).flags.writeable
@@ -64,13 +71,13 @@ def test_arrays_are_int32_views_of_the_file(tmp_path: Path, tokenizers: Tokenize
 
 @pytest.mark.parametrize("rows", [1, 2, 1000])
 def test_pairs_are_left_out_as_pairs(tmp_path: Path, tokenizers: Tokenizers, rows: int, monkeypatch) -> None:
-    monkeypatch.setattr(dataset, "ROWS", rows)
+    monkeypatch.setattr(tokenize_files, "ROWS", rows)
     most = max(len(tokenizers.source.encode(source)) for source, _ in PAIRS)
     long = "Nummer " * (most + 1)
     mixed = [PAIRS[0], (long, "number"), PAIRS[1], ("Nummer", " "), ("", "number"), ("Nummer", long), PAIRS[2]]
     for name in ("train", "valid"):
         write(tmp_path, name, mixed)
-    dataset.write_datasets(tokenizers, tmp_path, "de", "en", ["train", "valid"], most, tmp_path)
+    write_ids.write_datasets(tokenizers, tmp_path, "de", "en", ["train", "valid"], most, tmp_path)
     train, valid = (ParallelDataset(tmp_path / f"{name}.arrow") for name in ("train", "valid"))
     assert [train.line(index) for index in range(len(train))] == [1, 3, 7]
     assert [valid.line(index) for index in range(len(valid))] == [1, 2, 3, 6, 7]  # a validation pair is never too long
@@ -82,16 +89,97 @@ def test_pairs_are_left_out_as_pairs(tmp_path: Path, tokenizers: Tokenizers, row
 def test_boundary_of_max_pieces(tmp_path: Path, tokenizers: Tokenizers) -> None:
     write(tmp_path, "train", PAIRS[:1])
     longest = max(len(tokenizer_.encode(text)) for tokenizer_, text in zip(tokenizers, PAIRS[0], strict=True))
-    dataset.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], longest, tmp_path)
+    write_ids.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], longest, tmp_path)
     assert len(ParallelDataset(tmp_path / "train.arrow")) == 1
     with pytest.raises(UserError, match=f"max_pieces={longest - 1}"):
-        dataset.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], longest - 1, tmp_path)
+        write_ids.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], longest - 1, tmp_path)
+
+
+@pytest.mark.parametrize("dealt", [1, 10, 1000])
+def test_shards_hold_every_pair_once_in_shards_that_its_line_gives(
+    tmp_path: Path, tokenizers: Tokenizers, dealt: int, monkeypatch
+) -> None:
+    monkeypatch.setattr(tokenize_files, "ROWS", 7)
+    monkeypatch.setattr(write_ids, "DEALT_ROWS", dealt)
+    write(tmp_path, "train", PAIRS)
+    write_ids.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], 256, tmp_path, shards=3)
+    opened = [ParallelDataset(path) for path in shard_paths(tmp_path, "train", 3)]
+    lines = [[pairs.line(index) for index in range(len(pairs))] for pairs in opened]
+    assert sorted(sum(lines, [])) == list(range(1, 26)) and all(found == sorted(found) for found in lines)
+    for number, pairs in enumerate(opened):
+        assert write_ids.shard_numbers(numpy.array(lines[number]), 3).tolist() == [number] * len(pairs)
+        assert all(pairs.texts(index) == PAIRS[line - 1] for index, line in enumerate(lines[number]))
+    stored = read_length_runs(tmp_path / "train-lengths.npy", 3)
+    for pairs, runs in zip(opened, stored, strict=True):
+        assert all(map(numpy.array_equal, runs, length_runs(pairs.source_lengths, pairs.target_lengths)))
+
+
+def test_shards_are_random_samples_of_nearly_equal_size() -> None:
+    counts = numpy.bincount(write_ids.shard_numbers(numpy.arange(1, 700_001), 7).astype(int), minlength=7)
+    assert abs(counts - 100_000).max() < 1500  # five standard deviations
+    neighbours = write_ids.shard_numbers(numpy.arange(1, 10_001), 2)
+    assert abs(numpy.corrcoef(neighbours[1:].astype(float), neighbours[:-1].astype(float))[0, 1]) < 0.05
+
+
+@pytest.mark.parametrize("damage", ["killed", "not UTF-8"])
+def test_a_process_that_tokenizes_may_fail(tmp_path: Path, tokenizers: Tokenizers, damage: str, monkeypatch) -> None:
+    if tokenize_files.usable_processes() == 1 and sys.platform != "linux":
+        pytest.skip("processes are not forked here")
+
+    def encode_block(*arguments: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    write(tmp_path, "train", PAIRS)
+    if damage == "killed":
+        monkeypatch.setattr(tokenize_files, "encode_block", encode_block)
+    else:
+        (tmp_path / "train.en").write_bytes(b"\xff\n" * 25)
+    files = tmp_path / "train.de", tmp_path / "train.en"
+    with (
+        pytest.raises(UserError, match="was killed" if damage == "killed" else "line 1, is not UTF-8"),
+        tokenize_files.tokenized_blocks(tokenizers, files, None, processes=2) as blocks,
+    ):
+        list(blocks)
+
+
+ORPHANS = """
+import multiprocessing, os, signal, sys
+from pathlib import Path
+from nmt.data import tokenize_files
+from nmt.data.tokenizer import Tokenizers
+folder = Path(sys.argv[1])
+tokenize_files.ROWS = 2
+files = folder / "train.de", folder / "train.en"
+with tokenize_files.tokenized_blocks(Tokenizers.load(folder), files, None, processes=3) as blocks:
+    next(blocks)
+    print(*[child.pid for child in multiprocessing.active_children()], flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are not forked here")
+def test_no_process_survives_a_parent_that_is_killed(tmp_path: Path, tokenizers: Tokenizers) -> None:
+    write(tmp_path, "train", PAIRS * 40)
+    ended = subprocess.run([sys.executable, "-c", ORPHANS, tmp_path], capture_output=True, text=True, check=False)
+    pids = [int(word) for word in ended.stdout.split()]
+    assert ended.returncode == -signal.SIGKILL and len(pids) == 3
+    deadline = time.monotonic() + 60
+    while any(is_running(pid) for pid in pids):
+        assert time.monotonic() < deadline, "a process that tokenizes waits for ever"
+        time.sleep(0.02)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_other_line_breaks_do_not_shift(tmp_path: Path, tokenizers: Tokenizers) -> None:
     strange = [("eins\u2028zwei\x85\x0b", "one"), *PAIRS[:2]]
     write(tmp_path, "train", strange)
-    dataset.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], 256, tmp_path)
+    write_ids.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], 256, tmp_path)
     pairs = ParallelDataset(tmp_path / "train.arrow")
     assert [pairs.texts(index) for index in range(len(pairs))] == strange
 

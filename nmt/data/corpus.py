@@ -15,7 +15,8 @@ from typing import Any
 
 from nmt.config import DataConfig
 from nmt.data import hub
-from nmt.data.audit import DuplicateCounter, HeldOutSentences, PairCounts, rejection_reason
+from nmt.data.audit import DuplicateCounter, HeldOutSentences, PairCounts, log_report, rejection_reason
+from nmt.data.checks import PairChecks
 from nmt.data.digests import DigestCache
 from nmt.data.parallel_text import LineWriter, find_file, read_pairs
 from nmt.data.phrasebook import splits
@@ -53,9 +54,11 @@ def build_corpus(data: DataConfig, folder: Path, downloads: Path) -> None:
     with report_write_errors(folder), tempfile.TemporaryDirectory(dir=folder) as generated:
         sets = find_sets(data, downloads, Path(generated))
         held_out, audit = HeldOutSentences(), {}
-        for name in [name for name in sets if name != "train"]:
-            audit[name] = write_held_out_set(name, sets[name], data, folder, held_out)
-        audit = {"train": write_training_set(sets["train"], data, folder, held_out)} | audit
+        checks = {name: PairChecks() for name in sets if name != "train"}
+        for name in checks:
+            audit[name] = write_held_out_set(name, sets[name], data, folder, held_out, checks[name])
+        found = held_out, DuplicateCounter(Path(generated)), PairChecks(checks["valid"])
+        audit = {"train": write_training_set(sets["train"], data, folder, *found)} | audit
         count_in_training(audit["valid"], data, folder, held_out)
         if data.kind == "phrasebook":
             write_gold_alignments(audit, set_names(data), Path(generated), folder)
@@ -150,15 +153,21 @@ def local_files(data: DataConfig, groups: dict[str, list[str]]) -> dict[str, lis
 
 
 def write_training_set(
-    files: list[Files], data: DataConfig, folder: Path, held_out: HeldOutSentences
+    files: list[Files],
+    data: DataConfig,
+    folder: Path,
+    held_out: HeldOutSentences,
+    duplicates: DuplicateCounter,
+    checks: PairChecks,
 ) -> dict[str, Any]:
     """Write the training pairs that `rejection_reason` accepts; returns the set's entry in report.json.
 
     Raises UserError when no pair is left.
     """
-    counts, duplicates = PairCounts(), DuplicateCounter()
+    counts = PairCounts()
     with PairWriter("train", data, folder) as writer:
         for source, target in read_counted(files, counts):
+            checks.add(source, target)
             if reason := rejection_reason(source, target, data.max_characters, data.max_length_ratio):
                 counts.drop(reason, counts.read)
                 continue
@@ -174,11 +183,12 @@ def write_training_set(
     if not counts.kept:
         reasons = ", ".join(f"{number:,} {reason}" for reason, number in counts.dropped.items())
         raise UserError(f"No training pair is left of {counts.read:,} in data.train={data.train}: {reasons}.")
+    counts.add_warnings(checks)
     return counts.report_entry() | {"sha256": writer.digests()}
 
 
 def write_held_out_set(
-    name: str, files: list[Files], data: DataConfig, folder: Path, held_out: HeldOutSentences
+    name: str, files: list[Files], data: DataConfig, folder: Path, held_out: HeldOutSentences, checks: PairChecks
 ) -> dict[str, Any]:
     """Write every pair of a validation or test set; returns its entry in report.json.
 
@@ -190,9 +200,11 @@ def write_held_out_set(
             if not (source.strip() and target.strip()):
                 counts.count("a side blank", counts.read)
             held_out.add(source, target)
+            checks.add(source, target)
             writer.write(source, target, counts)
     if counts.counted.get("a side blank") == counts.read:
         raise UserError(f"The set '{name}' has no pair of two sentences: one side of every line is blank.")
+    counts.add_warnings(checks)
     return counts.report_entry() | {"sha256": writer.digests()}
 
 
@@ -238,10 +250,8 @@ class PairWriter:
         return {language: writer.digest.hexdigest() for language, writer in self.files.items()}
 
 
-def log_report(report: dict[str, Any]) -> None:
-    """Log how many pairs were read, kept, dropped and remarked on, each with the file and line of the first."""
-    for name, entry in report["audit"].items():
-        logger.info("%-20s %11s pairs read, %11s kept", name, f"{entry['read']:,}", f"{entry['kept']:,}")
-        for group in ("dropped", "counted"):
-            for reason, number in entry[group].items():
-                logger.info("  %-7s %10s  %s, first: %s", group, f"{number:,}", reason, entry["examples"][reason])
+def log_warnings(report: dict[str, Any]) -> None:
+    """Log what `PairChecks` found in each set, once for every command that uses the corpus."""
+    for entry in report["audit"].values():
+        for warning in entry["warnings"]:
+            logger.warning("%s", warning)

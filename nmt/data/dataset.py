@@ -5,25 +5,17 @@ read sentence by sentence instead of through the map: each access to a mapped pa
 as the program's memory, and a thousand accesses all of it. A read costs 3 µs more.
 """
 
-import json
-import logging
 from bisect import bisect_right
-from collections.abc import Iterator
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 
 import numpy
 import pyarrow
 from pyarrow import ipc
 
-from nmt.data.parallel_text import read_pairs
 from nmt.data.plan import LengthRuns, length_runs
-from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
-from nmt.files import report_write_errors
 
-ROWS = 50_000  # pairs in a record batch; also how many are held in memory while building
 MAX_MAPPED_BYTES = 1 << 29
 SCHEMA = pyarrow.schema(
     {
@@ -34,58 +26,6 @@ SCHEMA = pyarrow.schema(
         "line": pyarrow.int64(),  # in the corpus file, from 1
     }
 )
-Row = tuple[list[int], list[int], str, str, int]
-logger = logging.getLogger("nmt")
-
-
-def write_datasets(
-    tokenizers: Tokenizers, corpus: Path, source: str, target: str, sets: list[str], max_pieces: int, folder: Path
-) -> None:
-    """Write NAME.arrow for every set in `sets`, and report.json; raises UserError when a set ends up empty.
-
-    Training pairs longer than max_pieces are left out; so is, in any set, a pair of which one side has no piece.
-    """
-    report = {}
-    for name in sets:
-        counts = {"kept": 0, "too long": 0, "blank": 0}
-        limit = max_pieces if name == "train" else None
-        pairs = read_pairs(corpus / f"{name}.{source}", corpus / f"{name}.{target}")
-        with report_write_errors(folder), ipc.new_file(str(folder / f"{name}.arrow"), SCHEMA) as writer:
-            for rows in filter_rows(encode_rows(tokenizers, pairs), limit, counts):
-                columns = zip(zip(*rows, strict=True), SCHEMA.types, strict=True)
-                arrays = [pyarrow.array(column, column_type) for column, column_type in columns]
-                writer.write_batch(pyarrow.record_batch(arrays, schema=SCHEMA))
-        if not counts["kept"]:
-            raise UserError(f"No pair of '{name}' is left with at most tokenizer.max_pieces={max_pieces} pieces.")
-        left_out = ", ".join(f"{number:,} {reason}" for reason, number in counts.items() if number and reason != "kept")
-        logger.info("%-20s %11s pairs as ids; left out: %s", name, f"{counts['kept']:,}", left_out or "none")
-        report[name] = counts
-    with report_write_errors(folder):
-        (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-
-
-def encode_rows(tokenizers: Tokenizers, pairs: Iterator[tuple[str, str]]) -> Iterator[list[Row]]:
-    """Yield the pairs with their ids and line numbers, ROWS at a time."""
-    first_line = 1
-    while texts := list(islice(pairs, ROWS)):
-        sources, targets = zip(*texts, strict=True)
-        ids = zip(tokenizers.source.encode_all(sources), tokenizers.target.encode_all(targets), strict=True)
-        yield [(*both, *text, line) for line, (both, text) in enumerate(zip(ids, texts, strict=True), first_line)]
-        first_line += len(texts)
-
-
-def filter_rows(blocks: Iterator[list[Row]], limit: int | None, counts: dict[str, int]) -> Iterator[list[Row]]:
-    """Yield the rows with at most `limit` pieces a side and at least one; `counts` gets the number of each outcome."""
-    for block in blocks:
-        rows = []
-        for row in block:
-            shorter, longer = sorted((len(row[0]), len(row[1])))
-            outcome = "blank" if not shorter else "too long" if limit is not None and longer > limit else "kept"
-            counts[outcome] += 1
-            if outcome == "kept":
-                rows.append(row)
-        if rows:
-            yield rows
 
 
 class ParallelDataset:

@@ -1,7 +1,9 @@
 """Multi30k from two sources: the Hugging Face hub (en and de), else the plain files of its authors' repository.
 
 Both end as a pair of files in the download folder, so that the rest of the program handles files only, and what was
-downloaded once needs no network again. Licence: the Flickr30k terms, non-commercial research and education.
+downloaded once needs no network again. Both are verified: the plain files, of a fixed commit, by their sha256, and the
+hub's sentences by the sha256 of the same text, whatever revision of the hub they are from. Licence: the Flickr30k
+terms, non-commercial research and education.
 """
 
 import hashlib
@@ -9,12 +11,13 @@ import logging
 import os
 import urllib.error
 import urllib.request
+from collections.abc import Iterable
 from pathlib import Path
 
 from nmt.data.digests import file_digest
-from nmt.data.parallel_text import to_line
+from nmt.data.parallel_text import read_lines, to_line
 from nmt.errors import UserError, choose
-from nmt.files import write_atomic
+from nmt.files import open_atomic, write_atomic
 
 HUB_NAME = "bentrevett/multi30k"
 HUB_SPLITS = {"train": "train", "val": "validation", "test_2016_flickr": "test"}
@@ -43,6 +46,15 @@ CHECKSUMS: dict[str, str | None] = {
     "test_2017_mscoco.de": None,
     "test_2017_mscoco.en": None,
     "test_2017_mscoco.fr": None,
+}
+# sha256 of the text of the same files, spaces at both ends of each line removed; what the hub gives must be this text.
+TEXT_CHECKSUMS = {
+    "test_2016_flickr.de": "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16",
+    "test_2016_flickr.en": "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182",
+    "train.de": "67aa53ff412b6af1f47c604a623e112e2c28c61519aa7cf8a5348af21722b67a",
+    "train.en": "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
+    "val.de": "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660",
+    "val.en": "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227",
 }
 
 logger = logging.getLogger("nmt")
@@ -78,11 +90,25 @@ def download_sets(source: str, target: str, names: list[str], downloads: Path) -
 
 def downloaded_files(name: str, source: str, target: str, downloads: Path) -> tuple[Path, Path] | None:
     """The files of a set that an earlier call downloaded, from the hub or as plain files; None when there are none."""
-    for folder, ending in ((downloads / "hub", ""), (downloads, ".gz")):
+    for folder, ending, is_expected in (
+        (downloads / "hub", "", has_expected_text),
+        (downloads, ".gz", has_expected_checksum),
+    ):
         files = folder / f"{name}.{source}{ending}", folder / f"{name}.{target}{ending}"
-        if all(path.is_file() and (not ending or has_expected_checksum(path)) for path in files):
+        if all(path.is_file() and is_expected(path) for path in files):
             return files
     return None
+
+
+def has_expected_text(path: Path) -> bool:
+    """Whether the sentences of a file from the hub are those in TEXT_CHECKSUMS."""
+    digest = hashlib.sha256()
+    try:
+        for sentence in read_lines(path):
+            digest.update(to_line(sentence.strip()))
+    except UserError:  # not UTF-8
+        return False
+    return digest.hexdigest() == TEXT_CHECKSUMS.get(path.name)
 
 
 def has_expected_checksum(path: Path) -> bool:
@@ -95,23 +121,33 @@ def load_from_hub(source: str, target: str, names: list[str], downloads: Path) -
     """The files of the named sets, written from the hub or from its cache; {} when neither is available."""
     if not is_reachable(os.environ.get("HF_ENDPOINT", "https://huggingface.co")):
         os.environ.setdefault("HF_HUB_OFFLINE", "1")  # use the hub's cache at once, without half a minute of retries
+    folder = downloads / "hub"
+    folder.mkdir(exist_ok=True)
+    sets = {}
     try:
         from datasets import load_dataset  # here, because the import alone takes more than a second
 
         splits = load_dataset(HUB_NAME)
-        columns = {name: (splits[HUB_SPLITS[name]][source], splits[HUB_SPLITS[name]][target]) for name in names}
+        for name in names:
+            sets[name] = folder / f"{name}.{source}", folder / f"{name}.{target}"
+            write_pairs(((row[source], row[target]) for row in splits[HUB_SPLITS[name]]), *sets[name])
     except Exception as error:  # the hub fails in many ways; after each of them the plain files are tried
         logger.info("The Hugging Face hub does not give %s (%s); trying the plain files.", HUB_NAME, error)
         return {}
-    folder = downloads / "hub"
-    folder.mkdir(exist_ok=True)
-    sets = {}
-    for name, sides in columns.items():
-        files = folder / f"{name}.{source}", folder / f"{name}.{target}"
-        for path, sentences in zip(files, sides, strict=True):
-            write_atomic(path, b"".join(map(to_line, sentences)))
-        sets[name] = files
     return sets
+
+
+def write_pairs(pairs: Iterable[tuple[str, str]], source: Path, target: Path) -> None:
+    """Write the sentences of any iterator, none of which is kept in memory; raises UserError for unexpected text."""
+    with open_atomic(source) as source_file, open_atomic(target) as target_file:
+        digests = {source: hashlib.sha256(), target: hashlib.sha256()}
+        for pair in pairs:
+            for sentence, path, file in zip(pair, (source, target), (source_file, target_file), strict=True):
+                file.write(to_line(sentence))
+                digests[path].update(to_line(sentence.replace("\r", " ").replace("\n", " ").strip()))
+        for path, digest in digests.items():
+            if digest.hexdigest() != TEXT_CHECKSUMS[path.name]:
+                raise UserError(f"{path.name} is not the known text: its sha256 is {digest.hexdigest()}")
 
 
 def is_reachable(address: str) -> bool:

@@ -42,9 +42,9 @@ class Tokenizer:
         """The most probable pieces of a sentence."""
         return self.processor.encode(normalize(text, self.lowercase))
 
-    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` of many sentences on all processors."""
-        return self.processor.encode([normalize(text, self.lowercase) for text in texts], num_threads=-1)
+    def encode_all(self, texts: Sequence[str], threads: int = -1) -> list[list[int]]:
+        """`encode` of many sentences in so many threads; by default on all processors."""
+        return self.processor.encode([normalize(text, self.lowercase) for text in texts], num_threads=threads)
 
     def sample(self, text: str, alpha: float, generator: Random) -> list[int]:
         """Pieces sampled at random: unigram sampling (Kudo 2018) with its α, or BPE-dropout with probability alpha."""

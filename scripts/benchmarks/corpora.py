@@ -12,7 +12,7 @@ import pyarrow
 from pyarrow import ipc
 
 from benchmarks.machine import ROOT
-from nmt.data.dataset import ROWS, SCHEMA, ParallelDataset
+from nmt.data.dataset import SCHEMA, ParallelDataset
 from nmt.data.parallel_text import read_pairs
 from nmt.data.phrasebook.draw import Grammar, draws
 from nmt.data.tokenizer import EOS
@@ -21,6 +21,7 @@ from nmt.files import open_atomic
 
 MULTI30K = ROOT.parent / "shared" / "data" / "multi30k"
 TRAIN, HELD_OUT = 29_000, 500  # lines
+ROWS = 50_000  # pairs in a record batch
 MEAN_PIECES, LONGEST = 25, 250  # pieces of a source sentence: about the mean of WMT; of any sentence
 POOL = 1 << 22  # at most so many ids are drawn; a record batch takes consecutive ones
 DISTINCT = 10_000  # sentences that synthetic text is joined from

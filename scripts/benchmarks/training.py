@@ -16,6 +16,7 @@ from benchmarks.tables import Figures
 from nmt.config import Config
 from nmt.data.batches import Batch, BatchIterator, Cursor
 from nmt.data.dataset import ParallelDataset
+from nmt.data.shards import open_training_pairs
 from nmt.data.tokenizer import PAD, Tokenizers
 from nmt.distributed import World
 from nmt.models.base import EncoderDecoder
@@ -33,7 +34,7 @@ def trainer_on_corpus(config: Config, folder: Path) -> Trainer:
     """The Trainer of `nmt train` on the configured corpus; missing stages are built, last.safetensors is resumed."""
     stages = build_stages(config)
     folder.mkdir(parents=True, exist_ok=True)
-    train, valid = (ParallelDataset(stages.ids / f"{name}.arrow") for name in ("train", "valid"))
+    train, valid = open_training_pairs(stages.ids), ParallelDataset(stages.ids / "valid.arrow")
     corpus_hash = read_report(stages.corpus)["corpus_hash"]
     return build_trainer(config, Tokenizers.load(stages.tokenizer), train, valid, folder, corpus_hash, World())
 

@@ -1,0 +1,145 @@
+"""Warnings about whole corpora: planted faults are found where they begin, and sound corpora have none."""
+
+import random
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from nmt.data.checks import BLOCK, MIN_PAIRS, Finding, PairChecks, find_shift
+from nmt.data.phrasebook.draw import Grammar, draws
+
+Side = list[str]
+COUNT = 3200
+
+
+@pytest.fixture(scope="module")
+def drawn() -> tuple[Side, Side]:
+    """German and English sentences of the phrasebook, one to three of them in a line."""
+    single = [(pair.german, pair.english) for pair in islice(draws(Grammar(), 1), 1500)]
+    chosen = random.Random(1)
+    lines = [[chosen.choice(single) for _ in range(chosen.randint(1, 3))] for _ in range(COUNT + 300)]
+    return [" ".join(german for german, _ in line) for line in lines], [
+        " ".join(en for _, en in line) for line in lines
+    ]
+
+
+@pytest.fixture
+def find(drawn):
+    """The findings in training pairs; the validation set are the last 300 pairs drawn."""
+
+    def find(sources: Side, targets: Side, valid: tuple[Side, Side] | None = None) -> list[Finding]:
+        held_out = PairChecks()
+        for pair in zip(*(valid or (drawn[0][COUNT:], drawn[1][COUNT:])), strict=True):
+            held_out.add(*pair)
+        assert valid or held_out.finish() == []
+        held_out.finish()
+        checks = PairChecks(held_out)
+        for pair in zip(sources, targets, strict=True):
+            checks.add(*pair)
+        return checks.finish()
+
+    return find
+
+
+@pytest.fixture
+def sides(drawn) -> tuple[Side, Side]:
+    return drawn[0][:COUNT], drawn[1][:COUNT]
+
+
+def only(findings: list[Finding]) -> Finding:
+    assert len(findings) == 1, findings
+    return findings[0]
+
+
+@pytest.mark.parametrize("count", [0, 1, MIN_PAIRS - 1, BLOCK, BLOCK + 1, 2 * BLOCK, COUNT])
+def test_a_sound_corpus_has_no_warning(find, sides, count):
+    assert find(sides[0][:count], sides[1][:count]) == []
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+@pytest.mark.parametrize("at", [0, 777, 2600])
+def test_a_shift_is_found_where_it_begins(find, sides, at, lost):
+    source, target = sides
+    target = target[:at] + target[at + lost :]
+    for pair in ((source[: len(target)], target), (target, source[: len(target)])):
+        finding = find(*pair)[0]
+        assert abs(finding.number - (at + 1)) <= 40
+        assert f"shifted by {lost} line" in finding.text
+
+
+def test_shuffled_lines_are_found(find, sides):
+    source, target = sides
+    part = target[1200:2500]
+    random.Random(2).shuffle(part)
+    finding = only(find(source, target[:1200] + part + target[2500:]))
+    assert "shuffled or mixed up" in finding.text and abs(finding.number - 1201) <= 40
+
+
+def test_the_direction_of_a_shift():
+    random = np.random.default_rng(1)
+    lengths = random.normal(3, 1, 600)
+    assert find_shift(np.stack([lengths[2:500], lengths[:498]])) == -2
+    assert find_shift(np.stack([lengths[:498], lengths[2:500]])) == 2
+    assert find_shift(random.normal(3, 1, (2, 500))) == 0
+
+
+def test_swapped_columns_are_found(find, sides):
+    source, target = sides
+    assert only(find(target, source)) == Finding(
+        f"{COUNT:,} of {COUNT:,} pairs look swapped: each side in the other's language", 1
+    )
+    finding = only(find(source[:3000] + target[3000:], target[:3000] + source[3000:]))
+    assert finding.number == 3001 and finding.text.startswith("200 of")
+
+
+def test_languages_are_not_judged_by_few_sentences(find, sides, drawn):
+    assert find(sides[1], sides[0], (drawn[0][-9:], drawn[1][-9:])) == []
+
+
+PLANTED = {
+    "mojibake": (lambda text: text.replace("e", "Ã¼", 1), "wrong encoding"),
+    "entities": (lambda text: text.replace("e", "&amp;amp;", 1), "HTML entities"),
+    "replacement": (lambda text: text + "\ufffd", "wrong encoding"),
+}
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+@pytest.mark.parametrize("side", [0, 1])
+def test_damaged_text_is_counted_with_its_first_line(find, sides, fault, side):
+    plant, text = PLANTED[fault]
+    planted = [list(each) for each in sides]
+    for line in (1300, 1301, 2900, 3199):
+        planted[side][line] = plant(planted[side][line])
+    assert only(find(*planted)).number == 1301
+    assert only(find(*planted)).text.startswith(f"4 of {COUNT:,} pairs have ") and text in only(find(*planted)).text
+    planted[side][1301] = sides[side][1301]
+    planted[side][2900] = sides[side][2900]
+    assert find(*planted) == []  # two are no warning
+
+
+@pytest.mark.parametrize("character", ["\0", "\x1b", "\x7f", "\x0b"])
+def test_one_control_character_is_enough(find, sides, character):
+    source = [*sides[0][:2000], f"ein{character}s", *sides[0][2001:]]
+    assert only(find(source, sides[1])) == Finding(f"1 of {COUNT:,} pairs have control characters", 2001)
+
+
+def test_what_the_validation_set_has_too_is_the_way_of_the_corpus(find, sides, drawn):
+    """A corpus tokenized by Moses writes &quot; in all its sets."""
+    escaped = [f"&quot; {text}" for text in sides[0]]
+    assert len(find(escaped, sides[1])) == 1
+    assert find(escaped, sides[1], ([f"&quot; {text}" for text in drawn[0][COUNT:]], drawn[1][COUNT:])) == []
+
+
+def test_legitimate_characters_are_no_fault(find, sides):
+    plain = [
+        "ÉTÉ À LA MER…",
+        "Não: São Tomé",
+        "« Où ? » — “Là-bas”",
+        "Ångström &c. R&D; A & B",
+        "50 % © ® °",
+        "日本語 Ωλ\t€",
+    ]
+    source = [f"{text} {plain[number % len(plain)]}" for number, text in enumerate(sides[0])]
+    target = [f"{text} {plain[number % len(plain)]}" for number, text in enumerate(sides[1])]
+    assert find(source, target) == []

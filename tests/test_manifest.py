@@ -1,0 +1,158 @@
+"""Stages are checked: one flipped bit, a cut or missing file in any stage is one sentence that names the remedy."""
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from corpora import write_corpus
+
+from nmt import pipeline
+from nmt.compose import compose_all
+from nmt.config import Config
+from nmt.data import shards, tokenize_files
+from nmt.data.manifest import NAME, check_folder, write_manifest
+from nmt.data.shards import open_training_pairs
+from nmt.errors import UserError
+from nmt.pipeline import StageFolders, build_stages
+
+
+def settings(root: Path) -> Config:
+    words = ["tokenizer.vocabulary_size=360", f"data_folder={root}", "device=cpu"]
+    return compose_all([*write_corpus(root.parent / "text"), *words], multirun=False)[0]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with all stages, the ids in three shards."""
+    root = tmp_path_factory.mktemp("stages") / "data"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shards, "PAIRS_PER_SHARD", 100)
+        build_stages(settings(root))
+    return root
+
+
+@pytest.fixture
+def use(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], StageFolders]:
+    """A copy of the stages in tmp_path/data; the call uses them as a training does, shard after shard."""
+    shutil.copytree(built, tmp_path / "data")
+    monkeypatch.setattr(shards, "PAIRS_PER_SHARD", 100)
+    config = settings(tmp_path / "data")
+
+    def read() -> StageFolders:
+        folders = build_stages(config)
+        pairs = open_training_pairs(folders.ids)
+        for number in range(pairs.shard_count):
+            pairs.shard(number)
+        return folders
+
+    return read
+
+
+def files(root: Path) -> list[Path]:
+    """Every file that a training on these stages reads."""
+    found = sorted(path for path in root.glob("*-*/*") if path.is_file())
+    return [path for path in found if not (path.parent.name.startswith("corpus") and path.name.startswith("train."))]
+
+
+def flip(path: Path, bit: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(content)
+
+
+def test_sound_stages_are_used_again(use, tmp_path: Path):
+    before = {path: path.stat().st_mtime_ns for path in files(tmp_path / "data")}
+    folders = use()
+    assert {path: path.stat().st_mtime_ns for path in files(tmp_path / "data")} == before
+    assert len(list(folders.ids.glob("train-*.arrow"))) == 3
+
+
+def test_every_flipped_bit_is_noticed(use, tmp_path: Path):
+    """In each file of each stage: the last bit, and another."""
+    chosen = random.Random(1)
+    for path in files(tmp_path / "data"):
+        content, bits = path.read_bytes(), 8 * path.stat().st_size
+        for bit in (bits - 1, chosen.randrange(bits)):
+            flip(path, bit)
+            with pytest.raises(UserError) as caught:
+                use()
+            assert str(path) in str(caught.value) and f"delete the folder {path.parent}," in str(caught.value)
+            assert "\n" not in str(caught.value)
+            path.write_bytes(content)
+    use()
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "gone", "longer"])
+def test_every_incomplete_file_is_noticed(use, tmp_path: Path, damage: str):
+    for path in files(tmp_path / "data"):
+        content = path.read_bytes()
+        if damage == "gone":
+            path.unlink()
+        else:
+            path.write_bytes({"cut": content[:-2], "empty": b"", "longer": content + b"x"}[damage])
+        with pytest.raises(UserError, match=r"delete the folder .*(corpus|tokenizer|ids)-"):
+            use()
+        path.write_bytes(content)
+    use()
+
+
+@pytest.mark.parametrize("later", ["tokenizer", "ids"])
+def test_training_text_is_checked_when_a_later_stage_is_built_from_it(use, tmp_path: Path, later: str):
+    root = tmp_path / "data"
+    text = next(root.glob("corpus-*/train.en"))
+    shutil.rmtree(next(root.glob(f"{later}-*")))
+    flip(text, 4321)
+    with pytest.raises(UserError, match=f"{text} is damaged: its sha256"):
+        use()
+    assert not list(root.glob(f"{later}-*"))
+    flip(text, 4321)
+    use()
+
+
+def test_the_remedy_is_one(use, tmp_path: Path):
+    """What is deleted is built again with the same bytes; but a report names the files, which lie elsewhere now."""
+    root, names = tmp_path / "data", {"report.json", "manifest.json"}
+    before = {path.relative_to(root): path.read_bytes() for path in root.glob("*-*/*") if path.name not in names}
+    for stage in ("corpus", "tokenizer", "ids"):
+        shutil.rmtree(next(root.glob(f"{stage}-*")))
+        use()
+    assert {path: (root / path).read_bytes() for path in before} == before
+
+
+def test_a_shard_is_opened_only_when_it_is_read(use, built: Path, tmp_path: Path, monkeypatch):
+    folders = build_stages(settings(tmp_path / "data"))
+    for path in folders.ids.glob("train-*.arrow"):
+        size = path.stat().st_size
+        path.write_bytes(b"x" * size)
+    pairs = open_training_pairs(build_stages(settings(tmp_path / "data")).ids)
+    assert len(pairs) > 100 and sum(int(pairs.length_runs(number).rows.sum()) for number in range(3)) == len(pairs)
+    with pytest.raises(UserError, match="train-00001.arrow is damaged"):
+        pairs.shard(1)
+
+
+def test_any_number_of_processes_writes_the_same_ids(use, tmp_path: Path, monkeypatch):
+    folders = build_stages(settings(tmp_path / "data"))
+    monkeypatch.setattr(tokenize_files, "ROWS", 17)
+    written = []
+    for processes in (1, 2, 3):
+        shutil.rmtree(folders.ids)
+        monkeypatch.setattr(tokenize_files, "BYTES_PER_PROCESS", 1)
+        monkeypatch.setattr(tokenize_files, "usable_processes", lambda count=processes: count)
+        use()
+        written.append({path.name: path.read_bytes() for path in folders.ids.iterdir()})
+    assert written[0] == written[1] == written[2]
+
+
+def test_a_folder_without_manifest_is_refused(tmp_path: Path):
+    with pytest.raises(UserError, match=f"{NAME} is missing; delete the folder {tmp_path},"):
+        check_folder(tmp_path)
+    (tmp_path / "a").write_text("1")
+    write_manifest(tmp_path)
+    check_folder(tmp_path)
+    (tmp_path / "a").write_text("2")
+    check_folder(tmp_path, unread="a")
+    with pytest.raises(UserError, match="a is damaged"):
+        check_folder(tmp_path)
+    assert pipeline.VERSIONS["ids"] > 1  # folders of earlier versions have none, and are not used
