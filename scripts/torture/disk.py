@@ -3,8 +3,8 @@
 python scripts/torture.py disk [--count N] [--seed S]
 
 The run folder is on a disk of its own (tmpfs) of a random size; or, at a random instant, an empty read-only disk is
-mounted over it, it is renamed, or loses its permissions. The command must end with exit code 2 and one sentence, and what was saved must still
-be there: with enough room the same command ends with the bits of an undisturbed training.
+mounted over it, it is renamed, or it loses its permissions. The command must end with exit code 2 and one sentence, and
+what was saved must still be there: set right, the same command ends with the bits of an undisturbed training.
 """
 
 import argparse
