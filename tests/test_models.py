@@ -394,6 +394,7 @@ def test_a_window_narrows_with_the_batches_of_a_training(small_model, name):
         model(*batch[:3])
     assert model.window_reach == 2 * 3  # radius 2, before the first batch
     for window_reach in (6.0, 3.0, 2.0, 2.0):
+        model.begin_update(1)
         model.train()(*batch[:3])
         assert model.window_reach == window_reach
     other = small_model(name, window="local_p", window_narrowing_batches=3)

@@ -89,7 +89,8 @@ def test_raw_text_is_not_suspected(line):
 def test_results_are_written_atomically(tmp_path):
     folder = tmp_path / "run" / "test"
     path = write_result(folder, ["Ein Hund.", "zwei\nZeilen", ""], {"bleu": 1.5, "of": "größte"})
-    assert json.loads(path.read_text(encoding="utf-8")) == {"bleu": 1.5, "of": "größte"}
+    written = json.loads(path.read_text(encoding="utf-8"))
+    assert {"bleu": 1.5, "of": "größte"}.items() <= written.items() and len(written) == 4  # and two checksums
     assert (folder / "hyp").read_text(encoding="utf-8") == "Ein Hund.\nzwei Zeilen\n\n"
     with pytest.raises(TypeError):
         write_result(folder, ["new"], {"bad": object()})

@@ -675,7 +675,7 @@ REFUSED = {
         ["model=transformer_learned", "model.max_positions=99", "tokenizer.max_pieces=99", "decode.max_length_ratio=0"],
         ["=99 is too small", "100 positions"],
     ),
-    "a negative window": (["model=transformer_sliding", "model.sliding_window=-1"], ["=-1", "at least 0"]),
+    "a negative window": (["model=transformer_sliding", "model.sliding_window=-1"], ["=-1", "must be 0 to"]),
     "no distance": (["model=transformer_relative", "model.max_distance=0"], ["max_distance=0", "greater than 0"]),
     "a distance without relative": (
         ["model=transformer_alibi", "model.max_distance=9"],
