@@ -103,7 +103,7 @@ class OptimConfig:
 class TrainConfig:
     """Batches, budget, validation and logging."""
 
-    batch_tokens: int = option("padded positions of a batch on its longer side", above=0)
+    batch_tokens: int = option("padded positions of a batch on its longer side", above=0, maximum=10**8)
     accumulate: int = option("batches per update, in each process", above=0)
     ordered_sum: bool = option(
         "several processes: gradients are added in the order of the batches, so that the result has the bits of one "
@@ -160,7 +160,7 @@ class DecodeConfig:
         "a hypothesis has at most max_length_ratio × source pieces + max_length_extra pieces", minimum=0, maximum=100
     )
     max_length_extra: int = option("see max_length_ratio", above=0, maximum=10_000)
-    batch_tokens: int = option("source positions × beam in one batch of the search", above=0)
+    batch_tokens: int = option("source positions × beam in one batch of the search", above=0, maximum=10**8)
 
 
 @dataclass(kw_only=True)

@@ -56,7 +56,11 @@ def made_and_locked(path: Path, make: Callable[[Path], None]) -> tuple[Path, int
     """
     while True:
         temporary, descriptor = temporary_sibling(path), None
-        make(temporary)
+        try:
+            make(temporary)
+        except OSError as error:
+            error.filename = str(path)  # the name that a user knows
+            raise
         with suppress(OSError):
             descriptor = acquire(temporary, timeout=1.0)
         if os.path.lexists(temporary):

@@ -12,13 +12,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from nmt.errors import UserError
+from nmt.errors import UserError, is_printable
 from nmt.files import write_atomic
 from nmt.run_lock import only_writer
 
 log = logging.getLogger("nmt")
 CHECKSUM = "sha256_of_the_above"
 CHECKSUMS = "checksums.json"
+LARGEST_SCORE = 1e30
 END = re.compile(rb',\n "' + CHECKSUM.encode() + rb'": "([0-9a-f]{64})"\n}\n\Z')
 
 
@@ -56,10 +57,28 @@ def read_result(folder: Path, provenance: dict[str, Any]) -> dict[str, Any] | No
     stored = read_json(folder / "result.json")
     if not isinstance(stored, dict) or stored.get("provenance") != json.loads(json.dumps(provenance)):
         return None
+    if not has_scores(stored):
+        log.warning("%s lacks scores, or has others than this program writes; it is not used.", folder / "result.json")
+        return None
     if file_digest(folder / "hyp") != stored["sha256_of_hyp"]:
         log.warning("%s is damaged; it is computed again.", folder / "hyp")
         return None
     return stored
+
+
+def has_scores(stored: dict[str, Any]) -> bool:
+    """Whether a result has the entries that commands read, of their types; a stranger's may not."""
+    scores = [stored.get(name) for name in ("bleu", "chrf", "sentences", "seconds")]
+    texts = [stored.get(name) for name in ("bleu_signature", "chrf_signature", "machine", "sha256_of_hyp")]
+    if "aer" in stored or "alignment" in stored:
+        alignment = stored.get("alignment")
+        alignment = alignment if isinstance(alignment, dict) else {}
+        scores += [stored.get(name) for name in ("aer", "precision", "recall")]
+        scores += [alignment.get(name) for name in ("left_out", "candidates")]
+        texts += [alignment.get(name) for name in ("layer", "decoder_step")]
+        texts += ["" if alignment.get("chosen_on", "missing") is None else alignment.get("chosen_on")]
+    numbers = (isinstance(score, (int, float)) and abs(score) <= LARGEST_SCORE for score in scores)
+    return all(numbers) and all(isinstance(text, str) and is_printable(text) for text in texts)
 
 
 def refuse_links(folder: Path) -> None:

@@ -50,9 +50,14 @@ class Curve:
         return np.array([sample for sample in self.samples if sample[0] >= warm_up])
 
     def slope(self, warm_up: float) -> float:
-        """MiB per unit of x after the warm-up, by least squares."""
-        x, mib = self.after(warm_up).T
-        return float(np.polyfit(x, mib, 1)[0])
+        """MiB per unit of x after the warm-up: a resistant line, through the medians of the first and the last third.
+
+        A sample in the middle of a search or a validation is higher than those around it, and would tilt other lines.
+        """
+        samples = self.after(warm_up)
+        third = max(1, len(samples) // 3)
+        first, last = np.median(samples[:third], 0), np.median(samples[-third:], 0)
+        return float((last - first)[1] / (last - first)[0])
 
     def row(self, warm_up: float) -> str:
         """First sample, first after the warm-up, last, most; with tabs between."""

@@ -25,6 +25,7 @@ from nmt.data import line_chunks
 from nmt.data.parallel_text import read_pairs
 from nmt.data.tokenizer import BOS, EOS
 from nmt.decode.translator import Translator
+from nmt.distributed import World
 from nmt.errors import UserError
 from nmt.evaluate.alignment_error_rate import argmax_links, format_links
 from nmt.evaluate.words import WordPair
@@ -788,7 +789,7 @@ def test_the_error_rate_is_logged_at_the_end_of_a_training(trained: Trained, tmp
     run = load([path])
     for name in ("valid", "test"):
         own_links(run, corpus, name, Extractor(0, decoder_step="input"))
-    (result,) = score_trained(path, corpus, ["test"], run.config.decode)
+    (result,) = score_trained(path, corpus, ["test"], run.config.decode, World())
     assert result.line().endswith("\tAER 0.000 (layer 0, input)")
     curves = b"".join(file.read_bytes() for file in (path.parent / "tensorboard").iterdir())
     assert b"test/test_aer" in curves and b"test/test_bleu" in curves

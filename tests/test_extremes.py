@@ -70,6 +70,7 @@ def test_every_key_with_extreme_values(every):
         "decode.max_length_ratio=1e300",
         "decode.max_length_extra=1000000000",
         "decode.beam=100000",
+        "train.batch_tokens=1000000000",
         "device=meta",
         "tokenizer.vocabulary_size=1000000000000",
         "model.encoder_layers=1000000000",

@@ -423,7 +423,7 @@ def test_what_only_a_continuation_needs_goes_at_the_end(train, folder):
 def test_a_run_that_can_be_continued_keeps_what_it_needs(train, folder):
     words = ["train.keep_checkpoints=auto", "optim.schedule=constant"]
     assert train("extended", *words).code == 0
-    assert names(folder("extended")) == {"last", "previous", "best", "average", "step-4", "step-8"}
+    assert names(folder("extended")) == {"last", "previous", "validated", "best", "average", "step-4", "step-8"}
     assert train("extended", *words, "train.max_steps=12").code == 0
     assert train("at-once", *words, "train.max_steps=12").code == 0
     assert_same_weights(folder("extended"), folder("at-once"), "last", "average")

@@ -13,6 +13,9 @@ from nmt import results
 from nmt.commands.verify import check_files
 from nmt.errors import UserError
 
+TEXTS = {"bleu_signature": "a", "chrf_signature": "b", "machine": "CPU"}
+RESULT = {"bleu": 1.5e20, "chrf": 3, "sentences": 2, "seconds": 0.1, "provenance": {"a": 1}} | TEXTS
+
 
 @pytest.fixture
 def run(trained: Trained, tmp_path: Path) -> Path:
@@ -31,6 +34,7 @@ def test_a_sound_run(run, capfd):
     assert answer.code == 0 and set(states.values()) == {"ok"} and "damaged" not in answer.err
     results_of_test = {"evaluate/test/hyp", "evaluate/test/result.json", "evaluate/tensorboard.json"}
     assert {"best.safetensors", "last.safetensors", "average.safetensors", *results_of_test} <= states.keys()
+    (run / "last.damaged.safetensors").write_text("set aside, and read by nothing")
     shutil.rmtree(run / "evaluate")
     (run / "best.safetensors").unlink()
     assert run_command(capfd, "verify", "tiny", "--runs", str(run.parent)).code == 0
@@ -48,7 +52,7 @@ def test_every_file_that_is_damaged_is_named(run, capfd):
 
 
 def test_every_flipped_bit_of_a_result_is_noticed(tmp_path, caplog):
-    results.write_result(tmp_path / "test", ["Grüße", "two"], {"bleu": 1.5e20, "provenance": {"a": 1}})
+    results.write_result(tmp_path / "test", ["Grüße", "two"], RESULT)
     assert results.read_result(tmp_path / "test", {"a": 1}) is not None
     for name in ("hyp", "result.json"):
         path = tmp_path / "test" / name
@@ -88,6 +92,19 @@ def test_a_pipe_in_place_of_a_checkpoint_does_not_hang(run, refused):
     (run / "best.safetensors").unlink()
     os.mkfifo(run / "best.safetensors")
     assert "no best.safetensors yet" in refused("translate", str(run), "Ja.")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"bleu": None}, {"bleu": "high"}, {"chrf": float("nan")}, {"machine": "\x1b[2J"}, {"aer": 0.5},
+        {"alignment": []}, {"alignment": {"layer": 1}}, {"seconds": 10**400}, {"sentences": [1]},
+    ],
+)  # fmt: skip
+def test_a_result_with_other_entries_is_not_used(tmp_path, change):
+    """A stranger's result.json with the right checksum and provenance."""
+    results.write_result(tmp_path / "test", ["one"], RESULT | change)
+    assert results.read_result(tmp_path / "test", {"a": 1}) is None
 
 
 def test_a_result_of_an_earlier_version_is_not_used(tmp_path):

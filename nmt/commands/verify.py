@@ -48,7 +48,7 @@ def check_files(folder: Path) -> Iterator[tuple[str, bool]]:
         yield path.relative_to(folder).as_posix(), result is not None
         if result is not None:
             translations = path.with_name("hyp")
-            yield translations.relative_to(folder).as_posix(), file_digest(translations) == result["sha256_of_hyp"]
+            yield translations.relative_to(folder).as_posix(), file_digest(translations) == result.get("sha256_of_hyp")
     for path in sorted(folder.glob("export/*/")):
         damaged = damaged_files(path)
         names = {*(each.name for each in path.iterdir()), *damaged}

@@ -1,5 +1,6 @@
 """One `nmt train` in a forked process, which the parent kills after a mark."""
 
+import ctypes
 import os
 import signal
 import sys
@@ -40,11 +41,16 @@ class Outcome:
     durations: dict[str, float]  # seconds of the shortest occurrence of each stage that ended
 
 
-def train(words: Sequence[str], output: Path, kill: Kill | None = None) -> Outcome:
-    """Run the command in a fork, which starts within milliseconds; its output goes to files in `output`."""
+def train(words: Sequence[str], output: Path, kill: Kill | None = None, privileged: bool = True) -> Outcome:
+    """Run the command in a fork, which starts within milliseconds; its output goes to files in `output`.
+
+    Not `privileged`: permissions count for it, although it is root's.
+    """
     reading, writing = os.pipe()
     process = os.fork()
     if not process:
+        if not privileged:
+            drop_capabilities()
         child(words, output, writing)
     os.close(writing)
     open_stages, durations = watch(reading, process, kill)
@@ -53,6 +59,13 @@ def train(words: Sequence[str], output: Path, kill: Kill | None = None) -> Outco
     outer = [name for name in open_stages if name in WITH_PARTS]
     killed_in = (outer or open_stages)[-1] if os.WIFSIGNALED(status) else None
     return Outcome(killed_in, os.waitstatus_to_exitcode(status), out, err, durations)
+
+
+def drop_capabilities() -> None:
+    """Give up all capabilities of this process (Linux): root then needs permissions like everybody else."""
+    version_and_process, none = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    if ctypes.CDLL(None, use_errno=True).capset(version_and_process, none) != 0:
+        raise OSError(ctypes.get_errno(), "capset")
 
 
 def child(words: Sequence[str], output: Path, writing: int) -> None:

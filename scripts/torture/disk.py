@@ -3,8 +3,8 @@
 python scripts/torture.py disk [--count N] [--seed S]
 
 The run folder is on a disk of its own (tmpfs) of a random size; or, at a random instant, an empty read-only disk is
-mounted over it, or it is renamed. The command must end with exit code 2 and one sentence, and what was saved must still
-be there: with enough room the same command ends with the bits of an undisturbed training.
+mounted over it, it is renamed, or it loses its permissions. The command must end with exit code 2 and one sentence, and
+what was saved must still be there: set right, the same command ends with the bits of an undisturbed training.
 """
 
 import argparse
@@ -111,4 +111,12 @@ def rename(command: list[str], root: Path, disk: Path, generator: random.Random)
     return outcome
 
 
-DISTURBANCES = {"disk full": fill, "read-only disk over it": cover, "renamed": rename}
+def forbid(command: list[str], root: Path, disk: Path, generator: random.Random) -> Outcome:
+    """The run folder becomes unreadable or read-only, and is allowed again afterwards."""
+    run, mode = disk / "killed", generator.choice((0o000, 0o555))
+    outcome = train(command, root, at_random_instant(generator, lambda _: run.chmod(mode)), privileged=False)
+    run.chmod(0o755)
+    return outcome
+
+
+DISTURBANCES = {"disk full": fill, "read-only disk over it": cover, "renamed": rename, "permission lost": forbid}

@@ -23,9 +23,9 @@ from nmt.errors import UserError
 NUMBERS = [0, 1, -1, 10**9, -(10**9), 10**12, 2**62, 1e300, -1e300, 1e-300, math.nan, math.inf]
 TEXTS = ["", "x", "\0", "\x1b[2J", "../x", "/dev/null", "meta", "cuda:99", "a" * 5000, "\u202e", "${oc.env:HOME}", "0"]
 SECONDS = 60  # for one training
-ENDLESS = {  # what is legal and takes long by its meaning
-    ("data.pairs", 10**9), ("train.accumulate", 10**9), ("train.max_steps", 10**9),
-}  # fmt: skip
+ENDLESS: list[tuple[str, Any]] = [  # what is legal and takes long by its meaning
+    ("data.pairs", 10**9), ("train.accumulate", 10**9), ("train.max_steps", 10**9), ("decode.batch_tokens", 1),
+]  # fmt: skip
 
 
 class Endless(BaseException):
@@ -33,8 +33,8 @@ class Endless(BaseException):
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add --key."""
-    parser.add_argument("--key", help="this key alone")
+    """Add --key, the beginning of keys."""
+    parser.add_argument("--key", default="", metavar="PREFIX", help="keys that begin so, as train. (default: all)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
         for model in ("transformer", "luong_local_p"):
             config = with_model(base, model)
             for key, value, field in leaves(config):
-                if (options.key in (None, key)) and (model == "transformer" or key.startswith("model.")):
+                if key.startswith(options.key) and (model == "transformer" or key.startswith("model.")):
                     values = values_of(field.type, value)
                     counts = [try_value(config, key, each) for each in values if (key, each) not in ENDLESS]
                     failures += counts.count("failed")

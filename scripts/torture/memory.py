@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
     import nmt
     from nmt.view.progress import Progress
 
-    curve = Curve("update", "resident memory (MiB)")
+    curve = Curve("update", "memory without mapped files (MiB)")
     update = Progress.update
 
     def sample(self: Progress, count: int, figures: dict[str, float] | None = None) -> None:
