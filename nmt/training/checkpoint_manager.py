@@ -160,14 +160,16 @@ class CheckpointManager:
                 f"{self.best_path} is gone and nothing can take its place; {self.last_path} still has the weights of "
                 "the last update, or give this run another name=… to train it again."
             )
+        if state.step and state.rollback_step == state.step:  # it may have been killed before it did this itself
+            self.mark_validated(path)
         if self.is_over(state):  # it was killed before the end of save_last
             self.delete([self.previous_path, self.validated_path, *self.step_paths()])
         return state
 
-    def mark_validated(self) -> None:
-        """Keep the present last.safetensors, to which a training that diverges goes back; both names share the disk."""
+    def mark_validated(self, path: Path | None = None) -> None:
+        """Keep `path`, by default last.safetensors, to which a training that diverges goes back; it is not copied."""
         with report_write_errors(self.folder):
-            link_atomic(self.last_path, self.validated_path)
+            link_atomic(path or self.last_path, self.validated_path)
 
     def roll_back(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> int | None:
         """Set weights and optimizer to those of the last validation; returns its update, or None without any."""

@@ -26,6 +26,7 @@ class TrainState:
     loss_mean: float = 0.0  # running mean of the updates' losses
     loss_variance: float = 0.0
     skipped: list[int] = field(default_factory=list)  # steps of the last updates that were left out
+    rollback_step: int = 0  # the last validation before which no update was skipped
     rolled_back: bool = False  # the training has gone back to the last validation once
     seconds: float = 0.0  # of training so far, interruptions left out
     device: str = "cpu"  # cpu or cuda, that it was last trained on

@@ -146,14 +146,15 @@ class Trainer:
         state.validations_since_best += 1
         if is_best:
             state.best, state.validations_since_best = result.value(metric), 0
-        without_skips = not any(step > state.validated_step for step in state.skipped)
+        if not any(step > state.validated_step for step in state.skipped):
+            state.rollback_step = state.step
         state.validated_step, state.point = state.step, {}
         log.info("update %d: %s%s", state.step, result, "  (best so far)" if is_best else "")
         self.log_scalars(result.scalars(), state.step)
         if self.world.is_main:
             self.checkpoints.save_and_prune(self.model.state_dict(), state.step, result, is_best)
         self.save()
-        if self.world.is_main and without_skips:
+        if self.world.is_main and state.rollback_step == state.step:
             self.checkpoints.mark_validated()
         self.train_step.metrics = TrainMetrics()  # so that validation counts as no training time
 
