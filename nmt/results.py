@@ -34,10 +34,11 @@ def write_result(folder: Path, hypotheses: list[str], result: dict[str, Any]) ->
     path = folder / "result.json"
     lines = (" ".join(re.split(r"[\r\n]+", hypothesis)) for hypothesis in hypotheses)
     text = "".join(f"{line}\n" for line in lines).encode()
+    content = json_with_checksum(result | {"sha256_of_hyp": hashlib.sha256(text).hexdigest()})
     with only_writer(folder, timeout=60.0):  # several evaluations may end at once
         path.unlink(missing_ok=True)
         write_atomic(folder / "hyp", text)
-        write_json(path, result | {"sha256_of_hyp": hashlib.sha256(text).hexdigest()})
+        write_atomic(path, content)
     return path
 
 
@@ -93,9 +94,14 @@ def refuse_links(folder: Path) -> None:
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write a JSON file with a checksum at its end, atomically. Raises OSError."""
+    write_atomic(path, json_with_checksum(content))
+
+
+def json_with_checksum(content: dict[str, Any]) -> bytes:
+    """A dictionary as JSON whose last entry is the sha256 of all before it."""
     text = json.dumps(content, ensure_ascii=False, indent=1).removesuffix("\n}").encode()
     digest = hashlib.sha256(text).hexdigest()
-    write_atomic(path, text + f',\n "{CHECKSUM}": "{digest}"\n}}\n'.encode())
+    return text + f',\n "{CHECKSUM}": "{digest}"\n}}\n'.encode()
 
 
 def read_json(path: Path) -> Any:

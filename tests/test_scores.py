@@ -95,4 +95,4 @@ def test_results_are_written_atomically(tmp_path):
     with pytest.raises(TypeError):
         write_result(folder, ["new"], {"bad": object()})
     assert json.loads(path.read_text(encoding="utf-8"))["bleu"] == 1.5
-    assert sorted(entry.name for entry in folder.iterdir()) == ["hyp", "result.json"]
+    assert sorted(entry.name for entry in folder.iterdir()) == [".lock", "hyp", "result.json"]
