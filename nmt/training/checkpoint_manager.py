@@ -162,7 +162,7 @@ class CheckpointManager:
             )
         if (
             not state.finished and 0 < state.step == state.rollback_step
-        ):  # it may have been killed before it did this itself
+        ):  # a kill may have come before it
             self.mark_validated(path)
         if self.is_over(state):  # it was killed before the end of save_last
             self.delete([self.previous_path, self.validated_path, *self.step_paths()])
