@@ -71,6 +71,7 @@ def run(command: list[str]) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=240)
 
 
+@pytest.mark.slow
 def test_gradients_are_summed_in_the_order_of_the_batches(tmp_path):
     """The bits of ((g_0 + g_1) + g_2) + …, with numbers of very different sizes; 3 processes, 1 and 2 batches each."""
     (tmp_path / "sum.py").write_text(SUM, encoding="utf-8")

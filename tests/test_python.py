@@ -175,6 +175,7 @@ def snippets() -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.slow
 def test_every_snippet_of_the_page_runs(trained, tmp_path, monkeypatch, capsys):
     """In order and in one namespace, beside a run of the name that the page uses."""
     monkeypatch.chdir(tmp_path)

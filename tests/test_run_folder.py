@@ -272,6 +272,7 @@ def curves(folder: Path) -> dict[str, list[int]]:
     return {tag: [event.step for event in events.Tensors(tag)] for tag in events.Tags()["tensors"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("instants", [(3, 3, 2, 7), pytest.param((4, 6, 8), marks=pytest.mark.slow)])
 def test_the_curves_have_no_hole_and_no_double_after_kills(train, folder, monkeypatch, instants):
     """Also before the first save, where nothing says from where on to discard."""

@@ -11,6 +11,7 @@ from resident_memory import Curve, children, resident_mib
 SCRIPT = Path(__file__).parent.parent / "scripts" / "torture.py"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topic", sorted(path.stem for path in SCRIPT.with_suffix("").glob("*.py")))
 def test_each_topic_says_what_it_does(topic):
     found = subprocess.run([sys.executable, SCRIPT, topic, "--help"], capture_output=True, text=True, check=True)

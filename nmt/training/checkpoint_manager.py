@@ -160,9 +160,7 @@ class CheckpointManager:
                 f"{self.best_path} is gone and nothing can take its place; {self.last_path} still has the weights of "
                 "the last update, or give this run another name=… to train it again."
             )
-        if (
-            not state.finished and 0 < state.step == state.rollback_step
-        ):  # a kill may have come before it
+        if not state.finished and 0 < state.step == state.rollback_step:  # a kill may have come before it
             self.mark_validated(path)
         if self.is_over(state):  # it was killed before the end of save_last
             self.delete([self.previous_path, self.validated_path, *self.step_paths()])
