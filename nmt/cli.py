@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from nmt.errors import Stopped, UserError
+from nmt.errors import ProcessLost, Stopped, UserError
 from nmt.options import make_parser
 
 
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except UserError as error:
-        if reports():
+        if reports(error):
             print(f"nmt: {visible(str(error))}", file=sys.stderr)
         return 128 + error.signal if isinstance(error, Stopped) else 2
     except BrokenPipeError:  # the reader of our output left, as `head` does
@@ -66,13 +66,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def refuse_several_processes(command: str) -> None:
     """Raise UserError under torchrun for a command that can use one process only."""
-    if "MASTER_ADDR" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1" and command != "train":
+    if is_one_of_several() and command != "train":
         raise UserError(f"Only `nmt train` can be run in several processes by torchrun; run nmt {command} without it.")
 
 
-def reports() -> bool:
-    """Whether this process reports an error: of those that torchrun starts, the first one does."""
-    return os.environ.get("RANK", "0") == "0"
+def reports(error: UserError) -> bool:
+    """Whether this process reports an error; of those that torchrun started, one reports what all of them meet.
+
+    Before they have joined they all meet the same, and then a loss of a process or a signal.
+    """
+    if not is_one_of_several() or os.environ["RANK"] == "0":
+        return True
+    from nmt.distributed import has_joined
+
+    return has_joined() and not isinstance(error, ProcessLost | Stopped)
+
+
+def is_one_of_several() -> bool:
+    """Whether torchrun started this process and others."""
+    return "MASTER_ADDR" in os.environ and "RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1"
 
 
 def discard_output() -> None:

@@ -17,17 +17,13 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from nmt.errors import UserError
+from nmt.errors import ProcessLost, UserError
 
 T = TypeVar("T")
 log = logging.getLogger("nmt")
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")  # that torchrun sets
-EXCHANGE_TIMEOUT = timedelta(minutes=30)  # of gradients: a process that is that late is lost
-WAIT_TIMEOUT = timedelta(days=7)  # of everything else: process 0 may build a corpus for hours
-
-
-class ProcessLost(UserError):
-    """Another process of the training has ended or does not answer."""
+EXCHANGE_TIMEOUT = timedelta(minutes=30)  # of updates: a process that is that late is lost
+WAIT_TIMEOUT = timedelta(days=7)  # of other work: process 0 may build a corpus for hours
 
 
 @contextmanager
@@ -47,10 +43,10 @@ class World:
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:
         self.rank, self.size = rank, size
-        self.small = None  # the group for small tensors
+        self.patient = None  # the group in which process 0 may be waited for
         if size > 1:
             with lost_processes():
-                self.small = dist.new_group(backend="gloo", timeout=WAIT_TIMEOUT)
+                self.patient = dist.new_group(backend="gloo", timeout=WAIT_TIMEOUT)
 
     @property
     def is_main(self) -> bool:
@@ -64,41 +60,54 @@ class World:
         own = torch.tensor(values, dtype=torch.float64)
         everyone = [torch.empty_like(own) for _ in range(self.size)]
         with lost_processes():
-            dist.all_gather(everyone, own, group=self.small)
+            dist.all_gather(everyone, own)
         return [each.tolist() for each in everyone]
 
     def max(self, value: float) -> float:
         """The largest value of any process."""
         return max(row[0] for row in self.gather([value]))
 
-    def broadcast(self, value: float) -> float:
-        """The value of process 0."""
+    def broadcast(self, value: float, patient: bool = False) -> float:
+        """The value of process 0; `patient`: it may be late by more than EXCHANGE_TIMEOUT."""
         if self.size == 1:
             return value
         shared = torch.tensor([value], dtype=torch.float64)
         with lost_processes():
-            dist.broadcast(shared, 0, group=self.small)
+            dist.broadcast(shared, 0, group=self.patient if patient else None)
         return shared.item()
 
     def gather_integers(self, values: Sequence[int]) -> list[list[int]]:
         """The 64-bit integers of every process, by rank, of any number."""
         if self.size == 1:
             return [list(values)]
-        lengths = [int(row[0]) for row in self.gather([len(values)])]
+        number, numbers = torch.tensor([len(values)]), [torch.empty(1, dtype=torch.int64) for _ in range(self.size)]
+        with lost_processes():
+            dist.all_gather(numbers, number, group=self.patient)
+        lengths = [int(each) for each in numbers]
         own = torch.zeros(max(lengths), dtype=torch.int64)
         own[: len(values)] = torch.tensor(values, dtype=torch.int64)
         everyone = [torch.empty_like(own) for _ in lengths]
         with lost_processes():
-            dist.all_gather(everyone, own, group=self.small)
+            dist.all_gather(everyone, own, group=self.patient)
         return [each[:length].tolist() for each, length in zip(everyone, lengths, strict=True)]
+
+    def check_device(self, device: torch.device) -> None:
+        """Raise UserError where several processes of this machine would use the same GPU."""
+        if self.size == 1 or device.type != "cuda":
+            return
+        if device.index is not None or int(os.environ["LOCAL_RANK"]) >= torch.cuda.device_count():
+            raise UserError(
+                f"Several processes need device=cuda and a GPU each; this machine has {torch.cuda.device_count()}, and "
+                f"device is {device}."
+            )
 
     def main_first(self, function: Callable[[], T]) -> T:
         """function(), called by process 0, and by the others once it has returned there."""
         if not self.is_main:
-            self.broadcast(0)
+            self.broadcast(0, patient=True)
             return function()
         result = function()
-        self.broadcast(0)
+        self.broadcast(0, patient=True)
         return result
 
     def check_equal(self, description: str, value: str | bytes) -> None:
@@ -120,6 +129,9 @@ def world() -> World:
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     with lost_processes():
         dist.init_process_group(backend, timeout=EXCHANGE_TIMEOUT, **after_restart())
+    local_rank = int(os.environ["LOCAL_RANK"])
+    if local_rank < torch.cuda.device_count():
+        torch.cuda.set_device(local_rank)  # which `cuda` then means
     if dist.get_rank():
         log.setLevel(logging.ERROR)  # process 0 reports for all
     return World(dist.get_rank(), dist.get_world_size())
@@ -144,8 +156,13 @@ def after_restart() -> dict[str, Any]:
     }
 
 
+def has_joined() -> bool:
+    """Whether this process communicates with others."""
+    return dist.is_available() and dist.is_initialized()
+
+
 def leave() -> None:
     """End the communication of this process, if there was any."""
-    if dist.is_available() and dist.is_initialized():
+    if has_joined():
         dist.destroy_process_group()
     world.cache_clear()

@@ -1,6 +1,7 @@
 """Errors that a user can correct.
 
 UserError      one clear sentence: what is wrong, where, what is possible. The command prints it and exits with code 2.
+├── ProcessLost    another process of the training has ended; process 0 alone reports it.
 └── Stopped    an interruption, exit code 128 + signal as in a shell (130: Ctrl-C); a multirun ends with it.
 """
 
@@ -15,6 +16,10 @@ CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")  # categories of Unicode: control, for
 
 class UserError(Exception):
     """A mistake in the input, the configuration or the environment; its text is printed without a traceback."""
+
+
+class ProcessLost(UserError):
+    """Another process of a training has ended or does not answer."""
 
 
 class Stopped(UserError):

@@ -61,9 +61,11 @@ def link_atomic(path: Path, name: Path) -> None:
             os.link(path, temporary)
         except OSError:  # a file system without hard links
             shutil.copyfile(path, temporary)
+            sync(temporary)
 
     with new_temporary(name, make) as temporary:
         os.replace(temporary, name)
+        temporary.unlink(missing_ok=True)  # it is still there if both names were one file already
 
 
 @contextmanager

@@ -26,7 +26,7 @@ def acquire(path: Path, timeout: float = 0.0, create: bool = False) -> int | Non
     """
     if fcntl is None:
         raise OSError(errno.EOPNOTSUPP, "no locks on this system")
-    flags = os.O_RDWR | os.O_CREAT if create else os.O_RDONLY
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) if create else os.O_RDONLY
     descriptor, end = os.open(path, flags | os.O_CLOEXEC, 0o666), time.monotonic() + timeout
     try:
         while not lock(descriptor):

@@ -138,8 +138,9 @@ def train(config: Config) -> list[Result]:
     Under torchrun every process calls it, and process 0 has the results.
     """
     keep_freed_memory()
-    select_device(config.device)  # a device that does not exist is refused before anything is downloaded
     processes = world()
+    processes.check_device(select_device(config.device))  # before anything is downloaded
+    processes.check_equal("The configuration", to_yaml(config))
     folders = processes.main_first(lambda: build_stages(config))
     valid = ParallelDataset(folders.ids / "valid.arrow")
     check_validation(config, valid, folders.corpus)

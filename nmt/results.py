@@ -87,7 +87,7 @@ def refuse_links(folder: Path) -> None:
 
     A stranger's run folder could lead to other files, which would be overwritten.
     """
-    for path in (folder.parent, folder, folder / "hyp", folder / "result.json"):
+    for path in (folder.parent, folder, folder / "hyp", folder / "result.json", folder / ".lock"):
         if path.is_symlink():
             raise UserError(f"{path} is a link; results are only read from and written to a run's own folder.")
 

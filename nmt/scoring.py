@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from nmt import cpu
 from nmt.alignments.gold import GoldAlignments, read_gold_alignments
 from nmt.alignments.layer_selection import LayerSelector
 from nmt.config import DecodeConfig, flatten
@@ -62,7 +63,7 @@ def score_files(
     if gold is not None and selector is not None:
         provenance["alignment"] = selector.provenance(gold)
     stored = read_result(folder, provenance)
-    run.translator.world.broadcast(stored is not None)  # the other processes wait for it in `help_translate`
+    run.translator.world.broadcast(stored is not None, patient=True)  # for `help_translate`
     if stored is None:
         if warning := tokenization_warning(references):
             log.warning("%s: %s", name, warning)
@@ -99,10 +100,7 @@ def score_trained(path: Path, corpus: Path, sets: list[str], decode: DecodeConfi
 
     The processes of `world` translate together; process 0 alone scores, writes and has results.
     """
-    run = load([path], decode=decode)
-    if world.size > 1:
-        run = replace(run, translator=replace(run.translator, world=world, num_processes=1))
-        run.provenance.pop("processes", None)
+    run = load([path], decode=decode) if world.size == 1 else load_in_all(path, decode, world)
     if not world.is_main:
         help_translate(run, corpus, sets)
         return []
@@ -120,11 +118,26 @@ def score_trained(path: Path, corpus: Path, sets: list[str], decode: DecodeConfi
     return results
 
 
+def load_in_all(path: Path, decode: DecodeConfig, world: World) -> Run:
+    """The same checkpoint in every process, in the number format and with the matrices of process 0, which times them.
+
+    It is read after process 0 has read it, that is, after the last save.
+    """
+    run = load([path], decode=decode) if world.is_main else None
+    is_bf16 = world.broadcast(run is not None and run.provenance["computed"].startswith("bfloat16"), patient=True)
+    column_major = world.broadcast(world.is_main and cpu.uses_column_major())
+    if run is None:
+        cpu.fix_layout(bool(column_major))
+        run = load([path], precision="bf16" if is_bf16 else "fp32", decode=decode)
+    run.provenance.pop("processes", None)
+    return replace(run, translator=replace(run.translator, world=world, num_processes=1))
+
+
 def help_translate(run: Run, corpus: Path, sets: list[str]) -> None:
     """The part of a process other than 0 in `score_sets`: to translate with it the sets that have no score yet."""
     for name in sets:
         source, reference = (corpus / f"{name}.{side}" for side in (run.config.data.source, run.config.data.target))
-        if not run.translator.world.broadcast(0):
+        if not run.translator.world.broadcast(0, patient=True):
             for _ in run.translator.translate(pair[0] for pair in read_pairs(source, reference)):
                 pass
 

@@ -193,8 +193,10 @@ def test_signals_kills_and_other_numbers_of_processes_change_nothing(words, tmp_
 
 
 def test_a_changed_number_of_batches_is_refused(words, capfd):
-    assert run_command(capfd, "train", *words("run", 2)).code == 0
-    answer = run_command(capfd, "train", *words("run", 3))
+    schedule = "optim.schedule=inverse_sqrt"  # the training can be continued after its end
+    assert run_command(capfd, "train", *words("run", 2, schedule)).code == 0
+    assert "already trained" in run_command(capfd, "train", *words("run", 3, schedule)).err
+    answer = run_command(capfd, "train", *words("run", 3, schedule, "train.max_steps=14"))
     assert answer.code == 2 and "give train.accumulate=2" in answer.err
 
 

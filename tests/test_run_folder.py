@@ -28,7 +28,7 @@ from nmt.view import event_file, progress
 from nmt.view.tensorboard import TensorBoardLogger
 
 slow = partial(pytest.param, marks=pytest.mark.slow)
-WORDS = ["train.max_steps=8", "train.validate_every=4", "train.log_every=1", "model.dropout=0.2"]
+WORDS = ["train.max_steps=8", "train.validate_every=4", "train.log_every=3", "model.dropout=0.2"]
 HOLD = """
 import sys, time
 from pathlib import Path

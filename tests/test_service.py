@@ -210,7 +210,7 @@ def test_the_same_file_is_written_by_one_process(translate, tmp_path):
     part = Part(str(tmp_path / "some.en"), resume=False)
     answer = translate("--output", str(tmp_path / "some.en"), "Ja.")
     assert answer.code == 2 and "Another process is writing" in answer.err
-    part.file.close()
+    part.close()
     assert translate("--output", str(tmp_path / "some.en"), "Ja.").code == 0
 
 

@@ -20,6 +20,7 @@ from nmt import cpu
 from nmt.commands.translate_output import LAYOUT, NUMBER_FORMAT, report_output_errors
 from nmt.data.line_chunks import LineChunk
 from nmt.errors import UserError
+from nmt.locks import acquire, release
 
 log = logging.getLogger("nmt")
 PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}  # as NUMBER_FORMAT and as a configuration has them
@@ -56,27 +57,34 @@ class Part:
         self.progress_path = self.output.with_name(f"{self.output.name}.part.json")
         with report_output_errors(output):
             self.file = open(self.path, "a+b")  # as it is, if it is there
+        self.held: int | None = None  # the lock
         try:
             self.lock()
             self.progress = self.start = self.find_progress(resume)
             self.sha256 = self.keep_finished()
         except BaseException:
-            self.file.close()
+            self.close()
             raise
         if LAYOUT in self.start.settings:
             cpu.fix_layout(bool(self.start.settings[LAYOUT]))
 
     def lock(self) -> None:
         """Raise UserError if another process writes the same file; the lock ends with this process."""
-        with contextlib.suppress(ImportError):  # Windows
-            import fcntl
-
-            try:
-                fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UserError(f"Another process is writing {self.path}.") from None
+        try:
+            self.held = acquire(self.path, timeout=2.0)
+        except OSError as error:  # Windows, or a file system without locks
+            log.warning("%s cannot be locked (%s); let only one process write it.", self.path, error.strerror)
+            return
+        if self.held is None:
+            raise UserError(f"Another process is writing {self.path}.")
         if not (self.path.exists() and os.path.samestat(self.path.stat(), os.fstat(self.file.fileno()))):
             raise UserError(f"Another process has just finished {self.output}.")
+
+    def close(self) -> None:
+        """Close the file, and let other processes write it."""
+        if self.held is not None:
+            release(self.held)
+        self.file.close()
 
     def find_progress(self, resume: bool) -> Progress:
         """What is done already; raises UserError for a part that must not be overwritten or cannot be continued."""
@@ -206,4 +214,4 @@ def open_part(output: str, resume: bool) -> Iterator[Part]:
     finally:
         cpu.fix_layout(None)
         with contextlib.suppress(OSError):  # a full disk has been reported already
-            part.file.close()
+            part.close()

@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from nmt import compose, pipeline
+from nmt.distributed import world
 from nmt.errors import Stopped, UserError
 from nmt.view.text import visible
 
@@ -19,7 +20,7 @@ def run(options: argparse.Namespace) -> int:
                 print(f"{config.name}\t{result.line()}" if options.multirun else result.line(), flush=True)
             codes.append(0)
         except UserError as error:
-            if len(configs) == 1 or isinstance(error, Stopped):
+            if len(configs) == 1 or isinstance(error, Stopped) or world().size > 1:  # others may not have failed
                 raise
             print(f"nmt: {config.name}: {visible(str(error))}", file=sys.stderr)
             codes.append(2)

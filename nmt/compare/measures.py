@@ -16,6 +16,7 @@ from nmt.compare.perplexity import Perplexity, measure_perplexity
 from nmt.compare.systems import System, load_system
 from nmt.compare.test_sets import TestSet, TestSets
 from nmt.data.parallel_text import read_lines
+from nmt.errors import UserError
 from nmt.evaluate.lengths import corpus_bleu, join_pairs
 from nmt.files import report_write_errors, write_atomic
 from nmt.results import read_json
@@ -123,7 +124,10 @@ def score_set(
     """Translations and the content of their result.json, computed unless they are stored already."""
     score_files(run, name, source, reference, gold, layer_selector)
     folder = run.folder / "evaluate" / name
-    return list(read_lines(folder / "hyp")), read_json(folder / "result.json")
+    result = read_json(folder / "result.json")
+    if result is None:
+        raise UserError(f"{folder} was changed by another process; give the same command again.")
+    return list(read_lines(folder / "hyp")), result
 
 
 def measure_joined(run: Run, test_set: TestSet, measures: SetMeasures, max_joined: int, folder: Path) -> None:

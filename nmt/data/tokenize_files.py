@@ -71,7 +71,7 @@ def receive_in_turn(pipes: list[Connection]) -> Iterator[Block]:
     for number in count():
         try:
             kind, content, outcomes = pipes[number % len(pipes)].recv()
-        except EOFError:
+        except (EOFError, OSError):
             raise UserError("A process that tokenizes was killed, possibly because memory ran out.") from None
         if kind == "error":
             raise UserError(content)

@@ -48,7 +48,7 @@ def build_trainer(
     model = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint).to(device)
     optimizer = make_optimizer(model, config.optim)
     options, stop = config.train, StopSignal(world)
-    checkpoints = CheckpointManager(folder, config, tokenizers, corpus_hash)
+    checkpoints = CheckpointManager(folder, config, tokenizers, corpus_hash, world.is_main)
     stored = world.main_first(lambda: checkpoints.restore(model, optimizer))
     dtype = select_precision(stored.precision if stored and stored.precision else config.precision, device)
     dtype = torch.bfloat16 if world.broadcast(dtype == torch.bfloat16) else torch.float32  # `auto` is timed
@@ -64,7 +64,8 @@ def build_trainer(
     state = TrainState(total_steps=total) if stored is None else with_budget(stored, total, config)
     best = world.broadcast(float("nan") if state.best is None else state.best)  # process 0 may have lost it
     state.best, state.precision = None if math.isnan(best) else best, precision_name(dtype)
-    check_batches_per_update(stored, options.accumulate, world.size)
+    if stored is not None and not state.finished:
+        check_batches_per_update(state.batches_per_update, options.accumulate, world.size)
     state.device, state.world_size, state.batches_per_update = device.type, world.size, options.accumulate * world.size
     train_step = TrainStep(config, model, optimizer, batches, state, dtype, world)
     # Points after the save are discarded. A due validation may have been logged by a process that was killed before it
@@ -74,14 +75,14 @@ def build_trainer(
     return Trainer(config, train_step, validation, checkpoints, open_logger, stop, world)
 
 
-def check_batches_per_update(stored: TrainState | None, accumulate: int, world_size: int) -> None:
+def check_batches_per_update(stored: int, accumulate: int, world_size: int) -> None:
     """Raise UserError if a training would be continued with another number of batches in each update."""
-    if stored is None or stored.batches_per_update == accumulate * world_size:
+    if stored == accumulate * world_size:
         return
-    wanted, rest = divmod(stored.batches_per_update, world_size)
+    wanted, rest = divmod(stored, world_size)
     advice = f"give train.accumulate={wanted}" if not rest else "use a number of processes that divides it"
     raise UserError(
-        f"The run was begun with {stored.batches_per_update} batches in each update, and {world_size} process(es) with "
+        f"The run was begun with {stored} batches in each update, and {world_size} process(es) with "
         f"train.accumulate={accumulate} make {accumulate * world_size}; {advice}, or start another run (name=…)."
     )
 

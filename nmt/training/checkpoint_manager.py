@@ -42,9 +42,15 @@ BUDGET = ("train.max_steps", "train.max_epochs", "train.patience")  # may change
 
 
 class CheckpointManager:
-    """Writes, prunes, averages and restores the checkpoints of one run. Its methods raise UserError."""
+    """Writes, prunes, averages and restores the checkpoints of one run. Its methods raise UserError.
 
-    def __init__(self, folder: Path, config: Config, tokenizers: Tokenizers, corpus_hash: str) -> None:
+    `writes`: False for the processes of a training other than 0. They only restore, when process 0 has done so.
+    """
+
+    def __init__(
+        self, folder: Path, config: Config, tokenizers: Tokenizers, corpus_hash: str, writes: bool = True
+    ) -> None:
+        self.writes = writes
         self.folder, self.config, self.folder_identity = folder, config, identity(folder)
         self.common = checkpoint.pack(config, tokenizers, corpus_hash)
         names = ("last", "previous", "validated", "best", "average")
@@ -124,6 +130,8 @@ class CheckpointManager:
 
     def delete(self, paths: Iterable[Path]) -> None:
         """Delete checkpoints, those that exist."""
+        if not self.writes:
+            return
         with report_write_errors(self.folder):
             for path in paths:
                 path.unlink(missing_ok=True)
@@ -144,7 +152,7 @@ class CheckpointManager:
         if missing := needed - payload.keys():
             names = ", ".join(sorted(missing))
             raise UserError(f"{path} has no {names}; no training can be continued from it.")
-        if path == self.previous_path and self.last_path.exists():
+        if path == self.previous_path and self.last_path.exists() and self.writes:
             aside = repair.set_aside(self.last_path)
             log.warning("%s is damaged, now %s; continuing from %s instead.", self.last_path, aside.name, path.name)
         load_weights(model, payload["model"])
@@ -152,7 +160,7 @@ class CheckpointManager:
             load_optimizer(optimizer, payload["optimizer"])
         state = TrainState.from_dict(payload["train_state"])
         self.delete([each for each in self.step_paths() if step_of(each) > state.step])  # written anew on the way there
-        if state.best is not None:
+        if state.best is not None and self.writes:
             others = [self.average_path, *self.step_paths()]
             state.best = repair.replace_damaged_best(self.best_path, others, state.best, self.config.train.metric)
         if state.best is None and state.finished:
@@ -160,7 +168,8 @@ class CheckpointManager:
                 f"{self.best_path} is gone and nothing can take its place; {self.last_path} still has the weights of "
                 "the last update, or give this run another name=… to train it again."
             )
-        if not state.finished and 0 < state.step == state.rollback_step:  # a kill may have come before it
+        # A kill may have come between this save and its mark.
+        if self.writes and not state.finished and 0 < state.step == state.rollback_step:
             self.mark_validated(path)
         if self.is_over(state):  # it was killed before the end of save_last
             self.delete([self.previous_path, self.validated_path, *self.step_paths()])
@@ -172,8 +181,8 @@ class CheckpointManager:
             link_atomic(path or self.last_path, self.validated_path)
 
     def roll_back(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> int | None:
-        """Set weights and optimizer to those of the last validation; returns its update, or None without any."""
-        if not self.validated_path.exists():
+        """Set weights and optimizer to those of the last validation; returns its update, None without a sound file."""
+        if not repair.readable(self.validated_path):
             return None
         payload = checkpoint.load(self.validated_path)
         load_weights(model, payload["model"])
@@ -187,7 +196,7 @@ class CheckpointManager:
         """
         checkpoint.refuse_zip(self.folder / "last.pt")  # of an earlier version, if there is one
         existing = [path for path in (self.best_path, *self.step_paths()) if path.exists()]
-        for path in repair.sound(existing, "The training starts without it."):
+        for path in repair.sound(existing, "The training starts without it.") if self.writes else ():
             refuse_changes(checkpoint.load(path), self.common, self.config.name)
         self.delete([self.validated_path, *self.step_paths()])
 

@@ -44,6 +44,8 @@ class GradientSum(ABC):
             if parameter.grad is not None:
                 view.add_(parameter.grad) if accumulates else view.copy_(parameter.grad)
                 parameter.grad, self.used[number] = None, True
+            elif not accumulates:
+                view.zero_()
 
     def set_gradients(self, views: list[Tensor]) -> None:
         """Make these views the gradients; the optimizer leaves out a parameter that has none."""

@@ -23,5 +23,9 @@ class SaveTimer:
         now = self.clock()
         if now - self.last >= max(self.interval, self.cost / LARGEST_SHARE):
             save()
-            self.last = self.clock()
+            self.restart()
             self.cost = self.last - now
+
+    def restart(self) -> None:
+        """Count from now on, after a save of any kind."""
+        self.last = self.clock()

@@ -25,6 +25,7 @@ class TrainState:
     finished: bool = False
     loss_mean: float = 0.0  # running mean of the updates' losses
     loss_variance: float = 0.0
+    metrics: dict[str, float] = field(default_factory=dict)  # sums since the last point of the curves
     skipped: list[int] = field(default_factory=list)  # steps of the last updates that were left out
     rollback_step: int = 0  # the last validation before which no update was skipped
     rolled_back: bool = False  # the training has gone back to the last validation once

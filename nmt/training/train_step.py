@@ -53,7 +53,7 @@ class TrainStep:
         if world.size > 1:
             sum_class = OrderedSum if config.train.ordered_sum else UnorderedSum
             self.gradient_sum = sum_class(model.parameters(), world)
-        self.metrics = TrainMetrics()
+        self.metrics = TrainMetrics.from_sums(state.metrics)
 
     def update(self) -> dict[str, float]:
         """One update; returns its loss, the mean −log p of its target tokens, and learning rate.

@@ -60,12 +60,15 @@ class Trainer:
         self.log_scalars(state.point, state.step)
         try:
             with self.stop.on_signals(), Progress(state.total_steps, "update", "training", state.step) as progress:
-                self.loop(progress)
-                self.finish()
-        except Interrupted as interruption:
-            self.save()
-            saved = f"Interrupted after update {state.step}; everything is saved in {self.checkpoints.folder}"
-            raise Stopped(f"{saved}: give the same command again to continue.", interruption.signal) from None
+                try:
+                    self.loop(progress)
+                    self.finish()
+                except Interrupted as interruption:
+                    self.save()
+                    self.world.broadcast(0)  # torchrun ends the others as soon as one process has ended
+                    saved = f"Interrupted after update {state.step}; everything is saved in {self.checkpoints.folder}"
+                    again = "give the same command again to continue."
+                    raise Stopped(f"{saved}: {again}", interruption.signal) from None
         except TrainingDiverged as error:
             raise UserError(self.divergence_message(error)) from None
         finally:
@@ -151,12 +154,12 @@ class Trainer:
         state.validated_step, state.point = state.step, {}
         log.info("update %d: %s%s", state.step, result, "  (best so far)" if is_best else "")
         self.log_scalars(result.scalars(), state.step)
+        self.train_step.metrics = TrainMetrics()  # so that validation counts as no training time
         if self.world.is_main:
             self.checkpoints.save_and_prune(self.model.state_dict(), state.step, result, is_best)
         self.save()
         if self.world.is_main and state.rollback_step == state.step:
             self.checkpoints.mark_validated()
-        self.train_step.metrics = TrainMetrics()  # so that validation counts as no training time
 
     def finish(self) -> None:
         """Average the last checkpoints; the average becomes best.safetensors if its validation score is the best."""
@@ -183,6 +186,8 @@ class Trainer:
 
     def save(self) -> None:
         """Write last.safetensors, from which the training can be resumed, and the curves up to there."""
+        self.save_timer.restart()
+        self.state.metrics = self.train_step.metrics.sums()
         if not self.world.is_main:
             return
         try:
