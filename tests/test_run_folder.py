@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from corpora import Answer, environment, pairs, run_command, small, write_corpus, write_pairs
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
-from test_train import at_validation, comparable, differing, train_state
+from test_train import at_update, at_validation, comparable, differing, train_state
 
 from nmt import leftovers, locks
 from nmt.errors import UserError
@@ -28,7 +28,7 @@ from nmt.view import event_file, progress
 from nmt.view.tensorboard import TensorBoardLogger
 
 slow = partial(pytest.param, marks=pytest.mark.slow)
-WORDS = ["train.max_steps=8", "train.validate_every=4", "train.log_every=3", "model.dropout=0.2"]
+WORDS = ["train.max_steps=8", "train.validate_every=4", "train.log_every=1", "model.dropout=0.2"]
 HOLD = """
 import sys, time
 from pathlib import Path
@@ -272,6 +272,12 @@ def curves(folder: Path) -> dict[str, list[int]]:
     return {tag: [event.step for event in events.Tensors(tag)] for tag in events.Tags()["tensors"]}
 
 
+def values(folder: Path, tag: str) -> list[tuple[int, bytes]]:
+    """The points of a curve."""
+    events = EventAccumulator(str(folder / "tensorboard"), size_guidance={"tensors": 0}).Reload()
+    return [(event.step, event.tensor_proto.SerializeToString()) for event in events.Tensors(tag)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("instants", [(3, 3, 2, 7), pytest.param((4, 6, 8), marks=pytest.mark.slow)])
 def test_the_curves_have_no_hole_and_no_double_after_kills(train, folder, monkeypatch, instants):
@@ -285,6 +291,17 @@ def test_the_curves_have_no_hole_and_no_double_after_kills(train, folder, monkey
     steps = curves(folder(name))
     assert steps["loss/train"] == list(range(1, 9))
     assert steps["loss/valid"] == steps["translations/text_summary"] == [4, 8]
+
+
+def test_a_point_is_the_mean_of_the_same_updates_after_an_interruption(train, folder, monkeypatch):
+    """Every third update is a point; the training is interrupted after the fifth."""
+    assert train("whole", "train.log_every=3").code == 0
+    with monkeypatch.context() as patch:
+        at_update(patch, 5)
+        assert train("parts", "train.log_every=3").code == 130
+    assert train("parts", "train.log_every=3").code == 0
+    whole, parts = (values(folder(name), "loss/train") for name in ("whole", "parts"))
+    assert whole == parts and [step for step, _ in whole] == [3, 6]
 
 
 @pytest.mark.slow
