@@ -42,10 +42,13 @@ def test_nothing_is_dropped_in_evaluation(probability):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_a_residual_is_added_to_the_same_mask(dtype):
+    torch.manual_seed(1)
     inputs, residual = torch.randn(7, 13, dtype=dtype), torch.randn(7, 13, dtype=dtype)
     total, dropped = drop(0.3, inputs, residual), drop(0.3, inputs)
     assert total.dtype == dropped.dtype == dtype
-    assert_close(total, residual + dropped, atol=2e-2 if dtype == torch.bfloat16 else 1e-6, rtol=0)
+    assert_close(
+        total, residual + dropped, atol=2e-2 if dtype == torch.bfloat16 else 1e-6, rtol=8e-3 * (dtype == torch.bfloat16)
+    )
     assert (dropped == 0).any() and (dropped != 0).any()
 
 
