@@ -259,7 +259,7 @@ def rows_of(batch) -> list[int]:
 def cursors(epochs: BatchIterator, first: Cursor, count: int) -> list[Cursor]:
     found = [epochs.existing_position(first)]
     while len(found) < count:
-        found.append(epochs.next_position(found[-1]))
+        found.append(epochs.existing_position(epochs.skip(found[-1])))
     return found
 
 

@@ -105,7 +105,7 @@ def words(tmp_path, corpus):
 def results(root: Path, name: str) -> tuple[dict, dict, list, dict]:
     """Weights, moments, scores of the validations and the train state without what may differ."""
     payload = checkpoint.load(root / "runs" / name / "last.safetensors")
-    state = {key: value for key, value in payload["train_state"].items() if key not in ("seconds", "world_size")}
+    state = {key: value for key, value in payload["train_state"].items() if key != "seconds"}
     best = checkpoint.load(root / "runs" / name / "best.safetensors")
     return payload["model"], payload.get("optimizer", {}).get("state", {}), [best["valid"], best["origin"]], state
 

@@ -133,10 +133,6 @@ class BatchIterator:
             cursor = Cursor(cursor.epoch + epochs, shard, 0)
         return cursor
 
-    def next_position(self, cursor: Cursor) -> Cursor:
-        """The place of the batch after the one at `cursor`, over the edges of shards and epochs."""
-        return self.existing_position(self.skip(cursor))
-
     def batch(self, epoch: int, shard: int, position: int) -> Batch:
         """Batch `position` of a shard in `epoch`, with newly sampled pieces when subword sampling is on.
 

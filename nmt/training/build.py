@@ -66,7 +66,7 @@ def build_trainer(
     state.best, state.precision = None if math.isnan(best) else best, precision_name(dtype)
     if stored is not None and not state.finished:
         check_batches_per_update(state.batches_per_update, options.accumulate, world.size)
-    state.device, state.world_size, state.batches_per_update = device.type, world.size, options.accumulate * world.size
+    state.device, state.batches_per_update = device.type, options.accumulate * world.size
     train_step = TrainStep(config, model, optimizer, batches, state, dtype, world)
     # Points after the save are discarded. A due validation may have been logged by a process that was killed before it
     # saved it; then all points of this step are discarded, and that of the training is written again from the state.

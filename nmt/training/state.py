@@ -31,7 +31,6 @@ class TrainState:
     rolled_back: bool = False  # the training has gone back to the last validation once
     seconds: float = 0.0  # of training so far, interruptions left out
     device: str = "cpu"  # cpu or cuda, that it was last trained on
-    world_size: int = 1  # processes, likewise
     batches_per_update: int = 1  # of all processes
     precision: str = ""  # bf16 or fp32: what precision=auto was decided to be; it stays so
     tokens: int = 0  # target tokens trained on so far, </s> counted, padding not
