@@ -19,17 +19,15 @@ TOLERANCE = 50  # lines between the beginning of a fault and the line that is na
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The corpus that is copied."""
-    parser.add_argument(
-        "--train", default="/work/shared/data/multi30k/train", help="PREFIX of some 10,000 pairs or more"
-    )
-    parser.add_argument("--valid", default="/work/shared/data/multi30k/valid", help="PREFIX")
+    parser.add_argument("--train", required=True, help="PREFIX of some 10,000 pairs or more")
+    parser.add_argument("--valid", required=True, help="PREFIX")
     parser.add_argument("--source", default="de")
     parser.add_argument("--target", default="en")
     parser.add_argument("--seed", type=int, default=1)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Plant, look, and print a table; 1 if a promised fault is missed or the corpus itself has a warning."""
+    """Plant the faults and print a table; 1 if a promised fault is missed or the corpus itself has a warning."""
     train, valid = (read(prefix, options) for prefix in (options.train, options.valid))
     if findings := find(train, valid):
         print("The corpus itself:", *(finding.text for finding in findings), sep="\n  ")
