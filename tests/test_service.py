@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from corpora import Trained, run_command
 
 from nmt import cli
@@ -27,6 +28,15 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # a fork of a process with threads, since Python 3.12
 ]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """These tests fork; OpenMP's threads do not live on in a fork, which would wait for them."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -1,9 +1,11 @@
 """Extreme values of every configuration key: each is refused in a sentence, or a training with it works."""
 
 import argparse
+import contextlib
 import itertools
 import logging
 import math
+import os
 import signal
 import sys
 import tempfile
@@ -43,7 +45,10 @@ def run(options: argparse.Namespace) -> int:
     failures = 0
     logging.getLogger("nmt").setLevel(logging.CRITICAL)
     print(f"{'key':<34}{'refused':>9}{'trained':>9}{'failed':>8}", flush=True)
-    with tempfile.TemporaryDirectory() as root:
+    with tempfile.TemporaryDirectory() as root, contextlib.ExitStack() as stack:
+        stack.callback(os.chdir, os.getcwd())
+        (Path(root) / "inside").mkdir()
+        os.chdir(Path(root) / "inside")  # folders with names such as x and ../x are made here
         base = small_config(Path(root))
         base.train.max_steps, base.train.max_epochs, base.train.average_checkpoints = 1, 0.01, 0
         for model in ("transformer", "luong_local_p"):
