@@ -16,6 +16,11 @@ from nmt.errors import UserError
 from nmt.leftovers import new_temporary, remove_leftovers
 
 
+def is_stream(path: str | os.PathLike[str]) -> bool:
+    """Whether a path names a device or an open descriptor (/dev/stdout, /dev/fd/3)."""
+    return os.path.dirname(os.path.abspath(path)) in ("/dev", "/dev/fd", "/proc/self/fd")
+
+
 @contextmanager
 def open_atomic(path: Path, previous: Path | None = None) -> Iterator[BinaryIO]:
     """A file opened for writing that replaces `path` once it is complete and on the disk, and keeps its permissions.
@@ -23,8 +28,7 @@ def open_atomic(path: Path, previous: Path | None = None) -> Iterator[BinaryIO]:
     `previous`: the name that the old file gets then. A symbolic link is followed. A device or a pipe is written to, not
     replaced. Raises OSError.
     """
-    is_stream = os.path.dirname(os.path.abspath(path)) in ("/dev", "/dev/fd", "/proc/self/fd")
-    if is_stream or (path.exists() and not path.is_file()):
+    if is_stream(path) or (path.exists() and not path.is_file()):
         with open(path, "ab") as file:
             yield file
         return

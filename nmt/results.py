@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from nmt.data.digests import file_digest
 from nmt.errors import UserError, is_printable
 from nmt.files import write_atomic
 from nmt.run_lock import only_writer
@@ -61,7 +62,7 @@ def read_result(folder: Path, provenance: dict[str, Any]) -> dict[str, Any] | No
     if not has_scores(stored):
         log.warning("%s lacks scores, or has others than this program writes; it is not used.", folder / "result.json")
         return None
-    if file_digest(folder / "hyp") != stored["sha256_of_hyp"]:
+    if digest_or_empty(folder / "hyp") != stored["sha256_of_hyp"]:
         log.warning("%s is damaged; it is computed again.", folder / "hyp")
         return None
     return stored
@@ -121,21 +122,17 @@ def read_json(path: Path) -> Any:
     return None
 
 
-def file_digest(path: Path) -> str:
-    """The SHA-256 hash of a file; empty where it cannot be read."""
+def digest_or_empty(path: Path) -> str:
+    """The sha256 of a file; empty where it cannot be read."""
     try:
-        with open(path, "rb") as file:
-            sha256 = hashlib.sha256()
-            while chunk := file.read(1 << 20):
-                sha256.update(chunk)
-            return sha256.hexdigest()
-    except OSError:
+        return file_digest(path)
+    except UserError:
         return ""
 
 
 def write_checksums(folder: Path) -> None:
     """Write checksums.json with the hash of every other file of a folder. Raises OSError."""
-    write_json(folder / CHECKSUMS, {path.name: file_digest(path) for path in sorted(folder.iterdir())})
+    write_json(folder / CHECKSUMS, {path.name: digest_or_empty(path) for path in sorted(folder.iterdir())})
 
 
 def damaged_files(folder: Path) -> list[str]:
@@ -143,4 +140,4 @@ def damaged_files(folder: Path) -> list[str]:
     digests = read_json(folder / CHECKSUMS)
     if digests is None:
         return [CHECKSUMS]
-    return [name for name, digest in digests.items() if file_digest(folder / name) != digest]
+    return [name for name, digest in digests.items() if digest_or_empty(folder / name) != digest]

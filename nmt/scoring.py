@@ -63,7 +63,7 @@ def score_files(
     if gold is not None and selector is not None:
         provenance["alignment"] = selector.provenance(gold)
     stored = read_result(folder, provenance)
-    run.translator.world.broadcast(stored is not None, patient=True)  # for `help_translate`
+    run.translator.world.broadcast(stored is not None, patient=True)  # for `join_translating`
     if stored is None:
         if warning := tokenization_warning(references):
             log.warning("%s: %s", name, warning)
@@ -102,7 +102,7 @@ def score_trained(path: Path, corpus: Path, sets: list[str], decode: DecodeConfi
     """
     run = load([path], decode=decode) if world.size == 1 else load_in_all(path, decode, world)
     if not world.is_main:
-        help_translate(run, corpus, sets)
+        join_translating(run, corpus, sets)
         return []
     selector = make_layer_selector(run, gold_alignments(run, corpus, "valid"))
     results = score_sets(run, corpus, sets, selector)
@@ -133,7 +133,7 @@ def load_in_all(path: Path, decode: DecodeConfig, world: World) -> Run:
     return replace(run, translator=replace(run.translator, world=world, num_processes=1))
 
 
-def help_translate(run: Run, corpus: Path, sets: list[str]) -> None:
+def join_translating(run: Run, corpus: Path, sets: list[str]) -> None:
     """The part of a process other than 0 in `score_sets`: to translate with it the sets that have no score yet."""
     for name in sets:
         source, reference = (corpus / f"{name}.{side}" for side in (run.config.data.source, run.config.data.target))

@@ -2,7 +2,8 @@
 
 import os
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: several processes of pytest-xdist use the cores
+# Before torch. Several processes of pytest-xdist share the cores: OpenMP's threads wait in loops for theirs.
+os.environ["OMP_NUM_THREADS"] = "1" if "PYTEST_XDIST_WORKER" in os.environ else os.environ.get("OMP_NUM_THREADS", "1")
 os.environ.pop("MAKEFLAGS", None)  # `make test ARGS=…` would pass its ARGS to every `make` that a test calls
 
 from collections.abc import Callable

@@ -95,12 +95,12 @@ def test_boundary_of_max_pieces(tmp_path: Path, tokenizers: Tokenizers) -> None:
         write_ids.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], longest - 1, tmp_path)
 
 
-@pytest.mark.parametrize("dealt", [1, 10, 1000])
+@pytest.mark.parametrize("rows", [1, 10, 1000])
 def test_shards_hold_every_pair_once_in_shards_that_its_line_gives(
-    tmp_path: Path, tokenizers: Tokenizers, dealt: int, monkeypatch
+    tmp_path: Path, tokenizers: Tokenizers, rows: int, monkeypatch
 ) -> None:
     monkeypatch.setattr(tokenize_files, "ROWS", 7)
-    monkeypatch.setattr(write_ids, "DEALT_ROWS", dealt)
+    monkeypatch.setattr(write_ids, "ROWS_PER_WRITE", rows)
     write(tmp_path, "train", PAIRS)
     write_ids.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], 256, tmp_path, shards=3)
     opened = [ParallelDataset(path) for path in shard_paths(tmp_path, "train", 3)]
@@ -123,7 +123,7 @@ def test_shards_are_random_samples_of_nearly_equal_size() -> None:
 
 @pytest.mark.parametrize("damage", ["killed", "not UTF-8"])
 def test_a_process_that_tokenizes_may_fail(tmp_path: Path, tokenizers: Tokenizers, damage: str, monkeypatch) -> None:
-    if tokenize_files.usable_processes() == 1 and sys.platform != "linux":
+    if tokenize_files.usable_processors() == 1 and sys.platform != "linux":
         pytest.skip("processes are not forked here")
 
     def encode_block(*arguments: object) -> None:

@@ -139,7 +139,7 @@ def test_any_number_of_processes_writes_the_same_ids(use, tmp_path: Path, monkey
     for processes in (1, 2, 3):
         shutil.rmtree(folders.ids)
         monkeypatch.setattr(tokenize_files, "BYTES_PER_PROCESS", 1)
-        monkeypatch.setattr(tokenize_files, "usable_processes", lambda count=processes: count)
+        monkeypatch.setattr(tokenize_files, "usable_processors", lambda count=processes: count)
         use()
         written.append({path.name: path.read_bytes() for path in folders.ids.iterdir()})
     assert written[0] == written[1] == written[2]

@@ -17,19 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from nmt import cpu
-from nmt.commands.translate_output import LAYOUT, NUMBER_FORMAT, report_output_errors
+from nmt.commands.translate_output import LAYOUT, NUMBER_FORMAT, PRECISIONS, report_output_errors
 from nmt.data.line_chunks import LineChunk
 from nmt.errors import UserError
 from nmt.locks import acquire, release
 
 log = logging.getLogger("nmt")
-PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}  # as NUMBER_FORMAT and as a configuration has them
 BLOCK = 1 << 20  # bytes read at once
 
 
 @dataclass(frozen=True)
-class Progress:
-    """What FILE.part.json holds."""
+class PartState:
+    """What FILE.part.json holds: how far the translation is, and with which settings."""
 
     settings: dict[str, Any] = field(default_factory=dict)
     lines: int = 0  # of the input that are answered
@@ -38,7 +37,7 @@ class Progress:
     output: str = hashlib.sha256().hexdigest()  # sha256 of these bytes
 
     @classmethod
-    def read(cls, path: Path) -> "Progress | None":
+    def read(cls, path: Path) -> "PartState | None":
         """What the file holds; None for a file that is missing or damaged."""
         try:
             found = cls(**json.loads(path.read_text(encoding="utf-8")))
@@ -54,13 +53,13 @@ class Part:
     def __init__(self, output: str, resume: bool) -> None:
         self.output = Path(output).resolve()
         self.path = self.output.with_name(f"{self.output.name}.part")
-        self.progress_path = self.output.with_name(f"{self.output.name}.part.json")
+        self.state_path = self.output.with_name(f"{self.output.name}.part.json")
         with report_output_errors(output):
             self.file = open(self.path, "a+b")  # as it is, if it is there
         self.held: int | None = None  # the lock
         try:
             self.lock()
-            self.progress = self.start = self.find_progress(resume)
+            self.state = self.start = self.find_state(resume)
             self.sha256 = self.keep_finished()
         except BaseException:
             self.close()
@@ -86,18 +85,18 @@ class Part:
             release(self.held)
         self.file.close()
 
-    def find_progress(self, resume: bool) -> Progress:
+    def find_state(self, resume: bool) -> PartState:
         """What is done already; raises UserError for a part that must not be overwritten or cannot be continued."""
         size = os.fstat(self.file.fileno()).st_size
-        progress = Progress() if not size else Progress.read(self.progress_path)
-        if progress is None:
-            raise UserError(f"{self.path} exists, but {self.progress_path.name} does not describe it; delete it first.")
-        if progress.lines and not resume:
+        state = PartState() if not size else PartState.read(self.state_path)
+        if state is None:
+            raise UserError(f"{self.path} exists, but {self.state_path.name} does not describe it; delete it first.")
+        if state.lines and not resume:
             raise UserError(
-                f"{self.path} holds the answers to the first {progress.lines:,} lines of an interrupted translation; "
+                f"{self.path} holds the answers to the first {state.lines:,} lines of an interrupted translation; "
                 "--resume continues it. Delete it to begin anew."
             )
-        return progress
+        return state
 
     def keep_finished(self) -> Any:
         """Cut off what was written after the last finished chunk; returns the sha256 of the rest, to be continued."""
@@ -120,14 +119,15 @@ class Part:
     def continue_with(self, settings: dict[str, Any]) -> None:
         """Raise UserError unless the finished lines were translated with the same settings."""
         if self.start.lines:
-            names = [name for name in settings | self.start.settings if differ(name, settings, self.start.settings)]
+            old = self.start.settings
+            names = [name for name in settings | old if settings.get(name) != old.get(name)]
             if names:
                 raise UserError(
                     f"{self.path} was begun with another value of {', '.join(names)}; --resume needs the same command. "
                     "Delete it to begin anew."
                 )
             log.info("%s: the first %d lines are there already.", self.path, self.start.lines)
-        self.save(replace(self.progress, settings=settings))
+        self.save(replace(self.state, settings=settings))
 
     def has(self, chunk: LineChunk) -> bool:
         """Whether the answers to this chunk are there already; raises UserError if they are to other lines."""
@@ -159,18 +159,18 @@ class Part:
             self.file.flush()
             os.fsync(self.file.fileno())
         size, output = os.fstat(self.file.fileno()).st_size, self.sha256.hexdigest()
-        self.save(replace(self.progress, lines=chunk.stop, input=chunk.digest, bytes=size, output=output))
+        self.save(replace(self.state, lines=chunk.stop, input=chunk.digest, bytes=size, output=output))
 
-    def save(self, progress: Progress) -> None:
+    def save(self, state: PartState) -> None:
         """Write FILE.part.json, which is never incomplete; the name of a leftover is fixed, so there is at most one."""
-        new = self.progress_path.with_suffix(".new")
+        new = self.state_path.with_suffix(".new")
         with report_output_errors(self.output):
             with open(new, "w", encoding="utf-8") as file:
-                json.dump(asdict(progress), file)
+                json.dump(asdict(state), file)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(new, self.progress_path)
-        self.progress = progress
+            os.replace(new, self.state_path)
+        self.state = state
 
     def complete(self) -> None:
         """Give the file its name."""
@@ -182,23 +182,18 @@ class Part:
             if self.output.exists():
                 os.chmod(self.path, self.output.stat().st_mode & 0o7777)
             os.replace(self.path, self.output)
-            self.progress_path.unlink()
+            self.state_path.unlink()
 
     def leave(self) -> None:
         """After an error or an interruption: keep what can be continued."""
-        if self.progress.lines:
+        if self.state.lines:
             log.warning(
                 "%s holds the answers to the first %d lines; the same command with --resume continues.",
-                self.path, self.progress.lines,
+                self.path, self.state.lines,
             )  # fmt: skip
         else:
-            for path in (self.path, self.progress_path, self.progress_path.with_suffix(".new")):
+            for path in (self.path, self.state_path, self.state_path.with_suffix(".new")):
                 path.unlink(missing_ok=True)
-
-
-def differ(name: str, new: dict[str, Any], old: dict[str, Any]) -> bool:
-    """Whether a setting has another value."""
-    return bool(new.get(name) != old.get(name))
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from nmt.alignments.extraction import Extractor, record_words
 from nmt.commands import check_sentence, open_run
 from nmt.commands.export import with_ctranslate2
 from nmt.commands.part_file import open_part
-from nmt.commands.translate_output import Output, is_file, open_stream, settings
+from nmt.commands.translate_output import PRECISIONS, Output, is_file, open_stream, settings
 from nmt.data.line_chunks import LineChunk, read_chunks
 from nmt.data.parallel_text import open_lines
 from nmt.decode.forced_decoding import CHUNK_PAIRS, AttentionRecord
@@ -26,7 +26,6 @@ from nmt.errors import UserError
 from nmt.runs import Run
 
 log = logging.getLogger("nmt")
-PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}  # of --engine torch
 MOST_WARNINGS = 1000  # of lines that cannot be read; more are only counted
 
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TextIO
 from nmt import cpu
 from nmt.data.line_chunks import LineChunk
 from nmt.errors import UserError
+from nmt.files import is_stream
 from nmt.runs import Run
 
 OPTIONS = (
@@ -27,6 +28,10 @@ OPTIONS = (
     "quantization",
 )
 NUMBER_FORMAT, LAYOUT = "number format and device", "layout of matrices"  # settings that are kept when work continues
+PRECISIONS = {
+    "float32": "fp32",
+    "bfloat16": "bf16",
+}  # of NUMBER_FORMAT, for --quantization
 
 
 class Output(Protocol):
@@ -57,7 +62,7 @@ class Stream:
         self.file.write(text)
 
     def finish(self, chunk: LineChunk) -> None:
-        """Hand on what is still in memory."""
+        """Flush the buffer."""
         self.file.flush()
 
 
@@ -73,7 +78,7 @@ def open_stream(path: str | None) -> Iterator[Output]:
 
 def is_file(path: str | None) -> bool:
     """Whether the path of --output is a regular file, or will be one."""
-    if path is None or os.path.dirname(os.path.abspath(path)) in ("/dev", "/dev/fd", "/proc/self/fd"):
+    if path is None or is_stream(path):
         return False
     return os.path.isfile(path) or not os.path.exists(path)
 

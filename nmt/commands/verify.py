@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nmt.errors import UserError, is_printable
-from nmt.results import damaged_files, file_digest, read_json
+from nmt.results import damaged_files, digest_or_empty, read_json
 from nmt.runs import find_checkpoint
 from nmt.training import tensor_file
 
@@ -47,8 +47,11 @@ def check_files(folder: Path) -> Iterator[tuple[str, bool]]:
         result = read_json(path)
         yield path.relative_to(folder).as_posix(), result is not None
         if result is not None:
-            translations = path.with_name("hyp")
-            yield translations.relative_to(folder).as_posix(), file_digest(translations) == result.get("sha256_of_hyp")
+            hyp = path.with_name("hyp")
+            yield (
+                hyp.relative_to(folder).as_posix(),
+                digest_or_empty(hyp) == result.get("sha256_of_hyp"),
+            )
     for path in sorted(folder.glob("export/*/")):
         damaged = damaged_files(path)
         names = {*(each.name for each in path.iterdir()), *damaged}

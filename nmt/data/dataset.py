@@ -65,7 +65,7 @@ class ParallelDataset:
         return self.lengths("target")
 
     def shard(self, number: int) -> "ParallelDataset":
-        """Itself."""
+        """This dataset, which has a single shard; as ShardedDataset has it."""
         return self
 
     def length_runs(self, number: int) -> LengthRuns:

@@ -39,7 +39,7 @@ def tokenized_blocks(
     one for each processor.
     """
     if processes is None:
-        processes = min(usable_processes(), 1 + files[0].stat().st_size // BYTES_PER_PROCESS)
+        processes = min(usable_processors(), 1 + files[0].stat().st_size // BYTES_PER_PROCESS)
     if processes == 1:
         yield encode_part(tokenizers, files, limit, 0, 1, -1)
         return
@@ -61,7 +61,7 @@ def tokenized_blocks(
         yield receive_in_turn(pipes)
 
 
-def usable_processes() -> int:
+def usable_processors() -> int:
     """As many as this process may use processors; 1 where processes cannot be forked."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
 

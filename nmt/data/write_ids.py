@@ -20,7 +20,7 @@ from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.files import report_write_errors
 
-DEALT_ROWS = 200_000  # pairs that are held in memory before they are dealt to the shards
+ROWS_PER_WRITE = 200_000  # pairs that are held in memory before they are dealt to the shards
 logger = logging.getLogger("nmt")
 
 
@@ -71,7 +71,7 @@ def kept_pairs(blocks: Iterator[Block], counts: dict[str, int]) -> Iterator[pyar
 
 
 def write_shards(paths: list[Path], batches: Iterator[pyarrow.RecordBatch]) -> None:
-    """Write the pairs to one file, or deal them to several. Raises OSError."""
+    """Write the pairs to one file, or divide them between several. Raises OSError."""
     with ExitStack() as stack:
         writers = [stack.enter_context(ipc.new_file(str(path), SCHEMA)) for path in paths]
         if len(writers) == 1:
@@ -81,13 +81,13 @@ def write_shards(paths: list[Path], batches: Iterator[pyarrow.RecordBatch]) -> N
         held: list[pyarrow.RecordBatch] = []
         for batch in batches:
             held.append(batch)
-            if sum(each.num_rows for each in held) >= DEALT_ROWS:
-                deal(writers, held)
+            if sum(each.num_rows for each in held) >= ROWS_PER_WRITE:
+                write_to_shards(writers, held)
                 held = []
-        deal(writers, held)
+        write_to_shards(writers, held)
 
 
-def deal(writers: list[ipc.RecordBatchFileWriter], held: list[pyarrow.RecordBatch]) -> None:
+def write_to_shards(writers: list[ipc.RecordBatchFileWriter], held: list[pyarrow.RecordBatch]) -> None:
     """Write each pair to the file that its line number gives."""
     table = pyarrow.Table.from_batches(held, SCHEMA).combine_chunks()
     numbers = shard_numbers(table.column("line").to_numpy(), len(writers))
