@@ -44,6 +44,8 @@ def corpus_inputs(data: DataConfig, cache: Path) -> dict[str, Any]:
         return splits.recipe()
     mixture.check_mixture(data, len(groups["train"]))
     sets = sources.own_sets(data, groups, cache.parent / "downloads")
+    if data.origin_tags:
+        mixture.origin_tags(sets["train"])
     inputs: dict[str, Any] = {name: file_digests(origins, cache) for name, origins in sets.items()}
     for name, origins in sets.items():
         for origin, found in zip(origins, inputs[name], strict=True):
@@ -68,11 +70,13 @@ def build_corpus(data: DataConfig, folder: Path, downloads: Path) -> None:
     with report_write_errors(folder), tempfile.TemporaryDirectory(dir=folder) as temporary:
         generated, cache = Path(temporary), downloads.parent / "digests.json"
         sets = sources.find_sets(data, downloads, generated)
+        roles = split_roles(sets)
         plan = prepare_training(data, sets, generated, cache)
         held_out, audit = HeldOutSentences(), {}
         checks = {name: PairChecks() for name in sets if name != "train"}
         for name in checks:
-            audit[name] = write_held_out_set(name, sets[name], data, folder, held_out, checks[name])
+            tags = plan.tags_by_key() if name in roles else {}
+            audit[name] = write_held_out_set(name, sets[name], tags, data, folder, held_out, checks[name])
         found = held_out, DuplicateCounter(generated), PairChecks(checks["valid"])
         audit = {"train": write_training_set(plan, data, folder, *found)} | audit
         count_in_training(audit["valid"], data, folder, held_out)

@@ -73,9 +73,7 @@ class PackedFile:
                 while line := file.readline(LONGEST_LINE + 1):
                     number, rest = number + 1, rest - len(line)
                     if len(line) > LONGEST_LINE:
-                        raise UserError(
-                            f"{self}, line {number}, has more than {LONGEST_LINE >> 20} MiB; it is no text."
-                        )
+                        raise UserError(f"{self}, line {number}, is longer than {LONGEST_LINE:,} bytes.")
                     self.check_size(rest)
                     yield line
             except DAMAGED:

@@ -25,7 +25,7 @@ class SplitRecord:
         limits = [data.split_size, data.max_characters, data.max_length_ratio]
         self.corpus = hashlib.sha256(json.dumps([text, limits]).encode()).hexdigest()
         self.entries: dict[str, dict] = {}
-        with contextlib.suppress(OSError, ValueError, RecursionError):
+        with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
             content = json.loads(path.read_text(encoding="utf-8"))
             self.entries = {key: entry for key, entry in dict(content).items() if is_entry(entry)}
 

@@ -20,6 +20,10 @@ class TrainingPlan:
     tags: list[str]  # "" = none
     split: Split | None = None
 
+    def tags_by_key(self) -> dict[str, str]:
+        """The tag of each origin by its key: pairs that are split from an origin have its tag too."""
+        return {origin.key: tag for origin, tag in zip(self.origins, self.tags, strict=True)}
+
     def reason(self, source: str, target: str) -> str | None:
         """Why a pair is left out for the sake of the sets that are held out."""
         return None if self.split is None else self.split.held_out.reason(source, target)

@@ -135,7 +135,7 @@ class UnitReader:
             self.hidden -= name in CODES
         elif name in UNITS:
             if len(self.seen) < MAX_LANGUAGES:
-                self.seen.update(self.sides)
+                self.seen.update(list(self.sides))
             source, target = (self.find_side(language) for language in self.languages)
             if source is None or target is None:
                 self.skipped[NO_PAIR] += 1

@@ -43,7 +43,7 @@ def write_training_set(
                     counts.count("also in valid or test", counts.read)
                 duplicates.add(source, target, counts.read)
                 for _ in range(times := copies(weight, source, target)):
-                    writer.write(f"{tag} {source}" if tag else source, target, counts)
+                    writer.write(tagged(source, tag), target, counts)
                 if not times:
                     counts.drop("left out by its weight", counts.read)
             check_part(parts.entries[-1], data)
@@ -62,12 +62,23 @@ def check_part(entry: dict[str, Any], data: DataConfig) -> None:
         raise UserError(f"No training pair is left of {entry['read']:,} in data.train={entry['origin']}: {reasons}.")
 
 
+def tagged(source: str, tag: str) -> str:
+    """A sentence with the tag of its origin before it, if it has one."""
+    return f"{tag} {source}" if tag else source
+
+
 def write_held_out_set(
-    name: str, origins: list[Origin], data: DataConfig, folder: Path, held_out: HeldOutSentences, checks: PairChecks
+    name: str,
+    origins: list[Origin],
+    tags: dict[str, str],
+    data: DataConfig,
+    folder: Path,
+    held_out: HeldOutSentences,
+    checks: PairChecks,
 ) -> dict[str, Any]:
     """Write every pair of a validation or test set; returns its entry in report.json.
 
-    Raises UserError when a side of every pair is blank.
+    `tags`: the tags of origins, by their keys. Raises UserError when a side of every pair is blank.
     """
     counts = PairCounts()
     parts = PartCounts(counts)
@@ -78,7 +89,7 @@ def write_held_out_set(
                     counts.count("a side blank", counts.read)
                 held_out.add(source, target)
                 checks.add(source, target)
-                writer.write(source, target, counts)
+                writer.write(tagged(source, tags.get(origin.key, "")), target, counts)
     if counts.counted.get("a side blank") == counts.read:
         raise UserError(f"The set '{name}' has no pair of two sentences: one side of every line is blank.")
     counts.add_warnings(checks)
