@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from nmt.data.packed import DamagedFile
 from nmt.errors import UserError, is_printable
 from nmt.files import open_atomic
 
@@ -18,6 +19,7 @@ TIMEOUT = 20  # seconds without an answer
 TRIES = 5
 WAIT = 1.0  # seconds before the second try, twice as many before each further one
 BLOCK = 1 << 16
+NETWORK = (OSError, http.client.HTTPException, ValueError)
 PASSING = (408, 425, 429)  # HTTP errors that may pass, besides 5xx
 logger = logging.getLogger("nmt")
 
@@ -33,8 +35,9 @@ class BrokenDownload(Exception):
 def download(url: str, path: Path, check: Callable[[Path], None], sha256: str | None = None) -> dict[str, Any]:
     """Download a file and return where it came from: url, bytes, sha256, last_modified; raises UserError.
 
-    The length that the server announces must come, and `sha256` if it is given; `check` raises UserError for a file
-    that is damaged. The file gets its name only when all of this holds.
+    The length that the server announces must come, and `sha256` if it is given; `check` raises DamagedFile for a file
+    that is fetched again, UserError for one that cannot be used. The file gets its name only when all of this holds.
+    Raises OSError where it cannot be written.
     """
     if not re.match(r"https?://", url) or not is_printable(url):
         raise UserError(f"{url!a:.120} is no address that begins with http:// or https://.")
@@ -64,7 +67,10 @@ def verify(transfer: "Transfer", check: Callable[[Path], None], sha256: str | No
     try:
         check(Path(transfer.file.name))
     except UserError as error:
-        raise BrokenDownload(str(error).rstrip("."), restart=True) from None
+        text = str(error).replace(transfer.file.name, "the file").rstrip(".")
+        if isinstance(error, DamagedFile):
+            raise BrokenDownload(text, restart=True) from None
+        raise UserError(f"{transfer.url} cannot be used: {text}.") from None
     about = {"url": transfer.url, "bytes": transfer.file.tell(), "sha256": found}
     return about | ({"last_modified": transfer.modified} if transfer.modified else {})
 
@@ -97,18 +103,18 @@ class Transfer:
         if start and self.version:
             headers |= {"Range": f"bytes={start}-", "If-Range": self.version}
         try:
-            with urllib.request.urlopen(urllib.request.Request(self.url, headers=headers), timeout=TIMEOUT) as answer:
-                self.receive(answer, start)
+            answer = urllib.request.urlopen(urllib.request.Request(self.url, headers=headers), timeout=TIMEOUT)
         except urllib.error.HTTPError as error:
+            error.close()
             if error.code >= 500 or error.code in (*PASSING, 416):  # 416: the rest that was asked for does not exist
                 raise BrokenDownload(f"HTTP error {error.code}", restart=error.code == 416) from None
             raise UserError(f"{self.url} cannot be downloaded: HTTP error {error.code} ({error.reason}).") from None
         except urllib.error.URLError as error:
             raise BrokenDownload(reason_of(error.reason)) from None
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            if isinstance(error, OSError) and error.filename is not None:  # the disk, not the network
-                raise
+        except NETWORK as error:
             raise BrokenDownload(reason_of(error)) from None
+        with answer:
+            self.receive(answer, start)
 
     def receive(self, answer: http.client.HTTPResponse, start: int) -> None:
         """Write what the server sends; raises BrokenDownload when it is not as much as announced."""
@@ -120,11 +126,19 @@ class Transfer:
         self.modified = answer.headers.get("Last-Modified", "")
         self.version = etag if etag.startswith('"') else self.modified or None
         announced, before = answer.headers.get("Content-Length"), self.file.tell()
-        while block := answer.read(BLOCK):
+        while block := read_block(answer):
             self.file.write(block)
         got = self.file.tell() - before
         if announced is not None and got != int(announced):
             raise BrokenDownload(f"{got:,} of {int(announced):,} bytes came")
+
+
+def read_block(answer: http.client.HTTPResponse) -> bytes:
+    """The next bytes of an answer, b"" at its end; raises BrokenDownload."""
+    try:
+        return answer.read(BLOCK)
+    except NETWORK as error:
+        raise BrokenDownload(reason_of(error)) from None
 
 
 def reason_of(error: object) -> str:

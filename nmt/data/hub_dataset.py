@@ -79,6 +79,8 @@ def stream(word: str, match: re.Match[str], columns: Columns, folder: Path, file
                 for writer, sentence in zip(writers, pair, strict=True):
                     writer.write(sentence)
                 pairs += 1
+            if not pairs:
+                raise UserError(f"{word} has no pair of sentences.")
         except (UserError, KeyboardInterrupt):
             raise
         except Exception as error:  # the hub and its libraries fail in many ways

@@ -14,7 +14,7 @@ from nmt.data.packed import PackedFile, member_names
 from nmt.data.parallel_text import read_lines, read_pairs
 from nmt.data.tables import Pair, Skipped
 from nmt.errors import UserError
-from nmt.files import write_atomic
+from nmt.files import report_write_errors, write_atomic
 
 WORD = re.compile(r"opus:([A-Za-z0-9][\w.+-]{0,99})/([A-Za-z0-9][\w.+-]{0,99})(?:@([0-9a-f]{64}))?", re.ASCII)
 LONGEST_LICENSE = 200  # characters of it in a report
@@ -36,10 +36,11 @@ def find(word: str, data: DataConfig, downloads: Path) -> Callable[[], Origin]:
     def fetch() -> Origin:
         about = downloaded(path, downloads, sha256)
         if about is None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            about = download(url, path, lambda part: check_archive(part, data), sha256)
-            write_atomic(about_file(path), json.dumps(about | read_license(path), indent=1) + "\n")
-            about |= read_license(path)
+            with report_write_errors(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                about = download(url, path, lambda part: check_archive(part, data), sha256)
+                about |= read_license(path)
+                write_atomic(about_file(path), json.dumps(about, indent=1) + "\n")
         return archive_origin(word, corpus, f"opus:{corpus}", path, data, about)
 
     return fetch
@@ -66,7 +67,7 @@ def check_archive(path: Path, data: DataConfig) -> None:
     """Read both files of an archive to their ends, which checks their CRC; raises UserError."""
     members = find_members(path, data)
     if members is None:
-        raise UserError(f"{path.name} has no two files that end in .{data.source} and .{data.target}")
+        raise UserError(f"{path} has no two files that end in .{data.source} and .{data.target}.")
     for name in members:
         for _ in PackedFile(path, name).blocks():
             pass

@@ -27,6 +27,10 @@ MAX_MEMBERS = 10_000
 ENCRYPTED = 0x1  # a flag bit of a zip member
 
 
+class DamagedFile(UserError):
+    """A packed file that is not as it was written: cut short, or with other bytes."""
+
+
 @dataclass(frozen=True)
 class PackedFile:
     """A file that is read as a stream, or the member of a zip archive with this name."""
@@ -77,7 +81,9 @@ class PackedFile:
                     self.check_size(rest)
                     yield line
             except DAMAGED:
-                raise UserError(f"{self} is cut short or damaged after line {number}; it cannot be unpacked.") from None
+                raise DamagedFile(
+                    f"{self} is cut short or damaged after line {number}; it cannot be unpacked."
+                ) from None
             except OSError as error:
                 raise UserError(f"{self} cannot be read: {error.strerror or error}.") from None
 
@@ -91,7 +97,7 @@ class PackedFile:
                     self.check_size(rest)
                     yield block
             except DAMAGED:
-                raise UserError(f"{self} is cut short or damaged; it cannot be unpacked.") from None
+                raise DamagedFile(f"{self} is cut short or damaged; it cannot be unpacked.") from None
             except OSError as error:
                 raise UserError(f"{self} cannot be read: {error.strerror or error}.") from None
 
@@ -106,7 +112,7 @@ def open_zip(path: Path) -> zipfile.ZipFile:
     try:
         archive = zipfile.ZipFile(path)
     except (*DAMAGED, ValueError, NotImplementedError):
-        raise UserError(f"{path} is no zip archive, or it is cut short or damaged.") from None
+        raise DamagedFile(f"{path} is no zip archive, or it is cut short or damaged.") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
     if len(archive.infolist()) > MAX_MEMBERS:
