@@ -59,7 +59,7 @@ def unit(*shape: int) -> Tensor:
 def make(variant: str, causal: bool, dropout: float = 0.0) -> SelfAttention:
     """An attention function in float64, with random biases in ±1 if it has any."""
     name, window, bias = VARIANTS[variant]
-    function = make_self_attention(name, HEADS, causal, dropout, window, bias, max_distance=3).double()
+    function = make_self_attention(name, HEADS * SIZE, HEADS, causal, dropout, window, bias, max_distance=3).double()
     for parameter in function.parameters():
         parameter.data = unit(*parameter.shape)
     return function.eval()
@@ -331,7 +331,7 @@ def test_each_layer_learns_its_own_biases(small_model):
 
 def test_alibi_by_hand():
     """Four heads have slopes 1/4, 1/16, 1/64 and 1/256; equal keys leave the bias alone."""
-    function, zeros = make_self_attention("flex", 4, False, 0.0, 0, "alibi", 1), torch.zeros(1, 4, 3, 2)
+    function, zeros = make_self_attention("flex", 8, 4, False, 0.0, 0, "alibi", 1), torch.zeros(1, 4, 3, 2)
     _, weights, _ = function(zeros, zeros, zeros, None, None, True)
     for head, slope in enumerate((0.25, 0.0625, 0.015625, 0.00390625)):
         exponentials = torch.tensor([1.0, np.exp(-slope), np.exp(-2 * slope)], dtype=torch.float32)
@@ -345,7 +345,7 @@ def test_linear_by_hand():
     value = torch.tensor([[[[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]]]])
     for causal, rows in ((False, [[12 / 14.5, 7 / 14.5]] * 3), (True, [[1, 0], [0.3, 0.7], [12 / 14.5, 7 / 14.5]])):
         for weights in (False, True):
-            context = make_self_attention("linear", 1, causal, 0.0, 0, "none", 1)(
+            context = make_self_attention("linear", 4, 1, causal, 0.0, 0, "none", 1)(
                 query, key, value, None, None, weights
             )[0]
             assert_close(context[0, 0], torch.tensor(rows))
@@ -611,7 +611,7 @@ def test_autocast_does_not_round_the_sums():
     """A sum of a thousand features in bf16 would stop growing at 256."""
     value = torch.ones(1, 1, 1000, 4)
     for causal in (False, True):
-        function = make_self_attention("linear", 1, causal, 0.0, 0, "none", 1)
+        function = make_self_attention("linear", 4, 1, causal, 0.0, 0, "none", 1)
         with torch.autocast("cpu", torch.bfloat16):
             context, _, state = function(*(torch.zeros(1, 1, 1000, 4),) * 2, value, None, None, False)
         assert_close(context, value, atol=1e-6, rtol=0)
@@ -624,7 +624,7 @@ def test_dropout_zeroes_weights_in_training_alone(weights, dtype):
     """With unit vectors as values the contexts are the weights: each is 0 or 1 / (1 − p) times itself, p of them 0."""
     torch.manual_seed(1)
     function, query = (
-        make_self_attention("softmax", 1, False, 0.25, 0, "none", 1),
+        make_self_attention("softmax", 64, 1, False, 0.25, 0, "none", 1),
         torch.zeros(20, 1, 64, 64, dtype=dtype),
     )
     query.requires_grad_()  # training uses the explicit kernel in bf16
