@@ -38,7 +38,7 @@ def additive(q, k, v, allowed, energy):
     weights = np.zeros(allowed.shape)
     for i, row in enumerate(allowed):
         columns = np.flatnonzero(row)
-        exponentials = np.exp([energy @ np.tanh(q[i] + k[j]) for j in columns])
+        exponentials = np.exp(np.tanh(q[i] + k[columns]) @ energy)
         weights[i, columns] = exponentials / exponentials.sum()
     return weights @ v, weights
 

@@ -1,8 +1,8 @@
 """The Transformer in NumPy (float64), one sentence at a time, from Vaswani 2017: from ids to logits.
 
 Parameters are arrays under the names of the paper: an attention holds W_Q, W_K, W_V, W_O [D D] and b_Q … b_O, the
-delta rule's also W_beta [H D]; a feed-forward W_1, b_1, W_2, b_2, a norm g and b. x [S D], y [T D]; H heads of K = D / H
-numbers.
+delta rule's also W_beta [H D]; a feed-forward W_1, b_1, W_2, b_2, a norm g and b. x [S D], y [T D]; H heads of
+K = D / H numbers.
 """
 
 import math

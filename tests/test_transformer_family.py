@@ -23,7 +23,7 @@ from nmt.attention.kernels import scaled_dot_product
 from nmt.attention.multi_head import MultiHeadAttention
 from nmt.attention.positions import make_positions, rotate, sinusoids
 from nmt.attention.rollout import rollout
-from nmt.attention.self_attention import LinearSelfAttention, SelfAttention, make_self_attention
+from nmt.attention.self_attention import AdditiveSelfAttention, LinearSelfAttention, SelfAttention, make_self_attention
 from nmt.compose import compose_all
 from nmt.config import to_dict
 from nmt.config_validation import validate
@@ -38,12 +38,13 @@ EXACT = {"atol": 1e-10, "rtol": 0}
 VARIANTS = {  # attention, sliding window, bias
     "softmax": ("softmax", 0, "none"),
     "linear": ("linear", 0, "none"),
+    "additive": ("additive", 0, "none"),
     "sliding": ("flex", 2, "none"),
     "alibi": ("flex", 0, "alibi"),
     "relative": ("flex", 0, "relative"),
     "relative, sliding": ("flex", 5, "relative"),
 }
-FAMILY = ("linear", "alibi", "relative", "sliding", "rotary", "learned")
+FAMILY = ("linear", "additive", "alibi", "relative", "sliding", "rotary", "learned")
 TRANSFORMERS = ("transformer", *(f"transformer_{name}" for name in FAMILY))
 many = settings(max_examples=50)  # of each variant
 seeds = st.integers(0, 2**32 - 1)
@@ -81,8 +82,10 @@ def visible(variant: str, causal: bool, mask: Tensor) -> Tensor:
     return torch.from_numpy(oracle.allowed(rows, causal, VARIANTS[variant][1])) & mask & mask.transpose(2, 3)
 
 
-def table_of(function: SelfAttention, causal: bool) -> list[dict[int, float]]:
-    """The biases of `Relative`, by head and distance."""
+def table_of(function: SelfAttention, causal: bool) -> object:
+    """The biases of `Relative`, by head and distance; the v of additive scores, by head."""
+    if isinstance(function, AdditiveSelfAttention):
+        return function.energy.detach().double().numpy()
     return [
         dict(enumerate(row, 0 if causal else -3))
         for parameter in function.parameters()
@@ -135,7 +138,8 @@ def test_gradients_are_finite_differences(variant, causal, weights):
         table = {name: value for (name, _), value in zip(function.named_parameters(), inputs[3:], strict=True)}
         return torch.func.functional_call(function, table, (*inputs[:3], None, mask, weights))[0]
 
-    inputs = [*(unit(2, HEADS, 5, 2) for _ in range(3)), *(parameter.detach() for parameter in parameters)]
+    size = SIZE if variant == "additive" else 2  # its v has the size of a head
+    inputs = [*(unit(2, HEADS, 5, size) for _ in range(3)), *(parameter.detach() for parameter in parameters)]
     assert torch.autograd.gradcheck(run, [value.clone().requires_grad_() for value in inputs], atol=1e-6, rtol=0)
 
 
@@ -218,7 +222,7 @@ def assert_probabilities(weights: Tensor, allowed: Tensor, real: Tensor) -> None
     assert not weights.masked_select(~allowed & real.transpose(2, 3)).any()
 
 
-@pytest.mark.parametrize("variant", ["softmax", "linear"])
+@pytest.mark.parametrize("variant", ["softmax", "linear", "additive"])
 @many
 @given(seed=seeds, rows=st.integers(1, 9), weights=st.booleans())
 def test_without_positions_the_order_does_not_matter(variant, seed, rows, weights):
@@ -515,7 +519,13 @@ def test_encoder_and_decoder_depend_on_the_order(small_model, name):
         return [not torch.allclose(exchanged.values, plain.values[:, order]), not torch.allclose(*hidden)]
 
     assert differ(model) == [True, True]
-    if name in ("transformer", "transformer_linear", "transformer_rotary", "transformer_learned"):
+    if name in (
+        "transformer",
+        "transformer_linear",
+        "transformer_additive",
+        "transformer_rotary",
+        "transformer_learned",
+    ):
         model.source_positions = model.target_positions = make_positions("none", 32, 4, 1)
         assert differ(model) == [
             False,
@@ -665,6 +675,8 @@ REFUSED = {
     "dropout in flex": (["model=transformer_alibi", "model.attention_dropout=0.1"], ["=0.1", "must be 0"]),
     "dropout in linear": (["model=transformer_linear", "model.attention_dropout=0.1"], ["=0.1", "must be 0"]),
     "linear rotary": (["model=transformer_linear", "model.positions=rotary"], ["rotary", "sinusoidal or learned"]),
+    "additive rotary": (["model=transformer_additive", "model.positions=rotary"], ["rotary", "dot products"]),
+    "delta rotary": (["model=transformer_delta", "model.positions=rotary"], ["self_attention=delta", "negative"]),
     "no positions": (
         ["model=transformer", "model.positions=none"],
         ["model.positions=none", "model.distance_bias=alibi"],
