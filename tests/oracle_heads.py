@@ -35,11 +35,8 @@ def fast_weights(q, k, v):
 
 def additive(q, k, v, allowed, energy):
     """Bahdanau 2015 A.1.2 for each pair of positions: vᵀ tanh(q + k), then a softmax."""
-    weights = np.zeros(allowed.shape)
-    for i, row in enumerate(allowed):
-        columns = np.flatnonzero(row)
-        exponentials = np.exp(np.tanh(q[i] + k[columns]) @ energy)
-        weights[i, columns] = exponentials / exponentials.sum()
+    exponentials = np.where(allowed, np.exp(np.tanh(q[:, None] + k) @ energy), 0.0)
+    weights = exponentials / exponentials.sum(1, keepdims=True)
     return weights @ v, weights
 
 

@@ -57,10 +57,10 @@ def unit(*shape: int) -> Tensor:
     return 2 * torch.rand(*shape, dtype=torch.float64) - 1
 
 
-def make(variant: str, causal: bool, dropout: float = 0.0) -> SelfAttention:
+def make(variant: str, causal: bool, dropout: float = 0.0, size: int = SIZE) -> SelfAttention:
     """An attention function in float64, with random biases in ±1 if it has any."""
     name, window, bias = VARIANTS[variant]
-    function = make_self_attention(name, HEADS * SIZE, HEADS, causal, dropout, window, bias, max_distance=3).double()
+    function = make_self_attention(name, HEADS * size, HEADS, causal, dropout, window, bias, max_distance=3).double()
     for parameter in function.parameters():
         parameter.data = unit(*parameter.shape)
     return function.eval()
@@ -131,15 +131,14 @@ def test_linear_attention_equals_fast_weights():
 @pytest.mark.parametrize("weights", [False, True])
 def test_gradients_are_finite_differences(variant, causal, weights):
     torch.manual_seed(2)
-    function, mask = make(variant, causal), None if causal else padding([5, 3])
+    function, mask = make(variant, causal, size=2), None if causal else padding([5, 3])
     parameters = list(function.parameters())
 
     def run(*inputs: Tensor) -> Tensor:
         table = {name: value for (name, _), value in zip(function.named_parameters(), inputs[3:], strict=True)}
         return torch.func.functional_call(function, table, (*inputs[:3], None, mask, weights))[0]
 
-    size = SIZE if variant == "additive" else 2  # its v has the size of a head
-    inputs = [*(unit(2, HEADS, 5, size) for _ in range(3)), *(parameter.detach() for parameter in parameters)]
+    inputs = [*(unit(2, HEADS, 5, 2) for _ in range(3)), *(parameter.detach() for parameter in parameters)]
     assert torch.autograd.gradcheck(run, [value.clone().requires_grad_() for value in inputs], atol=1e-6, rtol=0)
 
 
