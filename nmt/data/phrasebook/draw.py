@@ -68,8 +68,8 @@ class Grammar:
         form = self.sentences.draw(rnd)
         try:
             phrase = self.fill(form, (), (), rnd)
-            lines = [entry.line for entry in self.used]
-            return None if len(set(map(id, lines))) < len(lines) else self.pair(phrase, rnd)
+            lemmas = {entry.lemma for entry in self.used}
+            return None if len(lemmas) < len(self.used) else self.pair(phrase, rnd)
         except NoCandidates:
             return None
         except (AttributeError, IndexError, KeyError, TypeError) as error:

@@ -220,8 +220,8 @@ class Lexicon:
     def participles(self) -> frozenset[str]:
         """English participles, without those that are also the first word of a noun or an adjective."""
         words = {verb.english["participle"][0].split()[0] for verb in self.verbs} | {"been", "had", "lost", "seen"}
-        nouns_and_adjectives = {entry.english[0].split()[0] for entry in (*self.heads, *self.adjectives)}
-        return frozenset(words - nouns_and_adjectives)
+        words -= {head.english[0].split()[0] for head in self.heads}
+        return frozenset(words - {adjective.english[0].split()[0] for adjective in self.adjectives})
 
 
 def grouped(line: Line, left: list[str], right: list[str], given: str) -> tuple[Linked, Linked]:
