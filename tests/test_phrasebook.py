@@ -271,6 +271,38 @@ def test_only_random_numbers_decide_in_the_order_of_the_slots(tmp_path: Path) ->
     assert grammar.draw(lambda: next(same)) is None
 
 
+@pytest.mark.parametrize(
+    ("german", "english", "contracted", "links"),
+    [
+        ("{S} bin~b nicht~n da~d .", "{S} am~b not~n there~d .", "I'm not there.", "0-0 1-0 2-1 3-2 4-3"),
+        ("da~d bin~b {S} .", "there~d {S subject} am~b .", "There I am.", "0-0 1-2 2-1 3-3"),
+        ("{S} ja~j nicht~a .", "did~a? {S subject} not~a there~j .", "Didn't I there.", "0-1 1-2 2-0 3-3"),
+        ("{S} habe~h ab|geholt~v .", "{S} have~h picked~v .", "I've picked.", "0-0 1-0 2-1 3-2"),
+        ("{S} habe~h Hunger~v .", "{S} have~h hunger~v .", "I have hunger.", "0-0 1-1 2-2 3-3"),
+        (
+            "wie~w groß~g {S} bin~b jetzt~j .",
+            "how~w big~g {S subject} am~b now~j .",
+            "How big I am now.",
+            "0-0 1-1 2-2 3-3 4-4 5-5",
+        ),
+        ("{S} kann~k nicht~k da~d .", "{S} cannot~k there~d .", "I can't there.", "0-0 1-1 2-1 3-2 4-3"),
+    ],
+    ids=["not behind am", "stranded", "behind the subject", "perfect", "to own", "a gap", "cannot"],
+)
+def test_contractions_have_the_links_of_both_words(
+    tmp_path: Path, german: str, english: str, contracted: str, links: str
+) -> None:
+    table = "I am | I'm | clause\nam not | amn't | anywhere\ndid not | didn't | anywhere\nI have | I've | perfect\n"
+    table += "cannot | can't | anywhere\n"
+    grammar = small_phrasebook(tmp_path, f"S: pronoun subject\nde {german}\nen {english}", contractions=table)
+    rounds = iter([0.5, 0.0, 0.0])
+    pair = grammar.draw(lambda: next(rounds))
+    assert pair and (pair.english, pair.links) == (contracted, links)
+    rounds = iter([0.5, 0.0, 0.999])
+    free = grammar.draw(lambda: next(rounds))
+    assert free and "'" not in free.english
+
+
 BROKEN = {
     "a missing column": ({"nouns": "der Hund, Hunde | dog"}, "nouns.txt, line 1: expected ARTICLE SINGULAR, PLURAL"),
     "no article": ({"nouns": "# a comment\nHund, Hunde | dog | animal"}, "nouns.txt, line 2: expected der, die or das"),
@@ -314,6 +346,10 @@ BROKEN = {
     ),
     "two degrees": ({"adjectives": "alt, älter | old, older | animal"}, "adjectives.txt, line 1: expected one form or"),
     "five persons": ({"auxiliaries": "sein | bin bist ist sind seid | war"}, "auxiliaries.txt, line 1"),
+    "a contraction that is nowhere": (
+        {"contractions": "do not | don't | somewhere"},
+        "one of anywhere, clause, perfect",
+    ),
     "a person too many": ({"pronouns": "man man man | one one | 7 | m | subject"}, "pronouns.txt, line 1: expected"),
 }
 BROKEN_RULES = {

@@ -13,18 +13,18 @@ BETWEEN = ("already", "never", "ever", "just", "always", "often", "finally", "on
 
 def contract(words: list[Word], lexicon: Lexicon) -> list[Word]:
     """The sentence with every contraction that it allows; the same words where it allows none."""
-    table, contracted, index = lexicon.contractions, list(words), 0
-    while index + 1 < len(contracted):
+    contracted = list(words)
+    for index in range(len(words) - 1):
+        if index + 1 >= len(contracted) or not (table := lexicon.contractions.get(contracted[index].text)):
+            continue
         word, following = contracted[index], contracted[index + 1]
         behind = contracted[index + 2].text if index + 2 < len(contracted) else "."
-        short = table.get((word.text, "not"))
-        if short and following.text in SUBJECTS and behind == "not" and index + 3 < len(contracted):
-            contracted[index : index + 3] = [Word(short[0], word.marks + contracted[index + 2].marks), following]
-        elif word.text == "cannot":
-            contracted[index] = Word("can't", word.marks)
-        elif (short := table.get((word.text, following.text))) and fits(contracted, index, behind, short[1], lexicon):
+        if "not" in table and behind == "not" and following.text in SUBJECTS:
+            contracted[index : index + 3] = [Word(table["not"][0], word.marks + contracted[index + 2].marks), following]
+        elif "" in table:
+            contracted[index] = Word(table[""][0], word.marks)
+        elif (short := table.get(following.text)) and fits(contracted, index, behind, short[1], lexicon):
             contracted[index : index + 2] = [Word(short[0], word.marks + following.marks)]
-        index += 1
     return contracted
 
 

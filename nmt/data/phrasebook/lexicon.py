@@ -29,7 +29,7 @@ class Lexicon:
         self.pronouns: list[Head] = []
         self.auxiliaries: dict[str, dict[str, Forms]] = {}
         self.articles: dict[str, frozenset[str]] = {}
-        self.contractions: dict[tuple[str, str], tuple[str, str]] = {}  # of two English words: its text, and where
+        self.contractions: dict[str, dict[str, tuple[str, str]]] = {}  # first and second word: the text, and where
         lines: dict[tuple[str, str], Line] = {}
         for kind, make in (
             ("nouns", self.noun),
@@ -209,12 +209,12 @@ class Lexicon:
         self.articles[which] = frozenset(listed.split())
 
     def contraction(self, line: Line) -> None:
-        """`do not | don't | anywhere`: two English words, their contraction, and where it is possible."""
-        words, text, where = line.columns(3, 3, "TWO WORDS | CONTRACTION | WHERE")
+        """`do not | don't | anywhere`: one or two English words, their contraction, and where it is possible."""
+        words, text, where = line.columns(3, 3, "WORDS | CONTRACTION | WHERE")
         first, _, second = words.partition(" ")
-        if not second or where not in CONTRACTED:
-            raise line.error(f"expected two words, and one of {', '.join(CONTRACTED)} in the last column.")
-        self.contractions[first, second] = text, where
+        if " " in second or where not in CONTRACTED:
+            raise line.error(f"expected at most two words, and one of {', '.join(CONTRACTED)} in the last column.")
+        self.contractions.setdefault(first, {})[second] = text, where
 
     @cached_property
     def participles(self) -> frozenset[str]:
