@@ -280,9 +280,9 @@ def test_only_random_numbers_decide_in_the_order_of_the_slots(tmp_path: Path) ->
         ("{S} habe~h ab|geholt~v .", "{S} have~h picked~v .", "I've picked.", "0-0 1-0 2-1 3-2"),
         ("{S} habe~h Hunger~v .", "{S} have~h hunger~v .", "I have hunger.", "0-0 1-1 2-2 3-3"),
         (
-            "wie~w groß~g {S} bin~b jetzt~j .",
-            "how~w big~g {S subject} am~b now~j .",
-            "How big I am now.",
+            "wie~w groß~g {S} bin~b dort~j .",
+            "how~w big~g {S subject} am~b there~j .",
+            "How big I am there.",
             "0-0 1-1 2-2 3-3 4-4 5-5",
         ),
         ("{S} kann~k nicht~k da~d .", "{S} cannot~k there~d .", "I can't there.", "0-0 1-1 2-1 3-2 4-3"),
@@ -545,7 +545,13 @@ def test_near_duplicates_by_hand() -> None:
         return Pair(german, english, "", "", (), ())
 
     train = [pair("Wir gehen heute nach Hause.", "We are going home today.")]
-    near = ["Wir gehen heute nach Hause!", "Wir gehen nach Hause.", "Heute gehen heute nach Hause.", "Wir gehen heute"]
+    near = [
+        "Wir gehen heute nach Hause!",
+        "Wir gehen nach Hause.",
+        "Wir gehen heute nach.",
+        "Heute gehen heute nach Hause.",
+        "Wir gehen heute",
+    ]
     near += ["Wir gehen heute früh nach Hause.", "Gut, wir gehen heute nach Hause.", "Wir gehen heute nach Hause oder?"]
     far = [
         "Wir gehen morgen nach Berlin.",
