@@ -66,7 +66,7 @@ class SideSet:
         words = words_of(text)
         self.letters.add("".join(words))
         if len(words) >= MIN_WORDS:
-            hashes = [hash_word(word) for word in words]
+            hashes = list(map(hash_word, words))
             total = sum(hashes)
             self.bags.update([total, *(total - each for each in hashes)])
 
@@ -77,7 +77,7 @@ class SideSet:
             return "same"
         if len(words) < MIN_WORDS - 1:
             return ""
-        hashes = [hash_word(word) for word in words]
+        hashes = list(map(hash_word, words))
         total = sum(hashes)
         near = total in self.bags or (
             len(words) >= MIN_WORDS and not self.bags.isdisjoint([total - each for each in hashes])
