@@ -49,15 +49,36 @@ class DataConfig:
     kind: str = option("what is read", choices=("phrasebook", "files", "multi30k"))
     source: str = option("language code of the source side; the ending of its files")
     target: str = option("language code of the target side; the ending of its files")
-    train: Any = option("PREFIX or list of PREFIXes (kind=files), otherwise names of sets")
-    valid: Any = option("the validation set, likewise")
-    test: Any = option("the test sets, each scored by itself; null = none")
+    train: Any = option(
+        "kind=files: PREFIX, a file of pairs, opus:CORPUS/VERSION, hub:OWNER/NAME, or a list of them (docs/data.md); "
+        "otherwise names of sets"
+    )
+    valid: Any = option("the validation set, likewise; split = pairs of data.train that are held out")
+    test: Any = option("the test sets, likewise, each scored by itself; null = none")
     max_characters: int = option("training pairs with a longer side are dropped", above=0)
     max_length_ratio: float = option(
         "training pairs whose (longer + 10) / (shorter + 10) characters exceed this are dropped", minimum=0
     )
     pairs: int = option("kind=phrasebook: training pairs to generate", 0, minimum=0)
     seed: int = option("kind=phrasebook: seed of the generator", 1, minimum=0, below=2**63)
+    split_size: int = option(
+        "pairs held out where data.valid or data.test is split; at most a twentieth of data.train", 1000, above=0,
+        maximum=10**6,
+    )  # fmt: skip
+    columns: Any = option(
+        "tables: names of the two columns, or numbers from 1 without a header; more pairs of names for other tables; "
+        "null = the language codes, translation, or source and target",
+        None,
+    )
+    weights: list[float] | None = option(
+        "how often each pair of each part of data.train is trained on in an epoch; null = once", None
+    )
+    temperature: float | None = option(
+        "data.weights such that parts have shares ∝ pairs^(1 / temperature), the largest once; null = once",
+        None, minimum=1, maximum=100, paper="Arivazhagan et al. 2019",
+    )  # fmt: skip
+    origin_tags: bool = option("each source sentence of data.train begins with its origin, such as <tatoeba>", False)
+    opus_url: str = option("server of opus:, or a mirror of it", "https://object.pouta.csc.fi")
 
 
 @dataclass

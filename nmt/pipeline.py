@@ -21,6 +21,7 @@ from nmt.data.dataset import ParallelDataset
 from nmt.data.manifest import Manifest, check_folder, write_manifest
 from nmt.data.tokenizer import Tokenizers, train_tokenizers
 from nmt.data.write_ids import write_datasets
+from nmt.data.write_sets import IN_TRAINING
 from nmt.distributed import World, world
 from nmt.errors import UserError
 from nmt.files import atomic_folder, report_write_errors, write_atomic
@@ -67,11 +68,9 @@ def build_stage(root: Path, name: str, recipe: Recipe, build: Callable[[Path], N
 def build_corpus_stage(config: Config) -> Path:
     """The folder of the corpus as text, without the training pairs that are rejected."""
     root, data = Path(config.data_folder), config.data
-    recipe = asdict(data) | {"inputs": corpus.corpus_inputs(data, root / "digests.json")}
-    if data.kind == "files":  # the recipe has the content of the files instead of their paths
-        recipe = {key: value for key, value in recipe.items() if key not in ("train", "valid", "test")}
-    if data.kind != "phrasebook":
-        recipe = {key: value for key, value in recipe.items() if key not in ("pairs", "seed")}
+    inputs = corpus.corpus_inputs(data, root / "digests.json")
+    recipe = {key: value for key, value in asdict(data).items() if key not in corpus.without_effect(data)}
+    recipe |= {"inputs": inputs}
 
     def build(folder: Path) -> None:
         corpus.build_corpus(data, folder, root / "downloads")
@@ -89,7 +88,7 @@ def build_tokenizer_stage(config: Config, corpus_folder: Path) -> Path:
 
     def build(folder: Path) -> None:
         Manifest(corpus_folder).check([source.name, target.name])
-        train_tokenizers(config.tokenizer, source, target, folder)
+        train_tokenizers(config.tokenizer, source, target, folder, read_report(corpus_folder).get("tags", []))
 
     return build_stage(Path(config.data_folder), "tokenizer", recipe, build)
 
@@ -201,7 +200,7 @@ def check_validation(config: Config, valid: ParallelDataset, corpus_folder: Path
 def warn_of_validation_set(report: dict[str, Any], valid: ParallelDataset, corpus_folder: Path, config: Config) -> None:
     """Log warnings of a validation set that is training data, and of a sentence that makes every validation slow."""
     entry = report["audit"]["valid"]
-    in_training = entry["counted"].get(corpus.IN_TRAINING, 0)
+    in_training = entry["counted"].get(IN_TRAINING, 0)
     if in_training >= 0.9 * entry["kept"]:
         log.warning(
             "%d of the %d validation pairs are training pairs: its scores, and the choice of the best checkpoint, say "

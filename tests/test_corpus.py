@@ -18,7 +18,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from nmt.config import DataConfig, config_folder
-from nmt.data import audit, checks, corpus, digests, hub, parallel_text
+from nmt.data import audit, checks, corpus, digests, hub, origin, parallel_text
 from nmt.data.parallel_text import read_lines
 from nmt.errors import UserError
 
@@ -221,7 +221,7 @@ def broken(folder: Path, mistake: str) -> DataConfig:
         ("utf-8", ["train.en, line 3, is not UTF-8"]),
         ("empty", ["train.en is empty"]),
         ("all empty", ["train.de", "train.en are empty"]),
-        ("missing", ["no file", "valid.en (nor valid.en.gz)"]),
+        ("missing", ["no file", "valid.en (nor valid.en.gz"]),
         ("same file", ["train.de", "train.en are the same file"]),
         ("gz incomplete", ["train.en.gz is cut short or damaged"]),
         ("gz wrong", ["train.en.gz is cut short or damaged"]),
@@ -408,7 +408,7 @@ def test_a_stream_of_pairs_is_not_held(tmp_path: Path, monkeypatch: pytest.Monke
     data = make(tmp_path)
     files = parallel_text.read_pairs
     monkeypatch.setattr(
-        corpus,
+        origin,
         "read_pairs",
         lambda source, target: invented(count, alive) if source.stem == "train" else files(source, target),
     )

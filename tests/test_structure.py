@@ -53,7 +53,8 @@ PUBLIC = "__init__"  # the public names of all layers, imported when they are us
 STANDALONE = {"evaluate", "view"}
 # Which files may import a library.
 LIBRARIES = {
-    "datasets": r"data/(corpus|hub)\.py",
+    "datasets": r"data/hub(_dataset)?\.py",
+    "huggingface_hub": r"data/hub_dataset\.py",
     "sentencepiece": r"data/tokenizer\.py",
     "ctranslate2": r"export/ctranslate2_model\.py",
     "matplotlib": r"view/.*",

@@ -88,11 +88,11 @@ class PairCounts:
     counted: dict[str, int] = field(default_factory=dict)  # pairs that were kept, by remark
     examples: dict[str, str] = field(default_factory=dict)  # reason or remark → FILE:LINE
     warnings: list[str] = field(default_factory=list)  # of `PairChecks`
-    starts: list[tuple[int, Path]] = field(default_factory=list)  # pairs read before each file
+    starts: list[tuple[int, str, str]] = field(default_factory=list)  # pairs read before each file, its name, a sign
 
-    def start_file(self, path: Path) -> None:
-        """The pairs that follow come from `path`."""
-        self.starts.append((self.read, path))
+    def start_file(self, path: Path | str, has_lines: bool = True) -> None:
+        """The pairs that follow come from `path`, whose line n is pair n if it has lines."""
+        self.starts.append((self.read, str(path), ":" if has_lines else ", pair "))
 
     def drop(self, reason: str, number: int) -> None:
         """Count pair `number` (in the order read, from 1) as left out."""
@@ -110,9 +110,9 @@ class PairCounts:
             self.examples[reason] = self.location(number)
 
     def location(self, number: int) -> str:
-        """FILE:LINE of pair `number`, the source file."""
-        pairs_before, path = next(start for start in reversed(self.starts) if start[0] < number)
-        return f"{path}:{number - pairs_before}"
+        """FILE:LINE of pair `number`, the source file; `FILE, pair N` where pairs are no lines."""
+        pairs_before, path, sign = next(start for start in reversed(self.starts) if start[0] < number)
+        return f"{path}{sign}{number - pairs_before}"
 
     def add_warnings(self, checks: PairChecks) -> None:
         """Store what the checks of all pairs have found, with FILE:LINE of the first."""
@@ -121,7 +121,7 @@ class PairCounts:
     def report_entry(self) -> dict[str, Any]:
         """The set's entry in report.json: its files, counts and examples."""
         names = ("read", "kept", "dropped", "counted", "examples", "warnings")
-        return {"from": [str(path) for _, path in self.starts]} | {name: getattr(self, name) for name in names}
+        return {"from": [path for _, path, _ in self.starts]} | {name: getattr(self, name) for name in names}
 
 
 class DuplicateCounter:
@@ -184,3 +184,13 @@ def log_report(report: dict[str, Any]) -> None:
         for group in ("dropped", "counted"):
             for reason, number in entry[group].items():
                 logger.info("  %-7s %10s  %s, first: %s", group, f"{number:,}", reason, entry["examples"][reason])
+        for part in entry["origins"] if len(entry["origins"]) > 1 or "skipped" in entry["origins"][0] else []:
+            logger.info("  %s", describe_origin(part))
+
+
+def describe_origin(part: dict[str, Any]) -> str:
+    """What came from one origin of a set, on one line."""
+    words = [f"from    {part['read']:>10,}  {part['origin']}, {part['lines']:,} lines"]
+    words += [f"weight {part['weight']:g}"] if part.get("weight", 1) != 1 else []
+    words += [f"{number:,} {reason}" for reason, number in (part["dropped"] | part.get("skipped", {})).items()]
+    return ", ".join(words + [f"{key} {part[key]}" for key in ("revision", "license") if key in part])

@@ -13,7 +13,7 @@ class DigestCache:
     """The sha256 of files; a file is hashed again only when its path, size or modification time has changed."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.digests = path, {}
+        self.path, self.digests, self.changed = path, {}, False
         with contextlib.suppress(OSError, ValueError):  # no cache, or a broken one: hash again
             self.digests = dict(json.loads(path.read_text(encoding="utf-8")))
 
@@ -22,11 +22,13 @@ class DigestCache:
         status = path.stat()
         key = f"{path.resolve()} {status.st_size} {status.st_mtime_ns}"
         if key not in self.digests:
-            self.digests[key] = file_digest(path)
+            self.digests[key], self.changed = file_digest(path), True
         return self.digests[key]
 
     def save(self) -> None:
-        """Write the cache; where that is impossible the next start hashes again."""
+        """Write the cache if it has changed; where that is impossible the next start hashes again."""
+        if not self.changed:
+            return
         with contextlib.suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(self.path, json.dumps(self.digests, indent=1))

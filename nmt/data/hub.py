@@ -26,6 +26,7 @@ COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
 ADDRESS = f"https://raw.githubusercontent.com/multi30k/dataset/{COMMIT}/data/task1/raw"
 TIMEOUT = 10  # seconds without an answer
 LANGUAGES = ("en", "de", "fr", "cs")
+LICENSE = "the Flickr30k terms, for non-commercial research and education"
 # sha256 of NAME.LANGUAGE.gz; None: unknown, the file is pinned by the commit in its address alone.
 CHECKSUMS: dict[str, str | None] = {
     "test_2016_flickr.cs": "200a4a74cc9560f051924abb9803be008d1908d77f747e9141aeb86dfd2797f1",

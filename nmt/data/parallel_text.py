@@ -5,52 +5,41 @@ U+000B or a lone carriage return, which may occur inside a sentence; one such br
 """
 
 import contextlib
-import gzip
 import hashlib
-import zlib
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
+from nmt.data.packed import OPENERS, PackedFile
 from nmt.errors import UserError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def find_file(prefix: str, language: str) -> Path:
-    """PREFIX.language or PREFIX.language.gz, the plain file first; raises UserError when there is neither."""
+    """PREFIX.language, plain, .gz, .bz2 or .xz, the plain file first; raises UserError when there is none."""
     plain = Path(f"{prefix}.{language}").expanduser()
     with contextlib.suppress(OSError):  # a folder without permission to list it
-        for path in (plain, plain.with_name(plain.name + ".gz")):
+        for path in (plain, *(plain.with_name(plain.name + ending) for ending in OPENERS)):
             if path.is_file():
                 return path
-    raise UserError(f"There is no file {plain} (nor {plain.name}.gz); PREFIX={prefix} stands for PREFIX.{language}.")
+    raise UserError(
+        f"There is no file {plain} (nor {plain.name}.gz, .bz2 or .xz); PREFIX={prefix} stands for PREFIX.{language}."
+    )
 
 
 @contextlib.contextmanager
 def open_lines(path: Path) -> Iterator[BinaryIO]:
-    """A plain or .gz file opened for reading; raises UserError where it cannot be opened."""
-    try:
-        file = gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
-    with file:
-        yield cast(BinaryIO, file)
+    """A plain or packed file opened for reading; raises UserError where it cannot be opened."""
+    with PackedFile(path).open() as file:
+        yield file
 
 
-def read_lines(path: Path) -> Iterator[str]:
-    """Yield the sentences of a plain or .gz file; raises UserError for bytes that are no UTF-8 and for damage."""
-    number = 0
-    with open_lines(path) as file:
-        try:
-            for line in decode_lines(file, str(path)):
-                number += 1
-                yield line
-        except (gzip.BadGzipFile, EOFError, zlib.error):
-            raise UserError(f"{path} is cut short or damaged after line {number}; it cannot be unpacked.") from None
-        except OSError as error:
-            raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
+def read_lines(path: Path | PackedFile) -> Iterator[str]:
+    """Yield the sentences of a plain or packed file; raises UserError for bytes that are no UTF-8 and for damage."""
+    file = PackedFile(path) if isinstance(path, Path) else path
+    return decode_lines(file.lines(), str(file))
 
 
 def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
@@ -66,7 +55,7 @@ def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
             raise UserError(f"{name}, line {number}, is not UTF-8; convert the file to UTF-8.") from None
 
 
-def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+def read_pairs(source: Path | PackedFile, target: Path | PackedFile) -> Iterator[tuple[str, str]]:
     """Yield line n of both files as a pair; raises UserError when one file is empty or ends before the other."""
     empty = True
     for source_line, target_line in zip_longest(read_lines(source), read_lines(target)):
@@ -78,7 +67,7 @@ def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
         raise UserError(f"{source} and {target} are empty.")
 
 
-def describe_line_counts(source: Path, target: Path) -> str:
+def describe_line_counts(source: Path | PackedFile, target: Path | PackedFile) -> str:
     """The error message for two files with different numbers of lines."""
     counts = {path: sum(1 for _ in read_lines(path)) for path in (source, target)}
     for path, count in counts.items():

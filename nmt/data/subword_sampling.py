@@ -10,6 +10,7 @@ out with probability α.
 
 import math
 from bisect import bisect
+from collections.abc import Collection
 from functools import lru_cache
 from random import Random
 from typing import NamedTuple
@@ -26,6 +27,7 @@ class Vocabulary(NamedTuple):
     scores: dict[str, float]
     unknown: int
     bytes: list[int]  # the ids of the 256 byte pieces; if empty, such a character is `unknown`
+    whole: Collection[str] = ()  # words that are always one piece
 
     def piece_ids(self, piece: str) -> tuple[int, ...]:
         """The id of a piece, or the ids of a character that is none: its bytes or `unknown`."""
@@ -56,7 +58,9 @@ class Sampler:
         sample_word = self.sample_merges if self.dropout else self.sample_segmentation
         ids: list[int] = []
         for word in text.replace(SPACE, " ").split(" "):
-            if word:
+            if word in self.vocabulary.whole:
+                ids += [*self.vocabulary.piece_ids(SPACE), self.vocabulary.ids[word]]
+            elif word:
                 ids += sample_word(SPACE + word, alpha, generator)
         unknown = self.vocabulary.unknown
         return [piece for index, piece in enumerate(ids) if piece != unknown or not index or ids[index - 1] != unknown]

@@ -27,6 +27,7 @@ from nmt.files import report_write_errors
 PAD, UNK, BOS, EOS = range(4)
 MAX_CHARACTERS = 10_000  # of a training line; the rest is ignored, while SentencePiece would leave the line out
 MAX_LINES = 1_000_000  # to train on; SentencePiece's own choice of lines differs from process to process
+TAG = re.compile(r"<[\w.+-]+>")  # a piece for the origin of a sentence (data.origin_tags)
 THREADS = 8  # fixed, because sums over threads are part of the model
 
 
@@ -66,7 +67,8 @@ class Tokenizer:
         byte_ids = [model.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)]
         # Log-probabilities are no whole numbers; the scores of BPE are the ranks of its merges.
         is_bpe = all(score.is_integer() for score in scores.values())
-        return Sampler(Vocabulary(ids, scores, UNK, [] if UNK in byte_ids else byte_ids), is_bpe)
+        whole = {piece for piece, score in scores.items() if score == 0 and TAG.fullmatch(piece)}
+        return Sampler(Vocabulary(ids, scores, UNK, [] if UNK in byte_ids else byte_ids, whole), is_bpe)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of pieces on one line; PAD, BOS and EOS are skipped, UNK shows as ⁇."""
@@ -118,20 +120,25 @@ class Tokenizers(NamedTuple):
         return cls(loaded[0], loaded[-1])
 
 
-def train_tokenizers(config: TokenizerConfig, source_file: Path, target_file: Path, folder: Path) -> None:
-    """Train on the two files and write the models to `folder`; raises UserError when the size is not possible."""
+def train_tokenizers(
+    config: TokenizerConfig, source_file: Path, target_file: Path, folder: Path, tags: Sequence[str] = ()
+) -> None:
+    """Train on the two files and write the models to `folder`; raises UserError when the size is not possible.
+
+    `tags`: words of the source that are one piece each, such as <tatoeba>.
+    """
     if config.joint:
-        joint = Tokenizer(train_sentencepiece(config, [source_file, target_file]), config.lowercase)
+        joint = Tokenizer(train_sentencepiece(config, [source_file, target_file], tags), config.lowercase)
         tokenizers = Tokenizers(joint, joint)
     else:
-        source = Tokenizer(train_sentencepiece(config, [source_file]), config.lowercase)
+        source = Tokenizer(train_sentencepiece(config, [source_file], tags), config.lowercase)
         target = Tokenizer(train_sentencepiece(config, [target_file]), config.lowercase)
         tokenizers = Tokenizers(source, target)
     with report_write_errors(folder):
         tokenizers.save(folder)
 
 
-def train_sentencepiece(config: TokenizerConfig, files: list[Path]) -> bytes:
+def train_sentencepiece(config: TokenizerConfig, files: list[Path], tags: Sequence[str] = ()) -> bytes:
     """Train a SentencePiece model and return it serialized; the same lines give the same bytes."""
     model = io.BytesIO()
     try:
@@ -142,6 +149,7 @@ def train_sentencepiece(config: TokenizerConfig, files: list[Path]) -> bytes:
             vocab_size=config.vocabulary_size,
             character_coverage=config.character_coverage,
             byte_fallback=config.byte_fallback,
+            user_defined_symbols=list(tags),
             normalization_rule_name="identity",
             pad_id=PAD,
             unk_id=UNK,

@@ -1,0 +1,123 @@
+"""Any data set of the Hugging Face hub, streamed into two text files in the download folder.
+
+The revision is pinned: the first use takes the newest one and writes it down, later ones read the same files and need
+no network. Nothing of a data set is run: `datasets` reads its Parquet, JSON or CSV files, and its scripts are refused.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nmt.config import DataConfig
+from nmt.data.digests import file_digest
+from nmt.data.hub import TIMEOUT, is_reachable
+from nmt.data.origin import Origin, plain_origin
+from nmt.data.parallel_text import LineWriter
+from nmt.data.tables import Columns, Skipped, select_fields
+from nmt.errors import UserError, is_printable
+from nmt.files import atomic_folder
+
+NAME = r"[A-Za-z0-9][\w.-]{0,95}"
+WORD = re.compile(rf"hub:({NAME}/{NAME})(?:/({NAME}))?(?::({NAME}))?(?:@({NAME}))?", re.ASCII)
+logger = logging.getLogger("nmt")
+
+
+def find(word: str, data: DataConfig, downloads: Path, columns: Columns) -> Callable[[], Origin]:
+    """A function that downloads a data set unless an earlier call did; raises UserError for what is no such word."""
+    match = WORD.fullmatch(word)
+    if not match:
+        raise UserError(
+            f"{word} is not possible; write hub:OWNER/NAME, hub:OWNER/NAME/CONFIGURATION or hub:OWNER/NAME:SPLIT, and "
+            "@REVISION behind it for a certain one."
+        )
+    recipe = [*match.groups(), data.source, data.target, *columns.choices]
+    ending = hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:10]
+    folder = downloads / "hub" / f"{match[1].replace('/', '--')}-{ending}"
+    files = [folder / f"text.{language}" for language in (data.source, data.target)]
+
+    def fetch() -> Origin:
+        if not all(file.is_file() for file in files):
+            stream(word, match, columns, folder, files)
+        origin = plain_origin(word, files[0], files[1], read_about(folder, files))
+        origin.name, origin.key = match[1].split("/")[1], word.partition("@")[0]
+        return origin
+
+    return fetch
+
+
+def read_about(folder: Path, files: list[Path]) -> dict[str, Any]:
+    """Where the files came from; raises UserError if they are not those that were written."""
+    try:
+        about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+        if about.pop("text") == [file_digest(file) for file in files]:
+            return about
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        pass
+    raise UserError(f"The download in {folder} is damaged; delete the folder, and it is downloaded again.")
+
+
+def stream(word: str, match: re.Match[str], columns: Columns, folder: Path, files: list[Path]) -> None:
+    """Write the two columns of a data set to files; raises UserError, and leaves nothing, where that fails."""
+    name, configuration, split, revision = match.groups()
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        raise UserError(f"{word} is not in {folder.parent}, and HF_HUB_OFFLINE forbids to download it.")
+    endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+    if not is_reachable(endpoint):
+        raise UserError(f"{word} cannot be downloaded: {endpoint} does not answer.")
+    skipped: Skipped = Skipped()
+    with atomic_folder(folder) as temporary:
+        writers = [LineWriter(temporary / file.name) for file in files]
+        pairs = 0
+        try:
+            about = describe(name, revision)
+            for pair in select_fields(rows(name, configuration, split or "train", about), columns, skipped, word):
+                for writer, sentence in zip(writers, pair, strict=True):
+                    writer.write(sentence)
+                pairs += 1
+            if not pairs:
+                raise UserError(f"{word} has no pair of sentences.")
+        except (UserError, KeyboardInterrupt):
+            raise
+        except Exception as error:  # the hub and its libraries fail in many ways
+            if isinstance(error, OSError) and error.filename is not None:  # the disk
+                raise
+            raise UserError(f"{word} cannot be downloaded ({pairs:,} pairs came): {first_words(error)}.") from None
+        finally:
+            for writer in writers:
+                writer.close()
+        about |= {"text": [writer.digest.hexdigest() for writer in writers]}
+        about |= {"skipped at download": dict(skipped)} if skipped else {}
+        (temporary / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    logger.info("%s: %s pairs, revision %s", word, f"{pairs:,}", about["revision"])
+
+
+def describe(name: str, revision: str | None) -> dict[str, Any]:
+    """The address, the revision (a commit) and the licence of a data set."""
+    from huggingface_hub import HfApi  # here, because the import takes a second
+
+    info = HfApi().dataset_info(name, revision=revision, timeout=TIMEOUT)
+    if not re.fullmatch(r"[0-9a-f]{40}", info.sha or ""):
+        raise UserError(f"hub:{name} cannot be downloaded: the hub names no revision of it.")
+    about = {"url": f"{os.environ.get('HF_ENDPOINT', 'https://huggingface.co')}/datasets/{name}", "revision": info.sha}
+    card = info.card_data
+    license = card.get("license") if card else None
+    return about | ({"license": str(license)[:200]} if license and is_printable(str(license)) else {})
+
+
+def rows(name: str, configuration: str | None, split: str, about: dict[str, Any]) -> Any:
+    """The rows of a data set, one after another; its own code is never run."""
+    import datasets  # here, because the import alone takes more than a second
+
+    datasets.config.HF_DATASETS_TRUST_REMOTE_CODE = False  # before version 4 the environment could allow it
+    return iter(datasets.load_dataset(name, configuration, split=split, revision=about["revision"], streaming=True))
+
+
+def first_words(error: Exception) -> str:
+    """The beginning of an error's text on one line, without characters that control a terminal."""
+    text = " ".join(str(error).split())[:300].rstrip(". ")
+    return "".join(each for each in text if each.isprintable()) or type(error).__name__

@@ -1,0 +1,69 @@
+"""Where sentence pairs come from: an `Origin` reads them, and knows what there is to tell about them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nmt.data.audit import PairCounts
+from nmt.data.parallel_text import read_pairs
+from nmt.data.tables import Pair, Skipped
+from nmt.errors import UserError
+
+
+@dataclass
+class Origin:
+    """One word of data.train, data.valid or data.test."""
+
+    word: str  # as it was given
+    name: str  # short, for tags and names of test sets
+    key: str  # what stays the same when its text grows
+    place: Path | str  # what messages call it
+    files: list[Path]  # whose content it is
+    read: Callable[[Skipped], Iterator[Pair]]  # records that are no pair are counted by reason
+    has_lines: bool = False  # pair n is line n
+    about: dict[str, Any] = field(default_factory=dict)  # url, revision, license
+
+    def pairs(self, skipped: Skipped) -> Iterator[Pair]:
+        """The pairs; raises UserError when there is none."""
+        empty = True
+        for pair in self.read(skipped):
+            empty = False
+            yield pair
+        if empty:
+            reasons = "".join(f"; {number:,} with {reason}" for reason, number in skipped.items())
+            raise UserError(f"{self.word} has no pair of sentences{reasons}.")
+
+
+def plain_origin(word: str, source: Path, target: Path, about: dict[str, Any] | None = None) -> Origin:
+    """The pairs of two files, line by line; raises UserError where both are one file."""
+    if source.samefile(target):
+        raise UserError(f"{source} and {target} are the same file; one must be the other's translation.")
+
+    def read(skipped: Skipped) -> Iterator[Pair]:
+        return read_pairs(source, target)
+
+    prefix = str(source.resolve()).removesuffix(source.suffix)
+    return Origin(word, Path(word).name, prefix, source, [source, target], read, True, about or {})
+
+
+class PartCounts:
+    """What came from each origin of a set: counts that grow together with those of the whole set."""
+
+    def __init__(self, counts: PairCounts) -> None:
+        self.counts = counts
+        self.entries: list[dict[str, Any]] = []
+
+    def pairs(self, origin: Origin) -> Iterator[Pair]:
+        """The pairs of an origin; `counts.read` is the number of the pair, from 1. `entries` gets what came."""
+        counts, skipped = self.counts, Skipped()
+        counts.start_file(origin.place, origin.has_lines)
+        read, kept, dropped = counts.read, counts.kept, dict(counts.dropped)
+        for pair in origin.pairs(skipped):
+            counts.read += 1
+            yield pair
+        lost = {reason: number - dropped.get(reason, 0) for reason, number in counts.dropped.items()}
+        entry = {"origin": origin.word, "read": counts.read - read, "lines": counts.kept - kept, "first_line": kept + 1}
+        entry |= {"dropped": {reason: number for reason, number in lost.items() if number}}
+        entry |= {"skipped": dict(skipped)} if skipped else {}
+        self.entries.append(entry | origin.about)

@@ -1,0 +1,173 @@
+"""From the words of data.train, data.valid and data.test to the origins of their pairs.
+
+PREFIX                  PREFIX.de and PREFIX.en, one sentence a line
+FILE.tsv .csv .jsonl    two columns of a table (nmt/data/tables.py); so is .parquet
+FILE.tmx .xlf .xliff    the units of a translation memory that have both languages (nmt/data/translation_memory.py)
+FILE.zip                two aligned files, as OPUS packs them, or one file of the kinds above
+opus:CORPUS/VERSION     a corpus of OPUS (nmt/data/opus.py)
+hub:OWNER/NAME          a data set of the Hugging Face hub (nmt/data/hub_dataset.py)
+split                   for valid and test: pairs of data.train that are held out (nmt/data/split.py)
+
+All but .zip and .parquet may be packed as .gz, .bz2 or .xz. All words are looked at before the first download.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from nmt.config import DataConfig
+from nmt.data import hub, hub_dataset, opus
+from nmt.data.origin import Origin, plain_origin
+from nmt.data.packed import OPENERS, PackedFile, member_names
+from nmt.data.parallel_text import find_file
+from nmt.data.phrasebook import splits
+from nmt.data.tables import Columns, Pair, Skipped, read_csv, read_jsonl, read_parquet, read_tsv
+from nmt.data.translation_memory import read_units
+from nmt.errors import UserError
+
+SPLIT = "split"
+TABLES = {".tsv": read_tsv, ".csv": read_csv, ".jsonl": read_jsonl}
+MEMORIES = (".tmx", ".xlf", ".xliff")
+ENDINGS = (*TABLES, ".parquet", *MEMORIES, ".zip")
+Fetch = Callable[[], Origin]
+
+
+def set_names(data: DataConfig) -> dict[str, list[str]]:
+    """The words of train, valid and each test set; raises UserError."""
+    groups = {"train": as_list("train", data.train), "valid": as_list("valid", data.valid)}
+    for word in as_list("test", data.test) if data.test is not None else []:
+        name = "test" if word == SPLIT and data.kind == "files" else set_name(word)
+        if name in ("train", "valid"):
+            raise UserError(f"data.test={word} cannot be named '{name}' like another set; rename or copy its files.")
+        if name in groups:
+            raise UserError(f"data.test names two sets '{name}'; a test set goes by the last part of its name.")
+        groups[name] = [word]
+    if data.kind == "files":
+        check_split(groups)
+    return groups
+
+
+def set_name(word: str) -> str:
+    """The name of a test set: the last part of a PREFIX, a file's name without endings, NAME-SPLIT of a data set."""
+    if word.startswith(("opus:", "hub:")):
+        return word.partition(":")[2].partition("@")[0].replace("/", "-").replace(":", "-")
+    name = Path(word).name
+    while Path(name).suffix.lower() in (*OPENERS, *ENDINGS):
+        name = Path(name).stem
+    return name
+
+
+def as_list(role: str, value: Any) -> list[str]:
+    """A string or list of strings as a list; raises UserError when it is neither or empty."""
+    names = [value] if isinstance(value, str) else value
+    if (
+        not isinstance(names, list)
+        or not names
+        or not all(isinstance(name, str) and name not in ("", "???") for name in names)
+    ):
+        also = " or data.test=null" if role == "test" else ""
+        raise UserError(f"data.{role}={value} is not possible; give data.{role}=NAME or data.{role}=[NAME,NAME]{also}.")
+    return names
+
+
+def check_split(groups: dict[str, list[str]]) -> None:
+    """Raise UserError where `split` cannot stand."""
+    if SPLIT in groups["train"]:
+        raise UserError("data.train=split is not possible: validation and test sets are split from data.train.")
+    if SPLIT in groups["valid"] and len(groups["valid"]) > 1:
+        raise UserError("data.valid is either split or a list of files, not both.")
+
+
+def find_sets(data: DataConfig, downloads: Path, generated: Path) -> dict[str, list[Origin]]:
+    """The origins of train, valid and each test set, in this order, [] where a set is split; raises UserError.
+
+    What is not on the disk is downloaded to `downloads`; the phrasebook's sets are written to `generated`.
+    """
+    groups = set_names(data)
+    if data.kind == "files":
+        return own_sets(data, groups, downloads)
+    if data.kind == "phrasebook":
+        splits.write(generated, data.source, data.target, data.pairs, data.seed)
+        files = {
+            part: (generated / f"{part}.{data.source}", generated / f"{part}.{data.target}") for part in splits.SETS
+        }
+        about: dict[str, Any] = {}
+    else:
+        names = list(dict.fromkeys(name for group in groups.values() for name in group))
+        files, about = hub.download_sets(data.source, data.target, names, downloads), {"license": hub.LICENSE}
+    return {name: [plain_origin(part, *files[part], about) for part in group] for name, group in groups.items()}
+
+
+def own_sets(data: DataConfig, groups: dict[str, list[str]], downloads: Path) -> dict[str, list[Origin]]:
+    """The origins of one's own words; raises UserError, for a word that is not possible before any download."""
+    columns = Columns(data.columns, data.source, data.target)
+    fetches = {
+        name: [find_origin(word, data, columns, downloads) for word in words if word != SPLIT]
+        for name, words in groups.items()
+    }
+    return {name: [fetch() for fetch in each] for name, each in fetches.items()}
+
+
+def find_origin(word: str, data: DataConfig, columns: Columns, downloads: Path) -> Fetch:
+    """A function that gives the origin of a word, after a download if need be; raises UserError for a missing file."""
+    if word.startswith("opus:"):
+        return opus.find(word, data, downloads)
+    if word.startswith("hub:"):
+        return hub_dataset.find(word, data, downloads, columns)
+    path = Path(word).expanduser()
+    if PackedFile(path).ending in ENDINGS and is_file(path):
+        origin = file_origin(word, path, data, columns)
+    else:
+        if problem := explain_missing(word, path, data):
+            raise problem
+        origin = plain_origin(word, find_file(word, data.source), find_file(word, data.target))
+    return lambda: origin
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is such a file that may be seen."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def explain_missing(word: str, path: Path, data: DataConfig) -> UserError | None:
+    """The error for a word that was meant as a file of pairs; None for a PREFIX."""
+    if any(is_file(Path(f"{path}.{data.source}{ending}")) for ending in ("", *OPENERS)):
+        return None
+    if is_file(path):
+        return UserError(f"{word} is no kind of file that is known; files of pairs end in {', '.join(ENDINGS)}.")
+    if PackedFile(path).ending in ENDINGS:
+        return UserError(f"There is no file {word}.")
+    return None
+
+
+def file_origin(word: str, path: Path, data: DataConfig, columns: Columns) -> Origin:
+    """The pairs of one file, in a zip archive perhaps; raises UserError for an archive without pairs."""
+    if PackedFile(path).ending != ".zip":
+        return reader_origin(word, path, PackedFile(path), data, columns)
+    if opus.find_members(path, data):
+        return opus.archive_origin(word, set_name(word), str(path.resolve()), path, data, {})
+    names = member_names(path)
+    known = [name for name in names if PackedFile(path, name).ending in (*TABLES, *MEMORIES)]
+    if len(known) != 1:
+        shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+        raise UserError(
+            f"{path} has {len(known) or 'no'} files of pairs, and no two files that end in .{data.source} and "
+            f".{data.target}; it has {shown or 'no files'}."
+        )
+    return reader_origin(word, path, PackedFile(path, known[0]), data, columns)
+
+
+def reader_origin(word: str, path: Path, file: PackedFile, data: DataConfig, columns: Columns) -> Origin:
+    """The pairs of a table or a translation memory."""
+
+    def read(skipped: Skipped) -> Iterator[Pair]:
+        if file.ending in MEMORIES:
+            return read_units(file, (data.source, data.target), skipped)
+        if file.ending == ".parquet":
+            return read_parquet(path, columns, skipped)
+        return TABLES[file.ending](file, columns, skipped)
+
+    return Origin(word, set_name(word), str(path.resolve()), str(file), [path], read)

@@ -1,0 +1,233 @@
+"""Validation and test sets out of the training text: chosen by the hash of a pair, and apart from the training pairs.
+
+A pair is held out if the hash of its letters, without case and punctuation, is among the lowest of its origin; the two
+directions of a language pair hold out the same ones. Training pairs are left out if one of their sides is a side of a
+held-out pair, apart from case and punctuation, or differs from one of at least MIN_WORDS words by a word more, less or
+other, or by the order of the words.
+
+The sets stay when text is added: the largest hash that was chosen from an origin is written down in the data folder
+(splits.json), and from then on whatever has at most this hash is held out. So they grow as their origin does.
+"""
+
+import heapq
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+
+from nmt.config import DataConfig
+from nmt.data.audit import hash_text, rejection_reason
+from nmt.data.origin import Origin
+from nmt.data.parallel_text import LineWriter, read_pairs
+from nmt.data.tables import Pair, Skipped
+from nmt.errors import UserError
+
+SMALLEST_SHARE = 20  # at most one pair of so many is held out for each set
+MIN_WORDS = 5
+# Words; each character by itself where words are not separated (Thai, Lao, kana, Chinese characters).
+SINGLE = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+WORD = re.compile(f"[{SINGLE}]|[^\\W_{SINGLE}]+")
+ROLES = ("test", "valid")  # in this order: a pair that both choose is a test pair
+Thresholds = dict[str, list[int | None]]  # role → the largest hash of each origin that is held out, None = to be found
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a sentence without case and punctuation."""
+    return WORD.findall(text.casefold())
+
+
+def pair_hashes(source: str, target: str) -> dict[str, int]:
+    """For each role a 64-bit hash of the letters of a pair, the same in both directions; {} if a side has none."""
+    sides = sorted("".join(words_of(side)) for side in (source, target))
+    if not sides[0]:
+        return {}
+    digest = blake2b("\t".join(sides).encode(), digest_size=16).digest()
+    return {role: int.from_bytes(digest[8 * n : 8 * n + 8], "little") for n, role in enumerate(ROLES)}
+
+
+@lru_cache(1 << 16)
+def hash_word(word: str) -> int:
+    """A 64-bit hash of a word."""
+    return hash_text(word)
+
+
+class SideSet:
+    """The sentences of one side of the held-out pairs: their letters, and their words with and without each of them."""
+
+    def __init__(self) -> None:
+        self.letters: set[str] = set()
+        self.bags: set[int] = set()  # sums of the hashes of words
+
+    def add(self, text: str) -> None:
+        """Add a sentence."""
+        words = words_of(text)
+        self.letters.add("".join(words))
+        if len(words) >= MIN_WORDS:
+            hashes = list(map(hash_word, words))
+            total = sum(hashes)
+            self.bags.update([total, *(total - each for each in hashes)])
+
+    def find(self, text: str) -> str:
+        """Whether a sentence is the `same` as one of these or `near` to one; else ""."""
+        words = words_of(text)
+        if "".join(words) in self.letters and words:
+            return "same"
+        if len(words) < MIN_WORDS - 1:
+            return ""
+        hashes = list(map(hash_word, words))
+        total = sum(hashes)
+        near = total in self.bags or (
+            len(words) >= MIN_WORDS and not self.bags.isdisjoint([total - each for each in hashes])
+        )
+        return "near" if near else ""
+
+
+class HeldOut:
+    """The pairs that are held out, by which the training pairs are told that must be left out."""
+
+    def __init__(self) -> None:
+        self.pairs: set[int] = set()
+        self.sides = SideSet(), SideSet()
+
+    def add(self, pairs: Iterable[Pair]) -> None:
+        """Hold out these pairs."""
+        for pair in pairs:
+            self.pairs.add(pair_hashes(*pair)[ROLES[0]])
+            for side, text in zip(self.sides, pair, strict=True):
+                side.add(text)
+
+    def reason(self, source: str, target: str) -> str | None:
+        """Why a pair is not trained on; None if it may be."""
+        found = {side.find(text) for side, text in zip(self.sides, (source, target), strict=True)}
+        if found == {""}:
+            return None
+        if "same" not in found:
+            return "a side nearly one of a held-out pair"
+        is_pair = found == {"same"} and pair_hashes(source, target)[ROLES[0]] in self.pairs
+        return "held out" if is_pair else "a side held out"
+
+
+class Lowest:
+    """The pairs of an origin with the lowest hashes: so many, or all up to a threshold. Repeated pairs count once."""
+
+    def __init__(self, size: int, threshold: int | None) -> None:
+        self.size, self.threshold = size, threshold
+        self.pairs: dict[int, Pair] = {}
+        self.heap: list[int] = []  # the negated hashes, if the number is limited
+
+    def offer(self, value: int, pair: Pair) -> None:
+        """Keep a pair with this hash if it is low enough."""
+        if self.threshold is not None:
+            if value <= self.threshold:
+                self.pairs.setdefault(value, pair)
+        elif (len(self.heap) < self.size or value < -self.heap[0]) and value not in self.pairs:
+            self.pairs[value] = pair
+            heapq.heappush(self.heap, -value)
+            if len(self.heap) > self.size:
+                del self.pairs[-heapq.heappop(self.heap)]
+
+    def choose(self, number: int) -> list[int]:
+        """The lowest hashes in order: all up to the threshold, else the first `number`."""
+        return sorted(self.pairs) if self.threshold is not None else sorted(self.pairs)[:number]
+
+
+@dataclass
+class Split:
+    """What a first pass over the training text has found; `origins` are to be read instead of those that were given."""
+
+    origins: list[Origin]
+    accepted: list[int]  # pairs of each origin that can be trained on
+    sets: dict[str, list[Origin]]  # role → the pairs held out, by origin
+    held_out: HeldOut
+    thresholds: Thresholds
+
+
+def hold_out(data: DataConfig, origins: list[Origin], thresholds: Thresholds, folder: Path) -> Split:
+    """Read all training text once, and write the pairs held out for each role of `thresholds`; raises UserError.
+
+    Text that is slow to read is written to `folder`, to be read from there the second time.
+    """
+    lowest = {role: [Lowest(data.split_size, each) for each in found] for role, found in thresholds.items()}
+    again, accepted = [], []
+    for number, origin in enumerate(origins):
+        offers = {role: lowest[role][number] for role in lowest}
+
+        def accept(pair: Pair, offers: dict[str, Lowest] = offers) -> bool:
+            if rejection_reason(*pair, data.max_characters, data.max_length_ratio):
+                return False
+            hashes = pair_hashes(*pair) if offers else {}
+            for role in offers if hashes else ():
+                offers[role].offer(hashes[role], pair)
+            return True
+
+        copied, count = copy_origin(origin, accept, data, folder / f"part-{number}")
+        again.append(copied)
+        accepted.append(count)
+    split = Split(again, accepted, {}, HeldOut(), {})
+    for role in (role for role in ROLES if role in thresholds):
+        choose_pairs(role, split, lowest[role], data, folder)
+    return split
+
+
+def copy_origin(origin: Origin, accept: Callable[[Pair], bool], data: DataConfig, prefix: Path) -> tuple[Origin, int]:
+    """The origin as it is read the second time, and how many of its pairs were accepted."""
+    skipped, count = Skipped(), 0
+    with ExitStack() as stack:
+        writers = []
+        if not origin.has_lines:
+            writers = [LineWriter(Path(f"{prefix}.{language}")) for language in (data.source, data.target)]
+            for writer in writers:
+                stack.callback(writer.close)
+        for pair in origin.pairs(skipped):
+            count += accept(pair)
+            for writer, sentence in zip(writers, pair, strict=False):
+                writer.write(sentence)
+    if origin.has_lines:
+        return origin, count
+    return replace(origin, read=lambda counter: read_copy(prefix, data, counter, skipped)), count
+
+
+def read_copy(prefix: Path, data: DataConfig, counter: Skipped, skipped: Skipped | None = None) -> Iterator[Pair]:
+    """The pairs that `copy_origin` wrote; the records that were skipped then are counted again."""
+    counter.update(skipped or {})
+    return read_pairs(Path(f"{prefix}.{data.source}"), Path(f"{prefix}.{data.target}"))
+
+
+def choose_pairs(role: str, split: Split, lowest: list[Lowest], data: DataConfig, folder: Path) -> None:
+    """Choose the pairs of a role and write them; raises UserError if there are too few pairs."""
+    parts, clear = list[Origin](), HeldOut()
+    for origin, accepted, each in zip(split.origins, split.accepted, lowest, strict=True):
+        number = min(-(-data.split_size // len(lowest)), accepted // SMALLEST_SHARE)
+        chosen = each.choose(number)
+        threshold = max(chosen, default=None) if each.threshold is None else each.threshold
+        split.thresholds.setdefault(role, []).append(threshold)
+        pairs = [each.pairs[value] for value in chosen if split.held_out.reason(*each.pairs[value]) is None]
+        pairs = [pair for pair in pairs if pair_hashes(*pair)[ROLES[0]] not in clear.pairs]  # also in an earlier origin
+        clear.add(pairs)
+        if pairs:
+            parts.append(write_part(origin, pairs, data, folder / f"{role}-{len(parts)}"))
+    if not parts:
+        raise UserError(
+            f"data.train has too few pairs to hold out a {'test' if role == 'test' else 'validation'} set "
+            f"({sum(split.accepted)}; at least {SMALLEST_SHARE} are needed); give data.{role}=PREFIX"
+            f"{' or data.test=null' if role == 'test' else ''}."
+        )
+    split.sets[role] = parts
+    split.held_out.pairs |= clear.pairs
+    for old, new in zip(split.held_out.sides, clear.sides, strict=True):
+        old.letters |= new.letters
+        old.bags |= new.bags
+
+
+def write_part(origin: Origin, pairs: list[Pair], data: DataConfig, prefix: Path) -> Origin:
+    """Write the pairs held out from an origin to files; returns them as an origin."""
+    for number, language in enumerate((data.source, data.target)):
+        writer = LineWriter(Path(f"{prefix}.{language}"))
+        for pair in pairs:
+            writer.write(pair[number])
+        writer.close()
+    place = f"{origin.word} (split)"
+    return replace(origin, read=lambda skipped: read_copy(prefix, data, skipped), has_lines=False, place=place)

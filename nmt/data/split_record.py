@@ -1,0 +1,69 @@
+"""splits.json in the data folder: up to which hash the pairs of an origin are held out, so that test sets stay.
+
+An entry is of a language pair, an origin and a role. It holds for the text that it was found with as well as for any
+other: the text it was found with gives it again, so that it need not be in the recipe of that corpus.
+"""
+
+import contextlib
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from nmt.config import DataConfig
+from nmt.data.origin import Origin
+from nmt.data.split import ROLES, Thresholds
+from nmt.files import write_atomic
+
+
+class SplitRecord:
+    """The entries of splits.json for the training text with these sha256; a missing or broken file has none."""
+
+    def __init__(self, path: Path, data: DataConfig, origins: list[Origin], digests: list[list[str]]) -> None:
+        self.path, self.data, self.origins = path, data, origins
+        text = sorted("".join(sorted(each)) for each in digests)
+        limits = [data.split_size, data.max_characters, data.max_length_ratio]
+        self.corpus = hashlib.sha256(json.dumps([text, limits]).encode()).hexdigest()
+        self.entries: dict[str, dict] = {}
+        with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
+            content = json.loads(path.read_text(encoding="utf-8"))
+            self.entries = {key: entry for key, entry in dict(content).items() if is_entry(entry)}
+
+    def key(self, role: str, origin: Origin) -> str:
+        """The key of an entry: the language pair in either direction, the role, the origin."""
+        languages = "-".join(sorted((self.data.source, self.data.target)))
+        return f"{languages} {role} {origin.key}"
+
+    def thresholds(self, roles: list[str]) -> Thresholds:
+        """For each role that is split, the threshold of each origin that other text has set; None for the others."""
+        found: Thresholds = {}
+        for role in (role for role in ROLES if role in roles):
+            entries = [self.entries.get(self.key(role, origin)) for origin in self.origins]
+            found[role] = [
+                entry["threshold"]
+                if entry and entry["corpus"] != self.corpus and entry["split_size"] == self.data.split_size
+                else None
+                for entry in entries
+            ]
+        return found
+
+    def save(self, before: Thresholds, found: Thresholds) -> None:
+        """Write down the thresholds that this text has set. Raises OSError."""
+        for role, thresholds in found.items():
+            for origin, threshold, old in zip(self.origins, thresholds, before[role], strict=True):
+                if old is None and threshold is not None:
+                    self.entries[self.key(role, origin)] = {
+                        "threshold": threshold, "corpus": self.corpus, "split_size": self.data.split_size,
+                    }  # fmt: skip
+        write_atomic(self.path, json.dumps(self.entries, indent=1, sort_keys=True) + "\n")
+
+
+def is_entry(entry: Any) -> bool:
+    """Whether this is an entry as `save` writes them."""
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("threshold"), int)
+        and 0 <= entry["threshold"] < 2**64
+        and isinstance(entry.get("corpus"), str)
+        and isinstance(entry.get("split_size"), int)
+    )

@@ -1,0 +1,202 @@
+"""Sentence pairs in two columns of a table: TSV, CSV, JSON lines, Parquet, and rows of any kind.
+
+Columns are chosen by name, or by number where TSV and CSV have no header. A field `translation` with one sentence for
+each language is two columns, `translation.de` and `translation.en`; so is any object in an object. TSV knows no quotes:
+a tab is always the next column, a line always the next row. CSV has quotes as the csv module reads them, and the
+delimiter (comma, semicolon or tab) that gives the columns.
+"""
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+from pyarrow import parquet
+
+from nmt.data.packed import PackedFile
+from nmt.data.parallel_text import decode_lines, is_unicode
+from nmt.errors import UserError
+
+Pair = tuple[str, str]
+Skipped = Counter[str]  # records that are no pair, by reason
+OTHER_WIDTH, NO_TEXT, NO_COLUMN = "another number of columns", "no text in a column", "a column missing"
+DELIMITERS = (",", ";", "\t")
+ROWS = 4096  # of Parquet that are held in memory
+MAX_SHOWN = 12  # columns that a message names
+
+
+class Columns:
+    """Which two columns hold the sentences: the first of `choices` that a table has.
+
+    `given`: data.columns, or None for columns named after the languages, `translation`, or source and target.
+    """
+
+    def __init__(self, given: Any, source: str, target: str) -> None:
+        self.choices: list[tuple[Any, Any]] = [
+            (source, target), (f"translation.{source}", f"translation.{target}"), ("source", "target"), ("src", "tgt"),
+        ]  # fmt: skip
+        if given is not None:
+            valid = isinstance(given, list) and given and len(given) % 2 == 0
+            self.choices = list(zip(given[::2], given[1::2], strict=True)) if valid else []
+        for pair in self.choices:
+            numbers = [isinstance(column, int) and not isinstance(column, bool) and column > 0 for column in pair]
+            if pair[0] == pair[1] or not (all(numbers) or all(isinstance(column, str) and column for column in pair)):
+                self.choices = []
+        if not self.choices:
+            raise UserError(
+                f"data.columns={given} is not possible; give two names, data.columns=[NAME,NAME], or two numbers from "
+                "1 for tables without a header, or several pairs of them for several tables."
+            )
+
+    @property
+    def numbers(self) -> tuple[int, int] | None:
+        """The two numbers, from 0, if columns go by number."""
+        source, target = self.choices[0]
+        return (source - 1, target - 1) if isinstance(source, int) else None
+
+    def find(self, names: Sequence[str], table: str) -> tuple[Any, Any]:
+        """The two names that the table has; raises UserError, naming those that are there."""
+        for source, target in self.choices:
+            if source in names and target in names:
+                return source, target
+        raise UserError(self.describe_missing(names, table))
+
+    def describe_missing(self, names: Sequence[str], table: str) -> str:
+        """The error message for a table without the columns."""
+        wanted = " nor ".join(f"'{source}' and '{target}'" for source, target in self.choices)
+        shown = ", ".join(printable(name) for name in names[:MAX_SHOWN]) + (", …" if len(names) > MAX_SHOWN else "")
+        return (
+            f"{table} has no columns {wanted}; it has {shown or 'none'}. Choose with data.columns=[SOURCE,TARGET]; "
+            "numbers are for TSV and CSV without a header."
+        )
+
+
+def printable(name: str) -> str:
+    """A name from a file as a message may show it: short, and control characters escaped."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in name[:40]) or "''"
+
+
+def read_tsv(file: PackedFile, columns: Columns, skipped: Skipped) -> Iterator[Pair]:
+    """The pairs of a file whose columns are separated by tabs. Raises UserError."""
+    yield from select((line.split("\t") for line in decode_lines(file.lines(), str(file))), columns, skipped, str(file))
+
+
+def read_csv(file: PackedFile, columns: Columns, skipped: Skipped) -> Iterator[Pair]:
+    """The pairs of a CSV file, in which a quoted field may have delimiters and line breaks. Raises UserError."""
+    lines = decode_lines(file.lines(), str(file))
+    first = next(lines, "")
+    delimiter = find_delimiter(first, columns)
+    reader = csv.reader(with_line_ends(first, lines), delimiter=delimiter, strict=True)
+    rows = select(reader, columns, skipped, str(file))
+    try:
+        yield from rows
+    except csv.Error as error:
+        raise UserError(
+            f"{file}, line {reader.line_num}: {error}; a quote inside a quoted field is doubled, and its end must come."
+        ) from None
+
+
+def with_line_ends(first: str, lines: Iterator[str]) -> Iterator[str]:
+    """The lines with the line ends that decoding has removed: inside quotes they belong to the text."""
+    yield first + "\n"
+    for line in lines:
+        yield line + "\n"
+
+
+def find_delimiter(line: str, columns: Columns) -> str:
+    """The delimiter with which the first line has the columns, else that with which it has most of them."""
+    headers = {}
+    for delimiter in DELIMITERS:
+        headers[delimiter] = next(csv.reader([line], delimiter=delimiter), [])
+        if any(source in headers[delimiter] and target in headers[delimiter] for source, target in columns.choices):
+            return delimiter
+    return max(DELIMITERS, key=lambda delimiter: len(headers[delimiter]))
+
+
+def select(rows: Iterable[list[str]], columns: Columns, skipped: Skipped, table: str) -> Iterator[Pair]:
+    """The two columns of rows of strings, the first of which is the header unless columns go by number."""
+    rows = iter(rows)
+    header = next(rows, [])
+    width, numbers = len(header), columns.numbers
+    if numbers is None:
+        source, target = (header.index(name) for name in columns.find(header, table))
+    elif max(numbers) < width:
+        source, target = numbers
+        yield header[source], header[target]
+    else:
+        raise UserError(columns.describe_missing([str(number) for number in range(1, width + 1)], table))
+    for row in rows:
+        if len(row) == width:
+            yield row[source], row[target]
+        elif row not in ([], [""]):  # an empty line
+            skipped[OTHER_WIDTH] += 1
+
+
+def read_jsonl(file: PackedFile, columns: Columns, skipped: Skipped) -> Iterator[Pair]:
+    """The pairs of a file with one JSON object a line. Raises UserError."""
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for number, line in enumerate(decode_lines(file.lines(), str(file)), 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                row = None
+            if not isinstance(row, dict):
+                raise UserError(f"{file}, line {number}, is no JSON object.")
+            yield row
+
+    yield from select_fields(rows(), columns, skipped, str(file))
+
+
+def read_parquet(path: Path, columns: Columns, skipped: Skipped) -> Iterator[Pair]:
+    """The pairs of a Parquet file, read in small parts. Raises UserError."""
+    try:
+        with parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
+            names = [name for field in file.schema_arrow for name in field_names(field)]
+            chosen = columns.find(names, str(path))
+            for batch in file.iter_batches(ROWS, columns=list(chosen), use_threads=False):
+                yield from select_fields(batch.to_pylist(), columns, skipped, str(path))
+    except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read as Parquet: {' '.join(str(error).split())[:200]}") from None
+
+
+def field_names(field: pyarrow.Field) -> list[str]:
+    """The name of a column, or of each field of an object, as `translation.de`."""
+    if pyarrow.types.is_struct(field.type):
+        return [f"{field.name}.{each.name}" for each in field.type]
+    return [field.name]
+
+
+def select_fields(rows: Iterable[Mapping[str, Any]], columns: Columns, skipped: Skipped, table: str) -> Iterator[Pair]:
+    """The two columns of rows with names; the first row decides which names there are. Raises UserError."""
+    chosen = None
+    for row in rows:
+        if chosen is None:
+            source, target = chosen = columns.find(row_names(row), table)
+        pair = look_up(row, source), look_up(row, target)
+        if all(isinstance(side, str) and (side.isascii() or is_unicode(side)) for side in pair):
+            yield pair
+        else:
+            skipped[NO_TEXT if None not in pair else NO_COLUMN] += 1
+
+
+def row_names(row: Mapping[str, Any]) -> list[str]:
+    """The names of a row's columns, those of objects inside it as `translation.de`."""
+    names = []
+    for name, value in row.items():
+        names += [f"{name}.{each}" for each in value] if isinstance(value, dict) else [str(name)]
+    return names
+
+
+def look_up(row: Mapping[str, Any], name: str) -> Any:
+    """The value of a column; None when the row has none."""
+    if name in row:
+        return row[name]
+    outer, _, inner = name.partition(".")
+    value = row.get(outer)
+    return value.get(inner) if isinstance(value, dict) else None

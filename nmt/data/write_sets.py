@@ -1,0 +1,137 @@
+"""Writes training, validation and test sets as two files of lines each, and counts what came from where."""
+
+from pathlib import Path
+from typing import Any
+
+from nmt.config import DataConfig
+from nmt.data.audit import DuplicateCounter, HeldOutSentences, PairCounts, rejection_reason
+from nmt.data.checks import PairChecks
+from nmt.data.mixture import copies
+from nmt.data.origin import Origin, PartCounts
+from nmt.data.parallel_text import LineWriter, read_pairs
+from nmt.data.training_plan import TrainingPlan
+from nmt.errors import UserError
+
+IN_TRAINING = "also in train"  # the remark on a validation pair
+
+
+def write_training_set(
+    plan: TrainingPlan,
+    data: DataConfig,
+    folder: Path,
+    held_out: HeldOutSentences,
+    duplicates: DuplicateCounter,
+    checks: PairChecks,
+) -> dict[str, Any]:
+    """Write the training pairs that `rejection_reason` accepts; returns the set's entry in report.json.
+
+    Raises UserError when no pair is left, in the whole or in one part of several.
+    """
+    counts = PairCounts()
+    parts = PartCounts(counts)
+    with PairWriter("train", data, folder) as writer:
+        for origin, weight, tag in zip(plan.origins, plan.weights, plan.tags, strict=True):
+            for source, target in parts.pairs(origin):
+                checks.add(source, target)
+                reason = rejection_reason(source, target, data.max_characters, data.max_length_ratio)
+                if reason := reason or plan.reason(source, target):
+                    counts.drop(reason, counts.read)
+                    continue
+                if source == target:
+                    counts.count("both sides equal", counts.read)
+                if held_out.contains(source, target):
+                    counts.count("also in valid or test", counts.read)
+                duplicates.add(source, target, counts.read)
+                for _ in range(times := copies(weight, source, target)):
+                    writer.write(tagged(source, tag), target, counts)
+                if not times:
+                    counts.drop("left out by its weight", counts.read)
+            check_part(parts.entries[-1], data)
+            parts.entries[-1] |= {"weight": round(weight, 4)} | ({"tag": tag} if tag else {})
+    repeated, first = duplicates.count()
+    if repeated:
+        counts.count("duplicates", first, repeated)
+    counts.add_warnings(checks)
+    return counts.report_entry() | {"sha256": writer.digests(), "origins": parts.entries}
+
+
+def check_part(entry: dict[str, Any], data: DataConfig) -> None:
+    """Raise UserError when no pair of a part is left."""
+    if not entry["lines"]:
+        reasons = ", ".join(f"{number:,} {reason}" for reason, number in entry["dropped"].items())
+        raise UserError(f"No training pair is left of {entry['read']:,} in data.train={entry['origin']}: {reasons}.")
+
+
+def tagged(source: str, tag: str) -> str:
+    """A sentence with the tag of its origin before it, if it has one."""
+    return f"{tag} {source}" if tag else source
+
+
+def write_held_out_set(
+    name: str,
+    origins: list[Origin],
+    tags: dict[str, str],
+    data: DataConfig,
+    folder: Path,
+    held_out: HeldOutSentences,
+    checks: PairChecks,
+) -> dict[str, Any]:
+    """Write every pair of a validation or test set; returns its entry in report.json.
+
+    `tags`: the tags of origins, by their keys. Raises UserError when a side of every pair is blank.
+    """
+    counts = PairCounts()
+    parts = PartCounts(counts)
+    with PairWriter(name, data, folder) as writer:
+        for origin in origins:
+            for source, target in parts.pairs(origin):
+                if not (source.strip() and target.strip()):
+                    counts.count("a side blank", counts.read)
+                held_out.add(source, target)
+                checks.add(source, target)
+                writer.write(tagged(source, tags.get(origin.key, "")), target, counts)
+    if counts.counted.get("a side blank") == counts.read:
+        raise UserError(f"The set '{name}' has no pair of two sentences: one side of every line is blank.")
+    counts.add_warnings(checks)
+    return counts.report_entry() | {"sha256": writer.digests(), "origins": parts.entries}
+
+
+def count_in_training(entry: dict[str, Any], data: DataConfig, folder: Path, held_out: HeldOutSentences) -> None:
+    """Count in the entry of the validation set the pairs of which both sides are in the training set."""
+    sides = [folder / f"valid.{language}" for language in (data.source, data.target)]
+    lines = [line for line, pair in enumerate(read_pairs(*sides), 1) if held_out.was_found(*pair)]
+    if lines:
+        entry["counted"][IN_TRAINING] = len(lines)
+        entry["examples"][IN_TRAINING] = f"valid.{data.source}:{lines[0]}"
+
+
+class PairWriter:
+    """The two files of a set that is being written; a context manager."""
+
+    def __init__(self, name: str, data: DataConfig, folder: Path) -> None:
+        self.files = {language: LineWriter(folder / f"{name}.{language}") for language in (data.source, data.target)}
+
+    def write(self, source: str, target: str, counts: PairCounts) -> None:
+        """Write a pair and count it as kept."""
+        for writer, sentence in zip(self.files.values(), (source, target), strict=True):
+            writer.write(sentence)
+        counts.kept += 1
+
+    def __enter__(self) -> "PairWriter":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for writer in self.files.values():
+            writer.close()
+
+    def digests(self) -> dict[str, str]:
+        """The sha256 of both files, by language."""
+        return {language: writer.digest.hexdigest() for language, writer in self.files.items()}
+
+
+def write_gold_alignments(audit: dict[str, Any], groups: dict[str, list[str]], generated: Path, folder: Path) -> None:
+    """Write NAME.align for the sets of which no pair was dropped, so that it belongs to the text line by line."""
+    for name, group in groups.items():
+        if audit[name]["kept"] == audit[name]["read"]:
+            alignments = b"".join((generated / f"{part}.align").read_bytes() for part in group)
+            (folder / f"{name}.align").write_bytes(alignments)

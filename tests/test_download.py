@@ -1,0 +1,207 @@
+"""Downloads from a server that drops connections, sends half of a file, wrong bytes, other versions and errors."""
+
+import hashlib
+import io
+import json
+import os
+import random
+import socket
+import threading
+import zipfile
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from corpora import pairs
+from test_sources import build
+
+from nmt.data import download as downloads
+from nmt.data import packed
+from nmt.data.download import download
+from nmt.data.parallel_text import read_pairs
+from nmt.errors import UserError
+
+CONTENT = random.Random(1).randbytes(300_000)
+PATH = "/OPUS-Tatoeba/v1/moses/de-en.txt.zip"
+
+
+class Server(ThreadingHTTPServer):
+    """Serves `content`; each request takes the next word of `script`, then all is well. `ranges`: what was asked."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.content, self.script, self.ranges, self.version = CONTENT, list[str](), list[str | None](), '"1"'
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def log_message(self, format: str, *words: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        server = self.server
+        server.ranges.append(self.headers["Range"])
+        fault = server.script.pop(0) if server.script else ""
+        if fault.isdigit():
+            return self.send_error(int(fault))
+        if fault == "close":
+            return self.connection.shutdown(socket.SHUT_RDWR)
+        content, start = server.content, 0
+        if fault == "other version":
+            server.content = content = content[::-1]
+            server.version = '"2"'
+        if self.headers["Range"] and self.headers["If-Range"] == server.version and fault != "no ranges":
+            start = int(self.headers["Range"].removeprefix("bytes=").rstrip("-"))
+        self.send_response(206 if start else 200)
+        self.send_header("ETag", server.version)
+        if start:
+            said = start - 1 if fault == "another part" else start
+            self.send_header("Content-Range", f"bytes {said}-{len(content) - 1}/{len(content)}")
+        if fault != "no length":
+            self.send_header("Content-Length", str(len(content) - start + (7 if fault == "too long" else 0)))
+        self.end_headers()
+        rest = content[start:]
+        if fault == "half":
+            rest = rest[: len(rest) // 2]
+        if fault == "flipped":
+            rest = rest[:100] + bytes([rest[100] ^ 1]) + rest[101:]
+        self.wfile.write(rest)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setattr(downloads, "WAIT", 0)
+    with Server() as running:
+        threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True).start()
+        yield running
+        running.shutdown()
+
+
+def get(server: Server, folder: Path, sha256: str | None = None, check=lambda path: None) -> dict:
+    about = download(server.url + PATH, folder / "file", check, sha256)
+    assert (folder / "file").read_bytes() == server.content
+    assert about["sha256"] == hashlib.sha256(server.content).hexdigest() and about["bytes"] == len(server.content)
+    return about
+
+
+@pytest.mark.parametrize(
+    ("script", "ranges"),
+    [
+        ("", [None]),
+        ("no length", [None]),
+        ("half", [None, "bytes=150000-"]),
+        ("half, half, half", [None, "bytes=150000-", "bytes=225000-", "bytes=262500-"]),
+        ("half, close, half", [None, "bytes=150000-", "bytes=150000-", "bytes=225000-"]),
+        ("half, no ranges", [None, "bytes=150000-"]),
+        ("half, other version", [None, "bytes=150000-"]),
+        ("half, another part", [None, "bytes=150000-", None]),
+        ("half, 416", [None, "bytes=150000-", None]),
+        ("500, 503, 429, close", [None] * 5),
+        ("too long", [None, "bytes=300000-"]),
+    ],
+)
+def test_what_breaks_off_is_continued(server: Server, tmp_path: Path, script: str, ranges: list) -> None:
+    server.script = script.split(", ")
+    if script == "too long":  # all came, less than announced: whether it is whole, nobody can tell
+        server.script += ["416"]
+        ranges = [*ranges, None]
+    get(server, tmp_path)
+    assert server.ranges == ranges
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("script", "tries", "part"),
+    [
+        ("404", 1, "HTTP error 404"),
+        ("403", 1, "HTTP error 403"),
+        ("500, 500, 500, 500, 500", 5, "HTTP error 500 (5 tries)"),
+        ("close, close, close, close, close", 5, "(5 tries)"),
+        ("too long, 416, too long, 416, too long", 5, "300,000 of 300,007 bytes came"),
+        ("flipped, flipped, flipped, flipped, flipped", 5, "instead of"),
+    ],
+)
+def test_what_does_not_pass_is_one_sentence(server: Server, tmp_path: Path, script: str, tries: int, part: str) -> None:
+    server.script = script.split(", ")
+    with pytest.raises(UserError) as caught:
+        get(server, tmp_path, hashlib.sha256(CONTENT).hexdigest())
+    assert part in str(caught.value) and "\n" not in str(caught.value)
+    assert len(server.ranges) == tries and not list(tmp_path.iterdir())
+
+
+def test_wrong_bytes_are_fetched_again(server: Server, tmp_path: Path) -> None:
+    server.script = ["flipped", "half"]
+    get(server, tmp_path, hashlib.sha256(CONTENT).hexdigest())
+    assert server.ranges == [None, None, "bytes=150000-"]
+
+
+def test_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downloads, "WAIT", 0)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, and nobody listens
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/x"
+        with pytest.raises(UserError, match="cannot be downloaded: Connection refused"):
+            download(url, tmp_path / "file", lambda path: None)
+
+
+def archive(sentences: list[tuple[str, str]], **more: str) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
+        for side, code in enumerate(("de", "en")):
+            file.writestr(f"Tatoeba.de-en.{code}", "".join(pair[side] + "\n" for pair in sentences))
+        for name, text in more.items():
+            file.writestr(name, text)
+    return content.getvalue()
+
+
+def test_opus(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken download, the wrong bytes, then all of it; a second start needs no server; damage since is replaced."""
+    server.content, server.script = archive(pairs(200), LICENSE="CC-BY\x1b 2.0\nFR"), ["half", "flipped"]
+    sha256 = hashlib.sha256(server.content).hexdigest()
+    folder = build(tmp_path, f"opus:Tatoeba/v1@{sha256}", opus_url=server.url)
+    (entry,) = json.loads((folder / "report.json").read_text())["audit"]["train"]["origins"]
+    assert (entry["url"], entry["license"]) == (server.url + PATH, "CC-BY 2.0 FR")
+    assert (entry["read"], entry["sha256"]) == (200, sha256)
+    requests = len(server.ranges)
+    assert build(tmp_path, "opus:Tatoeba/v1", opus_url="http://127.0.0.1:9") == folder
+    (file,) = tmp_path.rglob("de-en.txt.zip")
+    file.write_bytes(file.read_bytes()[:-1])
+    assert build(tmp_path, "opus:Tatoeba/v1", opus_url=server.url) == folder
+    assert len(server.ranges) == requests + 1 and file.read_bytes() == server.content
+    sets = [set(read_pairs(folder / f"{name}.de", folder / f"{name}.en")) for name in ("train", "valid", "test")]
+    assert set.union(*sets) <= set(pairs(200)) and 0 < len(sets[1]) <= len(sets[2]) == 10
+
+
+@pytest.mark.parametrize("fault", ["no zip", "no pair", "bomb", "leads out"])
+def test_opus_gives_something_else(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    whole = archive(pairs(50))
+    if fault == "bomb":
+        monkeypatch.setattr(packed, "MAX_FREE", 1 << 12)
+    server.content, part = {
+        "no zip": (b"<html>Not here</html>", "is no zip archive"),
+        "no pair": (whole.replace(b"Tatoeba.de-en.en", b"Tatoeba.de-en.fr"), "no two files that end in .de and .en"),
+        "bomb": (archive([("x" * 1000, "y" * 1000)] * 500), "which no text does"),
+        "leads out": (archive(pairs(50), **{"../../x": "y"}), "leads elsewhere"),
+    }[fault]
+    with pytest.raises(UserError) as caught:
+        build(tmp_path, "opus:Tatoeba/v1", opus_url=server.url)
+    assert part in str(caught.value) and len(server.ranges) == (5 if fault == "no zip" else 1)
+    assert str(tmp_path) not in str(caught.value)  # not the name of a temporary file
+    left = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not left
+
+
+def test_a_full_disk_is_no_broken_download(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: int) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(os, "fsync", full)
+    server.content = archive(pairs(50))
+    with pytest.raises(UserError, match="No space left"):
+        build(tmp_path, "opus:Tatoeba/v1", opus_url=server.url)
+    assert len(server.ranges) == 1 and not [path for path in tmp_path.rglob("*") if path.is_file()]

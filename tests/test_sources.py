@@ -1,0 +1,342 @@
+"""Sources of pairs: what each kind of file gives, and one sentence for each fault."""
+
+import bz2
+import gzip
+import json
+import logging
+import lzma
+import zipfile
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pyarrow
+import pytest
+from corpora import pairs, write_corpus, write_pairs
+from pyarrow import parquet
+
+from nmt.compose import compose_all
+from nmt.config import Config, DataConfig
+from nmt.data import packed, sources
+from nmt.data.tokenizer import Tokenizers, train_tokenizers
+from nmt.errors import UserError
+from nmt.pipeline import build_corpus_stage
+
+PAIRS = [("Der Hund, er schläft.", 'The "dog" sleeps.'), ("Zwei\nZeilen", "two\nlines"), ("ja; nein", "yes; no")]
+FLAT = [(source.replace("\n", " "), target.replace("\n", " ")) for source, target in PAIRS]
+TMX = '<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx version="1.4"><header/><body>{}</body></tmx>'
+UNIT = '<tu><tuv xml:lang="{}"><seg>{}</seg></tuv><tuv xml:lang="{}"><seg>{}</seg></tuv></tu>'
+
+
+def read(word: Path | str, columns: object = None, source: str = "de", target: str = "en") -> list[tuple[str, str]]:
+    """The pairs of one word of data.train; `read.skipped` gets the records that are none."""
+    data = DataConfig("files", source, target, str(word), "split", None, 1000, 5.0, columns=columns)
+    (origin,) = sources.own_sets(data, {"train": [str(word)]}, Path("nowhere"))["train"]
+    read.skipped = Counter()
+    return list(origin.pairs(read.skipped))
+
+
+def refusal(word: Path | str, columns: object = None) -> str:
+    with pytest.raises(UserError) as caught:
+        read(word, columns)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
+    return str(caught.value)
+
+
+def save(path: Path, text: str | bytes) -> Path:
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def quoted(cell: str) -> str:
+    return '"' + cell.replace('"', '""') + '"'
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_csv_with_quotes_and_line_breaks(tmp_path: Path, delimiter: str, end: str) -> None:
+    rows = [("de", "x", "en"), *((source, "1", target) for source, target in PAIRS)]
+    text = "".join(delimiter.join(map(quoted, row)) + end for row in rows)
+    assert read(save(tmp_path / "a.csv", "\ufeff" + text)) == PAIRS
+    with_gaps = save(tmp_path / "b.csv", text + end + quoted("nur eins") + end)
+    assert read(with_gaps) == PAIRS and read.skipped == {"another number of columns": 1}
+
+
+def test_tsv_knows_no_quotes_and_may_have_no_header(tmp_path: Path) -> None:
+    rows = [('"Hallo', "x", 'he said "hello"'), ("ja", "y", "yes"), ("a", "b"), ("nein", "z", "no\u2028no")]
+    text = "".join("\t".join(row) + "\n" for row in rows)
+    kept = [(row[0], row[2]) for row in rows if len(row) == 3]
+    assert read(save(tmp_path / "a.tsv", text), [1, 3]) == kept and read.skipped == {"another number of columns": 1}
+    assert read(save(tmp_path / "b.tsv.bz2", bz2.compress(b"src\tn\ttgt\n" + text.encode()))) == kept
+    assert "no columns '1' and '9'; it has 1, 2, 3" in refusal(tmp_path / "a.tsv", [1, 9])
+
+
+def test_names_of_columns(tmp_path: Path) -> None:
+    table = save(tmp_path / "a.tsv", "german\tenglish\tsource\ttarget\nA\tB\tC\tD\n")
+    assert read(table) == [("C", "D")]
+    assert read(table, ["german", "english"]) == [("A", "B")]
+    assert read(table, ["Deutsch", "Englisch", "english", "german"]) == [("B", "A")]
+    message = refusal(table, ["germna", "english"])
+    assert "no columns 'germna' and 'english'; it has german, english, source, target" in message
+    escaped = refusal(save(tmp_path / "b.tsv", "a\x1b[31m\tb\nc\td\n"))
+    assert "\\x1b[31m" in escaped and "\x1b" not in escaped
+    for wrong in (["a"], [], "a", ["a", 2], [0, 1], [True, 2], ["a", "a"], [1.5, 2]):
+        assert refusal(table, wrong).startswith("data.columns=")
+
+
+def test_jsonl_and_parquet_with_columns_inside_columns(tmp_path: Path) -> None:
+    rows = [{"id": 1, "translation": {"de": source, "en": target}} for source, target in PAIRS]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    assert read(save(tmp_path / "a.jsonl.xz", lzma.compress(text.encode()))) == PAIRS
+    odd = [
+        {"translation": {"de": "x"}},
+        {"translation": {"de": 1, "en": "x"}},
+        {"translation": {"de": "\ud800", "en": "x"}},
+    ]
+    assert read(save(tmp_path / "b.jsonl", text + "\n" + "".join(json.dumps(row) + "\n" for row in odd))) == PAIRS
+    assert read.skipped == {"a column missing": 1, "no text in a column": 2}
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+    assert read(tmp_path / "a.parquet") == PAIRS
+    assert "it has id, translation.de, translation.en" in refusal(tmp_path / "a.parquet", ["de", "fr"])
+    assert "it has id, translation.de, translation.en" in refusal(tmp_path / "b.jsonl", ["de", "fr"])
+
+
+def test_tmx_languages_and_inline_codes(tmp_path: Path) -> None:
+    units = [
+        UNIT.format("de-DE", "Klick <bpt i='1'>&lt;b&gt;</bpt><hi>hier</hi><ph>x<sub>y</sub></ph>!", "EN_us", "Click"),
+        UNIT.format("en", "A &amp; B &#228;", "de-at", "A\n   &lt; B"),
+        UNIT.format("fr", "x", "en", "y"),
+        '<tu><tuv lang="de-CH"><seg>Velo</seg></tuv>' + UNIT.format("de", "Rad", "en", "bike").removeprefix("<tu>"),
+    ]
+    file = save(tmp_path / "a.tmx", TMX.format("\n".join(units)))
+    assert read(file) == [("Klick hier!", "Click"), ("A < B", "A & B ä"), ("Rad", "bike")]
+    assert read.skipped == {"unit without both languages": 1}
+    assert read(file, None, "de-CH", "en") == [("Velo", "bike")]
+    assert read(save(tmp_path / "b.tmx", file.read_text().replace("1.0", "1.0").encode("utf-16")))[2] == ("Rad", "bike")
+    with pytest.raises(UserError, match="no unit in cs and en; its languages are: en.*de"):
+        read(file, None, "cs", "en")
+
+
+def test_xliff(tmp_path: Path) -> None:
+    units = (
+        '<trans-unit id="1"><source>Press <g id="1">OK</g><x id="2"/></source><alt-trans><source>no</source><target>no'
+        "</target></alt-trans><target>Drücken Sie OK</target></trans-unit><trans-unit id='2'><source>A</source>"
+        "</trans-unit>"
+    )
+    head = '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file source-language="en-US" {}><body>'
+    old = save(tmp_path / "a.xlf", head.format('target-language="de-DE"') + units + "</body></file></xliff>")
+    assert read(old) == [("Drücken Sie OK", "Press OK")]
+    assert read(old, None, "en", "de") == [("Press OK", "Drücken Sie OK")]
+    new = (
+        '<x:xliff xmlns:x="u" version="2.0" srcLang="en" trgLang="de"><x:file><x:unit><x:segment>'
+        "<x:source>One.</x:source><x:target>Eins<x:pc id='1'>.</x:pc></x:target></x:segment>"
+        "<x:ignorable><x:source> </x:source></x:ignorable>"
+        "<x:segment><x:source>Two.</x:source><x:target>Zwei.</x:target></x:segment></x:unit></x:file></x:xliff>"
+    )
+    assert read(save(tmp_path / "b.xliff", new)) == [("Eins.", "One."), ("Zwei.", "Two.")]
+
+
+LAUGHS = '<!DOCTYPE t [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]><t>&b;</t>'
+OUTSIDE = '<!DOCTYPE t [<!ENTITY x SYSTEM "file:///etc/passwd">]><t>&x;</t>'
+PARAMETER = '<!DOCTYPE t [<!ENTITY % x SYSTEM "file:///etc/passwd"> %x;]><t/>'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "parts"),
+    [
+        ("a.tmx", LAUGHS, ["line 1, declares the entity 'a'", "refused"]),
+        ("a.tmx", OUTSIDE, ["declares the entity 'x'"]),
+        ("a.tmx", PARAMETER, ["declares the entity 'x'"]),
+        ("a.tmx", TMX.format(UNIT.format("de", "a&nbsp;b", "en", "x")), ["line 3, uses the entity 'nbsp'"]),
+        ("a.tmx", TMX.format("<tu>"), ["line 3, is no well-formed XML (mismatched tag)"]),
+        ("a.tmx", TMX.format(""), ["no unit in de and en; its languages are: none"]),
+        ("a.tmx", b"<tmx>\n\xff\xfe</tmx>", ["line 2, is no well-formed XML"]),
+        ("a.tmx", '<?xml version="1.0" encoding="klingon"?><tmx/>', ["encoding"]),
+        ("a.tmx", "<a>" * 200, ["more than 100 elements"]),
+        ("a.tmx", TMX.format(UNIT.format("de", "x" * 1_100_000, "en", "y")), ["more than 1,048,576 characters"]),
+        ("a.csv", 'de,en\n"ja,yes\nnein,no\n', ["a.csv, line 3: unexpected end of data"]),
+        ("a.csv", 'de,en\n"ja"x,yes\n', ["a.csv, line 2:", "expected after"]),
+        ("a.csv", b"de,en\nja,yes\nn\xe4,no\n", ["a.csv, line 3, is not UTF-8"]),
+        ("a.csv", "", ["no columns", "it has none"]),
+        ("a.tsv", "de\ten\n", ["has no pair of sentences"]),
+        ("a.tsv", b"de\ten\n\xff\tx\n", ["line 2, is not UTF-8"]),
+        ("a.jsonl", '{"de": "x", "en": "y"}\n[1]\n', ["line 2, is no JSON object"]),
+        ("a.jsonl", "[" * 100_000 + "\n", ["line 1, is no JSON object"]),
+        ("a.jsonl", '{"de": 1, "en": 2}\n', ["has no pair of sentences; 1 with no text in a column"]),
+        ("a.parquet", "PAR1 no", ["cannot be read as Parquet"]),
+        ("a.tsv.gz", b"\x1f\x8b\x08 broken", ["cut short or damaged"]),
+        ("a.tsv.bz2", b"BZh9 broken", ["cannot be read"]),
+        ("a.tsv.xz", lzma.compress(b"de\ten\n" * 100)[:-20], ["cut short or damaged"]),
+        ("a.zip", b"PK\x03\x04 broken", ["is no zip archive, or it is cut short or damaged"]),
+        ("a.docx", "text", ["no kind of file that is known", ".tmx"]),
+    ],
+)  # fmt: skip
+def test_damaged_files_are_one_sentence(tmp_path: Path, name: str, content: str | bytes, parts: list[str]) -> None:
+    message = refusal(save(tmp_path / name, content))
+    assert all(part in message for part in parts), message
+
+
+def zipped(path: Path, members: dict[str, str]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    return path
+
+
+def test_zip_of_two_files_or_of_one_table(tmp_path: Path) -> None:
+    lines = {f"X.de-en.{code}": "".join(pair[side] + "\n" for pair in FLAT) for side, code in enumerate(("de", "en"))}
+    assert read(zipped(tmp_path / "a.zip", lines | {"README": "x"})) == FLAT
+    assert read(zipped(tmp_path / "b.zip", {"in/a.tmx": TMX.format(UNIT.format("de", "x", "en", "y"))})) == [("x", "y")]
+    assert "it has a.txt" in refusal(zipped(tmp_path / "c.zip", {"a.txt": "x"}))
+    assert "has 2 files of pairs" in refusal(zipped(tmp_path / "d.zip", {"a.tsv": "x", "b.tsv": "x"}))
+
+
+@pytest.mark.parametrize("name", ["../../x.de", "/x.de", "a\\x.de", "\x1b[0m.de"])
+def test_members_that_lead_elsewhere(tmp_path: Path, name: str) -> None:
+    message = refusal(zipped(tmp_path / "a.zip", {name: "x\n", "x.en": "y\n"}))
+    assert f"its member {ascii(name)} has a name that leads elsewhere" in message
+
+
+def test_members_that_are_links_or_encrypted_or_damaged(tmp_path: Path) -> None:
+    link = zipfile.ZipInfo("x.de")
+    link.external_attr = 0o120777 << 16
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr(link, "/etc/passwd")
+        archive.writestr("x.en", "y\n")
+    assert "is a link" in refusal(tmp_path / "a.zip")
+    plain = zipped(tmp_path / "b.zip", {"x.de": "eins\n" * 50, "x.en": "one\n" * 50})
+    whole = bytearray(plain.read_bytes())
+    whole[40] ^= 0xFF  # in the compressed text
+    assert "cut short or damaged" in refusal(save(tmp_path / "c.zip", bytes(whole)))
+    encrypted = bytearray(plain.read_bytes())
+    encrypted[encrypted.index(b"PK\x01\x02") + 8] |= 1
+    assert "is encrypted" in refusal(save(tmp_path / "d.zip", bytes(encrypted)))
+
+
+def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "MAX_FREE", 1 << 16)
+    text = "x\n" * (1 << 18)
+    assert "unpacks from" in refusal(zipped(tmp_path / "a.zip", {"x.de": text, "x.en": text}))
+    for name, pack in (("a.jsonl.gz", gzip.compress), ("b.jsonl.bz2", bz2.compress), ("c.jsonl.xz", lzma.compress)):
+        message = refusal(save(tmp_path / name, pack(b'{"de": "x", "en": "y"}\n' * (1 << 15))))
+        assert "more than 200 times its size" in message
+    monkeypatch.setattr(packed, "LONGEST_LINE", 1000)
+    assert "line 2, is longer than" in refusal(save(tmp_path / "a.tsv", "de\ten\n" + "x" * 1001))
+
+
+def test_plain_files_may_be_packed(tmp_path: Path) -> None:
+    save(tmp_path / "x.de.xz", lzma.compress(b"eins\nzwei\n"))
+    save(tmp_path / "x.en.bz2", bz2.compress(b"one\ntwo\n"))
+    assert read(tmp_path / "x") == [("eins", "one"), ("zwei", "two")]
+    write_pairs(tmp_path, "y.tsv", [("a", "b")])
+    assert read(tmp_path / "y.tsv") == [("a", "b")]
+    assert refusal(tmp_path / "z.tsv") == f"There is no file {tmp_path / 'z.tsv'}."
+
+
+@cache
+def default_config() -> Config:
+    return compose_all(["data=files", "data.source=de", "data.target=en", "data.train=x"], multirun=False)[0]
+
+
+def build(
+    folder: Path, train: list[str] | str, valid: str = "split", test: str | None = "split", **more: object
+) -> Path:
+    """The folder of the corpus below `folder`, as the commands build it."""
+    data = replace(default_config().data, train=train, valid=valid, test=test, **more)
+    return build_corpus_stage(replace(default_config(), data=data, data_folder=str(folder / "data")))
+
+
+@pytest.mark.parametrize(
+    ("train", "more", "part"),
+    [
+        ("{0}/pairs.tsv", {"columns": ["a", "b"]}, "it has de, en"),
+        (["{0}/train", "{0}/empty.tsv"], {}, "empty.tsv has no pair of sentences"),
+        (["{0}/train", "{0}/blank.tsv"], {"valid": "{0}/valid", "test": None}, "blank.tsv: 1 one side blank"),
+        (["{0}/train", "{0}/pairs.tsv"], {"weights": [1.0]}, "has 1 numbers, but data.train has 2 parts"),
+        (["{0}/train", "{0}/pairs.tsv"], {"weights": [1.0, 0.0]}, "above 0"),
+        ("{0}/train", {"weights": [1.0], "temperature": 5.0}, "cannot be given together"),
+        (["{0}/train", "{0}/copy/train"], {"origin_tags": True}, "have the tag <train>"),
+        ("split", {}, "data.train=split is not possible"),
+        ("{0}/train", {"valid": ["split", "{0}/valid"]}, "either split or a list"),
+        ("{0}/pairs.tsv", {"test": None}, "too few pairs to hold out a validation set (3;"),
+        ("opus:Tatoeba", {}, "write opus:CORPUS/VERSION"),
+        ("opus:../x/v1", {}, "write opus:CORPUS/VERSION"),
+        ("hub:name", {}, "write hub:OWNER/NAME"),
+        ("hub:../name", {}, "write hub:OWNER/NAME"),
+        (["opus:A/v1", "{0}/missing.tmx"], {}, "There is no file"),  # before anything is downloaded
+        ("opus:A/v1", {"opus_url": "file:///etc"}, "no address that begins with http"),
+    ],
+)
+def test_faults_leave_nothing_behind(tmp_path: Path, train: list[str] | str, more: dict, part: str) -> None:
+    write_corpus(tmp_path, 60, 3, 3)
+    write_corpus(tmp_path / "copy", 3, 3, 3)
+    save(tmp_path / "pairs.tsv", "de\ten\na\tb\nc\td\ne\tf\n")
+    save(tmp_path / "empty.tsv", "de\ten\n")
+    save(tmp_path / "blank.tsv", "de\ten\na\t\n")
+    train, more = json.loads(json.dumps([train, more]).replace("{0}", str(tmp_path)))
+    with pytest.raises(UserError) as caught:
+        build(tmp_path, train, **more)
+    assert part in str(caught.value) and "\n" not in str(caught.value)
+    left = [path.name for path in tmp_path.glob("data/**/*") if path.is_file()]
+    assert set(left) <= {"digests.json"}
+
+
+def test_a_fault_of_the_command(tmp_path: Path, refused) -> None:
+    save(tmp_path / "a.tmx", LAUGHS)
+    words = ["data.source=de", "data.target=en", f"data.train={tmp_path}/a.tmx", f"data_folder={tmp_path}/data"]
+    assert "declares the entity 'a'" in refused("download", "data=files", *words)
+    assert not list((tmp_path / "data").glob("[!d]*"))
+
+
+def test_the_report_says_what_came(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = "".join(f"{source}\t{target}\n" for source, target in pairs(400))
+    table = save(tmp_path / "mine.tsv", "de\ten\n" + rows + "one column\n")
+    with caplog.at_level(logging.INFO, "nmt"):
+        folder = build(tmp_path, str(table))
+    assert "1 another number of columns" in caplog.text
+    (entry,) = json.loads((folder / "report.json").read_text())["audit"]["train"]["origins"]
+    assert (entry["origin"], entry["read"]) == (str(table), 400)
+    assert entry["skipped"] == {"another number of columns": 1}
+    assert entry["files"][0]["bytes"] == table.stat().st_size and len(entry["files"][0]["sha256"]) == 64
+    built = (folder / "train.de").stat().st_mtime_ns
+    assert build(tmp_path, str(table)) == folder and (folder / "train.de").stat().st_mtime_ns == built
+
+
+def test_weights_temperature_and_tags(tmp_path: Path) -> None:
+    every = pairs(700)
+    write_pairs(tmp_path, "large", every[:512])
+    write_pairs(tmp_path, "Small", every[512:544])
+    write_pairs(tmp_path, "valid", every[600:])
+    words, held_out = (
+        [str(tmp_path / "large"), str(tmp_path / "Small")],
+        {"valid": str(tmp_path / "valid"), "test": None},
+    )
+    folder = build(tmp_path, words, weights=[0.5, 2.25], origin_tags=True, **held_out)
+    lines = Counter(zip(*((folder / f"train.{code}").read_text().splitlines() for code in ("de", "en")), strict=True))
+    large, small = ([lines[f"<{tag}> {source}", target] for source, target in part] for tag, part in
+                    (("large", every[:512]), ("small", every[512:544])))  # fmt: skip
+    assert set(large) == {0, 1} and abs(sum(large) - 256) < 40
+    assert set(small) == {2, 3} and sum(large) + sum(small) == lines.total()
+    parts = json.loads((folder / "report.json").read_text())["audit"]["train"]["origins"]
+    assert [(part["first_line"], part["lines"]) for part in parts] == [(1, sum(large)), (sum(large) + 1, sum(small))]
+    assert not (folder / "valid.de").read_text().startswith("<")
+    folder = build(tmp_path, words, temperature=2.0, **held_out)  # shares as the roots of the sizes: 16 to 4
+    parts = json.loads((folder / "report.json").read_text())["audit"]["train"]["origins"]
+    assert [(part["weight"], part["lines"]) for part in parts] == [(1.0, 512), (4.0, 128)]
+
+
+def test_a_tag_is_one_piece(tmp_path: Path) -> None:
+    write_pairs(tmp_path, "Mine", pairs(500))
+    config = replace(default_config().tokenizer, vocabulary_size=370)
+    folder = build(tmp_path, str(tmp_path / "Mine"), origin_tags=True)
+    report = json.loads((folder / "report.json").read_text())
+    assert report["tags"] == ["<mine>"] and (folder / "test.de").read_text().startswith("<mine> ")
+    for algorithm in ("unigram", "bpe"):
+        train_tokenizers(
+            replace(config, algorithm=algorithm), folder / "train.de", folder / "train.en", tmp_path, ["<mine>"]
+        )
+        source = Tokenizers.load(tmp_path).source
+        assert source.pieces(source.encode("<mine> Das"))[:2] == ["▁", "<mine>"]
+        sampled = [source.pieces(ids) for ids in source.sample_all(["<mine> Das Buch"] * 40, 0.3, 1)]
+        assert all(pieces[:2] == ["▁", "<mine>"] for pieces in sampled) and len(set(map(tuple, sampled))) > 1

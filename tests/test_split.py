@@ -1,0 +1,148 @@
+"""The sets that are held out of the training text: apart from it, and the same when text is added."""
+
+import json
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from corpora import pairs, write_pairs
+from test_sources import build
+
+from nmt.data.parallel_text import read_pairs
+from nmt.data.split import HeldOut, SideSet, pair_hashes, words_of
+
+Pairs = list[tuple[str, str]]
+
+
+@pytest.fixture(autouse=True)
+def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+
+
+def sets_of(folder: Path) -> dict[str, Pairs]:
+    return {name: list(read_pairs(folder / f"{name}.de", folder / f"{name}.en")) for name in ("train", "valid", "test")}
+
+
+def plain(pair: tuple[str, str]) -> tuple[str, str]:
+    return tuple("".join(words_of(side)) for side in pair)
+
+
+def numbered(count: int, first: int = 0) -> Pairs:
+    """Pairs of which no two have more than one word in common."""
+    draw = random.Random(f"{count} {first}")
+    words = [[f"{letter}{draw.randrange(10**9)}" for _ in range(7)] for _ in range(count) for letter in "qx"]
+    return [(" ".join(source), " ".join(target)) for source, target in zip(words[::2], words[1::2], strict=True)]
+
+
+def test_sizes_and_that_nothing_is_lost(tmp_path: Path) -> None:
+    every = numbered(1000)
+    write_pairs(tmp_path, "all", every)
+    for size, expected in ((1000, 50), (7, 7)):  # a twentieth
+        sets = sets_of(build(tmp_path, str(tmp_path / "all"), split_size=size))
+        assert len(sets["test"]) == len(sets["valid"]) == expected
+        assert sorted(sets["train"] + sets["valid"] + sets["test"]) == sorted(every)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_training_is_apart_from_the_sets(tmp_path: Path, seed: int) -> None:
+    """Case, punctuation, one other word, one side only: pairs like those that are held out are not trained on."""
+    draw, every = random.Random(seed), numbered(600, seed)
+    write_pairs(tmp_path, "all", every)
+    held = sets_of(build(tmp_path, str(tmp_path / "all"), split_size=20))
+    chosen = held["test"]
+    more = [(source.upper() + " !", "something else entirely number 1") for source, _ in chosen]
+    more += [("etwas ganz anderes", f"«{target.title()}»") for _, target in chosen]
+    words = [source.split() for source, _ in chosen]
+    near = [[*each[:3], "anders", *each[4:]] for each in words] + [each[1:] for each in words]
+    near += [[*each, "mehr"] for each in words] + [each[::-1] for each in words]
+    more += [(" ".join(each), f"another text with number {number}") for number, each in enumerate(near)]
+    mixed = every + more
+    draw.shuffle(mixed)
+    write_pairs(tmp_path, "all", mixed)
+    sets = sets_of(build(tmp_path, str(tmp_path / "all"), split_size=20))
+    assert set(map(plain, held["test"])) <= set(map(plain, sets["test"]))
+    added = [pair for pair in sets["train"] if pair not in every]
+    assert not added, added[:3]
+    apart(sets)
+
+
+def apart(sets: dict[str, Pairs]) -> None:
+    """No side of a held-out pair is in the training text, without case and punctuation, and none of valid in test."""
+    for name, other in (("train", "test"), ("train", "valid"), ("valid", "test")):
+        for side in (0, 1):
+            assert not {plain(pair)[side] for pair in sets[name]} & {plain(pair)[side] for pair in sets[other]}
+
+
+@pytest.mark.parametrize("packing", ["all", "all.tsv"])
+def test_the_sets_stay_when_text_is_added(tmp_path: Path, packing: str) -> None:
+    """Step by step, at any place in the text, with repeated sentences, in another order, beside another corpus."""
+    draw, growing = random.Random(1), numbered(300)
+    before: dict[str, set] = {}
+    folders = []
+    for step in range(4):
+        write_pairs(tmp_path, "all", growing)
+        rows = "".join(f"{source}\t{target}\n" for source, target in growing)
+        (tmp_path / "all.tsv").write_text("de\ten\n" + rows)
+        write_pairs(tmp_path, "other", numbered(100, 99))
+        words = [str(tmp_path / packing)] + ([str(tmp_path / "other")] if step > 1 else [])
+        folders.append(build(tmp_path, words, split_size=15))
+        sets = sets_of(folders[-1])
+        apart(sets)
+        assert before.get("test", set()) <= set(map(plain, sets["test"]))
+        assert not before.get("test", set()) & set(map(plain, sets["train"] + sets["valid"]))
+        assert before.get("valid", set()) <= set(map(plain, sets["valid"] + sets["test"]))
+        assert step == 0 or len(sets["test"]) > 15
+        before = {name: set(map(plain, sets[name])) for name in ("test", "valid")}
+        growing = growing + numbered(200, step + 1) + [(a.upper(), b) for a, b in draw.sample(growing, 20)]
+        draw.shuffle(growing)
+    assert len(set(folders)) == len(folders)
+    assert build(tmp_path, words, split_size=15) == folders[-1]  # the words of the last step, the same text
+
+
+def test_without_a_record_the_same_text_gives_the_same_sets(tmp_path: Path) -> None:
+    write_pairs(tmp_path, "all", pairs(300))
+    first = build(tmp_path, str(tmp_path / "all"))
+    before = sets_of(first)
+    for damaged in ("{", "[1]", '{"de-en test x": 1}', None):
+        record = tmp_path / "data" / "splits.json"
+        record.write_text(damaged) if damaged else record.unlink()
+        shutil.rmtree(first)
+        assert build(tmp_path, str(tmp_path / "all")) == first and sets_of(first) == before
+
+
+def test_both_directions_have_the_same_hashes() -> None:
+    assert (
+        pair_hashes("Der Hund!", "the dog") == pair_hashes("The Dog", "der Hund") != pair_hashes("der", "hund the dog")
+    )
+    assert pair_hashes("...", "the dog") == {}
+
+
+def test_near_and_same_sentences() -> None:
+    side = SideSet()
+    for text in ("Der kleine Hund schläft heute.", "Kurzer Satz.", "我今天去北京看朋友"):
+        side.add(text)
+    same = ["der KLEINE Hund, schläft heute", "kurzer satz", "我今天去北京看朋友。"]
+    near = ["Der kleine Hund schläft.", "Der große Hund schläft heute", "Heute schläft der kleine Hund"]
+    near += ["Der kleine alte Hund schläft heute", "我昨天去北京看朋友"]
+    other = ["Kurzer Text.", "Satz", "Der kleine Hund", "Der große Hund schläft morgen", "", "!", "我"]
+    assert [side.find(text) for text in same + near + other] == ["same"] * 3 + ["near"] * 5 + [""] * 7
+
+
+def test_reasons() -> None:
+    held_out = HeldOut()
+    held_out.add([("Guten Tag", "Good day")])
+    assert held_out.reason("guten tag!", "Good day.") == "held out"
+    assert held_out.reason("guten tag!", "Hello.") == "a side held out"
+    assert held_out.reason("Abend", "evening") is None
+
+
+def test_a_given_test_set_is_left_as_it_is(tmp_path: Path) -> None:
+    write_pairs(tmp_path, "all", pairs(200))
+    write_pairs(tmp_path, "mine", pairs(200)[:3])
+    folder = build(tmp_path, str(tmp_path / "all"), test=[str(tmp_path / "mine"), "split"])
+    report = json.loads((folder / "report.json").read_text())
+    assert report["sets"] == ["mine", "test"]
+    assert list(read_pairs(folder / "mine.de", folder / "mine.en")) == pairs(200)[:3]
+    assert len(list(read_pairs(folder / "test.de", folder / "test.en"))) == 10
