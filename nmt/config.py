@@ -102,7 +102,7 @@ class TokenizerConfig:
 
 @dataclass
 class OptimConfig:
-    """AdamW and its learning-rate schedule."""
+    """The optimizer and its learning-rate schedule."""
 
     lr: float = option("peak learning rate", above=0)
     betas: list[float] = option("decay rates of AdamW's moments", paper="Kingma & Ba 2015")
@@ -117,6 +117,15 @@ class OptimConfig:
     warmup_steps: int = option("updates of linear warm-up", minimum=0)
     final_lr_fraction: float = option(
         "schedule=cosine, linear: last learning rate as a fraction of the peak", minimum=0, below=1
+    )
+    algorithm: str = option(
+        "muon: hidden matrices move by their orthogonalized momentum, all else by AdamW",
+        "adamw",
+        choices=("adamw", "muon"),
+        paper="muon: Jordan et al. 2024; Liu et al. 2025",
+    )
+    momentum: float = option(
+        "muon: decay rate of the momentum", 0.95, minimum=0, below=1, requires={"algorithm": ("muon",)}
     )
 
 

@@ -47,7 +47,7 @@ EVERYTHING = [
     "train.validate_every=5",
     "train.max_steps=12",
 ]
-MODELS = {"transformer": TRANSFORMER, "recurrent": RECURRENT}
+MODELS = {"transformer": TRANSFORMER, "muon": [*TRANSFORMER, "optim=muon"], "recurrent": RECURRENT}
 HARD_ATTENTION = ["model=bahdanau_hard", "model.hidden_size=16", "model.embedding_size=16"]
 
 
@@ -148,7 +148,7 @@ INTERRUPTIONS = {
 }
 
 
-FAST = ("within a validation", "again and again")  # of the recurrent model's
+FAST = ("within a validation", "again and again")  # but for the first model
 
 
 def cases() -> list:
@@ -156,7 +156,7 @@ def cases() -> list:
     parameters = []
     for model in MODELS:
         for when in INTERRUPTIONS:
-            marks = [pytest.mark.slow] if model == "recurrent" and when not in FAST else ()
+            marks = [pytest.mark.slow] if model != "transformer" and when not in FAST else ()
             parameters.append(pytest.param(model, when, marks=marks, id=f"{model}, {when}"))
     return parameters
 

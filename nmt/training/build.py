@@ -19,6 +19,7 @@ from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.training import checkpoint
 from nmt.training.checkpoint_manager import CheckpointManager
+from nmt.training.muon import Muon
 from nmt.training.precision import autocast, precision_name, seed_everything, select_device, select_precision
 from nmt.training.schedule import can_be_extended
 from nmt.training.state import TrainState
@@ -88,8 +89,10 @@ def check_batches_per_update(stored: int, accumulate: int, world_size: int) -> N
 
 
 def make_optimizer(model: EncoderDecoder, optim: OptimConfig) -> torch.optim.Optimizer:
-    """AdamW (Loshchilov & Hutter 2019), fused into one kernel."""
+    """AdamW (Loshchilov & Hutter 2019), fused into one kernel, or Muon."""
     betas = (optim.betas[0], optim.betas[1])
+    if optim.algorithm == "muon":
+        return Muon(model, optim.lr, betas, optim.eps, optim.weight_decay, optim.momentum)
     return torch.optim.AdamW(model.parameters(), optim.lr, betas, optim.eps, optim.weight_decay, fused=True)
 
 

@@ -13,6 +13,7 @@ from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from nmt.errors import UserError, is_printable
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import ModelConfig, build
+from nmt.training.muon import Muon
 
 LONGEST_TEXT = 10_000  # characters; the origin of an average names all its updates
 REQUIRED = {"config": dict, "tokenizers": dict, "model": dict, "corpus_hash": str, "versions": dict}
@@ -91,6 +92,13 @@ def load_weights(model: EncoderDecoder | nn.Module, weights: Mapping[str, Any]) 
     model.load_state_dict(weights)
 
 
+def optimizer_state(optimizer: torch.optim.Optimizer, parameter: torch.Tensor) -> dict[str, torch.Tensor]:
+    """What an optimizer gathers for a parameter, with tensors of the right shapes and types."""
+    if isinstance(optimizer, Muon) and any(parameter is each for each in optimizer.matrices["params"]):
+        return {"step": torch.tensor(0.0), "momentum": parameter}
+    return {"step": torch.tensor(0.0), "exp_avg": parameter, "exp_avg_sq": parameter}
+
+
 def load_optimizer(optimizer: torch.optim.Optimizer, stored: Mapping[str, Any]) -> None:
     """Set what an optimizer has gathered; its options stay those of the configuration. Raises UserError."""
     current = optimizer.state_dict()
@@ -99,7 +107,6 @@ def load_optimizer(optimizer: torch.optim.Optimizer, stored: Mapping[str, Any]) 
     if not isinstance(state, dict) or not state.keys() <= set(range(len(parameters))):
         raise UserError("its optimizer is that of another model")
     for number, moments in state.items():
-        step = torch.tensor(0.0)
-        expected = {"step": step, "exp_avg": parameters[number], "exp_avg_sq": parameters[number]}
+        expected = optimizer_state(optimizer, parameters[number])
         check_tensors(moments if isinstance(moments, dict) else {}, expected, "the optimizer")
     optimizer.load_state_dict({"state": state, "param_groups": current["param_groups"]})

@@ -91,7 +91,8 @@ class TrainStep:
         """A step of the optimizer."""
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        self.optimizer.step()
+        with autocast(self.device, self.dtype):  # for Muon's products
+            self.optimizer.step()
 
     def backward(self, number: int, batch: Batch, tokens: int) -> tuple[float, float, float]:
         """Add the gradients of loss / tokens of this process's micro-batch `number`.

@@ -1,0 +1,105 @@
+"""Muon: the step of its papers for hidden matrices, AdamW's for all else."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from conftest import MODELS, VOCABULARY, small_config
+from torch import nn
+
+from nmt.errors import UserError
+from nmt.models.build import build
+from nmt.training.checkpoint_check import load_optimizer
+from nmt.training.muon import Muon, orthogonalize, split_parameters
+
+BETAS = (0.9, 0.98)
+
+
+def make(model: nn.Module, weight_decay: float = 0.0) -> Muon:
+    return Muon(model, 0.01, BETAS, 1e-9, weight_decay, 0.9)
+
+
+def small(name: str) -> nn.Module:
+    torch.manual_seed(1)
+    return build(small_config(name, ()), VOCABULARY, VOCABULARY, True)
+
+
+def set_gradients(model: nn.Module, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in model.parameters():
+        parameter.grad = torch.randn(parameter.shape, generator=generator)
+
+
+@pytest.mark.parametrize("shape", [(32, 32), (32, 96), (96, 32), (2, 40)])
+def test_singular_values_come_near_one(shape):
+    """With the singular vectors of the matrix, also where its own values differ fiftyfold."""
+    generator = torch.Generator().manual_seed(3)
+    left, _, right = torch.linalg.svd(torch.randn(shape, generator=generator).double(), full_matrices=False)
+    matrix = (left @ torch.logspace(0, -1.7, min(shape)).double().diag() @ right).float()
+    inner = left.T @ orthogonalize(matrix).double() @ right.T
+    assert 0.6 < inner.diagonal().min() and inner.diagonal().max() < 1.25
+    assert (inner - inner.diagonal().diag()).abs().max() < 1e-3
+
+
+def test_an_update_of_a_matrix_by_hand():
+    """Two steps in NumPy, with weight decay: momentum, Nesterov's look ahead, the factor 0.2 √max(n, m)."""
+    model = nn.Linear(6, 4, bias=False)
+    optimizer = make(model, weight_decay=0.1)
+    weight, momentum = model.weight.detach().numpy().astype(np.float64), np.zeros((4, 6))
+    for seed in (1, 2):
+        set_gradients(model, seed)
+        gradient = model.weight.grad.numpy().astype(np.float64)
+        momentum = 0.9 * momentum + gradient
+        x = gradient + 0.9 * momentum
+        x = x / np.sqrt((x**2).sum())
+        for _ in range(5):
+            a = x @ x.T
+            x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
+        weight = weight * (1 - 0.01 * 0.1) - 0.01 * 0.2 * np.sqrt(6) * x
+        optimizer.step()
+        np.testing.assert_allclose(model.weight.detach().numpy(), weight, atol=1e-5)
+
+
+def test_everything_else_is_adamws():
+    model, twin = small("transformer"), small("transformer")
+    optimizer, adamw = make(model), torch.optim.AdamW(twin.parameters(), 0.01, BETAS, 1e-9, 0.0, fused=True)
+    hidden = {id(matrix) for matrix in split_parameters(model)[0]}
+    for seed in (1, 2, 3):
+        for each, by in ((model, optimizer), (twin, adamw)):
+            set_gradients(each, seed)
+            by.step()
+    for (name, left), right in zip(model.named_parameters(), twin.parameters(), strict=True):
+        assert torch.equal(left, right) == (id(left) not in hidden), name
+        assert left.grad is not None
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_hidden_matrices_are_neither_embeddings_nor_the_output(name):
+    model = small(name)
+    matrices, others = split_parameters(model)
+    assert {id(each) for each in matrices} | {id(each) for each in others} == {id(each) for each in model.parameters()}
+    assert matrices and all(matrix.ndim == 2 and VOCABULARY not in matrix.shape for matrix in matrices)
+    assert any(each is model.output.weight for each in others)
+
+
+def test_a_step_continues_from_a_saved_state():
+    model, twin = small("transformer"), small("transformer")
+    optimizer, other = make(model), make(twin)
+    set_gradients(model, 1)
+    optimizer.step()
+    twin.load_state_dict(model.state_dict())
+    load_optimizer(other, {"state": copy.deepcopy(optimizer.state_dict()["state"])})
+    for each, by in ((model, optimizer), (twin, other)):
+        set_gradients(each, 2)
+        by.step()
+    assert all(torch.equal(*pair) for pair in zip(model.parameters(), twin.parameters(), strict=True))
+
+
+def test_the_state_of_another_optimizer_is_refused():
+    model, twin = small("transformer"), small("transformer")
+    adamw = torch.optim.AdamW(twin.parameters())
+    set_gradients(twin, 1)
+    adamw.step()
+    with pytest.raises(UserError, match="the optimizer"):
+        load_optimizer(make(model), {"state": adamw.state_dict()["state"]})
