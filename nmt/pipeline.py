@@ -16,8 +16,9 @@ from typing import Any
 
 from nmt.config import Config, to_yaml
 from nmt.cpu import keep_freed_memory
-from nmt.data import corpus, shards
+from nmt.data import corpus, shards, training_links
 from nmt.data.dataset import ParallelDataset
+from nmt.data.digests import DigestCache
 from nmt.data.manifest import Manifest, check_folder, write_manifest
 from nmt.data.tokenizer import Tokenizers, train_tokenizers
 from nmt.data.write_ids import write_datasets
@@ -72,9 +73,15 @@ def build_corpus_stage(config: Config) -> Path:
         recipe = {key: value for key, value in recipe.items() if key not in ("train", "valid", "test")}
     if data.kind != "phrasebook":
         recipe = {key: value for key, value in recipe.items() if key not in ("pairs", "seed")}
+    if links := training_links.find_link_files(data):
+        digests = DigestCache(root / "digests.json")
+        recipe |= {"links": [digests.digest(path) for path in links]}
+        digests.save()
 
     def build(folder: Path) -> None:
         corpus.build_corpus(data, folder, root / "downloads")
+        if links:
+            training_links.write_training_links(data, folder)
 
     folder = build_stage(root, "corpus", recipe, build, unread="train.*")
     corpus.log_warnings(read_report(folder))
@@ -112,6 +119,8 @@ def build_ids_stage(config: Config, corpus_folder: Path, tokenizer_folder: Path)
 def build_stages(config: Config) -> StageFolders:
     """Build or find corpus, tokenizer and ids; raises UserError."""
     corpus_folder = build_corpus_stage(config)
+    if config.train.guided_alignment:
+        training_links.require(corpus_folder, config.data)
     tokenizer_folder = build_tokenizer_stage(config, corpus_folder)
     return StageFolders(corpus_folder, tokenizer_folder, build_ids_stage(config, corpus_folder, tokenizer_folder))
 
@@ -157,6 +166,7 @@ def train(config: Config) -> list[Result]:
             folder,
             report["corpus_hash"],
             processes,
+            folders.corpus,
         )
         if processes.is_main:
             write_config(folder, config)

@@ -114,15 +114,17 @@ class Transformer(EncoderDecoder):
         all_cross_weights, all_self_weights = [], []
         for number, layer in enumerate(self.decoder):
             keys_and_values = memory.static[f"key_{number}"], memory.static[f"value_{number}"]
+            guided = self.guides and number == self.guided_layer
             hidden, cross_weights, self_weights, layer_state = layer(
-                hidden, self.layer_state(state, number), keys_and_values, mask, rotation, weights
+                hidden, self.layer_state(state, number), keys_and_values, mask, rotation, weights, guided
             )
             after |= named_state(layer_state, number)
             all_cross_weights.append(cross_weights)
             all_self_weights.append(self_weights)
         hidden = self.decoder_norm(hidden)
         if not weights:
-            return DecoderOutput(hidden, None, after)
+            guided_weights = all_cross_weights[self.guided_layer]  # None unless it is guided
+            return DecoderOutput(hidden, None if guided_weights is None else guided_weights[:, None, :1], after)
         return DecoderOutput(hidden, torch.stack(all_cross_weights, 1), after, torch.stack(all_self_weights, 1))
 
     def layer_state(self, state: DecoderState, number: int) -> KVCache | LinearAttentionState:
