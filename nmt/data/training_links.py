@@ -6,12 +6,12 @@ B batch, S source pieces, T target pieces, </s> and <s> counted.
 """
 
 import contextlib
-import os
 from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import torch
 from torch import Tensor
 
@@ -85,17 +85,17 @@ class TrainingLinks:
 
     def __init__(self, path: Path, tokenizers: Tokenizers, tokenized: bool, shift: int) -> None:
         self.path, self.tokenizers, self.tokenized, self.shift = path, tokenizers, tokenized, shift
-        self.file = open(path, "rb")  # noqa: SIM115 -- as long as the training
+        self.file = pyarrow.OSFile(str(path))
         ends = [np.zeros(1, dtype=np.int64)]
-        for start in range(0, path.stat().st_size, BLOCK):
-            block = np.frombuffer(os.pread(self.file.fileno(), BLOCK, start), np.uint8)
+        for start in range(0, self.file.size(), BLOCK):
+            block = np.frombuffer(self.file.read_at(BLOCK, start), np.uint8)
             ends.append(np.flatnonzero(block == ord("\n")) + start + 1)
         self.starts = np.concatenate(ends)
 
     def line(self, number: int) -> str:
         """Line `number` of the file, from 1."""
         start, end = (int(each) for each in self.starts[number - 1 : number + 1])
-        return os.pread(self.file.fileno(), end - start, start).decode()
+        return self.file.read_at(end - start, start).decode()
 
     def piece_links(self, source: Sequence[int], target: Sequence[int], number: int) -> np.ndarray:
         """[T S] without </s>: G_ts, a distribution over the pieces of all words linked to the word of target piece t.

@@ -53,9 +53,7 @@ class DecoderOutput(NamedTuple):
     """Hidden states and the state after them; weights only where they were requested."""
 
     hidden: Tensor  # [B T D], ready for `logits`
-    weights: (
-        Tensor | None
-    )  # [B L H T S]: of attention to the memory, in each layer and head; or of the guided head
+    weights: Tensor | None  # [B L H T S]: of attention to the memory, in each layer and head; or of the guided head
     state: DecoderState  # after the last column
     self_weights: Tensor | None = None  # [B L H T P]: of self-attention over all P columns so far
     p_t: Tensor | None = None  # [B T]: of local attention, in source positions; with `weights` only
