@@ -112,7 +112,7 @@ class EncoderDecoder(nn.Module, ABC):
 
     @property
     def guided_layer(self) -> int:
-        """The layer whose head 0 is guided: the last but one (Garg et al. 2019 §4.1)."""
+        """The layer whose head 0 is guided: the last but one (Garg et al. 2019 §4)."""
         return max(self.num_layers - 2, 0)
 
     @property

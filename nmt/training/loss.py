@@ -151,7 +151,7 @@ def training_loss(
 
 
 def alignment_loss(weights: Tensor, links: Tensor) -> Tensor:
-    """−Σ_t Σ_s G_ts log A_ts, summed over the batch (Garg et al. 2019 eq. 5): A [B T S], G [B T S] → scalar.
+    """−Σ_t Σ_s G_ts log A_ts, summed over the batch (Garg et al. 2019 §4.2): A [B T S], G [B T S] → scalar.
 
     Rows of G are distributions, or zero where a piece has no link; those teach nothing.
     """
