@@ -6,7 +6,7 @@ import os
 os.environ["OMP_NUM_THREADS"] = "1" if "PYTEST_XDIST_WORKER" in os.environ else os.environ.get("OMP_NUM_THREADS", "1")
 os.environ.pop("MAKEFLAGS", None)  # `make test ARGS=…` would pass its ARGS to every `make` that a test calls
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 
 import hypothesis
@@ -38,6 +38,20 @@ NARROW = {
     "window_narrowing_batches": 0,
 }
 AT_MOST = {"num_layers": 2, "encoder_layers": 2, "decoder_layers": 2, "sliding_window": 2}
+
+
+@pytest.fixture(autouse=True)
+def restored_threads() -> Iterator[None]:
+    """A test leaves PyTorch with as many threads as it found."""
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def one_thread(restored_threads: None) -> None:
+    """The test runs with one thread, whatever OMP_NUM_THREADS says."""
+    torch.set_num_threads(1)
 
 
 @cache

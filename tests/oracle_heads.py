@@ -33,6 +33,32 @@ def fast_weights(q, k, v):
     return np.array(contexts)
 
 
+def additive(q, k, v, allowed, energy):
+    """Bahdanau 2015 A.1.2 for each pair of positions: vᵀ tanh(q + k), then a softmax."""
+    exponentials = np.where(allowed, np.exp(np.tanh(q[:, None] + k) @ energy), 0.0)
+    weights = exponentials / exponentials.sum(1, keepdims=True)
+    return weights @ v, weights
+
+
+def programmed(q, k, v, causal, rates=None):
+    """One write after another into W, from features to values: outer products (Schmidhuber 1992) or, given β [T], the
+    delta rule (Schlag 2021). φ = elu + 1 over the sum of its components. Causal: each column reads what is written so
+    far; else all columns read at the end.
+    """
+    phi = [np.where(x > 0, x + 1, np.exp(np.minimum(x, 0))) for x in (q, k)]
+    phi_q, phi_k = (x / x.sum(1, keepdims=True) for x in phi)
+    W, contexts = np.zeros((v.shape[1], q.shape[1])), []
+    for t in range(len(q)):
+        if rates is None:
+            W = W + np.outer(v[t], phi_k[t])
+        else:
+            stored = W @ phi_k[t]
+            new = rates[t] * v[t] + (1 - rates[t]) * stored
+            W = W + np.outer(new, phi_k[t]) - np.outer(stored, phi_k[t])  # write the new value, remove the stored one
+        contexts.append(W @ phi_q[t])
+    return np.array(contexts) if causal else phi_q @ W.T
+
+
 def alibi(head, heads, rows, table):
     """Press 2022: −2^(−8h/H) · |i − j|, h counted from 1."""
     distance = np.arange(rows)[:, None] - np.arange(rows)
@@ -61,12 +87,20 @@ def allowed(rows, causal, window):
 
 
 def attention(function, causal, window, bias, table, q, k, v):
-    """All heads: q, k, v [H T K] → contexts [H T K], weights [H T T]."""
+    """All heads: q, k, v [H T K] → contexts [H T K], weights [H T T], None of fast weights.
+
+    `table` [H]: of each head, its biases, the v [K] of additive scores, or the rates [T] of the delta rule.
+    """
     heads, rows = q.shape[:2]
+    if function in ("fast_weights", "delta"):
+        rates = table if function == "delta" else [None] * heads
+        return np.stack([programmed(*head, causal, beta) for *head, beta in zip(q, k, v, rates, strict=True)]), None
     mask, outputs = allowed(rows, causal, window), []
     for head in range(heads):
         if function == "linear":
             outputs.append(linear(q[head], k[head], v[head], mask))
+        elif function == "additive":
+            outputs.append(additive(q[head], k[head], v[head], mask, table[head]))
         else:
             outputs.append(softmax(q[head], k[head], v[head], mask, BIASES[bias](head, heads, rows, table)))
     return tuple(np.stack(part) for part in zip(*outputs, strict=True))

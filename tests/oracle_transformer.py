@@ -1,7 +1,8 @@
 """The Transformer in NumPy (float64), one sentence at a time, from Vaswani 2017: from ids to logits.
 
-Parameters are arrays under the names of the paper: an attention holds W_Q, W_K, W_V, W_O [D D] and b_Q … b_O, a
-feed-forward W_1, b_1, W_2, b_2, a norm g and b. x [S D], y [T D]; H heads of K = D / H numbers.
+Parameters are arrays under the names of the paper: an attention holds W_Q, W_K, W_V, W_O [D D] and b_Q … b_O, the
+delta rule's also W_beta [H D]; a feed-forward W_1, b_1, W_2, b_2, a norm g and b. x [S D], y [T D]; H heads of
+K = D / H numbers.
 """
 
 import math
@@ -52,7 +53,10 @@ def self_attention(x, p, rule, causal):
     if rule["positions"] == "rotary":
         q, k = (np.stack([oracle_heads.rotated(head, 0) for head in side]) for side in (q, k))
     function = rule["self_attention"], causal, rule["sliding_window"], rule["distance_bias"]
-    return concat(oracle_heads.attention(*function, p.get("table"), q, k, v)[0], p)
+    table = p.get("table")
+    if rule["self_attention"] == "delta":  # β = σ(W_β x), a row for each head
+        table = 1 / (1 + np.exp(-p["W_beta"] @ x.T))
+    return concat(oracle_heads.attention(*function, table, q, k, v)[0], p)
 
 
 def cross_attention(y, memory, p, heads):

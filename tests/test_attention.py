@@ -99,6 +99,17 @@ def test_every_score_in_every_window_equals_the_oracle(score, window, dtype):
         assert not weights[row, :, length:].any()
 
 
+def test_a_narrowing_window_has_the_precision_of_the_model():
+    """local-p after 700 of 1,500 batches: D · 15 / 7 in float64, which float32 would round at the eighth digit."""
+    torch.manual_seed(1)
+    window = make_window("local_p", QUERY, RADIUS, 1500, -0.75).double()
+    window.count_batches(700)
+    query, length = unit(2, 3, QUERY), torch.tensor([60, 41])
+    _, prior, p_t = window(query, torch.zeros(2, 3), length, None, 60)
+    wanted = oracle.gaussian(np.arange(60), p_t[..., None].detach().numpy(), RADIUS * 1500 / 700)
+    np.testing.assert_allclose(prior.detach(), wanted, rtol=0, atol=1e-14)
+
+
 class AttentionToTwo(nn.Module):
     """Attention to two sentences of 6 and 3 pieces from three columns."""
 

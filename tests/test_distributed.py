@@ -65,6 +65,7 @@ def torchrun(processes: int, *arguments: str) -> list[str]:
     return [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}", *arguments]
 
 
+pytestmark = pytest.mark.usefixtures("one_thread")  # as many as each of several processes has
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 
 

@@ -252,7 +252,7 @@ def test_models_that_cannot_be_exported_are_refused(name, small_model):
     if name in able:
         check_exportable(small_config(name, ()), small_model(name))
         return
-    with pytest.raises(UserError, match="cannot be exported: .*(Transformers only|linear attention|bias by distance)"):
+    with pytest.raises(UserError, match="cannot be exported: .*(Transformers only|dot products|bias by distance)"):
         check_exportable(small_config(name, ()), small_model(name))
 
 

@@ -21,6 +21,7 @@ SHAPES = {  # not in conf/model: model, joint vocabulary, changes
     "GELU, post-norm": ("transformer_alibi", True, {"activation": "gelu", "norm": "post"}),
     "rotary, relative, sliding": ("transformer_relative", True, {"positions": "rotary", "sliding_window": 3}),
     "linear, learned, post-norm": ("transformer_linear", False, {"positions": "learned", "norm": "post"}),
+    "delta, post-norm": ("transformer_delta", False, {"positions": "learned", "norm": "post"}),
     "a deeper decoder": ("transformer", True, {"encoder_layers": 1, "decoder_layers": 3}),
 }
 CASES = TRANSFORMERS | SHAPES
@@ -43,6 +44,10 @@ def layer_of(p: dict[str, np.ndarray], name: str, prefix: str, distance: int) ->
     heads = heads_of(p, f"{name}.{prefix}attention")
     if f"{name}.attention_function.bias.table" in p:
         heads["table"] = [dict(enumerate(row, distance)) for row in p[f"{name}.attention_function.bias.table"]]
+    if f"{name}.attention_function.energy" in p:
+        heads["table"] = p[f"{name}.attention_function.energy"]
+    if f"{name}.attention_function.rate.weight" in p:
+        heads["W_beta"] = p[f"{name}.attention_function.rate.weight"]
     feed = {f"W_{n}": p[f"{name}.feed_forward.{2 * n - 2}.weight"] for n in (1, 2)}
     feed |= {f"b_{n}": p[f"{name}.feed_forward.{2 * n - 2}.bias"] for n in (1, 2)}
     norms = {"norm_self": norm_of(p, f"{name}.{prefix or 'attention_'}residual.norm")}

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 from corpora import Trained, run_command
 
 from nmt import cli
@@ -25,18 +24,10 @@ SENTENCES = ["Ein Junge malt.", "Mein Bruder sucht kein Brot.", "Eine Frau kauft
 BAD = [b"M\xfcller", b"\xed\xa0\x80", b"x" * 101]  # no UTF-8, a lone surrogate, and longer than the limit below
 LINES = "".join(f"{SENTENCES[number % 4]}\n" for number in range(11)).encode() + b"Ein"
 pytestmark = [
+    pytest.mark.usefixtures("one_thread"),  # OpenMP's threads do not live on in a fork, which would wait for them
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # a fork of a process with threads, since Python 3.12
 ]
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """These tests fork; OpenMP's threads do not live on in a fork, which would wait for them."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

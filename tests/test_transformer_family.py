@@ -23,7 +23,7 @@ from nmt.attention.kernels import scaled_dot_product
 from nmt.attention.multi_head import MultiHeadAttention
 from nmt.attention.positions import make_positions, rotate, sinusoids
 from nmt.attention.rollout import rollout
-from nmt.attention.self_attention import LinearSelfAttention, SelfAttention, make_self_attention
+from nmt.attention.self_attention import AdditiveSelfAttention, LinearSelfAttention, SelfAttention, make_self_attention
 from nmt.compose import compose_all
 from nmt.config import to_dict
 from nmt.config_validation import validate
@@ -38,12 +38,13 @@ EXACT = {"atol": 1e-10, "rtol": 0}
 VARIANTS = {  # attention, sliding window, bias
     "softmax": ("softmax", 0, "none"),
     "linear": ("linear", 0, "none"),
+    "additive": ("additive", 0, "none"),
     "sliding": ("flex", 2, "none"),
     "alibi": ("flex", 0, "alibi"),
     "relative": ("flex", 0, "relative"),
     "relative, sliding": ("flex", 5, "relative"),
 }
-FAMILY = ("linear", "alibi", "relative", "sliding", "rotary", "learned")
+FAMILY = ("linear", "additive", "alibi", "relative", "sliding", "rotary", "learned")
 TRANSFORMERS = ("transformer", *(f"transformer_{name}" for name in FAMILY))
 many = settings(max_examples=50)  # of each variant
 seeds = st.integers(0, 2**32 - 1)
@@ -56,10 +57,10 @@ def unit(*shape: int) -> Tensor:
     return 2 * torch.rand(*shape, dtype=torch.float64) - 1
 
 
-def make(variant: str, causal: bool, dropout: float = 0.0) -> SelfAttention:
+def make(variant: str, causal: bool, dropout: float = 0.0, size: int = SIZE) -> SelfAttention:
     """An attention function in float64, with random biases in ±1 if it has any."""
     name, window, bias = VARIANTS[variant]
-    function = make_self_attention(name, HEADS, causal, dropout, window, bias, max_distance=3).double()
+    function = make_self_attention(name, HEADS * size, HEADS, causal, dropout, window, bias, max_distance=3).double()
     for parameter in function.parameters():
         parameter.data = unit(*parameter.shape)
     return function.eval()
@@ -81,8 +82,10 @@ def visible(variant: str, causal: bool, mask: Tensor) -> Tensor:
     return torch.from_numpy(oracle.allowed(rows, causal, VARIANTS[variant][1])) & mask & mask.transpose(2, 3)
 
 
-def table_of(function: SelfAttention, causal: bool) -> list[dict[int, float]]:
-    """The biases of `Relative`, by head and distance."""
+def table_of(function: SelfAttention, causal: bool) -> object:
+    """The biases of `Relative`, by head and distance; the v of additive scores, by head."""
+    if isinstance(function, AdditiveSelfAttention):
+        return function.energy.detach().double().numpy()
     return [
         dict(enumerate(row, 0 if causal else -3))
         for parameter in function.parameters()
@@ -128,7 +131,7 @@ def test_linear_attention_equals_fast_weights():
 @pytest.mark.parametrize("weights", [False, True])
 def test_gradients_are_finite_differences(variant, causal, weights):
     torch.manual_seed(2)
-    function, mask = make(variant, causal), None if causal else padding([5, 3])
+    function, mask = make(variant, causal, size=2), None if causal else padding([5, 3])
     parameters = list(function.parameters())
 
     def run(*inputs: Tensor) -> Tensor:
@@ -218,7 +221,7 @@ def assert_probabilities(weights: Tensor, allowed: Tensor, real: Tensor) -> None
     assert not weights.masked_select(~allowed & real.transpose(2, 3)).any()
 
 
-@pytest.mark.parametrize("variant", ["softmax", "linear"])
+@pytest.mark.parametrize("variant", ["softmax", "linear", "additive"])
 @many
 @given(seed=seeds, rows=st.integers(1, 9), weights=st.booleans())
 def test_without_positions_the_order_does_not_matter(variant, seed, rows, weights):
@@ -331,7 +334,7 @@ def test_each_layer_learns_its_own_biases(small_model):
 
 def test_alibi_by_hand():
     """Four heads have slopes 1/4, 1/16, 1/64 and 1/256; equal keys leave the bias alone."""
-    function, zeros = make_self_attention("flex", 4, False, 0.0, 0, "alibi", 1), torch.zeros(1, 4, 3, 2)
+    function, zeros = make_self_attention("flex", 8, 4, False, 0.0, 0, "alibi", 1), torch.zeros(1, 4, 3, 2)
     _, weights, _ = function(zeros, zeros, zeros, None, None, True)
     for head, slope in enumerate((0.25, 0.0625, 0.015625, 0.00390625)):
         exponentials = torch.tensor([1.0, np.exp(-slope), np.exp(-2 * slope)], dtype=torch.float32)
@@ -345,7 +348,7 @@ def test_linear_by_hand():
     value = torch.tensor([[[[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]]]])
     for causal, rows in ((False, [[12 / 14.5, 7 / 14.5]] * 3), (True, [[1, 0], [0.3, 0.7], [12 / 14.5, 7 / 14.5]])):
         for weights in (False, True):
-            context = make_self_attention("linear", 1, causal, 0.0, 0, "none", 1)(
+            context = make_self_attention("linear", 4, 1, causal, 0.0, 0, "none", 1)(
                 query, key, value, None, None, weights
             )[0]
             assert_close(context[0, 0], torch.tensor(rows))
@@ -515,7 +518,13 @@ def test_encoder_and_decoder_depend_on_the_order(small_model, name):
         return [not torch.allclose(exchanged.values, plain.values[:, order]), not torch.allclose(*hidden)]
 
     assert differ(model) == [True, True]
-    if name in ("transformer", "transformer_linear", "transformer_rotary", "transformer_learned"):
+    if name in (
+        "transformer",
+        "transformer_linear",
+        "transformer_additive",
+        "transformer_rotary",
+        "transformer_learned",
+    ):
         model.source_positions = model.target_positions = make_positions("none", 32, 4, 1)
         assert differ(model) == [
             False,
@@ -611,7 +620,7 @@ def test_autocast_does_not_round_the_sums():
     """A sum of a thousand features in bf16 would stop growing at 256."""
     value = torch.ones(1, 1, 1000, 4)
     for causal in (False, True):
-        function = make_self_attention("linear", 1, causal, 0.0, 0, "none", 1)
+        function = make_self_attention("linear", 4, 1, causal, 0.0, 0, "none", 1)
         with torch.autocast("cpu", torch.bfloat16):
             context, _, state = function(*(torch.zeros(1, 1, 1000, 4),) * 2, value, None, None, False)
         assert_close(context, value, atol=1e-6, rtol=0)
@@ -624,7 +633,7 @@ def test_dropout_zeroes_weights_in_training_alone(weights, dtype):
     """With unit vectors as values the contexts are the weights: each is 0 or 1 / (1 − p) times itself, p of them 0."""
     torch.manual_seed(1)
     function, query = (
-        make_self_attention("softmax", 1, False, 0.25, 0, "none", 1),
+        make_self_attention("softmax", 64, 1, False, 0.25, 0, "none", 1),
         torch.zeros(20, 1, 64, 64, dtype=dtype),
     )
     query.requires_grad_()  # training uses the explicit kernel in bf16
@@ -665,6 +674,8 @@ REFUSED = {
     "dropout in flex": (["model=transformer_alibi", "model.attention_dropout=0.1"], ["=0.1", "must be 0"]),
     "dropout in linear": (["model=transformer_linear", "model.attention_dropout=0.1"], ["=0.1", "must be 0"]),
     "linear rotary": (["model=transformer_linear", "model.positions=rotary"], ["rotary", "sinusoidal or learned"]),
+    "additive rotary": (["model=transformer_additive", "model.positions=rotary"], ["rotary", "dot products"]),
+    "delta rotary": (["model=transformer_delta", "model.positions=rotary"], ["self_attention=delta", "negative"]),
     "no positions": (
         ["model=transformer", "model.positions=none"],
         ["model.positions=none", "model.distance_bias=alibi"],

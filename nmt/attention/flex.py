@@ -59,8 +59,8 @@ class Relative(Bias):
     """A learned number for each head and distance, clipped to ± M: in each layer a table [H 2M + 1], [H M + 1] causal.
 
     Like Raffel et al. 2020 (T5) a scalar on the score, but with one row for each distance, not for logarithmic
-    buckets, and a table in every layer; clipped like Shaw et al. 2018 §3.2, whose rows are vectors added to keys and
-    values.
+    buckets, and a table in every layer; and the score it is added to is divided by √K, which T5's is not. Clipped like
+    Shaw et al. 2018 §3.2, whose rows are vectors added to keys and values.
     """
 
     def __init__(self, heads: int, max_distance: int, causal: bool) -> None:

@@ -136,6 +136,9 @@ class Cosine(Score):
 class Location(Score):
     """Row s of W q (Luong 2015 eq. 8): depends on the position in the source, not on the memory there.
 
+    Eq. 8 is read as a softmax over the first S rows, those of the sentence's own positions; as printed, the softmax is
+    over all rows of W, and what a shorter sentence takes of it would sum to less than 1.
+
     Positions past the configured maximum get no weight (footnote 6 there); in a local window of nothing else their
     weights are equal.
     """

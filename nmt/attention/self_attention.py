@@ -10,9 +10,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
+from nmt.attention.additive import additive_scores
+from nmt.attention.fast_weights import FastWeightState, fast_weight_attention
 from nmt.attention.flex import BIASES, can_compile, compiled_flex_attention, explicit_attention, make_score_mod
-from nmt.attention.kernels import scaled_dot_product
+from nmt.attention.kernels import attend, causal_mask, combine_masks, scaled_dot_product
 from nmt.attention.linear import LinearAttentionState, causal_linear_attention, linear_attention
+from nmt.cpu import padded_matmul
 from nmt.errors import choose
 
 
@@ -36,16 +39,22 @@ class KVCache(NamedTuple):
         return KVCache(self.keys, self.values)
 
 
-State = TypeVar("State", KVCache, LinearAttentionState)
+Heads = tuple[Tensor, Tensor, Tensor]  # query, key, value [B H T K]
+LayerState = KVCache | LinearAttentionState | FastWeightState
+State = TypeVar("State", KVCache, LinearAttentionState, FastWeightState)
 
 
 class SelfAttention(nn.Module, ABC, Generic[State]):
-    """From queries, keys and values of one sequence to contexts; causal in the decoder, where it continues a state."""
+    """From queries, keys and values of one sequence to contexts; causal in the decoder, where it continues a state.
 
-    state_type: type  # KVCache or LinearAttentionState
+    Made from the model's size D, the number of heads, and what each function reads of the rest.
+    """
+
+    state_type: type[LayerState]
+    has_weights = True  # whether its contexts are means of the values by weights, which `forward` can return
 
     def __init__(
-        self, heads: int, causal: bool, dropout: float, sliding_window: int, bias: str, max_distance: int
+        self, size: int, heads: int, causal: bool, dropout: float, sliding_window: int, bias: str, max_distance: int
     ) -> None:
         super().__init__()
         self.causal, self.dropout = causal, dropout
@@ -63,6 +72,12 @@ class SelfAttention(nn.Module, ABC, Generic[State]):
         → contexts [B H T K], weights [B H T P] | None, the state after the last column; the encoder has no use for one,
         so it may be None there.
         """
+
+    def attend(
+        self, inputs: Tensor, heads: Heads, state: State | None, mask: Tensor | None, weights: bool
+    ) -> tuple[Tensor, Tensor | None, State | None]:
+        """The same in a layer: inputs [B T D], from which query, key and value (`heads`) were projected."""
+        return self(*heads, state, mask, weights)
 
 
 class CachedSelfAttention(SelfAttention[KVCache]):
@@ -125,9 +140,9 @@ class FlexSelfAttention(CachedSelfAttention):
     """
 
     def __init__(
-        self, heads: int, causal: bool, dropout: float, sliding_window: int, bias: str, max_distance: int
+        self, size: int, heads: int, causal: bool, dropout: float, sliding_window: int, bias: str, max_distance: int
     ) -> None:
-        super().__init__(heads, causal, dropout, sliding_window, bias, max_distance)
+        super().__init__(size, heads, causal, dropout, sliding_window, bias, max_distance)
         self.window = sliding_window
         self.bias = choose("distance_bias", bias, BIASES)(heads, max_distance, causal)
 
@@ -145,15 +160,95 @@ class FlexSelfAttention(CachedSelfAttention):
         return context, attention_weights if weights else None, cache
 
 
+class AdditiveSelfAttention(CachedSelfAttention):
+    """softmax(v_hᵀ tanh(q + k)) v (Bahdanau 2015 A.1.2), a vector v_h for each head.
+
+    Deviation: q and k have the biases of multi-head attention; the paper's score has none.
+    """
+
+    def __init__(
+        self, size: int, heads: int, causal: bool, dropout: float, sliding_window: int, bias: str, max_distance: int
+    ) -> None:
+        super().__init__(size, heads, causal, dropout, sliding_window, bias, max_distance)
+        self.energy = nn.Parameter(torch.empty(heads, size // heads))
+        nn.init.xavier_uniform_(self.energy)
+
+    def forward(
+        self, query: Tensor, key: Tensor, value: Tensor, state: KVCache | None, mask: Tensor | None, weights: bool
+    ) -> tuple[Tensor, Tensor | None, KVCache | None]:
+        cache = KVCache(key, value) if state is None else state.append(key, value)
+        if self.causal:
+            mask = combine_masks(mask, causal_mask(query, cache.keys))
+        scores = additive_scores(query, cache.keys, self.energy)
+        context, attention_weights = attend(scores, cache.values, mask)
+        return context, attention_weights if weights else None, cache
+
+
+class FastWeightSelfAttention(SelfAttention[FastWeightState]):
+    """W_t = W_{t−1} + v_t φ(k_t)ᵀ, y_t = W_t φ(q_t): linear attention without its denominator (Schmidhuber 1992).
+
+    In the encoder all pairs are written, then read. It has no weights. Deviation: keys and queries pass through φ, sum
+    normalised as Schlag et al. 2021 §4.2 do; Schmidhuber's fast weights have other nonlinearities.
+    """
+
+    state_type = FastWeightState
+    has_weights = False
+
+    def start(self, empty: Tensor) -> FastWeightState:
+        batch, heads, _, size = empty.shape
+        full = torch.promote_types(empty.dtype, torch.float32)
+        return FastWeightState(empty.new_zeros(batch, heads, size, size, dtype=full))
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        state: FastWeightState | None,
+        mask: Tensor | None,
+        weights: bool,
+        rates: Tensor | None = None,
+    ) -> tuple[Tensor, None, FastWeightState]:
+        """`rates` β [B H T]: by the delta rule."""
+        before = self.start(query[:, :, :0]) if state is None else state
+        context, after = fast_weight_attention(query, key, value, before.fast_weights, rates, mask, self.causal)
+        return context, None, FastWeightState(after)
+
+
+class DeltaSelfAttention(FastWeightSelfAttention):
+    """W_t = W_{t−1} + β_t (v_t − W_{t−1} φ(k_t)) φ(k_t)ᵀ, β = σ(W_β x) for each head (Schlag et al. 2021 §4.2).
+
+    In the encoder, of which the paper does not speak, all pairs are written in the order of the sentence, then read.
+    Deviation: φ = elu + 1, one of those that the paper compares; its own DPFP is not built.
+    """
+
+    def __init__(
+        self, size: int, heads: int, causal: bool, dropout: float, sliding_window: int, bias: str, max_distance: int
+    ) -> None:
+        super().__init__(size, heads, causal, dropout, sliding_window, bias, max_distance)
+        self.rate = nn.Linear(size, heads, bias=False)
+        nn.init.xavier_uniform_(self.rate.weight)
+
+    def attend(
+        self, inputs: Tensor, heads: Heads, state: FastWeightState | None, mask: Tensor | None, weights: bool
+    ) -> tuple[Tensor, None, FastWeightState]:
+        rates = torch.sigmoid(padded_matmul(self.rate, inputs)).transpose(1, 2)  # [B H T]
+        return self(*heads, state, mask, weights, rates)
+
+
 SELF_ATTENTIONS: dict[str, type[SelfAttention[Any]]] = {
     "softmax": SoftmaxSelfAttention,
     "linear": LinearSelfAttention,
     "flex": FlexSelfAttention,
+    "additive": AdditiveSelfAttention,
+    "fast_weights": FastWeightSelfAttention,
+    "delta": DeltaSelfAttention,
 }
 
 
 def make_self_attention(
-    name: str, heads: int, causal: bool, dropout: float, sliding_window: int, bias: str, max_distance: int
+    name: str, size: int, heads: int, causal: bool, dropout: float, sliding_window: int, bias: str, max_distance: int
 ) -> SelfAttention[Any]:
     """The attention function called `name`; raises UserError for an unknown name."""
-    return choose("self_attention", name, SELF_ATTENTIONS)(heads, causal, dropout, sliding_window, bias, max_distance)
+    function = choose("self_attention", name, SELF_ATTENTIONS)
+    return function(size, heads, causal, dropout, sliding_window, bias, max_distance)

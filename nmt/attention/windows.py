@@ -95,17 +95,16 @@ class LocalPredictive(Window):
         if self.narrowing_batches:
             self.updates += count
 
-    @property
-    def width_factor(self) -> Tensor | float:
-        """The current radius over D, at least 1; a tensor, so that no GPU is read at every column."""
+    def current_radius(self, dtype: torch.dtype) -> Tensor | float:
+        """D · N / n, at least D; a tensor of this dtype, so that no GPU is read at every column."""
         if not self.narrowing_batches:
-            return 1.0
-        return (self.narrowing_batches / self.updates.clamp(min=1)).clamp(min=1.0)
+            return self.radius
+        return self.radius * (self.narrowing_batches / self.updates.clamp(min=1).to(dtype)).clamp(min=1.0)
 
     @property
     def reach(self) -> float:  # type: ignore[override]
         """The current radius, at least D."""
-        return self.radius * float(self.width_factor)
+        return float(self.current_radius(torch.float32))
 
     def predict_position(self, query: Tensor, length: Tensor) -> Tensor:
         """[B T D], [B] → p_t [B T], a real number in [0, S].
@@ -120,7 +119,8 @@ class LocalPredictive(Window):
         return length[:, None] * torch.sigmoid(self.scale * logit)
 
     def forward(self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int) -> WindowOutput:
-        p_t, radius = self.predict_position(query, length), self.radius * self.width_factor
+        p_t = self.predict_position(query, length)
+        radius = self.current_radius(p_t.dtype)
         distance = torch.arange(size, device=query.device) - p_t[:, :, None]
         prior = torch.exp(-(distance**2) / (2 * (radius / 2) ** 2))
         return WindowOutput(within_radius(p_t, radius, length, size), prior, p_t)

@@ -54,7 +54,11 @@ class Batch(NamedTuple):
 
 
 def collate(sources: list[Ids], targets: list[Ids]) -> Batch:
-    """A batch of sentence pairs, padded to the longest source and the longest target."""
+    """A batch of sentence pairs, padded to the longest source and the longest target.
+
+    The decoder's first input is <s>. In figure 1 of Sutskever 2014 it is the <EOS> that ends the source; here the
+    encoder has read that one.
+    """
     source = pad([np.append(ids, EOS) for ids in sources])
     target = pad([np.concatenate(([BOS], ids)) for ids in targets])
     output = pad([np.append(ids, EOS) for ids in targets])

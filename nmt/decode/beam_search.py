@@ -3,7 +3,8 @@
 N sentences still open, K hypotheses of each (one at first, then `beam`), V vocabulary, T pieces so far. Row n·K + k of
 the batch is hypothesis k of sentence n. Score = log-probability / length^α, </s> counted in both. A sentence is closed
 as soon as `beam` of its hypotheses have ended, or at its maximum length, where </s> is forced; closed sentences leave
-the batch. Greedy search is beam 1.
+the batch. Greedy search is beam 1. <pad> and <s> are forbidden: their probability is not given to the other pieces, so
+scores are those of forced decoding. The papers speak of no forbidden pieces, and only Vaswani 2017 §6.1 of a limit.
 """
 
 import itertools

@@ -43,10 +43,11 @@ def check_exportable(config: Any, model: EncoderDecoder) -> None:
     """Raise UserError for a model that CTranslate2 cannot represent."""
     if not isinstance(config, TransformerConfig):
         reason = "CTranslate2 runs Transformers only"
-    elif config.self_attention == "linear":
-        reason = "CTranslate2 has no linear attention (model.self_attention=linear)"
     elif config.self_attention == "flex":
         reason = "CTranslate2's encoder has neither a sliding window nor a bias by distance (model.self_attention=flex)"
+    elif config.self_attention != "softmax":
+        given = f"model.self_attention={config.self_attention}"
+        reason = f"CTranslate2's self-attention is a softmax of dot products ({given} is not)"
     elif not isinstance(model, Transformer):
         reason = "CTranslate2 has no ensembles; export one run at a time"
     else:

@@ -17,7 +17,7 @@ class RecurrentEncoder(nn.Module):
 
     Two directions are concatenated. Padding changes nothing: each sentence's recurrence starts and ends at its own
     ends. With `reverse_source` the whole source is read backwards, </s> first (Sutskever 2014 §3.3 reverses the words
-    alone).
+    alone). Layers have the biases of PyTorch's, two for each gate; Bahdanau 2015 A.2.1 writes its GRU without.
     """
 
     def __init__(self, config: RecurrentConfig, embedding: nn.Embedding) -> None:

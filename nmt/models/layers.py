@@ -7,10 +7,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from nmt.attention.linear import LinearAttentionState
 from nmt.attention.multi_head import MultiHeadAttention
 from nmt.attention.positions import Rotation, rotate
-from nmt.attention.self_attention import KVCache, SelfAttention
+from nmt.attention.self_attention import LayerState, SelfAttention
 from nmt.cpu import padded_matmul
 from nmt.models.dropout import Dropout
 from nmt.models.transformer_config import TransformerConfig
@@ -66,8 +65,9 @@ class EncoderLayer(nn.Module):
         self, inputs: Tensor, mask: Tensor | None, rotation: Rotation | None, weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         """[B S D], mask [B 1 1 S] | None → [B S D], weights [B H S S] | None."""
-        query, key, value = project(self.attention, self.attention_residual.sublayer_input(inputs), rotation)
-        context, self_weights, _ = self.attention_function(query, key, value, None, mask, weights)
+        attended = self.attention_residual.sublayer_input(inputs)
+        heads = project(self.attention, attended, rotation)
+        context, self_weights, _ = self.attention_function.attend(attended, heads, None, mask, weights)
         inputs = self.attention_residual.add(inputs, self.attention.merge_heads(context))
         outputs = self.feed_forward(self.feed_forward_residual.sublayer_input(inputs))
         return self.feed_forward_residual.add(inputs, outputs), self_weights
@@ -88,13 +88,13 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         inputs: Tensor,
-        state: KVCache | LinearAttentionState,
+        state: LayerState,
         memory: tuple[Tensor, Tensor],
         mask: Tensor | None,
         rotation: Rotation | None,
         weights: bool,
         guided: bool = False,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None, KVCache | LinearAttentionState]:
+    ) -> tuple[Tensor, Tensor | None, Tensor | None, LayerState]:
         """inputs [B T D]; the state of self-attention; memory: key, value [N H S K]; mask [N 1 1 S] | None.
 
         `guided`: with the weights of cross-attention alone.
@@ -103,8 +103,10 @@ class DecoderLayer(nn.Module):
 
         → outputs [B T D], cross weights [B H T S] | None, self weights [B H T P] | None, the new state.
         """
-        query, key, value = project(self.self_attention, self.self_residual.sublayer_input(inputs), rotation)
-        context, self_weights, state = self.attention_function(query, key, value, state, None, weights)
+        attended = self.self_residual.sublayer_input(inputs)
+        heads = project(self.self_attention, attended, rotation)
+        context, self_weights, after = self.attention_function.attend(attended, heads, state, None, weights)
+        assert after is not None  # only an encoder's is
         inputs = self.self_residual.add(inputs, self.self_attention.merge_heads(context))
         cross_inputs = self.cross_residual.sublayer_input(inputs).view(
             len(memory[0]), -1, inputs.size(2)
@@ -115,7 +117,7 @@ class DecoderLayer(nn.Module):
         if cross_weights is not None:
             cross_weights = cross_weights.unflatten(2, (-1, inputs.size(1))).transpose(1, 2).flatten(0, 1)
         outputs = self.feed_forward(self.feed_forward_residual.sublayer_input(inputs))
-        return self.feed_forward_residual.add(inputs, outputs), cross_weights, self_weights, state
+        return self.feed_forward_residual.add(inputs, outputs), cross_weights, self_weights, after
 
 
 def project(attention: MultiHeadAttention, inputs: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, Tensor]:

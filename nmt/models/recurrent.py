@@ -26,7 +26,8 @@ class Bahdanau(EncoderDecoder):
     s_0 = tanh(W h←_1); readout maxout(U s_{t-1} + V E y_{t-1} + C c_t), then W_o. The encoder has
     `encoder_units` units in each direction, the memory twice as many (A.2.1); `maxout` is the readout's l.
     Deviations: the encoder is PyTorch's GRU, whose reset gate is applied after the product (the decoder's is the
-    paper's own); some biases; dropout.
+    paper's own); biases in that GRU, in what the embedding adds to the decoder's gates, in s_0, the readout and an
+    untied W_o, where the paper's formulas have none; dropout.
     """
 
     guided_step = "output"  # s_{t-1} has not read y_{t-1}

@@ -7,13 +7,13 @@ deviation D^-½ so that tied logits start at unit scale.
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from nmt.attention.linear import LinearAttentionState
 from nmt.attention.positions import Positions, Start, make_positions
-from nmt.attention.self_attention import KVCache, SelfAttention, make_self_attention
+from nmt.attention.self_attention import KVCache, LayerState, SelfAttention, make_self_attention
 from nmt.cpu import select_with_spare_column
 from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory, select_rows
 from nmt.models.dropout import Dropout
@@ -42,7 +42,7 @@ class Transformer(EncoderDecoder):
         decoder_functions = [make_attention_function(config, causal=True) for _ in range(config.decoder_layers)]
         self.encoder = nn.ModuleList(EncoderLayer(config, function) for function in encoder_functions)
         self.decoder = nn.ModuleList(DecoderLayer(config, function) for function in decoder_functions)
-        self.state_type = decoder_functions[0].state_type
+        self.state_type, self.has_self_weights = decoder_functions[0].state_type, decoder_functions[0].has_weights
         self.encoder_norm = nn.LayerNorm(size) if norm == "pre" else nn.Identity()
         self.decoder_norm = nn.LayerNorm(size) if norm == "pre" else nn.Identity()
         self.output = nn.Linear(size, target_size, bias=False)
@@ -61,7 +61,7 @@ class Transformer(EncoderDecoder):
 
     @property
     def has_rollout(self) -> bool:
-        return True
+        return self.has_self_weights
 
     @property
     def max_length(self) -> int | None:
@@ -80,7 +80,7 @@ class Transformer(EncoderDecoder):
         for number, layer in enumerate(self.decoder):
             key, value = layer.cross_attention.project_memory(values)  # type: ignore[union-attr, operator]
             static[f"key_{number}"], static[f"value_{number}"] = key, value
-        return Memory(values, mask, static, torch.stack(self_weights, 1) if weights else None)
+        return Memory(values, mask, static, stack_layers(self_weights))
 
     def start(self, memory: Memory) -> DecoderState:
         batch, _, size = memory.values.shape
@@ -89,13 +89,13 @@ class Transformer(EncoderDecoder):
         for number, layer in enumerate(self.decoder):
             layer_state = layer.attention_function.start(empty)  # type: ignore[union-attr, operator]
             state |= named_state(layer_state, number)
-        if self.state_type is LinearAttentionState:
+        if self.state_type is not KVCache:
             state["step"] = torch.zeros(batch, dtype=torch.long, device=empty.device)
         return state
 
     def reorder(self, state: DecoderState, rows: Tensor) -> DecoderState:
         """On a CPU keys and values get a spare column for the next ones; `length` [B] counts those before it."""
-        if self.state_type is LinearAttentionState or rows.device.type != "cpu":
+        if self.state_type is not KVCache or rows.device.type != "cpu":
             return select_rows(state, rows)
         length = cached_columns(state)
         caches = {name: part for name, part in state.items() if name != "length"}
@@ -104,7 +104,7 @@ class Transformer(EncoderDecoder):
 
     def decode(self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False) -> DecoderOutput:
         """With `weights`, `self_weights` are over all P columns so far; linear attention keeps no earlier keys, so its
-        own are over these T columns (P = T). For a whole sentence they are the same.
+        own are over these T columns (P = T). For a whole sentence they are the same. Fast weights have none.
         """
         start: Start = state["step"][0] if "step" in state else cached_columns(state)
         hidden = self.embed(self.target_embedding, self.target_positions, target, start)
@@ -121,18 +121,18 @@ class Transformer(EncoderDecoder):
             after |= named_state(layer_state, number)
             all_cross_weights.append(cross_weights)
             all_self_weights.append(self_weights)
-        hidden = self.decoder_norm(hidden)
-        if not weights:
-            guided_weights = all_cross_weights[self.guided_layer]  # None unless it is guided
-            return DecoderOutput(hidden, None if guided_weights is None else guided_weights[:, None, :1], after)
-        return DecoderOutput(hidden, torch.stack(all_cross_weights, 1), after, torch.stack(all_self_weights, 1))
+        if self.guides and not weights:
+            guided_weights = all_cross_weights[self.guided_layer]
+            return DecoderOutput(self.decoder_norm(hidden), guided_weights[:, None, :1], after)
+        cross, own = stack_layers(all_cross_weights), stack_layers(all_self_weights)
+        return DecoderOutput(self.decoder_norm(hidden), cross, after, own)
 
-    def layer_state(self, state: DecoderState, number: int) -> KVCache | LinearAttentionState:
+    def layer_state(self, state: DecoderState, number: int) -> LayerState:
         """The state of one layer's self-attention."""
-        if self.state_type is LinearAttentionState:
-            return LinearAttentionState(state[f"kv_sum_{number}"], state[f"key_sum_{number}"])
-        length = cached_columns(state) if "length" in state else None
-        return KVCache(state[f"keys_{number}"], state[f"values_{number}"], length)
+        parts: dict[str, Any] = {name: state.get(f"{name}_{number}") for name in self.state_type._fields}
+        if "length" in state:
+            parts["length"] = cached_columns(state)
+        return self.state_type(**parts)
 
     def embed(self, table: nn.Module, positions: Positions, tokens: Tensor, start: Start) -> Tensor:
         """√D · E x + position (Vaswani 2017 §3.4 and §3.5): [B T] → [B T D], in autocast's dtype where that is on.
@@ -151,6 +151,7 @@ def make_attention_function(config: TransformerConfig, causal: bool) -> SelfAtte
     """The self-attention of one layer."""
     return make_self_attention(
         config.self_attention,
+        config.hidden_size,
         config.num_heads,
         causal,
         config.attention_dropout,
@@ -160,11 +161,16 @@ def make_attention_function(config: TransformerConfig, causal: bool) -> SelfAtte
     )
 
 
-def named_state(layer_state: KVCache | LinearAttentionState, number: int) -> DecoderState:
+def named_state(layer_state: LayerState, number: int) -> DecoderState:
     """The tensors of one layer's state, under their names and the layer's number."""
-    if isinstance(layer_state, LinearAttentionState):
-        return {f"kv_sum_{number}": layer_state.kv_sum, f"key_sum_{number}": layer_state.key_sum}
-    return {f"keys_{number}": layer_state.keys, f"values_{number}": layer_state.values}
+    parts = layer_state._asdict()
+    return {f"{name}_{number}": part for name, part in parts.items() if isinstance(part, Tensor)}
+
+
+def stack_layers(weights: list[Tensor | None]) -> Tensor | None:
+    """Weights [B H T S] of each layer → [B L H T S]; None where the layers have returned none."""
+    layers = [part for part in weights if part is not None]
+    return torch.stack(layers, 1) if layers else None
 
 
 def cached_columns(state: DecoderState) -> int:

@@ -9,6 +9,8 @@ from nmt.config import Config, option
 from nmt.errors import UserError
 
 FLEX = {"self_attention": ("flex",)}
+LABELS = {"flex": "softmax", "fast_weights": "fast weights", "delta": "delta rule"}  # flex: with windows and biases
+POSITIVE_FEATURES = ("linear", "fast_weights", "delta")  # functions of φ(q) and φ(k)
 
 
 @dataclass(kw_only=True)
@@ -36,7 +38,8 @@ class TransformerConfig:
         "self-attention of encoder and decoder; cross-attention is always softmax",
         "softmax",
         choices=SELF_ATTENTIONS,
-        paper="linear: Katharopoulos et al. 2020",
+        paper="linear: Katharopoulos et al. 2020; additive: Bahdanau et al. 2015; fast_weights: Schmidhuber 1992; "
+        "delta: Schlag et al. 2021",
     )
     sliding_window: int = option(
         "only distances up to this are attended to; 0 = all",
@@ -68,7 +71,7 @@ class TransformerConfig:
 
     def attention_labels(self) -> list[str]:
         """Layers and heads, kind of self-attention, and its window; cross-attention is the same in all Transformers."""
-        function = "linear" if self.self_attention == "linear" else "softmax"  # flex: a softmax with windows and biases
+        function = LABELS.get(self.self_attention, self.self_attention)
         score = ", ".join([function, *(name for name in (self.positions, self.distance_bias) if name != "none")])
         sliding = self.self_attention == "flex" and self.sliding_window
         window = f"sliding, D = {self.sliding_window}" if sliding else "global"
@@ -90,9 +93,12 @@ class TransformerConfig:
         if self.self_attention != "softmax" and self.attention_dropout:
             given = f"model.attention_dropout={self.attention_dropout}"
             raise UserError(f"{given} is not possible with {attention}, which drops no weights; it must be 0.")
-        if self.self_attention == "linear" and self.positions == "rotary":
+        if self.positions == "rotary" and self.self_attention in (*POSITIVE_FEATURES, "additive"):
+            why = "rotated features can be negative"
+            if self.self_attention == "additive":
+                why = "only dot products of rotated vectors depend on the distance"
             raise UserError(
-                f"model.positions=rotary is not possible with {attention}: rotated features can be negative; choose "
+                f"model.positions=rotary is not possible with {attention}: {why}; choose "
                 "model.positions=sinusoidal or learned."
             )
         if self.positions == "none" and self.distance_bias == "none":

@@ -1,0 +1,213 @@
+"""Fast weights by outer products and by the delta rule: against NumPy, finite differences, and their laws."""
+
+from itertools import pairwise
+
+import numpy as np
+import oracle_heads as oracle
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_transformer_family import EXACT, HEADS, SIZE, TOLERANCE, batch, padding, seeds, three, unit
+from torch import Tensor
+from torch.testing import assert_close
+
+from nmt.attention import fast_weights
+from nmt.attention.fast_weights import CHUNK, fast_weight_attention, normalized_features
+from nmt.attention.self_attention import make_self_attention
+
+RULES = {"outer products": False, "delta rule": True}
+each_rule = pytest.mark.parametrize("delta", RULES.values(), ids=RULES)
+each_side = pytest.mark.parametrize("causal", [False, True], ids=["encoder", "decoder"])
+many = settings(max_examples=12)
+
+
+def rates_of(batch: int, rows: int, delta: bool) -> Tensor | None:
+    """β [B H T] between 0 and 1."""
+    return torch.rand(batch, HEADS, rows, dtype=torch.float64) if delta else None
+
+
+def nothing(inputs: Tensor) -> Tensor:
+    """W before the first column, in float32 at least."""
+    size = inputs.size(3)
+    return inputs.new_zeros(*inputs.shape[:2], size, size, dtype=torch.promote_types(inputs.dtype, torch.float32))
+
+
+def one_by_one(
+    query: Tensor, key: Tensor, value: Tensor, rates: Tensor | None, before: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The sequential form, as §4.2 of Schlag et al. has it: retrieve, mix, write and remove, read."""
+    reads, W = [], before.transpose(2, 3)
+    for t in range(key.size(2)):
+        k, q = (normalized_features(side[:, :, t])[..., None] for side in (key, query))
+        v, written = value[:, :, t][..., None], value[:, :, t][..., None]
+        if rates is not None:
+            beta, stored = rates[:, :, t, None, None], W @ k
+            written = beta * v + (1 - beta) * stored - stored
+        W = W + written @ k.transpose(2, 3)
+        reads.append((W @ q).squeeze(-1))
+    return torch.stack(reads, 2), W.transpose(2, 3)
+
+
+@each_rule
+@each_side
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_fast_weights_equal_the_oracle(delta, causal, dtype):
+    """Sentences of 1 to 150 pieces in one batch: up to three chunks."""
+    torch.manual_seed(1)
+    lengths = [1, 2, CHUNK - 1, CHUNK, CHUNK + 1, 150]
+    inputs, rates = [side.to(dtype) for side in three(6, 150)], rates_of(6, 150, delta)
+    mask = None if causal else padding(lengths)
+    contexts, _ = fast_weight_attention(*inputs, nothing(inputs[0]), rates, mask, causal)
+    assert contexts.dtype == dtype
+    for row, length in enumerate(lengths):
+        sides = [side[row, :, :length].double().numpy() for side in inputs]
+        table = None if rates is None else rates[row, :, :length].numpy()
+        wanted, _ = oracle.attention("delta" if delta else "fast_weights", causal, 0, "none", table, *sides)
+        np.testing.assert_allclose(contexts[row, :, :length].double(), wanted, rtol=0, atol=10 * TOLERANCE[dtype])
+
+
+@each_rule
+@pytest.mark.parametrize("rows", [1, 2 * CHUNK + 3])
+def test_chunks_equal_the_loop_over_columns(delta, rows):
+    """Reads, W and all gradients, to rounding, continued from a W that is not 0."""
+    torch.manual_seed(1)
+    inputs = [side.requires_grad_() for side in (*three(2, rows), unit(2, HEADS, SIZE, SIZE))]
+    rates = rates_of(2, rows, delta)
+    if rates is not None:
+        inputs.append(rates.requires_grad_())
+    results = []
+    for form in (
+        lambda q, k, v, before: fast_weight_attention(q, k, v, before, rates),
+        lambda q, k, v, before: one_by_one(q, k, v, rates, before),
+    ):
+        reads, after = form(*inputs[:4])
+        loss = (reads * torch.arange(reads.numel()).view_as(reads).sin()).sum() + (after**2).sum()
+        results.append((reads, after, *torch.autograd.grad(loss, inputs)))
+    assert_close(*results, atol=1e-11, rtol=1e-11)
+
+
+@each_rule
+@each_side
+def test_gradients_are_finite_differences(monkeypatch, delta, causal):
+    """Three chunks, one of a single column."""
+    monkeypatch.setattr(fast_weights, "CHUNK", 2)
+    torch.manual_seed(2)
+    mask = None if causal else padding([5, 3])
+    inputs = [*(unit(2, 1, 5, 2) for _ in range(3)), unit(2, 1, 2, 2), *([torch.rand(2, 1, 5).double()] * delta)]
+
+    def run(query: Tensor, key: Tensor, value: Tensor, before: Tensor, rates: Tensor | None = None):
+        return fast_weight_attention(query, key, value, before, rates, mask, causal)
+
+    assert torch.autograd.gradcheck(run, [value.requires_grad_() for value in inputs], atol=1e-6, rtol=0)
+
+
+@each_rule
+@many
+@given(seed=seeds, rows=st.integers(1, 9), chunk=st.integers(1, 4), data=st.data())
+def test_decoding_in_pieces_equals_decoding_at_once(delta, seed, rows, chunk, data):
+    torch.manual_seed(seed)
+    inputs, rates = three(2, rows), rates_of(2, rows, delta)
+    at_once, last = fast_weight_attention(*inputs, nothing(inputs[0]), rates)
+    splits = sorted(data.draw(st.sets(st.integers(1, rows), max_size=rows)) - {rows})
+    state, pieces = nothing(inputs[0]), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fast_weights, "CHUNK", chunk)
+        for start, stop in pairwise([0, *splits, rows]):
+            piece_rates = None if rates is None else rates[:, :, start:stop]
+            piece, state = fast_weight_attention(*(side[:, :, start:stop] for side in inputs), state, piece_rates)
+            pieces.append(piece)
+    assert_close((torch.cat(pieces, 2), state), (at_once, last), **EXACT)
+
+
+@each_rule
+@many
+@given(seed=seeds, rows=st.integers(2, 8), row=st.integers(0, 6))
+def test_causal_rows_do_not_depend_on_the_future(delta, seed, rows, row):
+    torch.manual_seed(seed)
+    inputs, rates, row = three(1, rows), rates_of(1, rows, delta), min(row, rows - 2)
+    inputs = [side.requires_grad_() for side in (*inputs, *([] if rates is None else [rates]))]
+    reads, _ = fast_weight_attention(*inputs[:3], nothing(inputs[0]), rates)
+    for gradient in torch.autograd.grad(reads[:, :, row].sum(), inputs):
+        assert not gradient[:, :, row + 1 :].any()
+
+
+def test_in_the_encoder_order_matters_to_the_delta_rule_alone():
+    """All is written before the first read; an outer product adds, while the delta rule corrects what is stored."""
+    torch.manual_seed(1)
+    (query, key, value), rates, order = three(1, 7), rates_of(1, 7, True), torch.randperm(7)
+    for rate in (None, rates):
+        mixed_rate = None if rate is None else rate[:, :, order]
+        plain, _ = fast_weight_attention(query, key, value, nothing(key), rate, causal=False)
+        mixed, _ = fast_weight_attention(
+            query, key[:, :, order], value[:, :, order], nothing(key), mixed_rate, None, False
+        )
+        assert torch.allclose(plain, mixed) == (rate is None)
+        reordered, _ = fast_weight_attention(query[:, :, order], key, value, nothing(key), rate, causal=False)
+        assert_close(reordered, plain[:, :, order], **EXACT)  # every query reads the last W
+
+
+def test_the_delta_rule_by_hand():
+    """Two columns with one key, φ = (¾, ¼), values 8 and 16, β = 1 and ½.
+
+    W_1 = 8 φᵀ, which reads 8 · φ·φ = 5; W_2 = W_1 + ½ (16 − 5) φᵀ = 13.5 φᵀ, which reads 8.4375. Outer products: 24 φᵀ.
+    """
+    side = torch.tensor([2.0, 0.0]).expand(1, 1, 2, 2)
+    value = torch.tensor([8.0, 16.0])[:, None].expand(1, 1, 2, 2)
+    zeros = torch.zeros(1, 1, 2, 2)
+    reads, W = fast_weight_attention(side, side, value, zeros, torch.tensor([[[1.0, 0.5]]]))
+    assert_close(reads[0, 0, :, 0], torch.tensor([5.0, 8.4375]))
+    assert_close(W[0, 0, :, 0], torch.tensor([10.125, 3.375]))
+    assert_close(fast_weight_attention(side, side, value, zeros)[0][0, 0, :, 0], torch.tensor([5.0, 15.0]))
+
+
+@each_rule
+@each_side
+@pytest.mark.parametrize("scale", [0.0, 71.0, 1e4])
+def test_no_feature_is_too_large(delta, causal, scale):
+    """Values and gradients are finite; what is read is at most the sum of the values' sizes."""
+    torch.manual_seed(1)
+    query, key = ((unit(2, HEADS, 130, SIZE).sign() * scale).float().requires_grad_() for _ in range(2))
+    value, rates = unit(2, HEADS, 130, SIZE).float(), rates_of(2, 130, delta)
+    reads, _ = fast_weight_attention(query, key, value, nothing(value), rates, None, causal)
+    assert reads.isfinite().all() and (reads.abs() <= value.abs().sum(2, keepdim=True) + 1e-4).all()
+    reads.sum().backward()
+    assert all(side.grad.isfinite().all() for side in (query, key))
+
+
+def test_autocast_does_not_round_what_is_stored():
+    """A thousand writes of 1 in bf16 would stop growing at 256."""
+    function = make_self_attention("fast_weights", 4, 1, True, 0.0, 0, "none", 1)
+    with torch.autocast("cpu", torch.bfloat16):
+        zeros = torch.zeros(1, 1, 1000, 4)
+        context, weights, state = function(zeros, zeros, torch.ones(1, 1, 1000, 4), None, None, True)
+    assert weights is None and state.fast_weights.dtype == torch.float32
+    assert_close(state.fast_weights, torch.full((1, 1, 4, 4), 250.0))
+    assert_close(context[0, 0, -1], torch.full((4,), 250.0))
+
+
+@pytest.mark.parametrize("name", ["transformer_fast_weights", "transformer_delta"])
+def test_there_are_weights_of_cross_attention_alone(small_model, name):
+    """No matrix of self-attention, and no rollout; cross-attention is a softmax, whose rows sum to 1."""
+    model, pairs = small_model(name), batch()
+    memory = model.encode(pairs.source, pairs.mask, True)
+    decoded = model.decode(pairs.target, model.start(memory), memory, True)
+    assert memory.weights is None and decoded.self_weights is None and not model.has_rollout
+    assert_close(decoded.weights.sum(-1), torch.ones(decoded.weights.shape[:-1]).double(), **EXACT)
+    shapes = {key: tuple(part.shape) for key, part in decoded.state.items()}
+    assert shapes == {"step": (3,), "fast_weights_0": (3, 4, 8, 8), "fast_weights_1": (3, 4, 8, 8)}
+
+
+def test_rates_come_from_the_input_of_the_layer(small_model):
+    """β = σ(W_β x); W_β of every layer has a row for each head and no bias."""
+    torch.manual_seed(1)
+    named = dict(small_model("transformer_delta").named_parameters())
+    rates = {key: tuple(part.shape) for key, part in named.items() if ".rate." in key}
+    layers = [f"{side}.{number}" for side in ("encoder", "decoder") for number in (0, 1)]
+    assert rates == {f"{layer}.attention_function.rate.weight": (4, 32) for layer in layers}
+    heads, inputs = three(2, 5), unit(2, 5, HEADS * SIZE)
+    function = make_self_attention("delta", HEADS * SIZE, HEADS, True, 0.0, 0, "none", 1).double()
+    before = function.start(heads[0][:, :, :0])
+    wanted = torch.sigmoid(inputs @ function.rate.weight.T).transpose(1, 2)
+    reads, _ = fast_weight_attention(*heads, before.fast_weights, wanted)
+    assert_close(function.attend(inputs, heads, before, None, False)[0], reads, **EXACT)
