@@ -18,6 +18,8 @@ from nmt.data.parallel_text import read_pairs
 from nmt.decode.translator import Translator
 from nmt.distributed import World
 from nmt.evaluate.bleu_chrf import score, tokenization_warning
+from nmt.evaluate.compositional_gap import SAMPLES, SEEN, UNSEEN, Gap, compositional_gap
+from nmt.evaluate.significance import SEED
 from nmt.files import report_write_errors
 from nmt.results import check_writable, read_json, read_result, write_json, write_result
 from nmt.runs import Run, load
@@ -38,11 +40,13 @@ class Result:
     bleu_signature: str
     aer: float | None = None  # where there are gold links
     extractor: str = ""  # which weights the links were read off: layer 1, output
+    gap: Gap | None = None  # of test_unseen, where test_seen was scored with it
 
     def line(self) -> str:
-        """SET, BLEU, chrF, signature, and the alignment error rate where there is one, with tabs between."""
+        """SET, BLEU, chrF, signature, alignment error rate and compositional gap where there are, with tabs between."""
         aer = "" if self.aer is None else f"\tAER {self.aer:.3f} ({self.extractor})"
-        return f"{visible(self.name)}\t{self.bleu:.2f}\t{self.chrf:.2f}\t{self.bleu_signature}{aer}"
+        gap = "" if self.gap is None else f"\t{self.gap.text()}"
+        return f"{visible(self.name)}\t{self.bleu:.2f}\t{self.chrf:.2f}\t{self.bleu_signature}{aer}{gap}"
 
 
 def score_files(
@@ -94,7 +98,27 @@ def score_sets(run: Run, corpus: Path, sets: list[str], selector: LayerSelector 
     for name in sets:
         source, reference = (corpus / f"{name}.{side}" for side in (run.config.data.source, run.config.data.target))
         results.append(score_files(run, name, source, reference, gold_alignments(run, corpus, name), selector))
+    by_name = {result.name: result for result in results}
+    if {SEEN, UNSEEN} <= by_name.keys():
+        by_name[UNSEEN].gap = write_gap(run.folder / "evaluate", corpus, run.config.data.target)
     return results
+
+
+def write_gap(folder: Path, corpus: Path, language: str) -> Gap:
+    """The compositional gap of the translations in `folder`; written there with the provenance of both scores."""
+    sets, provenance = {}, {}
+    for name in (SEEN, UNSEEN):
+        hypotheses, reference = folder / name / "hyp", corpus / f"{name}.{language}"
+        pairs = list(read_pairs(hypotheses, reference))
+        sets[name] = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        stored = read_json(folder / name / "result.json") or {}
+        provenance[name] = {key: stored.get(key) for key in ("bleu_signature", "sha256_of_hyp", "provenance")}
+    gap, path = compositional_gap(sets[SEEN], sets[UNSEEN], language), folder / "compositional_gap.json"
+    content = {**gap._asdict(), "samples": SAMPLES, "seed": SEED, "provenance": provenance}
+    with report_write_errors(folder):
+        if read_json(path) != content:
+            write_json(path, content)
+    return gap
 
 
 def score_trained(path: Path, corpus: Path, sets: list[str], decode: DecodeConfig, world: World) -> list[Result]:

@@ -5,6 +5,7 @@ python scripts/phrasebook.py --count 100000                                     
 """
 
 import argparse
+import re
 import statistics
 import sys
 import time
@@ -12,7 +13,13 @@ from collections import Counter
 from itertools import islice
 
 from nmt.data.phrasebook.draw import Grammar, Pair, draws
+from nmt.data.phrasebook.near_duplicates import near_training
+from nmt.data.phrasebook.splits import set_of
 from nmt.errors import UserError
+
+CONTRACTED = re.compile(r"n't\b|\b(I|[Yy]ou|[Ww]e|[Tt]hey|[Hh]e|[Ss]he|[Ii]t|[Tt]here|That|What|Where|Who|How|[Ll]et)'")
+YOU = re.compile(r"\b[Yy]ou(rs?|rsel(f|ves))?\b")
+MOST = 5_000  # pairs of a set that are compared with the training pairs
 
 
 def main() -> None:
@@ -68,18 +75,19 @@ def count(grammar: Grammar, seed: int, number: int) -> None:
     skeletons: Counter[str] = Counter()
     lemmas: Counter[str] = Counter()
     lengths: Counter[int] = Counter()
-    sentences, drawn = set(), 0
+    pairs: dict[str, Pair] = {}
+    drawn = 0
     for pair in draws(grammar, seed):
         drawn += 1
-        if pair.german in sentences:
+        if pair.german in pairs:
             continue
-        sentences.add(pair.german)
+        pairs[pair.german] = pair
         skeletons[pair.skeleton] += 1
         lemmas.update(f"{entry.line.file}: {entry.lemma}" for entry in pair.lemmas)
         lengths[len(pair.german.split())] += 1
-        if len(sentences) == number or drawn > 20 * number:
+        if len(pairs) == number or drawn > 20 * number:
             break
-    print(f"{len(sentences)} distinct of {drawn} drawn in {time.perf_counter() - start:.1f} s")
+    print(f"{len(pairs)} distinct of {drawn} drawn in {time.perf_counter() - start:.1f} s")
     lexicon = grammar.lexicon
     entries = [*lexicon.heads, *lexicon.verbs, *lexicon.adjectives, *lexicon.words, *lexicon.pronouns]
     possible = {f"{entry.line.file}: {entry.lemma}" for entry in entries}
@@ -93,6 +101,20 @@ def count(grammar: Grammar, seed: int, number: int) -> None:
     )
     print(f"the least frequent: {skeletons.most_common()[-12:]}")
     print("German words:", " ".join(f"{length}:{lengths[length]}" for length in sorted(lengths)))
+    count_text(list(pairs.values()))
+
+
+def count_text(pairs: list[Pair]) -> None:
+    """Print the fractions of pairs with a contraction and with *you*, and of each set that is near the training set."""
+    contracted, you = (sum(bool(pattern.search(pair.english)) for pair in pairs) for pattern in (CONTRACTED, YOU))
+    print(f"an English contraction in {contracted / len(pairs):.1%} of the pairs")
+    print(f"you or your, which German says as du, ihr or Sie, in {you / len(pairs):.1%}")
+    sets: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        sets.setdefault(set_of(pair), []).append(pair)
+    for name in sorted(sets.keys() - {"train"}):
+        near = near_training(sets[name][:MOST], sets["train"])
+        print(f"{name}: {sum(near) / len(near):.1%} within one word of a training pair, and left out of the corpus")
 
 
 if __name__ == "__main__":

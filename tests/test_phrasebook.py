@@ -1,5 +1,6 @@
 """The built-in phrasebook: inflection, paired rules, alignments, splits, and the errors for broken lines."""
 
+import json
 import re
 from collections import Counter
 from itertools import islice
@@ -11,6 +12,7 @@ from corpora import run_command, small
 from nmt.data import corpus
 from nmt.data.phrasebook import english, german, splits
 from nmt.data.phrasebook.draw import Grammar, Pair, draws
+from nmt.data.phrasebook.near_duplicates import near_training
 from nmt.errors import UserError
 from nmt.evaluate.alignment_error_rate import parse_links
 from nmt.evaluate.words import word_spans
@@ -269,6 +271,38 @@ def test_only_random_numbers_decide_in_the_order_of_the_slots(tmp_path: Path) ->
     assert grammar.draw(lambda: next(same)) is None
 
 
+@pytest.mark.parametrize(
+    ("german", "english", "contracted", "links"),
+    [
+        ("{S} bin~b nicht~n da~d .", "{S} am~b not~n there~d .", "I'm not there.", "0-0 1-0 2-1 3-2 4-3"),
+        ("da~d bin~b {S} .", "there~d {S subject} am~b .", "There I am.", "0-0 1-2 2-1 3-3"),
+        ("{S} ja~j nicht~a .", "did~a? {S subject} not~a there~j .", "Didn't I there.", "0-1 1-2 2-0 3-3"),
+        ("{S} habe~h ab|geholt~v .", "{S} have~h picked~v .", "I've picked.", "0-0 1-0 2-1 3-2"),
+        ("{S} habe~h Hunger~v .", "{S} have~h hunger~v .", "I have hunger.", "0-0 1-1 2-2 3-3"),
+        (
+            "wie~w groß~g {S} bin~b dort~j .",
+            "how~w big~g {S subject} am~b there~j .",
+            "How big I am there.",
+            "0-0 1-1 2-2 3-3 4-4 5-5",
+        ),
+        ("{S} kann~k nicht~k da~d .", "{S} cannot~k there~d .", "I can't there.", "0-0 1-1 2-1 3-2 4-3"),
+    ],
+    ids=["not behind am", "stranded", "behind the subject", "perfect", "to own", "a gap", "cannot"],
+)
+def test_contractions_have_the_links_of_both_words(
+    tmp_path: Path, german: str, english: str, contracted: str, links: str
+) -> None:
+    table = "I am | I'm | clause\nam not | amn't | anywhere\ndid not | didn't | anywhere\nI have | I've | perfect\n"
+    table += "cannot | can't | anywhere\n"
+    grammar = small_phrasebook(tmp_path, f"S: pronoun subject\nde {german}\nen {english}", contractions=table)
+    rounds = iter([0.5, 0.0, 0.0])
+    pair = grammar.draw(lambda: next(rounds))
+    assert pair and (pair.english, pair.links) == (contracted, links)
+    rounds = iter([0.5, 0.0, 0.999])
+    free = grammar.draw(lambda: next(rounds))
+    assert free and "'" not in free.english
+
+
 BROKEN = {
     "a missing column": ({"nouns": "der Hund, Hunde | dog"}, "nouns.txt, line 1: expected ARTICLE SINGULAR, PLURAL"),
     "no article": ({"nouns": "# a comment\nHund, Hunde | dog | animal"}, "nouns.txt, line 2: expected der, die or das"),
@@ -312,6 +346,10 @@ BROKEN = {
     ),
     "two degrees": ({"adjectives": "alt, älter | old, older | animal"}, "adjectives.txt, line 1: expected one form or"),
     "five persons": ({"auxiliaries": "sein | bin bist ist sind seid | war"}, "auxiliaries.txt, line 1"),
+    "a contraction that is nowhere": (
+        {"contractions": "do not | don't | somewhere"},
+        "one of anywhere, clause, perfect",
+    ),
     "a person too many": ({"pronouns": "man man man | one one | 7 | m | subject"}, "pronouns.txt, line 1: expected"),
 }
 BROKEN_RULES = {
@@ -451,6 +489,7 @@ def test_no_sentence_is_in_two_sets(sets: dict[str, list[Pair]]) -> None:
         "train": 4_000,
         "valid": 200,
         "test": 200,
+        "test_seen": 200,
         "test_unseen": 200,
     }
     for side in (0, 1):
@@ -461,7 +500,11 @@ def test_no_sentence_is_in_two_sets(sets: dict[str, list[Pair]]) -> None:
 
 def test_unseen_combinations_are_unseen_and_their_parts_are_not(sets: dict[str, list[Pair]]) -> None:
     other_sets = {
-        verb_object for name in ("train", "valid", "test") for pair in sets[name] for verb_object in pair.combinations
+        verb_object
+        for name, chosen in sets.items()
+        if name != "test_unseen"
+        for pair in chosen
+        for verb_object in pair.combinations
     }
     parts = splits.constructions_and_lemmas(sets["train"])
     for pair in sets["test_unseen"]:
@@ -469,6 +512,59 @@ def test_unseen_combinations_are_unseen_and_their_parts_are_not(sets: dict[str, 
         assert splits.constructions_and_lemmas([pair]) <= parts
     held_out = {verb_object for pair in sets["test_unseen"] for verb_object in pair.combinations} - other_sets
     assert len({verb for verb, _ in held_out}) > 50  # all over the phrasebook
+
+
+def test_test_seen_has_the_constructions_of_test_unseen_with_combinations_of_train(sets: dict[str, list[Pair]]) -> None:
+    in_train = {combination for pair in sets["train"] for combination in pair.combinations}
+    for seen, unseen in zip(sets["test_seen"], sets["test_unseen"], strict=True):
+        assert seen.skeleton == unseen.skeleton and len(seen.combinations) == len(unseen.combinations) > 0
+        assert in_train.issuperset(seen.combinations)
+
+
+def within_one_word(left: list[str], right: list[str]) -> bool:
+    """By the definition of edit distance: the words beside one inserted, deleted or exchanged word are the same."""
+    same_start = next(
+        (i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(map(len, (left, right)))
+    )
+    rest, other = left[same_start:], right[same_start:]
+    return rest == other or rest[1:] == other[1:] or rest[1:] == other or rest == other[1:]
+
+
+def test_no_evaluated_pair_is_within_one_word_of_a_training_pair(sets: dict[str, list[Pair]]) -> None:
+    """Sentence by sentence, some of each set."""
+    for side in (0, 1):
+        trained = [re.sub(r"[.,!?;:]", "", pair[side]).lower().split() for pair in sets["train"]]
+        for name in splits.SETS[1:]:
+            for pair in sets[name][:30]:
+                words = re.sub(r"[.,!?;:]", "", pair[side]).lower().split()
+                assert not any(within_one_word(words, other) for other in trained if abs(len(words) - len(other)) < 2)
+
+
+def test_near_duplicates_by_hand() -> None:
+    def pair(german: str, english: str) -> Pair:
+        return Pair(german, english, "", "", (), ())
+
+    train = [pair("Wir gehen heute nach Hause.", "We are going home today.")]
+    near = [
+        "Wir gehen heute nach Hause!",
+        "Wir gehen nach Hause.",
+        "Wir gehen heute nach.",
+        "Heute gehen heute nach Hause.",
+        "Wir gehen heute",
+    ]
+    near += ["Wir gehen heute früh nach Hause.", "Gut, wir gehen heute nach Hause.", "Wir gehen heute nach Hause oder?"]
+    far = [
+        "Wir gehen morgen nach Berlin.",
+        "Gehen wir heute nach Hause?",
+        "Wir gehen heute.",
+        "Gehen heute nach",
+        "Ja.",
+    ]
+    candidates = [pair(german, "Something else entirely.") for german in (*near, *far)]
+    near.remove("Wir gehen heute")  # two words less
+    assert [text.german for text, yes in zip(candidates, near_training(candidates, train), strict=True) if yes] == near
+    assert near_training([pair("Anders.", "We are going home now.")], train) == [True]
+    assert near_training([pair("Anders.", "We were going home now.")], train) == [False]
 
 
 def test_the_other_direction_has_swapped_links(
@@ -501,12 +597,17 @@ def test_too_many_pairs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.fixture
-def parsed_once(grammar: Grammar, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Corpora are drawn from the grammar of this file's other tests."""
-    monkeypatch.setattr(splits, "Grammar", lambda: grammar)
+def drawn_once(sets: dict[str, list[Pair]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Corpora are parts of the one that this file's other tests draw."""
+
+    def some(grammar: None, pairs: int, seed: int) -> dict[str, list[Pair]]:
+        return {name: chosen[: pairs if name == "train" else pairs // 20] for name, chosen in sets.items()}
+
+    monkeypatch.setattr(splits, "Grammar", lambda: None)
+    monkeypatch.setattr(splits, "draw_sets", some)
 
 
-@pytest.mark.usefixtures("parsed_once")
+@pytest.mark.usefixtures("drawn_once")
 def test_as_a_corpus_with_gold(tmp_path: Path) -> None:
     from nmt.compose import compose_all
 
@@ -514,10 +615,9 @@ def test_as_a_corpus_with_gold(tmp_path: Path) -> None:
     assert corpus.corpus_inputs(config.data, tmp_path / "digests.json") == splits.recipe()
     (tmp_path / "corpus").mkdir()
     corpus.build_corpus(config.data, tmp_path / "corpus", tmp_path / "downloads")
-    for name, number in (("train", 1000), ("valid", 50), ("test", 50)):
+    for name, number in {**dict.fromkeys(splits.SETS, 50), "train": 1000}.items():
         for ending in ("de", "en", "align"):
             assert len((tmp_path / "corpus" / f"{name}.{ending}").read_text("utf-8").splitlines()) == number
-    assert (tmp_path / "corpus" / "test_unseen.align").read_text("utf-8").count("\n") > 10
     assert not [path for path in (tmp_path / "corpus").iterdir() if path.is_dir()]
 
 
@@ -538,7 +638,7 @@ def test_an_impossible_configuration_is_refused(tmp_path: Path, words_: list[str
         corpus.corpus_inputs(config.data, tmp_path / "digests.json")
 
 
-@pytest.mark.usefixtures("parsed_once")
+@pytest.mark.usefixtures("drawn_once")
 @pytest.mark.parametrize("source", ["de", "en"])
 def test_the_default_corpus_is_trained_and_scored_on(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], source: str
@@ -554,7 +654,14 @@ def test_the_default_corpus_is_trained_and_scored_on(
     ]
     answer = run_command(capfd, "train", *small(tmp_path, words_, "train.max_steps=4", "train.max_minutes=null"))
     assert answer.code == 0, answer.err
-    assert [line.split("\t")[0] for line in answer.out.splitlines()] == ["test", "test_unseen"]
+    assert [line.split("\t")[0] for line in answer.out.splitlines()] == ["test", "test_seen", "test_unseen"]
+    assert [" (" in line and "\tgap " in line for line in answer.out.splitlines()] == [False, False, True]
+    (stored,) = (tmp_path / "runs").glob("*/evaluate/compositional_gap.json")
+    results = [json.loads((stored.parent / name / "result.json").read_text()) for name in ("test_seen", "test_unseen")]
+    content = json.loads(stored.read_text())
+    assert content["gap"] == pytest.approx(results[0]["bleu"] - results[1]["bleu"])
+    for name, result in zip(("test_seen", "test_unseen"), results, strict=True):
+        assert all(content["provenance"][name][key] == result[key] for key in content["provenance"][name])
     folder_ = next((tmp_path / "data").glob("corpus-*"))
     files = [
         f"--{role}={folder_ / name}" for role, name in (("source", f"valid.{source}"), ("target", f"valid.{target}"))

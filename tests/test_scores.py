@@ -7,6 +7,8 @@ import pytest
 
 from nmt.errors import UserError
 from nmt.evaluate.bleu_chrf import score, tokenization_warning, tokenizer_for
+from nmt.evaluate.compositional_gap import compositional_gap
+from nmt.evaluate.significance import paired_bootstrap
 from nmt.results import write_result
 
 
@@ -62,6 +64,29 @@ def test_japanese_is_more_than_one_word():
         100 * (4 / 5 * 3 / 4 * 2 / 3 / 2) ** 0.25
     )
     assert score(["私は猫が犬"], ["私は猫が好"], "en")["bleu"] < 1
+
+
+def noisy(lines, every):
+    """Lines of which one of so many has a wrong word."""
+    return [line.replace(" d ", " x ") if number % every == 0 else line for number, line in enumerate(lines)]
+
+
+def test_the_compositional_gap_is_a_difference_of_independent_scores():
+    """The score of each set is sacreBLEU's; squares of half-widths of independent samples add up."""
+    references = [f"a b c d e {number % 7} g h" for number in range(300)]
+    seen, unseen = noisy(references, 20), noisy(references, 3)[:200]
+    sets = (seen, references), (unseen, references[:200])
+    gap = compositional_gap(*sets)
+    scores = [score(*each)["bleu"] for each in sets]
+    assert gap.gap == pytest.approx(scores[0] - scores[1])
+    half_widths = [paired_bootstrap([each[0]], each[1]).intervals["bleu"][0].half_width for each in sets]
+    assert (gap.high - gap.low) / 2 == pytest.approx(sum(width**2 for width in half_widths) ** 0.5, rel=0.15)
+    assert gap.low < gap.gap < gap.high and gap == compositional_gap(*sets)
+    assert compositional_gap(sets[0], sets[0]).low < 0 < compositional_gap(sets[0], sets[0]).high
+    with pytest.raises(UserError, match="empty"):
+        compositional_gap(sets[0], ([], []))
+    with pytest.raises(UserError, match="1 translations .* 2 references"):
+        compositional_gap((["a"], ["a", "b"]), sets[1])
 
 
 def test_lines_must_match():

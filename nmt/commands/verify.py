@@ -40,9 +40,9 @@ def check_files(folder: Path) -> Iterator[tuple[str, bool]]:
     for path in sorted(folder.glob("*.safetensors")):
         if not path.stem.endswith(".damaged"):  # one that a training has set aside
             yield path.name, is_sound(path)
-    marker = folder / "evaluate" / "tensorboard.json"
-    if marker.exists():
-        yield "evaluate/tensorboard.json", read_json(marker) is not None
+    for name in ("tensorboard.json", "compositional_gap.json"):
+        if (path := folder / "evaluate" / name).exists():
+            yield f"evaluate/{name}", read_json(path) is not None
     for path in sorted(folder.glob("evaluate/*/result.json")):
         result = read_json(path)
         yield path.relative_to(folder).as_posix(), result is not None

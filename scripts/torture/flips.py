@@ -69,7 +69,7 @@ def is_noticed(folder: Path, name: str, provenance: dict) -> bool:
         except UserError:
             return False
         return False
-    if path.name == "tensorboard.json":
+    if path.name in ("tensorboard.json", "compositional_gap.json"):
         return read_json(path) is None
     if name.startswith("export"):
         return path.name in damaged_files(path.parent)

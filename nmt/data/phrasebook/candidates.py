@@ -118,6 +118,8 @@ def allowed(head: Head, only: tuple[str, ...]) -> bool:
     for word in only:
         if word in ("sg", "pl"):
             matches = head.number == word
+        elif word == "masc":
+            matches = head.gender == "m"
         elif word == "article":
             matches = head.plain not in ("bare", "name")
         elif word in NUMBERS:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from nmt.data.phrasebook.candidates import Candidates, Choice, NoCandidates, choose_entry, inherit
 from nmt.data.phrasebook.check import check
+from nmt.data.phrasebook.contractions import SHARE, contract
 from nmt.data.phrasebook.entries import Entry
 from nmt.data.phrasebook.finish import finish_english, finish_german, join, links
 from nmt.data.phrasebook.form import Form
@@ -67,8 +68,8 @@ class Grammar:
         form = self.sentences.draw(rnd)
         try:
             phrase = self.fill(form, (), (), rnd)
-            lines = [entry.line for entry in self.used]
-            return None if len(set(map(id, lines))) < len(lines) else self.pair(phrase)
+            lemmas = {entry.lemma for entry in self.used}
+            return None if len(lemmas) < len(self.used) else self.pair(phrase, rnd)
         except NoCandidates:
             return None
         except (AttributeError, IndexError, KeyError, TypeError) as error:
@@ -111,14 +112,17 @@ class Grammar:
             self.used.append(value)
         phrase.slots[index] = value
 
-    def pair(self, phrase: Phrase) -> Pair:
-        """The sentence pair of a filled phrase, with its links."""
+    def pair(self, phrase: Phrase, rnd: Any) -> Pair:
+        """The sentence pair of a filled phrase, with its links; a random number decides about possible contractions."""
         german_out: Out = []
         english_out: Out = []
         for out, operations in zip((german_out, english_out), phrase.write, strict=True):
             for write in operations:
                 write(out, phrase, 0)
         german, english = finish_german(german_out), finish_english(english_out, self.lexicon)
+        contracted = contract(english, self.lexicon)
+        if contracted != english and rnd() < SHARE:
+            english = contracted
         name, lemmas = phrase.name, tuple(self.used)
         return Pair(join(german), join(english), links(german, english), name, lemmas, tuple(self.combinations))
 

@@ -1,10 +1,11 @@
 """The words: lines of the lexicon files, inflected for all their forms once.
 
-nouns*.txt, verbs*.txt, adjectives.txt, adverbs.txt, names.txt, pronouns.txt, auxiliaries.txt, articles.txt; their
-columns are described in data/phrasebook/README.md.
+nouns*.txt, verbs*.txt, adjectives.txt, adverbs.txt, names.txt, pronouns.txt, auxiliaries.txt, articles.txt,
+contractions.txt; their columns are described in data/phrasebook/README.md.
 """
 
 import re
+from functools import cached_property
 from pathlib import Path
 
 from nmt.data.phrasebook import english, german, nouns
@@ -12,6 +13,7 @@ from nmt.data.phrasebook.entries import Adjective, Forms, Groups, Head, Verb, Wo
 from nmt.data.phrasebook.tables import Line, read
 
 LINK = re.compile(r"([0-9]+)([-p])([0-9]+)")
+CONTRACTED = ("anywhere", "clause", "perfect", "beginning")
 Linked = tuple[tuple[str, Groups], ...]
 FRAMES = ("intrans", "trans", "dative", "ditrans", "prep", "motion", "located", "reflexive")
 
@@ -27,6 +29,7 @@ class Lexicon:
         self.pronouns: list[Head] = []
         self.auxiliaries: dict[str, dict[str, Forms]] = {}
         self.articles: dict[str, frozenset[str]] = {}
+        self.contractions: dict[str, dict[str, tuple[str, str]]] = {}  # first and second word: the text, and where
         lines: dict[tuple[str, str], Line] = {}
         for kind, make in (
             ("nouns", self.noun),
@@ -37,6 +40,7 @@ class Lexicon:
             ("pronouns", self.pronoun),
             ("auxiliaries", self.auxiliary),
             ("articles", self.article),
+            ("contractions", self.contraction),
         ):
             for path in sorted(folder.glob(f"{kind}*.txt")):
                 for line in read(path):
@@ -156,12 +160,22 @@ class Lexicon:
             )
 
     def pronoun(self, line: Line) -> None:
-        """`ich mich mir | I me | 0 | m | subject`: nom, acc, dat; subject, object; person; gender; classes."""
+        """`ich mich mir | I me | 0 | m | subject`: nom, acc, dat; subject, object; person; gender; classes.
+
+        A person such as 5/1 is that of the German verb and that of the English one (Sie gehen, you go).
+        """
         left, right, person, gender, classes = line.columns(
             5, 5, "NOM ACC DAT | SUBJECT OBJECT | PERSON | GENDER | CLASSES"
         )
         forms, english_forms = left.split(), right.split()
-        if len(forms) != 3 or len(english_forms) != 2 or person not in tuple("012345") or gender not in tuple("mfnp"):
+        person, _, english_person = person.partition("/")
+        english_person = english_person or person
+        if (
+            len(forms) != 3
+            or len(english_forms) != 2
+            or not {person, english_person} <= set("012345")
+            or gender not in tuple("mfnp")
+        ):
             raise line.error("expected three German forms, two English ones, a person from 0 to 5 and m, f, n or p.")
         self.pronouns.append(
             Head(
@@ -172,7 +186,7 @@ class Lexicon:
                 (*english_forms, ""),
                 gender,
                 int(person),
-                int(person),
+                int(english_person),
                 gender,
                 "pl" if int(person) > 2 else "sg",
                 "pronoun",
@@ -193,6 +207,21 @@ class Lexicon:
         """`an | hour honest`: words whose spelling misleads."""
         which, listed = line.columns(2, 2, "a or an | WORDS")
         self.articles[which] = frozenset(listed.split())
+
+    def contraction(self, line: Line) -> None:
+        """`do not | don't | anywhere`: one or two English words, their contraction, and where it is possible."""
+        words, text, where = line.columns(3, 3, "WORDS | CONTRACTION | WHERE")
+        first, _, second = words.partition(" ")
+        if " " in second or where not in CONTRACTED:
+            raise line.error(f"expected at most two words, and one of {', '.join(CONTRACTED)} in the last column.")
+        self.contractions.setdefault(first, {})[second] = text, where
+
+    @cached_property
+    def participles(self) -> frozenset[str]:
+        """English participles, without those that are also the first word of a noun or an adjective."""
+        words = {verb.english["participle"][0].split()[0] for verb in self.verbs} | {"been", "had", "lost", "seen"}
+        words -= {head.english[0].split()[0] for head in self.heads}
+        return frozenset(words - {adjective.english[0].split()[0] for adjective in self.adjectives})
 
 
 def grouped(line: Line, left: list[str], right: list[str], given: str) -> tuple[Linked, Linked]:

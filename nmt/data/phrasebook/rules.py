@@ -17,7 +17,7 @@ from pathlib import Path
 from nmt.data.phrasebook.tables import Line, read
 
 KINDS = ("noun", "pronoun", "verb", "adjective", "word")
-NUMBERS = ("sg", "pl", "article", "count", "mass", "bare", "name")
+NUMBERS = ("sg", "pl", "article", "count", "mass", "bare", "name", "masc")  # masc: German masculine singular
 TOKEN = re.compile(r"\{([^{}]*)\}((?:~[A-Za-z0-9äöüß.]+\??)*)|([^\s~{}]+)((?:~[A-Za-z0-9äöüß.]+\??)*)")
 PUNCTUATION = (".", ",", "!", "?", ";", ":")
 
