@@ -118,9 +118,9 @@ def build_ids_stage(config: Config, corpus_folder: Path, tokenizer_folder: Path)
 
 def build_stages(config: Config) -> StageFolders:
     """Build or find corpus, tokenizer and ids; raises UserError."""
-    corpus_folder = build_corpus_stage(config)
     if config.train.guided_alignment:
-        training_links.require(corpus_folder, config.data)
+        training_links.require(config.data)
+    corpus_folder = build_corpus_stage(config)
     tokenizer_folder = build_tokenizer_stage(config, corpus_folder)
     return StageFolders(corpus_folder, tokenizer_folder, build_ids_stage(config, corpus_folder, tokenizer_folder))
 

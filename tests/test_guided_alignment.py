@@ -162,6 +162,7 @@ def test_links_of_rejected_pairs_are_left_out(tmp_path, capfd):
 
 def test_links_that_cannot_be_used_are_refused(tmp_path, refused):
     words = small(tmp_path, write_corpus(tmp_path / "corpus"), WEIGHT, "train.max_steps=2")
+    assert "data=multi30k has none" in refused("train", "data=multi30k", f"data_folder={tmp_path}", WEIGHT)
     links = tmp_path / "corpus" / "train.align"
     assert f"there is no file {links}" in refused("train", *words)
     links.write_text("0-0\n" * 239)
