@@ -176,6 +176,16 @@ class TrainConfig:
     heatmap_layer: int = option("decoder layer of the heatmaps, from 0; negative: from the top")
     heatmap_all_heads: bool = option("also a heatmap of every head of that layer", False)
     compile: bool = option("train a Transformer through torch.compile", False)
+    guided_alignment: float = option(
+        "weight of the loss by which one head of attention learns the links in PREFIX.align of each PREFIX of "
+        "data.train; 0 = off",
+        0.0,
+        minimum=0,
+        paper="Garg et al. 2019",
+    )
+    guided_alignment_tokenized: bool = option(
+        "those links count the words that spaces separate; false: punctuation at their edges is split off", False
+    )
 
 
 @dataclass

@@ -177,7 +177,7 @@ def add_extractor(parser: argparse.ArgumentParser) -> None:
         metavar="L[,L]",
         help="from 0; negative from the top; the mean of several (default: the run's)",
     )
-    parser.add_argument("--head", type=int, metavar="H", help="from 0 (default: the mean of the heads)")
+    parser.add_argument("--head", type=int, metavar="H", help="from 0 (default: their mean, or the guided one)")
     parser.add_argument(
         "--method",
         choices=("mean", "rollout"),
@@ -191,9 +191,9 @@ def add_words(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--decoder-step",
         choices=("output", "input"),
-        default="output",
         help="a word's weights are those of the decoder step whose output it is, or of the next, whose input it is: "
-        "Luong's content scores align the input (2015, footnote 14); --gold shows both (default: output)",
+        "Luong's content scores align the input (2015, footnote 14); --gold shows both "
+        "(default: output, or a guided head's)",
     )
     parser.add_argument("--tokenized", action="store_true", help="the text is tokenized: spaces alone separate words")
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from nmt.config import Config, to_yaml
 from nmt.cpu import keep_freed_memory
-from nmt.data import corpus, shards
+from nmt.data import corpus, shards, training_links
 from nmt.data.dataset import ParallelDataset
 from nmt.data.manifest import Manifest, check_folder, write_manifest
 from nmt.data.tokenizer import Tokenizers, train_tokenizers
@@ -110,7 +110,11 @@ def build_ids_stage(config: Config, corpus_folder: Path, tokenizer_folder: Path)
 
 def build_stages(config: Config) -> StageFolders:
     """Build or find corpus, tokenizer and ids; raises UserError."""
+    if config.train.guided_alignment:
+        training_links.check_possible(config.data)
     corpus_folder = build_corpus_stage(config)
+    if config.train.guided_alignment:
+        training_links.check_present(corpus_folder)
     tokenizer_folder = build_tokenizer_stage(config, corpus_folder)
     return StageFolders(corpus_folder, tokenizer_folder, build_ids_stage(config, corpus_folder, tokenizer_folder))
 
@@ -156,6 +160,7 @@ def train(config: Config) -> list[Result]:
             folder,
             report["corpus_hash"],
             processes,
+            folders.corpus,
         )
         if processes.is_main:
             write_config(folder, config)

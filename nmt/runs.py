@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from nmt.alignments.alignment import Alignment
-from nmt.alignments.extraction import DECODER_STEPS, Extractor, encode_pairs, record_words, translate_to_pairs
+from nmt.alignments.extraction import Extractor, encode_pairs, record_words, translate_to_pairs
+from nmt.alignments.extractor_choice import make_extractor
 from nmt.config import Config, DecodeConfig
 from nmt.cpu import keep_freed_memory
 from nmt.data.parallel_text import check_sentences
-from nmt.decode.forced_decoding import METHODS, IdPair, Layers
+from nmt.decode.forced_decoding import IdPair, Layers
 from nmt.decode.parallel import usable_processes
 from nmt.decode.translator import Translation, Translator
-from nmt.errors import UserError, check_positive, choose
+from nmt.errors import UserError, check_positive
 from nmt.evaluate.bleu_chrf import score
 from nmt.models.base import EncoderDecoder
 from nmt.models.ensemble import Ensemble
@@ -65,14 +66,15 @@ class Run:
         *,
         layer: Layers | Sequence[int] | None = None,
         head: int | None = None,
-        decoder_step: str = "output",
+        decoder_step: str | None = None,
         method: str = "mean",
         tokenized: bool = False,
     ) -> Alignment:
         """The attention over `source` while the model is made to write `target`, by default its own translation.
 
-        layer (by default the one of the run's heatmaps), head (None: the mean), decoder_step and method say which
-        weights the links are read off; `tokenized`: words are what spaces separate. Raises UserError for a model
+        layer (by default the one of the run's heatmaps, or the guided head), head (None: the mean), decoder_step
+        ("output" or "input") and method say which weights the links are read off; `tokenized`: words are what spaces
+        separate. Raises UserError for a model
         without attention, for what it does not have, and for a sentence that is too long.
         """
         source, *_ = check_sentences([source] if target is None else [source, target])
@@ -93,34 +95,11 @@ class Run:
         self,
         layer: Layers | Sequence[int] | None = None,
         head: int | None = None,
-        decoder_step: str = "output",
+        decoder_step: str | None = None,
         method: str = "mean",
     ) -> Extractor:
         """Which weights are read off; raises UserError for a layer, head or method that the model does not have."""
-        model = self.translator.model
-        if not model.has_attention:
-            raise UserError(f"The model of {self.name} has no attention.")
-        choose("decoder step", decoder_step, DECODER_STEPS)
-        choose("method", method, METHODS)
-        if method == "rollout" and not (layer is None and head is None):
-            raise UserError("Attention rollout goes through all layers and heads; leave out layer and head.")
-        layer = self.config.train.heatmap_layer if layer is None else self.check_layers(layer)
-        if head is not None and not (isinstance(head, int) and 0 <= head < model.num_heads):
-            raise UserError(f"Head {head} does not exist; the model has heads 0 to {model.num_heads - 1}.")
-        if method == "rollout" and not model.has_rollout:
-            raise UserError(
-                f"Attention rollout needs the weights of self-attention, which the model of {self.name} does not have."
-            )
-        return Extractor(layer, head, decoder_step, method)
-
-    def check_layers(self, layer: Layers | Sequence[int]) -> Layers:
-        """The layer, or several as a tuple; raises UserError for one that the model does not have, and for none."""
-        layers = (layer,) if isinstance(layer, int) else tuple(layer)
-        last = self.translator.model.num_layers - 1
-        for number in layers or [()]:
-            if not isinstance(number, int) or not -last - 1 <= number <= last:
-                raise UserError(f"Layer {number} does not exist; the model has layers 0 to {last}.")
-        return layer if isinstance(layer, int) else layers
+        return make_extractor(self.name, self.translator.model, self.config.train, layer, head, decoder_step, method)
 
     def score(self, sources: Iterable[str], references: Iterable[str], beam: int | None = None) -> Scores:
         """BLEU and chrF of the translations of `sources`; raises UserError if there are not as many references."""

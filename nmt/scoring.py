@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from nmt import cpu
+from nmt.alignments.extractor_choice import default_extractor
 from nmt.alignments.gold import GoldAlignments, read_gold_alignments
 from nmt.alignments.layer_selection import LayerSelector
 from nmt.config import DecodeConfig, flatten
@@ -86,7 +87,8 @@ def score_files(
             write_result(folder, hypotheses, stored)
         log.info("%s: %d sentences in %.1f s, written to %s", name, len(pairs), seconds, folder)
     alignment = stored.get("alignment")
-    extractor = f"layer {alignment['layer']}, {alignment['decoder_step']}" if alignment else ""
+    head = f"head {alignment['head']}, " if alignment and "head" in alignment else ""
+    extractor = f"layer {alignment['layer']}, {head}{alignment['decoder_step']}" if alignment else ""
     return Result(name, stored["bleu"], stored["chrf"], stored["bleu_signature"], stored.get("aer"), extractor)
 
 
@@ -170,7 +172,7 @@ def make_layer_selector(run: Run, valid: GoldAlignments | None) -> LayerSelector
     """What chooses layer and decoder step of a run, on `valid` if given; None for a model without attention."""
     if not run.translator.model.has_attention:
         return None
-    return LayerSelector(run.translator, run.config.train.heatmap_layer, valid)
+    return LayerSelector(run.translator, default_extractor(run.config.train, run.translator.model), valid)
 
 
 def gold_path(corpus: Path, name: str) -> Path:

@@ -26,6 +26,7 @@ MODELS = {
     "luong_global": ("model=luong_global", "model.hidden_size=32", "model.embedding_size=32"),
     "luong_local_p": ("model=luong_local_p", "model.hidden_size=32", "model.embedding_size=32"),
     "bahdanau_hard": ("model=bahdanau_hard", "model.hidden_size=32", "model.embedding_size=32"),
+    "guided transformer": ("train.guided_alignment=0.5",),
 }  # dropout, windows that narrow, and a baseline that follows the rewards
 
 SUM = """
@@ -92,7 +93,10 @@ def test_one_process_needs_no_communication():
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    return write_corpus(tmp_path_factory.mktemp("corpus"))
+    folder = tmp_path_factory.mktemp("corpus")
+    words = write_corpus(folder)
+    (folder / "train.align").write_text("0-0 1-1\n" * 240, encoding="utf-8")
+    return words
 
 
 @pytest.fixture

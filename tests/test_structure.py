@@ -29,7 +29,7 @@ LAYERS = {
     "attention": 2,
     "data": 3,
     "models": 3,
-    "evaluate": 3,
+    "evaluate": 2,
     "config_validation": 4,
     "decode": 4,
     "view": 4,

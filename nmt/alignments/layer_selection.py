@@ -23,17 +23,18 @@ MAX_SELECTION_PAIRS = 500  # validation pairs that are enough to choose a layer
 class LayerSelector:
     """The alignment error rate of one run; layer and decoder step are chosen once, on the gold links of `valid`.
 
-    Without `valid` the layer is `default_layer` and the step "output". Pairs that are too long are left out.
+    Without `valid`, and where `default` is a single head, which was trained for it, `default` is taken. Pairs that are
+    too long are left out.
     """
 
-    def __init__(self, translator: Translator, default_layer: int, valid: GoldAlignments | None) -> None:
-        self.translator, self.default_layer = translator, default_layer
+    def __init__(self, translator: Translator, default: Extractor, valid: GoldAlignments | None) -> None:
+        self.translator, self.default = translator, default
         self.valid = None if valid is None else valid.first(MAX_SELECTION_PAIRS)
 
     @cached_property
     def selection_pairs(self) -> GoldAlignments | None:
         """The validation pairs that are short enough; None if there are none to choose on."""
-        if self.valid is None:
+        if self.valid is None or self.default.head is not None:
             return None
         indices = fitting_pairs(self.translator, self.valid.pairs)
         return self.valid.subset(indices) if indices else None
@@ -43,12 +44,14 @@ class LayerSelector:
         """Each layer and means of upper layers, with both decoder steps; without pairs to choose on a single one."""
         num_layers = self.translator.model.num_layers
         if self.selection_pairs is None:
-            return [Extractor(absolute_layers(self.default_layer, num_layers))]
+            return [self.default._replace(layer=absolute_layers(self.default.layer, num_layers))]
         return [Extractor(layer, None, step) for layer in layer_candidates(num_layers) for step in DECODER_STEPS]
 
     @cached_property
     def selected(self) -> Extractor:
         """The candidate with the lowest error rate on the validation pairs."""
+        if self.default.head is not None:
+            return self.candidates[0]
         if self.selection_pairs is None:
             log.info(
                 "There are no gold links to choose a layer on; train.heatmap_layer and decoder step output are used."
@@ -65,6 +68,8 @@ class LayerSelector:
 
     def describe_selection(self, gold: GoldAlignments) -> str | None:
         """The pairs that the choice was made on, None without one; it flatters the score where they are of `gold`."""
+        if self.default.head is not None:
+            return "the training, which guided this head"
         if self.selection_pairs is None or self.valid is None:
             return None
         if gold.pairs[: len(self.valid.pairs)] == self.valid.pairs:
@@ -93,6 +98,7 @@ class LayerSelector:
         scores = alignment_error_rates(self.translator, gold.subset(indices), [extractor])[extractor]
         alignment = {
             "layer": extractor.labels()[0],
+            **({} if extractor.head is None else {"head": extractor.head}),
             "decoder_step": extractor.decoder_step,
             "links": "argmax",
             "chosen_on": self.describe_selection(gold),

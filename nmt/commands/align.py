@@ -28,6 +28,8 @@ def run(options: argparse.Namespace) -> int:
     gold = read_gold(options) if options.gold else None
     if gold is not None and not (options.png or options.html):
         extractors = table_extractors(model, options.layer, options.head, options.heads, options.method)
+        if extractor.head is not None and extractor not in extractors:
+            extractors.insert(0, extractor)
         print_error_rates(run.translator, gold, extractors, options.threshold, options.links, options.reverse)
     else:
         write_alignments(options, run, extractor, gold)

@@ -111,7 +111,7 @@ def check_options(options: argparse.Namespace) -> None:
 def needs_attention(options: argparse.Namespace) -> bool:
     """Whether an option is given that only a model with attention can obey."""
     given = options.layer is not None or options.head is not None or options.method != "mean"
-    return given or options.decoder_step != "output" or options.tokenized or options.weights
+    return given or options.decoder_step is not None or options.tokenized or options.weights
 
 
 def input_chunks(options: argparse.Namespace, live: bool) -> Iterator[LineChunk]:

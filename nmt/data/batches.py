@@ -5,7 +5,7 @@ epoch) for each shard of the corpus, so that a training resumes in the middle of
 the shard's index in the order of that epoch, and the position in the shard's plan.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from threading import Lock
@@ -18,6 +18,7 @@ from torch import Tensor
 from nmt.data.plan import BatchPlan, count_batches, plan_batches, random_generator
 from nmt.data.shards import TrainingPairs
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizers
+from nmt.data.training_links import TrainingLinks
 
 Ids = np.ndarray  # int32, one sentence
 
@@ -30,17 +31,20 @@ class Batch(NamedTuple):
     target: Tensor  # [B T], the decoder's input
     output: Tensor  # [B T], the tokens it is to predict
     tokens: int  # target tokens, </s> counted, padding not
+    links: Tensor | None = None  # [B T S], what attention is to learn; None without guided alignment
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on a device."""
-        mask = None if self.mask is None else self.mask.to(device, non_blocking=True)
-        source, target = self.source.to(device, non_blocking=True), self.target.to(device, non_blocking=True)
-        return Batch(source, mask, target, self.output.to(device, non_blocking=True), self.tokens)
+        return self.map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self) -> "Batch":
         """The same batch in page-locked memory, from which it is copied to a GPU asynchronously."""
-        mask = None if self.mask is None else self.mask.pin_memory()
-        return Batch(self.source.pin_memory(), mask, self.target.pin_memory(), self.output.pin_memory(), self.tokens)
+        return self.map(Tensor.pin_memory)
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        """The same batch with every tensor changed."""
+        mask, links = (None if each is None else change(each) for each in (self.mask, self.links))
+        return Batch(change(self.source), mask, change(self.target), change(self.output), self.tokens, links)
 
     @property
     def padding(self) -> float:
@@ -88,11 +92,20 @@ class BatchIterator:
 
     Each shard of the corpus has a plan of its own; the order of the shards is new in every epoch. The next shard is
     planned in a thread when half of one has been read, and at most two plans are in memory. `sampling` is the strength
-    of subword sampling (`Tokenizer.sample`); 0 turns it off.
+    of subword sampling (`Tokenizer.sample`); 0 turns it off. `links` make what attention is to learn in each batch.
     """
 
-    def __init__(self, pairs: TrainingPairs, tokenizers: Tokenizers, budget: int, seed: int, sampling: float) -> None:
+    def __init__(
+        self,
+        pairs: TrainingPairs,
+        tokenizers: Tokenizers,
+        budget: int,
+        seed: int,
+        sampling: float,
+        links: TrainingLinks | None = None,
+    ) -> None:
         self.pairs, self.tokenizers, self.budget, self.seed, self.sampling = pairs, tokenizers, budget, seed, sampling
+        self.links = links
         self.plans: dict[tuple[int, int], Future[BatchPlan]] = {}  # by epoch and index of the shard; the last two
         self.planner = ThreadPoolExecutor(1, "plans")
         self.plan_lock = Lock()  # plans are asked for by the training and by the thread of `stream`
@@ -138,26 +151,32 @@ class BatchIterator:
         return cursor
 
     def batch(self, epoch: int, shard: int, position: int) -> Batch:
-        """Batch `position` of a shard in `epoch`, with newly sampled pieces when subword sampling is on.
-
-        A sampled sentence that is longer than any of the corpus is replaced by the stored one: the model may have no
-        embedding for later positions.
-        """
+        """Batch `position` of a shard in `epoch`, with newly sampled pieces when subword sampling is on."""
         plan, number = self.plan(epoch, shard), self.shard_number(epoch, shard)
         if 2 * position >= len(plan):
             self.request_plan(*self.existing_position(Cursor(epoch, shard, len(plan)))[:2])
         rows, pairs = plan[position], self.pairs.shard(number)
-        if not self.sampling:
-            return collate([pairs.source(row) for row in rows], [pairs.target(row) for row in rows])
-        texts = [pairs.texts(row) for row in rows]
-        seed = int(random_generator(self.seed, epoch, position, shard=number).integers(2**31))
-        sources = self.tokenizers.source.sample_all([source for source, _ in texts], self.sampling, seed)
-        targets = self.tokenizers.target.sample_all([target for _, target in texts], self.sampling, seed + 1)
+        sources, targets = [pairs.source(row) for row in rows], [pairs.target(row) for row in rows]
+        if self.sampling:
+            seed = int(random_generator(self.seed, epoch, position, shard=number).integers(2**31))
+            sources, targets = self.sample([pairs.texts(row) for row in rows], sources, targets, seed)
+        batch = collate(sources, targets)
+        if self.links is None:
+            return batch
+        return batch._replace(links=self.links.batch(sources, targets, [pairs.line(int(row)) for row in rows]))
+
+    def sample(
+        self, texts: list[tuple[str, str]], sources: list[Ids], targets: list[Ids], seed: int
+    ) -> tuple[list[Ids], list[Ids]]:
+        """New pieces of some pairs.
+
+        A sampled sentence that is longer than any of the corpus is replaced by the stored one: the model may have no
+        embedding for later positions.
+        """
+        sampled_sources = self.tokenizers.source.sample_all([source for source, _ in texts], self.sampling, seed)
+        sampled_targets = self.tokenizers.target.sample_all([target for _, target in texts], self.sampling, seed + 1)
         source_limit, target_limit = self.longest
-        return collate(
-            keep_within(source_limit, sources, [pairs.source(row) for row in rows]),
-            keep_within(target_limit, targets, [pairs.target(row) for row in rows]),
-        )
+        return keep_within(source_limit, sampled_sources, sources), keep_within(target_limit, sampled_targets, targets)
 
     def describe_batch(self, epoch: int, shard: int, position: int) -> str:
         """A batch for error messages: its number, its shard and epoch, and the corpus lines of its first pairs."""

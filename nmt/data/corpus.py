@@ -17,9 +17,11 @@ from nmt.config import DataConfig
 from nmt.data import hub, mixture, sources
 from nmt.data.audit import DuplicateCounter, HeldOutSentences, log_report
 from nmt.data.checks import PairChecks
+from nmt.data.digests import DigestCache
 from nmt.data.origin import Origin
 from nmt.data.packed import PackedFile
 from nmt.data.phrasebook import splits
+from nmt.data.training_links import find_link_files
 from nmt.data.training_plan import file_digests, open_record, prepare_training, split_roles
 from nmt.data.write_sets import count_in_training, write_gold_alignments, write_held_out_set, write_training_set
 from nmt.errors import UserError
@@ -51,6 +53,10 @@ def corpus_inputs(data: DataConfig, cache: Path) -> dict[str, Any]:
         for origin, found in zip(origins, inputs[name], strict=True):
             if len(origin.files) == 1:  # how it is read follows from its ending
                 found.append(PackedFile(origin.files[0]).ending)
+    if links := find_link_files(data, sets["train"]):
+        digests = DigestCache(cache)
+        inputs["links"] = [digests.digest(path) for path in links]
+        digests.save()
     if roles := split_roles(sets):
         inputs["split"] = open_record(data, sets, cache).thresholds(roles)
     return inputs

@@ -1,12 +1,13 @@
 """Where sentence pairs come from: an `Origin` reads them, and knows what there is to tell about them."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nmt.data.audit import PairCounts
-from nmt.data.parallel_text import read_pairs
+from nmt.data.parallel_text import find_file, read_pairs
 from nmt.data.tables import Pair, Skipped
 from nmt.errors import UserError
 
@@ -23,6 +24,7 @@ class Origin:
     read: Callable[[Skipped], Iterator[Pair]]  # records that are no pair are counted by reason
     has_lines: bool = False  # pair n is line n
     about: dict[str, Any] = field(default_factory=dict)  # url, revision, license
+    links: Path | None = None  # PREFIX.align, if there is one: word links, line by line
 
     def pairs(self, skipped: Skipped) -> Iterator[Pair]:
         """The pairs; raises UserError when there is none."""
@@ -44,7 +46,10 @@ def plain_origin(word: str, source: Path, target: Path, about: dict[str, Any] | 
         return read_pairs(source, target)
 
     prefix = str(source.resolve()).removesuffix(source.suffix)
-    return Origin(word, Path(word).name, prefix, source, [source, target], read, True, about or {})
+    links = None
+    with contextlib.suppress(UserError):
+        links = find_file(word, "align")
+    return Origin(word, Path(word).name, prefix, source, [source, target], read, True, about or {}, links)
 
 
 class PartCounts:

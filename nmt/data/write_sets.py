@@ -1,5 +1,6 @@
 """Writes training, validation and test sets as two files of lines each, and counts what came from where."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ from nmt.data.checks import PairChecks
 from nmt.data.mixture import copies
 from nmt.data.origin import Origin, PartCounts
 from nmt.data.parallel_text import LineWriter, read_pairs
+from nmt.data.training_links import NAME as LINKS
+from nmt.data.training_links import find_link_files, with_links
 from nmt.data.training_plan import TrainingPlan
 from nmt.errors import UserError
 
@@ -29,9 +32,14 @@ def write_training_set(
     """
     counts = PairCounts()
     parts = PartCounts(counts)
-    with PairWriter("train", data, folder) as writer:
-        for origin, weight, tag in zip(plan.origins, plan.weights, plan.tags, strict=True):
-            for source, target in parts.pairs(origin):
+    link_files = find_link_files(data, plan.origins)
+    with PairWriter("train", data, folder) as writer, ExitStack() as stack:
+        if link_files:
+            link_writer = LineWriter(folder / LINKS)
+            stack.callback(link_writer.close)
+        for number, (origin, weight, tag) in enumerate(zip(plan.origins, plan.weights, plan.tags, strict=True)):
+            links = link_files[number] if link_files else None
+            for (source, target), line in with_links(parts.pairs(origin), links, origin.place):
                 checks.add(source, target)
                 reason = rejection_reason(source, target, data.max_characters, data.max_length_ratio)
                 if reason := reason or plan.reason(source, target):
@@ -44,6 +52,8 @@ def write_training_set(
                 duplicates.add(source, target, counts.read)
                 for _ in range(times := copies(weight, source, target)):
                     writer.write(tagged(source, tag), target, counts)
+                    if links is not None:
+                        link_writer.write(line)
                 if not times:
                     counts.drop("left out by its weight", counts.read)
             check_part(parts.entries[-1], data)

@@ -111,12 +111,11 @@ def word_fractions(of_pieces: list[Span], of_words: list[Span]) -> np.ndarray:
     if not of_words:
         return matrix
     starts, ends = np.array(of_words).T
-    for row, (first, last) in zip(matrix, of_pieces, strict=True):
-        row[:] = np.clip(np.minimum(ends, last) - np.maximum(starts, first), 0, None)
-        if not row.any():
-            row[min(int(np.searchsorted(ends, last, side="right")), len(of_words) - 1)] = 1
-        row /= row.sum()
-    return matrix
+    firsts, lasts = np.array(of_pieces).reshape(-1, 2).T[:, :, None]
+    matrix += np.clip(np.minimum(ends, lasts) - np.maximum(starts, firsts), 0, None)
+    for row in np.flatnonzero(~matrix.any(1)):
+        matrix[row, min(int(np.searchsorted(ends, of_pieces[row][1], side="right")), len(of_words) - 1)] = 1
+    return matrix / matrix.sum(1, keepdims=True)
 
 
 @dataclass(frozen=True)

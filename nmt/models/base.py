@@ -53,7 +53,7 @@ class DecoderOutput(NamedTuple):
     """Hidden states and the state after them; weights only where they were requested."""
 
     hidden: Tensor  # [B T D], ready for `logits`
-    weights: Tensor | None  # [B L H T S]: of attention to the memory, in each layer and head
+    weights: Tensor | None  # [B L H T S]: of attention to the memory, in each layer and head; or of the guided head
     state: DecoderState  # after the last column
     self_weights: Tensor | None = None  # [B L H T P]: of self-attention over all P columns so far
     p_t: Tensor | None = None  # [B T]: of local attention, in source positions; with `weights` only
@@ -64,6 +64,8 @@ class EncoderDecoder(nn.Module, ABC):
     """The interface between models and everything else."""
 
     output: nn.Linear  # hidden → logits over the target vocabulary
+    guided = False  # whether guided alignment trains a head, whose weights `decode` then returns in training
+    guided_step = "input"  # the decoder step whose attention learns the links of a word: that reads it, or predicts it
     reinforce: Reinforce  # the loss of a policy; only of models whose `decode` returns one
 
     @abstractmethod
@@ -102,6 +104,16 @@ class EncoderDecoder(nn.Module, ABC):
     def num_heads(self) -> int:
         """H of the weights that `decode(weights=True)` returns; 0 without attention."""
         return int(self.has_attention)
+
+    @property
+    def guides(self) -> bool:
+        """Whether `decode` returns the weights of the guided head, [B 1 1 T S], without being asked for weights."""
+        return self.guided and self.training
+
+    @property
+    def guided_layer(self) -> int:
+        """The layer whose head 0 is guided: the last but one (Garg et al. 2019 §4)."""
+        return max(self.num_layers - 2, 0)
 
     @property
     def has_rollout(self) -> bool:

@@ -46,6 +46,10 @@ class Ensemble(EncoderDecoder):
         return self.attention_model.num_heads
 
     @property
+    def guided_step(self) -> str:  # type: ignore[override]
+        return self.attention_model.guided_step
+
+    @property
     def has_rollout(self) -> bool:
         return self.attention_model.has_rollout
 

@@ -93,8 +93,11 @@ class DecoderLayer(nn.Module):
         mask: Tensor | None,
         rotation: Rotation | None,
         weights: bool,
+        guided: bool = False,
     ) -> tuple[Tensor, Tensor | None, Tensor | None, LayerState]:
         """inputs [B T D]; the state of self-attention; memory: key, value [N H S K]; mask [N 1 1 S] | None.
+
+        `guided`: with the weights of cross-attention alone.
 
         The B / N hypotheses of a sentence attend to its memory as so many more columns.
 
@@ -109,7 +112,7 @@ class DecoderLayer(nn.Module):
             len(memory[0]), -1, inputs.size(2)
         )  # [N B/N·T D]
         query = self.cross_attention.project_query(cross_inputs)
-        context, cross_weights = self.cross_attention(query, *memory, mask, weights=weights)
+        context, cross_weights = self.cross_attention(query, *memory, mask, weights=weights or guided)
         inputs = self.cross_residual.add(inputs, context.view_as(inputs))
         if cross_weights is not None:
             cross_weights = cross_weights.unflatten(2, (-1, inputs.size(1))).transpose(1, 2).flatten(0, 1)

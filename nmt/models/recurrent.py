@@ -30,6 +30,8 @@ class Bahdanau(EncoderDecoder):
     untied W_o, where the paper's formulas have none; dropout.
     """
 
+    guided_step = "output"  # s_{t-1} has not read y_{t-1}
+
     def __init__(self, config: RecurrentConfig, source_size: int, target_size: int, joint: bool) -> None:
         super().__init__()
         embedding, hidden = config.embedding_size, config.hidden_size
@@ -78,7 +80,8 @@ class Bahdanau(EncoderDecoder):
             step = step + 1
         contexts = torch.cat([attention.context for attention in attended], 1)
         readout = self.readout(torch.cat((torch.stack(queries, 1), embedded, contexts), -1))
-        return decoder_output(self.dropout(maxout(readout)), {"hidden": hidden, "step": step}, attended, weights)
+        after = {"hidden": hidden, "step": step}
+        return decoder_output(self.dropout(maxout(readout)), after, attended, weights or self.guides)
 
 
 class Luong(EncoderDecoder):
@@ -144,7 +147,7 @@ class Luong(EncoderDecoder):
                 outputs, attention = self.attend(outputs, step, memory, memory.lengths())
                 attended.append(attention)
         after["step"] = state["step"] + target.size(1)
-        return decoder_output(self.dropout(outputs), after, attended, weights)
+        return decoder_output(self.dropout(outputs), after, attended, weights or self.guides)
 
     def attend(self, hidden: Tensor, step: Tensor, memory: Memory, lengths: Tensor) -> tuple[Tensor, AttentionOutput]:
         """h_t [B T D], step [B T] → h̃_t [B T E], and the attention's own output."""

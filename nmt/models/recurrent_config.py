@@ -141,6 +141,9 @@ class RecurrentConfig:
         """What must fit together; raises UserError."""
         if config.train.compile:
             raise UserError("train.compile=true is only supported for Transformers; choose train.compile=false.")
+        if config.train.guided_alignment and (self.attend == "never" or self.attention_type == "hard"):
+            given = f"train.guided_alignment={config.train.guided_alignment:g}"
+            raise UserError(f"{given} needs a model with soft attention; choose another model, or 0.")
         if self.bidirectional and self.reverse_source:
             raise UserError(
                 "model.reverse_source=true changes nothing with model.bidirectional=true; choose one of them."

@@ -114,12 +114,16 @@ class Transformer(EncoderDecoder):
         all_cross_weights, all_self_weights = [], []
         for number, layer in enumerate(self.decoder):
             keys_and_values = memory.static[f"key_{number}"], memory.static[f"value_{number}"]
+            guided = self.guides and number == self.guided_layer
             hidden, cross_weights, self_weights, layer_state = layer(
-                hidden, self.layer_state(state, number), keys_and_values, mask, rotation, weights
+                hidden, self.layer_state(state, number), keys_and_values, mask, rotation, weights, guided
             )
             after |= named_state(layer_state, number)
             all_cross_weights.append(cross_weights)
             all_self_weights.append(self_weights)
+        if self.guides and not weights:
+            guided_weights = all_cross_weights[self.guided_layer]
+            return DecoderOutput(self.decoder_norm(hidden), guided_weights[:, None, :1], after)
         cross, own = stack_layers(all_cross_weights), stack_layers(all_self_weights)
         return DecoderOutput(self.decoder_norm(hidden), cross, after, own)
 

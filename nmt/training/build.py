@@ -7,11 +7,13 @@ from pathlib import Path
 
 import torch
 
+from nmt.alignments.extraction import DECODER_STEPS
 from nmt.config import Config, OptimConfig
 from nmt.data.batches import BatchIterator
 from nmt.data.dataset import ParallelDataset
 from nmt.data.shards import TrainingPairs
 from nmt.data.tokenizer import Tokenizers
+from nmt.data.training_links import open_training_links
 from nmt.decode.translator import Translator
 from nmt.distributed import World
 from nmt.errors import UserError
@@ -39,10 +41,12 @@ def build_trainer(
     folder: Path,
     corpus_hash: str,
     world: World,
+    corpus: Path | None = None,
 ) -> Trainer:
     """A Trainer at the start, or where last.safetensors in `folder` ended; one in each process of `world`.
 
-    Raises UserError if the device is missing or the run was begun with another configuration.
+    `corpus` is the folder with the links of the training pairs, which guided alignment needs. Raises UserError if the
+    device is missing or the run was begun with another configuration.
     """
     device = select_device(config.device)
     seed_everything(config.seed)
@@ -53,7 +57,12 @@ def build_trainer(
     stored = world.main_first(lambda: checkpoints.restore(model, optimizer))
     dtype = select_precision(stored.precision if stored and stored.precision else config.precision, device)
     dtype = torch.bfloat16 if world.broadcast(dtype == torch.bfloat16) else torch.float32  # `auto` is timed
-    batches = BatchIterator(train, tokenizers, options.batch_tokens, config.seed, options.subword_sampling)
+    links = None
+    if options.guided_alignment:
+        assert corpus is not None
+        model.guided, shift = True, DECODER_STEPS[model.guided_step]
+        links = open_training_links(corpus, tokenizers, options.guided_alignment_tokenized, shift)
+    batches = BatchIterator(train, tokenizers, options.batch_tokens, config.seed, options.subword_sampling, links)
     decode = replace(config.decode, beam=options.validate_beam)
     context = autocast(device, dtype)
     translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)

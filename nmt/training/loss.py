@@ -150,6 +150,14 @@ def training_loss(
     return loss, nll.sum()
 
 
+def alignment_loss(weights: Tensor, links: Tensor) -> Tensor:
+    """−Σ_t Σ_s G_ts log A_ts, summed over the batch (Garg et al. 2019 §4.2): A [B T S], G [B T S] → scalar.
+
+    Rows of G are distributions, or zero where a piece has no link; those teach nothing.
+    """
+    return -(links * weights.clamp_min(torch.finfo(weights.dtype).tiny).log()).sum()
+
+
 def cross_entropy(
     hidden: Tensor, output: torch.nn.Linear, target: Tensor, padding: int, smoothing: float
 ) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from nmt.models.base import EncoderDecoder
 from nmt.training.compile import compile_forward
 from nmt.training.divergence import find_fault, record_loss, record_skip
 from nmt.training.gradient_sum import GradientSum, OrderedSum, UnorderedSum
-from nmt.training.loss import training_loss
+from nmt.training.loss import alignment_loss, training_loss
 from nmt.training.metrics import TrainMetrics
 from nmt.training.precision import autocast, seed_batch
 from nmt.training.schedule import learning_rate
@@ -104,6 +104,8 @@ class TrainStep:
         with autocast(self.device, self.dtype):
             decoded = self.forward(batch.source, batch.mask, batch.target)
             loss, nll = training_loss(self.model, decoded, batch.output, PAD, self.config.train.label_smoothing)
+            if batch.links is not None and decoded.weights is not None:
+                loss = loss + self.config.train.guided_alignment * alignment_loss(decoded.weights[:, 0, 0], batch.links)
         (loss / tokens).backward()
         if self.gradient_sum is not None:
             self.gradient_sum.add()

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 
 from nmt.alignments.alignment import Alignment
-from nmt.alignments.extraction import Extractor, record_words
+from nmt.alignments.extraction import record_words
+from nmt.alignments.extractor_choice import default_extractor
 from nmt.config import TrainConfig
 from nmt.data.batches import batches_by_length, collate
 from nmt.data.dataset import ParallelDataset
 from nmt.data.tokenizer import PAD
-from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.translator import Translator
 from nmt.distributed import World
 from nmt.evaluate.bleu_chrf import score
@@ -139,16 +139,16 @@ class Validation:
             for row in rows:
                 if self.model.has_attention and result.hypotheses[row]:
                     record = self.translator.force_decode((self.sources[row].tolist(), result.hypotheses[row]))
-                    log_heatmaps(logger, record, str(row + 1), train, step)
+                    alignment = Alignment(record, record_words(record), default_extractor(train, self.model))
+                    log_heatmaps(logger, alignment, str(row + 1), train.heatmap_all_heads, step)
         finally:
             self.model.train(training)
 
 
-def log_heatmaps(logger: TensorBoardLogger, record: AttentionRecord, name: str, train: TrainConfig, step: int) -> None:
-    """Log the heatmap of one pair, and with train.heatmap_all_heads one of every head."""
-    alignment = Alignment(record, record_words(record), Extractor(train.heatmap_layer))
+def log_heatmaps(logger: TensorBoardLogger, alignment: Alignment, name: str, every_head: bool, step: int) -> None:
+    """Log the heatmap of one pair, and with `every_head` one of every head of its layer."""
     if not alignment.word_pair.target:  # early in training the pieces may hold no word
         return
     logger.figure(f"alignment/{name}", alignment.figure(), step)
-    if train.heatmap_all_heads:
+    if every_head:
         logger.figure(f"heads/{name}", alignment.figure(every_head=True), step)

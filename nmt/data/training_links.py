@@ -1,0 +1,120 @@
+"""Word links of the training pairs, with which attention is trained (guided alignment).
+
+Beside PREFIX.source and PREFIX.target lies PREFIX.align, a Pharaoh line `i-j i-j …` for each pair. The corpus folder
+gets train.align, without the lines of rejected pairs.
+B batch, S source pieces, T target pieces, </s> and <s> counted.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import torch
+from torch import Tensor
+
+from nmt.config import DataConfig
+from nmt.data.manifest import Manifest
+from nmt.data.origin import Origin
+from nmt.data.parallel_text import read_lines
+from nmt.data.tables import Pair
+from nmt.data.tokenizer import Tokenizers
+from nmt.errors import UserError
+from nmt.evaluate.alignment_error_rate import parse_links
+from nmt.evaluate.words import WordPair
+
+NAME = "train.align"
+PURPOSE = "train.guided_alignment learns links between the words of the training pairs"
+BLOCK = 1 << 24  # bytes that are searched for line ends at once
+
+
+def find_link_files(data: DataConfig, origins: Sequence[Origin]) -> list[Path]:
+    """The file of links of each origin of data.train; empty unless all have one and no tag comes before the words."""
+    links = [origin.links for origin in origins if origin.links is not None]
+    return links if len(links) == len(origins) and not data.origin_tags else []
+
+
+def with_links(pairs: Iterator[Pair], links: Path | None, place: Path | str) -> Iterator[tuple[Pair, str]]:
+    """Each pair with its line of the file `links`, "" without one; raises UserError for a line that is no links."""
+    if links is None:
+        yield from ((pair, "") for pair in pairs)
+        return
+    for number, (pair, line) in enumerate(zip_longest(pairs, read_lines(links)), 1):
+        if pair is None or line is None:
+            raise UserError(f"{links} and {place} have different numbers of lines; each pair needs one of links.")
+        parse_links(line, 0, f"{links}:{number}")
+        yield pair, line
+
+
+def check_possible(data: DataConfig) -> None:
+    """Raise UserError where no corpus of this configuration has links of the training pairs."""
+    if data.kind == "multi30k":
+        raise UserError(f"{PURPOSE}, but data=multi30k has none.")
+    if data.origin_tags:
+        raise UserError(f"{PURPOSE}, and data.origin_tags moves the words.")
+
+
+def check_present(corpus: Path) -> None:
+    """Raise UserError unless a corpus folder has links of the training pairs."""
+    if not (corpus / NAME).exists():
+        raise UserError(f"{PURPOSE}, but not each part of data.train is a PREFIX with a file PREFIX.align.")
+
+
+def open_training_links(corpus: Path, tokenizers: Tokenizers, tokenized: bool, shift: int) -> "TrainingLinks":
+    """The links in a corpus folder; raises UserError where they are damaged."""
+    Manifest(corpus).check([NAME])
+    return TrainingLinks(corpus / NAME, tokenizers, tokenized, shift)
+
+
+class TrainingLinks:
+    """What attention is to learn, from a file of links that is read line by line; 8 bytes a pair stay in memory.
+
+    `tokenized`: links count the words that spaces separate; otherwise punctuation at their edges is split off.
+    `shift`: 0 if a word's attention is that of the decoder step whose output it is, 1 if it is the input.
+    """
+
+    def __init__(self, path: Path, tokenizers: Tokenizers, tokenized: bool, shift: int) -> None:
+        self.path, self.tokenizers, self.tokenized, self.shift = path, tokenizers, tokenized, shift
+        self.file = pyarrow.OSFile(str(path))
+        ends = [np.zeros(1, dtype=np.int64)]
+        for start in range(0, self.file.size(), BLOCK):
+            block = np.frombuffer(self.file.read_at(BLOCK, start), np.uint8)
+            ends.append(np.flatnonzero(block == ord("\n")) + start + 1)
+        self.starts = np.concatenate(ends)
+
+    def line(self, number: int) -> str:
+        """Line `number` of the file, from 1."""
+        start, end = (int(each) for each in self.starts[number - 1 : number + 1])
+        return self.file.read_at(end - start, start).decode()
+
+    def piece_links(self, source: Sequence[int], target: Sequence[int], number: int) -> np.ndarray:
+        """[T S] without </s>: G_ts, a distribution over the pieces of all words linked to the word of target piece t.
+
+        Zeros for a word without link. A link joins all pieces of both words (Garg et al. 2019 §4.2). Only sure links
+        count. Raises UserError for a link to a word that does not exist.
+        """
+        words = WordPair.from_pieces(
+            self.tokenizers.source.pieces(list(source)), self.tokenizers.target.pieces(list(target)), self.tokenized
+        )
+        links, _ = parse_links(self.line(number), 0, f"{self.path}:{number}")
+        matrix = np.zeros((len(words.target), len(words.source)))
+        for i, j in links:
+            if i >= len(words.source) or j >= len(words.target):
+                raise UserError(
+                    f"{self.path}:{number}: link {i}-{j} names a word that does not exist; the pair has "
+                    f"{len(words.source)} and {len(words.target)} words, counted from 0; see "
+                    "train.guided_alignment_tokenized."
+                )
+            matrix[j, i] = 1
+        spread = words.target_fractions @ matrix @ words.source_fractions.T
+        return spread / np.maximum(spread.sum(1, keepdims=True), 1e-9)
+
+    def batch(self, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], numbers: Sequence[int]) -> Tensor:
+        """[B T S]: G of some pairs (lines `numbers`), the row of target piece t at t + `shift`; zeros elsewhere."""
+        shift = self.shift
+        longest = [max(map(len, side)) + 1 for side in (targets, sources)]
+        rows = np.zeros((len(sources), *longest), dtype=np.float32)
+        for row, source, target, number in zip(rows, sources, targets, numbers, strict=True):
+            row[shift : shift + len(target), : len(source)] = self.piece_links(source.tolist(), target.tolist(), number)
+        return torch.from_numpy(rows)

@@ -1,0 +1,179 @@
+"""Guided alignment: one head of attention is trained with links between words (Garg et al. 2019)."""
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from corpora import pairs, run_command, small, write_corpus
+
+import nmt
+from nmt.compose import compose_all
+from nmt.data.batches import collate
+from nmt.data.training_links import TrainingLinks
+from nmt.errors import UserError
+from nmt.models.base import EncoderDecoder
+from nmt.training.loss import alignment_loss
+
+WEIGHT = "train.guided_alignment=0.5"
+
+
+class Spelled:
+    """A tokenizer of which the ids are places in a list of pieces."""
+
+    def __init__(self, pieces: list[str]) -> None:
+        self.known = pieces
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        return [self.known[number] for number in ids]
+
+
+def links_file(path: Path, lines: list[str], shift: int = 0, tokenized: bool = False) -> TrainingLinks:
+    """Links between the pieces of `ein Gar-ten .` and of `the ga-r-den.`"""
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    source, target = Spelled(["▁ein", "▁Gar", "ten", "."]), Spelled(["▁the", "▁ga", "r", "den", "."])
+    tokenizers = SimpleNamespace(source=source, target=target)
+    return TrainingLinks(path, tokenizers, tokenized, shift)  # type: ignore[arg-type]
+
+
+def test_a_link_joins_all_pieces_of_both_words(tmp_path):
+    links = links_file(tmp_path / "links", ["", "0-0 1-1 0-1 2p2"])
+    third = 1 / 3
+    expected = [[1, 0, 0, 0], *[[third, third, third, 0]] * 3, [0, 0, 0, 0]]  # possible links do not count
+    np.testing.assert_allclose(links.piece_links(range(4), range(5), 2), expected)
+    assert not links.piece_links(range(4), range(5), 1).any()
+
+
+def test_tokenized_links_count_what_spaces_separate(tmp_path):
+    links = links_file(tmp_path / "links", ["1-1"], tokenized=True)
+    expected = np.zeros((5, 4))
+    expected[1:, 1:] = 1 / 3  # the full stops belong to the second words
+    np.testing.assert_allclose(links.piece_links(range(4), range(5), 1), expected)
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_rows_are_those_of_the_decoder_step(tmp_path, shift):
+    links = links_file(tmp_path / "links", ["0-0", "1-1"], shift)
+    sources, targets = [np.arange(1), np.arange(4)], [np.arange(2), np.arange(5)]
+    batch = links.batch(sources, targets, [1, 2])
+    assert batch.shape == collate(sources, targets).target.shape + (5,)
+    expected = torch.zeros(2, 6, 5)
+    expected[0, shift, 0] = 1
+    expected[1, 1 + shift : 4 + shift, 1:3] = 0.5
+    torch.testing.assert_close(batch, expected)
+
+
+def test_a_link_to_no_word_is_refused(tmp_path):
+    links = links_file(tmp_path / "links", ["0-0", "3-0"])
+    with pytest.raises(UserError, match=r"links:2: link 3-0 names a word that does not exist; .* 3 and 3 words"):
+        links.piece_links(range(4), range(5), 2)
+
+
+def test_loss_by_hand():
+    """−(log 0.5 + ½ log 0.25 + ½ log 0.75); a row without link and a weight of 0 that has no link add nothing."""
+    weights = torch.tensor([[[0.5, 0.5, 0.0], [0.25, 0.0, 0.75], [0.1, 0.2, 0.7]]], requires_grad=True)
+    links = torch.tensor([[[1.0, 0, 0], [0.5, 0, 0.5], [0, 0, 0]]])
+    loss = alignment_loss(weights, links)
+    assert loss.item() == pytest.approx(0.693147 + 0.5 * 1.386294 + 0.5 * 0.287682, abs=1e-5)
+    loss.backward()
+    torch.testing.assert_close(weights.grad, -links / weights.detach().clamp_min(1e-30))
+
+
+@pytest.mark.parametrize("name", ["transformer", "transformer_linear", "luong_global", "luong_local_p", "bahdanau"])
+def test_training_returns_the_guided_head(small_model: Callable[..., EncoderDecoder], name):
+    model = small_model(name, dropout=0.0)
+    source, target = torch.randint(4, 50, (2, 7)), torch.randint(4, 50, (2, 5))
+    mask = torch.arange(7) < torch.tensor([[7], [4]])
+    every = model(source, mask, target, weights=True)
+    assert model(source, mask, target).weights is None
+    model.guided = True
+    assert model(source, mask, target).weights is None  # in evaluation
+    model.train()
+    guided = model(source, mask, target)
+    torch.testing.assert_close(guided.weights, every.weights[:, model.guided_layer : model.guided_layer + 1, :1])
+    torch.testing.assert_close(guided.hidden, every.hidden)
+    guided.weights.log().clamp_min(-50).sum().backward()
+    assert sum(parameter.grad is not None for parameter in model.parameters())
+
+
+def guided_corpus(folder: Path) -> list[str]:
+    """A corpus that links every English word to the first German one, of which no translation has any use."""
+    words = write_corpus(folder)
+    for name in ("train", "valid", "test"):
+        lengths = [len(line.split()) + 1 for line in (folder / f"{name}.en").read_text(encoding="utf-8").splitlines()]
+        lines = [" ".join(f"0-{word}" for word in range(length)) + "\n" for length in lengths]
+        (folder / f"{name}.align").write_text("".join(lines), encoding="utf-8")
+    return words
+
+
+def test_a_guided_head_learns_the_links_and_is_what_links_are_read_off(tmp_path, capfd):
+    corpus = guided_corpus(tmp_path / "corpus")
+    train = small(
+        tmp_path,
+        corpus,
+        "name=guided",
+        WEIGHT,
+        "train.max_steps=40",
+        "train.validate_every=40",
+        "train.subword_sampling=0.1",
+    )
+    assert run_command(capfd, "train", *train).code == 0
+    run = nmt.load(tmp_path / "runs" / "guided")
+    source, target = pairs(1, seed=3)[0]
+    alignment = run.align(source, target)
+    assert alignment.extractor == (0, 0, "input", "mean")
+    assert alignment.links == [(0, word) for word in range(len(alignment.words[1]))]
+    assert alignment.matrix[:, 0].min() > 0.5
+    assert run.align(source, target, layer=0).extractor == (0, None, "output", "mean")
+    files = [f"--{name}={tmp_path / 'corpus' / 'test'}.{end}" for name, end in FILES.items()]
+    table = run_command(capfd, "align", str(run.folder), *files).out.splitlines()
+    assert table[1].split("\t")[:4] == ["0", "0", "input", "0.0000"]
+    files[1] = files[1].replace("--target", "--reference")
+    answer = run_command(capfd, "evaluate", str(run.folder), *files)
+    assert answer.out.endswith("AER 0.000 (layer 0, head 0, input)\n")
+    result = json.loads((run.folder / "evaluate" / "test.de" / "result.json").read_text(encoding="utf-8"))
+    assert (result["alignment"]["head"], result["alignment"]["chosen_on"]) == (
+        0,
+        "the training, which guided this head",
+    )
+
+
+FILES = {"source": "de", "target": "en", "gold": "align"}
+
+
+def test_links_of_rejected_pairs_are_left_out(tmp_path, capfd):
+    """Line 2 has a blank side; the links lie beside two PREFIXes, one of them compressed."""
+    words = write_corpus(tmp_path / "corpus", train=4)
+    folder = tmp_path / "corpus"
+    (folder / "more.de").write_text("Der Hund schläft.\n\nDie Katze schläft.\n", encoding="utf-8")
+    (folder / "more.en").write_text("The dog sleeps.\nNobody.\nThe cat sleeps.\n", encoding="utf-8")
+    (folder / "more.align").write_text("0-0 1-1\n0-0\n2-2\n", encoding="utf-8")
+    with gzip.open(folder / "train.align.gz", "wt") as file:
+        file.write("0-0\n1-1\n\n3-3\n")
+    words.append(f"data.train=[{folder / 'train'},{folder / 'more'}]")
+    assert run_command(capfd, "download", *words, f"data_folder={tmp_path / 'data'}").code == 0
+    (built,) = (tmp_path / "data").glob("corpus-*/train.align")
+    assert built.read_text(encoding="utf-8") == "0-0\n1-1\n\n3-3\n0-0 1-1\n2-2\n"
+
+
+def test_links_that_cannot_be_used_are_refused(tmp_path, refused):
+    words = small(tmp_path, write_corpus(tmp_path / "corpus"), WEIGHT, "train.max_steps=2")
+    assert "data=multi30k has none" in refused("train", "data=multi30k", f"data_folder={tmp_path}", WEIGHT)
+    links = tmp_path / "corpus" / "train.align"
+    assert "not each part of data.train is a PREFIX with a file PREFIX.align" in refused("train", *words)
+    links.write_text("0-0\n" * 239)
+    assert "different numbers of lines" in refused("train", *words)
+    links.write_text("0-0\n" * 239 + "0:0\n")
+    assert f"{links}:240: '0:0' is not an alignment link" in refused("train", *words)
+    links.write_text("0-99\n" * 240)
+    assert "link 0-99 names a word that does not exist" in refused("train", *words)
+
+
+@pytest.mark.parametrize("model", ["seq2seq", "bahdanau_hard"])
+def test_a_model_without_soft_attention_cannot_be_guided(model):
+    with pytest.raises(UserError, match="train.guided_alignment=0.5 needs a model with soft attention"):
+        compose_all([f"model={model}", WEIGHT], multirun=False)
