@@ -127,7 +127,8 @@ def as_saved(tree: Any) -> dict[str, Any]:
 def tokenizer(material: Material) -> Prepared:
     """The folder of the tokenizer stage; what can be loaded must also work."""
     (folder,) = (material.root / "data").glob("tokenizer-*")
-    contents = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "recipe.json"}
+    read_names = ("joint.model", "tokenizer.json")
+    contents = {path.name: path.read_bytes() for path in folder.iterdir() if path.name in read_names}
     copy = material.root / "tokenizer"
     copy.mkdir(exist_ok=True)
 
