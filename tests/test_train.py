@@ -148,7 +148,7 @@ INTERRUPTIONS = {
 }
 
 
-FAST = ("within a validation", "again and again")  # but for the first model
+FAST = ("again and again",)  # of all but the first model
 
 
 def cases() -> list:
@@ -188,7 +188,9 @@ def test_interrupted_and_continued_is_uninterrupted(model, when, train, folder, 
     assert_same_runs(folder(f"uninterrupted-{model}"), folder(name))
 
 
-@pytest.mark.parametrize("words", [TRANSFORMER, HARD_ATTENTION], ids=["transformer", "hard"])
+@pytest.mark.parametrize(
+    "words", [TRANSFORMER, pytest.param(HARD_ATTENTION, marks=pytest.mark.slow)], ids=["transformer", "hard"]
+)
 def test_a_longer_budget_continues_a_finished_run(words, train, folder):
     """With a schedule that does not depend on the end, N updates and then M - N more are M updates."""
     words = [*words, *EVERYTHING, "optim.schedule=inverse_sqrt", "train.average_checkpoints=0"]
