@@ -15,6 +15,7 @@ from nmt.errors import UserError, choose, is_printable
 from nmt.models.build import MODELS
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{,199}")  # of a run: the name of its folder
+ADDRESS = re.compile(r"https?://[!-~]+")
 LANGUAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{,63}")  # the ending of files
 DEVICE = re.compile(r"auto|cpu|(cuda|xpu|mps)(:[0-9]{1,3})?")
 KEY = re.compile(r"[a-z_0-9]{1,60}")
@@ -112,6 +113,8 @@ def check_combinations(config: Config) -> None:
     for side in ("source", "target"):
         if not LANGUAGE.fullmatch(language := getattr(config.data, side)):
             raise UserError(f"data.{side}={language!r:.60} cannot be the ending of a file; give a code such as de.")
+    if not ADDRESS.fullmatch(config.data.opus_url):
+        raise UserError(f"data.opus_url={config.data.opus_url!r:.60} is no address that begins with http.")
     if config.data.source == config.data.target:
         raise UserError(f"data.source and data.target are both '{config.data.source}'; they must differ.")
     if train.max_steps is None and train.max_epochs is None and train.max_minutes is None:
