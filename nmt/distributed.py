@@ -5,6 +5,7 @@ each other. Process 0 alone writes files and messages. Gradients (nmt/training/g
 backend, gloo on a CPU and NCCL on GPUs, small tensors over gloo.
 """
 
+import atexit
 import functools
 import logging
 import os
@@ -129,6 +130,7 @@ def world() -> World:
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     with lost_processes():
         dist.init_process_group(backend, timeout=EXCHANGE_TIMEOUT, **after_restart())
+    atexit.register(dist.destroy_process_group)  # gloo's threads, if left to the end of the process, often abort it
     local_rank = int(os.environ["LOCAL_RANK"])
     if local_rank < torch.cuda.device_count():
         torch.cuda.set_device(local_rank)  # which `cuda` then means
@@ -159,10 +161,3 @@ def after_restart() -> dict[str, Any]:
 def has_joined() -> bool:
     """Whether this process communicates with others."""
     return dist.is_available() and dist.is_initialized()
-
-
-def leave() -> None:
-    """End the communication of this process, if there was any."""
-    if has_joined():
-        dist.destroy_process_group()
-    world.cache_clear()
