@@ -139,6 +139,7 @@ SMALL = [
     "train.validate_every=20",
     "train.log_every=5",
     "train.keep_checkpoints=all",
+    "train.average_checkpoints=5",
     "train.log_sentences=0",
     "train.max_epochs=null",
     "optim.lr=0.01",
