@@ -79,6 +79,11 @@ class DataConfig:
     )  # fmt: skip
     origin_tags: bool = option("each source sentence of data.train begins with its origin, such as <tatoeba>", False)
     opus_url: str = option("server of opus:, or a mirror of it", "https://object.pouta.csc.fi")
+    audit_deviation: float = option(
+        "nmt audit: pairs whose lengths differ by more than so many robust standard deviations from the usual are "
+        "reported", 6.0, above=0, maximum=100,
+    )  # fmt: skip
+    audit_examples: int = option("nmt audit: examples of each fault", 5, above=0, maximum=1000)
 
 
 @dataclass

@@ -61,6 +61,7 @@ def make_parser() -> argparse.ArgumentParser:
         )
         command.add_argument("-m", "--multirun", action="store_true", help="one run for each combination of KEY=A,B")
         command.set_defaults(command=name, module="pipeline")
+    add_audit(subparsers.add_parser("audit", help="what is wrong with sentence pairs", allow_abbrev=False))
     for name, purpose, add_options in (
         ("translate", "translate sentences, a file, or stdin", add_translate),
         ("evaluate", "BLEU and chrF of a run", add_evaluate),
@@ -73,6 +74,12 @@ def make_parser() -> argparse.ArgumentParser:
         add_options(command)
         command.set_defaults(module=name)
     return parser
+
+
+def add_audit(parser: argparse.ArgumentParser) -> None:
+    """The options of `nmt audit`."""
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="as in data=files data.train=PREFIX")
+    parser.set_defaults(module="audit")
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:

@@ -38,6 +38,7 @@ LAYERS = {
     "alignments": 5,
     "results": 5,
     "training": 6,
+    "audit": 6,
     "runs": 7,
     "scoring": 8,
     "pipeline": 9,

@@ -28,6 +28,7 @@ from nmt.errors import UserError
 from nmt.files import report_write_errors
 
 OWN_KEYS = ("split_size", "columns", "weights", "temperature", "origin_tags", "opus_url")  # of kind=files
+AUDIT_KEYS = ("audit_deviation", "audit_examples")
 logger = logging.getLogger("nmt")
 
 
@@ -65,10 +66,19 @@ def corpus_inputs(data: DataConfig, cache: Path) -> dict[str, Any]:
 def without_effect(data: DataConfig) -> set[str]:
     """The keys of the configuration that do not change the corpus, because of its kind or their values."""
     if data.kind != "files":
-        return {*OWN_KEYS, *(() if data.kind == "phrasebook" else ("pairs", "seed"))}
+        return {*OWN_KEYS, *AUDIT_KEYS, *(() if data.kind == "phrasebook" else ("pairs", "seed"))}
     is_split = sources.SPLIT in (data.valid, *(data.test if isinstance(data.test, list) else [data.test]))
     default = {key for key in OWN_KEYS if getattr(data, key) == DataConfig.__dataclass_fields__[key].default}
-    return {"train", "valid", "test", "pairs", "seed", "opus_url", *(default - ({"split_size"} if is_split else set()))}
+    return {
+        "train",
+        "valid",
+        "test",
+        "pairs",
+        "seed",
+        "opus_url",
+        *AUDIT_KEYS,
+        *(default - ({"split_size"} if is_split else set())),
+    }
 
 
 def build_corpus(data: DataConfig, folder: Path, downloads: Path) -> None:
