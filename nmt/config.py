@@ -83,6 +83,10 @@ class DataConfig:
         "nmt audit: pairs whose lengths differ by more than so many robust standard deviations from the usual are "
         "reported", 6.0, above=0, maximum=100,
     )  # fmt: skip
+    audit_identifier: bool = option(
+        "nmt audit: lines with many unknown words are given to the language identifier py3langid "
+        "(pip install 'nmt[audit]')", False,
+    )  # fmt: skip
     audit_examples: int = option("nmt audit: examples of each fault", 5, above=0, maximum=1000)
 
 

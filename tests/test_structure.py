@@ -56,6 +56,7 @@ STANDALONE = {"evaluate", "view"}
 LIBRARIES = {
     "datasets": r"data/hub(_dataset)?\.py",
     "huggingface_hub": r"data/hub_dataset\.py",
+    "py3langid": r"data/inspect/identifier\.py",
     "sentencepiece": r"data/tokenizer\.py",
     "ctranslate2": r"export/ctranslate2_model\.py",
     "matplotlib": r"view/.*",

@@ -91,7 +91,7 @@ def write_part(path: Path, chunk: Chunk, given: Settings) -> None:
         "text": np.frombuffer(json.dumps(describe(chunk, found, given.examples)).encode(), np.uint8),
     }
     with open_atomic(path) as file:
-        np.savez(file, **columns)  # type: ignore[arg-type]
+        np.savez(file, **columns)
 
 
 def joined(arrays: list[np.ndarray], kind: type) -> np.ndarray:

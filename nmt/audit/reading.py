@@ -27,11 +27,11 @@ class Reader:
             yield from self.origin.pairs(self.skipped)
             return
         sides = (map(decode, PackedFile(path).lines()) for path in self.origin.files)
-        for pair in zip_longest(*sides):
-            for side, text in enumerate(pair):
-                self.lines[side] += text is not None
-            if None not in pair:
-                yield pair
+        for source, target in zip_longest(*sides):
+            self.lines[0] += source is not None
+            self.lines[1] += target is not None
+            if source is not None and target is not None:
+                yield source, target
 
     @property
     def unmatched(self) -> int:

@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from nmt.audit.meanings import MEANINGS
 from nmt.audit.parts import Part
 from nmt.audit.reading import Reader
 from nmt.data.inspect.chunk import BOTH, STRETCH
 from nmt.data.inspect.profile import Profile
 from nmt.data.inspect.stretches import Stretch, merge
 from nmt.data.origin import Origin
+from nmt.view.audit_page import PageFault, PageSet, audit_page
 
 UNMATCHED = "line without a counterpart"
 
@@ -90,8 +92,42 @@ def habits(profile: Profile) -> dict[str, Any]:
     return found | ({"in small letters": " and ".join(lower)} if lower else {})
 
 
+def notes(report: SetReport) -> list[str]:
+    """A sentence for each origin: what was read, and how most of it is written."""
+    found = []
+    for origin in report.origins:
+        usual = [f"{key}: {value}" for key, value in origin.items() if key not in ("origin", "pairs", "first")]
+        throughout = f" (throughout {', '.join(usual)})" if usual else ""
+        found.append(f"{origin['pairs']:,} pairs of {origin['origin']}{throughout}")
+    return found
+
+
+def page(reports: list[SetReport], provenance: dict[str, str]) -> str:
+    """The HTML page."""
+    return audit_page([page_set(report) for report in reports], provenance)
+
+
+def page_set(report: SetReport) -> PageSet:
+    """A set as the page shows it."""
+    faults = [
+        PageFault(kind, fault.pairs, MEANINGS.get(kind, ""), [shown(example) for example in fault.examples])
+        for kind, fault in by_frequency(report)
+    ]
+    return PageSet(report.name, report.pairs, notes(report), faults)
+
+
+def shown(example: dict[str, Any]) -> tuple[str, list[str]]:
+    """An example as place and texts."""
+    return f"{example['place']} {example.get('remark', '')}".strip(), example.get("texts", [])
+
+
+def by_frequency(report: SetReport) -> list[tuple[str, Fault]]:
+    """The faults, the most frequent first."""
+    return sorted(report.faults.items(), key=lambda item: -item[1].pairs)
+
+
 def rows(report: SetReport) -> Iterator[tuple[str, str, int, str]]:
     """(set, fault, pairs, first places) of each fault, the most frequent first."""
-    for kind, fault in sorted(report.faults.items(), key=lambda item: -item[1].pairs):
+    for kind, fault in by_frequency(report):
         places = ", ".join(example["place"] for example in fault.examples[:3])
         yield report.name, kind, fault.pairs, places

@@ -19,19 +19,22 @@ import numpy as np
 from nmt.audit.parts import Part, Settings, inspect_parts
 from nmt.audit.reading import Reader, chunks
 from nmt.audit.repeated import find_repeated
-from nmt.audit.report import Fault, SetReport, place
+from nmt.audit.report import Fault, SetReport, page, place
 from nmt.config import DataConfig
 from nmt.data import corpus, sources
-from nmt.data.inspect.chunk import BOTH, HeldOutHashes
+from nmt.data.inspect.chunk import BOTH, STRETCH, HeldOutHashes
+from nmt.data.inspect.identifier import check_languages
 from nmt.data.inspect.lines import Lines
 from nmt.data.inspect.pairs import Limits
 from nmt.data.inspect.profile import MIN_PAIRS, SAMPLE, Profile, learn_profile
+from nmt.data.inspect.stretches import merge
 from nmt.data.origin import Origin
 from nmt.errors import UserError
 from nmt.files import report_write_errors, write_atomic
 from nmt.run_lock import only_writer
 from nmt.view.progress import Progress
 
+THRESHOLDS = ("max_characters", "max_length_ratio", *corpus.AUDIT_KEYS)
 VERSION = 1  # raise it when the audit finds something else
 log = logging.getLogger("nmt")
 
@@ -52,7 +55,7 @@ def audit(data: DataConfig, root: Path) -> tuple[Path, list[SetReport]]:
             if (reports := read_reports(folder)) is None:
                 sets = sources.find_sets(data, root / "downloads", Path(generated))
                 reports = Auditor(data, folder).run(sets)
-                write_reports(folder, reports)
+                write_reports(folder, reports, provenance(data))
                 shutil.rmtree(folder / "parts", ignore_errors=True)
     return folder, reports
 
@@ -68,8 +71,15 @@ def read_reports(folder: Path) -> list[SetReport] | None:
         return None
 
 
-def write_reports(folder: Path, reports: list[SetReport]) -> None:
-    """Write report.json."""
+def provenance(data: DataConfig) -> dict[str, str]:
+    """What was looked at, and the thresholds."""
+    words = {f"data.{name}": str(getattr(data, name)) for name in ("train", "valid", "test")}
+    return words | {f"data.{name}": str(getattr(data, name)) for name in THRESHOLDS}
+
+
+def write_reports(folder: Path, reports: list[SetReport], about: dict[str, str]) -> None:
+    """Write audit.html and report.json."""
+    write_atomic(folder / "audit.html", page(reports, about))
     text = json.dumps([asdict(report) for report in reports], indent=1, ensure_ascii=False)
     write_atomic(folder / "report.json", text.encode(errors="backslashreplace") + b"\n")
 
@@ -79,7 +89,10 @@ class Auditor:
 
     def __init__(self, data: DataConfig, folder: Path) -> None:
         self.folder, self.examples = folder, data.audit_examples
-        self.limits = Limits(data.max_characters, data.max_length_ratio, data.audit_deviation)
+        codes = (data.source, data.target) if data.audit_identifier else None
+        if codes:
+            check_languages(*codes)
+        self.limits = Limits(data.max_characters, data.max_length_ratio, data.audit_deviation, codes)
         self.held_out = HeldOutHashes()
         self.profile: Profile | None = None  # of the first training text, for sets that are small
 
@@ -145,6 +158,9 @@ class Auditor:
     def list_pairs(self, report: SetReport, parts: list[tuple[Origin, int, list[Part]]]) -> None:
         """Write every pair with a fault to all.tsv: set, fault, place."""
         for origin, _, found in parts:
+            for stretch in merge([each for part in found for each in part.stretches]):
+                for number in range(stretch.first, stretch.last + 1):
+                    self.every.write(f"{report.name}\t{STRETCH}\t{place(origin, number, BOTH)}\n")
             for part in found:
                 kinds = list(part.counts)
                 columns = (part.column(name).tolist() for name in ("kind", "number", "side"))

@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 
 from nmt import compose
-from nmt.audit.report import SetReport, rows
+from nmt.audit.report import notes, rows
 from nmt.audit.run import audit
 from nmt.view.text import visible
 
@@ -17,18 +17,11 @@ def run(options: argparse.Namespace) -> int:
     (config,) = compose.compose_all(options.overrides, multirun=False)
     folder, reports = audit(config.data, Path(config.data_folder))
     for report in reports:
-        log_summary(report)
+        for note in notes(report):
+            log.info("%s: %s", report.name, note)
+        if not report.faults:
+            log.info("%s: no fault was found.", report.name)
         for row in rows(report):
             print("\t".join(visible(str(cell)) for cell in row))
     log.info("Every pair with a fault: %s. Examples: %s.", folder / "all.tsv", folder / "audit.html")
     return 0
-
-
-def log_summary(report: SetReport) -> None:
-    """Log what was read."""
-    for origin in report.origins:
-        notes = [f"{key}: {value}" for key, value in origin.items() if key not in ("origin", "pairs", "first")]
-        log.info("%s: %s pairs of %s%s", report.name, f"{origin['pairs']:,}", origin["origin"],
-                 f" (throughout {', '.join(notes)})" if notes else "")  # fmt: skip
-    if not report.faults:
-        log.info("%s: no fault was found.", report.name)

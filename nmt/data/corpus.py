@@ -28,7 +28,7 @@ from nmt.errors import UserError
 from nmt.files import report_write_errors
 
 OWN_KEYS = ("split_size", "columns", "weights", "temperature", "origin_tags", "opus_url")  # of kind=files
-AUDIT_KEYS = ("audit_deviation", "audit_examples")
+AUDIT_KEYS = ("audit_deviation", "audit_identifier", "audit_examples")
 logger = logging.getLogger("nmt")
 
 

@@ -61,7 +61,7 @@ def inspect_chunk(
     if held_out is not None:
         found |= {kind: (lines, BOTH) for kind, lines in held_out.faults(source, target).items()}
     faults = {kind: numbered([value]) for kind, value in found.items()}
-    by_side = [side_faults(profile, number, side) for number, side in enumerate((source, target))]
+    by_side = [side_faults(profile, limits, number, side) for number, side in enumerate((source, target))]
     for kind in by_side[0] | by_side[1]:
         faults[kind] = numbered([(side[kind], number) for number, side in enumerate(by_side) if kind in side])
     exact, bags = pair_hashes(source.hashes, target.hashes), (source.words.bags, target.words.bags)

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from nmt.data.inspect.characters import SIZE, SMALL
+from nmt.data.inspect.identifier import other_language
+from nmt.data.inspect.language import bigram_codes
 from nmt.data.inspect.lines import NEWLINE, Lines
-from nmt.data.inspect.profile import MIN_PAIRS, Profile, bigram_codes, name_like
+from nmt.data.inspect.profile import MIN_PAIRS, Profile, name_like
 
 # UTF-8 read as Latin-1 or Windows-1252: Ã or Â and a character that stands for a byte from 0x80 to 0xBF.
 HIGH = "\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
@@ -24,25 +26,6 @@ MIN_CASED_WORDS = 3  # of a line whose case is judged, or that may not be equal 
 LANGUAGE_MARGIN = 12.0  # nats by which the other side's language fits better
 LANGUAGE_MARGIN_PER_CHARACTER = 0.3
 COPIED_WORDS, COPIED_SHARE = 3, 0.5  # words from four letters on that a side has from the other
-KINDS = {
-    "both sides blank": "both",
-    "one side blank": "both",
-    "not UTF-8": "one",
-    "characters of a wrong encoding": "one",
-    "byte order mark": "one",
-    "control characters": "one",
-    "HTML entities": "one",
-    "both sides equal": "both",
-    "partly untranslated": "both",
-    "another script": "one",
-    "in the other language": "one",
-    "too long": "both",
-    "lengths too unlike": "both",
-    "unusual difference of lengths": "both",
-    "number or name not on both sides": "both",
-    "looks tokenized": "one",
-    "no capital letters": "one",
-}  # fault → whether it belongs to one side or both
 
 
 @dataclass
@@ -52,6 +35,7 @@ class Limits:
     max_characters: int
     max_length_ratio: float
     deviation: float
+    identified: tuple[str, str] | None = None  # language codes, where lines are given to an identifier
 
 
 def table_of(codes: list[int]) -> np.ndarray:
@@ -66,7 +50,7 @@ ESCAPED_TABLE = table_of([*ESCAPED])
 BROKEN_TABLE = table_of([ord(character) for character in "ÃÂâÐÑ\ufffd"])
 
 
-def side_faults(profile: Profile, number: int, side: Lines) -> dict[str, np.ndarray]:
+def side_faults(profile: Profile, limits: Limits, number: int, side: Lines) -> dict[str, np.ndarray]:
     """The faults of one side (0 or 1): for each kind, which lines have it."""
     found = {
         "not UTF-8": side.with_any(ESCAPED_TABLE),
@@ -86,7 +70,11 @@ def side_faults(profile: Profile, number: int, side: Lines) -> dict[str, np.ndar
     if (profile.scripts[0] & profile.scripts[1]).any():
         values = profile.language[bigram_codes(side)] * (1 if number else -1)
         margin = np.maximum(LANGUAGE_MARGIN, LANGUAGE_MARGIN_PER_CHARACTER * side.lengths)
-        found["in the other language"] = side.sums(values) > margin
+        exchanged = side.sums(values) > margin
+        found["in the other language"] = exchanged
+        if limits.identified:
+            found["another language"] = other_language(profile.languages[number], limits.identified[number], side)
+        found["unlike the rest"] = profile.languages[number].foreign(side) & ~exchanged
     return found
 
 

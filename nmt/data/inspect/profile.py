@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from nmt.data.inspect.characters import CAPITAL, NO_SCRIPT, UNCASED, scripts
-from nmt.data.inspect.lines import NEWLINE, Lines, Words
+from nmt.data.inspect.language import Language, learn_language
+from nmt.data.inspect.lines import Lines, Words
 
 SAMPLE = 20_000  # pairs
 MIN_PAIRS = 200  # of a sample by which a fault is judged that depends on what is usual
 MIN_SCRIPT = 0.2  # share of the letters of a script that is usual
-HABIT = 0.9  # share of the lines with a habit that is usual
+HABIT = 0.8  # share of the lines with a habit that is usual
 MIN_SEEN, COPIED, COPIED_NAME = 8, 0.85, 0.97  # it is usually copied if seen so often, and in this share on both sides
 MIN_COPIED_LENGTH = 3
-BIGRAMS = 1 << 16  # hash values of two characters
 SLACK = 10  # characters
 
 
@@ -32,6 +32,7 @@ class Profile:
     few_capitals: tuple[bool, bool]  # most lines have none, though their script has them
     spaced: tuple[bool, bool]  # punctuation is separated by spaces, as tokenizers do
     entities: tuple[bool, bool]
+    languages: tuple[Language, Language]
     language: np.ndarray  # log P(two characters | source) − log P(… | target) [BIGRAMS]
     copied: np.ndarray  # sorted hashes of words that are usually the same on both sides
     number_lengths: np.ndarray  # whether numbers of so many digits are usually copied [20]
@@ -51,11 +52,9 @@ def learn_profile(source: Lines, target: Lines) -> Profile:
     """The profile of a sample of pairs."""
     from nmt.data.inspect.pairs import has_entities, has_spaced_punctuation  # circular: these depend on the profile
 
-    sides = source, target
     kept = ~(source.blank | target.blank)
     center, spread = robust(length_difference(source, target)[kept] if kept.any() else np.zeros(1))
-    counts = np.stack([bigram_counts(side) for side in sides]) + 0.5
-    log_probability = np.log(counts / counts.sum(1, keepdims=True))
+    languages = learn_language(source), learn_language(target)
     return Profile(
         pairs=source.count,
         center=center,
@@ -65,7 +64,8 @@ def learn_profile(source: Lines, target: Lines) -> Profile:
         few_capitals=(share(few_capitals(source)) > 0.5, share(few_capitals(target)) > 0.5),
         spaced=(share(has_spaced_punctuation(source)) > 0.3, share(has_spaced_punctuation(target)) > 0.3),
         entities=(share(has_entities(source)) > 0.02, share(has_entities(target)) > 0.02),
-        language=(log_probability[0] - log_probability[1]).astype(np.float32),
+        languages=languages,
+        language=languages[0].log_probability - languages[1].log_probability,
         copied=usually_copied(source.words, target.words),
         number_lengths=copied_numbers(source.words, target.words),
         moments=length_moments(source, target),
@@ -95,19 +95,8 @@ def usual_scripts(side: Lines) -> np.ndarray:
     return letters >= max(1.0, MIN_SCRIPT * letters.sum())
 
 
-def bigram_codes(side: Lines) -> np.ndarray:
-    """A number below BIGRAMS for each character and the one before it."""
-    before = np.concatenate(([np.uint32(NEWLINE)], side.codes[:-1]))
-    return (before * np.uint32(31337) ^ side.codes) & np.uint32(BIGRAMS - 1)
-
-
-def bigram_counts(side: Lines) -> np.ndarray:
-    """How often each number of two characters occurs."""
-    return np.bincount(bigram_codes(side), minlength=BIGRAMS).astype(float)
-
-
 def usually_copied(source: Words, target: Words) -> np.ndarray:
-    """The sorted hashes of names that stay as they are: capitalised on both sides, from MIN_COPIED_LENGTH letters on."""
+    """The sorted hashes of names that stay as they are, with capitals on both sides."""
     found = []
     for side, other in ((source, target), (target, source)):
         chosen = np.flatnonzero(name_like(side))
@@ -126,7 +115,7 @@ def name_like(side: Words) -> np.ndarray:
 
 
 def copied_numbers(source: Words, target: Words) -> np.ndarray:
-    """For each number of digits whether such numbers are usually the same on both sides; so they are if none is seen."""
+    """For each number of digits whether such numbers are usually the same on both sides, or not seen."""
     usual = np.ones(20, bool)
     usual[:2] = False
     for side, other in ((source, target), (target, source)):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nmt.data.inspect.lines import Lines
-from nmt.data.inspect.profile import MIN_PAIRS, Profile
+from nmt.data.inspect.profile import Profile
 
 MAX_SHIFT = 5  # lines
 WINDOW = 16  # pairs whose evidence is summed
@@ -24,6 +24,7 @@ UNRELATED = 9  # stands for lines that do not belong together
 SHIFTS = [*range(-MAX_SHIFT, MAX_SHIFT + 1), UNRELATED]
 MIN_WORD = 4  # letters of a word that is evidence; numbers of any length are
 SHARED, MOST_SHARED = 2.5, 5.0  # nats for each word that both lines have, and at most
+Sides = tuple[np.ndarray, np.ndarray]  # values of the source's and of the target's lines
 
 
 @dataclass
@@ -47,20 +48,20 @@ def find_stretches(profile: Profile, source: Lines, target: Lines) -> list[Stret
     correlation = float(profile.moments[2, 0])
     if correlation < 0.3 or source.count < WINDOW:
         return []
-    scores = [standard_scores(profile, number, side) for number, side in enumerate((source, target))]
+    scores = standard_scores(profile, 0, source), standard_scores(profile, 1, target)
     found: list[Stretch] = []
-    for start, end in suspicious_areas(length_evidence(*scores, correlation, 0)):
-        texts = source.texts[start:end], target.texts[start:end]
-        table = all_evidence([score[start:end] for score in scores], *map(Lines, texts), correlation)
+    for start, end in suspicious_areas(length_evidence(scores, correlation, 0)):
+        area = Lines(source.texts[start:end]), Lines(target.texts[start:end])
+        table = all_evidence((scores[0][start:end], scores[1][start:end]), area, correlation)
         found += runs(most_likely(table, SHIFTS.index(0)), start)
     return [stretch for stretch in found if stretch.last - stretch.first >= 2]
 
 
-def all_evidence(scores: list[np.ndarray], source: Lines, target: Lines, correlation: float) -> np.ndarray:
+def all_evidence(scores: Sides, area: tuple[Lines, Lines], correlation: float) -> np.ndarray:
     """The evidence for each shift, and 0 for lines that do not belong together [states pairs]."""
-    rare = [np.flatnonzero(evidential(side)) for side in (source, target)]
-    rows = [length_evidence(*scores, correlation, k) + shared_words(source, target, rare, k) for k in SHIFTS[:-1]]
-    return np.stack([*rows, np.zeros(source.count)])
+    rare = [np.flatnonzero(evidential(side)) for side in area]
+    rows = [length_evidence(scores, correlation, k) + shared_words(*area, rare, k) for k in SHIFTS[:-1]]
+    return np.stack([*rows, np.zeros(area[0].count)])
 
 
 def standard_scores(profile: Profile, number: int, side: Lines) -> np.ndarray:
@@ -69,9 +70,9 @@ def standard_scores(profile: Profile, number: int, side: Lines) -> np.ndarray:
     return np.clip(values, -3, 3)
 
 
-def length_evidence(source: np.ndarray, target: np.ndarray, correlation: float, shift: int) -> np.ndarray:
+def length_evidence(scores: Sides, correlation: float, shift: int) -> np.ndarray:
     """The log-likelihood ratio by the lengths of source line i and target line i + shift; 0 beyond the block."""
-    moved = np.roll(target, -shift)
+    source, moved = scores[0], np.roll(scores[1], -shift)
     square = 1 - correlation**2
     ratio = -0.5 * np.log(square) - (correlation**2 * (source**2 + moved**2) - 2 * correlation * source * moved) / (
         2 * square
@@ -145,8 +146,3 @@ def merge(stretches: list[Stretch]) -> list[Stretch]:
         else:
             merged.append(Stretch(stretch.first, stretch.last, stretch.shift))
     return merged
-
-
-def usable(profile: Profile) -> bool:
-    """Whether the profile is of enough pairs, and lengths tell enough, to find stretches."""
-    return profile.pairs >= MIN_PAIRS and float(profile.moments[2, 0]) >= 0.3
