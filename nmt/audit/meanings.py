@@ -8,7 +8,7 @@ MEANINGS = {
     "characters of a wrong encoding": "UTF-8 that was read as Latin-1 or Windows-1252 (Ã¼ for ü), or U+FFFD.",
     "byte order mark": "U+FEFF. At the start of a file it is removed when read; elsewhere it becomes part of a word.",
     "control characters": "Characters that control a terminal or the direction of text.",
-    "HTML entities": "Such as &amp;. Not reported where more than 2 % of the lines of a file have them.",
+    "HTML entities": "Such as &amp;, which stands for &.",
     "duplicate": "The pair repeats an earlier one to the letter.",
     "near duplicate": "The pair has the words of an earlier one, apart from case, punctuation and order.",
     "in valid or test": "Both sides are those of a pair of a validation or test set: scores would be too good.",

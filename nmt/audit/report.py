@@ -84,12 +84,11 @@ def place(origin: Origin, number: int, side: int) -> str:
 def habits(profile: Profile) -> dict[str, Any]:
     """How most of an origin is written, where single lines are therefore not reported."""
     found = {}
-    for name, values in (("tokenized", profile.spaced), ("with HTML entities", profile.entities)):
+    for name, values in (("tokenized", profile.spaced), ("in small letters", profile.few_capitals)):
         sides = [side for side, value in zip(("source", "target"), values, strict=True) if value]
         if sides:
             found[name] = " and ".join(sides)
-    lower = [side for side, value in zip(("source", "target"), profile.few_capitals, strict=True) if value]
-    return found | ({"in small letters": " and ".join(lower)} if lower else {})
+    return found
 
 
 def notes(report: SetReport) -> list[str]:

@@ -18,6 +18,7 @@ from nmt.data import hub, mixture, sources
 from nmt.data.audit import DuplicateCounter, HeldOutSentences, log_report
 from nmt.data.checks import PairChecks
 from nmt.data.digests import DigestCache
+from nmt.data.inspect.pairs import Limits
 from nmt.data.origin import Origin
 from nmt.data.packed import PackedFile
 from nmt.data.phrasebook import splits
@@ -89,11 +90,12 @@ def build_corpus(data: DataConfig, folder: Path, downloads: Path) -> None:
         roles = split_roles(sets)
         plan = prepare_training(data, sets, generated, cache)
         held_out, audit = HeldOutSentences(), {}
-        checks = {name: PairChecks() for name in sets if name != "train"}
+        limits = Limits(data.max_characters, data.max_length_ratio, data.audit_deviation)
+        checks = {name: PairChecks(limits=limits) for name in sets if name != "train"}
         for name in checks:
             tags = plan.tags_by_key() if name in roles else {}
             audit[name] = write_held_out_set(name, sets[name], tags, data, folder, held_out, checks[name])
-        found = held_out, DuplicateCounter(generated), PairChecks(checks["valid"])
+        found = held_out, DuplicateCounter(generated), PairChecks(checks["valid"], limits)
         audit = {"train": write_training_set(plan, data, folder, *found)} | audit
         count_in_training(audit["valid"], data, folder, held_out)
         if data.kind == "phrasebook":

@@ -12,7 +12,7 @@ from nmt.data.inspect.characters import DIGIT
 from nmt.data.inspect.lines import NEWLINE, Lines
 
 BIGRAMS = 1 << 16  # hash values of two characters
-FITTING = 3.0  # standard deviations below the median to which the words of lines are learnt
+FITTING = 2.0  # standard deviations below the median: words whose lines are on average farther are not known
 SEEN = 2  # lines that a known word is in
 UNKNOWN, UNLIKELY, WORDS = 0.7, 1.5, 4  # share of unknown words, standard deviations, words of a judged line
 
@@ -46,7 +46,7 @@ class Language:
 
 
 def learn_language(side: Lines) -> Language:
-    """The language of a sample of lines: pairs of characters of its better half, words of all lines that fit these."""
+    """The language of a sample of lines: pairs of characters of its better half, and words of lines that fit."""
     everything = learn_bigrams(side, np.ones(side.count, bool))
     mean = mean_log_probability(everything, side)
     log_probability = learn_bigrams(side, mean >= np.median(mean))
@@ -55,9 +55,9 @@ def learn_language(side: Lines) -> Language:
     deviation = (mean - median) * np.sqrt(side.lengths + 1)
     center, high = np.quantile(deviation, (0.5, 0.75))
     spread = max(float(high - center) / 0.6745, 1e-3)  # of the upper half: faults are in the lower
-    fitting = deviation >= center - FITTING * spread
-    words, seen = np.unique(side.words.hash[fitting[side.words.line]], return_counts=True)
-    return Language(log_probability, median, float(center), spread, words[seen >= SEEN])
+    words, index, seen = np.unique(side.words.hash, return_inverse=True, return_counts=True)
+    fit = np.bincount(index, (deviation[side.words.line] - center) / spread, len(words)) / seen
+    return Language(log_probability, median, float(center), spread, words[(seen >= SEEN) & (fit > -FITTING)])
 
 
 def learn_bigrams(side: Lines, lines: np.ndarray) -> np.ndarray:

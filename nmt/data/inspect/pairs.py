@@ -57,11 +57,10 @@ def side_faults(profile: Profile, limits: Limits, number: int, side: Lines) -> d
         "characters of a wrong encoding": matching(side, side.with_any(BROKEN_TABLE), BROKEN),
         "byte order mark": side.with_any(MARK_TABLE),
         "control characters": side.with_any(CONTROL_TABLE),
+        "HTML entities": has_entities(side),
     }
     if profile.pairs < MIN_PAIRS:
         return found
-    if not profile.entities[number]:
-        found["HTML entities"] = has_entities(side)
     found["another script"] = other_script(side, profile.scripts[number])
     if not profile.spaced[number]:
         found["looks tokenized"] = has_spaced_punctuation(side)

@@ -18,6 +18,8 @@ HABIT = 0.8  # share of the lines with a habit that is usual
 MIN_SEEN, COPIED, COPIED_NAME = 8, 0.85, 0.97  # it is usually copied if seen so often, and in this share on both sides
 MIN_COPIED_LENGTH = 3
 SLACK = 10  # characters
+MAX_SHIFT, BLOCK = 5, 500  # lines, pairs
+MIN_SPREAD = 0.05  # standard deviation of log lengths; lines of one length tell nothing
 
 
 @dataclass
@@ -31,7 +33,6 @@ class Profile:
     capitals: tuple[bool, bool]  # lines have capital letters
     few_capitals: tuple[bool, bool]  # most lines have none, though their script has them
     spaced: tuple[bool, bool]  # punctuation is separated by spaces, as tokenizers do
-    entities: tuple[bool, bool]
     languages: tuple[Language, Language]
     language: np.ndarray  # log P(two characters | source) − log P(… | target) [BIGRAMS]
     copied: np.ndarray  # sorted hashes of words that are usually the same on both sides
@@ -50,7 +51,7 @@ def length_difference(source: Lines, target: Lines) -> np.ndarray:
 
 def learn_profile(source: Lines, target: Lines) -> Profile:
     """The profile of a sample of pairs."""
-    from nmt.data.inspect.pairs import has_entities, has_spaced_punctuation  # circular: these depend on the profile
+    from nmt.data.inspect.pairs import has_spaced_punctuation  # circular: these depend on the profile
 
     kept = ~(source.blank | target.blank)
     center, spread = robust(length_difference(source, target)[kept] if kept.any() else np.zeros(1))
@@ -63,7 +64,6 @@ def learn_profile(source: Lines, target: Lines) -> Profile:
         capitals=(share(source.capitals > 0) > HABIT, share(target.capitals > 0) > HABIT),
         few_capitals=(share(few_capitals(source)) > 0.5, share(few_capitals(target)) > 0.5),
         spaced=(share(has_spaced_punctuation(source)) > 0.3, share(has_spaced_punctuation(target)) > 0.3),
-        entities=(share(has_entities(source)) > 0.02, share(has_entities(target)) > 0.02),
         languages=languages,
         language=languages[0].log_probability - languages[1].log_probability,
         copied=usually_copied(source.words, target.words),
@@ -128,15 +128,30 @@ def copied_numbers(source: Words, target: Words) -> np.ndarray:
 
 
 def length_moments(source: Lines, target: Lines) -> np.ndarray:
-    """Means and standard deviations of both sides' log lengths, and their correlation; extremes are cut off."""
+    """Means and standard deviations of both sides' log lengths, and their correlation [3 2]; extremes are cut off.
+
+    The correlation is the median over blocks, each shifted by so many lines as fit best: one file may be shifted.
+    """
     moments = np.zeros((3, 2))
     kept = ~(source.blank | target.blank)
     if kept.sum() < MIN_PAIRS:
         return moments
     scores = []
     for column, side in enumerate((source, target)):
-        values = np.log(side.lengths[kept] + 3.0)
-        moments[:2, column] = robust(values)
+        values = np.log(side.lengths + 3.0)
+        moments[:2, column] = robust(values[kept])
         scores.append(np.clip((values - moments[0, column]) / max(moments[1, column], 1e-3), -3, 3))
-    moments[2, 0] = np.corrcoef(scores)[0, 1] if min(score.std() for score in scores) > 0 else 0.0
+    if moments[1].min() >= MIN_SPREAD:
+        blocks = range(0, max(1, source.count - BLOCK + 1), BLOCK)
+        moments[2, 0] = np.median([best_correlation(*(score[at : at + BLOCK] for score in scores)) for at in blocks])
     return moments
+
+
+def best_correlation(source: np.ndarray, target: np.ndarray) -> float:
+    """The largest correlation over shifts by up to MAX_SHIFT lines."""
+    size = len(source) - MAX_SHIFT
+    if min(source.std(), target.std()) < 1e-6:
+        return 0.0
+    both = [(source[k:], target[: len(target) - k]) for k in range(MAX_SHIFT + 1)]
+    both += [(target[k:], source[: len(source) - k]) for k in range(1, MAX_SHIFT + 1)]
+    return max(float(np.corrcoef(ahead[:size], behind[:size])[0, 1]) for ahead, behind in both)
