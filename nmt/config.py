@@ -79,14 +79,8 @@ class DataConfig:
     )  # fmt: skip
     origin_tags: bool = option("each source sentence of data.train begins with its origin, such as <tatoeba>", False)
     opus_url: str = option("server of opus:, or a mirror of it", "https://object.pouta.csc.fi")
-    audit_deviation: float = option(
-        "nmt audit: pairs whose lengths differ by more than so many robust standard deviations from the usual are "
-        "reported", 6.0, above=0, maximum=100,
-    )  # fmt: skip
-    audit_identifier: bool = option(
-        "nmt audit: lines with many unknown words are given to the language identifier py3langid "
-        "(pip install 'nmt[audit]')", False,
-    )  # fmt: skip
+    audit_deviation: float = option("nmt audit: standard deviations from usual lengths", 6.0, above=0, maximum=100)
+    audit_identifier: bool = option("nmt audit: lines of unknown words are given to py3langid (nmt[audit])", False)
     audit_examples: int = option("nmt audit: examples of each fault", 5, above=0, maximum=1000)
 
 

@@ -20,7 +20,7 @@ def find_repeated(read: Callable[[], Iterator[Hashes]], pairs: int) -> dict[str,
     for share in range(shares):
         chosen = [take_share(part, share, shares) for part in read()]
         columns = [np.concatenate(column) for column in zip(*chosen, strict=True)] if chosen else []
-        if columns:
+        if columns and len(columns[0]):
             for kind, numbers in repeated(*columns).items():
                 found[kind].append(numbers)
     return {kind: in_order(numbers) for kind, numbers in found.items()}

@@ -14,6 +14,7 @@ from nmt.data.inspect.lines import NEWLINE, Lines
 BIGRAMS = 1 << 16  # hash values of two characters
 FITTING = 2.0  # standard deviations below the median: words whose lines are on average farther are not known
 SEEN = 2  # lines that a known word is in
+LEAST_SPREAD = 1.7  # nats, times the root of the length; text made from templates has less
 UNKNOWN, UNLIKELY, WORDS = 0.7, 1.5, 4  # share of unknown words, standard deviations, words of a judged line
 
 
@@ -54,7 +55,7 @@ def learn_language(side: Lines) -> Language:
     median = float(np.median(mean))
     deviation = (mean - median) * np.sqrt(side.lengths + 1)
     center, high = np.quantile(deviation, (0.5, 0.75))
-    spread = max(float(high - center) / 0.6745, 1e-3)  # of the upper half: faults are in the lower
+    spread = max(float(high - center) / 0.6745, LEAST_SPREAD)  # of the upper half: faults are in the lower
     words, index, seen = np.unique(side.words.hash, return_inverse=True, return_counts=True)
     fit = np.bincount(index, (deviation[side.words.line] - center) / spread, len(words)) / seen
     return Language(log_probability, median, float(center), spread, words[(seen >= SEEN) & (fit > -FITTING)])
