@@ -103,23 +103,25 @@ FAULTS: dict[str, tuple[str, Callable[..., Pair]]] = {
 }  # what is planted → the fault that must be reported, and the change
 
 
-def plant(corpus: Corpus, fault: str, rate: float, seed: int) -> tuple[list[Pair], set[int]]:
-    """A copy of the pairs with a fault, and the lines that have it, from 1."""
-    chosen, pairs = random.Random(f"{fault} {rate} {seed}"), list(corpus.pairs)
+def plant(corpus: Corpus, fault: str, rate: float, seed: int, pairs: list[Pair], taken: set[int]) -> set[int]:
+    """Plant a fault into pairs whose lines are not `taken`, which grows; returns the lines that have it, from 1."""
+    chosen = random.Random(f"{fault} {rate} {seed}")
     if fault == "shifted stretch":
         return plant_stretches(pairs, rate, chosen)
     wanted = max(1, round(rate * len(pairs)))
     planted = set[int]()
     first = len(pairs) // 2 if "duplicate" in fault else 0  # copies are of the first half
     for line in chosen.sample(range(first, len(pairs)), len(pairs) - first):
+        needed = {line + 1, line + 1 - first} if first else {line + 1}  # a copy needs its original as it is
         changed = FAULTS[fault][1](pairs[line], corpus, chosen, line)
-        if changed != pairs[line] and len(planted) < wanted:
+        if changed != pairs[line] and len(planted) < wanted and needed.isdisjoint(taken):
             pairs[line] = changed
             planted.add(line + 1)
-    return pairs, planted
+            taken |= needed
+    return planted
 
 
-def plant_stretches(pairs: list[Pair], rate: float, chosen: random.Random) -> tuple[list[Pair], set[int]]:
+def plant_stretches(pairs: list[Pair], rate: float, chosen: random.Random) -> set[int]:
     """Stretches of STRETCH pairs, at least one, in which the target is shifted by 1 to 3 lines."""
     planted, count = set[int](), max(1, round(rate * len(pairs) / STRETCH))
     for number in range(count):
@@ -129,7 +131,7 @@ def plant_stretches(pairs: list[Pair], rate: float, chosen: random.Random) -> tu
         for offset in range(STRETCH):
             pairs[first + offset] = (pairs[first + offset][0], targets[(offset + shift) % STRETCH])
         planted |= set(range(first + 1, first + STRETCH + 1))
-    return pairs, planted
+    return planted
 
 
 def reported(folder: Path, source: str, target: str, corpus: Corpus, pairs: list[Pair]) -> dict[str, set[int]]:
@@ -153,7 +155,9 @@ def reported(folder: Path, source: str, target: str, corpus: Corpus, pairs: list
     return found
 
 
-def table(corpus: Corpus, source: str, target: str, rates: list[float], only: list[str], seed: int) -> Iterator[str]:
+def table(
+    corpus: Corpus, source: str, target: str, rates: list[float], only: list[str], seed: int, together: bool
+) -> Iterator[str]:
     """The rows of the table."""
 
     def run(pairs: list[Pair]) -> dict[str, set[int]]:
@@ -165,13 +169,19 @@ def table(corpus: Corpus, source: str, target: str, rates: list[float], only: li
     counts = ", ".join(f"{len(found)} {kind}" for kind, found in clean.items())
     yield f"clean: {len(before)} of {len(corpus.pairs)} pairs are reported: {counts}"
     yield "| planted | rate | pairs | found | missed | others reported |\n| --- | ---: | ---: | ---: | ---: | ---: |"
-    for fault in only or FAULTS:
-        for rate in rates:
-            pairs, planted = plant(corpus, fault, rate, seed)
+    names = sorted(only or FAULTS, key=lambda name: (name != "shifted stretch", "duplicate" not in name))
+    for rate in rates:
+        for group in [names] if together else [[name] for name in names]:
+            pairs, lines_of = list(corpus.pairs), dict[str, set[int]]()
+            taken = set[int]()
+            for fault in group:
+                lines_of[fault] = plant(corpus, fault, rate, seed, pairs, taken)
+                taken |= lines_of[fault]
             found = run(pairs)
-            hits = len(planted & found.get(FAULTS[fault][0], set()))
-            others = set().union(*found.values()) - planted - before
-            yield f"| {fault} | {rate:.1%} | {len(planted)} | {hits} | {len(planted) - hits} | {len(others)} |"
+            others = set().union(*found.values()) - set().union(*lines_of.values()) - before
+            for fault, planted in lines_of.items():
+                hits = len(planted & found.get(FAULTS[fault][0], set()))
+                yield f"| {fault} | {rate:.1%} | {len(planted)} | {hits} | {len(planted) - hits} | {len(others)} |"
 
 
 if __name__ == "__main__":
@@ -180,8 +190,11 @@ if __name__ == "__main__":
     parser.add_argument("languages", nargs=3, help="source, target, and a third language")
     parser.add_argument("--rates", nargs="+", type=float, default=[0.001, 0.01, 0.1])
     parser.add_argument("--only", nargs="+", default=[], choices=FAULTS)
+    parser.add_argument("--together", action="store_true", help="all kinds in one copy, in different lines")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     read = Corpus(options.folder, *options.languages)
-    for row in table(read, options.languages[0], options.languages[1], options.rates, options.only, options.seed):
+    for row in table(
+        read, options.languages[0], options.languages[1], options.rates, options.only, options.seed, options.together
+    ):
         print(row, flush=True)

@@ -203,6 +203,7 @@ def test_words_and_hashes_as_by_regular_expressions() -> None:
         ("05 Minuten", "5 minutes", True),
         ("im Jahr 1984", "in 1985", False),
         ("12 Hunde", "dogs", False),
+        ("２０００ 円", "2000 yen", True),
         ("3 Hunde", "three dogs", True),
     ],
 )

@@ -10,7 +10,7 @@ import logging
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 
@@ -105,13 +105,19 @@ class Auditor:
             return [self.audit_set("train", sets["train"]), *reports.values()]
 
     def learn(self, reader: Reader) -> Profile:
-        """What is usual in the first pairs of an origin, or in training if they are few; raises UserError for none."""
+        """What is usual in the first pairs of an origin; if they are few, languages are those of the training text.
+
+        Raises UserError for an origin without pairs.
+        """
         pairs = list(islice(reader.pairs(), SAMPLE))
         if not pairs:
             raise UserError(f"{reader.origin.word} has no pair of sentences.")
         if len(pairs) < MIN_PAIRS and self.profile is not None:
             return self.profile
-        return learn_profile(*(Lines([pair[side] for pair in pairs]) for side in (0, 1)))
+        found = learn_profile(*(Lines([pair[side] for pair in pairs]) for side in (0, 1)))
+        if self.profile is None or len(pairs) == SAMPLE:
+            return found
+        return replace(found, languages=self.profile.languages, language=self.profile.language)
 
     def audit_set(self, name: str, origins: list[Origin]) -> SetReport:
         """Look at the pairs of one set."""

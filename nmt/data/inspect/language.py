@@ -14,6 +14,7 @@ from nmt.data.inspect.lines import NEWLINE, Lines
 BIGRAMS = 1 << 16  # hash values of two characters
 FITTING = 2.0  # standard deviations below the median: words whose lines are on average farther are not known
 SEEN = 2  # lines that a known word is in
+LETTERS = 0.7  # share of the characters of a judged line
 LEAST_SPREAD = 1.7  # nats, times the root of the length; text made from templates has less
 UNKNOWN, UNLIKELY, WORDS = 0.7, 1.5, 4  # share of unknown words, standard deviations, words of a judged line
 
@@ -29,8 +30,9 @@ class Language:
     known: np.ndarray  # sorted hashes of words
 
     def foreign(self, side: Lines) -> np.ndarray:
-        """Which lines have mostly unknown words and unlikely characters."""
-        candidates = self.unknown(side, UNKNOWN)
+        """Which lines have mostly unknown words and unlikely characters; formulas and code are not judged."""
+        letters = side.letters_by_script(np.arange(256) > 0)
+        candidates = self.unknown(side, UNKNOWN) & (letters >= LETTERS * side.lengths)
         if not candidates.any():
             return candidates
         mean = mean_log_probability(self.log_probability, side)

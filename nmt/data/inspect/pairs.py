@@ -1,6 +1,7 @@
 """What is wrong with single pairs of a block: one boolean for each pair and kind of fault."""
 
 import re
+import unicodedata
 from dataclasses import dataclass
 
 import numpy as np
@@ -168,6 +169,7 @@ def same_numbers(text: str, other: str) -> bool:
 
     15:30 may be 3:30, 1960 may be 60, and 05 may be 5.
     """
+    text, other = (unicodedata.normalize("NFKC", each) for each in (text, other))  # ２０００ is 2000
     known = {value for group in NUMBER.findall(other) for value in readings(group)}
     for group in NUMBER.findall(text):
         if len(group) > 1 and known.isdisjoint(readings(group)):
