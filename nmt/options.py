@@ -1,17 +1,29 @@
 """The commands and their options. Nothing that takes time is imported here, so that `nmt --help` is instant."""
 
 import argparse
+import contextlib
 import re
 from typing import Any, NoReturn
 
 from nmt.errors import UserError
-from nmt.option_types import DIR, FILE, FOLDER, layers, positive, threshold_value
 
 COMPOSED_COMMANDS = {
     "download": "get the corpus",
     "tokenize": "learn the tokenizer and store the pairs as ids",
     "train": "train a model and score it on the test sets",
 }
+
+
+def path(text: str) -> str:
+    """The name of a file or folder; it is empty, and refused, where a shell variable is unset."""
+    if not text:
+        raise argparse.ArgumentTypeError("an empty name is none")
+    return text
+
+
+FILE: dict[str, Any] = {"type": path, "metavar": "FILE"}
+FOLDER: dict[str, Any] = {"type": path, "metavar": "FOLDER"}
+DIR: dict[str, Any] = {"type": path, "metavar": "DIR"}
 
 
 class Parser(argparse.ArgumentParser):
@@ -44,14 +56,15 @@ def make_parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=CommandParser)
     for name, purpose in COMPOSED_COMMANDS.items():
         command = subparsers.add_parser(name, help=purpose, description=purpose, allow_abbrev=False)
-        add_overrides(command)
+        command.add_argument(
+            "overrides", nargs="*", metavar="KEY=VALUE", help="as in model=luong_local_p train.max_steps=500"
+        )
         command.add_argument("-m", "--multirun", action="store_true", help="one run for each combination of KEY=A,B")
         command.set_defaults(command=name, module="pipeline")
     for name, purpose, add_options in (
         ("translate", "translate sentences, a file, or stdin", add_translate),
         ("evaluate", "BLEU and chrF of a run", add_evaluate),
         ("align", "what the model attends to, as links, heatmaps or tables", add_align),
-        ("audit", "what is wrong with the pairs of a configuration", add_audit),
         ("export", "a folder that another engine translates with", add_export),
         ("compare", "one table over several runs", add_compare),
         ("verify", "whether the files of a run are as they were written", add_single_run),
@@ -60,13 +73,6 @@ def make_parser() -> argparse.ArgumentParser:
         add_options(command)
         command.set_defaults(module=name)
     return parser
-
-
-def add_overrides(parser: argparse.ArgumentParser) -> None:
-    """Add KEY=VALUE."""
-    parser.add_argument(
-        "overrides", nargs="*", metavar="KEY=VALUE", help="as in model=luong_local_p train.max_steps=500"
-    )
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
@@ -111,12 +117,6 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
     """Add the options of nmt evaluate."""
     add_run(parser)
     add_scored(parser)
-
-
-def add_audit(parser: argparse.ArgumentParser) -> None:
-    """Add the options of nmt audit."""
-    add_overrides(parser)
-    parser.add_argument("--html", **FILE, help="also a page with the text of the first pairs of each fault")
 
 
 def add_export(parser: argparse.ArgumentParser) -> None:
@@ -220,6 +220,22 @@ def add_scored(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--valid-{side}", **FILE, help=purpose)
 
 
+def threshold_value(text: str) -> float:
+    """A number above 0 and at most 1."""
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) <= 1:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0 and at most 1")
+
+
+def layers(text: str) -> int | tuple[int, ...]:
+    """A layer, or several separated by commas."""
+    if not re.fullmatch(r"-?\d+(,-?\d+)*", text):
+        raise argparse.ArgumentTypeError(f"'{text}' is no layer such as 0 or -1, nor several such as 1,2")
+    numbers = tuple(map(int, text.split(",")))
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
 def add_compare(parser: argparse.ArgumentParser) -> None:
     """Add the options of nmt compare."""
     parser.add_argument(
@@ -234,3 +250,11 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--beam", type=positive, metavar="N", help="hypotheses of the search (default: each run's)")
     parser.add_argument("--long", type=positive, metavar="K", help="also score 2 to K sentences joined into one input")
     parser.add_argument("--sentences", metavar="N,N", help="lines of the first set to draw (default: three short ones)")
+
+
+def positive(text: str) -> int:
+    """A whole number above 0."""
+    number = int(text) if text.isdigit() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number above 0")
+    return number

@@ -23,7 +23,7 @@ from nmt.attention.kernels import scaled_dot_product
 from nmt.compose import compose_all
 from nmt.config import Config
 from nmt.errors import UserError
-from nmt.option_types import positive
+from nmt.options import positive
 
 BASE = [
     "model=transformer_big",

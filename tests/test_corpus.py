@@ -18,7 +18,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from nmt.config import DataConfig, config_folder
-from nmt.data import audit, checks, corpus, digests, duplicates, hub, origin, parallel_text
+from nmt.data import audit, checks, corpus, digests, hub, origin, parallel_text
 from nmt.data.parallel_text import read_lines
 from nmt.errors import UserError
 
@@ -418,15 +418,15 @@ def test_a_stream_of_pairs_is_not_held(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("held", [1, 2, 5, 100])
 def test_duplicates_are_counted_by_parts_as_in_one(tmp_path: Path, held: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(duplicates, "HELD_PAIRS", held)
+    monkeypatch.setattr(audit, "HELD_PAIRS", held)
     words = [number * number % 23 for number in range(60)]
-    counter = duplicates.DuplicateCounter(tmp_path)
+    counter = audit.DuplicateCounter(tmp_path)
     for number, word in enumerate(words, 10):
-        counter.add(word << 56, number)
-    repeated = [number for number, word in enumerate(words, 10) if word in words[: number - 10]]
-    assert counter.count() == [(len(repeated), repeated[: duplicates.FIRSTS])]
+        counter.add(f"Wort {word}", "word", number)
+    first = next(number for number, word in enumerate(words) if word in words[:number])
+    assert counter.count() == (60 - len(set(words)), first + 10)
     assert not list(tmp_path.iterdir())
-    assert duplicates.DuplicateCounter(tmp_path).count() == [(0, [])]
+    assert audit.DuplicateCounter(tmp_path).count() == (0, 0)
 
 
 def test_a_shifted_corpus_is_said_in_every_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -6,17 +6,23 @@ depends on the corpus. Sentences are stored as 64-bit hashes: among ten million 
 1 of 370,000 corpora.
 """
 
+import itertools
 import logging
 import re
+from array import array
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import numpy
+
 from nmt.data.checks import PairChecks
 
 logger = logging.getLogger("nmt")
 
+HELD_PAIRS = 4_000_000  # whose hashes are held in memory, 64 MB
+PARTS = 256
 NO_LETTER = re.compile(r"[\W_]+")
 SLACK = 10  # characters added to both sides before their ratio is taken: "Ja." / "Yes, indeed." is a good pair
 
@@ -116,6 +122,59 @@ class PairCounts:
         """The set's entry in report.json: its files, counts and examples."""
         names = ("read", "kept", "dropped", "counted", "examples", "warnings")
         return {"from": [path for _, path, _ in self.starts]} | {name: getattr(self, name) for name in names}
+
+
+class DuplicateCounter:
+    """Counts pairs that repeat an earlier one, both sides to the letter, in a bounded amount of memory.
+
+    After every HELD_PAIRS pairs their hashes go to files in `folder`, a file for each value of the hash's first byte.
+    Equal hashes are in the same file, so that the files are counted one by one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.hashes = array("Q")
+        self.numbers = array("Q")
+
+    def add(self, source: str, target: str, number: int) -> None:
+        """Add a pair and its number in the order read. Raises OSError."""
+        self.hashes.append(hash_text(f"{source}\n{target}"))
+        self.numbers.append(number)
+        if len(self.hashes) >= HELD_PAIRS:
+            self.write_parts()
+
+    def write_parts(self) -> None:
+        """Append the pairs in memory to the files, and forget them."""
+        table = numpy.stack([numpy.asarray(self.hashes), numpy.asarray(self.numbers)], axis=1)
+        part = table[:, 0] >> numpy.uint64(56)
+        order = numpy.argsort(part, kind="stable")
+        bounds = numpy.searchsorted(part[order], numpy.arange(PARTS + 1))
+        for number, (start, end) in enumerate(itertools.pairwise(bounds.tolist())):
+            with open(self.folder / f"hashes-{number}", "ab") as file:
+                file.write(table[order[start:end]].tobytes())
+        self.hashes, self.numbers = array("Q"), array("Q")
+
+    def count(self) -> tuple[int, int]:
+        """How many pairs repeat an earlier one, and the number of the first that does (0 when none does)."""
+        if not (self.folder / "hashes-0").exists():
+            return count_repeated(numpy.asarray(self.hashes), numpy.asarray(self.numbers))
+        self.write_parts()
+        repeated, firsts = 0, list[int]()
+        for number in range(PARTS):
+            path = self.folder / f"hashes-{number}"
+            in_part, first = count_repeated(*numpy.fromfile(path, numpy.uint64).reshape(-1, 2).T)
+            path.unlink()
+            repeated, firsts = repeated + in_part, firsts + [first] * (first > 0)
+        return repeated, min(firsts, default=0)
+
+
+def count_repeated(hashes: numpy.ndarray, numbers: numpy.ndarray) -> tuple[int, int]:
+    """How many hashes repeat an earlier one, and the number of the first that does (0 when none does)."""
+    _, first = numpy.unique(hashes, return_index=True)
+    repeated = numpy.ones(len(hashes), dtype=bool)
+    repeated[first] = False
+    indices = numpy.flatnonzero(repeated)
+    return len(indices), int(numbers[indices[0]]) if len(indices) else 0
 
 
 def log_report(report: dict[str, Any]) -> None:

@@ -15,10 +15,9 @@ from typing import Any
 
 from nmt.config import DataConfig
 from nmt.data import hub, mixture, sources
-from nmt.data.audit import HeldOutSentences, log_report
+from nmt.data.audit import DuplicateCounter, HeldOutSentences, log_report
 from nmt.data.checks import PairChecks
 from nmt.data.digests import DigestCache
-from nmt.data.duplicates import DuplicateCounter
 from nmt.data.origin import Origin
 from nmt.data.packed import PackedFile
 from nmt.data.phrasebook import splits

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import DataConfig
-from nmt.data.audit import HeldOutSentences, PairCounts, hash_text, rejection_reason
+from nmt.data.audit import DuplicateCounter, HeldOutSentences, PairCounts, rejection_reason
 from nmt.data.checks import PairChecks
-from nmt.data.duplicates import DuplicateCounter
 from nmt.data.mixture import copies
 from nmt.data.origin import Origin, PartCounts
 from nmt.data.parallel_text import LineWriter, read_pairs
@@ -50,7 +49,7 @@ def write_training_set(
                     counts.count("both sides equal", counts.read)
                 if held_out.contains(source, target):
                     counts.count("also in valid or test", counts.read)
-                duplicates.add(hash_text(f"{source}\n{target}"), counts.read)
+                duplicates.add(source, target, counts.read)
                 for _ in range(times := copies(weight, source, target)):
                     writer.write(tagged(source, tag), target, counts)
                     if links is not None:
@@ -59,9 +58,9 @@ def write_training_set(
                     counts.drop("left out by its weight", counts.read)
             check_part(parts.entries[-1], data)
             parts.entries[-1] |= {"weight": round(weight, 4)} | ({"tag": tag} if tag else {})
-    [(repeated, firsts)] = duplicates.count()
+    repeated, first = duplicates.count()
     if repeated:
-        counts.count("duplicates", firsts[0], repeated)
+        counts.count("duplicates", first, repeated)
     counts.add_warnings(checks)
     return counts.report_entry() | {"sha256": writer.digests(), "origins": parts.entries}
 
