@@ -13,12 +13,11 @@ from nmt.alignments.extractor_choice import default_extractor
 from nmt.config import TrainConfig
 from nmt.data.batches import batches_by_length, collate
 from nmt.data.dataset import ParallelDataset
-from nmt.data.tokenizer import PAD
 from nmt.decode.translator import Translator
 from nmt.distributed import World
 from nmt.evaluate.bleu_chrf import score
 from nmt.training.divergence import TrainingDiverged
-from nmt.training.loss import cross_entropy
+from nmt.training.loss import token_losses
 from nmt.training.stop_signal import StopSignal
 from nmt.view.tensorboard import TensorBoardLogger
 
@@ -121,8 +120,8 @@ class Validation:
             batch = batch.to(self.translator.device)
             with self.translator.autocast:
                 decoded = self.model(batch.source, batch.mask, batch.target)
-                _, batch_nll = cross_entropy(decoded.hidden, self.model.output, batch.output, PAD, 0.0)
-            nll[number], tokens[number] = batch_nll.item(), batch.tokens
+                _, batch_nll = token_losses(decoded.hidden, self.model.output, batch.output, batch.real, 0.0)
+            nll[number], tokens[number] = batch_nll.sum().item(), batch.tokens
         self.stop.check()
         by_batch = zip(*self.world.gather([*nll.tolist(), *tokens.tolist()]), strict=True)
         sums = [sum(values) for values in by_batch]  # each is 0 in all processes but one
