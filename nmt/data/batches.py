@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -46,8 +46,8 @@ class Batch(NamedTuple):
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         """The same batch with every tensor changed."""
-        changed = {name: change(each) for name, each in self._asdict().items() if isinstance(each, Tensor)}
-        return self._replace(**changed)
+        fields: Any = (change(each) if isinstance(each, Tensor) else each for each in self)
+        return Batch(*fields)
 
     @property
     def padding(self) -> float:

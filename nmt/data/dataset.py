@@ -156,7 +156,7 @@ class FileArray:
 
 
 def list_column(column: pyarrow.ListArray, address: int) -> tuple[numpy.ndarray, int]:
-    """The offsets of a list column without a copy, and without `to_numpy`, which imports pandas; the place of its values.
+    """The offsets of a list column and the place of its values, without a copy and `to_numpy`, which imports pandas.
 
     The place is a number of int32 from the beginning of the file, whose memory map begins at `address`.
     """

@@ -1,5 +1,6 @@
 """One update of the weights."""
 
+import logging
 import math
 from itertools import islice
 from typing import NamedTuple
@@ -10,8 +11,9 @@ from torch import Tensor
 from nmt.config import Config
 from nmt.data.batches import Batch, BatchIterator, Cursor
 from nmt.distributed import World
+from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
-from nmt.training.compile import compile_forward
+from nmt.training.compile import compile_forward, failed_to_compile, reason
 from nmt.training.deferred import Deferred, runs_ahead
 from nmt.training.divergence import TrainingDiverged, find_fault, is_useless, loss_limit, record_loss, record_skip
 from nmt.training.gradient_sum import GradientSum, OrderedSum, UnorderedSum
@@ -21,6 +23,8 @@ from nmt.training.precision import autocast, seed_batch
 from nmt.training.schedule import learning_rate
 from nmt.training.state import TrainState
 
+NOT_COMPILED = "The backward pass cannot be compiled"
+log = logging.getLogger("nmt")
 ENDLESS = 10**9  # updates, for the schedule while max_minutes has not been converted
 
 
@@ -82,7 +86,7 @@ class TrainStep:
         batches, last, self.waiting = [batch for _, batch in items], items[-1][0], []
         tokens = sum(int(row[0]) for row in self.world.gather([sum(batch.tokens for batch in batches)]))
         self.model.begin_update(len(batches) * self.world.size)
-        nll = [self.backward(number, batch, tokens) for number, batch in enumerate(batches)]
+        nll = self.compute_gradients(batches, tokens)
         try:
             self.settle()
         except TrainingDiverged:
@@ -132,6 +136,23 @@ class TrainStep:
             group["lr"] = lr
         with autocast(self.device, self.dtype):  # for Muon's products
             self.optimizer.step()
+
+    def compute_gradients(self, batches: list[Batch], tokens: int) -> list[Tensor]:
+        """Leave the gradients of this process's micro-batches in the parameters; returns the summed −log p of each.
+
+        Where the backward pass cannot be compiled, the training goes on without torch.compile.
+        """
+        try:
+            return [self.backward(number, batch, tokens) for number, batch in enumerate(batches)]
+        except RuntimeError as error:
+            if self.forward is self.model or not failed_to_compile(error):
+                raise
+            if self.world.size > 1:  # others may have sent their gradients
+                raise UserError(f"{NOT_COMPILED}: {reason(error)}; choose train.compile=false.") from None
+            log.warning("%s: %s; the training goes on without train.compile.", NOT_COMPILED, reason(error))
+            self.forward = self.model
+            self.optimizer.zero_grad()
+            return [self.backward(number, batch, tokens) for number, batch in enumerate(batches)]
 
     def backward(self, number: int, batch: Batch, tokens: int) -> Tensor:
         """Add the gradients of loss / tokens of this process's micro-batch `number`; returns its summed −log p."""
