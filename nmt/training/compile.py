@@ -8,6 +8,7 @@ from torch import Tensor
 from nmt.errors import UserError
 from nmt.models.base import DecoderOutput, EncoderDecoder
 
+
 def compile_forward(model: EncoderDecoder) -> Callable[..., DecoderOutput]:
     """The model's forward pass, compiled for batches of any size; it uses and trains the model's own weights.
 

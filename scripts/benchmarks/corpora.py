@@ -59,7 +59,7 @@ def real_corpus(source: Path | None, target: Path | None, folder: Path) -> tuple
 
 
 class RandomPairs:
-    """Pairs of random ids with the lengths of WMT sentences, for training: a single shard, of which only lengths are kept.
+    """Pairs of random ids with the lengths of WMT sentences: a single shard, of which only the lengths are kept.
 
     How much of a batch is padding depends on the size of the corpus: with 105,000 pairs it is 14 %, with WMT's 4.5
     million 1 %. A sentence is a slice of one pool of Zipf-distributed ids.
@@ -93,7 +93,9 @@ class RandomPairs:
         """The ids of some sentences of "source" or "target"."""
         lengths = (self.source_lengths if side == "source" else self.target_lengths)[rows].astype(numpy.int64)
         starts = rows.astype(numpy.int64) * (7 if side == "source" else 11) - (numpy.cumsum(lengths) - lengths)
-        return Sentences(self.pool[(numpy.repeat(starts, lengths) + numpy.arange(lengths.sum())) % len(self.pool)], lengths)
+        return Sentences(
+            self.pool[(numpy.repeat(starts, lengths) + numpy.arange(lengths.sum())) % len(self.pool)], lengths
+        )
 
 
 def random_pairs(number: int, vocabulary: int) -> Any:
@@ -108,9 +110,7 @@ def id_pool(size: int, vocabulary: int, random: numpy.random.Generator) -> numpy
     return ids.astype(numpy.int32) + EOS + 1
 
 
-def random_lengths(
-    rows: int, mean: float, random: numpy.random.Generator
-) -> tuple[numpy.ndarray, numpy.ndarray]:
+def random_lengths(rows: int, mean: float, random: numpy.random.Generator) -> tuple[numpy.ndarray, numpy.ndarray]:
     """Lengths of sources, log-normally distributed, and of their targets, on average as long."""
     lengths = random.lognormal(numpy.log(mean) - 0.6**2 / 2, 0.6, rows)
     return lengths, lengths * random.lognormal(0, 0.2, rows)
