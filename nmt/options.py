@@ -23,8 +23,7 @@ def path(text: str) -> str:
 
 
 FILE: dict[str, Any] = {"type": path, "metavar": "FILE"}
-FOLDER: dict[str, Any] = {"type": path, "metavar": "FOLDER"}
-DIR: dict[str, Any] = {"type": path, "metavar": "DIR"}
+FOLDER, DIR = ({"type": path, "metavar": name} for name in ("FOLDER", "DIR"))
 
 
 class Parser(argparse.ArgumentParser):

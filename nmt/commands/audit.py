@@ -14,14 +14,14 @@ log = logging.getLogger("nmt")
 
 def run(options: argparse.Namespace) -> int:
     """Print SET, FAULT, PAIRS and the first places of each fault as a table with tabs; raises UserError."""
-    (config,) = compose.compose_all(options.overrides, multirun=False)
-    folder, reports = audit(config.data, Path(config.data_folder))
-    for report in reports:
-        for note in notes(report):
-            log.info("%s: %s", report.name, note)
-        if not report.faults:
-            log.info("%s: no fault was found.", report.name)
-        for row in rows(report):
-            print("\t".join(visible(str(cell)) for cell in row))
-    log.info("Every pair with a fault: %s. Examples: %s.", folder / "all.tsv", folder / "audit.html")
+    for config in compose.compose_all(options.overrides, options.multirun):
+        folder, reports = audit(config.data, Path(config.data_folder))
+        for report in reports:
+            for note in notes(report):
+                log.info("%s: %s", report.name, note)
+            if not report.faults:
+                log.info("%s: no fault was found.", report.name)
+            for row in rows(report):
+                print("\t".join(visible(str(cell)) for cell in row))
+        log.info("Every pair with a fault: %s. Examples: %s.", folder / "all.tsv", folder / "audit.html")
     return 0

@@ -50,7 +50,7 @@ class PairChecks:
     """Looks at the pairs of a set one after the other; `valid` are the checks of the validation set."""
 
     def __init__(self, valid: "PairChecks | None" = None, limits: Limits | None = None) -> None:
-        self.valid, self.limits = valid, limits or Limits(10**9, 1e9, 6.0)
+        self.valid, self.limits = valid, limits or Limits(10**9, 1e9, 5.0)
         self.pairs: list[Pair] = []
         self.before, self.read = 0, 0  # pairs in memory that are context only; pairs that were looked at
         self.profile: Profile | None = None

@@ -26,7 +26,7 @@ MIN_LETTERS = 5  # of a line whose script is judged
 MIN_CASED_WORDS = 3  # of a line whose case is judged, or that may not be equal on both sides
 LANGUAGE_MARGIN = 12.0  # nats by which the other side's language fits better
 LANGUAGE_MARGIN_PER_CHARACTER = 0.3
-COPIED_WORDS, COPIED_SHARE = 3, 0.5  # words from four letters on that a side has from the other
+COPIED_WORDS, COPIED_SHARE = 3, 0.5  # words from three letters on that a side has from the other
 
 
 @dataclass
@@ -142,7 +142,7 @@ def without_capitals(side: Lines) -> np.ndarray:
 def partly_untranslated(source: Lines, target: Lines) -> np.ndarray:
     """Which pairs share at least COPIED_WORDS words of small letters, COPIED_SHARE of those of the target."""
     chosen, others = (
-        np.flatnonzero((words.length >= 4) & (words.kind == SMALL)) for words in (target.words, source.words)
+        np.flatnonzero((words.length >= 3) & (words.kind == SMALL)) for words in (target.words, source.words)
     )
     shared = target.words.in_other(source.words, chosen, among=others)
     total = target.words.lines_with(chosen)

@@ -115,15 +115,13 @@ def name_like(side: Words) -> np.ndarray:
 
 
 def copied_numbers(source: Words, target: Words) -> np.ndarray:
-    """For each number of digits whether such numbers are usually the same on both sides, or not seen."""
+    """For each number of digits whether such numbers are expected on both sides: two if they usually are, from three on."""
     usual = np.ones(20, bool)
     usual[:2] = False
     for side, other in ((source, target), (target, source)):
-        chosen = np.flatnonzero(side.digit)
-        digits = np.minimum(side.length[chosen], 19)
-        seen = np.bincount(digits, minlength=20)
-        copies = np.bincount(digits, weights=side.in_other(other, chosen), minlength=20)
-        usual &= (seen < MIN_SEEN) | (copies >= COPIED * seen)
+        chosen = np.flatnonzero(side.digit & (side.length == 2))
+        if len(chosen) >= MIN_SEEN:
+            usual[2] &= side.in_other(other, chosen).mean() >= COPIED
     return usual
 
 
