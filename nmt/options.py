@@ -22,8 +22,7 @@ def path(text: str) -> str:
     return text
 
 
-FILE: dict[str, Any] = {"type": path, "metavar": "FILE"}
-FOLDER, DIR = ({"type": path, "metavar": name} for name in ("FOLDER", "DIR"))
+FILE, FOLDER, DIR = ({"type": path, "metavar": name} for name in ("FILE", "FOLDER", "DIR"))
 
 
 class Parser(argparse.ArgumentParser):

@@ -115,7 +115,7 @@ def name_like(side: Words) -> np.ndarray:
 
 
 def copied_numbers(source: Words, target: Words) -> np.ndarray:
-    """For each number of digits whether such numbers are expected on both sides: two if they usually are, from three on."""
+    """For each number of digits whether such numbers are expected on both sides: from three on, two if usual."""
     usual = np.ones(20, bool)
     usual[:2] = False
     for side, other in ((source, target), (target, source)):
