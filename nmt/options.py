@@ -22,7 +22,7 @@ def path(text: str) -> str:
     return text
 
 
-FILE, FOLDER, DIR = ({"type": path, "metavar": name} for name in ("FILE", "FOLDER", "DIR"))
+FILE, FOLDER, DIR = (dict[str, Any](type=path, metavar=name) for name in ("FILE", "FOLDER", "DIR"))
 
 
 class Parser(argparse.ArgumentParser):
@@ -56,10 +56,7 @@ def make_parser() -> argparse.ArgumentParser:
     for name, purpose in COMPOSED_COMMANDS.items():
         command = subparsers.add_parser(name, help=purpose, description=purpose, allow_abbrev=False)
         command.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="as in data=files data.train=PREFIX")
-        if name != "audit":
-            command.add_argument(
-                "-m", "--multirun", action="store_true", help="one run for each combination of KEY=A,B"
-            )
+        command.add_argument("-m", "--multirun", action="store_true", help="for each combination of KEY=A,B")
         command.set_defaults(command=name, module="audit" if name == "audit" else "pipeline")
     for name, purpose, add_options in (
         ("translate", "translate sentences, a file, or stdin", add_translate),
