@@ -133,7 +133,9 @@ class OptimConfig:
 class TrainConfig:
     """Batches, budget, validation and logging."""
 
-    batch_tokens: int = option("padded positions of a batch on its longer side", above=0, maximum=10**8)
+    batch_tokens: int | None = option(
+        "padded positions of a batch on its longer side; null: 1024, on a GPU what fits", above=0, maximum=10**8
+    )
     accumulate: int = option("batches per update, in each process", above=0)
     ordered_sum: bool = option(
         "several processes: gradients are added in the order of the batches, so that the result has the bits of one "
@@ -200,7 +202,7 @@ class DecodeConfig:
         "a hypothesis has at most max_length_ratio × source pieces + max_length_extra pieces", minimum=0, maximum=100
     )
     max_length_extra: int = option("see max_length_ratio", above=0, maximum=10_000)
-    batch_tokens: int = option("source positions × beam in one batch of the search", above=0, maximum=10**8)
+    batch_tokens: int | None = option("source positions × beam in a batch; null: by device", above=0, maximum=10**8)
 
 
 @dataclass(kw_only=True)

@@ -17,6 +17,7 @@ from nmt.data.batches import Ids, batches_by_length, collate, pad, padding_mask
 from nmt.data.line_chunks import text_chunks
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.decode.beam_search import Hypothesis, NBest, pack_nbest, search, unpack_nbest
+from nmt.decode.budget import in_parts, with_batch_tokens
 from nmt.decode.forced_decoding import AttentionRecord, IdPair, force_decode, pair_batches, pair_chunks
 from nmt.decode.long_lines import join_texts, split_position
 from nmt.decode.parallel import WorkersKilled, parallel_map
@@ -43,6 +44,11 @@ class Translator:
     search_model: EncoderDecoder | None = None  # `model` with packed weights, where these no longer change
     num_processes: int = 1  # that divide the batches of a file
     world: World = World()  # of processes that all translate the same file together
+
+    @property
+    def batch_tokens(self) -> int:
+        """decode.batch_tokens, chosen by the device where it is null."""
+        return with_batch_tokens(self.decode, self.device).batch_tokens or 1
 
     def with_options(self: T, *, decode: DecodeConfig | None = None, num_processes: int | None = None) -> T:
         """The same translator with other settings of search or another number of processes."""
@@ -147,7 +153,7 @@ class Translator:
     def batches(self, sources: Sequence[Sequence[int] | Ids]) -> list[np.ndarray]:
         """Indices of sentences to search together, longest first; with several processes enough batches for each."""
         lengths = np.array([len(ids) for ids in sources])
-        budget = self.decode.batch_tokens // self.decode.beam
+        budget = self.batch_tokens // self.decode.beam
         if self.num_processes > 1:
             tokens = int((lengths + 1).sum()) // (BATCHES_PER_PROCESS * self.num_processes)
             budget = min(budget, max(tokens, MIN_BATCH_TOKENS))
@@ -155,9 +161,12 @@ class Translator:
 
     def search_batch(self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray | None = None) -> NBest:
         """Beam search over one batch; `limits`: maximum length of each hypothesis, </s> counted."""
+        ends = self.limits(np.array([len(ids) for ids in sources])) if limits is None else limits
+        return in_parts(lambda rows: self.search_rows(sources[rows], ends[rows]), len(sources))
+
+    def search_rows(self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray) -> NBest:
+        """Beam search over sentences that fit into the memory together."""
         source = pad([np.append(ids, EOS) for ids in sources])
-        if limits is None:
-            limits = self.limits(np.array([len(ids) for ids in sources]))
         real = padding_mask(source)
         source, real = source.to(self.device), None if real is None else real.to(self.device)
         model, decode = self.search_model or self.model, self.decode
@@ -176,7 +185,7 @@ class Translator:
         """Forced decoding of pairs, in order; each chunk of them is sorted by length and decoded in batches."""
         for chunk in pair_chunks(pairs):
             records: dict[int, AttentionRecord] = {}
-            for rows in pair_batches(chunk, self.decode.batch_tokens):
+            for rows in pair_batches(chunk, self.batch_tokens):
                 records |= zip(rows, self.force_decode_batch([chunk[row] for row in rows]), strict=True)
             yield from (records[row] for row in range(len(chunk)))
 

@@ -82,7 +82,7 @@ class CTranslate2Translator(Translator):
     def batches(self, sources: Sequence[Sequence[int] | Ids]) -> list[np.ndarray]:
         """Indices of sentences of one length, longest first: CTranslate2 has one limit for a batch."""
         lengths = np.array([len(ids) for ids in sources])
-        budget = self.decode.batch_tokens // self.decode.beam
+        budget = self.batch_tokens // self.decode.beam
         batches = []
         for length in sorted(set(lengths.tolist()), reverse=True):
             rows = np.flatnonzero(lengths == length)

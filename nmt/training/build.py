@@ -11,15 +11,17 @@ from nmt.alignments.extraction import DECODER_STEPS
 from nmt.config import Config, OptimConfig
 from nmt.data.batches import BatchIterator
 from nmt.data.dataset import ParallelDataset
-from nmt.data.shards import TrainingPairs
+from nmt.data.shards import TrainingPairs, longest_sentence
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.training_links import open_training_links
+from nmt.decode.budget import with_batch_tokens
 from nmt.decode.translator import Translator
 from nmt.distributed import World
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.training import checkpoint
+from nmt.training.batch_size import choose_batch_tokens
 from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.muon import Muon
 from nmt.training.precision import autocast, precision_name, seed_everything, select_device, select_precision
@@ -62,11 +64,12 @@ def build_trainer(
         assert corpus is not None
         model.guided, shift = True, DECODER_STEPS[model.guided_step]
         links = open_training_links(corpus, tokenizers, options.guided_alignment_tokenized, shift)
-    batches = BatchIterator(train, tokenizers, options.batch_tokens, config.seed, options.subword_sampling, links)
-    decode = replace(config.decode, beam=options.validate_beam)
+    batch_tokens = choose_batch_tokens(config, stored, model, dtype, longest_sentence(train) + 1, world)
+    batches = BatchIterator(train, tokenizers, batch_tokens, config.seed, options.subword_sampling, links)
+    decode = with_batch_tokens(replace(config.decode, beam=options.validate_beam), device)
     context = autocast(device, dtype)
     translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)
-    validation = Validation(valid, translator, config.data.target, 4 * options.batch_tokens, dtype, stop, world)
+    validation = Validation(valid, translator, config.data.target, 4 * batch_tokens, dtype, stop, world)
     total = planned_updates(options, batches.batches_per_epoch / (options.accumulate * world.size))
     if world.size > 1:
         weights = {name: tensor.cpu() for name, tensor in model.state_dict().items()}
@@ -76,6 +79,7 @@ def build_trainer(
     state.best, state.precision = None if math.isnan(best) else best, precision_name(dtype)
     if stored is not None and not state.finished:
         check_batches_per_update(state.batches_per_update, options.accumulate, world.size)
+    state.batch_tokens = batch_tokens
     state.device, state.batches_per_update = device.type, options.accumulate * world.size
     train_step = TrainStep(config, model, optimizer, batches, state, dtype, world)
     # Points after the save are discarded. A due validation may have been logged by a process that was killed before it
