@@ -56,7 +56,7 @@ def unpack_nbest(values: Iterator[int]) -> NBest:
 
 @dataclass
 class Beams:
-    """The open hypotheses of the sentences that are still open. Lists and arrays are on the host, tensors on the device."""
+    """The open hypotheses of the sentences that are still open; lists and arrays on the host, tensors on the device."""
 
     sentences: list[int]  # their indices in the input
     limits: list[int]  # maximum length of each, </s> counted
@@ -82,12 +82,7 @@ class Candidates(NamedTuple):
     tokens: Tensor  # [N R]
 
 
-class HostCandidates(NamedTuple):
-    """The same on the host."""
-
-    scores: np.ndarray
-    parents: np.ndarray
-    tokens: np.ndarray
+HostCandidates = tuple[np.ndarray, np.ndarray, np.ndarray]  # the same on the host
 
 
 @torch.inference_mode()
@@ -209,21 +204,20 @@ def to_host(*candidates: Candidates) -> list[HostCandidates]:
     """The same on the host, in one copy; an integer below 2²⁴ is exact in float32, too."""
     parts = [part.to(each.scores.dtype) for each in candidates for part in each]
     copied = torch.stack(parts).cpu().numpy()
-    return [
-        HostCandidates(scores, parents.astype(np.int64), tokens.astype(np.int64))
-        for scores, parents, tokens in copied.reshape(len(candidates), 3, *copied.shape[1:])
-    ]
+    scores, parents, tokens = copied.reshape(len(candidates), 3, *copied.shape[1:]).swapaxes(0, 1)
+    return list(zip(scores, parents.astype(np.int64), tokens.astype(np.int64), strict=True))
 
 
 def collect_finished(
     finished: list[list[Hypothesis]], beams: Beams, best: HostCandidates, beam: int, alpha: float
 ) -> None:
     """Add those of the best `beam` candidates that end here to the finished hypotheses of their sentences."""
-    for row, rank in np.argwhere((best.tokens == EOS) & np.isfinite(best.scores)).tolist():
+    scores, parents, tokens = best
+    for row, rank in np.argwhere((tokens == EOS) & np.isfinite(scores)).tolist():
         hypotheses = finished[beams.sentences[row]]
         if len(hypotheses) < beam:
-            ids = beams.ids[row, best.parents[row, rank]].tolist()
-            hypotheses.append(Hypothesis(ids, float(best.scores[row, rank]) / beams.length**alpha))
+            ids = beams.ids[row, parents[row, rank]].tolist()
+            hypotheses.append(Hypothesis(ids, float(scores[row, rank]) / beams.length**alpha))
 
 
 def is_done(finished: list[Hypothesis], beam: int, length: int, limit: int) -> bool:
@@ -256,7 +250,7 @@ def advance(
         memory, candidates = memory.rows(keep), Candidates(*(part[keep] for part in candidates))
         device_limits, ended = device_limits[keep], ended[keep]
     rows = (keep[:, None] * width + candidates.parents).flatten()  # N'·K' of the old batch
-    ids = np.take_along_axis(beams.ids[still_open], host.parents[still_open][:, :, None], 1)
-    ids = np.concatenate((ids, host.tokens[still_open][:, :, None]), 2)
+    _, parents, tokens = (part[still_open, :, None] for part in host)
+    ids = np.concatenate((np.take_along_axis(beams.ids[still_open], parents, 1), tokens), 2)
     state = model.reorder(beams.state, rows)
     return Beams(sentences, limits, ids, candidates.tokens, candidates.scores, state, memory, device_limits, ended)
