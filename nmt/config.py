@@ -79,6 +79,9 @@ class DataConfig:
     )  # fmt: skip
     origin_tags: bool = option("each source sentence of data.train begins with its origin, such as <tatoeba>", False)
     opus_url: str = option("server of opus:, or a mirror of it", "https://object.pouta.csc.fi")
+    audit_deviation: float = option("nmt audit: standard deviations from usual lengths", 6.0, above=0, maximum=100)
+    audit_identifier: bool = option("nmt audit: lines of unknown words are given to py3langid (nmt[audit])", False)
+    audit_examples: int = option("nmt audit: examples of each fault", 5, above=0, maximum=1000)
 
 
 @dataclass

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from nmt.errors import UserError
 
 COMPOSED_COMMANDS = {
+    "audit": "what is wrong with sentence pairs",
     "download": "get the corpus",
     "tokenize": "learn the tokenizer and store the pairs as ids",
     "train": "train a model and score it on the test sets",
@@ -56,11 +57,12 @@ def make_parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=CommandParser)
     for name, purpose in COMPOSED_COMMANDS.items():
         command = subparsers.add_parser(name, help=purpose, description=purpose, allow_abbrev=False)
-        command.add_argument(
-            "overrides", nargs="*", metavar="KEY=VALUE", help="as in model=luong_local_p train.max_steps=500"
-        )
-        command.add_argument("-m", "--multirun", action="store_true", help="one run for each combination of KEY=A,B")
-        command.set_defaults(command=name, module="pipeline")
+        command.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="as in data=files data.train=PREFIX")
+        if name != "audit":
+            command.add_argument(
+                "-m", "--multirun", action="store_true", help="one run for each combination of KEY=A,B"
+            )
+        command.set_defaults(command=name, module="audit" if name == "audit" else "pipeline")
     for name, purpose, add_options in (
         ("translate", "translate sentences, a file, or stdin", add_translate),
         ("evaluate", "BLEU and chrF of a run", add_evaluate),
