@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.tokenizer import BOS, EOS, PAD
+from nmt.decode.constraints import Constraints
 from nmt.models.base import DecoderState, EncoderDecoder, Memory
 
 MAX_SPAN = 128  # `top_candidates` takes maxima over spans of the vocabulary of at most so many pieces
@@ -63,6 +64,7 @@ class Beams:
     scores: Tensor  # [N K]: log-probabilities
     state: DecoderState  # [N·K …]
     memory: Memory  # [N …]: shared by all hypotheses of a sentence
+    constraints: Constraints | None = None
 
 
 class Candidates(NamedTuple):
@@ -75,14 +77,21 @@ class Candidates(NamedTuple):
 
 @torch.inference_mode()
 def search(
-    model: EncoderDecoder, source: Tensor, mask: Tensor | None, beam: int, alpha: float, limit: Tensor
+    model: EncoderDecoder,
+    source: Tensor,
+    mask: Tensor | None,
+    beam: int,
+    alpha: float,
+    limit: Tensor,
+    constraints: Constraints | None = None,
 ) -> list[list[Hypothesis]]:
     """source [B S], mask [B S] | None, limit [B] → for each sentence at most `beam` hypotheses, best first.
 
-    `limit` is the maximum length of each hypothesis, </s> counted.
+    `limit` is the maximum length of each hypothesis, </s> counted; `constraints` are those of <s>.
     """
     finished: list[list[Hypothesis]] = [[] for _ in range(len(source))]
     beams, buffer = initial_beams(model, source, mask, limit), None
+    beams.constraints = constraints
     while beams.sentences:
         output = model.decode(beams.tokens[:, :, -1].reshape(-1, 1), beams.state, beams.memory)
         beams.state = output.state
@@ -123,6 +132,9 @@ def expand(logits: Tensor, beams: Beams, beam: int, buffer: Tensor | None = None
     length = beams.tokens.size(2)
     if at_limit := [row for row, limit in enumerate(beams.limits) if limit <= length]:
         end = log_probabilities[at_limit, :, EOS]
+    if beams.constraints is not None:
+        beams.constraints.apply(log_probabilities, beams.tokens)
+    if at_limit:
         log_probabilities[at_limit] = float("-inf")
         log_probabilities[at_limit, :, EOS] = end
     return top_candidates(beams.scores, log_probabilities, 2 * beam)
@@ -205,4 +217,5 @@ def advance(
         memory, scores, parents, tokens = memory.rows(keep), scores[keep], parents[keep], tokens[keep]
     rows = keep[:, None] * width + parents  # [N' K'] of the old batch
     extended = torch.cat((beams.tokens.flatten(0, 1)[rows], tokens[:, :, None]), 2)
-    return Beams(sentences, limits, extended, scores, model.reorder(beams.state, rows.flatten()), memory)
+    constraints = beams.constraints and beams.constraints.extend(keep, parents, extended)
+    return Beams(sentences, limits, extended, scores, model.reorder(beams.state, rows.flatten()), memory, constraints)
