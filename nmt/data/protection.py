@@ -26,7 +26,8 @@ FILES = (
 EMOJI = "\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u2190-\u21ff\u2300-\u23ff"
 JOINERS = "\ufe0f\u200d\u20e3\U000e0020-\U000e007f"
 NUMBER = (
-    r"(?:\+\d{1,3}(?:[ /-]?\(?\d+\)?)+|\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?![\d.,:/-]*\d)|[+−±]?\d+(?:[.,:/'’–-]\d+)*)"
+    r"(?:\+\d{1,3}(?:[ /-]?\(?\d+\)?)+|\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?![\d.,:/-]*\d)"
+    r"|(?:[+−±]|(?<!\S)-)?\d+(?:[.,:/'’–-]\d+)*)"
 )
 PATTERNS = {
     "placeholder": "[\uf100-\uf2ff]",
@@ -52,7 +53,8 @@ PATTERNS = {
 }
 SPANS = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in PATTERNS.items()))
 TRAILING = ".,;:!?)]'’"  # at the end of a URL it belongs to the sentence
-BETWEEN = re.compile(r"[ ,;/·–-]{0,3}")  # of two spans that are one
+JOINED = ("number", "emoji")  # kinds of which neighbours are one span, such as 12.5.2024, 14:30
+BETWEEN = re.compile(r"[ ,;/·–-]{0,3}")  # of neighbours
 
 
 class Span(NamedTuple):
@@ -71,6 +73,7 @@ class Span(NamedTuple):
 def find_spans(text: str, tags: Iterable[str] = ()) -> list[Span]:
     """The spans of a text that must not be translated, from left to right; `tags` are pieces and stay text."""
     spans: list[Span] = []
+    before = None  # the kind of the last span, if it may go on
     for match in SPANS.finditer(text):
         start, end = match.span()
         if match[0] in tags:
@@ -80,8 +83,10 @@ def find_spans(text: str, tags: Iterable[str] = ()) -> list[Span]:
                 if text[end - 1] == ")" and "(" in text[start:end]:
                     break
                 end -= 1
-        if spans and BETWEEN.fullmatch(text, spans[-1].end, start):
+        kind = match.lastgroup if match.lastgroup in JOINED else None
+        if kind and kind == before and BETWEEN.fullmatch(text, spans[-1].end, start):
             start = spans.pop().start
+        before = kind
         spans.append(Span(start, end, text[start:end]))
     return spans
 
