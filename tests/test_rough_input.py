@@ -66,6 +66,17 @@ def test_a_line_without_a_letter_to_translate_is_copied(line):
     assert not protect("Hallo " + line).is_copied
 
 
+@pytest.mark.parametrize(
+    "part", ["a", "A-", "1", "1.", "_", "a.", "a/", "%", "{", "[", "<a", "`", "1 ", "/a", "@", "+1", "€", ":"]
+)
+def test_long_lines_take_no_long_time(part):
+    """Patterns that try every division of a line would not end here."""
+    for end in ("", "x", "!", "ß-"):
+        text = "+1" + part * 1500 + end
+        protected = protect(text)
+        assert len(protected.text) <= len(text)
+
+
 @pytest.fixture(scope="module")
 def tokenizers(tmp_path_factory):
     from nmt.config import TokenizerConfig
