@@ -40,6 +40,19 @@ NARROW = {
 AT_MOST = {"num_layers": 2, "encoder_layers": 2, "decoder_layers": 2, "sliding_window": 2}
 
 
+# Warnings are errors, but on a GPU PyTorch and Triton warn of what they do themselves; those of C++ seem to come from
+# the line that called it, and are UserWarnings.
+TORCHS_OWN = ("default::UserWarning", r"default:::torch\.", r"default:::triton\.")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests on a GPU may meet PyTorch's own warnings."""
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            for accepted in TORCHS_OWN:
+                item.add_marker(pytest.mark.filterwarnings(accepted))
+
+
 @pytest.fixture(autouse=True)
 def restored_threads() -> Iterator[None]:
     """A test leaves PyTorch with as many threads as it found."""

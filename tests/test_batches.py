@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.data.batches import BatchIterator, Cursor, batches_by_length, collate
+from nmt.data.dataset import Sentences, join
 from nmt.data.plan import batch_boundaries, count_batches, length_runs, plan_batches
 from nmt.data.shards import ShardedDataset
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizers
@@ -154,14 +155,15 @@ def test_collate_by_hand():
     assert batch.mask.tolist() == [[True, True, True], [True, True, False]]
     assert batch.target.tolist() == [[BOS, 4, PAD, PAD], [BOS, 5, 6, 10]]
     assert batch.output.tolist() == [[4, EOS, PAD, PAD], [5, 6, 10, EOS]]
-    assert batch.tokens == 6
+    assert batch.tokens == 6 and batch.source_tokens == 5
+    assert batch.real.tolist() == [0, 1, 4, 5, 6, 7]
     assert batch.padding == pytest.approx(1 - 11 / 14)
     assert all(tensor.dtype == torch.int64 for tensor in (batch.source, batch.target, batch.output))
 
 
 def test_equal_sources_have_no_mask():
     batch = collate([np.array([9, 8])] * 2, [np.array([4]), np.array([], dtype=np.int32)])
-    assert batch.mask is None
+    assert batch.mask is None and collate([np.array([9])] * 2, [np.array([4])] * 2).real is None
     assert batch.target.tolist() == [[BOS, 4], [BOS, PAD]] and batch.output.tolist() == [[4, EOS], [EOS, PAD]]
     assert batch.padding == pytest.approx(1 / 10)
     moved = batch.to(torch.device("cpu"))
@@ -201,6 +203,9 @@ class Rows:
 
     def target(self, row: int) -> np.ndarray:
         return np.full(self.target_lengths[row], 1000 + self.first + row, dtype=np.int32)
+
+    def sentences(self, side: str, rows: np.ndarray) -> Sentences:
+        return join([getattr(self, side)(row) for row in rows])
 
 
 def test_an_epoch_shows_every_pair_once_from_any_position():

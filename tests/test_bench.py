@@ -8,14 +8,16 @@ from pathlib import Path
 import bench
 import bench_gpu
 import bench_peers
+import numpy
 import peers.data
 import peers.environments
 import pytest
 import torch
 from benchmarks import corpora, frame, models
+from benchmarks.gpu import configuration, repeat
 from benchmarks.machine import Stopwatch
 from benchmarks.tables import short, spread, table
-from benchmarks.training import make_train_step, random_model, time_updates, training_flop
+from benchmarks.training import make_train_step, random_model, time_updates, train_step_on_random_ids, training_flop
 from peers.toolkits import ENVIRONMENTS, PEERS
 from peers.train_toolkit import TOOLKITS, Meter
 
@@ -234,7 +236,9 @@ def test_a_pair_is_compared_round_by_round():
 # ----------------------------------------------------------------------------------------------------------------------
 # make bench-gpu
 
-LITTLE = "--device cpu --tiny --vocabulary 50 --batch-tokens 120 --warmup 1 --updates 2 --sentences 6".split()
+LITTLE = (
+    "--device cpu --tiny --vocabulary 50 --batch-tokens 120 --updates 2 --sentences 6 --pairs 500 --seconds 0.1".split()
+)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
@@ -246,18 +250,53 @@ def test_without_cuda_there_is_one_sentence(capsys):
 
 @pytest.mark.slow
 def test_bench_gpu_measures_every_part(tmp_path, capsys):
-    assert bench_gpu.main([*LITTLE, "--json", str(tmp_path / "gpu.json")]) == 0
+    assert bench_gpu.main([*LITTLE, "--ways", "eager", "--json", str(tmp_path / "gpu.json")]) == 0
     result = json.loads((tmp_path / "gpu.json").read_text(encoding="utf-8"))
     assert all(result[part] for part in bench_gpu.PARTS)
-    for row in result["training"]:
-        assert row["of the matrix products"] == pytest.approx(row["TFLOP/s"] / result["matrix"][0]["TFLOP/s"])
+    rows = {row["model"]: row for row in result["training"]}
+    assert list(rows) == [*(f"{name}, {way}" for name in bench_gpu.TRANSFORMERS for way in ("eager",)), *(
+        f"{name}, eager" for name in bench_gpu.RECURRENT)]  # fmt: skip
+    big = rows["big, eager"]
+    assert big["of the matrix products"] == pytest.approx(big["TFLOP/s"] / result["matrix"][0]["TFLOP/s"])
+    assert big["first pass, target tok/s"] > 0 and big["collation, ms a batch"] > 0
+    assert [row["pieces"] for row in result["long"]] == [16, 32] * 2 and all("kernels" in row for row in result["long"])
+    assert "scaled_dot_product" in result["decoding"][0]["attention kernels"]
+    assert result["profile"][0]["share"] == 1 and len(result["profile"]) > 5
     lengths = corpora.random_pairs(6, 50).source_lengths
     assert result["decoding"][0]["tokens"] == (lengths + 1).sum()  # each translation as long as its source, and </s>
     assert capsys.readouterr().out.count("| --- |") == len(bench_gpu.PARTS)
 
 
+def test_a_killed_measurement_keeps_its_rows(tmp_path, monkeypatch):
+    def parts(options):
+        yield {"figure": 1.0}
+        raise KeyboardInterrupt
+
+    file = tmp_path / "new" / "gpu.json"
+    with pytest.raises(KeyboardInterrupt):
+        frame.measure_parts({"some": parts}, ["some"], bench_gpu.parse(["--json", str(file)]))
+    assert json.loads(file.read_text(encoding="utf-8"))["some"] == [{"figure": 1.0}]
+
+
+def test_the_same_batches_are_measured_again():
+    config = configuration(["model=transformer_tiny", "train.batch_tokens=120"], "cpu", "fp32")
+    step = train_step_on_random_ids(config, 50, 300)
+    passes = [time_updates(repeat(step), 0, 2) for _ in range(2)]
+    assert passes[0]["tokens"] == passes[1]["tokens"] and step.state.step == 4
+
+
+def test_random_sentences_have_their_lengths():
+    pairs, rows = corpora.RandomPairs(300, 50), numpy.array([299, 0, 7])
+    for side, lengths in (("source", pairs.source_lengths), ("target", pairs.target_lengths)):
+        ids, found = pairs.sentences(side, rows)
+        assert found.tolist() == lengths[rows].tolist() and len(ids) == found.sum()
+        assert (
+            ids.min() > EOS and ids.max() < 50 and ids.tolist() != pairs.sentences(side, rows + [0, 1, 1])[0].tolist()
+        )
+
+
 def test_updates_on_random_ids_are_counted():
-    config = bench_gpu.configuration(["model=transformer_tiny", "train.accumulate=2"], "cpu", "fp32")
+    config = configuration(["model=transformer_tiny", "train.accumulate=2"], "cpu", "fp32")
     batches = BatchIterator(corpora.random_pairs(100, 50), corpora.NO_TOKENIZERS, 120, config.seed, sampling=0.0)
     step = make_train_step(config, random_model(config, 50), batches)
     figures = time_updates(step, 1, 2)

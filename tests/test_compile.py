@@ -1,12 +1,14 @@
 """A training through torch.compile computes the same as one without."""
 
 import shutil
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
+from conftest import TORCHS_OWN
 from torch.testing import assert_close
 
 from nmt.compose import compose_all
@@ -87,10 +89,39 @@ def test_compiled_dropout_is_random_each_time(compiled):
     step = train_step(compiled, "model.dropout=0.3")
     step.model.train()
     batch = RandomBatches().batches[0]
-    first, second = (step.forward(batch.source, batch.mask, batch.target).hidden for _ in range(2))
-    assert (first - second).abs().max() > 0.01
+    first, second = (step.forward(batch.source, batch.mask, batch.target) for _ in range(2))
+    assert (first.hidden - second.hidden).abs().max() > 0.01
+    assert first.state == {}, "keys and values of all columns would be kept"
     losses = [step.update()["loss"] for _ in range(8)]
     assert losses[0] - losses[-1] > 0.1
+
+
+def test_a_backward_pass_that_cannot_be_compiled_is_left_to_pytorch(monkeypatch, caplog):
+    """The update is made again from its first batch, and is that of a training without torch.compile."""
+    wanted = train_step("false").update()
+    step, real = train_step("false"), TrainStep.backward
+
+    def forward(*inputs: torch.Tensor | None) -> None:
+        return step.model(*inputs)
+
+    def backward(self: TrainStep, number: int, *arguments: object) -> torch.Tensor:
+        nll = real(self, number, *arguments)  # type: ignore[arg-type]
+        if self.forward is forward and number == 1:
+            raise torch._dynamo.exc.BackendCompilerFailed(lambda: None, RuntimeError("no kernel"), None)
+        return nll
+
+    monkeypatch.setattr(TrainStep, "backward", backward)
+    step.forward = forward
+    assert step.update() == wanted
+    assert "cannot be compiled" in caplog.text and "no kernel" in caplog.text and "without train.compile" in caplog.text
+    assert step.forward is step.model
+
+
+@pytest.mark.filterwarnings(*TORCHS_OWN)
+def test_warnings_of_pytorch_are_accepted_on_a_gpu_and_others_are_not():
+    warnings.warn_explicit("slow", FutureWarning, "runtime.py", 1, module="torch._inductor.runtime")
+    with pytest.raises(DeprecationWarning):
+        warnings.warn_explicit("old", DeprecationWarning, "trainer.py", 1, module="nmt.training.trainer")
 
 
 def test_a_model_that_cannot_be_compiled_is_refused_in_a_sentence(monkeypatch):

@@ -21,7 +21,7 @@ def loss_and_gradients(sentences: int) -> tuple[torch.Tensor, list[torch.Tensor]
     model = build(config, VOCABULARY, VOCABULARY, True)
     source, target = (torch.randint(PAD + 1, VOCABULARY, (sentences, length)) for length in (9, 7))
     with torch.autocast("cpu", BF16):
-        loss, _ = training_loss(model, model(source, None, target), target, PAD, 0.1)
+        loss, _ = training_loss(model, model(source, None, target), target, None, 0.1)
     loss = loss / target.numel()
     return loss.detach(), list(torch.autograd.grad(loss, list(model.parameters())))
 

@@ -53,6 +53,11 @@ def test_reads_back_what_was_written(
         assert pairs.texts(index) == texts and pairs.line(index) == index + 1
     assert pairs.source_lengths.tolist() == [len(pairs.source(index)) for index in range(25)]
     assert pairs.target_lengths.tolist() == [len(pairs.target(index)) for index in range(25)]
+    some = numpy.array([24, 3, 9, 0, 3])
+    for side, read in (("source", pairs.source), ("target", pairs.target)):
+        ids, lengths = pairs.sentences(side, some)
+        assert ids.tolist() == [piece for index in some for piece in read(index)]
+        assert lengths.tolist() == [len(read(index)) for index in some]
 
 
 def test_arrays_are_int32_views_of_the_file(tmp_path: Path, tokenizers: Tokenizers, monkeypatch) -> None:

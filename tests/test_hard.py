@@ -194,7 +194,9 @@ def test_the_loss_of_reinforce_by_hand():
     assert log_probability.grad.tolist() == [-3.0, -1.0] and entropy.grad.tolist() == [-2.0, -2.0]
     assert reward.grad is None
     assert reinforce.baseline.item() == -4
-    reinforce.update_baseline(-2.0)
+    reinforce.update_baseline(torch.tensor(-2.0), useless=torch.tensor(0.0))
+    assert reinforce.baseline.item() == pytest.approx(-3.8)
+    reinforce.update_baseline(torch.tensor(math.nan), useless=torch.tensor(1.0))
     assert reinforce.baseline.item() == pytest.approx(-3.8)
 
 
@@ -221,7 +223,7 @@ def test_the_estimate_is_unbiased(small_model, monkeypatch, order, window, basel
         log_probabilities = decoded.samples.log_probability[0]
         probability = log_probabilities.sum().exp()
         model.reinforce.baseline.fill_(baseline)
-        estimate = gradients(training_loss(model, decoded, batch.output, PAD, 0.0)[0], model)
+        estimate = gradients(training_loss(model, decoded, batch.output, batch.real, 0.0)[0], model)
         mean = [total + probability.detach() * part for total, part in zip(mean, estimate, strict=True)]
         log_p = model.logits(decoded.hidden).log_softmax(-1)[0, range(2), batch.output[0]]
         own = probability.detach() * (log_probabilities - log_probabilities.detach()).exp()  # of a word's own sample
@@ -245,8 +247,8 @@ def test_hard_attention_is_trained_by_its_samples(small_model, order, gradient):
     decoded = model(*batch[:3])
     weight = model.attention.score.memory.weight
     assert (decoded.samples is not None) == (gradient == "reinforce") == hasattr(model, "reinforce")
-    without_policy = training_loss(model, decoded._replace(samples=None), batch.output, PAD, 0.1)[0]
-    loss, nll = training_loss(model, decoded, batch.output, PAD, 0.1)
+    without_policy = training_loss(model, decoded._replace(samples=None), batch.output, batch.real, 0.1)[0]
+    loss, nll = training_loss(model, decoded, batch.output, batch.real, 0.1)
     weight_gradients = [
         torch.autograd.grad(value, weight, retain_graph=True, materialize_grads=True)[0]
         for value in (without_policy, loss)
@@ -285,11 +287,11 @@ def test_padding_is_not_rewarded(small_model):
     real = batch.output != PAD
     values = torch.where(real, -1.0, math.nan).double().requires_grad_()
     decoded = DecoderOutput(hidden, None, {}, samples=HardAttentionSamples(values, values))
-    loss, nll = training_loss(model, decoded, batch.output, PAD, 0.0)
+    loss, nll = training_loss(model, decoded, batch.output, batch.real, 0.0)
     loss.backward()
     assert loss.isfinite() and hidden.grad.isfinite().all()
     assert ((values.grad != 0) == real).all()
-    model.end_update([nll.item() / real.sum().item()])
+    model.end_update([nll.detach() / real.sum()], useless=torch.tensor(0.0))
     wanted = -0.9 * math.log(50) - 0.1 * nll.item() / real.sum().item()
     assert model.reinforce.baseline.item() == pytest.approx(wanted)
 

@@ -9,7 +9,7 @@ from torch.nn import functional
 from torch.testing import assert_close
 
 from nmt.training import loss
-from nmt.training.loss import cross_entropy
+from nmt.training.loss import token_losses
 
 PAD = 0
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 2e-5}
@@ -22,6 +22,15 @@ def case(bias: bool, dtype: torch.dtype, scale: float = 1.0) -> tuple[Tensor, nn
     target = torch.randint(1, 11, (2, 5))
     target[1, 3:] = PAD
     return hidden.requires_grad_(), output, target
+
+
+def cross_entropy(
+    hidden: Tensor, output: nn.Linear, target: Tensor, padding: int, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """The smoothed loss and −Σ log p over all tokens but padding; `collate` finds them in a training."""
+    real = (target.flatten() != padding).nonzero().squeeze(1)
+    total, nll = token_losses(hidden, output, target, real if len(real) < target.numel() else None, smoothing)
+    return total, nll.sum()
 
 
 def results(hidden: Tensor, output: nn.Linear, total: Tensor) -> list[Tensor]:

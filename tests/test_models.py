@@ -48,7 +48,8 @@ def certain(monkeypatch: pytest.MonkeyPatch) -> None:
 def gradients(model: EncoderDecoder, source, mask, target, output) -> dict[str, torch.Tensor]:
     """Of the training loss, 0 for parameters that it does not depend on. The model must have dropout=0."""
     model = copy.deepcopy(model).train()  # a training step moves the baseline of hard attention
-    training_loss(model, model(source, mask, target), output, PAD, 0.1)[0].backward()
+    real = (output.flatten() != PAD).nonzero().squeeze(1)
+    training_loss(model, model(source, mask, target), output, real, 0.1)[0].backward()
     named = dict(model.named_parameters())
     return {key: torch.zeros_like(value) if value.grad is None else value.grad for key, value in named.items()}
 
@@ -306,7 +307,7 @@ def test_can_learn_sixteen_sentences(name, small_model):
     model, (targets, batch) = small_model(name, dropout=0.0).float(), sixteen()
     optimizer = torch.optim.Adam(model.parameters(), 6e-3, fused=True)
     for update in range(1, 1201):
-        loss, _ = training_loss(model, model.train()(*batch[:3]), batch.output, PAD, 0.1)
+        loss, _ = training_loss(model, model.train()(*batch[:3]), batch.output, batch.real, 0.1)
         optimizer.zero_grad()
         (loss / batch.tokens).backward()
         optimizer.step()
@@ -440,10 +441,10 @@ def test_bf16_has_gradients_and_searches(name, small_model, batch, changes):
         pytest.skip("these keys are Luong's")
     model = small_model(name, dropout=0.0, **changes).float().train()
     torch.manual_seed(1)
-    wanted = training_loss(model, model(*batch[:3]), batch.output, PAD, 0.1)[1]
+    wanted = training_loss(model, model(*batch[:3]), batch.output, batch.real, 0.1)[1]
     with torch.autocast("cpu", torch.bfloat16):
         torch.manual_seed(1)
-        loss, nll = training_loss(model, model(*batch[:3]), batch.output, PAD, 0.1)
+        loss, nll = training_loss(model, model(*batch[:3]), batch.output, batch.real, 0.1)
         loss.backward()
         hypotheses = search(model.eval(), batch.source, batch.mask, 3, 1.0, torch.full((len(batch.source),), 4))
     assert_close(nll, wanted, rtol=0.02, atol=0)

@@ -9,7 +9,7 @@ import torch
 
 from nmt.data.noise import Noise, add_noise
 from nmt.data.protection import NUMBERS, OTHERS, PLACEHOLDERS, Encoded, protect, protect_pair
-from nmt.data.tokenizer import BOS, EOS, Tokenizer, Tokenizers, train_tokenizers
+from nmt.data.tokenizer import EOS, Tokenizer, Tokenizers, train_tokenizers
 from nmt.decode.beam_search import search
 from nmt.decode.constraints import Constraints, has_loop, source_repeats
 from nmt.evaluate.loops import is_loop
@@ -204,11 +204,11 @@ def test_the_list_of_odd_lines_and_its_report():
     assert odd_report(bad)[-3:] == ["all\t2\t0/1\t0\t1", "date\tam 1.2.\ton 2.1\tlost 1.2", "x\ty\t\tblank"]
 
 
-def test_beginning_of_sentence_is_no_part_of_a_loop():
+def test_the_first_piece_is_free():
     source = torch.tensor([[5, EOS]])
     constraints = Constraints.start(source, [], [])
     values = torch.zeros(1, 1, 12)
-    constraints.apply(values, torch.tensor([[[BOS]]]))
+    constraints.apply(values)
     assert math.isfinite(values.sum().item())
 
 

@@ -5,6 +5,7 @@ position of the key, both counted from the start of the sentence. It is computed
 by PyTorch's FlexAttention, compiled, on CUDA where that is possible; and explicitly.
 """
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cache
@@ -15,7 +16,10 @@ from torch import Tensor, nn
 
 from nmt.attention.kernels import attend
 
+log = logging.getLogger("nmt")
+
 MIN_HEAD_SIZE = 16  # PyTorch's compiled kernel refuses a smaller K
+COMPILATIONS = 256  # of FlexAttention: each layer has its own score; PyTorch allows 8 unless told
 
 
 class Bias(nn.Module, ABC):
@@ -129,7 +133,21 @@ def make_score_mod(bias: Bias, window: int, causal: bool, real: Tensor | None) -
 
 def can_compile(device: str, head_size: int) -> bool:
     """Whether FlexAttention can be compiled for heads of this size on this type of device."""
-    return device == "cuda" and head_size >= MIN_HEAD_SIZE and has_flex_attention()
+    if device != "cuda":
+        return False
+    if not has_flex_attention():
+        warn_of_explicit_attention("it came with PyTorch 2.6")
+    elif head_size < MIN_HEAD_SIZE:
+        warn_of_explicit_attention(f"it needs heads of {MIN_HEAD_SIZE} or more")
+    else:
+        return True
+    return False
+
+
+@cache
+def warn_of_explicit_attention(reason: str) -> None:
+    """Say once why FlexAttention is not used on CUDA."""
+    log.warning("FlexAttention is not used (%s): sliding windows and distance biases need memory ∝ length².", reason)
 
 
 @cache
@@ -139,9 +157,34 @@ def has_flex_attention() -> bool:
     return version >= (2, 6) and find_spec("torch.nn.attention.flex_attention") is not None
 
 
-@cache
-def compiled_flex_attention() -> Callable[..., Tensor]:
-    """PyTorch's FlexAttention; the first call of a shape takes seconds."""
-    from torch.nn.attention.flex_attention import flex_attention  # slow to import
+class CompiledFlexAttention:
+    """PyTorch's FlexAttention, compiled; the first call of a shape takes seconds.
 
-    return torch.compile(flex_attention, dynamic=True)
+    Without a compiler it would fall back to a table of scores for all heads with no more than a warning of its own.
+    """
+
+    def __init__(self) -> None:
+        from torch._dynamo import config, exc  # all three are slow to import
+        from torch.nn.attention.flex_attention import flex_attention
+
+        config.cache_size_limit = max(config.cache_size_limit, COMPILATIONS)  # its name in every version since 2.0
+        self.flex_attention = torch.compile(flex_attention, dynamic=True, fullgraph=True)
+        limit_hit = getattr(exc, "FailOnRecompileLimitHit", exc.TorchDynamoException)
+        self.errors, self.works = (exc.TorchDynamoException, limit_hit), True
+
+    def __call__(self, query: Tensor, key: Tensor, value: Tensor, score_mod: Callable[..., Tensor]) -> Tensor | None:
+        """Contexts [B H T K]; None from the first call on that cannot be compiled, which is said once."""
+        if not self.works:
+            return None
+        try:
+            return self.flex_attention(query, key, value, score_mod=score_mod)
+        except self.errors as error:
+            self.works = False
+            warn_of_explicit_attention(f"it cannot be compiled: {str(error).strip().splitlines()[0]}")
+            return None
+
+
+@cache
+def compiled_flex_attention() -> CompiledFlexAttention:
+    """The one of this process."""
+    return CompiledFlexAttention()

@@ -94,6 +94,10 @@ class Reinforce(nn.Module):
         advantage = reward.detach() - self.baseline
         return -(advantage * log_probability).sum() - self.entropy_weight * entropy.sum()
 
-    def update_baseline(self, mean_reward: float) -> None:
-        """b ← 0.9 b + 0.1 mean r, once for each batch, after the update that all of them belong to."""
-        self.baseline.lerp_(torch.full_like(self.baseline, mean_reward), 1 - BASELINE_DECAY)
+    def update_baseline(self, mean_reward: Tensor, useless: Tensor) -> None:
+        """b ← 0.9 b + 0.1 mean r, once for each batch, after the update that all of them belong to.
+
+        Where `useless` is 1, that update was skipped, and b stays. No number is read from the device.
+        """
+        moved = self.baseline.lerp(mean_reward.to(self.baseline), 1 - BASELINE_DECAY)
+        self.baseline.copy_(torch.where(useless.bool(), self.baseline, moved))

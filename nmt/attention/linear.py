@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 LEAST_FEATURE = 1e-6  # so that no sum of φ(q)·φ(k) is 0
+CHUNK = 256  # columns of causal attention that are computed together; nearly every sentence is one chunk
 
 
 class LinearAttentionState(NamedTuple):
@@ -57,17 +58,21 @@ def causal_linear_attention(
     Each column writes the outer product φ(k) ⊗ v into fast weights and reads them with φ(q) (Schmidhuber 1992, who has
     no denominator).
 
-    Columns of one call attend to each other through a masked [T T] product, as in softmax attention: at the lengths of
+    Columns of one chunk attend to each other through a masked product, as in softmax attention: at the lengths of
     sentences that is cheaper than the paper's running sums, which hold a [K K] matrix for each column or loop over
-    time. Of earlier columns there are only the sums, so `weights` are over the columns of this call; what a row
-    lacks to 1 is the weight of the earlier ones.
+    time. Of earlier chunks and calls there are only the sums, so memory is ∝ T. `weights` are over the columns of this
+    call, and made as one chunk; what a row lacks to 1 is the weight of the columns before it.
     """
     full = torch.promote_types(query.dtype, torch.float32)
+    chunk = query.size(2) if weights else CHUNK
     with torch.autocast(query.device.type, enabled=False):
-        query_features, key_features, values = features(query.to(full)), features(key.to(full)), value.to(full)
-        scores = (query_features @ key_features.transpose(2, 3)).tril()
-        denominator = scores.sum(-1, keepdim=True) + query_features @ state.key_sum[..., None]
-        context = (scores @ values + query_features @ state.kv_sum) / denominator
-        kv_sum = state.kv_sum + key_features.transpose(2, 3) @ values
-        after = LinearAttentionState(kv_sum, state.key_sum + key_features.sum(2))
-    return context.to(value.dtype), scores / denominator if weights else None, after
+        sides = features(query.to(full)), features(key.to(full)), value.to(full)
+        (kv_sum, key_sum), contexts, attention_weights = state, [], None
+        for q, k, v in zip(*(side.split(chunk, 2) for side in sides), strict=True):
+            scores = (q @ k.transpose(2, 3)).tril()
+            denominator = scores.sum(-1, keepdim=True) + q @ key_sum[..., None]
+            contexts.append((scores @ v + q @ kv_sum) / denominator)
+            kv_sum, key_sum = kv_sum + k.transpose(2, 3) @ v, key_sum + k.sum(2)
+            attention_weights = scores / denominator if weights else None
+        context = torch.cat(contexts, 2).to(value.dtype)
+    return context, attention_weights, LinearAttentionState(kv_sum, key_sum)

@@ -1,9 +1,15 @@
-"""Linear projections by weights that another module owns."""
+"""Linear projections by weights that another module owns, and the number format of products.
+
+B batch, D input size, O output size.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import FunctionCtx
 from torch.nn import functional
 
 Projection = Callable[[Tensor], Tensor]  # [… D] → [… O]
@@ -18,3 +24,45 @@ class LinearMap:
 
     def __call__(self, inputs: Tensor) -> Tensor:
         return functional.linear(inputs, self.weight, self.bias)
+
+
+def to_autocast(inputs: Tensor) -> Tensor:
+    """The same in the number format of products: autocast's where it is on for this device."""
+    device = inputs.device.type
+    return inputs.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else inputs
+
+
+class CastForColumns(Function):
+    """A weight's copy in a lower number format, made before; the gradients of its uses are summed in the weight's own.
+
+    Autocast would cast a view anew at each use, and would sum the gradients of a parameter's uses in bf16.
+    """
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, weight: Tensor, low: Tensor) -> Tensor:
+        ctx.dtype = weight.dtype  # type: ignore[attr-defined]
+        return low.view_as(low)
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient.to(ctx.dtype), None  # type: ignore[attr-defined]
+
+
+@dataclass
+class ColumnMap:
+    """x Wᵀ + b, once for every column: [B D] → [B O]."""
+
+    weights: tuple[Tensor, ...]  # W [O D], and b [O] if there is one
+    low: tuple[Tensor, ...]  # the same in the number format of the products
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        return functional.linear(inputs, *map(CastForColumns.apply, self.weights, self.low))
+
+
+def map_columns(weight: Tensor, bias: Tensor | None = None) -> Projection:
+    """x Wᵀ + b for a loop over columns; W and b are cast here, once, where autocast would cast them."""
+    weights = (weight,) if bias is None else (weight, bias)
+    low = tuple(to_autocast(tensor.detach()) for tensor in weights)
+    if low[0].dtype == weight.dtype:
+        return LinearMap(weight, bias)
+    return ColumnMap(weights, low) if torch.is_grad_enabled() else LinearMap(*low)

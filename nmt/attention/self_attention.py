@@ -155,7 +155,8 @@ class FlexSelfAttention(CachedSelfAttention):
         is_whole_sentence = query.size(2) == key.size(2) > 1
         if is_whole_sentence and not weights and can_compile(query.device.type, query.size(3)):
             score_mod = make_score_mod(self.bias, self.window, self.causal, real)
-            return compiled_flex_attention()(query, key, value, score_mod=score_mod), None, cache
+            if (context := compiled_flex_attention()(query, key, value, score_mod)) is not None:
+                return context, None, cache
         context, attention_weights = explicit_attention(query, key, value, self.bias, self.window, self.causal, real)
         return context, attention_weights if weights else None, cache
 

@@ -5,16 +5,17 @@ epoch) for each shard of the corpus, so that a training resumes in the middle of
 the shard's index in the order of that epoch, and the position in the shard's plan.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from nmt.data.dataset import Sentences, join
 from nmt.data.noise import Noise
 from nmt.data.plan import BatchPlan, count_batches, plan_batches, random_generator
 from nmt.data.shards import TrainingPairs
@@ -31,6 +32,8 @@ class Batch(NamedTuple):
     target: Tensor  # [B T], the decoder's input
     output: Tensor  # [B T], the tokens it is to predict
     tokens: int  # target tokens, </s> counted, padding not
+    source_tokens: int  # source tokens, </s> counted, padding not
+    real: Tensor | None  # [tokens], the places of the real tokens in `output`, flattened; None where all are real
     links: Tensor | None = None  # [B T S], what attention is to learn; None without guided alignment
 
     def to(self, device: torch.device) -> "Batch":
@@ -43,34 +46,49 @@ class Batch(NamedTuple):
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         """The same batch with every tensor changed."""
-        mask, links = (None if each is None else change(each) for each in (self.mask, self.links))
-        return Batch(change(self.source), mask, change(self.target), change(self.output), self.tokens, links)
+        fields: Any = (change(each) if isinstance(each, Tensor) else each for each in self)
+        return Batch(*fields)
 
     @property
     def padding(self) -> float:
         """The fraction of padding among all positions of source and target."""
-        source = self.source.numel() if self.mask is None else int(self.mask.sum())
-        return 1 - (source + self.tokens) / (self.source.numel() + self.output.numel())
+        return 1 - (self.source_tokens + self.tokens) / (self.source.numel() + self.output.numel())
 
 
-def collate(sources: list[Ids], targets: list[Ids]) -> Batch:
+def collate(sources: Sequence[Ids] | Sentences, targets: Sequence[Ids] | Sentences) -> Batch:
     """A batch of sentence pairs, padded to the longest source and the longest target.
 
     The decoder's first input is <s>. In figure 1 of Sutskever 2014 it is the <EOS> that ends the source; here the
     encoder has read that one.
     """
-    source = pad([np.append(ids, EOS) for ids in sources])
-    target = pad([np.concatenate(([BOS], ids)) for ids in targets])
-    output = pad([np.append(ids, EOS) for ids in targets])
-    return Batch(source, padding_mask(source), target, output, int((output != PAD).sum()))
+    sources, targets = (side if isinstance(side, Sentences) else join(side) for side in (sources, targets))
+    source, output = (padded(side.ids, side.lengths, 1) for side in (sources, targets))
+    target = np.roll(output, 1, axis=1)
+    target[:, 0] = BOS
+    rows = np.arange(len(source))
+    source[rows, sources.lengths] = output[rows, targets.lengths] = EOS
+    source_tokens, tokens = (int(side.lengths.sum()) + len(rows) for side in (sources, targets))
+    mask = None if source_tokens == source.size else torch.from_numpy(positions(sources.lengths + 1))
+    real = None if tokens == output.size else torch.from_numpy(np.flatnonzero(positions(targets.lengths + 1)))
+    source_ids, inputs, outputs = map(torch.from_numpy, (source, target, output))
+    return Batch(source_ids, mask, inputs, outputs, tokens, source_tokens, real)
 
 
-def pad(rows: list[Ids]) -> Tensor:
+def pad(rows: Sequence[Ids]) -> Tensor:
     """Sentences as one tensor of token ids [B longest], filled up with PAD."""
-    padded = np.full((len(rows), max(map(len, rows))), PAD, dtype=np.int64)
-    for number, row in enumerate(rows):
-        padded[number, : len(row)] = row
-    return torch.from_numpy(padded)
+    return torch.from_numpy(padded(*join(rows)))
+
+
+def padded(ids: Ids, lengths: np.ndarray, more: int = 0) -> np.ndarray:
+    """The sentences of `Sentences` as [B longest + more], int64, filled up with PAD."""
+    table = np.full((len(lengths), int(lengths.max()) + more), PAD, dtype=np.int64)
+    table[:, : table.shape[1] - more][positions(lengths)] = ids
+    return table
+
+
+def positions(lengths: np.ndarray) -> np.ndarray:
+    """[B longest], True at the positions of each sentence, False behind its end."""
+    return np.arange(lengths.max()) < lengths[:, None]
 
 
 def padding_mask(source: Tensor) -> Tensor | None:
@@ -158,6 +176,8 @@ class BatchIterator:
         if 2 * position >= len(plan):
             self.request_plan(*self.existing_position(Cursor(epoch, shard, len(plan)))[:2])
         rows, pairs = plan[position], self.pairs.shard(number)
+        if not (self.sampling or self.noise or self.links):
+            return collate(pairs.sentences("source", rows), pairs.sentences("target", rows))
         sources, targets = [pairs.source(row) for row in rows], [pairs.target(row) for row in rows]
         if self.sampling or self.noise:
             seed = int(random_generator(self.seed, epoch, position, shard=number).integers(2**31))

@@ -6,8 +6,10 @@ as the program's memory, and a thousand accesses all of it. A read costs 3 µs m
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy
 import pyarrow
@@ -28,6 +30,18 @@ SCHEMA = pyarrow.schema(
 )
 
 
+class Sentences(NamedTuple):
+    """The ids of some sentences, one after another, and how many each has."""
+
+    ids: numpy.ndarray  # [N]
+    lengths: numpy.ndarray  # [B], int64, their sum is N
+
+
+def join(rows: Sequence[numpy.ndarray]) -> Sentences:
+    """Sentences from an array of ids for each."""
+    return Sentences(numpy.concatenate(rows), numpy.fromiter(map(len, rows), numpy.int64, len(rows)))
+
+
 class ParallelDataset:
     """The sentence pairs of one .arrow file; ids and texts are read on access. Raises UserError for a damaged file.
 
@@ -44,10 +58,12 @@ class ParallelDataset:
         except (OSError, pyarrow.ArrowInvalid) as error:
             raise UserError(f"{path} cannot be read: {error}") from None
         self.starts = [0, *numpy.cumsum([block.num_rows for block in self.blocks]).tolist()]
-        file = pyarrow.OSFile(str(path)) if mapped.size() > MAX_MAPPED_BYTES else None
-        address = mapped.read_buffer(1).address
+        content = mapped.read_buffer()
+        self.words: numpy.ndarray | FileArray = numpy.frombuffer(content, numpy.int32, content.size // 4)
+        if mapped.size() > MAX_MAPPED_BYTES:
+            self.words = FileArray(pyarrow.OSFile(str(path)))
         self.columns = {
-            side: [list_column_arrays(block.column(side), file, address) for block in self.blocks]
+            side: [list_column(block.column(side), content.address) for block in self.blocks]
             for side in ("source", "target")
         }
 
@@ -97,8 +113,23 @@ class ParallelDataset:
     def ids(self, side: str, index: int) -> numpy.ndarray:
         """The ids of a sentence of "source" or "target", int32."""
         block, row = self.block_and_row(index)
-        offsets, values = self.columns[side][block]
-        return values[offsets[row] : offsets[row + 1]]
+        offsets, first = self.columns[side][block]
+        return self.words[first + int(offsets[row]) : first + int(offsets[row + 1])]
+
+    def sentences(self, side: str, indices: numpy.ndarray) -> Sentences:
+        """The ids of some sentences of "source" or "target", without Python for each of them in a mapped file."""
+        blocks = numpy.searchsorted(self.starts, indices, "right") - 1
+        starts, lengths = numpy.empty((2, len(indices)), numpy.int64)
+        for block in numpy.unique(blocks):
+            here = numpy.flatnonzero(blocks == block)
+            rows = indices[here] - self.starts[block]
+            offsets, first = self.columns[side][block]
+            starts[here], lengths[here] = first + offsets[rows].astype(numpy.int64), offsets[rows + 1] - offsets[rows]
+        if isinstance(self.words, FileArray):
+            return Sentences(self.words.read(starts, lengths), lengths)
+        before = numpy.cumsum(lengths) - lengths  # ids of the sentences before
+        places = numpy.arange(lengths.sum()) + numpy.repeat(starts - before, lengths)
+        return Sentences(self.words[places], lengths)
 
     def block_and_row(self, index: int) -> tuple[int, int]:
         """The number of a pair's record batch and its row there; raises IndexError."""
@@ -109,23 +140,27 @@ class ParallelDataset:
 
 
 class FileArray:
-    """An array of int32 in a file, from byte `start` on; each slice `array[i:j]` is read when it is taken."""
+    """The int32 numbers of a file; each slice `array[i:j]` is read when it is taken."""
 
-    def __init__(self, file: pyarrow.NativeFile, start: int) -> None:
-        self.file, self.start = file, start
+    def __init__(self, file: pyarrow.NativeFile) -> None:
+        self.file = file
 
     def __getitem__(self, rows: slice) -> numpy.ndarray:
         first, end = int(rows.start), int(rows.stop)
-        return numpy.frombuffer(self.file.read_at(4 * (end - first), self.start + 4 * first), numpy.int32)
+        return numpy.frombuffer(self.file.read_at(4 * (end - first), 4 * first), numpy.int32)
+
+    def read(self, starts: numpy.ndarray, lengths: numpy.ndarray) -> numpy.ndarray:
+        """The slices that begin at `starts`, joined."""
+        parts = map(self.file.read_at, (4 * lengths).tolist(), (4 * starts).tolist())
+        return numpy.frombuffer(b"".join(parts), numpy.int32)
 
 
-def list_column_arrays(
-    column: pyarrow.ListArray, file: pyarrow.NativeFile | None, address: int
-) -> tuple[numpy.ndarray, numpy.ndarray | FileArray]:
-    """Offsets and values of a list column without a copy, and without `to_numpy`, which imports pandas.
+def list_column(column: pyarrow.ListArray, address: int) -> tuple[numpy.ndarray, int]:
+    """The offsets of a list column and the place of its values, without a copy and `to_numpy`, which imports pandas.
 
-    The values are a view of the memory map that begins at `address`, or, if `file` is given, a FileArray.
+    The place is a number of int32 from the beginning of the file, whose memory map begins at `address`.
     """
     _, offsets, _, values = column.buffers()
-    ids = numpy.frombuffer(values, numpy.int32) if file is None else FileArray(file, values.address - address)
-    return numpy.frombuffer(offsets, numpy.int32)[: len(column) + 1], ids
+    place, rest = divmod(values.address - address, 4)
+    assert not rest  # Arrow aligns every buffer
+    return numpy.frombuffer(offsets, numpy.int32)[: len(column) + 1], place

@@ -7,64 +7,41 @@ the batch. Greedy search is beam 1. <pad> and <s> are forbidden: their probabili
 scores are those of forced decoding. The papers speak of no forbidden pieces, and only Vaswani 2017 §6.1 of a limit.
 """
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.constraints import Constraints
+from nmt.decode.hypothesis import Hypothesis
 from nmt.models.base import DecoderState, EncoderDecoder, Memory
 
 MAX_SPAN = 128  # `top_candidates` takes maxima over spans of the vocabulary of at most so many pieces
 
 
 @dataclass
-class Hypothesis:
-    """A finished target, without <s> and </s>."""
-
-    ids: list[int]
-    score: float  # log-probability / length^α
-
-
-NBest = list[list[Hypothesis]]  # the n best of each sentence of a batch
-
-
-def pack_nbest(nbest: NBest) -> list[int]:
-    """The n best of each sentence as 64-bit integers: numbers, lengths, ids, and the bits of the scores."""
-    values = [len(nbest)]
-    for hypotheses in nbest:
-        values.append(len(hypotheses))
-        for hypothesis in hypotheses:
-            values += [int(np.float64(hypothesis.score).view(np.int64)), len(hypothesis.ids), *hypothesis.ids]
-    return values
-
-
-def unpack_nbest(values: Iterator[int]) -> NBest:
-    """The next list that `pack_nbest` packed."""
-
-    def hypothesis() -> Hypothesis:
-        score, length = float(np.int64(next(values)).view(np.float64)), next(values)
-        return Hypothesis(list(itertools.islice(values, length)), score)
-
-    return [[hypothesis() for _ in range(next(values))] for _ in range(next(values))]
-
-
-@dataclass
 class Beams:
-    """The open hypotheses of the sentences that are still open."""
+    """The open hypotheses of open sentences. Lists and arrays are on the host, tensors on the device."""
 
     sentences: list[int]  # their indices in the input
     limits: list[int]  # maximum length of each, </s> counted
-    tokens: Tensor  # [N K T], beginning with <s>
+    ids: np.ndarray  # [N K T−1]: without <s>
+    last: Tensor  # [N K]: the newest piece
     scores: Tensor  # [N K]: log-probabilities
     state: DecoderState  # [N·K …]
     memory: Memory  # [N …]: shared by all hypotheses of a sentence
+    device_limits: Tensor  # [N]: `limits`
+    ended: Tensor  # [N]: how many hypotheses have ended
     constraints: Constraints | None = None
+
+    @property
+    def length(self) -> int:
+        """T, of the hypotheses that end with the next piece, </s> counted."""
+        return self.ids.shape[2] + 1
 
 
 class Candidates(NamedTuple):
@@ -73,6 +50,14 @@ class Candidates(NamedTuple):
     scores: Tensor  # [N R]: log-probabilities
     parents: Tensor  # [N R]: 0 … K-1
     tokens: Tensor  # [N R]
+
+
+class HostCandidates(NamedTuple):
+    """The same on the host."""
+
+    scores: np.ndarray
+    parents: np.ndarray
+    tokens: np.ndarray
 
 
 @torch.inference_mode()
@@ -88,19 +73,25 @@ def search(
     """source [B S], mask [B S] | None, limit [B] → for each sentence at most `beam` hypotheses, best first.
 
     `limit` is the maximum length of each hypothesis, </s> counted; `constraints` are those of <s>.
+    A GPU is waited for once a column, in `to_host`, and
+    gets nothing from the host but commands after `initial_beams`.
     """
     finished: list[list[Hypothesis]] = [[] for _ in range(len(source))]
     beams, buffer = initial_beams(model, source, mask, limit), None
     beams.constraints = constraints
     while beams.sentences:
-        output = model.decode(beams.tokens[:, :, -1].reshape(-1, 1), beams.state, beams.memory)
+        output = model.decode(beams.last.reshape(-1, 1), beams.state, beams.memory)
         beams.state = output.state
         logits = model.logits(output.hidden[:, -1])
         if buffer is None:
             buffer = float32_buffer(logits, len(source) * beam)
-        candidates = expand(logits, beams, beam, buffer)
-        collect_finished(finished, beams, candidates, beam, alpha)
-        beams = advance(model, finished, beams, open_candidates(candidates, beam), beam)
+        best = expand(logits, beams, beam, buffer)
+        still_open = open_candidates(best, beam)
+        best = Candidates(*(part[:, :beam] for part in best))
+        host_best, host_open = to_host(best, still_open)
+        collect_finished(finished, beams, host_best, beam, alpha)
+        beams.ended = beams.ended + ends(best).sum(1)
+        beams = advance(model, finished, beams, still_open, host_open, beam)
     return [sorted(hypotheses, key=lambda hypothesis: -hypothesis.score) for hypotheses in finished]
 
 
@@ -108,9 +99,11 @@ def initial_beams(model: EncoderDecoder, source: Tensor, mask: Tensor | None, li
     """One hypothesis for each sentence: <s>."""
     memory, count = model.encode(source, mask), len(source)
     memory = memory._replace(static={name: tensor.contiguous() for name, tensor in memory.static.items()})
-    tokens = torch.full((count, 1, 1), BOS, device=source.device)
-    scores = torch.zeros(count, 1, device=source.device)
-    return Beams(list(range(count)), limit.tolist(), tokens, scores, model.start(memory), memory)
+    last = torch.full((count, 1), BOS, device=source.device)
+    scores, ids = torch.zeros(count, 1, device=source.device), np.empty((count, 1, 0), np.int64)
+    limits, ended = limit.tolist(), torch.zeros(count, dtype=torch.long, device=source.device)
+    state, device_limits = model.start(memory), limit.to(source.device)
+    return Beams(list(range(count)), limits, ids, last, scores, state, memory, device_limits, ended)
 
 
 def float32_buffer(logits: Tensor, rows: int) -> Tensor | None:
@@ -129,15 +122,23 @@ def expand(logits: Tensor, beams: Beams, beam: int, buffer: Tensor | None = None
     <pad> and <s> are never written. A hypothesis at its limit can only end.
     """
     log_probabilities = masked_log_softmax(logits, buffer).view(*beams.scores.shape, -1)
-    length = beams.tokens.size(2)
-    if at_limit := [row for row, limit in enumerate(beams.limits) if limit <= length]:
-        end = log_probabilities[at_limit, :, EOS]
+    ends = log_probabilities[:, :, EOS]
     if beams.constraints is not None:
-        beams.constraints.apply(log_probabilities, beams.tokens)
-    if at_limit:
-        log_probabilities[at_limit] = float("-inf")
-        log_probabilities[at_limit, :, EOS] = end
-    return top_candidates(beams.scores, log_probabilities, 2 * beam)
+        ends = ends.clone()
+        beams.constraints.apply(log_probabilities)
+    candidates = top_candidates(beams.scores, log_probabilities, 2 * beam)
+    if min(beams.limits) > beams.length:
+        return candidates
+    forced, at_limit = forced_ends(beams.scores, ends, candidates), beams.device_limits <= beams.length
+    return Candidates(*(torch.where(at_limit[:, None], *pair) for pair in zip(forced, candidates, strict=True)))
+
+
+def forced_ends(scores: Tensor, ends: Tensor, like: Candidates) -> Candidates:
+    """Every hypothesis ended, best first; scores and log-probabilities of </s> [N K] → as many as `like`, others −∞."""
+    sums, parents = (scores + ends).sort(1, descending=True)
+    missing = (0, like.scores.size(1) - sums.size(1))
+    sums, parents = functional.pad(sums, missing, value=float("-inf")), functional.pad(parents, missing)
+    return Candidates(sums, parents, torch.full_like(like.tokens, EOS))
 
 
 def masked_log_softmax(logits: Tensor, buffer: Tensor | None) -> Tensor:
@@ -174,17 +175,9 @@ def top_candidates(scores: Tensor, log_probabilities: Tensor, count: int) -> Can
     return Candidates(sums, parents.gather(1, span), tokens)
 
 
-def collect_finished(
-    finished: list[list[Hypothesis]], beams: Beams, candidates: Candidates, beam: int, alpha: float
-) -> None:
-    """Add those of the best `beam` candidates that end here to the finished hypotheses of their sentences."""
-    length, (scores, parents, tokens) = beams.tokens.size(2), candidates
-    ends = (tokens[:, :beam] == EOS) & scores[:, :beam].isfinite()
-    for row, rank in ends.nonzero().tolist():
-        hypotheses = finished[beams.sentences[row]]
-        if len(hypotheses) < beam:
-            ids = beams.tokens[row, parents[row, rank], 1:].tolist()
-            hypotheses.append(Hypothesis(ids, scores[row, rank].item() / length**alpha))
+def ends(best: Candidates) -> Tensor:
+    """[N R]: which candidates are hypotheses that end here."""
+    return (best.tokens == EOS) & best.scores.isfinite()
 
 
 def open_candidates(candidates: Candidates, beam: int) -> Candidates:
@@ -194,28 +187,61 @@ def open_candidates(candidates: Candidates, beam: int) -> Candidates:
     return Candidates(scores, candidates.parents.gather(1, order), candidates.tokens.gather(1, order))
 
 
+def to_host(*candidates: Candidates) -> list[HostCandidates]:
+    """The same on the host, in one copy; an integer below 2²⁴ is exact in float32, too."""
+    parts = [part.to(each.scores.dtype) for each in candidates for part in each]
+    copied = torch.stack(parts).cpu().numpy()
+    return [
+        HostCandidates(scores, parents.astype(np.int64), tokens.astype(np.int64))
+        for scores, parents, tokens in copied.reshape(len(candidates), 3, *copied.shape[1:])
+    ]
+
+
+def collect_finished(
+    finished: list[list[Hypothesis]], beams: Beams, best: HostCandidates, beam: int, alpha: float
+) -> None:
+    """Add those of the best `beam` candidates that end here to the finished hypotheses of their sentences."""
+    for row, rank in np.argwhere((best.tokens == EOS) & np.isfinite(best.scores)).tolist():
+        hypotheses = finished[beams.sentences[row]]
+        if len(hypotheses) < beam:
+            ids = beams.ids[row, best.parents[row, rank]].tolist()
+            hypotheses.append(Hypothesis(ids, float(best.scores[row, rank]) / beams.length**alpha))
+
+
 def is_done(finished: list[Hypothesis], beam: int, length: int, limit: int) -> bool:
     """The stopping rule of a sentence: `beam` of its hypotheses have ended, or their length has reached the limit."""
     return len(finished) >= beam or length >= limit
 
 
 def advance(
-    model: EncoderDecoder, finished: list[list[Hypothesis]], beams: Beams, candidates: Candidates, beam: int
+    model: EncoderDecoder,
+    finished: list[list[Hypothesis]],
+    beams: Beams,
+    candidates: Candidates,
+    host: HostCandidates,
+    beam: int,
 ) -> Beams:
     """The candidates as the new hypotheses of the sentences that stay open; `beams.state` is that after the step."""
-    width, length = beams.tokens.shape[1:]
-    scores, parents, tokens = candidates
+    width, count, length = beams.scores.size(1), len(beams.sentences), beams.length
     still_open = [
         row
         for row, (sentence, limit) in enumerate(zip(beams.sentences, beams.limits, strict=True))
         if not is_done(finished[sentence], beam, length, limit)
     ]
     sentences, limits, memory = beams.sentences, beams.limits, beams.memory
-    keep = torch.tensor(still_open, dtype=torch.long, device=scores.device)
-    if len(still_open) < len(sentences):
+    device_limits, ended = beams.device_limits, beams.ended
+    keep = torch.arange(count, device=ended.device)
+    if len(still_open) < count:
         sentences, limits = [sentences[row] for row in still_open], [limits[row] for row in still_open]
-        memory, scores, parents, tokens = memory.rows(keep), scores[keep], parents[keep], tokens[keep]
-    rows = keep[:, None] * width + parents  # [N' K'] of the old batch
-    extended = torch.cat((beams.tokens.flatten(0, 1)[rows], tokens[:, :, None]), 2)
-    constraints = beams.constraints and beams.constraints.extend(keep, parents, extended)
-    return Beams(sentences, limits, extended, scores, model.reorder(beams.state, rows.flatten()), memory, constraints)
+        is_closed = (ended >= beam) | (device_limits <= length)  # as `is_done`
+        keep = is_closed.byte().sort(stable=True).indices[: len(still_open)]
+        memory, candidates = memory.rows(keep), Candidates(*(part[keep] for part in candidates))
+        device_limits, ended = device_limits[keep], ended[keep]
+    rows = (keep[:, None] * width + candidates.parents).flatten()  # N'·K' of the old batch
+    ids = np.take_along_axis(beams.ids[still_open], host.parents[still_open][:, :, None], 1)
+    ids = np.concatenate((ids, host.tokens[still_open][:, :, None]), 2)
+    state = model.reorder(beams.state, rows)
+    last, constraints = candidates.tokens, beams.constraints
+    if constraints is not None:
+        constraints = constraints.extend(keep, candidates.parents, last)
+    return Beams(sentences, limits, ids, last, candidates.scores, state, memory, device_limits, ended, constraints)

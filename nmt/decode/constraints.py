@@ -28,6 +28,7 @@ class Constraints:
     placeholders: Tensor  # [P]: their ids in the target vocabulary
     missing: Tensor  # [N K P]: still to be written
     runs: Tensor  # [N K W]: how many pieces at the end equal the piece 1, 2, … W before them
+    history: Tensor  # [N K T]: the last pieces, at most W + 1
     needed: Tensor  # [N W]: so many, and the next piece would complete one repetition too many
 
     @classmethod
@@ -41,14 +42,13 @@ class Constraints:
         allowed = torch.where(periods < LONG, repeats.clamp(min=2), repeats)
         runs = torch.zeros(len(source), 1, WINDOW, dtype=torch.long, device=device)
         targets = torch.tensor(placeholders, dtype=torch.long, device=device)
-        return cls(targets, missing[:, None], runs, allowed * periods - 1)
+        return cls(targets, missing[:, None], runs, source.new_zeros(len(source), 1, 0), allowed * periods - 1)
 
-    def apply(self, log_probabilities: Tensor, tokens: Tensor) -> None:
-        """Change log_probabilities [N K V] in place, for hypotheses tokens [N K T] that begin with <s>."""
-        length = tokens.size(2) - 1
-        window = min(WINDOW, length)
+    def apply(self, log_probabilities: Tensor) -> None:
+        """Change log_probabilities [N K V] in place."""
+        window = min(WINDOW, self.history.size(2))
         if window:
-            back = tokens[:, :, -window:].flip(2)  # the piece 1, 2, … before the next one
+            back = self.history[:, :, -window:].flip(2)  # the piece 1, 2, … before the next one
             loops = self.runs[:, :, :window] >= self.needed[:, None, :window]
             log_probabilities.scatter_(2, back.masked_fill(~loops, PAD), float("-inf"))
         if not len(self.placeholders):
@@ -64,16 +64,15 @@ class Constraints:
         log_probabilities[:, :, self.placeholders] = values.masked_fill(~self.missing, float("-inf"))
 
     def extend(self, rows: Tensor, parents: Tensor, tokens: Tensor) -> "Constraints":
-        """Those of tokens [N' K' T] after the last piece; rows [N'] stay open, parents [N' K'] are hypotheses."""
-        last, length = tokens[:, :, -1:], tokens.size(2) - 1
-        runs = self.runs[rows[:, None], parents]
-        window = min(WINDOW, length - 1)  # <s> is no piece of a span
+        """Those after one piece more, tokens [N' K']; rows [N'] stay open, parents [N' K'] are hypotheses."""
+        runs, missing, history = (each[rows[:, None], parents] for each in (self.runs, self.missing, self.history))
+        last, window = tokens[:, :, None], min(WINDOW, history.size(2))
         same = torch.zeros_like(runs, dtype=torch.bool)
         if window:
-            same[:, :, :window] = tokens[:, :, -1 - window : -1].flip(2) == last
-        runs = torch.where(same, runs + 1, 0)
-        missing = self.missing[rows[:, None], parents] & (last != self.placeholders)
-        return Constraints(self.placeholders, missing, runs, self.needed[rows])
+            same[:, :, :window] = history[:, :, -window:].flip(2) == last
+        history = torch.cat((history[:, :, -WINDOW:], last), 2)
+        missing = missing & (last != self.placeholders)
+        return Constraints(self.placeholders, missing, torch.where(same, runs + 1, 0), history, self.needed[rows])
 
 
 def source_repeats(source: Tensor) -> Tensor:

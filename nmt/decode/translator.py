@@ -17,9 +17,10 @@ from nmt.data.batches import Ids, batches_by_length, collate, pad, padding_mask
 from nmt.data.line_chunks import text_chunks
 from nmt.data.protection import PLACEHOLDERS, Encoded
 from nmt.data.tokenizer import EOS, Tokenizers
-from nmt.decode.beam_search import Hypothesis, NBest, pack_nbest, search, unpack_nbest
+from nmt.decode.beam_search import search
 from nmt.decode.constraints import Constraints
 from nmt.decode.forced_decoding import AttentionRecord, IdPair, force_decode, pair_batches, pair_chunks
+from nmt.decode.hypothesis import Hypothesis, NBest, pack_nbest, unpack_nbest
 from nmt.decode.long_lines import join_texts, split_position
 from nmt.decode.parallel import WorkersKilled, parallel_map
 from nmt.decode.translation import Translation

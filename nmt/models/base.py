@@ -136,11 +136,11 @@ class EncoderDecoder(nn.Module, ABC):
             if isinstance(module, Window):
                 module.count_batches(batches)
 
-    def end_update(self, nll: Sequence[float]) -> None:
-        """Called by a training after an update with the mean −log p of each of its batches."""
+    def end_update(self, nll: Sequence[Tensor], useless: Tensor) -> None:
+        """Called by a training after an update with the mean −log p of each of its batches; `useless` 1: skipped."""
         if hasattr(self, "reinforce"):
             for mean_nll in nll:
-                self.reinforce.update_baseline(-mean_nll)
+                self.reinforce.update_baseline(-mean_nll, useless)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """hidden [… D] → unnormalised logits [… V], in a tensor that search may overwrite."""

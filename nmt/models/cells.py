@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from nmt.attention.projection import LinearMap, Projection
+from nmt.attention.projection import LinearMap, Projection, map_columns
 from nmt.models.base import DecoderState
 from nmt.models.dropout import Dropout
 from nmt.models.rnn import run_rnn
@@ -21,6 +21,14 @@ class Projections(NamedTuple):
     feed: Projection  # of the lowest layer, for the fed vector
     lower: list[Projection]  # of each other layer, for the output of the one below it
     recurrent: list[Projection]  # of each layer, for its own state
+
+
+class GRUProjections(NamedTuple):
+    """The matrices of Bahdanau's GRU; made once for all columns."""
+
+    context: Projection  # [B M] → [B 3D]
+    gates: Projection  # [B D] → [B 2D]
+    candidate: Projection  # [B D] → [B D]
 
 
 class StackedRNNCell(nn.Module):
@@ -73,9 +81,9 @@ class StackedRNNCell(nn.Module):
         (lowest, _, bias, _), *others = weights = [self.weights(number) for number in range(len(self.layers))]
         return Projections(
             LinearMap(lowest[:, : self.embedding_size], bias),
-            LinearMap(lowest[:, self.embedding_size :]),
-            [LinearMap(weight_ih, bias_ih) for weight_ih, _, bias_ih, _ in others],
-            [LinearMap(weight_hh, bias_hh) for _, weight_hh, _, bias_hh in weights],
+            map_columns(lowest[:, self.embedding_size :]),
+            [map_columns(weight_ih, bias_ih) for weight_ih, _, bias_ih, _ in others],
+            [map_columns(weight_hh, bias_hh) for _, weight_hh, _, bias_hh in weights],
         )
 
     def weights(self, number: int) -> list[nn.Parameter]:
@@ -98,16 +106,17 @@ class ConditionalGRU(nn.Module):
         """W e of all columns: [B T E] → T × [B 3D]."""
         return self.embedding(embedded).unbind(1)
 
-    def projections(self) -> tuple[Projection, Projection]:
-        """U of the gates, and U of the candidate."""
-        return LinearMap(self.weight_hh), LinearMap(self.candidate_weight_hh)
+    def projections(self) -> GRUProjections:
+        """C, U of the gates, and U of the candidate."""
+        return GRUProjections(
+            map_columns(self.context.weight), map_columns(self.weight_hh), map_columns(self.candidate_weight_hh)
+        )
 
-    def forward(self, projected: Tensor, context: Tensor, state: Tensor) -> Tensor:
+    def forward(self, projections: GRUProjections, projected: Tensor, context: Tensor, state: Tensor) -> Tensor:
         """W e_t [B 3D], c_t [B M], s_{t-1} [B D] → s_t [B D]."""
-        project_to_gates, project_to_candidate = self.projections()
-        gates, candidate = (projected + self.context(context)).split((2 * self.hidden, self.hidden), -1)
-        update, reset = torch.sigmoid(gates + project_to_gates(state)).chunk(2, -1)
-        proposed = torch.tanh(candidate + project_to_candidate(reset * state))
+        gates, candidate = (projected + projections.context(context)).split((2 * self.hidden, self.hidden), -1)
+        update, reset = torch.sigmoid(gates + projections.gates(state)).chunk(2, -1)
+        proposed = torch.tanh(candidate + projections.candidate(reset * state))
         return state + update * (proposed - state)
 
 

@@ -11,7 +11,7 @@ from nmt.attention.projection import LinearMap, Projection
 from nmt.attention.windows import Window
 from nmt.cpu import ColumnMajorLinear, PackedLinear, can_pack, pack_linear
 from nmt.models.base import EncoderDecoder
-from nmt.models.cells import ConditionalGRU, Projections, StackedRNNCell
+from nmt.models.cells import ConditionalGRU, GRUProjections, Projections, StackedRNNCell
 
 
 def inference_copy(model: EncoderDecoder, dtype: torch.dtype) -> EncoderDecoder:
@@ -99,9 +99,7 @@ class PackedConditionalGRU(ConditionalGRU):
         nn.Module.__init__(self)
         self.hidden = plain.hidden
         self.embedding = pack(plain.embedding, dtype)  # type: ignore[assignment]
-        self.context = pack(plain.context, dtype)  # type: ignore[assignment]
-        gates, candidate = plain.projections()
-        self.packed = pack(gates, dtype), pack(candidate, dtype)
+        self.packed = GRUProjections(*(pack(projection, dtype) for projection in plain.projections()))
 
-    def projections(self) -> tuple[Projection, Projection]:
+    def projections(self) -> GRUProjections:
         return self.packed

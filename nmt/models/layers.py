@@ -46,9 +46,12 @@ class Residual(nn.Module):
         return self.norm(inputs) if self.is_pre_norm else inputs
 
     def add(self, inputs: Tensor, output: Tensor) -> Tensor:
-        """x + dropout(f), normalised with post-norm: [B T D] twice → [B T D]."""
+        """x + dropout(f), normalised with post-norm: [B T D] twice → [B T D].
+
+        In the dtype of x: under autocast a norm gives float32 on CUDA, which all later sums would then be made in.
+        """
         total = self.dropout(output, inputs)
-        return total if self.is_pre_norm else self.norm(total)
+        return total if self.is_pre_norm else self.norm(total).to(inputs.dtype)
 
 
 class EncoderLayer(nn.Module):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.attention.hard import Reinforce
+from nmt.attention.projection import Projection, map_columns, to_autocast
 from nmt.attention.scores import make_score
 from nmt.attention.single_head import AttentionOutput, SingleHeadAttention
 from nmt.attention.windows import make_window
@@ -55,7 +56,7 @@ class Bahdanau(EncoderDecoder):
         return self.attention.window.reach
 
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
-        values, _ = self.encoder(source, mask)
+        values = to_autocast(self.encoder(source, mask)[0])  # once, not at every column
         return Memory(values, mask, {"keys": self.attention.keys(values)})
 
     def start(self, memory: Memory) -> DecoderState:
@@ -68,6 +69,7 @@ class Bahdanau(EncoderDecoder):
     def decode(self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False) -> DecoderOutput:
         embedded = self.dropout(self.target_embedding(target))
         hidden, step, lengths = state["hidden"], state["step"], memory.lengths()
+        projections = self.cell.projections()
         queries: list[Tensor] = []
         attended: list[AttentionOutput] = []
         for projected in self.cell.project_embeddings(embedded):
@@ -76,7 +78,7 @@ class Bahdanau(EncoderDecoder):
                 hidden[:, None], memory.static["keys"], memory.values, step[:, None], lengths, memory.mask
             )
             attended.append(attention)
-            hidden = self.cell(projected, attention.context[:, 0], hidden)
+            hidden = self.cell(projections, projected, attention.context[:, 0], hidden)
             step = step + 1
         contexts = torch.cat([attention.context for attention in attended], 1)
         readout = self.readout(torch.cat((torch.stack(queries, 1), embedded, contexts), -1))
@@ -125,6 +127,7 @@ class Luong(EncoderDecoder):
 
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
         values, static = self.encoder(source, mask)
+        values = to_autocast(values)  # once, not at every column
         if self.uses_attention:
             static = static | {"keys": self.attention.keys(values)}
         return Memory(values, mask, static)
@@ -144,27 +147,31 @@ class Luong(EncoderDecoder):
         else:
             outputs, after = self.stack(embedded, state)
             if self.uses_attention:
-                outputs, attention = self.attend(outputs, step, memory, memory.lengths())
+                outputs, attention = self.attend(self.combine, outputs, step, memory, memory.lengths())
                 attended.append(attention)
         after["step"] = state["step"] + target.size(1)
         return decoder_output(self.dropout(outputs), after, attended, weights or self.guides)
 
-    def attend(self, hidden: Tensor, step: Tensor, memory: Memory, lengths: Tensor) -> tuple[Tensor, AttentionOutput]:
-        """h_t [B T D], step [B T] → h̃_t [B T E], and the attention's own output."""
+    def attend(
+        self, combine: Projection, hidden: Tensor, step: Tensor, memory: Memory, lengths: Tensor
+    ) -> tuple[Tensor, AttentionOutput]:
+        """W_c, h_t [B T D], step [B T] → h̃_t [B T E], and the attention's own output."""
         attention = self.attention(hidden, memory.static["keys"], memory.values, step, lengths, memory.mask)
-        return torch.tanh(self.combine(torch.cat((attention.context, hidden), -1))), attention
+        return torch.tanh(combine(torch.cat((attention.context, hidden), -1))), attention
 
     def decode_with_input_feeding(
         self, embedded: Tensor, step: Tensor, state: DecoderState, memory: Memory
     ) -> tuple[Tensor, list[AttentionOutput], DecoderState]:
         """h̃ [B T E] column by column: the input of a column is its embedding and h̃_{t-1} (Luong 2015 §3.3)."""
         projections, lengths = self.stack.projections(), memory.lengths()
+        is_plain = isinstance(self.combine, nn.Linear)  # not packed for search
+        combine = map_columns(self.combine.weight) if is_plain else self.combine
         feed, cell_state = state["feed"], {name: state[name] for name in self.stack.state_names}
         outputs: list[Tensor] = []
         attended: list[AttentionOutput] = []
         for column, projected in enumerate(projections.embedding(embedded).unbind(1)):
             top, cell_state = self.stack.step(projections, projected, feed, cell_state)
-            attentional, attention = self.attend(top[:, None], step[:, column : column + 1], memory, lengths)
+            attentional, attention = self.attend(combine, top[:, None], step[:, column : column + 1], memory, lengths)
             feed = attentional[:, 0]
             outputs.append(feed)
             attended.append(attention)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.attention.positions import Positions, Start, make_positions
+from nmt.attention.projection import to_autocast
 from nmt.attention.self_attention import KVCache, LayerState, SelfAttention, make_self_attention
 from nmt.cpu import select_with_spare_column
 from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory, select_rows
@@ -137,14 +138,9 @@ class Transformer(EncoderDecoder):
     def embed(self, table: nn.Module, positions: Positions, tokens: Tensor, start: Start) -> Tensor:
         """√D · E x + position (Vaswani 2017 §3.4 and §3.5): [B T] → [B T D], in autocast's dtype where that is on.
 
-        On a CPU all that is added to it stays in that dtype too: half the traffic of float32 sums, and no conversions.
-        On CUDA norms give float32, so only the sums of pre-norm do.
+        All that is added to it stays in that dtype too: half the traffic of float32 sums, and no conversions.
         """
-        embedded = positions(table(tokens) * self.scale, start)
-        device = embedded.device.type
-        if torch.is_autocast_enabled(device):
-            embedded = embedded.to(torch.get_autocast_dtype(device))
-        return self.dropout(embedded)
+        return self.dropout(to_autocast(positions(table(tokens) * self.scale, start)))
 
 
 def make_attention_function(config: TransformerConfig, causal: bool) -> SelfAttention:

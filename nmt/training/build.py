@@ -68,7 +68,7 @@ def build_trainer(
     decode = replace(config.decode, beam=options.validate_beam)
     context = autocast(device, dtype)
     translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)
-    validation = Validation(valid, translator, config.data.target, 4 * options.batch_tokens, stop, world)
+    validation = Validation(valid, translator, config.data.target, 4 * options.batch_tokens, dtype, stop, world)
     total = planned_updates(options, batches.batches_per_epoch / (options.accumulate * world.size))
     if world.size > 1:
         weights = {name: tensor.cpu() for name, tensor in model.state_dict().items()}

@@ -6,6 +6,8 @@ All decisions depend on the TrainState alone, so a continued training makes the 
 import logging
 import math
 
+from torch import Tensor
+
 from nmt.training.state import TrainState
 
 log = logging.getLogger("nmt")
@@ -20,19 +22,31 @@ class TrainingDiverged(Exception):
     """Losses or gradients are useless again and again; the text gives the value and the batch it comes from."""
 
 
-def find_fault(state: TrainState, loss: float, gradient_norm: float, vocabulary: int) -> str | None:
+def loss_limit(state: TrainState, vocabulary: int) -> float:
+    """The largest mean −log p that the next update may have.
+
+    5 log V, five times that of a uniform guess; and it may not jump far above the losses before it.
+    """
+    limit = 5 * math.log(vocabulary)
+    if state.step < MIN_UPDATES:
+        return limit
+    return min(limit, state.loss_mean + max(MIN_RISE, MAX_DEVIATIONS * math.sqrt(state.loss_variance)))
+
+
+def is_useless(loss: Tensor, gradient_norm: Tensor, limit: float) -> Tensor:
+    """Whether an update has a fault, as a number on its device, 1 or 0, which nobody has to wait for."""
+    return ((loss <= limit) & loss.isfinite() & gradient_norm.isfinite()).logical_not().float()
+
+
+def find_fault(state: TrainState, loss: float, gradient_norm: float, limit: float) -> str | None:
     """What is wrong with an update's mean −log p or gradient norm; None for a good one.
 
-    Neither may be infinite or NaN; the loss may neither exceed 5 log V, five times that of a uniform guess, nor jump
-    far above the losses before it.
+    Neither may be infinite or NaN, nor the loss above `limit`. `state` has the losses before this one.
     """
-    text = f"loss {loss:.4g}, gradient norm {gradient_norm:.4g}"
-    if not (math.isfinite(loss) and math.isfinite(gradient_norm)) or loss > 5 * math.log(vocabulary):
-        return text
-    limit = state.loss_mean + max(MIN_RISE, MAX_DEVIATIONS * math.sqrt(state.loss_variance))
-    if state.step >= MIN_UPDATES and loss > limit:
-        return f"{text}, while the mean loss is {state.loss_mean:.4g}"
-    return None
+    if math.isfinite(loss) and math.isfinite(gradient_norm) and loss <= limit:
+        return None
+    mean = f", while the mean loss is {state.loss_mean:.4g}" if limit < loss < math.inf and state.tokens else ""
+    return f"loss {loss:.4g}, gradient norm {gradient_norm:.4g}{mean}"
 
 
 def record_loss(state: TrainState, loss: float) -> None:

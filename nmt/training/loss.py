@@ -136,16 +136,16 @@ def add_gradients(
 
 
 def training_loss(
-    model: EncoderDecoder, decoded: DecoderOutput, target: Tensor, padding: int, smoothing: float
+    model: EncoderDecoder, decoded: DecoderOutput, target: Tensor, real: Tensor | None, smoothing: float
 ) -> tuple[Tensor, Tensor]:
     """The loss that a training minimizes and −Σ log p, both summed over the real tokens of target [B T].
 
-    The loss is the smoothed cross entropy; hard attention adds that of its samples, rewarded with log p.
+    `real` [N] are their places in target, flattened; None: all are real. The loss is the smoothed cross entropy; hard
+    attention adds that of its samples, rewarded with log p.
     """
-    indices = real_token_indices(target, padding)
-    loss, nll = token_losses(decoded.hidden, model.output, target, indices, smoothing)
+    loss, nll = token_losses(decoded.hidden, model.output, target, real, smoothing)
     if decoded.samples is not None:
-        log_probability, entropy = (select_tokens(values, indices) for values in decoded.samples)
+        log_probability, entropy = (select_tokens(values, real) for values in decoded.samples)
         loss = loss + model.reinforce(log_probability, entropy, -nll)
     return loss, nll.sum()
 
@@ -158,31 +158,20 @@ def alignment_loss(weights: Tensor, links: Tensor) -> Tensor:
     return -(links * weights.clamp_min(torch.finfo(weights.dtype).tiny).log()).sum()
 
 
-def cross_entropy(
-    hidden: Tensor, output: torch.nn.Linear, target: Tensor, padding: int, smoothing: float
-) -> tuple[Tensor, Tensor]:
-    """hidden [B T D], target [B T] → smoothed loss and −Σ log p over the real tokens; padding is never computed."""
-    loss, nll = token_losses(hidden, output, target, real_token_indices(target, padding), smoothing)
-    return loss, nll.sum()
-
-
 def token_losses(
-    hidden: Tensor, output: torch.nn.Linear, target: Tensor, indices: Tensor | None, smoothing: float
+    hidden: Tensor, output: torch.nn.Linear, target: Tensor, real: Tensor | None, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """The smoothed loss, summed, and −log p [N] of the tokens at `indices` (None: of all)."""
+    """hidden [B T D], target [B T] → the smoothed loss, summed, and −log p [N] of the tokens at `real` (None: of all).
+
+    Padding is never computed.
+    """
     weight: Tensor = output.weight
     bias: Tensor | None = output.bias
     if not torch.is_grad_enabled():  # a Function's `forward` always runs without gradients and cannot ask for this
         hidden, weight = hidden.detach(), weight.detach()
         bias = None if bias is None else bias.detach()
-    flat_hidden, flat_target = select_tokens(hidden, indices), select_tokens(target, indices)
+    flat_hidden, flat_target = select_tokens(hidden, real), select_tokens(target, real)
     return LinearCrossEntropy.apply(flat_hidden, weight, bias, flat_target, smoothing)
-
-
-def real_token_indices(target: Tensor, padding: int) -> Tensor | None:
-    """Indices into target [B T], flattened, of all tokens but padding [N]; None where there is no padding."""
-    indices = (target.flatten() != padding).nonzero().squeeze(1)
-    return indices if len(indices) < target.numel() else None
 
 
 def select_tokens(values: Tensor, indices: Tensor | None) -> Tensor:

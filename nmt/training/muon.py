@@ -31,6 +31,7 @@ class Muon(torch.optim.AdamW):
         matrices, others = split_parameters(model)
         super().__init__([{"params": others}, {"params": matrices}], lr, betas, eps, weight_decay, fused=True)
         self.momentum = momentum
+        self.found_inf: Tensor | None = None  # 1: `step` changes nothing, as PyTorch's own optimizers have it
 
     @property
     def matrices(self) -> dict[str, Any]:
@@ -54,10 +55,12 @@ class Muon(torch.optim.AdamW):
         state = self.state[matrix]
         momentum = state.setdefault("momentum", torch.zeros_like(matrix))
         state.setdefault("step", torch.tensor(0.0))  # not used; AdamW's `__setstate__` asks for it
-        momentum.mul_(self.momentum).add_(gradient)
-        direction = orthogonalize(gradient.add(momentum, alpha=self.momentum))
+        moved = momentum.mul(self.momentum).add_(gradient)
+        direction = orthogonalize(gradient.add(moved, alpha=self.momentum))
         lr, weight_decay = self.matrices["lr"], self.matrices["weight_decay"]
-        matrix.mul_(1 - lr * weight_decay).add_(direction, alpha=-lr * RMS * max(matrix.shape) ** 0.5)
+        changed = matrix.mul(1 - lr * weight_decay).add_(direction, alpha=-lr * RMS * max(matrix.shape) ** 0.5)
+        for old, new in ((momentum, moved), (matrix, changed)):
+            old.copy_(new if self.found_inf is None else torch.where(self.found_inf.bool(), old, new))
 
 
 def orthogonalize(matrix: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from nmt.errors import UserError, choose
 def select_device(name: str) -> torch.device:
     """`auto` is cuda where there is one, else the CPU; raises UserError for a device that this machine lacks."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
         torch.empty(1, device=device)
@@ -18,7 +18,20 @@ def select_device(name: str) -> torch.device:
         raise UserError(
             f"device={name} is not available here; choose auto, cpu or a device that torch can use."
         ) from None
+    if device.type == "cuda":
+        choose_cuda_kernels()
     return device
+
+
+def choose_cuda_kernels() -> None:
+    """float32 is float32, not TF32, in products and in cuDNN's LSTM and GRU; fused attention is flash where it can be.
+
+    For the whole process: a setting at each call would cost time at each call. cuDNN's attention, which PyTorch prefers
+    on some GPUs, plans anew for each shape, and search has a new one at every column.
+    """
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def select_device_or_auto(name: str) -> torch.device:

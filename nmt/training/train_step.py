@@ -1,18 +1,21 @@
 """One update of the weights."""
 
+import logging
 import math
-from collections.abc import Iterator
 from itertools import islice
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from nmt.config import Config
 from nmt.data.batches import Batch, BatchIterator, Cursor
-from nmt.data.tokenizer import PAD
 from nmt.distributed import World
+from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
-from nmt.training.compile import compile_forward
-from nmt.training.divergence import find_fault, record_loss, record_skip
+from nmt.training.compile import compile_forward, failed_to_compile, reason
+from nmt.training.deferred import Deferred, runs_ahead
+from nmt.training.divergence import TrainingDiverged, find_fault, is_useless, loss_limit, record_loss, record_skip
 from nmt.training.gradient_sum import GradientSum, OrderedSum, UnorderedSum
 from nmt.training.loss import alignment_loss, training_loss
 from nmt.training.metrics import TrainMetrics
@@ -20,7 +23,19 @@ from nmt.training.precision import autocast, seed_batch
 from nmt.training.schedule import learning_rate
 from nmt.training.state import TrainState
 
+NOT_COMPILED = "The backward pass cannot be compiled"
+log = logging.getLogger("nmt")
 ENDLESS = 10**9  # updates, for the schedule while max_minutes has not been converted
+
+
+class Pending(NamedTuple):
+    """An update whose figures have not been read yet."""
+
+    figures: Deferred  # summed −log p of each micro-batch, then the gradient norm
+    limit: float  # of its loss
+    tokens: int
+    padding: float
+    last: Cursor  # of its last batch
 
 
 class TrainStep:
@@ -54,65 +69,112 @@ class TrainStep:
             sum_class = OrderedSum if config.train.ordered_sum else UnorderedSum
             self.gradient_sum = sum_class(model.parameters(), world)
         self.metrics = TrainMetrics.from_sums(state.metrics)
+        self.pending: Pending | None = None
+        self.waiting: list[tuple[Cursor, Batch]] = []  # of an update that was given up
+        self.loss = 0.0  # of the last update that was read
 
     def update(self) -> dict[str, float]:
-        """One update; returns its loss, the mean −log p of its target tokens, and learning rate.
+        """One update; returns a loss, the mean −log p of its target tokens, and the learning rate.
 
-        A useless one is skipped: it counts, but changes no weights. Raises TrainingDiverged if too many are skipped.
+        A useless one is skipped: it counts, but changes no weights. That is decided on the device. A GPU is still busy
+        when `update` returns: its figures are read by `settle`, at the latest when the next update has been queued, and
+        the loss is that of the update before. Raises TrainingDiverged if too many are skipped; an update that had been
+        queued by then is given up, and its batches come again.
         """
-        state, clip_norm = self.state, self.config.optim.clip_norm
-        items = list(islice(self.stream, self.config.train.accumulate))
-        batches, last = [batch for _, batch in items], items[-1][0]
+        state, self.model = self.state, self.model.train()
+        items = self.waiting or list(islice(self.stream, self.config.train.accumulate))
+        batches, last, self.waiting = [batch for _, batch in items], items[-1][0], []
         tokens = sum(int(row[0]) for row in self.world.gather([sum(batch.tokens for batch in batches)]))
-        self.model.train()
         self.model.begin_update(len(batches) * self.world.size)
-        figures = [self.backward(number, batch, tokens) for number, batch in enumerate(batches)]
-        nll, counts, padding = self.gather_figures(figures)
+        nll = self.compute_gradients(batches, tokens)
+        try:
+            self.settle()
+        except TrainingDiverged:
+            self.waiting = items
+            self.optimizer.zero_grad()
+            raise
+        nll, counts, padding = self.gather_figures(nll, batches)
         if self.gradient_sum is not None:
             self.gradient_sum.finish()
-        loss = sum(nll) / tokens
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip_norm or math.inf).item()
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.optim.clip_norm or math.inf)
         lr = learning_rate(self.config.optim, state.step + 1, state.total_steps or ENDLESS)
-        fault = find_fault(state, loss, norm, self.model.output.out_features)
-        state.epoch, state.shard, state.position = self.batches.skip(last, self.world.size - self.world.rank)
-        if fault is None:
-            self.change_weights(lr)
-            self.model.end_update([each / count for each, count in zip(nll, counts, strict=True)])
-            record_loss(state, loss)
-            state.tokens += tokens
-            self.metrics.add(sum(nll), tokens, sum(padding) / len(padding), norm)
+        limit = loss_limit(state, self.model.output.out_features)
+        useless = is_useless(sum(nll, start=nll[0].new_zeros(())) / tokens, norm, limit)
+        self.change_weights(lr, useless)
+        self.model.end_update([each / count for each, count in zip(nll, counts, strict=True)], useless)
         self.optimizer.zero_grad()
+        state.epoch, state.shard, state.position = self.batches.skip(last, self.world.size - self.world.rank)
         state.step += 1
-        if fault is not None:
-            record_skip(state, f"{fault} in {self.batches.describe_batch(*last)}")
-        return {"loss": loss, "lr": lr}
+        numbers = Deferred(torch.stack([*nll, norm.to(nll[0])]))
+        self.pending = Pending(numbers, limit, tokens, sum(padding) / len(padding), last)
+        if not runs_ahead(self.device):
+            self.settle()
+        return {"loss": self.loss, "lr": lr}
 
-    def change_weights(self, lr: float) -> None:
-        """A step of the optimizer."""
+    def settle(self) -> None:
+        """Read the figures of the last update unless that has been done, and bring `state` and `metrics` up to date.
+
+        Raises TrainingDiverged if too many updates were skipped.
+        """
+        if self.pending is None:
+            return
+        pending, self.pending, state = self.pending, None, self.state
+        *nll, norm = pending.figures.read()
+        self.loss = sum(nll) / pending.tokens
+        fault = find_fault(state, self.loss, norm, pending.limit)
+        if fault is not None:
+            record_skip(state, f"{fault} in {self.batches.describe_batch(*pending.last)}")
+            return
+        record_loss(state, self.loss)
+        state.tokens += pending.tokens
+        self.metrics.add(sum(nll), pending.tokens, pending.padding, norm)
+
+    def change_weights(self, lr: float, useless: Tensor) -> None:
+        """A step of the optimizer, which changes nothing where `useless` is 1."""
+        self.optimizer.found_inf = useless  # type: ignore[attr-defined]
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         with autocast(self.device, self.dtype):  # for Muon's products
             self.optimizer.step()
 
-    def backward(self, number: int, batch: Batch, tokens: int) -> tuple[float, float, float]:
-        """Add the gradients of loss / tokens of this process's micro-batch `number`.
+    def compute_gradients(self, batches: list[Batch], tokens: int) -> list[Tensor]:
+        """Leave the gradients of this process's micro-batches in the parameters; returns the summed −log p of each.
 
-        Returns its summed −log p, its target tokens and its fraction of padding.
+        Where the backward pass cannot be compiled, the training goes on without torch.compile.
         """
+        try:
+            return [self.backward(number, batch, tokens) for number, batch in enumerate(batches)]
+        except RuntimeError as error:
+            if self.forward is self.model or not failed_to_compile(error):
+                raise
+            if self.world.size > 1:  # others may have sent their gradients
+                raise UserError(f"{NOT_COMPILED}: {reason(error)}; choose train.compile=false.") from None
+            log.warning("%s: %s; the training goes on without train.compile.", NOT_COMPILED, reason(error))
+            self.forward = self.model
+            self.optimizer.zero_grad()
+            return [self.backward(number, batch, tokens) for number, batch in enumerate(batches)]
+
+    def backward(self, number: int, batch: Batch, tokens: int) -> Tensor:
+        """Add the gradients of loss / tokens of this process's micro-batch `number`; returns its summed −log p."""
         seed_batch(self.config.seed, self.state.step, number * self.world.size + self.world.rank)
-        padding, batch = batch.padding, batch.to(self.device)
+        batch = batch.to(self.device)
         with autocast(self.device, self.dtype):
             decoded = self.forward(batch.source, batch.mask, batch.target)
-            loss, nll = training_loss(self.model, decoded, batch.output, PAD, self.config.train.label_smoothing)
+            loss, nll = training_loss(self.model, decoded, batch.output, batch.real, self.config.train.label_smoothing)
             if batch.links is not None and decoded.weights is not None:
                 loss = loss + self.config.train.guided_alignment * alignment_loss(decoded.weights[:, 0, 0], batch.links)
         (loss / tokens).backward()
         if self.gradient_sum is not None:
             self.gradient_sum.add()
-        return nll.item(), batch.tokens, padding
+        return nll.detach().double()
 
-    def gather_figures(self, figures: list[tuple[float, float, float]]) -> Iterator[list[float]]:
-        """Three lists with the figures of all micro-batches, in the order of the plan."""
+    def gather_figures(self, nll: list[Tensor], batches: list[Batch]) -> tuple[list[Tensor], list[float], list[float]]:
+        """−log p, target tokens and fraction of padding of all processes' micro-batches, in the order of the plan."""
+        counts, padding = [float(batch.tokens) for batch in batches], [batch.padding for batch in batches]
+        if self.world.size == 1:
+            return nll, counts, padding
+        figures = zip([each.item() for each in nll], counts, padding, strict=True)
         rows = self.world.gather([value for each in figures for value in each])
-        by_batch = [row[3 * number : 3 * number + 3] for number in range(len(figures)) for row in rows]
-        return (list(column) for column in zip(*by_batch, strict=True))
+        by_batch = [row[3 * number : 3 * number + 3] for number in range(len(batches)) for row in rows]
+        everyone, all_counts, all_padding = (list(column) for column in zip(*by_batch, strict=True))
+        return list(torch.tensor(everyone, dtype=torch.float64, device=self.device)), all_counts, all_padding

@@ -64,6 +64,7 @@ class Trainer:
                     self.loop(progress)
                     self.finish()
                 except Interrupted as interruption:
+                    self.settle()
                     self.save()
                     self.world.broadcast(0)  # torchrun ends the others as soon as one process has ended
                     saved = f"Interrupted after update {state.step}; everything is saved in {self.checkpoints.folder}"
@@ -101,11 +102,19 @@ class Trainer:
         progress.update(1, figures)
         train, state.point = self.config.train, {}
         if state.step % train.log_every == 0:
+            self.train_step.settle()
             if self.train_step.metrics.updates:
                 point = self.train_step.metrics.scalars(figures["lr"], self.device)
                 self.log_scalars(point, state.step)
                 state.point = point if state.validation_due(train.validate_every) else {}
             self.train_step.metrics = TrainMetrics()
+
+    def settle(self) -> None:
+        """Read the figures of the last update; the training goes back where it was one useless update too many."""
+        try:
+            self.train_step.settle()
+        except TrainingDiverged as error:
+            self.roll_back(error)
 
     def roll_back(self, error: TrainingDiverged) -> None:
         """Go on with the weights of the last validation and the next batches; raises TrainingDiverged at a second time.
@@ -125,6 +134,7 @@ class Trainer:
     def fix_budget(self, budget: TimeBudget, progress: Progress) -> None:
         """Convert max_minutes into the total number of updates, once and for all; a validation is timed for it."""
         state = self.state
+        self.train_step.settle()
         validation = budget.time_validation(lambda: self.run_validation(reference_lengths=True))
         state.total_steps, update = budget.estimate(validation)
         state.budget_fixed = True
@@ -144,6 +154,7 @@ class Trainer:
     def validate(self) -> None:
         """Validate, count validations without a better score, log, and save checkpoints."""
         state, metric = self.state, self.config.train.metric
+        self.train_step.settle()
         result = self.run_validation()
         is_best = result.better_than(state.best, metric)
         state.validations_since_best += 1
@@ -186,6 +197,7 @@ class Trainer:
 
     def save(self) -> None:
         """Write last.safetensors, from which the training can be resumed, and the curves up to there."""
+        self.train_step.settle()
         self.save_timer.restart()
         self.state.metrics = self.train_step.metrics.sums()
         if not self.world.is_main:

@@ -1,7 +1,7 @@
 """Validation: loss, translations and scores of the validation set, and heatmaps of a few of its sentences."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -14,12 +14,12 @@ from nmt.config import TrainConfig
 from nmt.data.batches import batches_by_length, collate
 from nmt.data.dataset import ParallelDataset
 from nmt.data.protection import Encoded
-from nmt.data.tokenizer import PAD
 from nmt.decode.translator import Translator
 from nmt.distributed import World
 from nmt.evaluate.bleu_chrf import score
+from nmt.models.inference import inference_copy
 from nmt.training.divergence import TrainingDiverged
-from nmt.training.loss import cross_entropy
+from nmt.training.loss import token_losses
 from nmt.training.stop_signal import StopSignal
 from nmt.view.tensorboard import TensorBoardLogger
 
@@ -56,22 +56,29 @@ class ValidationResult:
 
 
 class Validation:
-    """Validates the translator's model on the validation set; `tokens` is the padded size of a batch for the loss.
+    """Validates the translator's model on the validation set.
 
-    The processes of a training share out the batches; all get the same result.
+    `tokens` is the padded size of a batch for the loss, `dtype` the number format of search, which has a copy of the
+    model made for it. The processes of a training share out the batches; all get the same result.
     """
 
     def __init__(
-        self, pairs: ParallelDataset, translator: Translator, language: str, tokens: int, stop: StopSignal, world: World
+        self,
+        pairs: ParallelDataset,
+        translator: Translator,
+        language: str,
+        tokens: int,
+        dtype: torch.dtype,
+        stop: StopSignal,
+        world: World,
     ) -> None:
         self.pairs, self.translator, self.language, self.stop = pairs, translator, language, stop
-        self.world = world
+        self.dtype, self.world = dtype, world
         self.model = translator.model
         texts = [pairs.texts(row) for row in range(len(pairs))]
         self.sources = [Encoded(pairs.source(row).tolist()) for row in range(len(pairs))]
-        if (
-            tokenizers := translator.tokenizers
-        ).protects:  # in use any span is a placeholder, not only one of both sides
+        tokenizers = translator.tokenizers
+        if tokenizers.protects:  # in use any span is a placeholder, not only one of both sides
             self.sources = tokenizers.source.encode_protected(tokenizers.protect_sources([each for each, _ in texts]))
         self.references = [target for _, target in texts]
         self.batches = batches_by_length(np.maximum(pairs.source_lengths, pairs.target_lengths), tokens)
@@ -98,13 +105,14 @@ class Validation:
     def search(self, reference_lengths: bool) -> list[list[int]]:
         """The best hypothesis of each source, in the order of the set."""
         limits = self.pairs.target_lengths.astype(np.int64) + 1
-        batches = self.translator.batches(self.sources)
+        translator = replace(self.translator, search_model=inference_copy(self.model, self.dtype))
+        batches = translator.batches(self.sources)
         found: list[int] = []  # of each sentence that this process translates: its row, number of ids, and the ids
         for rows in batches[self.world.rank :: self.world.size]:
             if self.stop.requested:
                 break
             sources = [self.sources[row] for row in rows]
-            nbest = self.translator.search_batch(sources, limits[rows] if reference_lengths else None)
+            nbest = translator.search_batch(sources, limits[rows] if reference_lengths else None)
             for row, hypotheses in zip(rows.tolist(), nbest, strict=True):
                 found += [row, len(hypotheses[0].ids), *hypotheses[0].ids]
         self.stop.check()
@@ -128,8 +136,8 @@ class Validation:
             batch = batch.to(self.translator.device)
             with self.translator.autocast:
                 decoded = self.model(batch.source, batch.mask, batch.target)
-                _, batch_nll = cross_entropy(decoded.hidden, self.model.output, batch.output, PAD, 0.0)
-            nll[number], tokens[number] = batch_nll.item(), batch.tokens
+                _, batch_nll = token_losses(decoded.hidden, self.model.output, batch.output, batch.real, 0.0)
+            nll[number], tokens[number] = batch_nll.sum().item(), batch.tokens
         self.stop.check()
         by_batch = zip(*self.world.gather([*nll.tolist(), *tokens.tolist()]), strict=True)
         sums = [sum(values) for values in by_batch]  # each is 0 in all processes but one

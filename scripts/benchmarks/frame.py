@@ -10,13 +10,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import ROOT, describe_machine, machine_line
-from benchmarks.tables import Figures, table
+from benchmarks.tables import Figures, cell, table
 from nmt.errors import UserError
+from nmt.files import write_atomic
 from nmt.view.progress import install_logging
 
 PYTHON_PATH = os.pathsep.join([str(ROOT), str(ROOT / "scripts")])
@@ -37,15 +38,21 @@ def run_benchmark(
     """Measure, print the report, write the JSON file; returns the exit code, 2 after a UserError."""
     install_logging()
     try:
-        result = {"machine": describe_machine(), "options": vars(options)} | measure(options)
+        result = {"machine": describe_machine()} | measure(options)
     except UserError as error:
         note(str(error))
         return 2
     print(f"{machine_line(result['machine'])}\n\n{report(result)}")
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(result, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
+    write_json(options, result)
     note(f"The result with all rounds is in {options.json}.")
     return 0
+
+
+def write_json(options: argparse.Namespace, result: Mapping[str, Any]) -> None:
+    """Write what has been measured so far to the JSON file."""
+    text = json.dumps({"options": vars(options)} | dict(result), indent=1, ensure_ascii=False, default=str)
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(options.json, f"{text}\n")
 
 
 def note(text: str) -> None:
@@ -74,18 +81,24 @@ def measure_in_turn(systems: Mapping[str, Callable[[], Figures]], rounds: int) -
 
 
 def measure_parts(
-    parts: Mapping[str, Callable[[argparse.Namespace], list[Figures]]],
+    parts: Mapping[str, Callable[[argparse.Namespace], Iterable[Figures]]],
     names: Sequence[str],
     options: argparse.Namespace,
 ) -> dict[str, list[Figures]]:
-    """The rows of each named part; one that fails is reported and left out. Raises UserError where all fail."""
-    result = {}
+    """The rows of each named part; where one fails, that is reported. Raises UserError where nothing was measured.
+
+    The JSON file is written after each row, so that a program that is killed keeps what it has measured.
+    """
+    result: dict[str, list[Figures]] = {}
+    machine = describe_machine()
     for name in names:
         try:
-            result[name] = parts[name](options)
-            note(f"{name} is measured.")
+            for row in parts[name](options):
+                result.setdefault(name, []).append(row)
+                write_json(options, {"machine": machine} | result)
+                note(f"{name}: {', '.join(f'{title} {cell(value)}' for title, value in row.items())}")
         except (UserError, RuntimeError) as error:  # RuntimeError: of torch, such as a full memory
-            note(f"{name} is left out: {str(error).splitlines()[0]}")
+            note(f"{name} ends here: {str(error).splitlines()[0]}")
     if not result:
         raise UserError("Nothing could be measured.")
     return result

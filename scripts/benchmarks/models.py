@@ -8,11 +8,13 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
+import numpy
 from torch import Tensor, nn
 
 from benchmarks.corpora import LONGEST, NO_TOKENIZERS, random_pairs
 from benchmarks.frame import in_fresh_process
 from benchmarks.machine import Stopwatch
+from benchmarks.profiles import attention_kernels
 from benchmarks.tables import Figures
 from benchmarks.training import device_memory_gib, random_model, synchronize, time_updates, trainer_on_corpus
 from nmt.compose import compose_all
@@ -26,6 +28,7 @@ from nmt.runs import load
 from nmt.training.precision import autocast, select_device, select_precision
 
 WORDS = 12  # of the sentences that are translated one by one
+PROFILED = 8  # sentences whose search is profiled
 UNLIKELY = 1e4  # taken off the logit of </s>
 
 
@@ -119,7 +122,8 @@ def time_search(config: Config, vocabulary: int, sentences: int) -> Figures:
     context = autocast(device, dtype)
     translator = Translator(model, NO_TOKENIZERS, config.decode, LONGEST, device, context, search_model)
     pairs = random_pairs(sentences, vocabulary)
-    sources = [pairs.source(row) for row in range(sentences)]
+    ids, lengths = pairs.sentences("source", numpy.arange(sentences))
+    sources = numpy.split(ids, numpy.cumsum(lengths)[:-1])
     translator.search(sources[: max(1, sentences // 10)])
     synchronize(device)
     with Stopwatch() as timer:
@@ -132,4 +136,5 @@ def time_search(config: Config, vocabulary: int, sentences: int) -> Figures:
         "sentences/s": sentences / timer.wall,
         "tokens/s": tokens / timer.wall,
         "peak GiB": device_memory_gib(device),
+        "attention kernels": attention_kernels(lambda: translator.search(sources[:PROFILED]), device),
     }

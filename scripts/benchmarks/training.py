@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.corpora import MEAN_PIECES, NO_TOKENIZERS, random_pairs
+from benchmarks.corpora import NO_TOKENIZERS, random_pairs
 from benchmarks.machine import Stopwatch, peak_memory_gib
 from benchmarks.tables import Figures
 from nmt.config import Config
@@ -51,11 +51,10 @@ def make_train_step(config: Config, model: EncoderDecoder, batches: BatchIterato
     return TrainStep(config, model, make_optimizer(model, config.optim), batches, TrainState(), dtype, World())
 
 
-def train_step_on_random_ids(config: Config, vocabulary: int, batches: int) -> TrainStep:
-    """Updates of an untrained model on about so many different batches, with the lengths of WMT sentences."""
-    batch_tokens = config.train.batch_tokens
-    pairs = random_pairs(2 * batches * batch_tokens // MEAN_PIECES + 64, vocabulary)
-    iterator = BatchIterator(pairs, NO_TOKENIZERS, batch_tokens, config.seed, sampling=0.0)
+def train_step_on_random_ids(config: Config, vocabulary: int, pairs: int) -> TrainStep:
+    """Updates of an untrained model on so many random pairs, with the lengths of WMT sentences."""
+    random = random_pairs(pairs, vocabulary)
+    iterator = BatchIterator(random, NO_TOKENIZERS, config.train.batch_tokens, config.seed, sampling=0.0)
     return make_train_step(config, random_model(config, vocabulary), iterator)
 
 
@@ -73,7 +72,8 @@ def time_updates(step: TrainStep, warmup: int, updates: int) -> Figures:
     """
     for _ in range(warmup):
         step.update()
-    batches = list(next_batches(step, updates))
+    with Stopwatch() as collation:
+        batches = list(next_batches(step, updates))
     synchronize(step.device)
     with Stopwatch() as timer:
         for _ in range(updates):
@@ -90,6 +90,7 @@ def time_updates(step: TrainStep, warmup: int, updates: int) -> Figures:
         "target_padding": 1 - tokens / sum(batch.output.numel() for batch in batches),
         "tflop_per_s": flop / timer.wall / 1e12,
         "update_s": timer.wall / updates,
+        "collation_ms": 1000 * collation.wall / len(batches),
         "memory_gib": device_memory_gib(step.device),
         "others_cores": timer.others,
         "parameters": sum(parameter.numel() for parameter in step.model.parameters()),
