@@ -16,6 +16,7 @@ from nmt.alignments.extractor_choice import make_extractor
 from nmt.config import Config, DecodeConfig
 from nmt.cpu import keep_freed_memory
 from nmt.data.parallel_text import check_sentences
+from nmt.decode.budget import with_batch_tokens
 from nmt.decode.forced_decoding import IdPair, Layers
 from nmt.decode.parallel import usable_processes
 from nmt.decode.translator import Translation, Translator
@@ -192,6 +193,7 @@ def load(
         folder = folder.parent / "+".join(path.parent.name for path in paths)
     decode = replace(decode or config.decode)
     decode.beam, decode.batch_tokens = beam or decode.beam, batch_tokens or decode.batch_tokens
+    decode = with_batch_tokens(decode, device)
     keep_freed_memory()
     dtype = select_precision(precision or config.precision, device)
     processes = usable_processes(device)

@@ -1,7 +1,9 @@
 """An update waits for nothing that a GPU computes, and its figures may be read one update later."""
 
+import copy
 import math
 from collections.abc import Iterator
+from functools import cache
 from itertools import count
 
 import numpy as np
@@ -11,11 +13,15 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.compose import compose_all
+from nmt.config import Config
 from nmt.data.batches import Batch, Cursor, collate
-from nmt.data.tokenizer import EOS
+from nmt.data.tokenizer import EOS, PAD
+from nmt.decode.budget import in_parts
 from nmt.distributed import World
 from nmt.models.build import build
+from nmt.training import batch_size
 from nmt.training import train_step as module
+from nmt.training.batch_size import choose_batch_tokens, fitting, longest_batch, split_batch, train_once
 from nmt.training.build import make_optimizer
 from nmt.training.deferred import Deferred
 from nmt.training.divergence import MAX_SKIPPED, TrainingDiverged
@@ -44,10 +50,15 @@ class RandomBatches:
         return f"batch {cursor[2]}"
 
 
+@cache
+def composed(words: tuple[str, ...]) -> Config:
+    return compose_all([*WORDS, *words], multirun=False)[0]
+
+
 def make_step(*words: str, state: TrainState | None = None) -> TrainStep:
-    config = compose_all([*WORDS, *words], multirun=False)[0]
+    config = composed(words)
     torch.manual_seed(config.seed)
-    model = build(config.model, VOCABULARY, VOCABULARY, True)
+    model = build(config.model, VOCABULARY, VOCABULARY, True).to(config.device)
     state, optimizer = state or TrainState(total_steps=10**6), make_optimizer(model, config.optim)
     return TrainStep(config, model, optimizer, RandomBatches(), state, torch.float32, World())  # type: ignore[arg-type]
 
@@ -75,7 +86,16 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("model, optimizer", [*((name, "adamw") for name in MODELS), ("transformer_tiny", "muon")])
+@pytest.mark.parametrize(
+    "model, optimizer",
+    [
+        ("transformer_tiny", "muon"),
+        ("luong_global", "adamw"),
+        pytest.param("transformer_tiny", "adamw", marks=pytest.mark.slow),
+        pytest.param("luong_local_p", "adamw", marks=pytest.mark.slow),
+        pytest.param("bahdanau_hard", "adamw", marks=pytest.mark.slow),
+    ],
+)
 def test_an_update_reads_no_number_of_the_device(model, optimizer, ahead, monkeypatch):
     """Neither in Python nor below; the figures of the update before may be read."""
     step = make_step(f"model={model}", f"optim.algorithm={optimizer}", *MODELS[model])
@@ -109,7 +129,12 @@ def outcome(step: TrainStep, updates: int) -> tuple[list[Tensor], TrainState, di
 
 
 @pytest.mark.parametrize(
-    "optimizer, useless", [("adamw", ()), ("muon", (2,)), ("adamw", tuple(range(3, 4 + MAX_SKIPPED)))]
+    "optimizer, useless",
+    [
+        ("adamw", tuple(range(3, 4 + MAX_SKIPPED))),
+        pytest.param("adamw", (), marks=pytest.mark.slow),
+        pytest.param("muon", (2,), marks=pytest.mark.slow),
+    ],
 )
 def test_an_update_that_is_read_later_is_the_same(optimizer, useless, monkeypatch):
     """The same weights, buffers, states and decisions; after too many useless updates the next one is made again."""
@@ -141,3 +166,118 @@ def test_a_useless_update_changes_nothing(monkeypatch):
         assert all(map(torch.equal, before, step.model.state_dict().values()))
         numbers = [value for state in step.optimizer.state.values() for value in state.values()]
         assert numbers and not any(number.any() for number in numbers)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Memory
+
+
+def test_a_batch_is_split_into_its_rows():
+    random = np.random.default_rng(1)
+    sources, targets = (
+        [random.integers(EOS + 1, VOCABULARY, size) for size in sizes] for sizes in ([3, 5, 2, 4, 1],) * 2
+    )
+    whole, parts = collate(sources, targets), list(split_batch(collate(sources, targets), 2))
+    assert [len(part.source) for part in parts] == [3, 2]
+    for name in ("source", "mask", "target", "output"):
+        assert torch.equal(torch.cat([getattr(part, name) for part in parts]), getattr(whole, name))
+    for part in parts:
+        assert part.real is not None and torch.equal(part.real, (part.output != PAD).flatten().nonzero().squeeze(1))
+    assert [part.tokens for part in parts] == [13, 7] == [part.source_tokens for part in parts]
+    even = list(split_batch(collate(sources[:1] * 4, targets[:1] * 4), 4))
+    assert [part.real for part in even] == [None] * 4 and [part.tokens for part in even] == [4] * 4
+
+
+@pytest.mark.parametrize("most, parts", [(5, 1), (2, 4)])
+def test_an_update_that_does_not_fit_is_made_in_parts(most, parts, monkeypatch, caplog):
+    """The same gradients and loss; the part that failed leaves nothing behind."""
+    words = ("model=transformer_tiny", "model.dropout=0", "model.attention_dropout=0")
+    wanted = make_step(*words)
+    wanted_loss = wanted.update()["loss"]
+    step, real = make_step(*words), TrainStep.backward_part
+    tried = []
+
+    def backward_part(self: TrainStep, batch: Batch, tokens: int) -> Tensor:
+        nll = real(self, batch, tokens)
+        tried.append(len(batch.source))
+        if len(batch.source) > most:
+            raise torch.OutOfMemoryError("no memory")
+        return nll
+
+    monkeypatch.setattr(TrainStep, "backward_part", backward_part)
+    assert step.update()["loss"] == pytest.approx(wanted_loss, abs=1e-6)
+    assert ("split into" in caplog.text) == (parts > 1) and max(tried[-2:]) <= most
+    for tensor, other in zip(step.optimizer.state.values(), wanted.optimizer.state.values(), strict=True):
+        torch.testing.assert_close(tensor["exp_avg"], other["exp_avg"], atol=1e-6, rtol=1e-4)
+
+
+def test_an_update_of_single_sentences_that_does_not_fit_ends_the_training(monkeypatch):
+    def backward_part(*_: object) -> None:
+        raise torch.OutOfMemoryError("no memory")
+
+    monkeypatch.setattr(TrainStep, "backward_part", backward_part)
+    with pytest.raises(torch.OutOfMemoryError):
+        make_step("model=transformer_tiny").update()
+
+
+def test_batches_are_chosen_by_memory_once():
+    gib = 2**30
+    assert fitting(1e5, 8 * gib) == 32768 and fitting(1e6, 24 * gib) == 16384 and fitting(1e9, gib) == 256
+    config = copy.deepcopy(composed(("train.batch_tokens=null",)))
+    model = make_step("model=transformer_tiny").model
+    assert choose_batch_tokens(config, None, model, torch.float32, 9, World()) == batch_size.ON_CPU
+    stored = TrainState(batch_tokens=8192)
+    assert choose_batch_tokens(config, stored, model, torch.float32, 9, World()) == 8192
+    config.train.batch_tokens = 77
+    assert choose_batch_tokens(config, stored, model, torch.float32, 9, World()) == 77
+
+
+def test_the_batch_that_is_measured_is_of_the_longest_sentences():
+    batch, step = longest_batch(100), make_step("model=transformer_tiny")
+    assert batch.source.shape == batch.output.shape == (20, 100)
+    before = [tensor.clone() for tensor in step.model.state_dict().values()]
+    train_once(step.model, batch, torch.float32)
+    assert all(map(torch.equal, before, step.model.state_dict().values()))
+    assert all(parameter.grad is not None for parameter in step.model.parameters())
+
+
+def test_a_search_that_does_not_fit_is_made_in_halves():
+    tried: list[int] = []
+
+    def search(rows: slice) -> list[int]:
+        tried.append(rows.stop - rows.start)
+        if tried[-1] > 2:
+            raise torch.OutOfMemoryError("no memory")
+        return list(range(rows.start, rows.stop))
+
+    assert in_parts(search, 7) == list(range(7)) and tried == [7, 3, 1, 2, 4, 2, 2]
+    with pytest.raises(torch.OutOfMemoryError):
+        in_parts(lambda rows: search(slice(0, 9)), 1)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# CUDA
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize("model", MODELS)
+def test_cuda_waits_for_no_number(model):
+    """PyTorch itself refuses each call that waits for the device; the event of the figures is none of them."""
+    step = make_step(f"model={model}", "device=cuda", *MODELS[model])
+    losses = [step.update()["loss"] for _ in range(3)]
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        losses += [step.update()["loss"] for _ in range(3)]
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    step.settle()
+    assert all(map(math.isfinite, losses)) and step.metrics.updates == 6
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_the_memory_of_a_position_is_measured_on_cuda():
+    step = make_step("model=transformer_tiny", "device=cuda")
+    small, large = (batch_size.bytes_per_position(step.model, torch.bfloat16, longest) for longest in (16, 200))
+    assert 0 < small < 1e8 and 0 < large < 1e8 and all(each.grad is None for each in step.model.parameters())

@@ -35,6 +35,9 @@ class FakeStep:
         self.metrics.add(nll=6.0, tokens=3, padding=0.25, gradient_norm=1.0)
         return {"loss": 2.0, "lr": 0.5}
 
+    def settle(self) -> None:
+        """Everything has been read."""
+
 
 class FakeValidation:
     """One BLEU after the other."""

@@ -46,6 +46,12 @@ class ShardedDataset:
 TrainingPairs = ParallelDataset | ShardedDataset
 
 
+def longest_sentence(pairs: TrainingPairs) -> int:
+    """Pieces of the longest source or target sentence."""
+    runs = [pairs.length_runs(number) for number in range(pairs.shard_count)]
+    return max(int(side.max(initial=0)) for run in runs for side in (run.source, run.target))
+
+
 def number_of_shards(pairs: int) -> int:
     """Into how many shards so many training pairs are written."""
     return max(1, -(-pairs // PAIRS_PER_SHARD))

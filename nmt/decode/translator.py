@@ -15,9 +15,13 @@ from torch import Tensor
 from nmt.config import DecodeConfig
 from nmt.data.batches import Ids, batches_by_length, collate, pad, padding_mask
 from nmt.data.line_chunks import text_chunks
+from nmt.data.protection import PLACEHOLDERS, Encoded
 from nmt.data.tokenizer import EOS, Tokenizers
-from nmt.decode.beam_search import Hypothesis, NBest, pack_nbest, search, unpack_nbest
+from nmt.decode.beam_search import search
+from nmt.decode.budget import in_parts, with_batch_tokens
+from nmt.decode.constraints import Constraints
 from nmt.decode.forced_decoding import AttentionRecord, IdPair, force_decode, pair_batches, pair_chunks
+from nmt.decode.hypothesis import Hypothesis, NBest, pack_nbest, unpack_nbest
 from nmt.decode.long_lines import join_texts, split_position
 from nmt.decode.parallel import WorkersKilled, parallel_map
 from nmt.decode.translation import Translation
@@ -44,6 +48,11 @@ class Translator:
     num_processes: int = 1  # that divide the batches of a file
     world: World = World()  # of processes that all translate the same file together
 
+    @property
+    def batch_tokens(self) -> int:
+        """decode.batch_tokens, chosen by the device where it is null."""
+        return with_batch_tokens(self.decode, self.device).batch_tokens or 1
+
     def with_options(self: T, *, decode: DecodeConfig | None = None, num_processes: int | None = None) -> T:
         """The same translator with other settings of search or another number of processes."""
         return replace(self, decode=decode or self.decode, num_processes=num_processes or self.num_processes)
@@ -57,17 +66,25 @@ class Translator:
 
     def translate_chunk(self, texts: Sequence[str], start: int = 1) -> Iterator[Translation]:
         """`translate` of lines that are searched together; `start` is the number of the first one."""
-        ids = self.tokenizers.source.encode_all(texts)
-        parts = [self.split_long(row, start + number) for number, row in enumerate(ids)]
+        protected = self.tokenizers.protect_sources(texts)
+        ids = self.tokenizers.source.encode_protected(protected)
+        copied = [number for number, each in enumerate(protected) if self.tokenizers.protects and each.is_copied]
+        copies = {number: self.copy(protected[number].text, ids[number]) for number in copied if ids[number]}
+        parts = [[] if number in copies else self.split_long(row, start + number) for number, row in enumerate(ids)]
         try:
             hypotheses = iter(self.search([part for row in parts for part in row]))
         except WorkersKilled as error:
             numbers = [start + number for number, row in enumerate(parts) for _ in row]
             raise UserError(error.describe({numbers[row] for row in error.rows})) from None
-        for row in parts:
-            yield self.join_parts([(part, next(hypotheses)) for part in row])
+        for number, row in enumerate(parts):
+            yield copies.get(number) or self.join_parts([(part, next(hypotheses)) for part in row])
 
-    def split_long(self, ids: list[int], line: int) -> list[list[int]]:
+    def copy(self, text: str, ids: Encoded) -> Translation:
+        """The translation of a line without a letter outside its placeholders: itself, with the score 0."""
+        target = Encoded(self.tokenizers.target.encode(text), ids.spans)
+        return Translation(self.tokenizers.target.decode(target), 0.0, ids, target, translator=self)
+
+    def split_long(self, ids: Encoded, line: int) -> list[Encoded]:
         """The ids of line number `line` in parts of at most `max_pieces`, split between words where possible."""
         if len(ids) <= self.max_pieces:
             return [ids] if ids else []
@@ -83,7 +100,7 @@ class Translator:
         )  # fmt: skip
         return [*parts, ids[start:]]
 
-    def join_parts(self, parts: list[tuple[list[int], list[Hypothesis]]]) -> Translation:
+    def join_parts(self, parts: list[tuple[Encoded, list[Hypothesis]]]) -> Translation:
         """The translation of a line from the ids and the hypotheses of its parts; none of a blank line.
 
         Only a line of one part has alternatives.
@@ -101,16 +118,22 @@ class Translator:
         return Translation(
             join_texts([part.text for part in firsts if part.text]),
             log_probability / sum(lengths) ** alpha,
-            [piece for part in firsts for piece in part.source_ids],
-            [piece for part in firsts for piece in part.ids],
+            Encoded([piece for part in firsts for piece in part.source_ids], parts[0][0].spans, parts[0][0].capitals),
+            Encoded([piece for part in firsts for piece in part.ids], parts[0][0].spans, parts[0][0].capitals),
             parts=firsts,
             translator=self,
         )
 
-    def to_translation(self, source: list[int], hypothesis: Hypothesis) -> Translation:
-        """A hypothesis with its text."""
-        text = self.tokenizers.target.decode(hypothesis.ids)
-        return Translation(text, hypothesis.score, source, hypothesis.ids, translator=self)
+    def to_translation(self, source: Encoded, hypothesis: Hypothesis) -> Translation:
+        """A hypothesis with its text; a span that was lost, where the hypothesis had to end, is added at its end."""
+        ids = Encoded(hypothesis.ids, source.spans, source.capitals)
+        sides = zip(
+            PLACEHOLDERS, self.tokenizers.source.placeholders, self.tokenizers.target.placeholders, strict=False
+        )
+        lost = [source.spans[text] for text, of_source, of_target in sides
+                if of_source in source and of_target not in ids]  # fmt: skip
+        text = " ".join([self.tokenizers.target.decode(ids), *lost]).strip()
+        return Translation(text, hypothesis.score, source, ids, translator=self)
 
     def search(self, sources: Sequence[Sequence[int] | Ids]) -> NBest:
         """The n best of each sentence, by beam search in batches of similar length."""
@@ -147,7 +170,7 @@ class Translator:
     def batches(self, sources: Sequence[Sequence[int] | Ids]) -> list[np.ndarray]:
         """Indices of sentences to search together, longest first; with several processes enough batches for each."""
         lengths = np.array([len(ids) for ids in sources])
-        budget = self.decode.batch_tokens // self.decode.beam
+        budget = self.batch_tokens // self.decode.beam
         if self.num_processes > 1:
             tokens = int((lengths + 1).sum()) // (BATCHES_PER_PROCESS * self.num_processes)
             budget = min(budget, max(tokens, MIN_BATCH_TOKENS))
@@ -155,14 +178,27 @@ class Translator:
 
     def search_batch(self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray | None = None) -> NBest:
         """Beam search over one batch; `limits`: maximum length of each hypothesis, </s> counted."""
+        ends = self.limits(np.array([len(ids) for ids in sources])) if limits is None else limits
+        return in_parts(lambda rows: self.search_rows(sources[rows], ends[rows]), len(sources))
+
+    def search_rows(self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray) -> NBest:
+        """Beam search over sentences that fit into the memory together."""
         source = pad([np.append(ids, EOS) for ids in sources])
-        if limits is None:
-            limits = self.limits(np.array([len(ids) for ids in sources]))
         real = padding_mask(source)
         source, real = source.to(self.device), None if real is None else real.to(self.device)
         model, decode = self.search_model or self.model, self.decode
         with self.autocast:
-            return search(model, source, real, decode.beam, decode.length_penalty, torch.as_tensor(limits))
+            constraints = self.constraints(source)
+            limit = torch.as_tensor(limits)
+            return search(model, source, real, decode.beam, decode.length_penalty, limit, constraints)
+
+    def constraints(self, source: Tensor) -> Constraints | None:
+        """What the search may not write for source [B S]; None if it may write anything."""
+        tokenizers = self.tokenizers
+        if not self.decode.avoid_loops and not tokenizers.protects:
+            return None
+        constraints = Constraints.start(source, tokenizers.source.placeholders, tokenizers.target.placeholders)
+        return constraints if self.decode.avoid_loops else replace(constraints, needed=constraints.needed + 10**9)
 
     def limits(self, lengths: np.ndarray) -> np.ndarray:
         """Maximum length of a hypothesis for sources of these lengths: ratio · length + extra, and </s>."""
@@ -176,7 +212,7 @@ class Translator:
         """Forced decoding of pairs, in order; each chunk of them is sorted by length and decoded in batches."""
         for chunk in pair_chunks(pairs):
             records: dict[int, AttentionRecord] = {}
-            for rows in pair_batches(chunk, self.decode.batch_tokens):
+            for rows in pair_batches(chunk, self.batch_tokens):
                 records |= zip(rows, self.force_decode_batch([chunk[row] for row in rows]), strict=True)
             yield from (records[row] for row in range(len(chunk)))
 

@@ -8,18 +8,21 @@ from pathlib import Path
 import torch
 
 from nmt.alignments.extraction import DECODER_STEPS
-from nmt.config import Config, OptimConfig
+from nmt.config import Config, OptimConfig, TrainConfig
 from nmt.data.batches import BatchIterator
 from nmt.data.dataset import ParallelDataset
-from nmt.data.shards import TrainingPairs
+from nmt.data.noise import Noise
+from nmt.data.shards import TrainingPairs, longest_sentence
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.training_links import open_training_links
+from nmt.decode.budget import with_batch_tokens
 from nmt.decode.translator import Translator
 from nmt.distributed import World
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.training import checkpoint
+from nmt.training.batch_size import choose_batch_tokens
 from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.muon import Muon
 from nmt.training.precision import autocast, precision_name, seed_everything, select_device, select_precision
@@ -62,11 +65,13 @@ def build_trainer(
         assert corpus is not None
         model.guided, shift = True, DECODER_STEPS[model.guided_step]
         links = open_training_links(corpus, tokenizers, options.guided_alignment_tokenized, shift)
-    batches = BatchIterator(train, tokenizers, options.batch_tokens, config.seed, options.subword_sampling, links)
-    decode = replace(config.decode, beam=options.validate_beam)
+    batch_tokens = choose_batch_tokens(config, stored, model, dtype, longest_sentence(train) + 1, world)
+    sampling, noise = options.subword_sampling, None if links else noise_of(options)
+    batches = BatchIterator(train, tokenizers, batch_tokens, config.seed, sampling, links, noise)
+    decode = with_batch_tokens(replace(config.decode, beam=options.validate_beam), device)
     context = autocast(device, dtype)
     translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)
-    validation = Validation(valid, translator, config.data.target, 4 * options.batch_tokens, dtype, stop, world)
+    validation = Validation(valid, translator, config.data.target, 4 * batch_tokens, dtype, stop, world)
     total = planned_updates(options, batches.batches_per_epoch / (options.accumulate * world.size))
     if world.size > 1:
         weights = {name: tensor.cpu() for name, tensor in model.state_dict().items()}
@@ -76,6 +81,7 @@ def build_trainer(
     state.best, state.precision = None if math.isnan(best) else best, precision_name(dtype)
     if stored is not None and not state.finished:
         check_batches_per_update(state.batches_per_update, options.accumulate, world.size)
+    state.batch_tokens = batch_tokens
     state.device, state.batches_per_update = device.type, options.accumulate * world.size
     train_step = TrainStep(config, model, optimizer, batches, state, dtype, world)
     # Points after the save are discarded. A due validation may have been logged by a process that was killed before it
@@ -83,6 +89,13 @@ def build_trainer(
     due = state.validation_due(options.validate_every)
     open_logger = partial(TensorBoardLogger, folder / "tensorboard", state.step if due else state.step + 1)
     return Trainer(config, train_step, validation, checkpoints, open_logger, stop, world)
+
+
+def noise_of(options: TrainConfig) -> Noise:
+    """The noise in training; with guided alignment there is none, because the links count the words of the text."""
+    return Noise(
+        options.noise_case, options.noise_typos, options.noise_punctuation, options.noise_merge, options.noise_copy
+    )
 
 
 def check_batches_per_update(stored: int, accumulate: int, world_size: int) -> None:

@@ -32,6 +32,7 @@ class TrainState:
     seconds: float = 0.0  # of training so far, interruptions left out
     device: str = "cpu"  # cpu or cuda, that it was last trained on
     batches_per_update: int = 1  # of all processes
+    batch_tokens: int = 0  # padded positions of a batch; 0: as the configuration says
     precision: str = ""  # bf16 or fp32: what precision=auto was decided to be; it stays so
     tokens: int = 0  # target tokens trained on so far, </s> counted, padding not
 

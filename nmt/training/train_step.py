@@ -13,6 +13,7 @@ from nmt.data.batches import Batch, BatchIterator, Cursor
 from nmt.distributed import World
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
+from nmt.training.batch_size import split_batch
 from nmt.training.compile import compile_forward, failed_to_compile, reason
 from nmt.training.deferred import Deferred, runs_ahead
 from nmt.training.divergence import TrainingDiverged, find_fault, is_useless, loss_limit, record_loss, record_skip
@@ -140,10 +141,28 @@ class TrainStep:
     def compute_gradients(self, batches: list[Batch], tokens: int) -> list[Tensor]:
         """Leave the gradients of this process's micro-batches in the parameters; returns the summed −log p of each.
 
-        Where the backward pass cannot be compiled, the training goes on without torch.compile.
+        Where they do not fit into the memory, the update is begun again with batches in halves, quarters, ….
         """
+        parts = 1
+        while True:
+            try:
+                return self.all_gradients(batches, tokens, parts)
+            except torch.OutOfMemoryError:
+                if self.world.size > 1 or parts >= max(len(batch.source) for batch in batches):
+                    raise
+            self.optimizer.zero_grad()
+            torch.cuda.empty_cache()  # outside of the handler, which keeps the tensors of the pass that failed
+            parts *= 2
+            log.warning(
+                "Update %d does not fit into the memory; its batches are split into %d parts.",
+                self.state.step + 1,
+                parts,
+            )
+
+    def all_gradients(self, batches: list[Batch], tokens: int, parts: int) -> list[Tensor]:
+        """The same with each batch in so many parts; without torch.compile where it fails."""
         try:
-            return [self.backward(number, batch, tokens) for number, batch in enumerate(batches)]
+            return [self.backward(number, batch, tokens, parts) for number, batch in enumerate(batches)]
         except RuntimeError as error:
             if self.forward is self.model or not failed_to_compile(error):
                 raise
@@ -152,20 +171,24 @@ class TrainStep:
             log.warning("%s: %s; the training goes on without train.compile.", NOT_COMPILED, reason(error))
             self.forward = self.model
             self.optimizer.zero_grad()
-            return [self.backward(number, batch, tokens) for number, batch in enumerate(batches)]
+            return [self.backward(number, batch, tokens, parts) for number, batch in enumerate(batches)]
 
-    def backward(self, number: int, batch: Batch, tokens: int) -> Tensor:
+    def backward(self, number: int, batch: Batch, tokens: int, parts: int = 1) -> Tensor:
         """Add the gradients of loss / tokens of this process's micro-batch `number`; returns its summed −log p."""
         seed_batch(self.config.seed, self.state.step, number * self.world.size + self.world.rank)
-        batch = batch.to(self.device)
+        nll = [self.backward_part(part.to(self.device), tokens) for part in split_batch(batch, parts)]
+        if self.gradient_sum is not None:
+            self.gradient_sum.add()
+        return nll[0] if len(nll) == 1 else torch.stack(nll).sum()
+
+    def backward_part(self, batch: Batch, tokens: int) -> Tensor:
+        """Add the gradients of a part of a micro-batch; returns its summed −log p."""
         with autocast(self.device, self.dtype):
             decoded = self.forward(batch.source, batch.mask, batch.target)
             loss, nll = training_loss(self.model, decoded, batch.output, batch.real, self.config.train.label_smoothing)
             if batch.links is not None and decoded.weights is not None:
                 loss = loss + self.config.train.guided_alignment * alignment_loss(decoded.weights[:, 0, 0], batch.links)
         (loss / tokens).backward()
-        if self.gradient_sum is not None:
-            self.gradient_sum.add()
         return nll.detach().double()
 
     def gather_figures(self, nll: list[Tensor], batches: list[Batch]) -> tuple[list[Tensor], list[float], list[float]]:

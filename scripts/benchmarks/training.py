@@ -23,6 +23,7 @@ from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.models.transformer_config import TransformerConfig
 from nmt.pipeline import build_stages, read_report
+from nmt.training.batch_size import ON_CPU
 from nmt.training.build import build_trainer, make_optimizer
 from nmt.training.precision import seed_everything, select_device, select_precision
 from nmt.training.state import TrainState
@@ -54,7 +55,7 @@ def make_train_step(config: Config, model: EncoderDecoder, batches: BatchIterato
 def train_step_on_random_ids(config: Config, vocabulary: int, pairs: int) -> TrainStep:
     """Updates of an untrained model on so many random pairs, with the lengths of WMT sentences."""
     random = random_pairs(pairs, vocabulary)
-    iterator = BatchIterator(random, NO_TOKENIZERS, config.train.batch_tokens, config.seed, sampling=0.0)
+    iterator = BatchIterator(random, NO_TOKENIZERS, config.train.batch_tokens or ON_CPU, config.seed, sampling=0.0)
     return make_train_step(config, random_model(config, vocabulary), iterator)
 
 
