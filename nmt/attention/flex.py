@@ -180,7 +180,9 @@ class CompiledFlexAttention:
             return self.flex_attention(query, key, value, score_mod=score_mod)
         except self.errors as error:
             self.works = False
-            warn_of_explicit_attention(f"it cannot be compiled: {str(error).strip().splitlines()[0]}")
+            lines = [line for line in str(error).splitlines() if line.strip()]
+            reason = " ".join(lines[: 1 + lines[0].endswith("raised:")])
+            warn_of_explicit_attention(f"it cannot be compiled: {reason}")
             return None
 
 
