@@ -10,7 +10,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 
-from nmt.config import LARGEST, Config, leaves
+from nmt.config import Config, leaves
+from nmt.config_field import LARGEST
 from nmt.errors import UserError, choose, is_printable
 from nmt.models.build import MODELS
 

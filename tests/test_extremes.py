@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from nmt.compose import compose_all
-from nmt.config import LARGEST, Config, leaves, to_dict
+from nmt.config import Config, leaves, to_dict
+from nmt.config_field import LARGEST
 from nmt.config_validation import validate
 from nmt.errors import UserError
 from nmt.models.build import build

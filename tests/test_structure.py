@@ -25,6 +25,7 @@ LAYERS = {
     "run_lock": 1,
     "files": 2,
     "options": 1,
+    "config_field": 0,
     "config": 1,
     "attention": 2,
     "data": 3,

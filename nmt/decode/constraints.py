@@ -32,7 +32,9 @@ class Constraints:
     needed: Tensor  # [N W]: so many, and the next piece would complete one repetition too many
 
     @classmethod
-    def start(cls, source: Tensor, source_placeholders: Sequence[int], placeholders: Sequence[int]) -> "Constraints":
+    def start(
+        cls, source: Tensor, source_placeholders: Sequence[int], placeholders: Sequence[int], avoid_loops: bool = True
+    ) -> "Constraints":
         """Those of one hypothesis, <s>, for each sentence of source [B S], padding and </s> included."""
         device = source.device
         own = torch.tensor(source_placeholders, dtype=torch.long, device=device)
@@ -42,7 +44,8 @@ class Constraints:
         allowed = torch.where(periods < LONG, repeats.clamp(min=2), repeats)
         runs = torch.zeros(len(source), 1, WINDOW, dtype=torch.long, device=device)
         targets = torch.tensor(placeholders, dtype=torch.long, device=device)
-        return cls(targets, missing[:, None], runs, source.new_zeros(len(source), 1, 0), allowed * periods - 1)
+        needed = allowed * periods - 1 if avoid_loops else torch.full_like(runs[:, 0], torch.iinfo(runs.dtype).max)
+        return cls(targets, missing[:, None], runs, source.new_zeros(len(source), 1, 0), needed)
 
     def apply(self, log_probabilities: Tensor) -> None:
         """Change log_probabilities [N K V] in place."""

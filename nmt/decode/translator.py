@@ -188,17 +188,12 @@ class Translator:
         source, real = source.to(self.device), None if real is None else real.to(self.device)
         model, decode = self.search_model or self.model, self.decode
         with self.autocast:
-            constraints = self.constraints(source)
+            constraints = None
+            if decode.avoid_loops or self.tokenizers.protects:
+                placeholders = self.tokenizers.source.placeholders, self.tokenizers.target.placeholders
+                constraints = Constraints.start(source, *placeholders, avoid_loops=decode.avoid_loops)
             limit = torch.as_tensor(limits)
             return search(model, source, real, decode.beam, decode.length_penalty, limit, constraints)
-
-    def constraints(self, source: Tensor) -> Constraints | None:
-        """What the search may not write for source [B S]; None if it may write anything."""
-        tokenizers = self.tokenizers
-        if not self.decode.avoid_loops and not tokenizers.protects:
-            return None
-        constraints = Constraints.start(source, tokenizers.source.placeholders, tokenizers.target.placeholders)
-        return constraints if self.decode.avoid_loops else replace(constraints, needed=constraints.needed + 10**9)
 
     def limits(self, lengths: np.ndarray) -> np.ndarray:
         """Maximum length of a hypothesis for sources of these lengths: ratio · length + extra, and </s>."""

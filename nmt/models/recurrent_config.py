@@ -8,7 +8,8 @@ from nmt.attention.hard import GRADIENTS
 from nmt.attention.scores import SCORES, make_score
 from nmt.attention.single_head import ATTENTION_TYPES
 from nmt.attention.windows import WINDOWS
-from nmt.config import Config, option
+from nmt.config import Config
+from nmt.config_field import option
 from nmt.errors import UserError
 
 ATTENDS = {"attend": ("before_step", "after_step")}

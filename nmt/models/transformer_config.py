@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from nmt.attention.flex import BIASES
 from nmt.attention.positions import POSITIONS
 from nmt.attention.self_attention import SELF_ATTENTIONS
-from nmt.config import Config, option
+from nmt.config import Config
+from nmt.config_field import option
 from nmt.errors import UserError
 
 FLEX = {"self_attention": ("flex",)}
