@@ -35,7 +35,7 @@ export TEXT
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install download tokenize train evaluate translate align compare tensorboard bench bench-peers \
+.PHONY: help install download tokenize train evaluate translate align compare speedrun tensorboard bench bench-peers \
         bench-gpu scale docs test test-slow lint check clean
 
 help: ## this list
@@ -74,6 +74,10 @@ compare: $(VENV)/.installed ## train MODELS on DATA with SEEDS, then one table o
 	@$(NMT) train $(SWEEP) $(ARGS) -m >&2 || { code=$$?; \
 	echo 'Not every run is there; `nmt compare RUN RUN …` compares those that are.' >&2; exit $$code; }
 	@$(NMT) compare $(COMPARED) --output 'runs/compare-$(CORPUS)'$(if $(filter-out 1,$(LONG)), --long '$(LONG)')
+
+speedrun: $(VENV)/.installed ## fifteen minutes of MODEL on Multi30k with SEEDS (default: 1 2 3), scored: docs/speedrun.md
+	@$(NMT) train data=$(or $(DATA),multi30k) $(if $(MODEL),model=$(MODEL)) train.max_minutes=15 \
+	seed='choice($(call commas,$(or $(SEEDS),1 2 3)))' $(ARGS) -m
 
 tensorboard: $(VENV)/.installed ## curves, translations and heatmaps of all runs in the browser
 	@echo 'Open http://localhost:$(PORT) in a browser; Ctrl-C here ends it.' >&2

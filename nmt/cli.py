@@ -1,5 +1,6 @@
 """The command line: parse it, run one command, and turn errors into one sentence and an exit code.
 
+    nmt audit [KEY=VALUE …]
     nmt download|tokenize|train [KEY=VALUE …] [-m]
     nmt translate RUN [SENTENCE …]
     nmt evaluate RUN

@@ -79,6 +79,9 @@ class DataConfig:
     )  # fmt: skip
     origin_tags: bool = option("each source sentence of data.train begins with its origin, such as <tatoeba>", False)
     opus_url: str = option("server of opus:, or a mirror of it", "https://object.pouta.csc.fi")
+    audit_deviation: float = option("nmt audit: standard deviations from usual lengths", 6.0, above=0, maximum=100)
+    audit_identifier: bool = option("nmt audit: lines of unknown words are given to py3langid (nmt[audit])", False)
+    audit_examples: int = option("nmt audit: examples of each fault", 5, above=0, maximum=1000)
 
 
 @dataclass
@@ -98,6 +101,7 @@ class TokenizerConfig:
     )
     lowercase: bool = option("text is lower-cased first")
     max_pieces: int = option("training pairs with a longer side are dropped", above=0)
+    protect: bool = option("numbers, URLs, e-mails, codes, variables and emoji are copied (docs/rough_input.md)", False)
 
 
 @dataclass
@@ -146,10 +150,8 @@ class TrainConfig:
     )
     subword_sampling: float = option(
         "subword regularisation: α of unigram sampling, or the probability of dropping a BPE merge; 0 = off",
-        minimum=0,
-        below=1,
-        paper="Kudo 2018; Provilkov et al. 2020",
-    )
+        minimum=0, below=1, paper="Kudo 2018; Provilkov et al. 2020",
+    )  # fmt: skip
     max_steps: int | None = option("updates; null = no limit", above=0)
     max_epochs: float | None = option("passes over the training pairs; null = no limit", above=0)
     max_minutes: float | None = option(
@@ -181,13 +183,16 @@ class TrainConfig:
     guided_alignment: float = option(
         "weight of the loss by which one head of attention learns the links in PREFIX.align of each PREFIX of "
         "data.train; 0 = off",
-        0.0,
-        minimum=0,
-        paper="Garg et al. 2019",
-    )
+        0.0, minimum=0, paper="Garg et al. 2019",
+    )  # fmt: skip
     guided_alignment_tokenized: bool = option(
         "those links count the words that spaces separate; false: punctuation at their edges is split off", False
     )
+    noise_case: float = option("probability that a source is in small letters", 0.0, minimum=0, below=1)
+    noise_typos: float = option("probability that a source has typos", 0.0, minimum=0, below=1)
+    noise_punctuation: float = option("probability that a source loses its last mark", 0.0, minimum=0, below=1)
+    noise_merge: float = option("probability that a batch has two to four pairs in a line", 0.0, minimum=0, below=1)
+    noise_copy: float = option("probability that a pair has something more to be copied", 0.0, minimum=0, below=1)
 
 
 @dataclass
@@ -203,6 +208,7 @@ class DecodeConfig:
     )
     max_length_extra: int = option("see max_length_ratio", above=0, maximum=10_000)
     batch_tokens: int | None = option("source positions × beam in a batch; null: by device", above=0, maximum=10**8)
+    avoid_loops: bool = option("no span is repeated more often than twice, or than one of the source is", True)
 
 
 @dataclass(kw_only=True)

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from nmt.errors import UserError
 
 COMPOSED_COMMANDS = {
+    "audit": "what is wrong with sentence pairs",
     "download": "get the corpus",
     "tokenize": "learn the tokenizer and store the pairs as ids",
     "train": "train a model and score it on the test sets",
@@ -56,11 +57,12 @@ def make_parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=CommandParser)
     for name, purpose in COMPOSED_COMMANDS.items():
         command = subparsers.add_parser(name, help=purpose, description=purpose, allow_abbrev=False)
-        command.add_argument(
-            "overrides", nargs="*", metavar="KEY=VALUE", help="as in model=luong_local_p train.max_steps=500"
-        )
-        command.add_argument("-m", "--multirun", action="store_true", help="one run for each combination of KEY=A,B")
-        command.set_defaults(command=name, module="pipeline")
+        command.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="as in data=files data.train=PREFIX")
+        if name != "audit":
+            command.add_argument(
+                "-m", "--multirun", action="store_true", help="one run for each combination of KEY=A,B"
+            )
+        command.set_defaults(command=name, module="audit" if name == "audit" else "pipeline")
     for name, purpose, add_options in (
         ("translate", "translate sentences, a file, or stdin", add_translate),
         ("evaluate", "BLEU and chrF of a run", add_evaluate),
@@ -98,16 +100,15 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", **FILE, help="instead of stdout")
     parser.add_argument("--resume", action="store_true", help="continue an interrupted --output FILE")
     parser.add_argument("--format", choices=("text", "jsonl"), default="text")
-    parser.add_argument(
-        "--engine",
-        choices=("torch", "ctranslate2"),
-        default="torch",
-        help="the engine of the search; ctranslate2 writes the run's export the first time (default: torch)",
-    )
+    engines = "the engine of the search; ctranslate2 writes the run's export the first time (default: torch)"
+    parser.add_argument("--engine", choices=("torch", "ctranslate2"), default="torch", help=engines)
     add_quantization(parser, "torch: float32 or bfloat16 (default: the run's), ctranslate2: any (default: float32)")
     parser.add_argument(
         "--nbest", type=positive, default=1, metavar="N", help="text: from 2 on, N lines SCORE<TAB>TEXT each"
     )
+    below = "jsonl marks lines whose pieces have a lower mean probability"
+    parser.add_argument("--min-confidence", type=threshold_value, metavar="X", help=below)
+    parser.add_argument("--copy-doubtful", action="store_true", help="such lines are copied instead")
     parser.add_argument("--weights", action="store_true", help="with --format jsonl: the weights between words as well")
     add_extractor(parser)
     add_words(parser)
@@ -117,6 +118,8 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
     """Add the options of nmt evaluate."""
     add_run(parser)
     add_scored(parser)
+    parser.add_argument("--noised", action="store_true", help="score the sets also with capitals, small letters, typos")
+    parser.add_argument("--odd", action="store_true", help="instead: 501 odd lines, and which of them fail")
 
 
 def add_export(parser: argparse.ArgumentParser) -> None:
@@ -244,9 +247,8 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
     add_runs(parser)
     add_scored(parser)
     parser.add_argument("--output", default="runs/compare", **DIR, help="default: runs/compare")
-    parser.add_argument(
-        "--samples", type=positive, default=1000, metavar="N", help="bootstrap resamples (default: 1000)"
-    )
+    samples = "bootstrap resamples (default: 1000)"
+    parser.add_argument("--samples", type=positive, default=1000, metavar="N", help=samples)
     parser.add_argument("--beam", type=positive, metavar="N", help="hypotheses of the search (default: each run's)")
     parser.add_argument("--long", type=positive, metavar="K", help="also score 2 to K sentences joined into one input")
     parser.add_argument("--sentences", metavar="N,N", help="lines of the first set to draw (default: three short ones)")

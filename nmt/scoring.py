@@ -19,6 +19,7 @@ from nmt.decode.translator import Translator
 from nmt.distributed import World
 from nmt.evaluate.bleu_chrf import score, tokenization_warning
 from nmt.evaluate.compositional_gap import SAMPLES, SEEN, UNSEEN, Gap, compositional_gap
+from nmt.evaluate.loops import is_loop
 from nmt.evaluate.significance import SEED
 from nmt.files import report_write_errors
 from nmt.results import check_writable, read_json, read_result, write_json, write_result
@@ -40,13 +41,15 @@ class Result:
     bleu_signature: str
     aer: float | None = None  # where there are gold links
     extractor: str = ""  # which weights the links were read off: layer 1, output
+    loops: int = 0  # translations with a span that is repeated as no span of the source is
     gap: Gap | None = None  # of test_unseen, where test_seen was scored with it
 
     def line(self) -> str:
         """SET, BLEU, chrF, signature, alignment error rate and compositional gap where there are, with tabs between."""
         aer = "" if self.aer is None else f"\tAER {self.aer:.3f} ({self.extractor})"
         gap = "" if self.gap is None else f"\t{self.gap.text()}"
-        return f"{visible(self.name)}\t{self.bleu:.2f}\t{self.chrf:.2f}\t{self.bleu_signature}{aer}{gap}"
+        loops = f"\tloops {self.loops}" if self.loops else ""
+        return f"{visible(self.name)}\t{self.bleu:.2f}\t{self.chrf:.2f}\t{self.bleu_signature}{aer}{loops}{gap}"
 
 
 def score_files(
@@ -82,6 +85,7 @@ def score_files(
                 bar.update(1)
         seconds = time.monotonic() - began
         stored = score(hypotheses, references, run.config.data.target) | {"seconds": round(seconds, 2)}
+        stored["loops"] = sum(is_loop(pair[0], hypothesis) for pair, hypothesis in zip(pairs, hypotheses, strict=True))
         stored |= aligned | {"machine": describe_machine(run.translator), "provenance": provenance}
         with report_write_errors(folder):
             write_result(folder, hypotheses, stored)
@@ -89,7 +93,8 @@ def score_files(
     alignment = stored.get("alignment")
     head = f"head {alignment['head']}, " if alignment and "head" in alignment else ""
     extractor = f"layer {alignment['layer']}, {head}{alignment['decoder_step']}" if alignment else ""
-    return Result(name, stored["bleu"], stored["chrf"], stored["bleu_signature"], stored.get("aer"), extractor)
+    scores = stored["bleu"], stored["chrf"], stored["bleu_signature"], stored.get("aer")
+    return Result(name, *scores, extractor, stored.get("loops", 0))
 
 
 def score_sets(run: Run, corpus: Path, sets: list[str], selector: LayerSelector | None) -> list[Result]:

@@ -132,7 +132,7 @@ TRAINED = [
     "train.validate_every=60",
 ]
 SMALL = [
-    "tokenizer.vocabulary_size=360",
+    "tokenizer.vocabulary_size=376",
     "device=cpu",
     "precision=fp32",
     "train.batch_tokens=256",

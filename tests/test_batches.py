@@ -1,7 +1,6 @@
 """Batches: every pair once, never more than the budget, and the same again from the same numbers."""
 
 from itertools import islice
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from nmt.data.batches import BatchIterator, Cursor, batches_by_length, collate
 from nmt.data.dataset import Sentences, join
 from nmt.data.plan import batch_boundaries, count_batches, length_runs, plan_batches
 from nmt.data.shards import ShardedDataset
-from nmt.data.tokenizer import BOS, EOS, PAD
+from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizers
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), max_size=60)
 BUDGETS = st.integers(1, 200)
@@ -318,6 +317,8 @@ def test_a_batch_of_a_shard_is_named_by_its_lines():
 class Longer:
     """A tokenizer whose samples double every second sentence."""
 
+    placeholders: list[int] = []
+
     def sample_all(self, texts: list[int], alpha: float, seed: int) -> list[list[int]]:
         return [[7] * (length * (1 + (number % 2))) for number, length in enumerate(texts)]
 
@@ -326,7 +327,7 @@ def test_a_sample_longer_than_any_sentence_is_not_taken():
     """A model with learned positions has no embedding beyond the longest, and batches are planned by stored lengths."""
     pairs = Rows(300)
     pairs.texts = lambda row: (int(pairs.source_lengths[row]), int(pairs.target_lengths[row]))
-    epochs = BatchIterator(pairs, SimpleNamespace(source=Longer(), target=Longer()), 200, 1, 0.2)
+    epochs = BatchIterator(pairs, Tokenizers(Longer(), Longer()), 200, 1, 0.2)
     stored = sampled = 0
     for position, rows in enumerate(epochs.plan(0)):
         batch = epochs.batch(0, 0, position)

@@ -19,6 +19,7 @@ from omegaconf import OmegaConf
 
 from nmt.config import DataConfig, config_folder
 from nmt.data import audit, checks, corpus, digests, hub, origin, parallel_text
+from nmt.data.inspect.stretches import AROUND
 from nmt.data.parallel_text import read_lines
 from nmt.errors import UserError
 
@@ -405,6 +406,7 @@ def test_a_stream_of_pairs_is_not_held(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(UserError, match="is not the known text"):
         hub.write_pairs(invented(count, alive), tmp_path / "train.de", tmp_path / "train.en")
     assert len(alive) == count and max(alive) <= 4
+    monkeypatch.setattr(checks, "SAMPLE", 500)
     data = make(tmp_path)
     files = parallel_text.read_pairs
     monkeypatch.setattr(
@@ -413,7 +415,7 @@ def test_a_stream_of_pairs_is_not_held(tmp_path: Path, monkeypatch: pytest.Monke
         lambda source, target: invented(count, alive) if source.stem == "train" else files(source, target),
     )
     assert build(data, tmp_path)["audit"]["train"]["kept"] == count
-    assert max(alive) <= 2 * (checks.BLOCK + checks.MIN_PAIRS) + 4
+    assert max(alive) <= 2 * (checks.SAMPLE + 2 * AROUND) + 4
 
 
 @pytest.mark.parametrize("held", [1, 2, 5, 100])

@@ -13,7 +13,7 @@ import pytest
 import torch
 from corpora import run_command, small, write_corpus
 
-from nmt.decode.beam_search import Hypothesis, pack_nbest, unpack_nbest
+from nmt.decode.hypothesis import Hypothesis, pack_nbest, unpack_nbest
 from nmt.distributed import World
 from nmt.training import checkpoint
 

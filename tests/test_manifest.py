@@ -19,7 +19,7 @@ from nmt.pipeline import StageFolders, build_stages
 
 
 def settings(root: Path) -> Config:
-    words = ["tokenizer.vocabulary_size=360", f"data_folder={root}", "device=cpu"]
+    words = ["tokenizer.vocabulary_size=376", f"data_folder={root}", "device=cpu"]
     return compose_all([*write_corpus(root.parent / "text"), *words], multirun=False)[0]
 
 

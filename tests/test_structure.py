@@ -38,6 +38,7 @@ LAYERS = {
     "alignments": 5,
     "results": 5,
     "training": 6,
+    "audit": 6,
     "runs": 7,
     "scoring": 8,
     "pipeline": 9,
@@ -55,6 +56,7 @@ STANDALONE = {"evaluate", "view"}
 LIBRARIES = {
     "datasets": r"data/hub(_dataset)?\.py",
     "huggingface_hub": r"data/hub_dataset\.py",
+    "py3langid": r"data/inspect/identifier\.py",
     "sentencepiece": r"data/tokenizer\.py",
     "ctranslate2": r"export/ctranslate2_model\.py",
     "matplotlib": r"view/.*",

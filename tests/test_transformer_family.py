@@ -17,6 +17,7 @@ from torch.testing import assert_close
 
 from nmt import pipeline
 from nmt.attention import flex
+from nmt.attention import linear as linear_module
 from nmt.attention import self_attention as self_attention_module
 from nmt.attention.flex import compiled_flex_attention, explicit_attention, make_score_mod
 from nmt.attention.kernels import scaled_dot_product
@@ -93,6 +94,21 @@ def table_of(function: SelfAttention, causal: bool) -> object:
     ]
 
 
+def test_linear_attention_keeps_memory_in_proportion_to_length():
+    """What is kept for the gradients of 1,024 and of 2,048 columns: a table of all pairs would make it fourfold."""
+    kept = []
+    for length in (1024, 2048):
+        sizes: dict[int, int] = {}
+        inputs = [torch.ones(1, 1, length, 4, requires_grad=True) for _ in range(3)]
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda tensor, sizes=sizes: sizes.update({tensor.data_ptr(): tensor.numel()}) or tensor,
+            lambda tensor: tensor,
+        ):
+            make_self_attention("linear", 4, 1, True, 0.0, 0, "none", 1)(*inputs, None, None, False)
+        kept.append(sum(sizes.values()))
+    assert kept[1] <= 2 * kept[0]
+
+
 @each_variant
 @each_side
 @pytest.mark.parametrize("dtype", TOLERANCE)
@@ -115,8 +131,10 @@ def test_every_variant_equals_the_oracle(variant, causal, dtype):
         assert not weights[row, :, :length, length:].any()
 
 
-def test_linear_attention_equals_fast_weights():
-    """The parallel form is the recurrence of outer products."""
+@pytest.mark.parametrize("chunk", [1, 8, 30, 256])
+def test_linear_attention_equals_fast_weights(monkeypatch, chunk):
+    """The parallel form, in chunks of any size, is the recurrence of outer products."""
+    monkeypatch.setattr(linear_module, "CHUNK", chunk)
     torch.manual_seed(1)
     inputs = three(1, 30)
     contexts = make("linear", True)(*inputs, None, None, False)[0]
@@ -389,6 +407,55 @@ def test_flexattention_is_used_where_it_can_be_compiled(monkeypatch, device, siz
     context, wanted = (function(*inputs, None, None, weights)[0] for weights in (False, True))
     assert head_sizes == [size] * calls
     assert_close(context, inputs[2] if calls else wanted, **EXACT)
+
+
+def test_where_flexattention_cannot_be_compiled_it_is_said_once(monkeypatch, caplog):
+    """And attention is explicit from then on, with equal numbers."""
+    monkeypatch.setattr(self_attention_module, "can_compile", lambda *_: True)
+    attempts = []
+
+    def broken(*_: Tensor, score_mod: object) -> Tensor:
+        attempts.append(score_mod)
+        raise RuntimeError("\nno compiler\nfound")
+
+    compiled = object.__new__(flex.CompiledFlexAttention)  # importing PyTorch's compiler takes seconds
+    compiled.flex_attention, compiled.errors, compiled.works = broken, (RuntimeError,), True
+    monkeypatch.setattr(self_attention_module, "compiled_flex_attention", lambda: compiled)
+    flex.warn_of_explicit_attention.cache_clear()
+    function, inputs = make("alibi", True), three(2, 5)
+    contexts = [function(*inputs, None, None, weights)[0] for weights in (False, False, True)]
+    assert torch.equal(contexts[0], contexts[2]) and torch.equal(contexts[1], contexts[2])
+    assert len(attempts) == 1
+    assert [record.message for record in caplog.records] == [
+        "FlexAttention is not used (it cannot be compiled: no compiler): sliding windows and distance biases need "
+        "memory ∝ length²."
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # PyTorch's compiler warns of what it does itself
+@pytest.mark.parametrize("backend", ["eager", "broken"])
+def test_pytorchs_compiler_and_its_errors(monkeypatch, caplog, backend):
+    """Layers with scores of their own, and a back end that fails."""
+
+    def broken(*_: object) -> None:
+        raise ValueError("no kernel")
+
+    compile_ = torch.compile
+    backends = {"eager": "eager", "broken": broken}
+    monkeypatch.setattr(torch, "compile", lambda *args, **named: compile_(*args, backend=backends[backend], **named))
+    monkeypatch.setattr(self_attention_module, "can_compile", lambda *_: True)
+    compiled_flex_attention.cache_clear()
+    flex.warn_of_explicit_attention.cache_clear()
+    torch.compiler.reset()
+    with torch.no_grad():
+        for layer in range(12):
+            function, inputs = make("relative" if layer % 2 else "sliding", layer < 6), three(2, 5 + layer)
+            results = [function(*inputs, None, None, weights)[0] for weights in (False, True)]
+            assert_close(*results, **EXACT)
+    assert compiled_flex_attention().works == (backend == "eager")
+    assert len(caplog.records) == (backend == "broken")
+    compiled_flex_attention.cache_clear()
 
 
 @pytest.mark.parametrize("available", [True, False])

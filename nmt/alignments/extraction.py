@@ -80,9 +80,7 @@ def encode_pairs(translator: Translator, pairs: Iterable[tuple[str, str]]) -> It
     """The ids of sentence pairs; raises UserError for a pair that is too long to record."""
     remaining, numbers = iter(pairs), itertools.count(1)
     while chunk := list(itertools.islice(remaining, CHUNK_PAIRS)):
-        sources = translator.tokenizers.source.encode_all([source for source, _ in chunk])
-        targets = translator.tokenizers.target.encode_all([target for _, target in chunk])
-        for pair in zip(sources, targets, strict=True):
+        for pair in translator.tokenizers.encode_pairs(chunk):
             yield check_length(translator, pair, next(numbers))
 
 
@@ -109,7 +107,5 @@ def max_pieces_per_side(translator: Translator) -> int:
 def fitting_pairs(translator: Translator, pairs: Sequence[tuple[str, str]]) -> list[int]:
     """The indices of the pairs that are not too long to record."""
     longest = max_pieces_per_side(translator)
-    sides = (
-        tokenizer.encode_all([pair[side] for pair in pairs]) for side, tokenizer in enumerate(translator.tokenizers)
-    )
-    return [index for index, pair in enumerate(zip(*sides, strict=True)) if max(map(len, pair)) <= longest]
+    encoded = translator.tokenizers.encode_pairs(pairs)
+    return [index for index, pair in enumerate(encoded) if max(map(len, pair)) <= longest]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from nmt.alignments.gold import GoldAlignments
 from nmt.commands import open_run
+from nmt.commands.rough_input import print_odd_lines, score_noised
 from nmt.commands.scoring_options import check_scoring_options, gold_files, valid_gold_files
 from nmt.errors import UserError
 from nmt.runs import Run
@@ -18,9 +19,16 @@ log = logging.getLogger("nmt")
 def run(options: argparse.Namespace) -> int:
     """Print one line of scores for each test set."""
     check_scoring_options(options)
+    if options.odd and (options.source or options.split or options.noised or options.gold or options.valid_gold):
+        raise UserError("--odd scores a list of lines of its own; it goes with no other option of scoring.")
+    if options.noised and options.source:
+        raise UserError("--noised adds noise to the test sets of the corpus; it cannot go with --source FILE.")
     files = valid_gold_files(options)
     valid = files.read() if files else None
     run = open_run(options)
+    if options.odd:
+        print_odd_lines(run)
+        return 0
     for result in [score_own_files(options, run, valid)] if options.source else score_corpus_sets(options, run, valid):
         print(result.line())
     return 0
@@ -46,4 +54,5 @@ def score_corpus_sets(options: argparse.Namespace, run: Run, valid: GoldAlignmen
     if valid and not aligned:
         raise UserError(f"--valid-gold FILE has no effect: there are no gold links of {', '.join(names)}.")
     selector = make_layer_selector(run, valid or validation_gold(run)) if aligned else None
-    return score_sets(run, corpus, names, selector)
+    noised = score_noised(run, corpus, names) if options.noised else []
+    return [*score_sets(run, corpus, names, selector), *noised]

@@ -81,6 +81,8 @@ def answers(
 ) -> Iterator[str]:
     """What is written for each line of a chunk: its translation, its n best, or its JSON object."""
     translations = translator.translate_chunk(chunk.texts, chunk.start)
+    if options.copy_doubtful:
+        translations = map(functools.partial(copy_doubtful, options.min_confidence), translations, chunk.texts)
     if options.format != "jsonl":
         yield from (text_lines(translation, options.nbest) for translation in translations)
         return
@@ -88,6 +90,13 @@ def answers(
     for number, entry in enumerate(entries, chunk.start):
         error = {"error": chunk.unreadable[number]} if number in chunk.unreadable else {}
         yield json.dumps({"line": number} | entry | error, ensure_ascii=False)
+
+
+def copy_doubtful(min_confidence: float, translation: Translation, source: str) -> Translation:
+    """The translation, with the source as its text if its confidence is below this."""
+    if translation.confidence < min_confidence:
+        translation.text = source
+    return translation
 
 
 def check_options(options: argparse.Namespace) -> None:
@@ -101,6 +110,12 @@ def check_options(options: argparse.Namespace) -> None:
             f"--quantization {options.quantization} needs --engine ctranslate2; --engine torch has "
             f"{', '.join(PRECISIONS)}."
         )
+    if options.copy_doubtful and options.min_confidence is None:
+        raise UserError("--copy-doubtful copies lines below a confidence; it needs --min-confidence X.")
+    if options.copy_doubtful and options.nbest > 1:
+        raise UserError("--copy-doubtful gives one text for a line; it cannot go with --nbest.")
+    if options.min_confidence is not None and options.format != "jsonl" and not options.copy_doubtful:
+        raise UserError("--min-confidence marks lines in --format jsonl, or copies them with --copy-doubtful.")
     if options.format != "jsonl" and needs_attention(options):
         raise UserError(
             "--layer, --head, --method, --decoder-step, --tokenized and --weights are about attention; they need "
@@ -154,9 +169,13 @@ def json_entries(
         for translation in chunk:
             if translation.parts:
                 entries = [json_entry(part, next(records), extractor, options) for part in translation.parts]
-                yield {"text": translation.text, "score": round(translation.score, 4), "parts": entries}
+                entry = {"text": translation.text, "score": round(translation.score, 4), "parts": entries}
             else:
-                yield json_entry(translation, next(records), extractor, options)
+                entry = json_entry(translation, next(records), extractor, options)
+            if options.min_confidence is not None:
+                confidence = translation.confidence
+                entry |= {"confidence": round(confidence, 4), "doubtful": confidence < options.min_confidence}
+            yield entry
 
 
 def json_entry(

@@ -18,6 +18,8 @@ from nmt.runs import Run
 OPTIONS = (
     "format",
     "nbest",
+    "min_confidence",
+    "copy_doubtful",
     "layer",
     "head",
     "method",

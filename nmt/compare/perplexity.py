@@ -43,15 +43,13 @@ def measure_perplexity(translator: Translator, pairs: list[tuple[str, str]]) -> 
     A pair with a blank side is left out, and so is one that is too long for forced decoding.
     """
     tokenizers, device = translator.tokenizers, translator.device
-    source_ids = tokenizers.source.encode_all([source for source, _ in pairs])
-    target_ids = tokenizers.target.encode_all([target for _, target in pairs])
-    shorter = np.array([min(map(len, ids)) for ids in zip(source_ids, target_ids, strict=True)], dtype=np.int64)
-    longer = np.array([max(map(len, ids)) for ids in zip(source_ids, target_ids, strict=True)], dtype=np.int64)
+    encoded = tokenizers.encode_pairs(pairs)
+    shorter, longer = (np.array([end(map(len, ids)) for ids in encoded], dtype=np.int64) for end in (min, max))
     max_length = max_pieces_per_side(translator)
     rows = np.flatnonzero((shorter > 0) & (longer <= max_length))
     nll, pieces = 0.0, 0
     for indices in batches_by_length(longer[rows], max(MAX_LOGITS // tokenizers.target.size, 1)):
-        sources, targets = ([np.asarray(ids[row]) for row in rows[indices]] for ids in (source_ids, target_ids))
+        sources, targets = ([np.asarray(encoded[row][side]) for row in rows[indices]] for side in (0, 1))
         batch = collate(sources, targets).to(device)
         with torch.autocast(device.type, enabled=False):
             decoded = force_decode(

@@ -24,6 +24,8 @@ logger = logging.getLogger("nmt")
 HELD_PAIRS = 4_000_000  # whose hashes are held in memory, 64 MB
 PARTS = 256
 NO_LETTER = re.compile(r"[\W_]+")
+# Faults that the preparation counts by itself, most of them as reasons for leaving pairs out.
+COUNTED_ELSEWHERE = {"both sides blank", "one side blank", "too long", "lengths too unlike", "both sides equal"}
 SLACK = 10  # characters added to both sides before their ratio is taken: "Ja." / "Yes, indeed." is a good pair
 
 
@@ -117,6 +119,9 @@ class PairCounts:
     def add_warnings(self, checks: PairChecks) -> None:
         """Store what the checks of all pairs have found, with FILE:LINE of the first."""
         self.warnings += [f"{self.location(finding.number)}: {finding.text}." for finding in checks.finish()]
+        for kind, count in checks.faults.items():
+            if kind not in COUNTED_ELSEWHERE:
+                self.count(kind, count.first, count.pairs)
 
     def report_entry(self) -> dict[str, Any]:
         """The set's entry in report.json: its files, counts and examples."""

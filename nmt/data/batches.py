@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from nmt.data.dataset import Sentences, join
+from nmt.data.noise import Noise
 from nmt.data.plan import BatchPlan, count_batches, plan_batches, random_generator
 from nmt.data.shards import TrainingPairs
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizers
 from nmt.data.training_links import TrainingLinks
-
-Ids = np.ndarray  # int32, one sentence
+from nmt.data.variation import Ids, Variation, with_spans
 
 
 class Batch(NamedTuple):
@@ -111,6 +111,7 @@ class BatchIterator:
     Each shard of the corpus has a plan of its own; the order of the shards is new in every epoch. The next shard is
     planned in a thread when half of one has been read, and at most two plans are in memory. `sampling` is the strength
     of subword sampling (`Tokenizer.sample`); 0 turns it off. `links` make what attention is to learn in each batch.
+    `noise` changes the texts, and cannot go with links.
     """
 
     def __init__(
@@ -121,9 +122,10 @@ class BatchIterator:
         seed: int,
         sampling: float,
         links: TrainingLinks | None = None,
+        noise: Noise | None = None,
     ) -> None:
         self.pairs, self.tokenizers, self.budget, self.seed, self.sampling = pairs, tokenizers, budget, seed, sampling
-        self.links = links
+        self.links, self.noise = links, noise or Noise()
         self.plans: dict[tuple[int, int], Future[BatchPlan]] = {}  # by epoch and index of the shard; the last two
         self.planner = ThreadPoolExecutor(1, "plans")
         self.plan_lock = Lock()  # plans are asked for by the training and by the thread of `stream`
@@ -174,29 +176,22 @@ class BatchIterator:
         if 2 * position >= len(plan):
             self.request_plan(*self.existing_position(Cursor(epoch, shard, len(plan)))[:2])
         rows, pairs = plan[position], self.pairs.shard(number)
-        if not self.sampling and self.links is None:
+        if not (self.sampling or self.noise or self.links):
             return collate(pairs.sentences("source", rows), pairs.sentences("target", rows))
         sources, targets = [pairs.source(row) for row in rows], [pairs.target(row) for row in rows]
-        if self.sampling:
+        if self.sampling or self.noise:
             seed = int(random_generator(self.seed, epoch, position, shard=number).integers(2**31))
-            sources, targets = self.sample([pairs.texts(row) for row in rows], sources, targets, seed)
+            sources, targets = self.variation.vary([pairs.texts(row) for row in rows], (sources, targets), seed)
         batch = collate(sources, targets)
         if self.links is None:
             return batch
-        return batch._replace(links=self.links.batch(sources, targets, [pairs.line(int(row)) for row in rows]))
+        ids = with_spans(self.tokenizers, [pairs.texts(row) for row in rows], sources, targets)
+        return batch._replace(links=self.links.batch(*ids, [pairs.line(int(row)) for row in rows]))
 
-    def sample(
-        self, texts: list[tuple[str, str]], sources: list[Ids], targets: list[Ids], seed: int
-    ) -> tuple[list[Ids], list[Ids]]:
-        """New pieces of some pairs.
-
-        A sampled sentence that is longer than any of the corpus is replaced by the stored one: the model may have no
-        embedding for later positions.
-        """
-        sampled_sources = self.tokenizers.source.sample_all([source for source, _ in texts], self.sampling, seed)
-        sampled_targets = self.tokenizers.target.sample_all([target for _, target in texts], self.sampling, seed + 1)
-        source_limit, target_limit = self.longest
-        return keep_within(source_limit, sampled_sources, sources), keep_within(target_limit, sampled_targets, targets)
+    @cached_property
+    def variation(self) -> Variation:
+        """What is new in each epoch."""
+        return Variation(self.tokenizers, self.sampling, self.noise, self.longest)
 
     def describe_batch(self, epoch: int, shard: int, position: int) -> str:
         """A batch for error messages: its number, its shard and epoch, and the corpus lines of its first pairs."""
@@ -239,13 +234,6 @@ class BatchIterator:
                 cursor, batch = future.result()
                 future = thread.submit(build_later, cursor, world_size)
                 yield cursor, batch
-
-
-def keep_within(limit: int, sampled: list[list[int]], stored: list[Ids]) -> list[Ids]:
-    """The sampled sentences, but the stored one in place of each that has more than `limit` pieces."""
-    return [
-        np.asarray(ids) if len(ids) <= limit else stored_ids for ids, stored_ids in zip(sampled, stored, strict=True)
-    ]
 
 
 def batches_by_length(lengths: np.ndarray, budget: int) -> list[np.ndarray]:

@@ -18,6 +18,7 @@ from nmt.data import hub, mixture, sources
 from nmt.data.audit import DuplicateCounter, HeldOutSentences, log_report
 from nmt.data.checks import PairChecks
 from nmt.data.digests import DigestCache
+from nmt.data.inspect.pairs import Limits
 from nmt.data.origin import Origin
 from nmt.data.packed import PackedFile
 from nmt.data.phrasebook import splits
@@ -28,6 +29,7 @@ from nmt.errors import UserError
 from nmt.files import report_write_errors
 
 OWN_KEYS = ("split_size", "columns", "weights", "temperature", "origin_tags", "opus_url")  # of kind=files
+AUDIT_KEYS = ("audit_deviation", "audit_identifier", "audit_examples")
 logger = logging.getLogger("nmt")
 
 
@@ -65,10 +67,19 @@ def corpus_inputs(data: DataConfig, cache: Path) -> dict[str, Any]:
 def without_effect(data: DataConfig) -> set[str]:
     """The keys of the configuration that do not change the corpus, because of its kind or their values."""
     if data.kind != "files":
-        return {*OWN_KEYS, *(() if data.kind == "phrasebook" else ("pairs", "seed"))}
+        return {*OWN_KEYS, *AUDIT_KEYS, *(() if data.kind == "phrasebook" else ("pairs", "seed"))}
     is_split = sources.SPLIT in (data.valid, *(data.test if isinstance(data.test, list) else [data.test]))
     default = {key for key in OWN_KEYS if getattr(data, key) == DataConfig.__dataclass_fields__[key].default}
-    return {"train", "valid", "test", "pairs", "seed", "opus_url", *(default - ({"split_size"} if is_split else set()))}
+    return {
+        "train",
+        "valid",
+        "test",
+        "pairs",
+        "seed",
+        "opus_url",
+        *AUDIT_KEYS,
+        *(default - ({"split_size"} if is_split else set())),
+    }
 
 
 def build_corpus(data: DataConfig, folder: Path, downloads: Path) -> None:
@@ -79,11 +90,12 @@ def build_corpus(data: DataConfig, folder: Path, downloads: Path) -> None:
         roles = split_roles(sets)
         plan = prepare_training(data, sets, generated, cache)
         held_out, audit = HeldOutSentences(), {}
-        checks = {name: PairChecks() for name in sets if name != "train"}
+        limits = Limits(data.max_characters, data.max_length_ratio, data.audit_deviation)
+        checks = {name: PairChecks(limits=limits) for name in sets if name != "train"}
         for name in checks:
             tags = plan.tags_by_key() if name in roles else {}
             audit[name] = write_held_out_set(name, sets[name], tags, data, folder, held_out, checks[name])
-        found = held_out, DuplicateCounter(generated), PairChecks(checks["valid"])
+        found = held_out, DuplicateCounter(generated), PairChecks(checks["valid"], limits)
         audit = {"train": write_training_set(plan, data, folder, *found)} | audit
         count_in_training(audit["valid"], data, folder, held_out)
         if data.kind == "phrasebook":

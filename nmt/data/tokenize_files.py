@@ -122,7 +122,7 @@ def encode_block(
     tokenizers: Tokenizers, texts: list[tuple[str, str]], first_line: int, limit: int | None, threads: int
 ) -> Block:
     """One block: the pairs that are kept, with their ids and line numbers, and the number of each outcome."""
-    sources, targets = zip(*texts, strict=True)
+    sources, targets = zip(*([side.text for side in pair] for pair in tokenizers.protect_pairs(texts)), strict=True)
     ids = zip(
         tokenizers.source.encode_all(sources, threads), tokenizers.target.encode_all(targets, threads), strict=True
     )

@@ -20,6 +20,7 @@ import sentencepiece
 
 from nmt.config import TokenizerConfig
 from nmt.data.parallel_text import read_lines
+from nmt.data.protection import PLACEHOLDERS, Encoded, Protected, protect, protect_pair, restore
 from nmt.data.subword_sampling import Sampler, Vocabulary
 from nmt.errors import UserError
 from nmt.files import report_write_errors
@@ -28,6 +29,7 @@ PAD, UNK, BOS, EOS = range(4)
 MAX_CHARACTERS = 10_000  # of a training line; the rest is ignored, while SentencePiece would leave the line out
 MAX_LINES = 1_000_000  # to train on; SentencePiece's own choice of lines differs from process to process
 TAG = re.compile(r"<[\w.+-]+>")  # a piece for the origin of a sentence (data.origin_tags)
+BYTE = re.compile(r"<0x[0-9A-F]{2}>|<unk>")
 THREADS = 8  # fixed, because sums over threads are part of the model
 
 
@@ -38,6 +40,8 @@ class Tokenizer:
         self.model, self.lowercase = model, lowercase
         self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         self.size: int = self.processor.get_piece_size()
+        found = [self.processor.piece_to_id(piece) for piece in PLACEHOLDERS]
+        self.placeholders: list[int] = [] if UNK in found else found  # ids; none without tokenizer.protect
 
     def encode(self, text: str) -> list[int]:
         """The most probable pieces of a sentence."""
@@ -46,6 +50,16 @@ class Tokenizer:
     def encode_all(self, texts: Sequence[str], threads: int = -1) -> list[list[int]]:
         """`encode` of many sentences in so many threads; by default on all processors."""
         return self.processor.encode([normalize(text, self.lowercase) for text in texts], num_threads=threads)
+
+    def encode_protected(self, texts: Sequence[Protected]) -> list[Encoded]:
+        """`encode` of texts with placeholders."""
+        ids = self.encode_all([each.text for each in texts])
+        return [Encoded(row, each.spans, each.capitals) for row, each in zip(ids, texts, strict=True)]
+
+    @cached_property
+    def tags(self) -> frozenset[str]:
+        """The pieces that are words of their own, such as <tatoeba>."""
+        return frozenset(self.sampler.vocabulary.whole)
 
     def sample(self, text: str, alpha: float, generator: Random) -> list[int]:
         """Pieces sampled at random: unigram sampling (Kudo 2018) with its α, or BPE-dropout with probability alpha."""
@@ -71,13 +85,17 @@ class Tokenizer:
         return Sampler(Vocabulary(ids, scores, UNK, [] if UNK in byte_ids else byte_ids, whole), is_bpe)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of pieces on one line; PAD, BOS and EOS are skipped, UNK shows as ⁇."""
+        """The text of pieces on one line, placeholders filled; PAD, BOS and EOS are skipped, UNK shows as ⁇."""
         text = self.processor.decode([int(piece) for piece in ids if piece not in (PAD, BOS, EOS)])
+        text = restore(text, ids)
         return text.replace("\r", " ").replace("\n", " ")  # a model may write the byte pieces <0x0D> and <0x0A>
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The piece of each id as SentencePiece writes it, with ▁ for a space; for displays."""
-        return [self.processor.id_to_piece(int(piece)) for piece in ids]
+        """The piece of each id as SentencePiece writes it, with ▁ for a space, placeholders filled; for displays."""
+        pieces = [self.processor.id_to_piece(int(piece)) for piece in ids]
+        if not isinstance(ids, Encoded):
+            return pieces
+        return [piece if BYTE.fullmatch(piece) else restore(piece, ids).replace(" ", "▁") for piece in pieces]
 
 
 def normalize(text: str, lowercase: bool) -> str:
@@ -96,6 +114,28 @@ class Tokenizers(NamedTuple):
     def joint(self) -> bool:
         """Whether both languages share one vocabulary."""
         return self.source.model == self.target.model
+
+    @property
+    def protects(self) -> bool:
+        """Whether there are placeholders for what must not be translated (tokenizer.protect)."""
+        return bool(self.source.placeholders and self.target.placeholders)
+
+    def protect_sources(self, texts: Sequence[str]) -> list[Protected]:
+        """Sources as they are translated."""
+        return [protect(text, self.source.tags) if self.protects else Protected(text) for text in texts]
+
+    def protect_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[Protected, Protected]]:
+        """Pairs as they are trained on."""
+        if not self.protects:
+            return [(Protected(source), Protected(target)) for source, target in pairs]
+        return [protect_pair(source, target, self.source.tags) for source, target in pairs]
+
+    def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[Encoded, Encoded]]:
+        """The ids of pairs; the same placeholder stands for the same text on both sides."""
+        protected = self.protect_pairs(pairs)
+        sources, targets = ([pair[side] for pair in protected] for side in (0, 1))
+        encoded = self.source.encode_protected(sources), self.target.encode_protected(targets)
+        return list(zip(*encoded, strict=True))
 
     def save(self, folder: Path) -> None:
         """Write joint.model, or source.model and target.model, and tokenizer.json."""
@@ -149,7 +189,7 @@ def train_sentencepiece(config: TokenizerConfig, files: list[Path], tags: Sequen
             vocab_size=config.vocabulary_size,
             character_coverage=config.character_coverage,
             byte_fallback=config.byte_fallback,
-            user_defined_symbols=list(tags),
+            user_defined_symbols=[*tags, *(PLACEHOLDERS if config.protect else ())],
             normalization_rule_name="identity",
             pad_id=PAD,
             unk_id=UNK,

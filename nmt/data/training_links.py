@@ -18,6 +18,7 @@ from nmt.config import DataConfig
 from nmt.data.manifest import Manifest
 from nmt.data.origin import Origin
 from nmt.data.parallel_text import read_lines
+from nmt.data.protection import Encoded
 from nmt.data.tables import Pair
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
@@ -95,7 +96,7 @@ class TrainingLinks:
         count. Raises UserError for a link to a word that does not exist.
         """
         words = WordPair.from_pieces(
-            self.tokenizers.source.pieces(list(source)), self.tokenizers.target.pieces(list(target)), self.tokenized
+            self.tokenizers.source.pieces(source), self.tokenizers.target.pieces(target), self.tokenized
         )
         links, _ = parse_links(self.line(number), 0, f"{self.path}:{number}")
         matrix = np.zeros((len(words.target), len(words.source)))
@@ -110,11 +111,11 @@ class TrainingLinks:
         spread = words.target_fractions @ matrix @ words.source_fractions.T
         return spread / np.maximum(spread.sum(1, keepdims=True), 1e-9)
 
-    def batch(self, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], numbers: Sequence[int]) -> Tensor:
+    def batch(self, sources: Sequence[Encoded], targets: Sequence[Encoded], numbers: Sequence[int]) -> Tensor:
         """[B T S]: G of some pairs (lines `numbers`), the row of target piece t at t + `shift`; zeros elsewhere."""
         shift = self.shift
         longest = [max(map(len, side)) + 1 for side in (targets, sources)]
         rows = np.zeros((len(sources), *longest), dtype=np.float32)
         for row, source, target, number in zip(rows, sources, targets, numbers, strict=True):
-            row[shift : shift + len(target), : len(source)] = self.piece_links(source.tolist(), target.tolist(), number)
+            row[shift : shift + len(target), : len(source)] = self.piece_links(source, target, number)
         return torch.from_numpy(rows)

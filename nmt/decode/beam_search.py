@@ -7,8 +7,6 @@ the batch. Greedy search is beam 1. <pad> and <s> are forbidden: their probabili
 scores are those of forced decoding. The papers speak of no forbidden pieces, and only Vaswani 2017 §6.1 of a limit.
 """
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,45 +16,16 @@ from torch import Tensor
 from torch.nn import functional
 
 from nmt.data.tokenizer import BOS, EOS, PAD
+from nmt.decode.constraints import Constraints
+from nmt.decode.hypothesis import Hypothesis
 from nmt.models.base import DecoderState, EncoderDecoder, Memory
 
 MAX_SPAN = 128  # `top_candidates` takes maxima over spans of the vocabulary of at most so many pieces
 
 
 @dataclass
-class Hypothesis:
-    """A finished target, without <s> and </s>."""
-
-    ids: list[int]
-    score: float  # log-probability / length^α
-
-
-NBest = list[list[Hypothesis]]  # the n best of each sentence of a batch
-
-
-def pack_nbest(nbest: NBest) -> list[int]:
-    """The n best of each sentence as 64-bit integers: numbers, lengths, ids, and the bits of the scores."""
-    values = [len(nbest)]
-    for hypotheses in nbest:
-        values.append(len(hypotheses))
-        for hypothesis in hypotheses:
-            values += [int(np.float64(hypothesis.score).view(np.int64)), len(hypothesis.ids), *hypothesis.ids]
-    return values
-
-
-def unpack_nbest(values: Iterator[int]) -> NBest:
-    """The next list that `pack_nbest` packed."""
-
-    def hypothesis() -> Hypothesis:
-        score, length = float(np.int64(next(values)).view(np.float64)), next(values)
-        return Hypothesis(list(itertools.islice(values, length)), score)
-
-    return [[hypothesis() for _ in range(next(values))] for _ in range(next(values))]
-
-
-@dataclass
 class Beams:
-    """The open hypotheses of the sentences that are still open. Lists and arrays are on the host, tensors on the device."""
+    """The open hypotheses of the sentences that are still open; lists and arrays on the host, tensors on the device."""
 
     sentences: list[int]  # their indices in the input
     limits: list[int]  # maximum length of each, </s> counted
@@ -67,6 +36,7 @@ class Beams:
     memory: Memory  # [N …]: shared by all hypotheses of a sentence
     device_limits: Tensor  # [N]: `limits`
     ended: Tensor  # [N]: how many hypotheses have ended
+    constraints: Constraints | None = None
 
     @property
     def length(self) -> int:
@@ -82,25 +52,28 @@ class Candidates(NamedTuple):
     tokens: Tensor  # [N R]
 
 
-class HostCandidates(NamedTuple):
-    """The same on the host."""
-
-    scores: np.ndarray
-    parents: np.ndarray
-    tokens: np.ndarray
+HostCandidates = tuple[np.ndarray, np.ndarray, np.ndarray]  # the same on the host
 
 
 @torch.inference_mode()
 def search(
-    model: EncoderDecoder, source: Tensor, mask: Tensor | None, beam: int, alpha: float, limit: Tensor
+    model: EncoderDecoder,
+    source: Tensor,
+    mask: Tensor | None,
+    beam: int,
+    alpha: float,
+    limit: Tensor,
+    constraints: Constraints | None = None,
 ) -> list[list[Hypothesis]]:
     """source [B S], mask [B S] | None, limit [B] → for each sentence at most `beam` hypotheses, best first.
 
-    `limit` is the maximum length of each hypothesis, </s> counted. A GPU is waited for once a column, in `to_host`, and
+    `limit` is the maximum length of each hypothesis, </s> counted; `constraints` are those of <s>.
+    A GPU is waited for once a column, in `to_host`, and
     gets nothing from the host but commands after `initial_beams`.
     """
     finished: list[list[Hypothesis]] = [[] for _ in range(len(source))]
     beams, buffer = initial_beams(model, source, mask, limit), None
+    beams.constraints = constraints
     while beams.sentences:
         output = model.decode(beams.last.reshape(-1, 1), beams.state, beams.memory)
         beams.state = output.state
@@ -144,16 +117,20 @@ def expand(logits: Tensor, beams: Beams, beam: int, buffer: Tensor | None = None
     <pad> and <s> are never written. A hypothesis at its limit can only end.
     """
     log_probabilities = masked_log_softmax(logits, buffer).view(*beams.scores.shape, -1)
+    ends = log_probabilities[:, :, EOS]
+    if beams.constraints is not None:
+        ends = ends.clone()
+        beams.constraints.apply(log_probabilities)
     candidates = top_candidates(beams.scores, log_probabilities, 2 * beam)
     if min(beams.limits) > beams.length:
         return candidates
-    forced, at_limit = forced_ends(beams.scores, log_probabilities, candidates), beams.device_limits <= beams.length
+    forced, at_limit = forced_ends(beams.scores, ends, candidates), beams.device_limits <= beams.length
     return Candidates(*(torch.where(at_limit[:, None], *pair) for pair in zip(forced, candidates, strict=True)))
 
 
-def forced_ends(scores: Tensor, log_probabilities: Tensor, like: Candidates) -> Candidates:
-    """Every hypothesis ended, best first; scores [N K], log-probabilities [N K V] → as many as `like`, the rest −∞."""
-    sums, parents = (scores + log_probabilities[:, :, EOS]).sort(1, descending=True)
+def forced_ends(scores: Tensor, ends: Tensor, like: Candidates) -> Candidates:
+    """Every hypothesis ended, best first; scores and log-probabilities of </s> [N K] → as many as `like`, others −∞."""
+    sums, parents = (scores + ends).sort(1, descending=True)
     missing = (0, like.scores.size(1) - sums.size(1))
     sums, parents = functional.pad(sums, missing, value=float("-inf")), functional.pad(parents, missing)
     return Candidates(sums, parents, torch.full_like(like.tokens, EOS))
@@ -209,21 +186,20 @@ def to_host(*candidates: Candidates) -> list[HostCandidates]:
     """The same on the host, in one copy; an integer below 2²⁴ is exact in float32, too."""
     parts = [part.to(each.scores.dtype) for each in candidates for part in each]
     copied = torch.stack(parts).cpu().numpy()
-    return [
-        HostCandidates(scores, parents.astype(np.int64), tokens.astype(np.int64))
-        for scores, parents, tokens in copied.reshape(len(candidates), 3, *copied.shape[1:])
-    ]
+    scores, parents, tokens = copied.reshape(len(candidates), 3, *copied.shape[1:]).swapaxes(0, 1)
+    return list(zip(scores, parents.astype(np.int64), tokens.astype(np.int64), strict=True))
 
 
 def collect_finished(
     finished: list[list[Hypothesis]], beams: Beams, best: HostCandidates, beam: int, alpha: float
 ) -> None:
     """Add those of the best `beam` candidates that end here to the finished hypotheses of their sentences."""
-    for row, rank in np.argwhere((best.tokens == EOS) & np.isfinite(best.scores)).tolist():
+    scores, parents, tokens = best
+    for row, rank in np.argwhere((tokens == EOS) & np.isfinite(scores)).tolist():
         hypotheses = finished[beams.sentences[row]]
         if len(hypotheses) < beam:
-            ids = beams.ids[row, best.parents[row, rank]].tolist()
-            hypotheses.append(Hypothesis(ids, float(best.scores[row, rank]) / beams.length**alpha))
+            ids = beams.ids[row, parents[row, rank]].tolist()
+            hypotheses.append(Hypothesis(ids, float(scores[row, rank]) / beams.length**alpha))
 
 
 def is_done(finished: list[Hypothesis], beam: int, length: int, limit: int) -> bool:
@@ -256,7 +232,10 @@ def advance(
         memory, candidates = memory.rows(keep), Candidates(*(part[keep] for part in candidates))
         device_limits, ended = device_limits[keep], ended[keep]
     rows = (keep[:, None] * width + candidates.parents).flatten()  # N'·K' of the old batch
-    ids = np.take_along_axis(beams.ids[still_open], host.parents[still_open][:, :, None], 1)
-    ids = np.concatenate((ids, host.tokens[still_open][:, :, None]), 2)
+    _, parents, tokens = (part[still_open, :, None] for part in host)
+    ids = np.concatenate((np.take_along_axis(beams.ids[still_open], parents, 1), tokens), 2)
     state = model.reorder(beams.state, rows)
-    return Beams(sentences, limits, ids, candidates.tokens, candidates.scores, state, memory, device_limits, ended)
+    last, constraints = candidates.tokens, beams.constraints
+    if constraints is not None:
+        constraints = constraints.extend(keep, candidates.parents, last)
+    return Beams(sentences, limits, ids, last, candidates.scores, state, memory, device_limits, ended, constraints)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -33,6 +34,13 @@ class Translation:
     def nbest(self) -> list[Translation]:
         """The hypotheses of the line, best first: itself, then its alternatives."""
         return [self, *self.alternatives]
+
+    @property
+    def confidence(self) -> float:
+        """The geometric mean of the probabilities of its pieces and </s>; 1 of a line that was copied or blank."""
+        assert self._translator is not None
+        length, alpha = len(self.ids) + max(1, len(self.parts)), self._translator.decode.length_penalty
+        return math.exp(self.score * length ** (alpha - 1))
 
     @property
     def pieces(self) -> list[str]:

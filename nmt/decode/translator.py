@@ -15,10 +15,13 @@ from torch import Tensor
 from nmt.config import DecodeConfig
 from nmt.data.batches import Ids, batches_by_length, collate, pad, padding_mask
 from nmt.data.line_chunks import text_chunks
+from nmt.data.protection import PLACEHOLDERS, Encoded
 from nmt.data.tokenizer import EOS, Tokenizers
-from nmt.decode.beam_search import Hypothesis, NBest, pack_nbest, search, unpack_nbest
+from nmt.decode.beam_search import search
 from nmt.decode.budget import in_parts, with_batch_tokens
+from nmt.decode.constraints import Constraints
 from nmt.decode.forced_decoding import AttentionRecord, IdPair, force_decode, pair_batches, pair_chunks
+from nmt.decode.hypothesis import Hypothesis, NBest, pack_nbest, unpack_nbest
 from nmt.decode.long_lines import join_texts, split_position
 from nmt.decode.parallel import WorkersKilled, parallel_map
 from nmt.decode.translation import Translation
@@ -63,17 +66,25 @@ class Translator:
 
     def translate_chunk(self, texts: Sequence[str], start: int = 1) -> Iterator[Translation]:
         """`translate` of lines that are searched together; `start` is the number of the first one."""
-        ids = self.tokenizers.source.encode_all(texts)
-        parts = [self.split_long(row, start + number) for number, row in enumerate(ids)]
+        protected = self.tokenizers.protect_sources(texts)
+        ids = self.tokenizers.source.encode_protected(protected)
+        copied = [number for number, each in enumerate(protected) if self.tokenizers.protects and each.is_copied]
+        copies = {number: self.copy(protected[number].text, ids[number]) for number in copied if ids[number]}
+        parts = [[] if number in copies else self.split_long(row, start + number) for number, row in enumerate(ids)]
         try:
             hypotheses = iter(self.search([part for row in parts for part in row]))
         except WorkersKilled as error:
             numbers = [start + number for number, row in enumerate(parts) for _ in row]
             raise UserError(error.describe({numbers[row] for row in error.rows})) from None
-        for row in parts:
-            yield self.join_parts([(part, next(hypotheses)) for part in row])
+        for number, row in enumerate(parts):
+            yield copies.get(number) or self.join_parts([(part, next(hypotheses)) for part in row])
 
-    def split_long(self, ids: list[int], line: int) -> list[list[int]]:
+    def copy(self, text: str, ids: Encoded) -> Translation:
+        """The translation of a line without a letter outside its placeholders: itself, with the score 0."""
+        target = Encoded(self.tokenizers.target.encode(text), ids.spans)
+        return Translation(self.tokenizers.target.decode(target), 0.0, ids, target, translator=self)
+
+    def split_long(self, ids: Encoded, line: int) -> list[Encoded]:
         """The ids of line number `line` in parts of at most `max_pieces`, split between words where possible."""
         if len(ids) <= self.max_pieces:
             return [ids] if ids else []
@@ -89,7 +100,7 @@ class Translator:
         )  # fmt: skip
         return [*parts, ids[start:]]
 
-    def join_parts(self, parts: list[tuple[list[int], list[Hypothesis]]]) -> Translation:
+    def join_parts(self, parts: list[tuple[Encoded, list[Hypothesis]]]) -> Translation:
         """The translation of a line from the ids and the hypotheses of its parts; none of a blank line.
 
         Only a line of one part has alternatives.
@@ -107,16 +118,22 @@ class Translator:
         return Translation(
             join_texts([part.text for part in firsts if part.text]),
             log_probability / sum(lengths) ** alpha,
-            [piece for part in firsts for piece in part.source_ids],
-            [piece for part in firsts for piece in part.ids],
+            Encoded([piece for part in firsts for piece in part.source_ids], parts[0][0].spans, parts[0][0].capitals),
+            Encoded([piece for part in firsts for piece in part.ids], parts[0][0].spans, parts[0][0].capitals),
             parts=firsts,
             translator=self,
         )
 
-    def to_translation(self, source: list[int], hypothesis: Hypothesis) -> Translation:
-        """A hypothesis with its text."""
-        text = self.tokenizers.target.decode(hypothesis.ids)
-        return Translation(text, hypothesis.score, source, hypothesis.ids, translator=self)
+    def to_translation(self, source: Encoded, hypothesis: Hypothesis) -> Translation:
+        """A hypothesis with its text; a span that was lost, where the hypothesis had to end, is added at its end."""
+        ids = Encoded(hypothesis.ids, source.spans, source.capitals)
+        sides = zip(
+            PLACEHOLDERS, self.tokenizers.source.placeholders, self.tokenizers.target.placeholders, strict=False
+        )
+        lost = [source.spans[text] for text, of_source, of_target in sides
+                if of_source in source and of_target not in ids]  # fmt: skip
+        text = " ".join([self.tokenizers.target.decode(ids), *lost]).strip()
+        return Translation(text, hypothesis.score, source, ids, translator=self)
 
     def search(self, sources: Sequence[Sequence[int] | Ids]) -> NBest:
         """The n best of each sentence, by beam search in batches of similar length."""
@@ -171,7 +188,17 @@ class Translator:
         source, real = source.to(self.device), None if real is None else real.to(self.device)
         model, decode = self.search_model or self.model, self.decode
         with self.autocast:
-            return search(model, source, real, decode.beam, decode.length_penalty, torch.as_tensor(limits))
+            constraints = self.constraints(source)
+            limit = torch.as_tensor(limits)
+            return search(model, source, real, decode.beam, decode.length_penalty, limit, constraints)
+
+    def constraints(self, source: Tensor) -> Constraints | None:
+        """What the search may not write for source [B S]; None if it may write anything."""
+        tokenizers = self.tokenizers
+        if not self.decode.avoid_loops and not tokenizers.protects:
+            return None
+        constraints = Constraints.start(source, tokenizers.source.placeholders, tokenizers.target.placeholders)
+        return constraints if self.decode.avoid_loops else replace(constraints, needed=constraints.needed + 10**9)
 
     def limits(self, lengths: np.ndarray) -> np.ndarray:
         """Maximum length of a hypothesis for sources of these lengths: ratio · length + extra, and </s>."""

@@ -20,6 +20,7 @@ import torch
 from nmt.data.batches import Ids
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.beam_search import Hypothesis
+from nmt.decode.constraints import has_loop
 from nmt.decode.translator import NBest, Translator
 from nmt.errors import UserError
 from nmt.export.ctranslate2_model import import_ctranslate2
@@ -31,9 +32,10 @@ NO_PENALTY = 1e-30  # length^1e-30 = 1; with 0 CTranslate2 closes a sentence by 
 class CTranslate2Translator(Translator):
     """A translator whose hypotheses come from an exported folder; `open` makes one.
 
-    Two kinds of sentences are searched again by PyTorch: one that does not end within its limit, which CTranslate2
-    returns unfinished, where our search forces </s> and counts it; and one with <pad> or <s> in it. CTranslate2 could
-    suppress those two, but does so before the softmax, and other scores lead the search elsewhere.
+    Some sentences are searched again by PyTorch: one that does not end within its limit, which CTranslate2
+    returns unfinished, where our search forces </s> and counts it; one that breaks the constraints of our search, by a
+    loop or a lost or doubled placeholder; and one with <pad> or <s> in it. CTranslate2 could suppress those two, but
+    does so before the softmax, and other scores lead the search elsewhere.
     """
 
     engine: Any = None  # ctranslate2.Translator
@@ -98,7 +100,7 @@ class CTranslate2Translator(Translator):
         for limit in set(limits.tolist()) - {1}:  # 1 is </s> alone, for which CTranslate2 has no option
             rows = np.flatnonzero(limits == limit).tolist()
             for row, result in zip(rows, self.run_engine([sources[row] for row in rows], limit), strict=True):
-                results[row] = self.complete_hypotheses(result)
+                results[row] = self.complete_hypotheses(result, sources[row])
         if missing := [row for row, hypotheses in enumerate(results) if hypotheses is None]:
             with self.lock:
                 again = super().search_batch([sources[row] for row in missing], limits[missing])
@@ -123,12 +125,17 @@ class CTranslate2Translator(Translator):
         except (RuntimeError, ValueError) as error:
             raise UserError(f"CTranslate2 cannot translate this: {str(error).strip().rstrip('.')}.") from None
 
-    def complete_hypotheses(self, result: Any) -> list[Hypothesis] | None:
-        """The n best of a sentence; None where one of them does not end within its limit or contains <pad> or <s>."""
-        hypotheses = []
+    def complete_hypotheses(self, result: Any, source: Sequence[int] | Ids) -> list[Hypothesis] | None:
+        """The n best of a sentence; None where one of them is not as our search would write it."""
+        hypotheses, tokenizers = [], self.tokenizers
+        pairs = list(zip(tokenizers.source.placeholders, tokenizers.target.placeholders, strict=False))
         for pieces, score in zip(result.hypotheses, result.scores, strict=True):
             ids = [self.target_ids[piece] for piece in pieces]
             if ids[-1:] != [EOS] or PAD in ids or BOS in ids:
+                return None
+            if any(ids.count(of_target) != (of_source in source) for of_source, of_target in pairs):
+                return None
+            if self.decode.avoid_loops and has_loop([int(piece) for piece in source], ids[:-1]):
                 return None
             hypotheses.append(Hypothesis(ids[:-1], score))
         return hypotheses

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from nmt.config import Config
+from nmt.data import protection
 from nmt.decode.translator import Translator
 from nmt.export.ctranslate2_model import build_spec, check_exportable, import_ctranslate2
 from nmt.models.transformer import Transformer
 
-VERSION = 3  # part of the folder's name; to be raised when the content of an export changes
+VERSION = 4  # part of the folder's name; to be raised when the content of an export changes
 
 README = """# {title}
 
@@ -25,14 +26,14 @@ import unicodedata
 
 import ctranslate2
 import sentencepiece
-
+{protection}
 source = sentencepiece.SentencePieceProcessor(model_file="{source}.model")
 target = sentencepiece.SentencePieceProcessor(model_file="{target}.model")
 engine = ctranslate2.Translator(".", compute_type="default")
 
 
 def translate(line: str) -> str:
-    pieces = source.encode(unicodedata.normalize("NFC", line){lower}, out_type=str)
+{protected}    pieces = source.encode(unicodedata.normalize("NFC", line){lower}, out_type=str)
     if not pieces:
         return ""
     results = engine.translate_batch(
@@ -45,17 +46,31 @@ def translate(line: str) -> str:
         suppress_sequences=[["<pad>"], ["<s>"]],
         return_end_token=True,  # so that </s> counts in the length, as it did in training
     )
-    return target.decode([piece for piece in results[0].hypotheses[0] if piece != "</s>"])
+    text = target.decode([piece for piece in results[0].hypotheses[0] if piece != "</s>"])
+    return {restored}
 
 
 print(translate(input()))
 ```
 
-Split a line of more than {longest} pieces first: {reason}.
+{search}Split a line of more than {longest} pieces first: {reason}.
 `model.bin`, `config.json` and `*_vocabulary.json` are CTranslate2's; `*.model` are SentencePiece's. `tokenizer.json`
 holds whether text is brought to lower case, `provenance.json` the run, its configuration, the versions of the libraries
 and the scores of the run.
 """
+
+
+IMPORT = "\nfrom protection import Encoded, protect, restore  # a file of this folder\n"
+PROTECT = """    protected = protect(line)  # numbers, URLs, names of variables … are copied
+    if protected.is_copied:
+        return line
+    line = protected.text
+"""
+SEARCH = """`nmt translate --engine ctranslate2` searches again where a placeholder was lost or there is a loop; this
+example does not.
+
+"""
+RESTORE = "restore(text, Encoded([], protected.spans, protected.capitals))"
 
 
 @dataclass
@@ -100,6 +115,8 @@ class CTranslate2Export:
         settings = {"quantization": self.quantization, "positions": self.positions}
         text = json.dumps(settings | provenance, indent=1, ensure_ascii=False)
         (folder / "provenance.json").write_text(text + "\n", encoding="utf-8")
+        if self.translator.tokenizers.protects:
+            (folder / "protection.py").write_bytes(Path(protection.__file__).read_bytes())
         (folder / "README.md").write_text(self.readme(), encoding="utf-8")
 
     def readme(self) -> str:
@@ -111,7 +128,11 @@ class CTranslate2Export:
             quantization=self.quantization,
             source="joint" if joint else "source",
             target="joint" if joint else "target",
+            protection=IMPORT if tokenizers.protects else "",
+            protected=PROTECT if tokenizers.protects else "",
+            restored=RESTORE if tokenizers.protects else "text",
             lower=".lower()" if tokenizers.source.lowercase else "",
+            search=SEARCH if tokenizers.protects else "",
             beam=decode.beam,
             alpha=decode.length_penalty,
             ratio=decode.max_length_ratio,

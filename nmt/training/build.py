@@ -8,9 +8,10 @@ from pathlib import Path
 import torch
 
 from nmt.alignments.extraction import DECODER_STEPS
-from nmt.config import Config, OptimConfig
+from nmt.config import Config, OptimConfig, TrainConfig
 from nmt.data.batches import BatchIterator
 from nmt.data.dataset import ParallelDataset
+from nmt.data.noise import Noise
 from nmt.data.shards import TrainingPairs, longest_sentence
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.training_links import open_training_links
@@ -65,7 +66,8 @@ def build_trainer(
         model.guided, shift = True, DECODER_STEPS[model.guided_step]
         links = open_training_links(corpus, tokenizers, options.guided_alignment_tokenized, shift)
     batch_tokens = choose_batch_tokens(config, stored, model, dtype, longest_sentence(train) + 1, world)
-    batches = BatchIterator(train, tokenizers, batch_tokens, config.seed, options.subword_sampling, links)
+    sampling, noise = options.subword_sampling, None if links else noise_of(options)
+    batches = BatchIterator(train, tokenizers, batch_tokens, config.seed, sampling, links, noise)
     decode = with_batch_tokens(replace(config.decode, beam=options.validate_beam), device)
     context = autocast(device, dtype)
     translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)
@@ -87,6 +89,13 @@ def build_trainer(
     due = state.validation_due(options.validate_every)
     open_logger = partial(TensorBoardLogger, folder / "tensorboard", state.step if due else state.step + 1)
     return Trainer(config, train_step, validation, checkpoints, open_logger, stop, world)
+
+
+def noise_of(options: TrainConfig) -> Noise:
+    """The noise in training; with guided alignment there is none, because the links count the words of the text."""
+    return Noise(
+        options.noise_case, options.noise_typos, options.noise_punctuation, options.noise_merge, options.noise_copy
+    )
 
 
 def check_batches_per_update(stored: int, accumulate: int, world_size: int) -> None:

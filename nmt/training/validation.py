@@ -13,6 +13,7 @@ from nmt.alignments.extractor_choice import default_extractor
 from nmt.config import TrainConfig
 from nmt.data.batches import batches_by_length, collate
 from nmt.data.dataset import ParallelDataset
+from nmt.data.protection import Encoded
 from nmt.decode.translator import Translator
 from nmt.distributed import World
 from nmt.evaluate.bleu_chrf import score
@@ -74,8 +75,12 @@ class Validation:
         self.pairs, self.translator, self.language, self.stop = pairs, translator, language, stop
         self.dtype, self.world = dtype, world
         self.model = translator.model
-        self.sources = [pairs.source(row) for row in range(len(pairs))]
-        self.references = [pairs.texts(row)[1] for row in range(len(pairs))]
+        texts = [pairs.texts(row) for row in range(len(pairs))]
+        self.sources = [Encoded(pairs.source(row).tolist()) for row in range(len(pairs))]
+        tokenizers = translator.tokenizers
+        if tokenizers.protects:  # in use any span is a placeholder, not only one of both sides
+            self.sources = tokenizers.source.encode_protected(tokenizers.protect_sources([each for each, _ in texts]))
+        self.references = [target for _, target in texts]
         self.batches = batches_by_length(np.maximum(pairs.source_lengths, pairs.target_lengths), tokens)
 
     def run(self, reference_lengths: bool = False) -> ValidationResult:
@@ -114,7 +119,8 @@ class Validation:
         best: list[list[int]] = [[] for _ in self.sources]
         for values in map(iter, self.world.gather_integers(found)):
             for row in values:
-                best[row] = list(islice(values, next(values)))
+                source = self.sources[row]
+                best[row] = Encoded(islice(values, next(values)), source.spans, source.capitals)
         return best
 
     @torch.inference_mode()
@@ -126,7 +132,7 @@ class Validation:
             if self.stop.requested:
                 break
             rows = self.batches[number]
-            batch = collate([self.sources[row] for row in rows], [self.pairs.target(row) for row in rows])
+            batch = collate(*([side(row) for row in rows] for side in (self.pairs.source, self.pairs.target)))
             batch = batch.to(self.translator.device)
             with self.translator.autocast:
                 decoded = self.model(batch.source, batch.mask, batch.target)
@@ -147,7 +153,7 @@ class Validation:
         try:
             for row in rows:
                 if self.model.has_attention and result.hypotheses[row]:
-                    record = self.translator.force_decode((self.sources[row].tolist(), result.hypotheses[row]))
+                    record = self.translator.force_decode((self.sources[row], result.hypotheses[row]))
                     alignment = Alignment(record, record_words(record), default_extractor(train, self.model))
                     log_heatmaps(logger, alignment, str(row + 1), train.heatmap_all_heads, step)
         finally:

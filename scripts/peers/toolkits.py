@@ -117,7 +117,7 @@ def eole_transformer(folder: Path) -> list[str]:
 
 
 SHARED = ["model.dropout=0.1", "train.label_smoothing=0.1", f"train.batch_tokens={BATCH_TOKENS}"]
-TRANSFORMER = ["model=transformer", *SHARED]
+TRANSFORMER = ["model=transformer", "model.hidden_size=256", "model.feed_forward_size=1024", *SHARED]
 # Output layers are not tied to embeddings; the toolkits' read 512 numbers, ours the 256 of the attentional vector.
 RECURRENT = ["model=luong_global", "model.tie_embeddings=false", *SHARED]
 ADDITIVE = [*RECURRENT, "model.score=additive"]

@@ -89,7 +89,14 @@ def train_nmt(
     """Train our model, and give its weights to the others."""
     name = f"decode-{updates}"
     budget = [f"train.max_steps={updates}", f"train.validate_every={updates}", "train.max_minutes=null"]
-    model = ["model=transformer", "model.norm=post", f"train.batch_tokens={BATCH_TOKENS}", "train.max_epochs=null"]
+    size = ["model.hidden_size=256", "model.feed_forward_size=1024"]
+    model = [
+        "model=transformer",
+        *size,
+        "model.norm=post",
+        f"train.batch_tokens={BATCH_TOKENS}",
+        "train.max_epochs=null",
+    ]
     schedule = [f"optim.warmup_steps={max(1, updates // 4)}", f"name={name}"]
     note(f"training our model for {updates} updates …")
     environments.run("nmt", ["nmt", "train", *overrides, *model, *budget, *schedule], threads)

@@ -1,0 +1,27 @@
+"""nmt audit: what is wrong with the sentence pairs that a configuration names."""
+
+import argparse
+import logging
+from pathlib import Path
+
+from nmt import compose
+from nmt.audit.report import notes, rows
+from nmt.audit.run import audit
+from nmt.view.text import visible
+
+log = logging.getLogger("nmt")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print SET, FAULT, PAIRS and the first places of each fault as a table with tabs; raises UserError."""
+    (config,) = compose.compose_all(options.overrides, multirun=False)
+    folder, reports = audit(config.data, Path(config.data_folder))
+    for report in reports:
+        for note in notes(report):
+            log.info("%s: %s", report.name, note)
+        if not report.faults:
+            log.info("%s: no fault was found.", report.name)
+        for row in rows(report):
+            print("\t".join(visible(str(cell)) for cell in row))
+    log.info("Every pair with a fault: %s. Examples: %s.", folder / "all.tsv", folder / "audit.html")
+    return 0

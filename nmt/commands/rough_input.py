@@ -1,0 +1,63 @@
+"""nmt evaluate --odd and --noised: how a run translates what is not like its corpus."""
+
+from pathlib import Path
+from random import Random
+
+from nmt.data.noise import FINAL, add_typos
+from nmt.data.parallel_text import read_pairs
+from nmt.evaluate.odd_lines import OddResult, odd_report, read_odd_lines
+from nmt.files import report_write_errors, write_atomic
+from nmt.runs import Run
+from nmt.scoring import Result, score_files
+from nmt.view.text import visible
+
+SEED = 1
+Pair = tuple[str, str]
+KINDS = ("capitals", "small", "typos", "noised")  # noised: one of the three or no last mark, line by line
+
+
+def print_odd_lines(run: Run) -> None:
+    """Translate the list of odd lines; print the counts of each kind, then the lines that failed."""
+    lines = read_odd_lines()
+    translations = run.translator.translate(line.text for line in lines)
+    results = [OddResult(line, each.text) for line, each in zip(lines, translations, strict=True)]
+    for row in odd_report(results):
+        print("\t".join(visible(cell) for cell in row.split("\t")))
+
+
+def score_noised(run: Run, corpus: Path, sets: list[str]) -> list[Result]:
+    """The scores of test sets whose sources are in capitals (so are the references), in small letters, and so on."""
+    results, folder = [], run.folder / "evaluate" / "noised"
+    for name in sets:
+        sides = [corpus / f"{name}.{side}" for side in (run.config.data.source, run.config.data.target)]
+        pairs = list(read_pairs(*sides))
+        for kind in KINDS:
+            noised = noise(pairs, kind)
+            paths = [folder / f"{name}-{kind}.{side}" for side in ("source", "reference")]
+            with report_write_errors(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+                for side, path in enumerate(paths):
+                    write_atomic(path, "".join(f"{pair[side]}\n" for pair in noised))
+            results.append(score_files(run, f"{name}-{kind}", paths[0], paths[1]))
+    return results
+
+
+def noise(pairs: list[Pair], kind: str) -> list[Pair]:
+    """The pairs with noise of one of KINDS; the same in every run."""
+    generator = Random(SEED)
+    return [change(*pair, kind, generator) for pair in pairs]
+
+
+def change(source: str, target: str, kind: str, generator: Random) -> Pair:
+    """One pair with noise."""
+    if kind == "noised":
+        kind = generator.choice(["capitals", "small", "typos", "punctuation"])
+    match kind:
+        case "capitals":
+            return source.upper(), target.upper()
+        case "small":
+            return source.lower(), target
+        case "typos":
+            return add_typos(source, generator), target
+        case _:
+            return FINAL.sub("", source), target

@@ -1,0 +1,1 @@
+"""Checks of sentence pairs, many lines at a time: what `nmt audit` and the corpus preparation report."""

@@ -1,0 +1,153 @@
+"""Lines of text as arrays: characters, words, and hashes of both, without a loop over lines.
+
+All hashes are 64 bits, the same in every process. A word is a run of letters, marks and digits in small letters.
+"""
+
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from nmt.data.inspect.characters import CAPITAL, DIGIT, SIZE, SMALL, SPACE, kinds, scripts, single_words, small_letters
+
+BASE, WORD_BASE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)  # odd: powers do not vanish
+NEWLINE = 10
+STEM = 4  # letters by which the forms of a name are taken for one
+
+
+def mix(values: np.ndarray) -> np.ndarray:
+    """Hashes of 64-bit numbers (splitmix64)."""
+    mixed = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+@lru_cache
+def character_hashes() -> np.ndarray:
+    """A hash of each character [SIZE]."""
+    return mix(np.arange(SIZE))
+
+
+def powers(base: np.uint64, count: int) -> np.ndarray:
+    """base^0, base^1, … modulo 2^64 [count]."""
+    return np.multiply.accumulate(np.concatenate(([np.uint64(1)], np.full(max(0, count - 1), base, np.uint64))))
+
+
+class Lines:
+    """The lines of one side of a block of pairs; arrays are over characters, words or lines."""
+
+    def __init__(self, texts: list[str]) -> None:
+        self.texts, self.count = texts, len(texts)
+        joined = "\n".join(texts) + "\n"
+        if joined.count("\n") != self.count:
+            joined = "\n".join(text.replace("\n", " ") for text in texts) + "\n"
+        codes = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
+        self.codes = np.minimum(codes, np.uint32(SIZE - 1))
+        self.ends = np.flatnonzero(codes == NEWLINE)
+        self.starts = np.concatenate(([0], self.ends[:-1] + 1))
+        self.lengths = self.ends - self.starts
+        self.kinds = kinds()[self.codes]
+
+    def sums(self, values: np.ndarray) -> np.ndarray:
+        """The sum of values of characters for each line."""
+        dtype = np.int32 if values.dtype in (np.bool_, np.uint8) else values.dtype
+        return np.add.reduceat(values, self.starts, dtype=dtype)
+
+    def having(self, characters: np.ndarray) -> np.ndarray:
+        """Which lines have one of these characters (a boolean for each)."""
+        found = np.zeros(self.count, bool)
+        found[np.searchsorted(self.ends, np.flatnonzero(characters))] = True
+        return found
+
+    def with_any(self, codes: np.ndarray) -> np.ndarray:
+        """Which lines have a character of a table [SIZE]."""
+        return self.having(codes[self.codes])
+
+    @cached_property
+    def blank(self) -> np.ndarray:
+        """Which lines have no character but spaces."""
+        return ~self.having(self.kinds != SPACE)
+
+    @cached_property
+    def words(self) -> "Words":
+        """The words of all lines."""
+        return Words(self)
+
+    @cached_property
+    def hashes(self) -> np.ndarray:
+        """A hash of each line, to the letter."""
+        position = np.arange(len(self.codes)) - np.repeat(self.starts, self.lengths + 1)
+        factors = powers(BASE, int(self.lengths.max(initial=0)) + 1)
+        return mix(self.sums(character_hashes()[self.codes] * factors[position]))
+
+    @cached_property
+    def capitals(self) -> np.ndarray:
+        """How many capital letters each line has."""
+        return self.sums(self.kinds == CAPITAL)
+
+    @cached_property
+    def small(self) -> np.ndarray:
+        """How many small letters each line has."""
+        return self.sums(self.kinds == SMALL)
+
+    def letters_by_script(self, numbers: np.ndarray) -> np.ndarray:
+        """How many letters of each line are of these scripts (a boolean for each number)."""
+        return self.sums(numbers[scripts()[0][self.codes]])
+
+
+class Words:
+    """The words of lines: the line, the length, the hash and the first character's kind of each."""
+
+    def __init__(self, lines: Lines) -> None:
+        inside = lines.kinds >= SMALL
+        alone = single_words()[lines.codes] & inside
+        digits = lines.kinds == DIGIT  # "25th" is two words
+        joined = np.concatenate(([False], inside[:-1] & ~alone[:-1] & (digits[:-1] == digits[1:])))
+        firsts = inside & (alone | ~joined)
+        where = np.flatnonzero(inside)
+        self.first = np.flatnonzero(firsts)  # index of the first character
+        begins = np.flatnonzero(firsts[where])
+        self.length = np.diff(np.append(begins, len(where)))
+        self.line = np.searchsorted(lines.ends, self.first)
+        position = np.arange(len(where)) - np.repeat(begins, self.length)
+        factors = powers(BASE, int(self.length.max(initial=0)) + 1)
+        letters = character_hashes()[small_letters()[lines.codes[where]]] * factors[position]
+        self.hash = mix(np.add.reduceat(letters, begins)) if len(begins) else np.zeros(0, np.uint64)
+        self.stem = mix(np.add.reduceat(letters * (position < STEM), begins)) if len(begins) else self.hash
+        self.kind = lines.kinds[self.first]
+        self.digit = self.kind == DIGIT
+        self.lines = lines.count
+        self.count = np.bincount(self.line, minlength=lines.count)
+
+    @cached_property
+    def bags(self) -> np.ndarray:
+        """A hash of the words of each line whatever their order; 0 for a line without words."""
+        return self.line_sums(self.hash)
+
+    @cached_property
+    def sequences(self) -> np.ndarray:
+        """A hash of the words of each line in their order; 0 for a line without words."""
+        starts = np.cumsum(self.count) - self.count
+        position = np.arange(len(self.line)) - starts[self.line]
+        return self.line_sums(self.hash * powers(WORD_BASE, int(self.count.max(initial=0)) + 1)[position])
+
+    def line_sums(self, values: np.ndarray) -> np.ndarray:
+        """The sum of 64-bit values of words for each line."""
+        running = np.concatenate(([np.uint64(0)], np.cumsum(values, dtype=np.uint64)))
+        ends = np.cumsum(self.count)
+        return running[ends] - running[ends - self.count]
+
+    def lines_with(self, chosen: np.ndarray) -> np.ndarray:
+        """How many of the chosen words each line has."""
+        return np.bincount(self.line[chosen], minlength=self.lines)
+
+    def in_other(
+        self, other: "Words", chosen: np.ndarray, offset: int = 0, among: np.ndarray | None = None, by: str = "hash"
+    ) -> np.ndarray:
+        """Whether each chosen word is also in the other side's line (`among` its words), `offset` lines further on.
+
+        by: "hash" for whole words, "stem" for their first STEM letters.
+        """
+        keys = mix(getattr(self, by)[chosen] ^ mix(self.line[chosen] + offset))
+        hashes = getattr(other, by) ^ mix(other.line)
+        return np.isin(keys, mix(hashes if among is None else hashes[among]))

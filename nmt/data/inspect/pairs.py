@@ -1,0 +1,191 @@
+"""What is wrong with single pairs of a block: one boolean for each pair and kind of fault."""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+import numpy as np
+
+from nmt.data.inspect.characters import SIZE, SMALL
+from nmt.data.inspect.identifier import other_language
+from nmt.data.inspect.language import bigram_codes
+from nmt.data.inspect.lines import NEWLINE, Lines
+from nmt.data.inspect.profile import MIN_PAIRS, Profile, name_like
+
+# UTF-8 read as Latin-1 or Windows-1252: Ã or Â and a character that stands for a byte from 0x80 to 0xBF.
+HIGH = "\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
+BROKEN = re.compile(f"Ã[{HIGH}]|Â[\u00a0-\u00bf]|â€|[ÐÑ][{HIGH}][ÐÑ][{HIGH}]|\ufffd")
+ENTITY = re.compile(r"&(?:amp;)*(?:#[0-9]{1,6}|#[xX][0-9a-fA-F]{1,6}|amp|lt|gt|quot|apos|nbsp);")
+NUMBER = re.compile(r"\d+(?:[.,:'’\u00a0\u202f -]?\d+)*")
+DIGITS = re.compile(r"\d+")
+BYTE_ORDER_MARK = 0xFEFF
+ESCAPED = range(0xDC80, 0xDD00)  # bytes that are not UTF-8, as surrogateescape reads them
+# C0 without tab, line feed and carriage return; DEL; C1; marks that turn the direction of text.
+CONTROLS = [*range(9), 11, 12, *range(14, 32), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+MIN_LETTERS = 5  # of a line whose script is judged
+MIN_CASED_WORDS = 3  # of a line whose case is judged, or that may not be equal on both sides
+LANGUAGE_MARGIN = 12.0  # nats by which the other side's language fits better
+LANGUAGE_MARGIN_PER_CHARACTER = 0.3
+COPIED_WORDS, COPIED_SHARE = 3, 0.5  # words from four letters on that a side has from the other
+
+
+@dataclass
+class Limits:
+    """The thresholds that the configuration sets."""
+
+    max_characters: int
+    max_length_ratio: float
+    deviation: float
+    identified: tuple[str, str] | None = None  # language codes, where lines are given to an identifier
+
+
+def table_of(codes: list[int]) -> np.ndarray:
+    """A boolean for each character [SIZE]."""
+    table = np.zeros(SIZE, bool)
+    table[codes] = True
+    return table
+
+
+CONTROL_TABLE, MARK_TABLE = table_of(CONTROLS), table_of([BYTE_ORDER_MARK])
+ESCAPED_TABLE = table_of([*ESCAPED])
+BROKEN_TABLE = table_of([ord(character) for character in "ÃÂâÐÑ\ufffd"])
+
+
+def side_faults(profile: Profile, limits: Limits, number: int, side: Lines) -> dict[str, np.ndarray]:
+    """The faults of one side (0 or 1): for each kind, which lines have it."""
+    found = {
+        "not UTF-8": side.with_any(ESCAPED_TABLE),
+        "characters of a wrong encoding": matching(side, side.with_any(BROKEN_TABLE), BROKEN),
+        "byte order mark": side.with_any(MARK_TABLE),
+        "control characters": side.with_any(CONTROL_TABLE),
+        "HTML entities": has_entities(side),
+    }
+    if profile.pairs < MIN_PAIRS:
+        return found
+    found["another script"] = other_script(side, profile.scripts[number])
+    if not profile.spaced[number]:
+        found["looks tokenized"] = has_spaced_punctuation(side)
+    if profile.capitals[number]:
+        found["no capital letters"] = without_capitals(side)
+    if (profile.scripts[0] & profile.scripts[1]).any():
+        values = profile.language[bigram_codes(side)] * (1 if number else -1)
+        margin = np.maximum(LANGUAGE_MARGIN, LANGUAGE_MARGIN_PER_CHARACTER * side.lengths)
+        exchanged = side.sums(values) > margin
+        found["in the other language"] = exchanged
+        if limits.identified:
+            found["another language"] = other_language(profile.languages[number], limits.identified[number], side)
+        found["unlike the rest"] = profile.languages[number].foreign(side) & ~exchanged
+    return found
+
+
+def pair_faults(profile: Profile, limits: Limits, source: Lines, target: Lines) -> dict[str, np.ndarray]:
+    """The faults of both sides together."""
+    words = source.words, target.words
+    found = {
+        "both sides blank": source.blank & target.blank,
+        "one side blank": source.blank ^ target.blank,
+        "both sides equal": (words[0].sequences == words[1].sequences)
+        & (words[0].count >= MIN_CASED_WORDS)
+        & (source.small + source.capitals > 0),
+    }
+    blank = source.blank | target.blank
+    shorter, longer = np.minimum(source.lengths, target.lengths), np.maximum(source.lengths, target.lengths)
+    found["too long"] = ~blank & (longer > limits.max_characters)
+    found["lengths too unlike"] = ~blank & ((longer + 10) / (shorter + 10) > limits.max_length_ratio)
+    if profile.pairs >= MIN_PAIRS:
+        found["unusual difference of lengths"] = ~blank & (profile.far(source, target) > limits.deviation)
+        found["partly untranslated"] = partly_untranslated(source, target) & ~found["both sides equal"]
+        found["number or name not on both sides"] = ~blank & (
+            not_copied(profile, source, target) | not_copied(profile, target, source)
+        )
+    return found
+
+
+def matching(side: Lines, candidates: np.ndarray, pattern: re.Pattern[str]) -> np.ndarray:
+    """Which of the candidate lines match a pattern."""
+    found = candidates.copy()
+    for line in np.flatnonzero(candidates).tolist():
+        found[line] = pattern.search(side.texts[line]) is not None
+    return found
+
+
+def has_entities(side: Lines) -> np.ndarray:
+    """Which lines have HTML entities."""
+    return matching(side, side.having(side.codes == ord("&")), ENTITY)
+
+
+def other_script(side: Lines, usual: np.ndarray) -> np.ndarray:
+    """Which lines have most of their letters in a script that is not usual."""
+    if not usual.any():
+        return np.zeros(side.count, bool)
+    letters = side.letters_by_script(np.arange(256) > 0)
+    return (letters >= MIN_LETTERS) & (2 * side.letters_by_script(usual) < letters)
+
+
+def has_spaced_punctuation(side: Lines) -> np.ndarray:
+    """Which lines have a full stop or comma between spaces, or a space before a full stop at the end."""
+    codes = side.codes
+    middle = (codes[1:-1] == ord(".")) | (codes[1:-1] == ord(","))
+    after = (codes[2:] == 32) | (codes[2:] == NEWLINE)
+    found = np.concatenate(([False], (codes[:-2] == 32) & middle & after, [False])) if len(codes) > 2 else codes < 0
+    return side.having(found)
+
+
+def without_capitals(side: Lines) -> np.ndarray:
+    """Which lines begin with a small letter, have no capital letter, and at least MIN_CASED_WORDS words."""
+    words = side.words
+    many = words.lines_with((words.kind == SMALL) & (words.length > 1)) >= MIN_CASED_WORDS
+    first = np.append(words.kind, 0)[np.minimum(np.cumsum(words.count) - words.count, len(words.kind))]
+    return (side.capitals == 0) & many & (first == SMALL)
+
+
+def partly_untranslated(source: Lines, target: Lines) -> np.ndarray:
+    """Which pairs share at least COPIED_WORDS words of small letters, COPIED_SHARE of those of the target."""
+    chosen, others = (
+        np.flatnonzero((words.length >= 4) & (words.kind == SMALL)) for words in (target.words, source.words)
+    )
+    shared = target.words.in_other(source.words, chosen, among=others)
+    total = target.words.lines_with(chosen)
+    common = target.words.lines_with(chosen[shared])
+    return (common >= COPIED_WORDS) & (common >= COPIED_SHARE * total)
+
+
+def not_copied(profile: Profile, side: Lines, other: Lines) -> np.ndarray:
+    """Which lines have a number or a name that is usually copied, and is not on the other side."""
+    words = side.words
+    numbers = words.digit & profile.number_lengths[np.minimum(words.length, 19)]
+    names = np.flatnonzero(name_like(words) & np.isin(words.hash, profile.copied))
+    names = names[~words.in_other(other.words, names, by="stem")]
+    numbers = np.flatnonzero(numbers)
+    numbers = numbers[~words.in_other(other.words, numbers)]
+    lost = words.lines_with(names) > 0
+    for line in np.unique(words.line[numbers]).tolist():
+        lost[line] |= not same_numbers(side.texts[line], other.texts[line])
+    return lost
+
+
+def same_numbers(text: str, other: str) -> bool:
+    """Whether each number of a text from two digits on is on the other side, with other separators perhaps.
+
+    15:30 may be 3:30, 1960 may be 60, and 05 may be 5.
+    """
+    text, other = (unicodedata.normalize("NFKC", each) for each in (text, other))  # ２０００ is 2000
+    known = {value for group in NUMBER.findall(other) for value in readings(group)}
+    for group in NUMBER.findall(text):
+        if len(group) > 1 and known.isdisjoint(readings(group)):
+            parts = [part.lstrip("0") for part in DIGITS.findall(group)]
+            if not all(len(part) < 2 or is_near(part, known) for part in parts):
+                return False
+    return True
+
+
+def readings(group: str) -> set[str]:
+    """The values that a group of digits with separators may stand for: the whole of it, and each of its parts."""
+    parts = DIGITS.findall(group)
+    return {"".join(parts).lstrip("0"), *(part.lstrip("0") for part in parts)}
+
+
+def is_near(part: str, known: set[str]) -> bool:
+    """Whether a number is known itself, by twelve hours less or more, or by the last digits of a year."""
+    hours = {str(int(part) - 12), str(int(part) + 12)} if len(part) == 2 and int(part) <= 24 else set()
+    return part in known or not known.isdisjoint(hours) or any(len(each) == 4 and each.endswith(part) for each in known)

@@ -1,0 +1,157 @@
+"""What is usual in a corpus, learnt from its first pairs: lengths, scripts, letters, habits of writing, copied words.
+
+Medians and shares are taken, so that a tenth of faulty pairs does not change what is usual.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nmt.data.inspect.characters import CAPITAL, NO_SCRIPT, UNCASED, scripts
+from nmt.data.inspect.language import Language, learn_language
+from nmt.data.inspect.lines import Lines, Words
+
+SAMPLE = 20_000  # pairs
+MIN_PAIRS = 200  # of a sample by which a fault is judged that depends on what is usual
+MIN_SCRIPT = 0.2  # share of the letters of a script that is usual
+HABIT = 0.8  # share of the lines with a habit that is usual
+MIN_SEEN, COPIED, COPIED_NAME = 8, 0.85, 0.97  # it is usually copied if seen so often, and in this share on both sides
+MIN_COPIED_LENGTH = 3
+SLACK = 10  # characters
+MAX_SHIFT, BLOCK = 5, 500  # lines, pairs
+MIN_SPREAD = 0.05  # standard deviation of log lengths; lines of one length tell nothing
+
+
+@dataclass
+class Profile:
+    """What is usual; of two values the first is the source's."""
+
+    pairs: int
+    center: float  # median of the length differences
+    spread: float  # their robust standard deviation
+    scripts: tuple[np.ndarray, np.ndarray]  # a boolean for each number of a script
+    capitals: tuple[bool, bool]  # lines have capital letters
+    few_capitals: tuple[bool, bool]  # most lines have none, though their script has them
+    spaced: tuple[bool, bool]  # punctuation is separated by spaces, as tokenizers do
+    languages: tuple[Language, Language]
+    language: np.ndarray  # log P(two characters | source) − log P(… | target) [BIGRAMS]
+    copied: np.ndarray  # sorted hashes of words that are usually the same on both sides
+    number_lengths: np.ndarray  # whether numbers of so many digits are usually copied [20]
+    moments: np.ndarray  # of log lengths: means, standard deviations [2 2], correlation in [2 0]
+
+    def far(self, source: Lines, target: Lines) -> np.ndarray:
+        """How far the length difference of each pair is from the usual one, in standard deviations."""
+        return np.abs(length_difference(source, target) - self.center) / self.spread
+
+
+def length_difference(source: Lines, target: Lines) -> np.ndarray:
+    """(√t − √s) of the characters of both sides, whose variance depends little on the length."""
+    return np.sqrt(target.lengths + SLACK) - np.sqrt(source.lengths + SLACK)
+
+
+def learn_profile(source: Lines, target: Lines) -> Profile:
+    """The profile of a sample of pairs."""
+    from nmt.data.inspect.pairs import has_spaced_punctuation  # circular: these depend on the profile
+
+    kept = ~(source.blank | target.blank)
+    center, spread = robust(length_difference(source, target)[kept] if kept.any() else np.zeros(1))
+    languages = learn_language(source), learn_language(target)
+    return Profile(
+        pairs=source.count,
+        center=center,
+        spread=max(spread, 0.3),
+        scripts=(usual_scripts(source), usual_scripts(target)),
+        capitals=(share(source.capitals > 0) > HABIT, share(target.capitals > 0) > HABIT),
+        few_capitals=(share(few_capitals(source)) > 0.5, share(few_capitals(target)) > 0.5),
+        spaced=(share(has_spaced_punctuation(source)) > 0.3, share(has_spaced_punctuation(target)) > 0.3),
+        languages=languages,
+        language=languages[0].log_probability - languages[1].log_probability,
+        copied=usually_copied(source.words, target.words),
+        number_lengths=copied_numbers(source.words, target.words),
+        moments=length_moments(source, target),
+    )
+
+
+def share(lines: np.ndarray) -> float:
+    """The fraction of lines."""
+    return float(lines.mean()) if len(lines) else 0.0
+
+
+def few_capitals(side: Lines) -> np.ndarray:
+    """Which lines have small letters and no capitals."""
+    return (side.small > 0) & (side.capitals == 0)
+
+
+def robust(values: np.ndarray) -> tuple[float, float]:
+    """Median, and the standard deviation of a normal distribution with the same quartiles."""
+    low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
+    return float(middle), float((high - low) / 1.349)
+
+
+def usual_scripts(side: Lines) -> np.ndarray:
+    """For each number of a script whether it has at least MIN_SCRIPT of the letters."""
+    letters = np.bincount(scripts()[0][side.codes], minlength=256).astype(float)
+    letters[NO_SCRIPT] = 0
+    return letters >= max(1.0, MIN_SCRIPT * letters.sum())
+
+
+def usually_copied(source: Words, target: Words) -> np.ndarray:
+    """The sorted hashes of names that stay as they are, with capitals on both sides."""
+    found = []
+    for side, other in ((source, target), (target, source)):
+        chosen = np.flatnonzero(name_like(side))
+        others = np.flatnonzero(name_like(other))
+        hashes, indices, seen = np.unique(side.hash[chosen], return_inverse=True, return_counts=True)
+        copies = np.bincount(
+            indices, weights=side.in_other(other, chosen, among=others, by="stem"), minlength=len(hashes)
+        )
+        found.append(hashes[(seen >= MIN_SEEN) & (copies >= COPIED_NAME * seen)])
+    return np.intersect1d(*found)
+
+
+def name_like(side: Words) -> np.ndarray:
+    """Which words may be names: with a capital letter, or of a script that has none."""
+    return ((side.kind == CAPITAL) | (side.kind == UNCASED)) & (side.length >= MIN_COPIED_LENGTH)
+
+
+def copied_numbers(source: Words, target: Words) -> np.ndarray:
+    """For each number of digits whether such numbers are usually the same on both sides, or not seen."""
+    usual = np.ones(20, bool)
+    usual[:2] = False
+    for side, other in ((source, target), (target, source)):
+        chosen = np.flatnonzero(side.digit)
+        digits = np.minimum(side.length[chosen], 19)
+        seen = np.bincount(digits, minlength=20)
+        copies = np.bincount(digits, weights=side.in_other(other, chosen), minlength=20)
+        usual &= (seen < MIN_SEEN) | (copies >= COPIED * seen)
+    return usual
+
+
+def length_moments(source: Lines, target: Lines) -> np.ndarray:
+    """Means and standard deviations of both sides' log lengths, and their correlation [3 2]; extremes are cut off.
+
+    The correlation is the median over blocks, each shifted by so many lines as fit best: one file may be shifted.
+    """
+    moments = np.zeros((3, 2))
+    kept = ~(source.blank | target.blank)
+    if kept.sum() < MIN_PAIRS:
+        return moments
+    scores = []
+    for column, side in enumerate((source, target)):
+        values = np.log(side.lengths + 3.0)
+        moments[:2, column] = robust(values[kept])
+        scores.append(np.clip((values - moments[0, column]) / max(moments[1, column], 1e-3), -3, 3))
+    if moments[1].min() >= MIN_SPREAD:
+        blocks = range(0, max(1, source.count - BLOCK + 1), BLOCK)
+        moments[2, 0] = np.median([best_correlation(*(score[at : at + BLOCK] for score in scores)) for at in blocks])
+    return moments
+
+
+def best_correlation(source: np.ndarray, target: np.ndarray) -> float:
+    """The largest correlation over shifts by up to MAX_SHIFT lines."""
+    size = len(source) - MAX_SHIFT
+    if min(source.std(), target.std()) < 1e-6:
+        return 0.0
+    both = [(source[k:], target[: len(target) - k]) for k in range(MAX_SHIFT + 1)]
+    both += [(target[k:], source[: len(source) - k]) for k in range(1, MAX_SHIFT + 1)]
+    return max(float(np.corrcoef(ahead[:size], behind[:size])[0, 1]) for ahead, behind in both)

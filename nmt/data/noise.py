@@ -1,0 +1,163 @@
+"""Noise in the training pairs, drawn anew in each epoch: what people type is not like a clean corpus.
+
+- case: a source in small letters (capitals are encoded as small letters, see nmt/data/protection.py);
+- typos: letters of source words swapped, lost, doubled or replaced, and ä written ae or a;
+- punctuation: a source without its last full stop, question mark or exclamation mark;
+- merge: two to four pairs of a batch in one line;
+- copy: a word that stands on both sides becomes a placeholder or an invented name, a placeholder is put at the
+  beginning or end of both sides, or the target is its own source (Currey et al. 2017), so that copying is learnt.
+
+Doubled spaces need no noise: the tokenizer reads them as one. All is a function of the texts and the generator.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import NamedTuple
+
+from nmt.data.protection import NUMBERS, OTHERS, PLACEHOLDERS
+
+WORD = re.compile(r"[^\W\d_]+")
+FINAL = re.compile(r"\s*[.!?。！？]+$")
+TYPOS_PER_WORD = 0.15  # in a sentence with typos, of words with four letters or more; at least one
+ORIGINAL_COPY = 0.05  # of the copying noise: the target as its own source
+WRITTEN_AS = {"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss"}
+SYLLABLES = [
+    first + vowel + last for first in "bdfgklmnprstvwz" for vowel in "aeiou" for last in ("", "n", "r", "l", "s")
+]
+MARK = re.compile(f"[{''.join(PLACEHOLDERS)}]")
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The probability of each kind of noise, for a sentence; of `merge`, for a batch."""
+
+    case: float = 0.0
+    typos: float = 0.0
+    punctuation: float = 0.0
+    merge: float = 0.0
+    copy: float = 0.0
+
+    def __bool__(self) -> bool:
+        return any((self.case, self.typos, self.punctuation, self.merge, self.copy))
+
+
+class NoisyPair(NamedTuple):
+    """A pair of texts, the rows that it is made of, and whether it is more than these joined."""
+
+    source: str
+    target: str
+    rows: Sequence[int]
+    changed: bool
+
+
+def add_noise(pairs: Sequence[tuple[str, str]], noise: Noise, placeholders: bool, generator: Random) -> list[NoisyPair]:
+    """Pairs, fewer where they are merged, with noise; `placeholders`: whether the tokenizer has them."""
+    size = generator.randint(2, 4) if generator.random() < noise.merge else 1
+    noisy = []
+    for rows in groups([pair[0] for pair in pairs], size):
+        before = tuple(" ".join(pairs[row][side] for row in rows) for side in (0, 1))
+        source, target = before
+        if placeholders:
+            source, target = renumber(source, target, generator)
+        if generator.random() < noise.copy:
+            source, target = add_copies(source, target, placeholders, generator)
+        if generator.random() < noise.case:
+            source = source.lower() if generator.random() < 0.8 else source[:1].lower() + source[1:]
+        if generator.random() < noise.punctuation:
+            source = FINAL.sub("", source) or source
+        if generator.random() < noise.typos:
+            source = add_typos(source, generator)
+        noisy.append(NoisyPair(source, target, rows, (source, target) != before))
+    return noisy
+
+
+def groups(sources: Sequence[str], size: int) -> list[range]:
+    """Rows in groups of `size` to be merged; a group of which two rows have placeholders stays apart."""
+    found: list[range] = []
+    for start in range(0, len(sources), size):
+        rows = range(start, min(start + size, len(sources)))
+        apart = sum(MARK.search(sources[row]) is not None for row in rows) > 1
+        found += [range(row, row + 1) for row in rows] if apart else [rows]
+    return found
+
+
+def renumber(source: str, target: str, generator: Random) -> tuple[str, str]:
+    """The same pair with other placeholders of the same kind, so that all of them are learnt."""
+    if not MARK.search(source):
+        return source, target
+    table: dict[str, str] = {}
+    for kind in (NUMBERS, OTHERS):
+        table |= dict(zip(kind, generator.sample(kind, len(kind)), strict=True))
+    translation = str.maketrans(table)
+    return source.translate(translation), target.translate(translation)
+
+
+def add_copies(source: str, target: str, placeholders: bool, generator: Random) -> tuple[str, str]:
+    """A pair with something that is the same on both sides."""
+    if generator.random() < ORIGINAL_COPY:
+        return target, target
+    kind = NUMBERS if generator.random() < 0.3 else OTHERS
+    free = [mark for mark in kind if mark not in source]
+    words = [word for word in WORD.findall(source) if word[0].isupper() and len(word) > 1]
+    shared = [word for word in words if occurs_once(word, source) and occurs_once(word, target)]
+    if shared:
+        word = generator.choice(shared)
+        name = "".join(generator.choices(SYLLABLES, k=generator.randint(1, 4))).capitalize()
+        by_mark = placeholders and free and generator.random() < 0.5
+        new = generator.choice(free) if by_mark else name
+        return replace_word(word, new, source), replace_word(word, new, target)
+    if not (placeholders and free):
+        return source, target
+    mark = generator.choice(free)
+    where = generator.random()
+    if where < 0.4:
+        return f"{source} {mark}", f"{target} {mark}"
+    if where < 0.6:
+        return f"{mark} {source}", f"{mark} {target}"
+    ends = [FINAL.search(side) for side in (source, target)]
+    if ends[0] and ends[1]:
+        joint = generator.choice([" ", ": ", ", ", " (", ' "'])
+        inner = joint + mark + {" (": ")", ' "': '"'}.get(joint, "")
+        source = source[: ends[0].start()] + inner + ends[0][0]
+        target = target[: ends[1].start()] + inner + ends[1][0]
+    return source, target
+
+
+def occurs_once(word: str, text: str) -> bool:
+    """Whether a word stands once in a text."""
+    return len(re.findall(rf"(?<!\w){re.escape(word)}(?!\w)", text)) == 1
+
+
+def replace_word(word: str, new: str, text: str) -> str:
+    """The text with `new` for a word."""
+    return re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", lambda _: new, text)
+
+
+def add_typos(text: str, generator: Random) -> str:
+    """The text with at least one typo, if it has a word of four letters or more."""
+    if generator.random() < 0.15:
+        if generator.random() < 0.5:
+            return "".join(WRITTEN_AS.get(character, character) for character in text)
+        return unicodedata.normalize("NFC", re.sub("[\u0300-\u0308]", "", unicodedata.normalize("NFD", text)))
+    words = [match.span() for match in WORD.finditer(text) if match.end() - match.start() >= 4]
+    if not words:
+        return text
+    chosen = [span for span in words if generator.random() < TYPOS_PER_WORD] or [generator.choice(words)]
+    for start, end in reversed(chosen):
+        text = text[:start] + misspell(text[start:end], generator) + text[end:]
+    return text
+
+
+def misspell(word: str, generator: Random) -> str:
+    """A word with one letter swapped with the next, lost, doubled or replaced."""
+    place = generator.randrange(1, len(word) - 1)
+    kind = generator.randrange(4)
+    if kind == 0:
+        return word[:place] + word[place + 1] + word[place] + word[place + 2 :]
+    if kind == 1:
+        return word[:place] + word[place + 1 :]
+    middle = word[place] * 2 if kind == 2 else generator.choice("abcdefghijklmnopqrstuvwxyz")
+    return word[:place] + middle + word[place + 1 :]

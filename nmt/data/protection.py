@@ -1,0 +1,179 @@
+"""What must not be translated, as placeholders: e-mails, URLs, paths, numbers, times, codes, variables, emoji, handles.
+
+Each span of a text becomes one character of Unicode's private use area, which is one piece of the tokenizer
+(tokenizer.protect): ⟨number 1⟩ … for what begins with a digit, ⟨other 1⟩ … for the rest. In training a span is replaced
+where the same text stands on both sides, in use always. After decoding each placeholder is filled with its span, so
+that a span may change its place. A number is copied as it stands: 1.234,5 does not become 1,234.5.
+
+A line in capitals is encoded in small letters, and its translation is written in capitals.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, SupportsIndex, overload
+
+PER_KIND = 8  # placeholders of each kind; further spans stay text
+NUMBERS = [chr(0xF100 + index) for index in range(PER_KIND)]
+OTHERS = [chr(0xF200 + index) for index in range(PER_KIND)]
+PLACEHOLDERS = NUMBERS + OTHERS
+DOMAINS = "com|org|net|edu|gov|info|io|dev|app|eu|de|at|ch|uk|fr|it|es|nl|pl|cz|ru|jp|cn|us|tv"
+FILES = (
+    "txt|md|pdf|docx?|xlsx?|pptx?|od[tsp]|csv|tsv|json|xml|ya?ml|toml|ini|cfg|conf|log|html?|css|js|ts|py|cpp|java"
+    "|rs|go|sh|bat|exe|dll|so|zip|gz|tar|7z|rar|iso|png|jpe?g|gif|svg|bmp|webp|mp[34]|wav|avi|mkv|mov|tmx|xlf"
+)
+EMOJI = "\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u2190-\u21ff\u2300-\u23ff"
+JOINERS = "\ufe0f\u200d\u20e3\U000e0020-\U000e007f"
+NUMBER = (
+    r"(?:\+\d+(?:(?:[ /-]| ?\()\d+\)?)*|\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?![\d.,:/-]*\d)"
+    r"|(?:[+−±]|(?<!\S)-)?\d+(?:[.,:/'’–-]\d+)*)"
+)
+PATTERNS = {
+    "placeholder": "[\uf100-\uf2ff]",
+    "url": r"(?<![A-Za-z0-9+.-])(?:[a-z][a-z0-9+.-]*://|www\.|mailto:)[^\s<>\"“”„»«]+",
+    "email": r"(?<![\w.+%-])[\w.+%-]+@[\w-]+(?:\.[\w-]+)+",
+    "domain": rf"(?<![\w@.-])[\w-]+(?:\.[\w-]+)*\.(?:{DOMAINS})(?![\w-])(?:[:/][^\s<>\"“”„»«]*)?",
+    "variable": r"\$?\{\{?[^{}\n]{0,40}\}\}?|%\(\w+\)[a-zA-Z]|%(?:\d+\$)?[-+0]?\d*(?:\.\d+)?[sdifuxXegc@](?!\w)"
+    r"|%%|%\d+(?!\d)|%\w+%|\$[A-Za-z_]\w*|\[\[[^\[\]\n]*\]\]|(?<!\w)__\w+__",
+    "markup": r"</?[A-Za-z][^<>\n]*>|&(?:#\d+|#x[0-9a-fA-F]+|[a-zA-Z]+\d*);|`[^`\n]+`",
+    "path": r"[A-Za-z]:\\[^\s<>\"|?*]+|\\\\[^\s<>\"|?*]+|(?<![\w./])(?:~|\.{1,2})?/(?:[\w.+@~-]+/)*[\w.+@~-]+/?",
+    "file": rf"(?<![\w./-])[\w-]+(?:[./][\w-]+)*\.(?:{FILES})(?!\w)",
+    "option": r"(?<![\w-])--[A-Za-z][\w-]*(?:=\S+)?",
+    "handle": r"(?<![\w@#])[@#]\w+",
+    "identifier": r"(?<!\w)(?:\w+(?:::|->)\w+|[A-Za-z_]\w*\(\)|[A-Za-z]\w*_\w+|[a-z]+[A-Z]\w*)(?!\w)",
+    "hexadecimal": r"(?<!\w)(?:[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}|0x[0-9a-fA-F]+"
+    r"|(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,})(?!\w)",
+    "mac": r"(?<!\w)[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}(?!\w)",
+    "code": r"(?<!\w)(?=[A-Z0-9_./:-]*\d)(?=[A-Z0-9_./:-]*[A-Z])[A-Z0-9]+(?:[-_./:][A-Z0-9]+)*(?![\w])",
+    "version": r"(?<!\w)[A-Za-z]+[-_]?\d+(?:[\w.-]*\w)?",
+    "emoticon": r"(?<!\S)(?:[:;=][-o*']?[)(\]\[DPpOo/\\|*]+|<3|\^_?\^|[xX]D|[oO]_[oO])(?!\w)",
+    "emoji": f"[{EMOJI}][{EMOJI}{JOINERS}]*",
+    "number": rf"(?<![\w]){NUMBER}(?:\s?[€$£¥%‰°]C?(?!\w))?(?!\d|-?[^\W\d_])|[€$£¥]\s?{NUMBER}(?!\w)",
+}
+SPANS = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in PATTERNS.items()))
+TRAILING = ".,;:!?)]'’"  # at the end of a URL it belongs to the sentence
+JOINED = ("number", "emoji")  # kinds of which neighbours are one span, such as 12.5.2024, 14:30
+BETWEEN = re.compile(r"[ ,;/·–-]{0,3}")  # of neighbours
+
+
+class Span(NamedTuple):
+    """A part of a text that is copied."""
+
+    start: int
+    end: int
+    text: str
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a number, so that a plural may follow it."""
+        return self.text[0].isdigit()
+
+
+def find_spans(text: str, tags: Iterable[str] = ()) -> list[Span]:
+    """The spans of a text that must not be translated, from left to right; `tags` are pieces and stay text."""
+    spans: list[Span] = []
+    before = None  # the kind of the last span, if it may go on
+    for match in SPANS.finditer(text):
+        start, end = match.span()
+        if match[0] in tags:
+            continue
+        if match.lastgroup in ("url", "domain"):
+            while end > start + 1 and text[end - 1] in TRAILING:
+                if text[end - 1] == ")" and "(" in text[start:end]:
+                    break
+                end -= 1
+        kind = match.lastgroup if match.lastgroup in JOINED else None
+        if kind and kind == before and BETWEEN.fullmatch(text, spans[-1].end, start):
+            start = spans.pop().start
+        before = kind
+        spans.append(Span(start, end, text[start:end]))
+    return spans
+
+
+@dataclass(frozen=True)
+class Protected:
+    """A text with placeholders, what they stand for, and whether the original is in capitals."""
+
+    text: str
+    spans: dict[str, str] = field(default_factory=dict)
+    capitals: bool = False
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether there is nothing to translate: no letter stands outside the placeholders."""
+        return not any(character.isalpha() for character in self.text)
+
+
+class Encoded(list[int]):
+    """Ids of pieces with what their placeholders stand for (by piece); a slice has it too."""
+
+    def __init__(self, ids: Iterable[int], spans: dict[str, str] | None = None, capitals: bool = False) -> None:
+        super().__init__(ids)
+        self.spans, self.capitals = spans or {}, capitals
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Encoded": ...
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        return Encoded(found, self.spans, self.capitals) if isinstance(index, slice) else found
+
+
+def restore(text: str, ids: Iterable[int]) -> str:
+    """A decoded text, or one piece, as the reader is to see it; `ids` are those that it was decoded from."""
+    if not isinstance(ids, Encoded) or not (ids.spans or ids.capitals):
+        return text
+    text = text.upper() if ids.capitals else text
+    return "".join(ids.spans.get(character, character) for character in text)
+
+
+def protect(text: str, tags: Iterable[str] = ()) -> Protected:
+    """A source as it is encoded in use: with a placeholder for each span."""
+    spans = find_spans(text, tags)
+    return replaced(text, spans, assign([span.text for span in spans]), in_capitals(text, spans))
+
+
+def protect_pair(source: str, target: str, tags: Iterable[str] = ()) -> tuple[Protected, Protected]:
+    """A pair as it is trained on: placeholders stand for spans that occur equally often on both sides."""
+    sides = [find_spans(text, tags) for text in (source, target)]
+    counts = [Counter(span.text for span in spans) for spans in sides]
+    shared = [[span for span in spans if counts[0][span.text] == counts[1][span.text]] for spans in sides]
+    by_text: dict[str, list[str | None]] = {}
+    for span, placeholder in zip(shared[0], assign([span.text for span in shared[0]]), strict=True):
+        by_text.setdefault(span.text, []).append(placeholder)
+    used: Counter[str] = Counter()
+    for_target = []
+    for span in shared[1]:
+        for_target.append(by_text[span.text][used[span.text]])
+        used[span.text] += 1
+    capitals = in_capitals(source, sides[0]) and in_capitals(target, sides[1])
+    for_source = assign([span.text for span in shared[0]])
+    return replaced(source, shared[0], for_source, capitals), replaced(target, shared[1], for_target, capitals)
+
+
+def assign(texts: list[str]) -> list[str | None]:
+    """The placeholder of each span, None where there is none left of its kind."""
+    left = {True: iter(NUMBERS), False: iter(OTHERS)}
+    return [next(left[text[0].isdigit()], None) for text in texts]
+
+
+def replaced(text: str, spans: list[Span], placeholders: list[str | None], capitals: bool) -> Protected:
+    """The text with these placeholders for these spans."""
+    parts, filled, end = [], {}, 0
+    for span, placeholder in zip(spans, placeholders, strict=True):
+        if placeholder is not None:
+            parts += [text[end : span.start], placeholder]
+            filled[placeholder], end = span.text, span.end
+    joined = "".join([*parts, text[end:]])
+    return Protected(joined.lower() if capitals else joined, filled, capitals)
+
+
+def in_capitals(text: str, spans: list[Span]) -> bool:
+    """Whether all letters outside the spans are capitals, and there are at least four of them."""
+    end, outside = 0, ""
+    for span in spans:
+        outside, end = outside + text[end : span.start], span.end
+    letters = [character for character in outside + text[end:] if character.isalpha()]
+    return len(letters) >= 4 and all(character.isupper() for character in letters)

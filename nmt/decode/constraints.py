@@ -1,0 +1,105 @@
+"""What a hypothesis may not contain: loops, and placeholders that are missing or written twice.
+
+N open sentences, K hypotheses of each, P placeholders, W the longest period of a loop, V vocabulary, S source pieces.
+
+A loop is a span of pieces that stands more often in a row than it may: twice, or once if it has LONG pieces or more;
+always as often as any span of the source does, so that "ha ha ha" stays. The piece that would complete one repetition
+too many gets the probability 0. A placeholder of the source is written exactly once: before that, </s> gives way to the
+first that is missing, with the larger of both probabilities. These are deviations from plain beam search; a hypothesis
+that none of them concerns has the score of forced decoding.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nmt.data.tokenizer import EOS, PAD
+
+WINDOW = 32  # W: pieces in the longest span whose repetition is noticed
+LONG = 8  # pieces of a span that is not repeated at all
+
+
+@dataclass
+class Constraints:
+    """The state of the constraints of all open hypotheses."""
+
+    placeholders: Tensor  # [P]: their ids in the target vocabulary
+    missing: Tensor  # [N K P]: still to be written
+    runs: Tensor  # [N K W]: how many pieces at the end equal the piece 1, 2, … W before them
+    history: Tensor  # [N K T]: the last pieces, at most W + 1
+    needed: Tensor  # [N W]: so many, and the next piece would complete one repetition too many
+
+    @classmethod
+    def start(cls, source: Tensor, source_placeholders: Sequence[int], placeholders: Sequence[int]) -> "Constraints":
+        """Those of one hypothesis, <s>, for each sentence of source [B S], padding and </s> included."""
+        device = source.device
+        own = torch.tensor(source_placeholders, dtype=torch.long, device=device)
+        missing = (source[:, None, :] == own[:, None]).any(2)
+        periods = torch.arange(1, WINDOW + 1, device=device)
+        repeats = source_repeats(source)[:, None]
+        allowed = torch.where(periods < LONG, repeats.clamp(min=2), repeats)
+        runs = torch.zeros(len(source), 1, WINDOW, dtype=torch.long, device=device)
+        targets = torch.tensor(placeholders, dtype=torch.long, device=device)
+        return cls(targets, missing[:, None], runs, source.new_zeros(len(source), 1, 0), allowed * periods - 1)
+
+    def apply(self, log_probabilities: Tensor) -> None:
+        """Change log_probabilities [N K V] in place."""
+        window = min(WINDOW, self.history.size(2))
+        if window:
+            back = self.history[:, :, -window:].flip(2)  # the piece 1, 2, … before the next one
+            loops = self.runs[:, :, :window] >= self.needed[:, None, :window]
+            log_probabilities.scatter_(2, back.masked_fill(~loops, PAD), float("-inf"))
+        if not len(self.placeholders):
+            return
+        values = log_probabilities[:, :, self.placeholders]
+        if self.missing.any():
+            waits = self.missing.any(2)
+            first = self.missing.int().argmax(2, keepdim=True)
+            end = log_probabilities[:, :, EOS]
+            best = torch.maximum(values.gather(2, first)[:, :, 0], end)
+            values.scatter_(2, first, torch.where(waits, best, values.gather(2, first)[:, :, 0])[:, :, None])
+            log_probabilities[:, :, EOS] = end.masked_fill(waits, float("-inf"))
+        log_probabilities[:, :, self.placeholders] = values.masked_fill(~self.missing, float("-inf"))
+
+    def extend(self, rows: Tensor, parents: Tensor, tokens: Tensor) -> "Constraints":
+        """Those after one piece more, tokens [N' K']; rows [N'] stay open, parents [N' K'] are hypotheses."""
+        runs, missing, history = (each[rows[:, None], parents] for each in (self.runs, self.missing, self.history))
+        last, window = tokens[:, :, None], min(WINDOW, history.size(2))
+        same = torch.zeros_like(runs, dtype=torch.bool)
+        if window:
+            same[:, :, :window] = history[:, :, -window:].flip(2) == last
+        history = torch.cat((history[:, :, -WINDOW:], last), 2)
+        missing = missing & (last != self.placeholders)
+        return Constraints(self.placeholders, missing, torch.where(same, runs + 1, 0), history, self.needed[rows])
+
+
+def source_repeats(source: Tensor) -> Tensor:
+    """source [B S] → [B]: the most times that a span of it stands in a row, a repetition that is cut short included."""
+    width = source.size(1)
+    most = torch.ones(len(source), dtype=torch.long, device=source.device)
+    position = torch.arange(width, device=source.device)
+    for period in range(1, min(WINDOW, width - 1) + 1):
+        same = (source[:, period:] == source[:, :-period]) & (source[:, period:] != PAD)
+        before = torch.where(same, -1, position[: width - period]).cummax(1).values  # the last place that differs
+        run = (position[: width - period] - before).amax(1)
+        counts = 1 + torch.div(run + period - 1, period, rounding_mode="floor")
+        most = torch.maximum(most, torch.where((run > 1) | (run == period), counts, 1))
+    return most
+
+
+def has_loop(source: Sequence[int], ids: Sequence[int]) -> bool:
+    """Whether a target holds a loop, for a search that does not avoid them."""
+    if len(ids) < 2:
+        return False
+    target, wanted = torch.tensor([ids]), torch.tensor([list(source) or [PAD]])
+    repeats = int(source_repeats(wanted)[0])
+    for period in range(1, min(WINDOW, len(ids) - 1) + 1):
+        same = (target[0, period:] == target[0, :-period]).tolist()
+        needed, run = (max(repeats, 2) if period < LONG else repeats) * period, 0
+        for each in same:
+            run = run + 1 if each else 0
+            if run >= needed:
+                return True
+    return False

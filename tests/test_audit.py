@@ -1,0 +1,239 @@
+"""nmt audit: planted faults are found where they are, a killed audit continues, and what is damaged is read."""
+
+import json
+import re
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from corpora import pairs, run_command, write_pairs
+from plant_faults import FAULTS
+
+from nmt.audit import reading, repeated, run
+from nmt.audit.reading import chunks
+from nmt.data.inspect import pairs as pair_checks
+from nmt.data.inspect.lines import Lines
+from nmt.errors import UserError
+
+LINES = 1000
+FRENCH = "Plusieurs personnes regardent une voiture devant leur maison blanche."
+EXTRA = {"third language": lambda pair, corpus, chosen, line: (pair[0], FRENCH)}
+LEFT_OUT = {"shifted stretch", "pair of the test set", "two thirds untranslated"}  # tests of their own
+WORDS = ["data=files", "data.source=de", "data.target=en"]
+
+
+class Originals:
+    """What `plant_faults` copies from."""
+
+    def __init__(self, given):
+        self.pairs = given
+
+
+def rows(text: str) -> dict[tuple[str, str], list[str]]:
+    """(set, fault) → the other columns of a table with tabs."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for line in text.splitlines():
+        name, fault, *rest = line.split("\t")
+        found.setdefault((name, fault), []).extend(rest)
+    return found
+
+
+@pytest.fixture
+def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd):
+    """audit(pairs, WORD …) → what `nmt audit` of these training pairs printed, and the lines of each fault."""
+    monkeypatch.chdir(tmp_path)
+    write_pairs(tmp_path, "valid", pairs(1240)[-40:])
+
+    def call(given, *words: str):
+        for number, name in enumerate(("de", "en")):
+            text = "".join(pair[number] + "\n" for pair in given)
+            (tmp_path / f"train.{name}").write_bytes(text.encode(errors="surrogateescape"))
+        answer = run_command(capfd, "audit", *WORDS, "data.train=train", "data.valid=valid", "data.test=null", *words)
+        (folder,) = sorted(Path("data").glob("audit-*"), key=lambda path: path.stat().st_mtime)[-1:]
+        places = rows((folder / "all.tsv").read_text(encoding="utf-8"))
+        found = {kind: {int(place.rsplit(":", 1)[1]) for place in each} for (name, kind), each in places.items()}
+        return answer, found, folder
+
+    return call
+
+
+def test_each_planted_fault_is_found_in_its_line(audit) -> None:
+    """One of each kind, in the lines 600, 610, …; a clean corpus has nothing to report."""
+    clean = pairs(1200)[:LINES]
+    assert audit(clean)[1] == {}
+    planted, faulty = {}, list(clean)
+    for number, (name, (kind, change)) in enumerate(FAULTS.items()):
+        if name not in LEFT_OUT:
+            line = 600 + 10 * number
+            change = EXTRA.get(name, change)
+            chosen = type("First", (), {"random": lambda self: 0.1, "randint": lambda self, low, high: low + 7})()
+            faulty[line - 1] = change(clean[line - 1], Originals(clean), chosen, line - 1)
+            planted[line] = kind
+    answer, found, folder = audit(faulty)
+    for line, kind in planted.items():
+        assert line in found[kind], (line, kind)
+    assert set().union(*found.values()) == set(planted)
+    printed = rows(answer.out)
+    for (name, kind), (count, places) in printed.items():
+        assert name == "train" and int(count) == len(found[kind])
+        assert re.match(rf"\S*train\.(de|en):{min(found[kind])}\b", places)
+    page = (folder / "audit.html").read_text(encoding="utf-8")
+    assert "Content-Security-Policy\" content=\"default-src 'none'" in page and "prefers-color-scheme: dark" in page
+    assert "<script" not in page and FRENCH in page and "\x07" not in page
+
+
+def test_pairs_of_a_held_out_set_are_found(audit) -> None:
+    clean, held_out = pairs(1200)[:LINES], pairs(1240)[-40:]
+    clean[299] = (held_out[3][0].lower(), held_out[3][1].replace(".", "!"))
+    clean[399] = (clean[399][0], held_out[4][1])
+    _, found, _ = audit(clean)
+    assert found["in valid or test"] == {300} and found["a side in valid or test"] == {400}
+
+
+def test_a_file_with_more_lines_is_read_and_reported(audit, tmp_path: Path) -> None:
+    """A line is lost at 701 of the target: the stretch begins there, and the last line has no counterpart."""
+    clean = [(" ".join([de] * (1 + n % 4)), " ".join([en] * (1 + n % 4))) for n, (de, en) in enumerate(pairs(LINES))]
+    lost = [(pair[0], other[1]) for pair, other in zip(clean, [*clean[:700], *clean[701:]], strict=False)]
+    with_end = [*lost, (clean[-1][0], "\udcff")]
+    answer, found, _ = audit(with_end)
+    path = tmp_path / "train.en"
+    path.write_bytes(path.read_bytes().removesuffix(b"\xff\n"))
+    assert found["not UTF-8"] == {LINES}
+    answer, found, _ = audit(lost)
+    assert answer.code == 0 and abs(min(found["in a misaligned stretch"]) - 701) <= 5
+    assert max(found["in a misaligned stretch"]) >= LINES - 5
+
+
+def test_an_interrupted_audit_continues(audit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three of ten chunks are done; the second time only seven are looked at, and the result is the same."""
+    monkeypatch.setattr(reading, "CHUNK", 100)
+    monkeypatch.setattr("nmt.audit.parts.usable_processors", lambda: 1)
+    given, seen = pairs(1200)[:LINES], list[int]()
+    given[55], given[955] = ("", "x"), given[77]
+    _, expected, folder = audit(given)
+    whole = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    for path in folder.glob("*.*"):
+        path.unlink()
+    from nmt.audit import parts
+
+    write = parts.write_part
+
+    def interrupted(path: Path, chunk, given):
+        if len(seen) == 4:  # one of the validation set, three of the training set
+            raise KeyboardInterrupt
+        seen.append(chunk.first)
+        write(path, chunk, given)
+
+    monkeypatch.setattr(parts, "write_part", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_command_raising(audit, given)
+    seen.clear()
+    monkeypatch.setattr(parts, "write_part", lambda path, *rest: (seen.append(1), write(path, *rest)))
+    assert audit(given)[1] == expected and len(seen) == 7
+    assert json.loads((folder / "report.json").read_text(encoding="utf-8")) == whole
+    assert not (folder / "parts").exists()
+
+
+def run_command_raising(audit, given) -> None:
+    """The audit without the command, which turns an interruption into an exit code."""
+    for number, name in enumerate(("de", "en")):
+        Path(f"train.{name}").write_text("".join(pair[number] + "\n" for pair in given), encoding="utf-8")
+    from nmt.compose import compose_all
+
+    (config,) = compose_all([*WORDS, "data.train=train", "data.valid=valid", "data.test=null"], multirun=False)
+    run.audit(config.data, Path(config.data_folder))
+
+
+@pytest.mark.parametrize("count", [0, 1, 99, 100, 101, 250, 400])
+def test_chunks_hold_every_pair_once(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "CHUNK", 100)
+    monkeypatch.setattr(reading, "AROUND", 30)
+    given = [(str(number), "") for number in range(count)]
+    cores = []
+    for chunk in chunks(iter(given)):
+        at = chunk.first - 1
+        assert chunk.pairs[chunk.core] == given[at : at + chunk.size]
+        assert chunk.pairs == given[max(0, at - 30) : at + chunk.size + 30]
+        cores += chunk.pairs[chunk.core]
+    assert cores == given
+
+
+@pytest.mark.parametrize("at_once", [3, 10**6])
+def test_repeated_pairs_by_shares_as_by_hand(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every pair against all before it: the same to the letter, or the same near hash and no earlier one exactly."""
+    monkeypatch.setattr(repeated, "PAIRS_AT_ONCE", at_once)
+    near = np.array([1000 * (1 + number * number % 7) for number in range(40)], np.uint64)
+    exact = near + np.array([number % 3 for number in range(40)], np.uint64)
+    near[near == 5000] = 0  # without words: equal only to the letter
+    numbers = np.arange(1, 41)
+
+    def read():
+        yield exact[:25], near[:25], numbers[:25]
+        yield exact[25:], near[25:], numbers[25:]
+
+    found = repeated.find_repeated(read, 40)
+    same = {n: [m for m in range(n) if exact[m] == exact[n]] for n in range(40)}
+    alike = {n: [m for m in range(n) if near[m] == near[n] != 0] for n in range(40)}
+    assert found["duplicate"].T.tolist() == [[n + 1, same[n][0] + 1] for n in range(40) if same[n]]
+    assert found["near duplicate"].T.tolist() == [
+        [n + 1, alike[n][0] + 1] for n in range(40) if alike[n] and not same[n]
+    ]
+
+
+def test_words_and_hashes_as_by_regular_expressions() -> None:
+    texts = ["", "Der Hund, der 25te!", "hund der Der", "日本語 e\u0301te", "H2O \U0001f600 x", " ", "der\tder hund"]
+    found = Lines(texts)
+    words = [re.findall(r"[日本語]|[0-9]+|[^\W\d_日本語\u0301]+(?:\u0301\w*)?", text.lower()) for text in texts]
+    assert found.words.count.tolist() == [len(each) for each in words]
+    for (one, first), (two, second) in product(enumerate(words), enumerate(words)):
+        assert (found.words.bags[one] == found.words.bags[two]) == (sorted(first) == sorted(second))
+        assert (found.words.sequences[one] == found.words.sequences[two]) == (first == second)
+        assert (found.hashes[one] == found.hashes[two]) == (texts[one] == texts[two])
+    assert found.blank.tolist() == [not text.strip() for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "same"),
+    [
+        ("53000 Yen", "53,000 yen", True),
+        ("am 1.1.2001", "on 2001-01-01", True),
+        ("um 15:45", "at 3:45", True),
+        ("die 60er", "the 1960s", True),
+        ("05 Minuten", "5 minutes", True),
+        ("im Jahr 1984", "in 1985", False),
+        ("12 Hunde", "dogs", False),
+        ("２０００ 円", "2000 yen", True),
+        ("3 Hunde", "three dogs", True),
+    ],
+)
+def test_numbers_with_other_separators_are_the_same(text: str, other: str, same: bool) -> None:
+    assert pair_checks.same_numbers(text, other) == same
+
+
+def test_half_of_the_longer_words_are_those_of_the_source() -> None:
+    source = Lines(["Der kleine Hund läuft schnell durch unseren Garten"] * 3)
+    target = Lines(
+        [
+            "The little dog läuft schnell durch unseren Garten",
+            "The little dog runs quickly through our Garten",
+            "Who läuft schnell durch these very many other gardens near here",
+        ]
+    )
+    assert pair_checks.partly_untranslated(source, target).tolist() == [True, False, False]
+
+
+def test_a_language_identifier_that_is_missing(audit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "py3langid.langid", None)
+    from nmt.data.inspect.identifier import load_identifier
+
+    load_identifier.cache_clear()
+    with pytest.raises(UserError, match=r"needs the library py3langid .* install it with `pip install 'nmt\[audit\]'`"):
+        load_identifier()
+
+
+def test_bad_words_end_in_a_sentence(audit, capfd) -> None:
+    answer = run_command(capfd, "audit", *WORDS, "data.train=nothing")
+    assert answer.code == 2 and "There is no file nothing.de" in answer.err and not answer.out
+    answer = run_command(capfd, "audit", "data=multi30k", "data.audit_deviation=0")
+    assert answer.code == 2 and "data.audit_deviation=0" in answer.err

@@ -1,0 +1,219 @@
+"""Rough input: what is copied comes through, loops are cut, noise is a function of the seed."""
+
+import math
+from random import Random
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from nmt.data.noise import Noise, add_noise
+from nmt.data.protection import NUMBERS, OTHERS, PLACEHOLDERS, Encoded, protect, protect_pair
+from nmt.data.tokenizer import EOS, Tokenizer, Tokenizers, train_tokenizers
+from nmt.decode.beam_search import search
+from nmt.decode.constraints import Constraints, has_loop, source_repeats
+from nmt.evaluate.loops import is_loop
+from nmt.evaluate.odd_lines import OddLine, OddResult, odd_report, read_odd_lines
+
+ONE, TWO, X1, X2 = *NUMBERS[:2], *OTHERS[:2]
+MARKED_PAIR = [(f"Tom kam um {ONE} nach Boston.", f"Tom came to Boston at {ONE}.")]
+
+
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        ("Am 12.5.2024 um 14:30 kam er.", ["12.5.2024", "14:30"]),
+        ("Das kostet 1.234,50 €, also 5 %.", ["1.234,50 €", "5 %"]),
+        ("Schreib an max@example.org.", ["max@example.org"]),
+        ("Siehe https://example.org/a_(b), dort.", ["https://example.org/a_(b)"]),
+        ("Hallo {name}, %s und %(n)d!", ["{name}", "%s", "%(n)d"]),
+        ("Datei /tmp/a.txt und/oder C:\\x\\y", ["/tmp/a.txt", "C:\\x\\y"]),
+        ("Frag @karin 😀 wegen AB-1234.", ["@karin", "😀", "AB-1234"]),
+        ("Von 12.5.2024, 14:30 an 😀 😀.", ["12.5.2024, 14:30", "😀 😀"]),  # neighbours of a kind are one span
+        ("Der 20-jährige trug in den 90er Jahren z.B. 5kg.", []),
+        ("Er sagte: Nein und/oder ja.", []),
+    ],
+)
+def test_what_must_not_be_translated_is_found(text, spans):
+    protected = protect(text)
+    assert list(protected.spans.values()) == spans
+    filled = Encoded([0], protected.spans)
+    assert "".join(filled.spans.get(character, character) for character in protected.text) == text
+
+
+def test_placeholders_of_a_pair_stand_for_what_is_on_both_sides():
+    source, target = protect_pair("Um 8:15 traf {b} 3 Leute und {a}.", "{a} met {b} and three people at 8:15.")
+    assert source.text == f"Um {ONE} traf {X1} 3 Leute und {X2}."
+    assert target.text == f"{X2} met {X1} and three people at {ONE}."
+    assert source.spans == target.spans == {ONE: "8:15", X1: "{b}", X2: "{a}"}
+
+
+def test_more_spans_than_placeholders_stay_text():
+    text = " und ".join(f"{number}.5" for number in range(len(NUMBERS) + 3))
+    assert protect(text).text.endswith(" und 8.5 und 9.5 und 10.5")
+
+
+def test_capitals_are_encoded_as_small_letters():
+    protected = protect("RUF 0800-1 AN, MÜLLER!")
+    assert protected.text == f"ruf {ONE} an, müller!"
+    assert protected.capitals
+    assert not protect("Die NATO tagt.").capitals
+
+
+@pytest.mark.parametrize("line", ["12.5.2024", "max@example.org 😀", "...", "?"])
+def test_a_line_without_a_letter_to_translate_is_copied(line):
+    assert protect(line).is_copied
+    assert not protect("Hallo " + line).is_copied
+
+
+@pytest.mark.parametrize(
+    "part", ["a", "A-", "1", "1.", "_", "a.", "a/", "%", "{", "[", "<a", "`", "1 ", "/a", "@", "+1", "€", ":"]
+)
+def test_long_lines_take_no_long_time(part):
+    """Patterns that try every division of a line would not end here."""
+    for end in ("", "x", "!", "ß-"):
+        text = "+1" + part * 1500 + end
+        protected = protect(text)
+        assert len(protected.text) <= len(text)
+
+
+@pytest.fixture(scope="module")
+def tokenizers(tmp_path_factory):
+    from nmt.config import TokenizerConfig
+
+    folder = tmp_path_factory.mktemp("tokenizer")
+    for side in ("de", "en"):
+        (folder / side).write_text("ein Haus steht am Fluss\nder Hund geht heim um 8:15\n" * 30, encoding="utf-8")
+    config = TokenizerConfig("unigram", 298, True, True, 1.0, False, 256, protect=True)
+    train_tokenizers(config, folder / "de", folder / "en", folder)
+    return Tokenizers.load(folder)
+
+
+def test_text_and_pieces_are_filled_after_decoding(tokenizers):
+    [ids] = tokenizers.source.encode_protected(tokenizers.protect_sources(["der Hund geht um 8:15 heim, {x}"]))
+    assert tokenizers.source.decode(ids) == "der Hund geht um 8:15 heim, {x}"
+    assert tokenizers.source.decode(list(ids)) != tokenizers.source.decode(ids)
+    pieces = tokenizers.source.pieces(ids)
+    assert "8:15" in pieces
+    assert "{x}" in pieces
+    assert ids[2:].spans == ids.spans
+    [loud] = tokenizers.source.encode_protected(tokenizers.protect_sources(["DER HUND GEHT 7 HEIM"]))
+    assert tokenizers.source.decode(loud) == "DER HUND GEHT 7 HEIM"
+
+
+def test_sampling_never_divides_a_placeholder(tokenizers):
+    ids = tokenizers.source.sample(f"Hund ({ONE}, {X1})", 0.1, Random(1))
+    assert sum(piece in tokenizers.source.placeholders for piece in ids) == 2
+
+
+class Endless(torch.nn.Module):
+    """A model that likes piece `likes` best and </s> next, whatever it has written."""
+
+    def __init__(self, likes: int, size: int) -> None:
+        super().__init__()
+        self.row = torch.zeros(size)
+        self.row[likes], self.row[EOS] = 5.0, 4.0
+
+    def encode(self, source, mask):
+        return SimpleMemory({}, source)
+
+    def start(self, memory):
+        return None
+
+    def decode(self, tokens, state, memory):
+        return SimpleNamespace(state=None, hidden=torch.zeros(len(tokens), 1, 1))
+
+    def logits(self, hidden):
+        return self.row.repeat(len(hidden), 1)
+
+    def reorder(self, state, rows):
+        return None
+
+
+class SimpleMemory(SimpleNamespace):
+    def __init__(self, static, source):
+        super().__init__(static=static, source=source)
+
+    def _replace(self, static):
+        return SimpleMemory(static, self.source)
+
+    def rows(self, keep):
+        return SimpleMemory(self.static, self.source[keep])
+
+
+def translate(model, source, placeholders=(), beam=1):
+    source = torch.tensor([[*source, EOS]])
+    constraints = Constraints.start(source, placeholders, placeholders)
+    return search(model, source, None, beam, 0.0, torch.tensor([20]), constraints)[0]
+
+
+def test_a_loop_is_not_extended_beyond_what_the_source_repeats():
+    assert translate(Endless(6, 12), [7, 8, 9])[0].ids == [6, 6]
+    assert translate(Endless(6, 12), [7, 7, 7, 7])[0].ids == [6, 6, 6, 6]
+
+
+def test_each_placeholder_is_written_exactly_once_where_the_end_comes_first():
+    """The model never writes 10 or 11 by itself, and likes 9, which the source does not have."""
+    hypotheses = translate(Endless(9, 12), [11, 5, 10], placeholders=[9, 10, 11], beam=3)
+    assert all(sorted(hypothesis.ids).count(9) == 0 for hypothesis in hypotheses)
+    assert all(hypothesis.ids.count(10) == hypothesis.ids.count(11) == 1 for hypothesis in hypotheses)
+
+
+def test_repeats_of_a_source():
+    rows = torch.tensor([[5, 6, 5, 6, 5, 6, EOS, 0], [5, 5, 6, 7, 8, 9, 4, EOS], [5, 6, 7, 8, 9, 10, 11, EOS]])
+    assert source_repeats(rows).tolist() == [3, 2, 1]
+    assert has_loop([5, 6, 7], [8, 9, 8, 9, 8, 9])
+    assert not has_loop([5, 6, 5, 6, 5, 6], [8, 9, 8, 9, 8, 9])
+    assert not has_loop([5, 6, 7], [8, 9, 8, 9, 8])
+
+
+def test_loops_in_text():
+    assert is_loop("Hallo", "He He He Hell.")
+    assert not is_loop("ha ha ha", "ha ha ha")
+    assert not is_loop("Nun ...", "Well ....")
+    assert not is_loop("Er sagte, er komme.", "He said that that was it.")
+    assert is_loop("Warum?", "hahahahaha")
+
+
+@pytest.mark.parametrize("field", ["case", "typos", "punctuation", "merge", "copy"])
+def test_noise_is_a_function_of_the_generator(field):
+    pairs = [("Das Haus von Tom ist groß.", "Tom's house is big, Tom.")] * 3 + MARKED_PAIR
+    noise = Noise(**{field: 0.999})
+    first, again, other = (add_noise(pairs, noise, True, Random(seed)) for seed in (1, 1, 2))
+    assert first == again
+    assert [pair[:2] for pair in first] != pairs
+    assert first != other or field in ("case", "punctuation")
+
+
+def test_noise_keeps_placeholders_equal_on_both_sides():
+    for seed in range(200):
+        noise = Noise(0.5, 0.5, 0.5, 0.5, 0.9)
+        for pair in add_noise(MARKED_PAIR * 3, noise, True, Random(seed)):
+            found = [sorted(mark for mark in side if mark in PLACEHOLDERS) for side in pair[:2]]
+            assert found[0] == found[1]
+            assert len(set(found[0])) == len(found[0])
+
+
+def test_the_list_of_odd_lines_and_its_report():
+    lines = read_odd_lines()
+    assert len(lines) >= 500
+    assert all(item in line.text for line in lines for item in line.items)
+    copied = [OddResult(line, line.text) for line in lines]
+    assert not any(result.failure() for result in copied if result.line.kind != "repetition")
+    bad = [OddResult(OddLine("date", "am 1.2.", ("1.2",)), "on 2.1"), OddResult(OddLine("x", "y", ()), "")]
+    assert odd_report(bad)[-3:] == ["all\t2\t0/1\t0\t1", "date\tam 1.2.\ton 2.1\tlost 1.2", "x\ty\t\tblank"]
+
+
+def test_the_first_piece_is_free():
+    source = torch.tensor([[5, EOS]])
+    constraints = Constraints.start(source, [], [])
+    values = torch.zeros(1, 1, 12)
+    constraints.apply(values)
+    assert math.isfinite(values.sum().item())
+
+
+def test_a_model_without_placeholders_reads_text_as_it_is(tmp_path):
+    assert not Tokenizer.__dict__.get("protects")
+    plain = Tokenizers(SimpleNamespace(placeholders=[]), SimpleNamespace(placeholders=[]))  # type: ignore[arg-type]
+    assert plain.protect_sources(["WO 12"])[0].text == "WO 12"
+    assert plain.protect_pairs([("A 1", "B 1")])[0][1].text == "B 1"
