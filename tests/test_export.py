@@ -380,9 +380,9 @@ def test_the_folder_translates_without_nmt(nmt, tmp_path):
     )
     assert completed.returncode == 0, completed.stderr
     run = runs.load([tmp_path / "runs" / "tiny" / "best.safetensors"])
-    search = run.translator.with_options(decode=replace(run.translator.decode, avoid_loops=False))
-    [translation] = search.translate([OTHER])
-    assert completed.stdout.decode() == f"{translation.text}\n"
+    base = run.translator.with_options(decode=replace(run.translator.decode, avoid_loops=False))
+    [translation] = CTranslate2Translator.open(base, folder).translate([OTHER])
+    assert completed.stdout.decode().strip() == translation.text
     assert nmt("export", "--format", "ctranslate2", "--output", str(folder)).code == 2
 
 

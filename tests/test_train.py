@@ -40,10 +40,10 @@ from nmt.training.state import TrainState
 from nmt.training.time_budget import TimeBudget
 from nmt.view.progress import Progress
 
-NO_NOISE = [f"train.noise_{kind}=0" for kind in ("case", "typos", "punctuation", "merge", "copy")]
 EVERYTHING = [
     "train.accumulate=2",
     "train.subword_sampling=0.2",
+    *(f"train.noise_{kind}=0.1" for kind in ("case", "typos", "punctuation", "merge", "copy")),
     "model.dropout=0.3",
     "train.validate_every=5",
     "train.max_steps=12",
@@ -598,7 +598,6 @@ def test_the_batches_of_an_update_are_one_batch(root, folder, tmp_path, capfd):
         "model.dropout=0",
         "train.max_steps=3",
         "tokenizer.vocabulary_size=320",
-        *NO_NOISE,
     ]
 
     def weights(name: str, *more: str) -> tuple[dict, int]:
