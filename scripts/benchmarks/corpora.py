@@ -4,6 +4,7 @@ import argparse
 import os
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy
@@ -25,7 +26,8 @@ ROWS = 50_000  # pairs in a record batch
 MEAN_PIECES, LONGEST = 25, 250  # pieces of a source sentence: about the mean of WMT; of any sentence
 POOL = 1 << 22  # at most so many ids are drawn; a record batch takes consecutive ones
 DISTINCT = 10_000  # sentences that synthetic text is joined from
-NO_TOKENIZERS: Any = None  # of random ids; only text and subword sampling need them
+NO_PLACEHOLDERS = SimpleNamespace(placeholders=[])
+NO_TOKENIZERS: Any = SimpleNamespace(protects=False, source=NO_PLACEHOLDERS, target=NO_PLACEHOLDERS)  # of random ids
 
 
 def add_corpus_options(parser: argparse.ArgumentParser) -> None:

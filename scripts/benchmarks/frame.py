@@ -38,7 +38,7 @@ def run_benchmark(
     """Measure, print the report, write the JSON file; returns the exit code, 2 after a UserError."""
     install_logging()
     try:
-        result = {"machine": describe_machine()} | measure(options)
+        result = {"options": vars(options), "machine": describe_machine()} | measure(options)
     except UserError as error:
         note(str(error))
         return 2
