@@ -22,6 +22,7 @@ from nmt.data.inspect.pairs import Limits
 from nmt.data.origin import Origin
 from nmt.data.packed import PackedFile
 from nmt.data.phrasebook import splits
+from nmt.data.replay import OldText
 from nmt.data.training_links import find_link_files
 from nmt.data.training_plan import file_digests, open_record, prepare_training, split_roles
 from nmt.data.write_sets import count_in_training, write_gold_alignments, write_held_out_set, write_training_set
@@ -82,13 +83,20 @@ def without_effect(data: DataConfig) -> set[str]:
     }
 
 
-def build_corpus(data: DataConfig, folder: Path, downloads: Path) -> None:
-    """Write the sets and report.json into an empty folder; raises UserError when the input is unusable."""
+def build_corpus(data: DataConfig, folder: Path, downloads: Path, old: OldText | None = None) -> None:
+    """Write the sets and report.json into an empty folder; raises UserError when the input is unusable.
+
+    `old`: what a training that starts from a run has from it: pairs to train on again, and test sets.
+    """
     with report_write_errors(folder), tempfile.TemporaryDirectory(dir=folder) as temporary:
         generated, cache = Path(temporary), downloads.parent / "digests.json"
         sets = sources.find_sets(data, downloads, generated)
         roles = split_roles(sets)
         plan = prepare_training(data, sets, generated, cache)
+        if old:
+            plan.add_old(old, data)
+            sets |= {"train": plan.origins} | old.test_sets(data, sets)
+            old.copy_gold_alignments(folder)
         held_out, audit = HeldOutSentences(), {}
         limits = Limits(data.max_characters, data.max_length_ratio, data.audit_deviation)
         checks = {name: PairChecks(limits=limits) for name in sets if name != "train"}
@@ -138,6 +146,11 @@ def check_phrasebook(data: DataConfig, groups: dict[str, list[str]]) -> None:
                 raise UserError(
                     f"data: the phrasebook has no set '{name}' for {role}; it has {', '.join(splits.SETS)}."
                 )
+
+
+def read_report(folder: Path) -> dict[str, Any]:
+    """The report.json of a corpus folder."""
+    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 
 def log_warnings(report: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from nmt.config import DataConfig
 from nmt.data import mixture
 from nmt.data.digests import DigestCache
 from nmt.data.origin import Origin
+from nmt.data.replay import OldText
 from nmt.data.split import Split, Thresholds, hold_out
 from nmt.data.split_record import SplitRecord
 
@@ -19,6 +20,18 @@ class TrainingPlan:
     weights: list[float]
     tags: list[str]  # "" = none
     split: Split | None = None
+    old: OldText | None = None  # of which the last origin is
+
+    def add_old(self, old: OldText, data: DataConfig) -> None:
+        """Add the old training pairs; their weight is known when the new ones have been written."""
+        if origins := old.training_text(data):
+            self.origins, self.old = [*self.origins, *origins], old
+            self.weights, self.tags = [*self.weights, 0.0], [*self.tags, ""]
+
+    def weight(self, number: int, written: int) -> float:
+        """The weight of an origin, when `written` pairs of those before have been written."""
+        is_old = self.old is not None and number == len(self.origins) - 1
+        return self.old.weight(written) if self.old and is_old else self.weights[number]
 
     def tags_by_key(self) -> dict[str, str]:
         """The tag of each origin by its key: pairs that are split from an origin have its tag too."""

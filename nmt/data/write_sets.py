@@ -37,8 +37,8 @@ def write_training_set(
         if link_files:
             link_writer = LineWriter(folder / LINKS)
             stack.callback(link_writer.close)
-        for number, (origin, weight, tag) in enumerate(zip(plan.origins, plan.weights, plan.tags, strict=True)):
-            links = link_files[number] if link_files else None
+        for number, (origin, tag) in enumerate(zip(plan.origins, plan.tags, strict=True)):
+            links, weight = link_files[number] if link_files else None, plan.weight(number, counts.kept)
             for (source, target), line in with_links(parts.pairs(origin), links, origin.place):
                 checks.add(source, target)
                 reason = rejection_reason(source, target, data.max_characters, data.max_length_ratio)
