@@ -116,7 +116,7 @@ def build_corpus(data: DataConfig, folder: Path, downloads: Path, old: OldText |
             "target": data.target,
             "sets": [name for name in sets if name not in ("train", "valid")],
             "corpus_hash": hashlib.sha256("".join(digests).encode()).hexdigest(),
-            "tags": list(dict.fromkeys(tag for tag in plan.tags if tag)),
+            "tags": plan.all_tags,
             "audit": audit,
         }
         (folder / "report.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

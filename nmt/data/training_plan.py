@@ -1,6 +1,6 @@
 """Before the training set is written: what is held out from it, and the weight and the tag of each of its parts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nmt.config import DataConfig
@@ -21,6 +21,12 @@ class TrainingPlan:
     tags: list[str]  # "" = none
     split: Split | None = None
     old: OldText | None = None  # of which the last origin is
+    found_tags: set[str] = field(default_factory=set)  # <bt> and <2fr>, in the text
+
+    @property
+    def all_tags(self) -> list[str]:
+        """The tags of origins, then those in the text, each once."""
+        return list(dict.fromkeys([*filter(None, self.tags), *sorted(self.found_tags)]))
 
     def add_old(self, old: OldText, data: DataConfig) -> None:
         """Add the old training pairs; their weight is known when the new ones have been written."""

@@ -10,6 +10,7 @@ from nmt.data.checks import PairChecks
 from nmt.data.mixture import copies
 from nmt.data.origin import Origin, PartCounts
 from nmt.data.parallel_text import LineWriter, read_pairs
+from nmt.data.tags import leading_tags
 from nmt.data.training_links import NAME as LINKS
 from nmt.data.training_links import find_link_files, with_links
 from nmt.data.training_plan import TrainingPlan
@@ -50,6 +51,7 @@ def write_training_set(
                 if held_out.contains(source, target):
                     counts.count("also in valid or test", counts.read)
                 duplicates.add(source, target, counts.read)
+                plan.found_tags.update(leading_tags(source))
                 for _ in range(times := copies(weight, source, target)):
                     writer.write(tagged(source, tag), target, counts)
                     if links is not None:
