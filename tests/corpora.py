@@ -140,6 +140,7 @@ SMALL = [
     "train.log_every=5",
     "train.keep_checkpoints=all",
     "train.average_checkpoints=5",
+    *(f"train.noise_{kind}=0" for kind in ("case", "typos", "punctuation", "merge", "copy")),
     "train.log_sentences=0",
     "train.max_epochs=null",
     "optim.lr=0.01",

@@ -17,6 +17,7 @@ from corpora import Trained, environment, pairs, run_command, write_pairs
 from torch import nn
 from torch.nn import functional
 
+from nmt import runs
 from nmt.compose import compose_all
 from nmt.config import Config, DecodeConfig
 from nmt.config_validation import validate
@@ -368,7 +369,7 @@ def test_other_weights_have_another_name(vocabularies):
 
 @needs_ctranslate2
 def test_the_folder_translates_without_nmt(nmt, tmp_path):
-    """The code of its README, run in the folder; of a line that the small model repeats no word in."""
+    """The code of its README, run in the folder: the translation of a search that does not avoid loops."""
     folder = tmp_path / "carried"
     assert nmt("export", "--format", "ctranslate2", "--output", str(folder)).out == f"{folder}\n"
     readme = (folder / "README.md").read_text(encoding="utf-8")
@@ -378,7 +379,10 @@ def test_the_folder_translates_without_nmt(nmt, tmp_path):
         command, cwd=folder, input=OTHER.encode(), capture_output=True, env=environment(), timeout=60
     )
     assert completed.returncode == 0, completed.stderr
-    assert completed.stdout.decode() == nmt("translate", OTHER).out
+    run = runs.load([tmp_path / "runs" / "tiny" / "best.safetensors"])
+    base = run.translator.with_options(decode=replace(run.translator.decode, avoid_loops=False))
+    [translation] = CTranslate2Translator.open(base, folder).translate([OTHER])
+    assert completed.stdout.decode().strip() == translation.text
     assert nmt("export", "--format", "ctranslate2", "--output", str(folder)).code == 2
 
 
