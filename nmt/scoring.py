@@ -14,6 +14,7 @@ from nmt.alignments.extractor_choice import default_extractor
 from nmt.alignments.gold import GoldAlignments, read_gold_alignments
 from nmt.alignments.layer_selection import LayerSelector
 from nmt.config import DecodeConfig, flatten
+from nmt.data.language_pairs import target_language
 from nmt.data.parallel_text import read_pairs
 from nmt.decode.translator import Translator
 from nmt.distributed import World
@@ -86,7 +87,8 @@ def score_files(
                 hypotheses.append(translation.text)
                 bar.update(1)
         seconds = time.monotonic() - began
-        stored = score(hypotheses, references, run.config.data.target) | {"seconds": round(seconds, 2)}
+        language = target_language(run.config.data, name)
+        stored = score(hypotheses, references, language) | {"seconds": round(seconds, 2)}
         stored["loops"] = sum(is_loop(pair[0], hypothesis) for pair, hypothesis in zip(pairs, hypotheses, strict=True))
         stored |= aligned | {"machine": describe_machine(run.translator), "provenance": provenance}
         with report_write_errors(folder):

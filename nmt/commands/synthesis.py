@@ -18,6 +18,7 @@ from nmt.commands.part_file import open_part
 from nmt.commands.translate import check_engine, open_engine, write_answers
 from nmt.commands.translate_output import search_settings
 from nmt.config import Config
+from nmt.data.language_pairs import is_multilingual
 from nmt.data.line_chunks import LineChunk, read_chunks
 from nmt.data.parallel_text import open_lines
 from nmt.data.tags import BACK_TRANSLATED
@@ -38,6 +39,8 @@ def run(options: argparse.Namespace) -> int:
         raise UserError("Give FILE, the text to translate: nmt backtranslate RUN --output PREFIX FILE.")
     path = find_checkpoints(options.name, Path(options.runs))[0]
     config = parent_config(path)
+    if is_multilingual(config.data):
+        raise UserError(f"{options.name} has several language pairs; {options.command} needs a run with one.")
     source = Path(options.file) if options.file else training_text(path, config)
     copy, synthetic = (Path(f"{options.output}.{language}") for language in (config.data.source, config.data.target))
     if copy.exists() and copy.resolve() == source.resolve():

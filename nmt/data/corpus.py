@@ -19,6 +19,7 @@ from nmt.data.audit import DuplicateCounter, HeldOutSentences, log_report
 from nmt.data.checks import PairChecks
 from nmt.data.digests import DigestCache
 from nmt.data.inspect.pairs import Limits
+from nmt.data.language_pairs import divide_tests, each_pair, is_multilingual
 from nmt.data.origin import Origin
 from nmt.data.packed import PackedFile
 from nmt.data.phrasebook import splits
@@ -42,7 +43,9 @@ def corpus_inputs(data: DataConfig, cache: Path) -> dict[str, Any]:
     """
     groups = sources.set_names(data)
     if data.kind == "multi30k":
-        hub.check_sets(data.source, data.target, [name for group in groups.values() for name in group])
+        names = [] if is_multilingual(data) else [name for group in groups.values() for name in group]
+        for pair in each_pair(data):
+            hub.check_sets(pair.source, pair.target, names)
         return {"commit": hub.COMMIT}
     if data.kind == "phrasebook":
         check_phrasebook(data, groups)
@@ -91,8 +94,8 @@ def build_corpus(data: DataConfig, folder: Path, downloads: Path, old: OldText |
     with report_write_errors(folder), tempfile.TemporaryDirectory(dir=folder) as temporary:
         generated, cache = Path(temporary), downloads.parent / "digests.json"
         sets = sources.find_sets(data, downloads, generated)
-        roles = split_roles(sets)
         plan = prepare_training(data, sets, generated, cache)
+        sets = divide_tests(sets)
         if old:
             plan.add_old(old, data)
             sets |= {"train": plan.origins} | old.test_sets(data, sets)
@@ -101,8 +104,7 @@ def build_corpus(data: DataConfig, folder: Path, downloads: Path, old: OldText |
         limits = Limits(data.max_characters, data.max_length_ratio, data.audit_deviation)
         checks = {name: PairChecks(limits=limits) for name in sets if name != "train"}
         for name in checks:
-            tags = plan.tags_by_key() if name in roles else {}
-            audit[name] = write_held_out_set(name, sets[name], tags, data, folder, held_out, checks[name])
+            audit[name] = write_held_out_set(name, sets[name], data, folder, held_out, checks[name])
         found = held_out, DuplicateCounter(generated), PairChecks(checks["valid"], limits)
         audit = {"train": write_training_set(plan, data, folder, *found)} | audit
         count_in_training(audit["valid"], data, folder, held_out)

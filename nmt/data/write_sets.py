@@ -38,7 +38,7 @@ def write_training_set(
         if link_files:
             link_writer = LineWriter(folder / LINKS)
             stack.callback(link_writer.close)
-        for number, (origin, tag) in enumerate(zip(plan.origins, plan.tags, strict=True)):
+        for number, origin in enumerate(plan.origins):
             links, weight = link_files[number] if link_files else None, plan.weight(number, counts.kept)
             for (source, target), line in with_links(parts.pairs(origin), links, origin.place):
                 checks.add(source, target)
@@ -53,13 +53,13 @@ def write_training_set(
                 duplicates.add(source, target, counts.read)
                 plan.found_tags.update(leading_tags(source))
                 for _ in range(times := copies(weight, source, target)):
-                    writer.write(tagged(source, tag), target, counts)
+                    writer.write(tagged(source, origin.tag), target, counts)
                     if links is not None:
                         link_writer.write(line)
                 if not times:
                     counts.drop("left out by its weight", counts.read)
             check_part(parts.entries[-1], data)
-            parts.entries[-1] |= {"weight": round(weight, 4)} | ({"tag": tag} if tag else {})
+            parts.entries[-1] |= {"weight": round(weight, 4)} | ({"tag": origin.tag} if origin.tag else {})
     repeated, first = duplicates.count()
     if repeated:
         counts.count("duplicates", first, repeated)
@@ -82,7 +82,6 @@ def tagged(source: str, tag: str) -> str:
 def write_held_out_set(
     name: str,
     origins: list[Origin],
-    tags: dict[str, str],
     data: DataConfig,
     folder: Path,
     held_out: HeldOutSentences,
@@ -90,7 +89,7 @@ def write_held_out_set(
 ) -> dict[str, Any]:
     """Write every pair of a validation or test set; returns its entry in report.json.
 
-    `tags`: the tags of origins, by their keys. Raises UserError when a side of every pair is blank.
+    Raises UserError when a side of every pair is blank.
     """
     counts = PairCounts()
     parts = PartCounts(counts)
@@ -101,7 +100,7 @@ def write_held_out_set(
                     counts.count("a side blank", counts.read)
                 held_out.add(source, target)
                 checks.add(source, target)
-                writer.write(tagged(source, tags.get(origin.key, "")), target, counts)
+                writer.write(tagged(source, origin.tag), target, counts)
     if counts.counted.get("a side blank") == counts.read:
         raise UserError(f"The set '{name}' has no pair of two sentences: one side of every line is blank.")
     counts.add_warnings(checks)
