@@ -14,9 +14,10 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
+from nmt import fine_tuning
 from nmt.config import Config, config_folder
 from nmt.config_validation import all_keys, first_line, unknown_key, validate
 from nmt.errors import UserError
@@ -26,6 +27,7 @@ GROUPS = ("data", "tokenizer", "model", "optim", "train", "decode")
 
 def compose_all(overrides: Sequence[str], multirun: bool) -> list[Config]:
     """The configuration of each combination of KEY=A,B (one without `multirun`); raises UserError."""
+    overrides = fine_tuning.start_words(overrides)
     with hydra.initialize_config_dir(str(config_folder()), version_base="1.3"):
         parsed = parse(overrides)
         swept = [override for override in parsed if override.is_sweep_override()]
@@ -39,7 +41,9 @@ def compose_all(overrides: Sequence[str], multirun: bool) -> list[Config]:
         combinations = BasicSweeper.split_arguments(parsed, max_batch_size=None)[0]
         keys = [override.get_key_element() for override in swept]
         if not any(override.get_key_element() == "name" for override in parsed):
-            keys = [key for key in keys if key not in ("data", "model")]  # these are in the default name
+            keys = [
+                key for key in keys if key not in ("data", "model", fine_tuning.KEY)
+            ]  # these are in the default name
         return check_names([compose(list(each), name_suffix(each, keys)) for each in combinations])
 
 
@@ -73,19 +77,30 @@ def check_names(configs: list[Config]) -> list[Config]:
 
 
 def compose(overrides: list[str], suffix: str) -> Config:
-    """One validated configuration; its name, by default DATA-MODEL after the chosen groups, ends in `suffix`."""
+    """One validated configuration; its name, by default DATA-MODEL after the chosen groups, ends in `suffix`.
+
+    With from=RUN the name is by default RUN-tuned.
+    """
+    given = [override.get_key_element() for override in parse(overrides) if override.value() is not None]
+    starts = fine_tuning.KEY in given
+    if starts:
+        overrides = [f"{key}={name}" for key, name in fine_tuning.GROUPS.items() if key not in given] + overrides
     try:
         composed = hydra.compose("config", overrides, return_hydra_config=True)
         choices = composed.hydra.runtime.choices
         with open_dict(composed):
             del composed["hydra"]
-            if composed.name is None:
-                composed.name = f"{choices.data}-{choices.model}"
-            composed.name = f"{composed.name}{suffix}"
+        plain = OmegaConf.to_container(composed, resolve=True) if starts else {}
+        if composed.name is None and not starts:
+            composed.name = f"{choices.data}-{choices.model}"
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise UserError(explain(error)) from None
     except (yaml.YAMLError, RecursionError) as error:
         raise UserError(f"A file of conf/ cannot be read as YAML: {' '.join(str(error).split())[:300]}.") from None
+    if starts:
+        assert isinstance(plain, dict)
+        composed = OmegaConf.create(fine_tuning.adopt({str(key): value for key, value in plain.items()}, given))
+    composed.name = f"{composed.name}{suffix}"
     return validate(composed)
 
 

@@ -167,6 +167,7 @@ class TrainConfig:
     noise_punctuation: float = option("probability that a source loses its last mark", 0.0, minimum=0, below=1)
     noise_merge: float = option("probability that a batch has two to four pairs in a line", 0.0, minimum=0, below=1)
     noise_copy: float = option("probability that a pair has something more to be copied", 0.0, minimum=0, below=1)
+    replay: float = option("from=RUN: share of the training pairs that are old ones of RUN", 0.0, minimum=0, below=1)
 
 
 @dataclass
@@ -190,6 +191,9 @@ class Config:
     """Everything that one run is made from."""
 
     name: str = option("name of the run")
+    from_run: str | None = option(
+        "from=RUN: the trained run whose model is trained further with its pieces (docs/growing.md); null = none", None
+    )
     seed: int = option("seed of weights, order of batches, dropout and sampling", minimum=0, below=2**63)
     precision: str = option(
         "number format of matrix products; auto = bf16 where it is faster (a CPU is timed)",

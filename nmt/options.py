@@ -3,9 +3,9 @@
 import argparse
 import contextlib
 import re
-from typing import Any, NoReturn
+from typing import Any
 
-from nmt.errors import UserError
+from nmt.option_parser import CommandParser, Parser
 
 COMPOSED_COMMANDS = {
     "audit": "what is wrong with sentence pairs",
@@ -25,30 +25,6 @@ def path(text: str) -> str:
 FILE, FOLDER, DIR = (dict[str, Any](type=path, metavar=name) for name in ("FILE", "FOLDER", "DIR"))
 
 
-class Parser(argparse.ArgumentParser):
-    """Raises UserError with one sentence instead of printing the usage and exiting."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message[:1].upper()}{message[1:].rstrip('.')}; see {self.prog} --help.")
-
-
-class CommandParser(Parser):
-    """Accepts options before, between and after the positional arguments; argparse loses those after an option."""
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        options, positionals, rest = [], [], iter(args)
-        for word in rest:
-            if word == "--":
-                positionals += rest
-            elif re.match(r"--?[A-Za-z]", word) and " " not in word.partition("=")[0]:
-                action = self._option_string_actions.get(word)
-                value = next(rest, None) if action is not None and action.nargs is None else None
-                options.append(word if value is None else f"{word}={value}")  # so that -2,-1 may be a value
-            else:
-                positionals.append(word)
-        return super().parse_known_args([*options, *(["--", *positionals] if positionals else [])], namespace)
-
-
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands; it sets `module`, the one in nmt/commands/ that runs the command."""
     parser = Parser(prog="nmt", description="Train a translator, and see what it attends to.")
@@ -62,13 +38,19 @@ def make_parser() -> argparse.ArgumentParser:
         ("translate", "translate sentences, a file, or stdin", add_translate),
         ("evaluate", "BLEU and chrF of a run", add_evaluate),
         ("align", "what the model attends to, as links, heatmaps or tables", add_align),
+        (
+            "backtranslate",
+            "synthetic pairs from monolingual text, for the other direction",
+            add_synthesis,
+        ),
+        ("distil", "pairs that a teacher has translated, for a smaller student", add_synthesis),
         ("export", "a folder that another engine translates with", add_export),
         ("compare", "one table over several runs", add_compare),
         ("verify", "whether the files of a run are as they were written", add_single_run),
     ):
         command = subparsers.add_parser(name, help=purpose, allow_abbrev=False)
         add_options(command)
-        command.set_defaults(module=name)
+        command.set_defaults(command=name, module="synthesis" if add_options is add_synthesis else name)
     return parser
 
 
@@ -95,9 +77,7 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", **FILE, help="instead of stdout")
     parser.add_argument("--resume", action="store_true", help="continue an interrupted --output FILE")
     parser.add_argument("--format", choices=("text", "jsonl"), default="text")
-    engines = "the engine of the search; ctranslate2 writes the run's export the first time (default: torch)"
-    parser.add_argument("--engine", choices=("torch", "ctranslate2"), default="torch", help=engines)
-    add_quantization(parser, "torch: float32 or bfloat16 (default: the run's), ctranslate2: any (default: float32)")
+    add_engine(parser)
     parser.add_argument(
         "--nbest", type=positive, default=1, metavar="N", help="text: from 2 on, N lines SCORE<TAB>TEXT each"
     )
@@ -107,6 +87,23 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--weights", action="store_true", help="with --format jsonl: the weights between words as well")
     add_extractor(parser)
     add_words(parser)
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """Add --engine and --quantization."""
+    engines = "the engine of the search; ctranslate2 writes the run's export the first time (default: torch)"
+    parser.add_argument("--engine", choices=("torch", "ctranslate2"), default="torch", help=engines)
+    add_quantization(parser, "torch: float32 or bfloat16 (default: the run's), ctranslate2: any (default: float32)")
+
+
+def add_synthesis(parser: argparse.ArgumentParser) -> None:
+    """Add the options of nmt backtranslate and nmt distil."""
+    add_run(parser)
+    text = "one sentence a line, in the language that RUN reads (distil: by default what it was trained on)"
+    parser.add_argument("file", nargs="?", metavar="FILE", help=text)
+    parser.add_argument("--output", required=True, type=path, metavar="PREFIX", help="of two files, PREFIX.LANGUAGE")
+    parser.add_argument("--resume", action="store_true", help="continue after an interruption")
+    add_engine(parser)
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from nmt.config import Config, to_yaml
 from nmt.cpu import keep_freed_memory
 from nmt.data import corpus, shards, training_links
+from nmt.data.corpus import read_report
 from nmt.data.dataset import ParallelDataset
 from nmt.data.manifest import Manifest, check_folder, write_manifest
 from nmt.data.tokenizer import Tokenizers, train_tokenizers
@@ -25,10 +26,12 @@ from nmt.data.write_sets import IN_TRAINING
 from nmt.distributed import World, world
 from nmt.errors import UserError
 from nmt.files import atomic_folder, report_write_errors, write_atomic
+from nmt.fine_tuning import check_tags, find_old_text, open_parent
 from nmt.run_lock import only_writer
 from nmt.runs import run_folder
 from nmt.scoring import Result, score_trained
 from nmt.training.build import build_trainer
+from nmt.training.parent import Parent
 from nmt.training.precision import select_device
 from nmt.view.progress import log_file
 
@@ -65,23 +68,31 @@ def build_stage(root: Path, name: str, recipe: Recipe, build: Callable[[Path], N
     return folder
 
 
-def build_corpus_stage(config: Config) -> Path:
+def build_corpus_stage(config: Config, parent: Parent | None = None) -> Path:
     """The folder of the corpus as text, without the training pairs that are rejected."""
     root, data = Path(config.data_folder), config.data
     inputs = corpus.corpus_inputs(data, root / "digests.json")
     recipe = {key: value for key, value in asdict(data).items() if key not in corpus.without_effect(data)}
     recipe |= {"inputs": inputs}
+    old = find_old_text(config, parent) if parent else None
+    if old:
+        recipe |= {"old": old.recipe}
 
     def build(folder: Path) -> None:
-        corpus.build_corpus(data, folder, root / "downloads")
+        corpus.build_corpus(data, folder, root / "downloads", old)
 
     folder = build_stage(root, "corpus", recipe, build, unread="train.*")
     corpus.log_warnings(read_report(folder))
     return folder
 
 
-def build_tokenizer_stage(config: Config, corpus_folder: Path) -> Path:
-    """The folder of the tokenizers trained on the training pairs."""
+def build_tokenizer_stage(config: Config, corpus_folder: Path, parent: Parent | None = None) -> Path:
+    """The folder of the tokenizers trained on the training pairs, or of those of the run that is started from."""
+    if parent:
+        check_tags(read_report(corpus_folder)["tags"], parent)
+        models = [hashlib.sha256(tokenizer.model).hexdigest() for tokenizer in parent.tokenizers]
+        recipe = {"models": models, "lowercase": parent.tokenizers.source.lowercase}
+        return build_stage(Path(config.data_folder), "tokenizer", recipe, parent.tokenizers.save)
     source, target = (corpus_folder / f"train.{language}" for language in (config.data.source, config.data.target))
     options = {key: value for key, value in asdict(config.tokenizer).items() if key != "max_pieces"}
     recipe = options | {"corpus": corpus_folder.name}
@@ -108,30 +119,25 @@ def build_ids_stage(config: Config, corpus_folder: Path, tokenizer_folder: Path)
     return build_stage(Path(config.data_folder), "ids", recipe, build, unread="train*.arrow")
 
 
-def build_stages(config: Config) -> StageFolders:
-    """Build or find corpus, tokenizer and ids; raises UserError."""
+def build_stages(config: Config, parent: Parent | None = None) -> StageFolders:
+    """Build or find corpus, tokenizer and ids; raises UserError. `parent`: what `open_parent` gives."""
     if config.train.guided_alignment:
         training_links.check_possible(config.data)
-    corpus_folder = build_corpus_stage(config)
+    corpus_folder = build_corpus_stage(config, parent)
     if config.train.guided_alignment:
         training_links.check_present(corpus_folder)
-    tokenizer_folder = build_tokenizer_stage(config, corpus_folder)
+    tokenizer_folder = build_tokenizer_stage(config, corpus_folder, parent)
     return StageFolders(corpus_folder, tokenizer_folder, build_ids_stage(config, corpus_folder, tokenizer_folder))
-
-
-def read_report(folder: Path) -> dict[str, Any]:
-    """The report.json of a corpus folder."""
-    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 
 def download(config: Config) -> None:
     """The command `download`: build the corpus folder."""
-    log.info("The corpus is in %s.", build_corpus_stage(config))
+    log.info("The corpus is in %s.", build_corpus_stage(config, open_parent(config)))
 
 
 def tokenize(config: Config) -> None:
     """The command `tokenize`: build the corpus, train the tokenizer, and store the pairs as ids."""
-    folders = build_stages(config)
+    folders = build_stages(config, open_parent(config))
     log.info("The tokenizer is in %s, the pairs as ids in %s.", folders.tokenizer, folders.ids)
 
 
@@ -144,7 +150,10 @@ def train(config: Config) -> list[Result]:
     processes = world()
     processes.check_device(select_device(config.device))  # before anything is downloaded
     processes.check_equal("The configuration", to_yaml(config))
-    folders = processes.main_first(lambda: build_stages(config))
+    parent = open_parent(config)
+    if parent:
+        processes.check_equal("The run that is started from", parent.provenance["weights"])
+    folders = processes.main_first(lambda: build_stages(config, parent))
     valid = ParallelDataset(folders.ids / "valid.arrow")
     check_validation(config, valid, folders.corpus)
     report = read_report(folders.corpus)
@@ -161,12 +170,14 @@ def train(config: Config) -> list[Result]:
             report["corpus_hash"],
             processes,
             folders.corpus,
+            parent,
         )
         if processes.is_main:
             write_config(folder, config)
         trainer.run()
         del trainer  # its optimiser need not be in memory while the test sets are translated
-        return score_trained(folder / "best.safetensors", folders.corpus, report["sets"], config.decode, processes)
+        best, before = folder / "best.safetensors", parent.path if parent else None
+        return score_trained(best, folders.corpus, report["sets"], config.decode, processes, before)
 
 
 @contextmanager

@@ -238,4 +238,4 @@ def checkpoint_provenance(path: Path, payload: checkpoint.Payload) -> dict[str, 
         "corpus_hash": payload["corpus_hash"],
         "trained_with": payload["versions"],
         "config": payload["config"],
-    }
+    } | ({"parent": payload["parent"]} if "parent" in payload else {})

@@ -14,6 +14,7 @@ from nmt.alignments.extractor_choice import default_extractor
 from nmt.alignments.gold import GoldAlignments, read_gold_alignments
 from nmt.alignments.layer_selection import LayerSelector
 from nmt.config import DecodeConfig, flatten
+from nmt.data.language_pairs import target_language
 from nmt.data.parallel_text import read_pairs
 from nmt.decode.translator import Translator
 from nmt.distributed import World
@@ -43,13 +44,15 @@ class Result:
     extractor: str = ""  # which weights the links were read off: layer 1, output
     loops: int = 0  # translations with a span that is repeated as no span of the source is
     gap: Gap | None = None  # of test_unseen, where test_seen was scored with it
+    before: float | None = None  # BLEU of the run that the training started from
 
     def line(self) -> str:
-        """SET, BLEU, chrF, signature, alignment error rate and compositional gap where there are, with tabs between."""
+        """SET, BLEU, chrF, signature, and what else there is, with tabs between."""
         aer = "" if self.aer is None else f"\tAER {self.aer:.3f} ({self.extractor})"
         gap = "" if self.gap is None else f"\t{self.gap.text()}"
         loops = f"\tloops {self.loops}" if self.loops else ""
-        return f"{visible(self.name)}\t{self.bleu:.2f}\t{self.chrf:.2f}\t{self.bleu_signature}{aer}{loops}{gap}"
+        before = "" if self.before is None else f"\tbefore {self.before:.2f} ({self.bleu - self.before:+.2f})"
+        return f"{visible(self.name)}\t{self.bleu:.2f}\t{self.chrf:.2f}\t{self.bleu_signature}{before}{aer}{loops}{gap}"
 
 
 def score_files(
@@ -84,7 +87,8 @@ def score_files(
                 hypotheses.append(translation.text)
                 bar.update(1)
         seconds = time.monotonic() - began
-        stored = score(hypotheses, references, run.config.data.target) | {"seconds": round(seconds, 2)}
+        language = target_language(run.config.data, name)
+        stored = score(hypotheses, references, language) | {"seconds": round(seconds, 2)}
         stored["loops"] = sum(is_loop(pair[0], hypothesis) for pair, hypothesis in zip(pairs, hypotheses, strict=True))
         stored |= aligned | {"machine": describe_machine(run.translator), "provenance": provenance}
         with report_write_errors(folder):
@@ -126,17 +130,38 @@ def write_gap(folder: Path, corpus: Path, language: str) -> Gap:
     return gap
 
 
-def score_trained(path: Path, corpus: Path, sets: list[str], decode: DecodeConfig, world: World) -> list[Result]:
+def score_before(
+    path: Path, folder: Path, corpus: Path, sets: list[str], decode: DecodeConfig, world: World
+) -> list[float]:
+    """BLEU of the run that a training started from on the same sets; what it writes goes to `folder`, the new run's."""
+    run = replace(load_in_all(path, decode, world), folder=folder)
+    if not world.is_main:
+        join_translating(run, corpus, sets)
+        return []
+    scores = []
+    for name in sets:
+        source, reference = (corpus / f"{name}.{side}" for side in (run.config.data.source, run.config.data.target))
+        scores.append(score_files(run, f"{name}-before", source, reference).bleu)
+    return scores
+
+
+def score_trained(
+    path: Path, corpus: Path, sets: list[str], decode: DecodeConfig, world: World, before: Path | None = None
+) -> list[Result]:
     """Score a finished training on every test set of its corpus, and write settings and scores to TensorBoard.
 
-    The processes of `world` translate together; process 0 alone scores, writes and has results.
+    `before`: the checkpoint that the training started from, scored as well. The processes of `world` translate
+    together; process 0 alone scores, writes and has results.
     """
-    run = load([path], decode=decode) if world.size == 1 else load_in_all(path, decode, world)
+    earlier = score_before(before, path.parent, corpus, sets, decode, world) if before else []
+    run = load_in_all(path, decode, world)
     if not world.is_main:
         join_translating(run, corpus, sets)
         return []
     selector = make_layer_selector(run, gold_alignments(run, corpus, "valid"))
     results = score_sets(run, corpus, sets, selector)
+    for result, bleu in zip(results, earlier, strict=False):
+        result.before = bleu
     marker = path.parent / "evaluate" / "tensorboard.json"
     scores = {f"test/{result.name}_bleu": result.bleu for result in results}
     scores |= {f"test/{result.name}_aer": result.aer for result in results if result.aer is not None}
@@ -154,6 +179,8 @@ def load_in_all(path: Path, decode: DecodeConfig, world: World) -> Run:
 
     It is read after process 0 has read it, that is, after the last save.
     """
+    if world.size == 1:
+        return load([path], decode=decode)
     run = load([path], decode=decode) if world.is_main else None
     is_bf16 = world.broadcast(run is not None and run.provenance["computed"].startswith("bfloat16"), patient=True)
     column_major = world.broadcast(world.is_main and cpu.uses_column_major())

@@ -45,10 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
 def open_translator(options: argparse.Namespace, precision: str | None) -> tuple[Run, Extractor | None]:
     """The run with its engine, and what alignments are read off; `precision` where --quantization does not say it."""
-    torch_engine = options.engine == "torch"
-    run = open_run(options, PRECISIONS.get(options.quantization, precision) if torch_engine else None)
-    if not torch_engine:
-        run = with_ctranslate2(run, options.quantization or "float32")
+    run = open_engine(options, precision)
     if options.nbest > run.translator.decode.beam:
         raise UserError(
             f"--nbest {options.nbest} needs --beam {options.nbest} or more; it is now {run.translator.decode.beam}."
@@ -56,6 +53,13 @@ def open_translator(options: argparse.Namespace, precision: str | None) -> tuple
     if run.translator.model.has_attention or needs_attention(options):
         return run, run.make_extractor(options.layer, options.head, options.decoder_step, options.method)
     return run, None
+
+
+def open_engine(options: argparse.Namespace, precision: str | None) -> Run:
+    """The run with its engine; `precision` where --quantization does not say it."""
+    if options.engine == "torch":
+        return open_run(options, PRECISIONS.get(options.quantization, precision))
+    return with_ctranslate2(open_run(options), options.quantization or "float32")
 
 
 def write_answers(chunks: Iterable[LineChunk], translate: Callable[[LineChunk], Iterator[str]], out: Output) -> None:
@@ -105,11 +109,7 @@ def check_options(options: argparse.Namespace) -> None:
         raise UserError("Give sentences or --input, not both.")
     if options.resume and not is_file(options.output):
         raise UserError("--resume continues a file; it needs --output FILE.")
-    if options.engine == "torch" and options.quantization and options.quantization not in PRECISIONS:
-        raise UserError(
-            f"--quantization {options.quantization} needs --engine ctranslate2; --engine torch has "
-            f"{', '.join(PRECISIONS)}."
-        )
+    check_engine(options)
     if options.copy_doubtful and options.min_confidence is None:
         raise UserError("--copy-doubtful copies lines below a confidence; it needs --min-confidence X.")
     if options.copy_doubtful and options.nbest > 1:
@@ -120,6 +120,15 @@ def check_options(options: argparse.Namespace) -> None:
         raise UserError(
             "--layer, --head, --method, --decoder-step, --tokenized and --weights are about attention; they need "
             "--format jsonl."
+        )
+
+
+def check_engine(options: argparse.Namespace) -> None:
+    """Raise UserError for a number format that the engine does not have."""
+    if options.engine == "torch" and options.quantization and options.quantization not in PRECISIONS:
+        raise UserError(
+            f"--quantization {options.quantization} needs --engine ctranslate2; --engine torch has "
+            f"{', '.join(PRECISIONS)}."
         )
 
 

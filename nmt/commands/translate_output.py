@@ -98,8 +98,12 @@ def report_output_errors(path: str | os.PathLike[str]) -> Iterator[None]:
 
 def settings(options: argparse.Namespace, run: Run) -> dict[str, Any]:
     """All that the answers depend on besides the input, by the name that a message uses."""
-    found = {f"--{name.replace('_', '-')}": getattr(options, name) for name in OPTIONS}
-    found |= {f"decode.{name}": value for name, value in run.provenance["decode"].items()}
+    return {f"--{name.replace('_', '-')}": getattr(options, name) for name in OPTIONS} | search_settings(run)
+
+
+def search_settings(run: Run) -> dict[str, Any]:
+    """All that translations depend on besides the input and options of `nmt translate`, by the name for messages."""
+    found = {f"decode.{name}": value for name, value in run.provenance["decode"].items()}
     found["RUN"] = [model["weights"] for model in run.provenance["models"]]
     found["versions of libraries"] = run.provenance["scored_with"]
     found[NUMBER_FORMAT] = run.provenance["computed"]

@@ -19,9 +19,11 @@ from nmt.data.audit import DuplicateCounter, HeldOutSentences, log_report
 from nmt.data.checks import PairChecks
 from nmt.data.digests import DigestCache
 from nmt.data.inspect.pairs import Limits
+from nmt.data.language_pairs import divide_tests, each_pair, is_multilingual
 from nmt.data.origin import Origin
 from nmt.data.packed import PackedFile
 from nmt.data.phrasebook import splits
+from nmt.data.replay import OldText
 from nmt.data.training_links import find_link_files
 from nmt.data.training_plan import file_digests, open_record, prepare_training, split_roles
 from nmt.data.write_sets import count_in_training, write_gold_alignments, write_held_out_set, write_training_set
@@ -41,7 +43,9 @@ def corpus_inputs(data: DataConfig, cache: Path) -> dict[str, Any]:
     """
     groups = sources.set_names(data)
     if data.kind == "multi30k":
-        hub.check_sets(data.source, data.target, [name for group in groups.values() for name in group])
+        names = [] if is_multilingual(data) else [name for group in groups.values() for name in group]
+        for pair in each_pair(data):
+            hub.check_sets(pair.source, pair.target, names)
         return {"commit": hub.COMMIT}
     if data.kind == "phrasebook":
         check_phrasebook(data, groups)
@@ -82,19 +86,25 @@ def without_effect(data: DataConfig) -> set[str]:
     }
 
 
-def build_corpus(data: DataConfig, folder: Path, downloads: Path) -> None:
-    """Write the sets and report.json into an empty folder; raises UserError when the input is unusable."""
+def build_corpus(data: DataConfig, folder: Path, downloads: Path, old: OldText | None = None) -> None:
+    """Write the sets and report.json into an empty folder; raises UserError when the input is unusable.
+
+    `old`: what a training that starts from a run has from it: pairs to train on again, and test sets.
+    """
     with report_write_errors(folder), tempfile.TemporaryDirectory(dir=folder) as temporary:
         generated, cache = Path(temporary), downloads.parent / "digests.json"
         sets = sources.find_sets(data, downloads, generated)
-        roles = split_roles(sets)
         plan = prepare_training(data, sets, generated, cache)
+        sets = divide_tests(sets)
+        if old:
+            plan.add_old(old, data)
+            sets |= {"train": plan.origins} | old.test_sets(data, sets)
+            old.copy_gold_alignments(folder)
         held_out, audit = HeldOutSentences(), {}
         limits = Limits(data.max_characters, data.max_length_ratio, data.audit_deviation)
         checks = {name: PairChecks(limits=limits) for name in sets if name != "train"}
         for name in checks:
-            tags = plan.tags_by_key() if name in roles else {}
-            audit[name] = write_held_out_set(name, sets[name], tags, data, folder, held_out, checks[name])
+            audit[name] = write_held_out_set(name, sets[name], data, folder, held_out, checks[name])
         found = held_out, DuplicateCounter(generated), PairChecks(checks["valid"], limits)
         audit = {"train": write_training_set(plan, data, folder, *found)} | audit
         count_in_training(audit["valid"], data, folder, held_out)
@@ -108,7 +118,7 @@ def build_corpus(data: DataConfig, folder: Path, downloads: Path) -> None:
             "target": data.target,
             "sets": [name for name in sets if name not in ("train", "valid")],
             "corpus_hash": hashlib.sha256("".join(digests).encode()).hexdigest(),
-            "tags": list(dict.fromkeys(tag for tag in plan.tags if tag)),
+            "tags": plan.all_tags,
             "audit": audit,
         }
         (folder / "report.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -138,6 +148,11 @@ def check_phrasebook(data: DataConfig, groups: dict[str, list[str]]) -> None:
                 raise UserError(
                     f"data: the phrasebook has no set '{name}' for {role}; it has {', '.join(splits.SETS)}."
                 )
+
+
+def read_report(folder: Path) -> dict[str, Any]:
+    """The report.json of a corpus folder."""
+    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 
 def log_warnings(report: dict[str, Any]) -> None:

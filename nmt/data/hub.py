@@ -65,10 +65,15 @@ def check_sets(source: str, target: str, names: list[str]) -> None:
     """Raise UserError unless every named set exists in both languages."""
     for language in (source, target):
         choose("language of Multi30k", language, dict.fromkeys(LANGUAGES))
-    sets = {key.rsplit(".", 1)[0] for key in CHECKSUMS}
-    possible = sorted(name for name in sets if f"{name}.{source}" in CHECKSUMS and f"{name}.{target}" in CHECKSUMS)
+    possible = possible_sets(source, target)
     for name in names:
         choose(f"Multi30k set for {source}-{target}", name, dict.fromkeys(possible))
+
+
+def possible_sets(source: str, target: str) -> list[str]:
+    """The sets that exist in both languages."""
+    sets = {key.rsplit(".", 1)[0] for key in CHECKSUMS}
+    return sorted(name for name in sets if f"{name}.{source}" in CHECKSUMS and f"{name}.{target}" in CHECKSUMS)
 
 
 def download_sets(source: str, target: str, names: list[str], downloads: Path) -> dict[str, tuple[Path, Path]]:

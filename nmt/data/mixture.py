@@ -53,6 +53,8 @@ def origin_tags(origins: list[Origin]) -> list[str]:
         if not name or SPECIAL.fullmatch(name):
             raise UserError(f"data.origin_tags: '{origin.name}' cannot be a tag; rename {origin.word}.")
         tags.append(f"<{name}>")
-    if repeated := [tag for tag in tags if tags.count(tag) > 1]:
+    words = dict.fromkeys((origin.part, tag) for origin, tag in zip(origins, tags, strict=True))
+    names = [tag for _, tag in words]
+    if repeated := [tag for tag in names if names.count(tag) > 1]:
         raise UserError(f"data.origin_tags: two parts of data.train have the tag {repeated[0]}; rename one.")
     return tags

@@ -12,12 +12,13 @@ Doubled spaces need no noise: the tokenizer reads them as one. All is a function
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
 from nmt.data.protection import NUMBERS, OTHERS, PLACEHOLDERS
+from nmt.data.tags import sentence_start
 
 WORD = re.compile(r"[^\W\d_]+")
 FINAL = re.compile(r"\s*[.!?。！？]+$")
@@ -53,13 +54,24 @@ class NoisyPair(NamedTuple):
     changed: bool
 
 
-def add_noise(pairs: Sequence[tuple[str, str]], noise: Noise, placeholders: bool, generator: Random) -> list[NoisyPair]:
-    """Pairs, fewer where they are merged, with noise; `placeholders`: whether the tokenizer has them."""
+def add_noise(
+    pairs: Sequence[tuple[str, str]],
+    noise: Noise,
+    placeholders: bool,
+    generator: Random,
+    known_tags: Collection[str] = (),
+) -> list[NoisyPair]:
+    """Pairs, fewer where they are merged, with noise; `placeholders`: whether the tokenizer has them.
+
+    `known_tags` before a source stay; pairs are merged if they have the same ones, which stand there once.
+    """
     size = generator.randint(2, 4) if generator.random() < noise.merge else 1
     noisy = []
-    for rows in groups([pair[0] for pair in pairs], size):
+    starts = [sentence_start(pair[0], known_tags) if known_tags else 0 for pair in pairs]
+    tags = [pair[0][:start] for pair, start in zip(pairs, starts, strict=True)]
+    for rows in groups([pair[0] for pair in pairs], tags, size):
         before = tuple(" ".join(pairs[row][side] for row in rows) for side in (0, 1))
-        source, target = before
+        source, target = " ".join(pairs[row][0][starts[row] :] for row in rows), before[1]
         if placeholders:
             source, target = renumber(source, target, generator)
         if generator.random() < noise.copy:
@@ -70,16 +82,17 @@ def add_noise(pairs: Sequence[tuple[str, str]], noise: Noise, placeholders: bool
             source = FINAL.sub("", source) or source
         if generator.random() < noise.typos:
             source = add_typos(source, generator)
+        source = tags[rows[0]] + source
         noisy.append(NoisyPair(source, target, rows, (source, target) != before))
     return noisy
 
 
-def groups(sources: Sequence[str], size: int) -> list[range]:
-    """Rows in groups of `size` to be merged; a group of which two rows have placeholders stays apart."""
+def groups(sources: Sequence[str], tags: Sequence[str], size: int) -> list[range]:
+    """Rows in groups of `size` to be merged; not those of which two have placeholders, or which have other tags."""
     found: list[range] = []
     for start in range(0, len(sources), size):
         rows = range(start, min(start + size, len(sources)))
-        apart = sum(MARK.search(sources[row]) is not None for row in rows) > 1
+        apart = sum(MARK.search(sources[row]) is not None for row in rows) > 1 or len({tags[row] for row in rows}) > 1
         found += [range(row, row + 1) for row in rows] if apart else [rows]
     return found
 

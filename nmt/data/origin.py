@@ -25,6 +25,9 @@ class Origin:
     has_lines: bool = False  # pair n is line n
     about: dict[str, Any] = field(default_factory=dict)  # url, revision, license
     links: Path | None = None  # PREFIX.align, if there is one: word links, line by line
+    part: int = 0  # which word of its list it is
+    tag: str = ""  # before each source: the target language, the origin
+    languages: tuple[str, str] | None = None  # of the pairs, where the corpus has several language pairs
 
     def pairs(self, skipped: Skipped) -> Iterator[Pair]:
         """The pairs; raises UserError when there is none."""

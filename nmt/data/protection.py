@@ -10,9 +10,11 @@ A line in capitals is encoded in small letters, and its translation is written i
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, SupportsIndex, overload
+
+from nmt.data.tags import sentence_start
 
 PER_KIND = 8  # placeholders of each kind; further spans stay text
 NUMBERS = [chr(0xF100 + index) for index in range(PER_KIND)]
@@ -70,7 +72,7 @@ class Span(NamedTuple):
         return self.text[0].isdigit()
 
 
-def find_spans(text: str, tags: Iterable[str] = ()) -> list[Span]:
+def find_spans(text: str, tags: Collection[str] = ()) -> list[Span]:
     """The spans of a text that must not be translated, from left to right; `tags` are pieces and stay text."""
     spans: list[Span] = []
     before = None  # the kind of the last span, if it may go on
@@ -129,13 +131,14 @@ def restore(text: str, ids: Iterable[int]) -> str:
     return "".join(ids.spans.get(character, character) for character in text)
 
 
-def protect(text: str, tags: Iterable[str] = ()) -> Protected:
+def protect(text: str, tags: Collection[str] = ()) -> Protected:
     """A source as it is encoded in use: with a placeholder for each span."""
     spans = find_spans(text, tags)
-    return replaced(text, spans, assign([span.text for span in spans]), in_capitals(text, spans))
+    capitals = in_capitals(text, spans, sentence_start(text, tags))
+    return replaced(text, spans, assign([span.text for span in spans]), capitals)
 
 
-def protect_pair(source: str, target: str, tags: Iterable[str] = ()) -> tuple[Protected, Protected]:
+def protect_pair(source: str, target: str, tags: Collection[str] = ()) -> tuple[Protected, Protected]:
     """A pair as it is trained on: placeholders stand for spans that occur equally often on both sides."""
     sides = [find_spans(text, tags) for text in (source, target)]
     counts = [Counter(span.text for span in spans) for spans in sides]
@@ -148,7 +151,7 @@ def protect_pair(source: str, target: str, tags: Iterable[str] = ()) -> tuple[Pr
     for span in shared[1]:
         for_target.append(by_text[span.text][used[span.text]])
         used[span.text] += 1
-    capitals = in_capitals(source, sides[0]) and in_capitals(target, sides[1])
+    capitals = in_capitals(source, sides[0], sentence_start(source, tags)) and in_capitals(target, sides[1])
     for_source = assign([span.text for span in shared[0]])
     return replaced(source, shared[0], for_source, capitals), replaced(target, shared[1], for_target, capitals)
 
@@ -170,9 +173,9 @@ def replaced(text: str, spans: list[Span], placeholders: list[str | None], capit
     return Protected(joined.lower() if capitals else joined, filled, capitals)
 
 
-def in_capitals(text: str, spans: list[Span]) -> bool:
-    """Whether all letters outside the spans are capitals, and there are at least four of them."""
-    end, outside = 0, ""
+def in_capitals(text: str, spans: list[Span], start: int = 0) -> bool:
+    """Whether all letters from `start` on and outside the spans are capitals, and there are at least four of them."""
+    end, outside = start, ""
     for span in spans:
         outside, end = outside + text[end : span.start], span.end
     letters = [character for character in outside + text[end:] if character.isalpha()]

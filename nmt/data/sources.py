@@ -11,12 +11,15 @@ split                   for valid and test: pairs of data.train that are held ou
 All but .zip and .parquet may be packed as .gz, .bz2 or .xz. All words are looked at before the first download.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nmt.config import DataConfig
 from nmt.data import hub, hub_dataset, opus
+from nmt.data.language_pairs import Fetch, each_pair, find_for_pairs, is_multilingual, of_pair
 from nmt.data.origin import Origin, plain_origin
 from nmt.data.packed import OPENERS, PackedFile, member_names
 from nmt.data.parallel_text import find_file
@@ -29,7 +32,6 @@ SPLIT = "split"
 TABLES = {".tsv": read_tsv, ".csv": read_csv, ".jsonl": read_jsonl}
 MEMORIES = (".tmx", ".xlf", ".xliff")
 ENDINGS = (*TABLES, ".parquet", *MEMORIES, ".zip")
-Fetch = Callable[[], Origin]
 
 
 def set_names(data: DataConfig) -> dict[str, list[str]]:
@@ -91,25 +93,38 @@ def find_sets(data: DataConfig, downloads: Path, generated: Path) -> dict[str, l
         files = {
             part: (generated / f"{part}.{data.source}", generated / f"{part}.{data.target}") for part in splits.SETS
         }
-        about: dict[str, Any] = {}
-    else:
-        names = list(dict.fromkeys(name for group in groups.values() for name in group))
-        files, about = hub.download_sets(data.source, data.target, names, downloads), {"license": hub.LICENSE}
-    return {name: [plain_origin(part, *files[part], about) for part in group] for name, group in groups.items()}
+        return {name: [plain_origin(part, *files[part]) for part in group] for name, group in groups.items()}
+    return multi30k_sets(data, groups, downloads)
+
+
+def multi30k_sets(data: DataConfig, groups: dict[str, list[str]], downloads: Path) -> dict[str, list[Origin]]:
+    """The origins of sets of Multi30k; with several language pairs, those that each pair has."""
+    names = list(dict.fromkeys(name for group in groups.values() for name in group))
+    sets: dict[str, list[Origin]] = {name: [] for name in groups}
+    for pair in each_pair(data):
+        possible = hub.possible_sets(pair.source, pair.target) if is_multilingual(data) else names
+        wanted = [name for name in names if name in possible]
+        files = hub.download_sets(pair.source, pair.target, wanted, downloads)
+        for name, group in groups.items():
+            origins = [plain_origin(part, *files[part], {"license": hub.LICENSE}) for part in group if part in files]
+            sets[name] += [of_pair(origin, pair, data) for origin in origins]
+    return sets
 
 
 def own_sets(data: DataConfig, groups: dict[str, list[str]], downloads: Path) -> dict[str, list[Origin]]:
     """The origins of one's own words; raises UserError, for a word that is not possible before any download."""
-    columns = Columns(data.columns, data.source, data.target)
-    fetches = {
-        name: [find_origin(word, data, columns, downloads) for word in words if word != SPLIT]
-        for name, words in groups.items()
-    }
-    return {name: [fetch() for fetch in each] for name, each in fetches.items()}
+    fetches: dict[str, list[tuple[int, Fetch]]] = {name: [] for name in groups}
+    for name, words in groups.items():
+        for part, word in enumerate(words):
+            if word != SPLIT:
+                find = partial(find_origin, word, downloads)
+                fetches[name] += [(part, fetch) for fetch in find_for_pairs(data, word, find)]
+    return {name: [replace(fetch(), part=part) for part, fetch in each] for name, each in fetches.items()}
 
 
-def find_origin(word: str, data: DataConfig, columns: Columns, downloads: Path) -> Fetch:
+def find_origin(word: str, downloads: Path, data: DataConfig) -> Fetch:
     """A function that gives the origin of a word, after a download if need be; raises UserError for a missing file."""
+    columns = Columns(data.columns, data.source, data.target)
     if word.startswith("opus:"):
         return opus.find(word, data, downloads)
     if word.startswith("hub:"):

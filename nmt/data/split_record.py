@@ -31,7 +31,7 @@ class SplitRecord:
 
     def key(self, role: str, origin: Origin) -> str:
         """The key of an entry: the language pair in either direction, the role, the origin."""
-        languages = "-".join(sorted((self.data.source, self.data.target)))
+        languages = "-".join(sorted(origin.languages or (self.data.source, self.data.target)))
         return f"{languages} {role} {origin.key}"
 
     def thresholds(self, roles: list[str]) -> Thresholds:

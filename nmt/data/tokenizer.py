@@ -22,13 +22,13 @@ from nmt.config import TokenizerConfig
 from nmt.data.parallel_text import read_lines
 from nmt.data.protection import PLACEHOLDERS, Encoded, Protected, protect, protect_pair, restore
 from nmt.data.subword_sampling import Sampler, Vocabulary
+from nmt.data.tags import TAG
 from nmt.errors import UserError
 from nmt.files import report_write_errors
 
 PAD, UNK, BOS, EOS = range(4)
 MAX_CHARACTERS = 10_000  # of a training line; the rest is ignored, while SentencePiece would leave the line out
 MAX_LINES = 1_000_000  # to train on; SentencePiece's own choice of lines differs from process to process
-TAG = re.compile(r"<[\w.+-]+>")  # a piece for the origin of a sentence (data.origin_tags)
 BYTE = re.compile(r"<0x[0-9A-F]{2}>|<unk>")
 THREADS = 8  # fixed, because sums over threads are part of the model
 

@@ -1,28 +1,43 @@
 """Before the training set is written: what is held out from it, and the weight and the tag of each of its parts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nmt.config import DataConfig
 from nmt.data import mixture
 from nmt.data.digests import DigestCache
 from nmt.data.origin import Origin
+from nmt.data.replay import OldText
 from nmt.data.split import Split, Thresholds, hold_out
 from nmt.data.split_record import SplitRecord
 
 
 @dataclass
 class TrainingPlan:
-    """What is written as the training set: origins with their weights and tags, and what is held out from them."""
+    """What is written as the training set: origins with their weights, and what is held out from them."""
 
     origins: list[Origin]
     weights: list[float]
-    tags: list[str]  # "" = none
     split: Split | None = None
+    old: OldText | None = None  # of which the last origin is
+    found_tags: set[str] = field(default_factory=set)  # <bt> and <2fr>, in the text
 
-    def tags_by_key(self) -> dict[str, str]:
-        """The tag of each origin by its key: pairs that are split from an origin have its tag too."""
-        return {origin.key: tag for origin, tag in zip(self.origins, self.tags, strict=True)}
+    @property
+    def all_tags(self) -> list[str]:
+        """The tags of origins, then those in the text, each once."""
+        tags = [tag for origin in self.origins for tag in origin.tag.split()]
+        return list(dict.fromkeys([*tags, *sorted(self.found_tags)]))
+
+    def add_old(self, old: OldText, data: DataConfig) -> None:
+        """Add the old training pairs; their weight is known when the new ones have been written."""
+        if origins := old.training_text(data):
+            self.origins, self.old = [*self.origins, *origins], old
+            self.weights = [*self.weights, 0.0]
+
+    def weight(self, number: int, written: int) -> float:
+        """The weight of an origin, when `written` pairs of those before have been written."""
+        is_old = self.old is not None and number == len(self.origins) - 1
+        return self.old.weight(written) if self.old and is_old else self.weights[number]
 
     def reason(self, source: str, target: str) -> str | None:
         """Why a pair is left out for the sake of the sets that are held out."""
@@ -32,8 +47,12 @@ class TrainingPlan:
 def prepare_training(data: DataConfig, sets: dict[str, list[Origin]], folder: Path, cache: Path) -> TrainingPlan:
     """Choose weights and tags, and fill the sets that are split; `folder` is for temporary files. Raises UserError."""
     origins, roles = sets["train"], split_roles(sets)
-    tags = mixture.origin_tags(origins) if data.origin_tags else [""] * len(origins)
-    plan = TrainingPlan(origins, data.weights or [1.0] * len(origins), tags)
+    if data.origin_tags:  # also before pairs that are split from an origin
+        tags = mixture.origin_tags(origins)
+        origins = [
+            replace(origin, tag=f"{origin.tag} {tag}".strip()) for origin, tag in zip(origins, tags, strict=True)
+        ]
+    plan = TrainingPlan(origins, [data.weights[origin.part] if data.weights else 1.0 for origin in origins])
     if not roles and data.temperature is None:
         return plan
     thresholds: Thresholds = {}

@@ -34,7 +34,7 @@ class Variation:
         pairs = [NoisyPair(source.text, target.text, [row], False) for row, (source, target) in enumerate(protected)]
         if self.noise:
             plain, placeholders = [(pair.source, pair.target) for pair in pairs], self.tokenizers.protects
-            noisy = add_noise(plain, self.noise, placeholders, Random(seed + 2))
+            noisy = add_noise(plain, self.noise, placeholders, Random(seed + 2), self.tokenizers.source.tags)
             pairs = [part for pair in noisy for part in self.fitting(pair, pairs, stored)]
         clean = [[joined([ids[row] for row in pair.rows]) for pair in pairs] for ids in stored]
         sources = self.encode(self.tokenizers.source, [pair.source for pair in pairs], pairs, clean[0], seed)

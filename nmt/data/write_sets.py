@@ -10,6 +10,7 @@ from nmt.data.checks import PairChecks
 from nmt.data.mixture import copies
 from nmt.data.origin import Origin, PartCounts
 from nmt.data.parallel_text import LineWriter, read_pairs
+from nmt.data.tags import leading_tags
 from nmt.data.training_links import NAME as LINKS
 from nmt.data.training_links import find_link_files, with_links
 from nmt.data.training_plan import TrainingPlan
@@ -37,8 +38,8 @@ def write_training_set(
         if link_files:
             link_writer = LineWriter(folder / LINKS)
             stack.callback(link_writer.close)
-        for number, (origin, weight, tag) in enumerate(zip(plan.origins, plan.weights, plan.tags, strict=True)):
-            links = link_files[number] if link_files else None
+        for number, origin in enumerate(plan.origins):
+            links, weight = link_files[number] if link_files else None, plan.weight(number, counts.kept)
             for (source, target), line in with_links(parts.pairs(origin), links, origin.place):
                 checks.add(source, target)
                 reason = rejection_reason(source, target, data.max_characters, data.max_length_ratio)
@@ -50,14 +51,15 @@ def write_training_set(
                 if held_out.contains(source, target):
                     counts.count("also in valid or test", counts.read)
                 duplicates.add(source, target, counts.read)
+                plan.found_tags.update(leading_tags(source))
                 for _ in range(times := copies(weight, source, target)):
-                    writer.write(tagged(source, tag), target, counts)
+                    writer.write(tagged(source, origin.tag), target, counts)
                     if links is not None:
                         link_writer.write(line)
                 if not times:
                     counts.drop("left out by its weight", counts.read)
             check_part(parts.entries[-1], data)
-            parts.entries[-1] |= {"weight": round(weight, 4)} | ({"tag": tag} if tag else {})
+            parts.entries[-1] |= {"weight": round(weight, 4)} | ({"tag": origin.tag} if origin.tag else {})
     repeated, first = duplicates.count()
     if repeated:
         counts.count("duplicates", first, repeated)
@@ -80,7 +82,6 @@ def tagged(source: str, tag: str) -> str:
 def write_held_out_set(
     name: str,
     origins: list[Origin],
-    tags: dict[str, str],
     data: DataConfig,
     folder: Path,
     held_out: HeldOutSentences,
@@ -88,7 +89,7 @@ def write_held_out_set(
 ) -> dict[str, Any]:
     """Write every pair of a validation or test set; returns its entry in report.json.
 
-    `tags`: the tags of origins, by their keys. Raises UserError when a side of every pair is blank.
+    Raises UserError when a side of every pair is blank.
     """
     counts = PairCounts()
     parts = PartCounts(counts)
@@ -99,7 +100,7 @@ def write_held_out_set(
                     counts.count("a side blank", counts.read)
                 held_out.add(source, target)
                 checks.add(source, target)
-                writer.write(tagged(source, tags.get(origin.key, "")), target, counts)
+                writer.write(tagged(source, origin.tag), target, counts)
     if counts.counted.get("a side blank") == counts.read:
         raise UserError(f"The set '{name}' has no pair of two sentences: one side of every line is blank.")
     counts.add_warnings(checks)

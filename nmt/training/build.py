@@ -23,8 +23,10 @@ from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.training import checkpoint
 from nmt.training.batch_size import choose_batch_tokens
+from nmt.training.checkpoint_check import load_weights
 from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.muon import Muon
+from nmt.training.parent import Parent
 from nmt.training.precision import autocast, precision_name, seed_everything, select_device, select_precision
 from nmt.training.schedule import can_be_extended
 from nmt.training.state import TrainState
@@ -45,18 +47,22 @@ def build_trainer(
     corpus_hash: str,
     world: World,
     corpus: Path | None = None,
+    parent: Parent | None = None,
 ) -> Trainer:
     """A Trainer at the start, or where last.safetensors in `folder` ended; one in each process of `world`.
 
-    `corpus` is the folder with the links of the training pairs, which guided alignment needs. Raises UserError if the
-    device is missing or the run was begun with another configuration.
+    `corpus` is the folder with the links of the training pairs, which guided alignment needs; `parent` has the weights
+    at the start. Raises UserError if the device is missing or the run was begun with another configuration.
     """
     device = select_device(config.device)
     seed_everything(config.seed)
     model = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint).to(device)
+    if parent:
+        load_weights(model, parent.weights)
     optimizer = make_optimizer(model, config.optim)
     options, stop = config.train, StopSignal(world)
-    checkpoints = CheckpointManager(folder, config, tokenizers, corpus_hash, world.is_main)
+    start = parent.provenance if parent else None
+    checkpoints = CheckpointManager(folder, config, tokenizers, corpus_hash, world.is_main, start)
     stored = world.main_first(lambda: checkpoints.restore(model, optimizer))
     dtype = select_precision(stored.precision if stored and stored.precision else config.precision, device)
     dtype = torch.bfloat16 if world.broadcast(dtype == torch.bfloat16) else torch.float32  # `auto` is timed

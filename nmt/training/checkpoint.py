@@ -44,19 +44,23 @@ def versions() -> dict[str, str]:
     }
 
 
-def pack(config: Config, tokenizers: Tokenizers, corpus_hash: str) -> Payload:
-    """The entries that all checkpoints of a run have in common; a joint tokenizer is stored once."""
+def pack(config: Config, tokenizers: Tokenizers, corpus_hash: str, parent: dict[str, str] | None = None) -> Payload:
+    """The entries that all checkpoints of a run have in common; a joint tokenizer is stored once.
+
+    `parent`: the checkpoint that the training started from, and the sha256 of its weights.
+    """
     sides = {"source": tokenizers.source, "target": tokenizers.target}
     if tokenizers.joint:
         del sides["target"]
     models = {side: torch.frombuffer(bytearray(each.model), dtype=torch.uint8) for side, each in sides.items()}
-    return {
+    common = {
         "format": FORMAT,
         "config": to_dict(config),
         "tokenizers": {"lowercase": config.tokenizer.lowercase, **models},
         "corpus_hash": corpus_hash,
         "versions": versions(),
     }
+    return common | ({"parent": parent} if parent else {})
 
 
 def save(path: Path, payload: Payload, previous: Path | None = None) -> None:

@@ -18,7 +18,7 @@ from nmt.training.muon import Muon
 LONGEST_TEXT = 10_000  # characters; the origin of an average names all its updates
 REQUIRED = {"config": dict, "tokenizers": dict, "model": dict, "corpus_hash": str, "versions": dict}
 OPTIONAL = {
-    "step": int, "valid": dict, "origin": str, "optimizer": dict, "train_state": dict,
+    "step": int, "valid": dict, "origin": str, "optimizer": dict, "train_state": dict, "parent": dict,
 }  # fmt: skip
 
 
@@ -32,8 +32,10 @@ def check_entries(payload: Mapping[str, Any]) -> None:
     if not ("origin" in payload or "step" in payload.get("train_state", ())):
         raise UserError("it does not say which updates it comes from")
     texts = [payload["corpus_hash"], payload.get("origin", ""), *payload["versions"], *payload["versions"].values()]
+    parent = payload.get("parent", {})
+    texts += [*parent, *parent.values()]
     if not all(isinstance(text, str) and is_printable(text) and len(text) <= LONGEST_TEXT for text in texts):
-        raise UserError("its corpus_hash, origin or versions are no plain text")
+        raise UserError("its corpus_hash, origin, versions or parent are no plain text")
     if not all(is_number(score) for score in payload.get("valid", {}).values()):
         raise UserError("its validation scores are no numbers")
 

@@ -34,8 +34,9 @@ from nmt.training.validation import ValidationResult
 log = logging.getLogger("nmt")
 
 # Keys that may change when a run is resumed, since its weights do not depend on them. The corpus is compared by its
-# hash, the tokenizer byte for byte; train.accumulate may change with the number of processes.
-CHANGEABLE: tuple[str, ...] = ("name", "device", "data_folder", "run_folder")
+# hash, the tokenizer byte for byte, the run of from=RUN by its weights; train.accumulate may change with the number of
+# processes.
+CHANGEABLE: tuple[str, ...] = ("name", "from_run", "device", "data_folder", "run_folder")
 CHANGEABLE += ("train.log_every", "train.compile", "train.accumulate", "train.save_minutes", "train.keep_checkpoints")
 CHANGEABLE_PREFIXES = ("decode.", "train.heatmap", "train.log_sentences", "data.")
 BUDGET = ("train.max_steps", "train.max_epochs", "train.patience")  # may change where no schedule depends on them
@@ -48,11 +49,17 @@ class CheckpointManager:
     """
 
     def __init__(
-        self, folder: Path, config: Config, tokenizers: Tokenizers, corpus_hash: str, writes: bool = True
+        self,
+        folder: Path,
+        config: Config,
+        tokenizers: Tokenizers,
+        corpus_hash: str,
+        writes: bool = True,
+        parent: dict[str, str] | None = None,
     ) -> None:
         self.writes = writes
         self.folder, self.config, self.folder_identity = folder, config, identity(folder)
-        self.common = checkpoint.pack(config, tokenizers, corpus_hash)
+        self.common = checkpoint.pack(config, tokenizers, corpus_hash, parent)
         names = ("last", "previous", "validated", "best", "average")
         self.last_path, self.previous_path, self.validated_path, self.best_path, self.average_path = (
             folder / f"{name}.safetensors" for name in names
@@ -226,6 +233,9 @@ def refuse_changes(saved: Payload, new: Payload, name: str) -> None:
         for key, values in differences(to_dict(validate(saved["config"])), config).items()
         if key not in changeable and not key.startswith(CHANGEABLE_PREFIXES)
     }
+    starts = [each.get("parent", {}).get("weights", "none")[:10] for each in (saved, new)]
+    if starts[0] != starts[1]:
+        changed["the weights of from=RUN"] = (starts[0], starts[1])
     if saved["corpus_hash"] != new["corpus_hash"]:
         changed["the corpus"] = (saved["corpus_hash"][:10], new["corpus_hash"][:10])
     elif not changed and not same_tokenizers(saved["tokenizers"], new["tokenizers"]):

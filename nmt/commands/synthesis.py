@@ -1,0 +1,80 @@
+"""nmt backtranslate and nmt distil: sentence pairs of which a run has written one side.
+
+backtranslate   monolingual text in the target language of a training to come, translated into its source language by a
+                run of the other direction; each synthetic source begins with <bt> (Caswell et al. 2019)
+distil          source text, translated by a teacher, from which a smaller student learns (Kim & Rush 2016, section 3.2)
+
+Both write PREFIX.LANGUAGE for both languages: the lines of the text as they are, and their translations.
+"""
+
+import argparse
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO
+
+from nmt.commands.part_file import open_part
+from nmt.commands.translate import check_engine, open_engine, write_answers
+from nmt.commands.translate_output import search_settings
+from nmt.config import Config
+from nmt.data.language_pairs import is_multilingual
+from nmt.data.line_chunks import LineChunk, read_chunks
+from nmt.data.parallel_text import open_lines
+from nmt.data.tags import BACK_TRANSLATED
+from nmt.errors import UserError
+from nmt.files import open_atomic, report_write_errors
+from nmt.runs import Run, find_checkpoints
+from nmt.trained_corpus import existing_corpus
+from nmt.training.checkpoint import load
+from nmt.training.parent import parent_config
+
+log = logging.getLogger("nmt")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the pairs; nothing is printed."""
+    check_engine(options)
+    if options.command == "backtranslate" and not options.file:
+        raise UserError("Give FILE, the text to translate: nmt backtranslate RUN --output PREFIX FILE.")
+    path = find_checkpoints(options.name, Path(options.runs))[0]
+    config = parent_config(path)
+    if is_multilingual(config.data):
+        raise UserError(f"{options.name} has several language pairs; {options.command} needs a run with one.")
+    source = Path(options.file) if options.file else training_text(path, config)
+    copy, synthetic = (Path(f"{options.output}.{language}") for language in (config.data.source, config.data.target))
+    if copy.exists() and copy.resolve() == source.resolve():
+        raise UserError(f"--output {options.output} would overwrite {source}; choose another name.")
+    tag = f"{BACK_TRANSLATED} " if options.command == "backtranslate" else ""
+    with ExitStack() as stack:
+        lines = stack.enter_context(open_lines(source))
+        part = stack.enter_context(open_part(str(synthetic), options.resume))
+        run = open_engine(options, part.precision)
+        part.continue_with({"command": options.command} | search_settings(run))
+        stack.enter_context(report_write_errors(copy.parent))
+        file = stack.enter_context(open_atomic(copy))
+        chunks = copied(read_chunks(lines, str(source), live=False), file)
+        write_answers(chunks, lambda chunk: translations(run, tag, chunk), part)
+    log.info("%s and %s are pairs to train on: data.train=[…,%s].", synthetic, copy, options.output)
+    return 0
+
+
+def training_text(path: Path, config: Config) -> Path:
+    """The source side of the text that a run was trained on; raises UserError where it is gone."""
+    corpus = existing_corpus(config, {load(path, with_tensors=False)["corpus_hash"]}, path.parent)
+    if corpus is None:
+        raise UserError(f"The text that {path.parent} was trained on is no longer in {config.data_folder}; give FILE.")
+    return corpus / f"train.{config.data.source}"
+
+
+def copied(chunks: Iterator[LineChunk], file: BinaryIO) -> Iterator[LineChunk]:
+    """The chunks, each written to `file` as it passes."""
+    for chunk in chunks:
+        file.write("".join(f"{text}\n" for text in chunk.texts).encode())
+        yield chunk
+
+
+def translations(run: Run, tag: str, chunk: LineChunk) -> Iterator[str]:
+    """The other side of each line of a chunk, with the tag; a blank line stays blank."""
+    for translation in run.translator.translate_chunk(chunk.texts, chunk.start):
+        yield f"{tag}{translation.text}" if translation.text else ""

@@ -1,0 +1,91 @@
+"""Several languages on a side, for one multilingual model: data.source=de+fr+cs data.target=en.
+
+Each word of data.train, data.valid and data.test is read for every language pair that it has. With several target
+languages each source begins with a tag of its target language, such as <2fr> (Johnson et al. 2017). A test set is one
+set for each pair, NAME-SOURCE-TARGET.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import product
+
+from nmt.config import DataConfig
+from nmt.data.origin import Origin
+from nmt.data.tags import language_tag
+from nmt.errors import UserError
+
+Sets = dict[str, list[Origin]]
+Fetch = Callable[[], Origin]
+log = logging.getLogger("nmt")
+
+
+def language_pairs(data: DataConfig) -> list[tuple[str, str]]:
+    """All pairs of a source and a target language; raises UserError if there is none."""
+    sides = [each.split("+") for each in (data.source, data.target)]
+    pairs = [(source, target) for source, target in product(*sides) if source != target]
+    if not pairs or any(len(set(side)) < len(side) or "" in side for side in sides):
+        raise UserError(
+            f"data.source={data.source} data.target={data.target} is not possible; several languages are written de+fr."
+        )
+    return pairs
+
+
+def is_multilingual(data: DataConfig) -> bool:
+    """Whether a side has several languages."""
+    return "+" in data.source + data.target
+
+
+def each_pair(data: DataConfig) -> Iterator[DataConfig]:
+    """The configuration of each language pair by itself."""
+    for source, target in language_pairs(data):
+        yield replace(data, source=source, target=target)
+
+
+def of_pair(origin: Origin, pair: DataConfig, data: DataConfig) -> Origin:
+    """An origin of one language pair, with its tag where the target language has to be said; it has no links."""
+    if not is_multilingual(data):
+        return origin
+    tag = language_tag(pair.target) if "+" in data.target else ""
+    return replace(origin, languages=(pair.source, pair.target), tag=tag, links=None)
+
+
+def find_for_pairs(data: DataConfig, word: str, find: Callable[[DataConfig], Fetch]) -> Iterator[Fetch]:
+    """What fetches the origins of a word, one for each language pair that it has; raises UserError if it has none."""
+    found, errors = [], []
+    for pair in each_pair(data):
+        try:
+            found.append((pair, find(pair)))
+        except UserError as error:
+            errors.append(error)
+            log.info("%s: no %s-%s.", word, pair.source, pair.target)
+    if not found:
+        raise errors[0]
+    for pair, fetch in found:
+        yield partial(fetch_pair, fetch, pair, data)
+
+
+def fetch_pair(fetch: Fetch, pair: DataConfig, data: DataConfig) -> Origin:
+    """The origin of one language pair."""
+    return of_pair(fetch(), pair, data)
+
+
+def divide_tests(sets: Sets) -> Sets:
+    """The sets, of which each test set with several language pairs is one set for each of them."""
+    divided: Sets = {}
+    for name, origins in sets.items():
+        pairs = dict.fromkeys(origin.languages for origin in origins if origin.languages)
+        if name in ("train", "valid") or not pairs:
+            divided[name] = origins
+            continue
+        for pair in pairs:
+            divided[f"{name}-{'-'.join(pair)}"] = [origin for origin in origins if origin.languages == pair]
+    return divided
+
+
+def target_language(data: DataConfig, name: str) -> str:
+    """The target language of a test set: the last part of its name where there are several."""
+    languages = data.target.split("+")
+    last = name.removesuffix("-before").rpartition("-")[2]
+    return last if len(languages) > 1 and last in languages else data.target

@@ -1,0 +1,41 @@
+"""Words before a source that say what the pair is; each is one piece of the vocabulary.
+
+<bt>     the source is a back-translation (Caswell et al. 2019)
+<2fr>    the target is in this language (Johnson et al. 2017)
+<name>   the origin of the pair, with data.origin_tags (nmt/data/mixture.py)
+
+The first two are recognised in the training text; those of origins are known by their configuration.
+"""
+
+import re
+from collections.abc import Collection
+
+BACK_TRANSLATED = "<bt>"
+KNOWN = re.compile(r"<(?:bt|2[a-z]{2,3}(?:[-_][a-z0-9]+)*)>")
+TAG = re.compile(r"<[\w.+-]+>")
+
+
+def language_tag(language: str) -> str:
+    """The tag of a target language: <2de>."""
+    return f"<2{language.lower()}>"
+
+
+def leading_tags(text: str) -> list[str]:
+    """The tags <bt> and <2fr> before a source, in order."""
+    if not text.startswith("<"):
+        return []
+    found = []
+    for word in text.split():
+        if not KNOWN.fullmatch(word):
+            break
+        found.append(word)
+    return found
+
+
+def sentence_start(text: str, tags: Collection[str]) -> int:
+    """Where the sentence behind those of `tags` begins."""
+    start = 0
+    while (match := TAG.match(text, start)) and match[0] in tags:
+        start = match.end()
+        start += len(text) - start - len(text[start:].lstrip())
+    return start

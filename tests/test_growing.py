@@ -1,0 +1,139 @@
+"""Pairs of which a run has written one side (nmt backtranslate, nmt distil), and the tags of sources."""
+
+from itertools import count
+from random import Random
+
+import pytest
+from corpora import Trained, pairs, run_command, small, write_corpus, write_pairs
+
+from nmt.data.corpus import read_report
+from nmt.data.noise import Noise, add_noise
+from nmt.data.protection import protect
+from nmt.data.tags import leading_tags, sentence_start
+from nmt.data.tokenizer import Tokenizers
+from nmt.decode.translator import Translator
+
+SENTENCES = [pair[0] for pair in pairs(40, seed=3)]
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "mono.de"
+    path.write_bytes("".join(f"{line}\n" for line in [*SENTENCES, "", "Ende"]).encode() + b"\xff\xfe\n")
+    return path
+
+
+def lines(path) -> list[str]:
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def test_both_sides_are_aligned_and_tagged(trained: Trained, text, tmp_path, capfd):
+    answer = run_command(capfd, "backtranslate", str(trained.folder), str(text), "--output", str(tmp_path / "bt"))
+    assert answer.code == 0 and answer.out == "" and "Line 43 is not UTF-8" in answer.err
+    german, english = lines(tmp_path / "bt.de"), lines(tmp_path / "bt.en")
+    assert german == [*SENTENCES, "", "Ende", ""] and len(english) == len(german)
+    assert english[40] == english[42] == "" and all(line.startswith("<bt> ") for line in english[:40])
+    assert run_command(capfd, "distil", str(trained.folder), "--output", str(tmp_path / "kd"), str(text)).code == 0
+    assert lines(tmp_path / "kd.de") == german
+    assert lines(tmp_path / "kd.en") == [line.removeprefix("<bt> ") for line in english]
+    translated = run_command(capfd, "translate", str(trained.folder), "--input", str(text))
+    assert translated.out.split("\n")[:-1] == lines(tmp_path / "kd.en")
+
+
+def test_a_teacher_translates_the_text_that_it_was_trained_on(trained: Trained, tmp_path, capfd):
+    assert run_command(capfd, "distil", str(trained.folder), "--output", str(tmp_path / "kd"), "--beam", "1").code == 0
+    (corpus,) = (trained.root / "data").glob("corpus-*")
+    assert (tmp_path / "kd.de").read_bytes() == (corpus / "train.de").read_bytes()
+    assert len(lines(tmp_path / "kd.en")) == 240
+
+
+def test_continued_after_an_interruption_it_is_the_same(trained: Trained, text, tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr("nmt.data.line_chunks.CHUNK_LINES", 10)
+    words = ["backtranslate", str(trained.folder), str(text), "--output"]
+    assert run_command(capfd, *words, str(tmp_path / "whole")).code == 0
+    real, calls = Translator.translate_chunk, count()
+    with monkeypatch.context() as patch:
+
+        def interrupted(self, texts, start=1):
+            if next(calls) == 2:
+                raise KeyboardInterrupt
+            return real(self, texts, start)
+
+        patch.setattr(Translator, "translate_chunk", interrupted)
+        assert run_command(capfd, *words, str(tmp_path / "part")).code == 130
+    assert (tmp_path / "part.en.part").exists()
+    assert not (tmp_path / "part.en").exists() and not (tmp_path / "part.de").exists()
+    assert "--resume continues it" in run_command(capfd, *words, str(tmp_path / "part")).err
+    done = []
+    monkeypatch.setattr(
+        Translator, "translate_chunk", lambda self, texts, start=1: done.append(start) or real(self, texts, start)
+    )
+    assert run_command(capfd, *words, str(tmp_path / "part"), "--resume").code == 0
+    assert done == [21, 31, 41]
+    for language in ("de", "en"):
+        assert (tmp_path / f"part.{language}").read_bytes() == (tmp_path / f"whole.{language}").read_bytes()
+    assert not list(tmp_path.glob("*.part*"))
+
+
+def test_what_cannot_be_is_refused(trained: Trained, text, tmp_path, refused):
+    words = [str(trained.folder), "--output"]
+    assert "Give FILE" in refused("backtranslate", *words, str(tmp_path / "bt"))
+    assert "would overwrite" in refused("distil", *words, str(tmp_path / "mono"), str(text))
+    assert text.exists()
+    assert "nothing cannot be read" in refused("distil", *words, str(tmp_path / "kd"), str(tmp_path / "nothing"))
+    assert "cannot be written" in refused("distil", *words, str(tmp_path / "no" / "kd"), str(text))
+    assert "needs --engine ctranslate2" in refused(
+        "distil", *words, str(tmp_path / "kd"), str(text), "--quantization", "int8"
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mono.de"]
+
+
+@pytest.mark.parametrize(
+    ("text", "tags"),
+    [
+        ("<bt> Hallo", ["<bt>"]),
+        ("<2fr> <bt> Hallo <bt>", ["<2fr>", "<bt>"]),
+        ("<2pt-br> a", ["<2pt-br>"]),
+        ("<b> a", []),
+        ("a <bt>", []),
+        ("<bt>a", []),
+        ("", []),
+    ],
+)
+def test_tags_before_a_source(text, tags):
+    assert leading_tags(text) == tags
+    assert sentence_start(text, tags) == len("".join(f"{tag} " for tag in tags))
+
+
+def test_a_tag_is_one_piece_and_stays_one(tmp_path, capfd):
+    corpus = write_corpus(tmp_path, train=240)
+    tagged = [(f"<bt> {german}", english) for german, english in pairs(60, seed=5)]
+    write_pairs(tmp_path, "bt", tagged)
+    words = [*corpus, f"data.train=[{tmp_path / 'train'},{tmp_path / 'bt'}]"]
+    assert run_command(capfd, "tokenize", *small(tmp_path, words, "train.max_steps=1")).code == 0
+    (folder,) = (tmp_path / "data").glob("corpus-*")
+    assert read_report(folder)["tags"] == ["<bt>"]
+    tokenizers = Tokenizers.load(next((tmp_path / "data").glob("tokenizer-*")))
+    assert "<bt>" in tokenizers.source.tags
+    assert tokenizers.source.pieces(tokenizers.source.encode("<bt> Die"))[:2] == ["▁", "<bt>"]
+    assert [protected.text for protected in tokenizers.protect_sources(["<bt> 5 DIE KATZE"])] == [
+        "<bt> \uf100 die katze"
+    ]
+
+
+def test_noise_leaves_tags_in_their_place():
+    tags = ["<tatoeba>", "<bt>"]
+    noise = Noise(case=0.5, typos=0.9, punctuation=0.5, merge=0.9, copy=0.5)
+    every = [("<tatoeba> <bt> Heute regnet es.", "It rains."), ("<bt> Morgen schneit es.", "It snows.")] * 4
+    every += every[:1] * 3
+    merged = 0
+    for seed in range(200):
+        for pair in add_noise(every, noise, True, Random(seed), tags):
+            start = every[pair.rows[0]][0].rpartition("<bt> ")[0] + "<bt> "
+            assert pair.source.startswith(start) and "<" not in pair.source[len(start) :]
+            merged += len(pair.rows) > 1
+    assert merged
+
+
+def test_protected_capitals_behind_a_tag():
+    assert protect("<bt> HALLO WELT", ["<bt>"]).capitals and not protect("<bt> Hallo", ["<bt>"]).capitals

@@ -1,0 +1,106 @@
+"""Several languages on a side: each word is read for the pairs that it has, and each pair is scored by itself."""
+
+from pathlib import Path
+
+import pytest
+from corpora import pairs, run_command, small
+
+from nmt.data.corpus import read_report
+from nmt.data.hub import possible_sets
+from nmt.data.language_pairs import target_language
+from nmt.data.tokenizer import Tokenizers
+from nmt.training import checkpoint
+
+SIZES = {"train": 120, "valid": 8, "test": 6}
+
+
+def write_texts(folder: Path, languages: str = "de en fr") -> list[str]:
+    """The same sentences in German, English and an invented French; the overrides that choose them."""
+    every = [(german, english, english.replace("The", "Le").upper()) for german, english in pairs(134)]
+    start = 0
+    for name, size in SIZES.items():
+        for number, language in enumerate(("de", "en", "fr")):
+            if language in languages.split():
+                text = "".join(f"{each[number]}\n" for each in every[start : start + size])
+                (folder / f"{name}.{language}").write_text(text, encoding="utf-8")
+        start += size
+    return ["data=files", *(f"data.{name}={folder / name}" for name in SIZES)]
+
+
+def corpus_of(root: Path) -> Path:
+    (folder,) = (root / "data").glob("corpus-*")
+    return folder
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def test_from_several_languages_into_one(tmp_path, capfd):
+    """Without tags, because the target language is known; each source language has a test set."""
+    words = [*write_texts(tmp_path), "data.source=de+fr", "data.target=en", "name=many", "train.max_steps=4"]
+    answer = run_command(capfd, "train", *small(tmp_path, words, "train.average_checkpoints=0"))
+    assert answer.code == 0, answer.err
+    assert [line.split("\t")[0] for line in answer.out.splitlines()] == ["test-de-en", "test-fr-en"]
+    folder = corpus_of(tmp_path)
+    assert lines(folder / "train.de+fr") == lines(tmp_path / "train.de") + lines(tmp_path / "train.fr")
+    assert lines(folder / "train.en") == 2 * lines(tmp_path / "train.en")
+    assert lines(folder / "test-fr-en.de+fr") == lines(tmp_path / "test.fr")
+    assert lines(folder / "valid.de+fr") == lines(tmp_path / "valid.de") + lines(tmp_path / "valid.fr")
+    best = checkpoint.load(tmp_path / "runs" / "many" / "best.safetensors", with_tensors=False)
+    assert best["config"]["data"]["source"] == "de+fr"
+    assert (
+        "has several language pairs"
+        in run_command(capfd, "distil", "many", "--runs", str(tmp_path / "runs"), "--output", str(tmp_path / "kd")).err
+    )
+
+
+def test_into_several_languages_each_source_says_which(tmp_path, capfd):
+    words = [*write_texts(tmp_path), "data.source=en", "data.target=de+fr", "data.origin_tags=true"]
+    assert run_command(capfd, "tokenize", *small(tmp_path, words, "train.max_steps=1")).code == 0
+    folder = corpus_of(tmp_path)
+    english = lines(tmp_path / "train.en")
+    tagged = [f"<2{language}> <train> {line}" for language in ("de", "fr") for line in english]
+    assert lines(folder / "train.en") == tagged
+    assert lines(folder / "test-en-fr.en") == [f"<2fr> {line}" for line in lines(tmp_path / "test.en")]
+    assert read_report(folder)["tags"] == ["<2de>", "<train>", "<2fr>"]
+    tokenizers = Tokenizers.load(next((tmp_path / "data").glob("tokenizer-*")))
+    assert {"<2de>", "<2fr>", "<train>"} <= tokenizers.source.tags
+
+
+def test_sets_that_are_split_are_divided_by_language_pair(tmp_path, capfd):
+    words = [*write_texts(tmp_path)[:2], "data.source=en", "data.target=de+fr", "data.split_size=6"]
+    assert run_command(capfd, "download", *small(tmp_path, words, "train.max_steps=1")).code == 0
+    folder = corpus_of(tmp_path)
+    report = read_report(folder)
+    assert report["sets"] == ["test-en-de", "test-en-fr"]
+    held_out = [line for name in (*report["sets"], "valid") for line in lines(folder / f"{name}.en")]
+    assert all(line.startswith("<2") for line in held_out)
+    train = lines(folder / "train.en")
+    assert not {line.partition("> ")[2] for line in held_out} & {line.partition("> ")[2] for line in train}
+
+
+def test_a_word_may_lack_a_language_but_not_all(tmp_path, capfd, refused):
+    words = [*write_texts(tmp_path, "de en"), "data.source=de+fr", "data.target=en"]
+    assert run_command(capfd, "download", *small(tmp_path, words, "train.max_steps=1")).code == 0
+    assert read_report(corpus_of(tmp_path))["sets"] == ["test-de-en"]
+    words[-2:] = ["data.source=cs+fr", "data.target=en"]
+    assert "train.cs" in refused("download", *small(tmp_path, words, "train.max_steps=1"))
+
+
+@pytest.mark.parametrize("source", ["de+", "de+de", "+"])
+def test_languages_that_are_none(source, tmp_path, refused):
+    words = [*write_texts(tmp_path), f"data.source={source}", "data.target=en"]
+    assert "data.source=" in refused("download", *small(tmp_path, words, "train.max_steps=1"))
+
+
+def test_scores_are_those_of_the_language_of_the_set():
+    from nmt.config import DataConfig
+
+    data = DataConfig("files", "en", "de+zh", "a", "b", "c", 1, 1.0)
+    names = ("test-en-zh", "test-en-zh-before", "old-test-en-de", "test")
+    assert [target_language(data, name) for name in names] == ["zh", "zh", "de", "de+zh"]
+
+
+def test_multi30k_has_these_sets():
+    assert "test_2017_flickr" in possible_sets("fr", "en") and "test_2017_flickr" not in possible_sets("cs", "en")
