@@ -28,6 +28,9 @@ hypothesis.settings.load_profile("nmt")
 
 VOCABULARY = 50
 MODELS = sorted(path.stem for path in (config_folder() / "model").glob("*.yaml"))
+# Sizes of another model, or a score that another window is tested with: their tests are for CI.
+SLOW = {"luong_global_dot", "luong_local_m_dot", "luong_local_p_dot", "transformer_big", "transformer_tiny"}
+SLOW |= {"transformer_learned", "transformer_fast_weights", "luong_global_location"}
 # window_radius, sliding_window, max_distance: so small that they hide or clip something in short sentences.
 NARROW = {
     "hidden_size": 32,
@@ -87,7 +90,7 @@ def small_config(name: str, changes: tuple[tuple[str, object], ...]) -> ModelCon
     return validate(OmegaConf.merge(composed(name), OmegaConf.from_dotlist(words))).model
 
 
-@pytest.fixture(params=MODELS)
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in MODELS])
 def name(request: pytest.FixtureRequest) -> str:
     """Every file of conf/model, also the one that is added tomorrow."""
     return request.param

@@ -200,6 +200,7 @@ def test_a_peer_that_cannot_be_installed_leaves_nothing(monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_peers_read_the_same_lines_and_pieces(monkeypatch, tmp_path):
     drawn = [pair for pair, _ in zip(draws(Grammar(), 1), range(1100), strict=False)]
     for side, lines in (("de", [pair.german for pair in drawn]), ("en", [pair.english for pair in drawn])):

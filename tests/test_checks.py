@@ -97,7 +97,7 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("fault", PLANTED)
-@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("side", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_damaged_text_is_counted_with_its_first_line(find, sides, fault, side):
     plant, text = PLANTED[fault]
     planted = [list(each) for each in sides]

@@ -192,6 +192,7 @@ def test_a_sentence_far_too_long_is_split_with_a_warning(translate):
     assert translate("x" * 5000).out.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_error(trained: Trained):
     """As in `nmt translate … | head -1`."""
     text = f"{SENTENCE}\n".encode() * 200
@@ -211,6 +212,7 @@ def test_a_closed_pipe_is_no_error(trained: Trained):
         assert running.stderr.read() == b""
 
 
+@pytest.mark.slow
 def test_a_full_disk_behind_stdout_is_reported(trained: Trained):
     with open("/dev/full", "wb") as full:
         words = [sys.executable, "-m", "nmt", "translate", "tiny", "--runs", trained.runs, SENTENCE]
@@ -547,6 +549,7 @@ def fused(translator: Translator, source: list[int], target: list[int]) -> list[
     return log_probabilities.gather(1, torch.tensor([[*target, EOS]]).T).squeeze(1).tolist()
 
 
+@pytest.mark.slow
 def test_records_do_not_depend_on_their_neighbours(translate, tmp_path, monkeypatch):
     lines = [SENTENCE, "", OTHER, "Ein Junge.", "x" * 300, "Eine Frau kauft zwei Bücher am Fluss."]
     alone = [json.loads(translate("--format", "jsonl", "--", line).out) for line in lines]

@@ -290,6 +290,7 @@ def table_rows(answer: Answer, heading: str) -> dict[str, dict[str, str]]:
     return {line[0]: dict(zip(lines[0], line, strict=True)) for line in lines[2:]}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("drawn")
 def test_one_table_over_runs(runs: Runs, trained: Trained, capfd):
     answer = runs.compare(capfd, "tiny", "tiny-seed2", "plain", "--long", "5")
@@ -351,6 +352,7 @@ def check_tensorboard(folder: Path, text: str, numbers: dict) -> None:
             assert points == logged, name
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("drawn")
 def test_everything_is_written(runs: Runs, trained: Trained, capfd):
     answer = runs.compare(capfd, "tiny", "plain", "--sentences", "2,5")
@@ -654,6 +656,7 @@ def test_a_training_without_tokens_has_no_speed(trained: Trained, tmp_path, toke
 # --- make compare ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given", [["SEEDS=3", "LONG=6"], ["DATA=multi30k", "LONG=1"], ["MODELS=seq2seq bahdanau", "SEEDS=1 2"]]
 )

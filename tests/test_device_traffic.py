@@ -77,6 +77,7 @@ def casts(model: EncoderDecoder, columns: int) -> Counter[tuple[int, ...]]:
     return Counter(tuple(event.input_shapes[0]) for event in events)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bahdanau", "luong_global", "luong_dot"])
 def test_recurrent_models_cast_memory_and_matrices_once(small_model, kind):
     """More columns cast more states [B D] and weights [B T S], but no matrix and no memory [B S M]."""

@@ -122,6 +122,7 @@ def assert_same(left: tuple, right: tuple) -> None:
     assert left[2:] == right[2:]
 
 
+@pytest.mark.slow
 def test_two_processes_train_as_one(words, tmp_path, capfd):
     """Bit for bit: weights, optimizer, validations, translations and scores; process 0 alone prints."""
     alone = run_command(capfd, "train", *words("alone", 2))

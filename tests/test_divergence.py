@@ -121,6 +121,7 @@ def test_one_useless_update_is_skipped_and_said(train, nan_at, tmp_path):
     assert state["step"] == 16 and state["skipped"] == [6] and not state["rolled_back"]
 
 
+@pytest.mark.slow
 def test_many_useless_updates_roll_the_training_back_once(train, nan_at, tmp_path):
     """Updates 7 to 12 are useless: five are skipped, the sixth goes back to update 4; later the same ends it."""
     nan_at(*range(7, 13))
@@ -132,6 +133,7 @@ def test_many_useless_updates_roll_the_training_back_once(train, nan_at, tmp_pat
     assert answer.code == 2 and "diverged after update 18" in answer.err and "Traceback" not in answer.err
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_makes_the_same_decisions(train, nan_at, tmp_path, monkeypatch):
     """The training of the test above, interrupted after the third skipped update and after the return."""
     nan_at(*range(7, 13))

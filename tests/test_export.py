@@ -149,8 +149,8 @@ SEPARATE = [
     {"norm": "post", "positions": "rotary"},
 ]
 OPTIONS = [
-    *((options, True) for options in JOINT),
-    *((options, False) for options in SEPARATE),
+    *(pytest.param(options, True, marks=[pytest.mark.slow][: number % 3]) for number, options in enumerate(JOINT)),
+    *(pytest.param(options, False, marks=[pytest.mark.slow][:number]) for number, options in enumerate(SEPARATE)),
 ]  # with a joint vocabulary, and with two
 
 
@@ -192,6 +192,7 @@ def test_a_hypothesis_without_end_is_ended_at_its_limit(vocabularies, tmp_path, 
     assert [len(best[0].ids) for best in results] == [len(ids) // 2 + 1 for ids in sentences]
 
 
+@pytest.mark.slow
 @needs_ctranslate2
 def test_several_threads_translate_the_same_in_order(vocabularies, tmp_path, monkeypatch):
     """Each has a batch of its own; what never ends is left to our own search, which runs alone."""
@@ -217,6 +218,7 @@ def test_limits_of_one_and_of_one_batch(vocabularies, tmp_path):
     assert results[0][0].ids == []
 
 
+@pytest.mark.slow
 @needs_ctranslate2
 @pytest.mark.parametrize("beam", [1, 4])
 def test_padding_and_start_are_never_in_a_translation(beam, vocabularies, tmp_path):
@@ -309,6 +311,7 @@ def test_a_quantization_needs_its_engine(nmt):
     assert nmt("export").code == 2 and nmt("export", "--format", "onyx").code == 2
 
 
+@pytest.mark.slow
 @needs_ctranslate2
 def test_translate_prints_the_same_with_both_engines(nmt, tmp_path):
     long = "Der Bäcker kauft einen Apfel. " * 60

@@ -49,6 +49,7 @@ def corpus_of(root: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_old_and_new_sets_are_scored_before_and_after(tune, trained, tmp_path):
     answer = tune("tuned")
     assert answer.code == 0, answer.err

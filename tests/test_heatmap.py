@@ -191,7 +191,7 @@ def labels(axis, opposite: bool = False) -> list:
     return [text for text in texts if text.get_visible()]
 
 
-@pytest.mark.parametrize(("count", "heads"), [(1, 1), (12, 4), (26, 1), (100, 1)])
+@pytest.mark.parametrize(("count", "heads"), [(1, 1), (12, 4), (26, 1), pytest.param(100, 1, marks=pytest.mark.slow)])
 def test_words_can_be_read_at_any_length(count, heads):
     """Letters of 6 points or more (at most 40 words: 7), no word on another, all in a figure of bounded size."""
     source = [LINE[number % len(LINE)] for number in range(count)] + ["</s>"]
@@ -232,6 +232,7 @@ def test_where_words_would_be_tiny_the_caption_names_the_step():
     assert f"{CAPTION}; one word in 3 is named" in [text.get_text() for text in figure.texts]
 
 
+@pytest.mark.slow
 def test_a_huge_matrix_stays_drawable():
     figure = heatmap(np.zeros((1000, 3)), ["a", "b", "c"], ["w"] * 1000)
     assert max(figure.get_size_inches()) < 45

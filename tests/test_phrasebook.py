@@ -638,6 +638,7 @@ def test_an_impossible_configuration_is_refused(tmp_path: Path, words_: list[str
         corpus.corpus_inputs(config.data, tmp_path / "digests.json")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("drawn_once")
 @pytest.mark.parametrize("source", ["de", "en"])
 def test_the_default_corpus_is_trained_and_scored_on(

@@ -30,6 +30,7 @@ def test_importing_is_fast():
     assert answer.stdout.strip() == "set()"
 
 
+@pytest.mark.slow
 def test_translations_are_those_of_the_command(run, trained):
     command = [sys.executable, "-m", "nmt", "translate", "tiny", "--runs", trained.runs, "--beam", "3", *SENTENCES]
     printed = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout.splitlines()

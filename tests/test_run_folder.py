@@ -127,6 +127,7 @@ def test_without_locks_it_is_said_and_the_work_goes_on(tmp_path, monkeypatch, ca
     assert (tmp_path / "file").read_text() == "text"
 
 
+@pytest.mark.slow
 def test_two_trainings_of_one_run_do_not_mix(train, folder):
     folder("locked").mkdir(parents=True)
     descriptor = locks.acquire(folder("locked") / ".lock", create=True)
@@ -293,6 +294,7 @@ def test_the_curves_have_no_hole_and_no_double_after_kills(train, folder, monkey
     assert steps["loss/valid"] == steps["translations/text_summary"] == [4, 8]
 
 
+@pytest.mark.slow
 def test_a_point_is_the_mean_of_the_same_updates_after_an_interruption(train, folder, monkeypatch):
     """Every third update is a point; the training is interrupted after the fifth."""
     assert train("whole", "train.log_every=3").code == 0
@@ -360,6 +362,7 @@ def interrupted(train, folder, monkeypatch) -> Callable[[str], Path]:
     return run
 
 
+@pytest.mark.slow
 def test_a_damaged_last_is_continued_from_the_one_before(train, folder, interrupted):
     path = interrupted("damaged-last")
     flip_bit(path / "last.safetensors")
@@ -427,6 +430,7 @@ def test_a_finished_run_without_any_best_is_refused(train, folder):
 # What stays after the end
 
 
+@pytest.mark.slow
 def test_what_only_a_continuation_needs_goes_at_the_end(train, folder):
     assert train("pruned", "train.keep_checkpoints=auto").code == 0
     assert names(folder("pruned")) == {"last", "best", "average"}

@@ -40,6 +40,7 @@ def test_frequent_ids_are_frequent(tmp_path: Path) -> None:
     assert counts[4] / counts[90:119].mean() == pytest.approx(102.7 / 2.7, rel=0.2)
 
 
+@pytest.mark.slow
 def test_text_has_as_many_lines_as_required(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(corpora, "DISTINCT", 200)
     corpora.write_text(tmp_path / "text", 120)
@@ -54,6 +55,7 @@ def test_planning_is_measured(tmp_path: Path) -> None:
     assert row["batches"] >= 300 * 2 // scale_measures.TOKENS + 1 and row["batches/s"] > 0
 
 
+@pytest.mark.slow
 @LINUX
 def test_an_error_in_a_fresh_process_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no.arrow cannot be read"):

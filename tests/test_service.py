@@ -207,6 +207,7 @@ def test_resume_belongs_to_a_file(translate, tmp_path):
     assert output.read_text(encoding="utf-8") == translate("Ja.").out
 
 
+@pytest.mark.slow
 def test_the_same_file_is_written_by_one_process(translate, tmp_path):
     part = Part(str(tmp_path / "some.en"), resume=False)
     answer = translate("--output", str(tmp_path / "some.en"), "Ja.")

@@ -149,7 +149,7 @@ INTERRUPTIONS = {
 }
 
 
-FAST = ("again and again",)  # of all but the first model
+FAST = ("transformer", "again and again"), ("transformer", "within a validation"), ("recurrent", "again and again")
 
 
 def cases() -> list:
@@ -157,7 +157,7 @@ def cases() -> list:
     parameters = []
     for model in MODELS:
         for when in INTERRUPTIONS:
-            marks = [pytest.mark.slow] if model != "transformer" and when not in FAST else ()
+            marks = [] if (model, when) in FAST else [pytest.mark.slow]
             parameters.append(pytest.param(model, when, marks=marks, id=f"{model}, {when}"))
     return parameters
 
@@ -221,6 +221,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.slow
 def test_a_real_ctrl_c_in_a_process_of_its_own(train, folder, root, corpus):
     words = ["train.max_steps=40", "train.validate_every=20"]
     command = [sys.executable, "-c", SLOW, "train", *small(root, corpus, *words, "name=killed")]
@@ -344,6 +345,7 @@ def seconds_per_update(monkeypatch) -> Callable[[float], None]:
     return set_clock
 
 
+@pytest.mark.slow
 def test_minutes_become_updates_once(train, folder, monkeypatch, seconds_per_update):
     """The number is estimated after some updates and kept through an interruption, however slow the rest is."""
     words = ["train.max_minutes=0.03", "train.validate_every=1000"]
@@ -361,6 +363,7 @@ def test_minutes_become_updates_once(train, folder, monkeypatch, seconds_per_upd
     assert train("minutes", *words, "train.max_minutes=0.02").code == 2, "converted minutes cannot change"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("seconds_per_update")
 @pytest.mark.parametrize("interrupt", [lambda patch: at_update(patch, 20), lambda patch: at_validation(patch, 1)])
 def test_a_training_interrupted_before_minutes_are_converted_still_ends(interrupt, train, folder, monkeypatch, request):
@@ -464,6 +467,7 @@ def test_a_resumed_training_refuses_another_corpus(copied, tmp_path):
     assert answer.code == 2 and "the corpus (was" in answer.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "word", ["train.log_every=7", "train.log_sentences=3", "decode.beam=3", "decode.length_penalty=0.6"]
 )
@@ -503,6 +507,7 @@ def test_the_average_is_the_mean(trained: Trained):
         assert tensor.dtype == steps[0][name].dtype
 
 
+@pytest.mark.slow
 def test_only_the_last_step_checkpoints_are_kept(train, folder):
     assert train("kept", "train.max_steps=25", "train.validate_every=5", "train.average_checkpoints=3").code == 0
     assert {path.name for path in folder("kept").glob("step-*.safetensors")} == {

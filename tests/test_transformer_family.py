@@ -330,6 +330,7 @@ def test_flex_equals_pytorch_attention_with_an_additive_mask(variant, causal):
     assert_close((heads.merge_heads(context).transpose(0, 1), weights), wanted, **EXACT)
 
 
+@pytest.mark.slow
 def test_each_layer_learns_its_own_biases(small_model):
     """7 distances to both sides in the encoder, 4 to the left in the decoder. Only these and learned positions add
     parameters to the plain Transformer's.
@@ -372,6 +373,7 @@ def test_linear_by_hand():
             assert_close(context[0, 0], torch.tensor(rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["sliding", "alibi", "relative", "relative, sliding"])
 @each_side
 def test_flexattention_has_the_same_scores(variant, causal):

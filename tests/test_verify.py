@@ -51,6 +51,7 @@ def test_every_file_that_is_damaged_is_named(run, capfd):
     assert run_command(capfd, "verify", str(run)).code == 0
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_of_a_result_is_noticed(tmp_path, caplog):
     results.write_result(tmp_path / "test", ["Grüße", "two"], RESULT)
     assert results.read_result(tmp_path / "test", {"a": 1}) is not None
