@@ -852,3 +852,13 @@ def test_stages_can_be_made_one_by_one(tmp_path, capfd):
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "data").glob("*-*")}
     assert run_command(capfd, "train", *words).code == 0
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "data").glob("*-*")} == before
+
+
+def test_noised_sets_are_scored_beside_the_clean_one(trained: Trained, tmp_path, capfd):
+    words = ["evaluate", str(copied_run(trained, tmp_path / "runs").parent), "--split", "test", "--noised"]
+    answer = run_command(capfd, *words)
+    assert answer.code == 0
+    names = [line.split("\t")[0] for line in answer.out.splitlines()]
+    assert names[0] == "test" and len(names) == len(set(names)) > 4
+    assert {"test-capitals", "test-noised"} <= set(names)
+    assert run_command(capfd, *words).out == answer.out, "the noise is drawn from a fixed seed"

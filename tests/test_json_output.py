@@ -149,3 +149,33 @@ def test_links_of_a_record_obey_the_threshold(nmt):
 def test_what_a_record_cannot_hold_is_refused(nmt, verb, words, message):
     answer = nmt(verb, SENTENCE, *words)
     assert answer.code == 2 and answer.out == "" and message in answer.err and answer.err.count("\n") == 1
+
+
+def test_doubtful_lines_are_marked_or_copied(nmt):
+    """The confidence is the geometric mean of the probabilities of the pieces, </s> included."""
+    lines = [SENTENCE, "Qxz zzq."]
+    marked = [json.loads(line) for line in nmt("translate", *lines, "--format", "jsonl").out.splitlines()]
+    means = [np.exp(np.mean(entry["log_probabilities"])) for entry in marked]
+    between = float(np.mean(means))
+    assert min(means) < between < max(means)
+    answer = nmt("translate", *lines, "--format", "jsonl", "--min-confidence", str(between))
+    entries = [json.loads(line) for line in answer.out.splitlines()]
+    assert [entry["confidence"] for entry in entries] == pytest.approx(means, abs=2e-3)
+    assert [entry["doubtful"] for entry in entries] == [mean < between for mean in means]
+    texts = [line if entry["doubtful"] else entry["text"] for line, entry in zip(lines, entries, strict=True)]
+    copied = nmt("translate", *lines, "--min-confidence", str(between), "--copy-doubtful")
+    assert copied.out.splitlines() == texts
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--copy-doubtful"], "it needs --min-confidence X"),
+        (["--min-confidence", "0.5"], "marks lines in --format jsonl"),
+        (["--copy-doubtful", "--min-confidence", "0.5", "--nbest", "2"], "cannot go with --nbest"),
+        (["--min-confidence", "2"], "not a number above 0 and at most 1"),
+    ],
+)
+def test_marks_of_nothing_are_refused(words, said, nmt):
+    answer = nmt("translate", SENTENCE, *words)
+    assert answer.code == 2 and answer.out == "" and said in answer.err
