@@ -4,8 +4,9 @@ Hydra's compose API alone: no working folders, no logs, no change of directory. 
 """
 
 import difflib
+import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import hydra
 import yaml
@@ -17,16 +18,21 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from nmt import fine_tuning
+from nmt import fine_tuning, presets
 from nmt.config import Config, config_folder
 from nmt.config_validation import all_keys, first_line, unknown_key, validate
 from nmt.errors import UserError
 
+log = logging.getLogger("nmt")
 GROUPS = ("data", "tokenizer", "model", "optim", "train", "decode")
+Suggest = Callable[[Config], Sequence[presets.Suggestion]]  # for the corpus and the time of a configuration
 
 
-def compose_all(overrides: Sequence[str], multirun: bool) -> list[Config]:
-    """The configuration of each combination of KEY=A,B (one without `multirun`); raises UserError."""
+def compose_all(overrides: Sequence[str], multirun: bool, suggest: Suggest = lambda config: ()) -> list[Config]:
+    """The configuration of each combination of KEY=A,B (one without `multirun`); raises UserError.
+
+    `suggest`: what model=auto and tokenizer=auto stand for; without it, for the defaults.
+    """
     overrides = fine_tuning.start_words(overrides)
     with hydra.initialize_config_dir(str(config_folder()), version_base="1.3"):
         parsed = parse(overrides)
@@ -37,14 +43,14 @@ def compose_all(overrides: Sequence[str], multirun: bool) -> list[Config]:
                     f"'{swept[0].input_line}' means several runs, which `nmt train -m` trains; "
                     "a list of values for one run is written KEY='[A,B]'."
                 )
-            return [compose(list(overrides), "")]
+            return [compose(list(overrides), "", suggest)]
         combinations = BasicSweeper.split_arguments(parsed, max_batch_size=None)[0]
         keys = [override.get_key_element() for override in swept]
         if not any(override.get_key_element() == "name" for override in parsed):
             keys = [
                 key for key in keys if key not in ("data", "model", fine_tuning.KEY)
             ]  # these are in the default name
-        return check_names([compose(list(each), name_suffix(each, keys)) for each in combinations])
+        return check_names([compose(list(each), name_suffix(each, keys), suggest) for each in combinations])
 
 
 def parse(overrides: Sequence[str]) -> list[Override]:
@@ -76,13 +82,17 @@ def check_names(configs: list[Config]) -> list[Config]:
     return configs
 
 
-def compose(overrides: list[str], suffix: str) -> Config:
+def compose(overrides: list[str], suffix: str, suggest: Suggest) -> Config:
     """One validated configuration; its name, by default DATA-MODEL after the chosen groups, ends in `suffix`.
 
     With from=RUN the name is by default RUN-tuned.
     """
     given = [override.get_key_element() for override in parse(overrides) if override.value() is not None]
     starts = fine_tuning.KEY in given
+    if groups := [group for group in presets.BASE if f"{group}={presets.AUTO}" in overrides]:
+        if starts:
+            raise UserError(f"from=RUN keeps the {groups[0]} of the run; {groups[0]}=auto has nothing to choose.")
+        return compose(fill_in(overrides, groups, given, suggest), suffix, suggest)
     if starts:
         overrides = [f"{key}={name}" for key, name in fine_tuning.GROUPS.items() if key not in given] + overrides
     try:
@@ -102,6 +112,20 @@ def compose(overrides: list[str], suffix: str) -> Config:
         composed = OmegaConf.create(fine_tuning.adopt({str(key): value for key, value in plain.items()}, given))
     composed.name = f"{composed.name}{suffix}"
     return validate(composed)
+
+
+def fill_in(overrides: list[str], groups: Sequence[str], given: Sequence[str], suggest: Suggest) -> list[str]:
+    """The overrides with what `auto` stands for in these groups; values that are given stay."""
+    words = [f"{group}={presets.BASE[group]}" for group in groups]
+    if "name" not in given and "model" in groups:
+        data = next((word.partition("=")[2] for word in overrides if word.startswith("data=")), "phrasebook")
+        words.append(f"name={data}-{presets.AUTO}")
+    words += [word for word in overrides if word not in [f"{group}={presets.AUTO}" for group in groups]]
+    for suggestion in suggest(compose(words, "", suggest)):
+        if suggestion.key not in given and presets.group_of(suggestion.key) in groups:
+            words.append(suggestion.word)
+            log.info("%s: %s", suggestion.word, suggestion.reason)
+    return words
 
 
 def explain(error: Exception) -> str:
@@ -131,6 +155,7 @@ def default_config() -> DictConfig:
 def unknown_choice(group: str, name: str) -> str:
     """The sentence for GROUP=NAME when there is no such file."""
     possible = sorted(path.stem for path in (config_folder() / group).glob("*.yaml"))
+    possible += [presets.AUTO] * (group in presets.BASE)
     if not possible:
         return f"There is no configuration group '{group}'; known: {', '.join(GROUPS)}."
     similar = difflib.get_close_matches(name, possible, n=1)

@@ -38,5 +38,5 @@ def train(*overrides: str) -> list[Result]:
     an invalid configuration, and Stopped when it is interrupted.
     """
     install_logging()
-    (config,) = compose_all(overrides, multirun=False)
+    (config,) = compose_all(overrides, multirun=False, suggest=pipeline.suggestions)
     return pipeline.train(config)

@@ -9,6 +9,7 @@ from nmt.option_parser import CommandParser, Parser
 
 COMPOSED_COMMANDS = {
     "audit": "what is wrong with sentence pairs",
+    "suggest": "what model=auto and tokenizer=auto would choose, and why",
     "download": "get the corpus",
     "tokenize": "learn the tokenizer and store the pairs as ids",
     "train": "train a model and score it on the test sets",
@@ -33,7 +34,7 @@ def make_parser() -> argparse.ArgumentParser:
         command = subparsers.add_parser(name, help=purpose, description=purpose, allow_abbrev=False)
         command.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="as in data=files data.train=PREFIX")
         command.add_argument("-m", "--multirun", action="store_true", help="for each combination of KEY=A,B")
-        command.set_defaults(command=name, module="audit" if name == "audit" else "pipeline")
+        command.set_defaults(command=name, module=name if name in ("audit", "suggest") else "pipeline")
     for name, purpose, add_options in (
         ("translate", "translate sentences, a file, or stdin", add_translate),
         ("evaluate", "BLEU and chrF of a run", add_evaluate),

@@ -27,6 +27,7 @@ from nmt.distributed import World, world
 from nmt.errors import UserError
 from nmt.files import atomic_folder, report_write_errors, write_atomic
 from nmt.fine_tuning import check_tags, find_old_text, open_parent
+from nmt.presets import Suggestion, read_corpus_size, suggest
 from nmt.run_lock import only_writer
 from nmt.runs import run_folder
 from nmt.scoring import Result, score_trained
@@ -139,6 +140,14 @@ def tokenize(config: Config) -> None:
     """The command `tokenize`: build the corpus, train the tokenizer, and store the pairs as ids."""
     folders = build_stages(config, open_parent(config))
     log.info("The tokenizer is in %s, the pairs as ids in %s.", folders.tokenizer, folders.ids)
+
+
+def suggestions(config: Config) -> list[Suggestion]:
+    """What model=auto and tokenizer=auto choose for the corpus and the time of a configuration."""
+    gpu = select_device(config.device).type == "cuda"
+    folder = world().main_first(lambda: build_corpus_stage(config))
+    size = read_corpus_size(folder, (config.data.source, config.data.target))
+    return suggest(size, config.train.max_minutes, gpu)
 
 
 def train(config: Config) -> list[Result]:

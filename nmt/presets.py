@@ -1,55 +1,123 @@
 """model=auto and tokenizer=auto: sizes, regularisation and schedule from the corpus and the time that is given.
 
-The rules follow from trainings of 5,000, 29,000 and 160,000 pairs (docs/presets.md). Two numbers decide: how many pairs
-there are, and how often a model of a given width can pass over them in the time.
+The rules follow from trainings of 5,000, 29,000, 85,000 and 160,000 pairs (docs/presets.md). The time decides how wide
+a model is, the number of pairs sets a limit to it, and how often it passes over them decides how much it is regularised.
 """
 
-import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt.config import Config
 from nmt.data.corpus import read_report
-from nmt.errors import UserError
-
-log = logging.getLogger("nmt")
 
 AUTO = "auto"
-BASE = {"model": "transformer", "tokenizer": "unigram"}  # the files that `auto` changes
+BASE = {"model": "transformer", "tokenizer": "unigram"}  # the files of conf/ whose values `auto` changes
 DEFAULT_MINUTES = 60.0  # what a training without train.max_minutes is taken to have
-# Target positions a second of two cores (128 wide: 10,000), by width with its vocabulary; a GPU does about 50 times that.
-WIDTHS = {128: 10_000.0, 256: 3_800.0, 512: 1_100.0}
-GPU_SPEED = 50.0
-CHARACTERS_PER_PIECE = 4.0
-ENOUGH_PASSES = 25.0  # over the pairs: a wider model than one that makes so many learns less in the time
-MANY_PASSES = 10.0  # over the pairs: with fewer, every sentence is still new, and dropout only slows it down
+GPU_SPEED = 50  # a GPU's minute in minutes of two CPU cores
+CHARACTERS_PER_PIECE = 4.8
 
 
-class Choice(NamedTuple):
-    """KEY=VALUE and the reason in a few words."""
+@dataclass(frozen=True)
+class Size:
+    """A width, the minutes of two cores and the training pairs from which on it is chosen, and what goes with it.
+
+    `speed`: positions a second of two cores.
+    """
+
+    width: int
+    minutes: float
+    pairs: int
+    lr: float
+    speed: float
+
+
+SIZES = [
+    Size(128, 0, 0, 3e-3, 10_000),
+    Size(256, 60, 50_000, 2e-3, 3_800),
+    Size(512, 300, 500_000, 1e-3, 1_100),
+]
+PIECES = [
+    (0, 2_000),
+    (10_000, 4_000),
+    (300_000, 8_000),
+    (1_000_000, 16_000),
+    (10_000_000, 32_000),
+]  # from so many pairs
+DROPOUT = [(0.0, 0.1), (8.0, 0.2), (30.0, 0.3)]  # from so many passes over the pairs
+SUBWORD_SAMPLING = 0.1
+SAMPLED_PASSES = 30.0  # from so many passes on the pieces of words are sampled
+
+
+class Suggestion(NamedTuple):
+    """KEY=VALUE and why."""
 
     key: str
     value: Any
     reason: str
 
+    @property
+    def word(self) -> str:
+        """As it is written on the command line."""
+        return f"{self.key}={'null' if self.value is None else self.value}"
+
 
 @dataclass(frozen=True)
-class Corpus:
-    """What is decided from: training pairs, and the mean characters of the longer side."""
+class CorpusSize:
+    """What is decided from: the number of training pairs, and the mean length of the longer side in characters."""
 
     pairs: int
     characters: float
 
-    def passes(self, width: int, minutes: float) -> float:
-        """How often a model of this width passes over all pairs in these minutes on two cores."""
-        pieces = self.characters / CHARACTERS_PER_PIECE + 1
-        return 60 * minutes * WIDTHS[width] / (pieces * max(1, self.pairs))
+    def passes(self, size: Size, minutes: float) -> float:
+        """How often a model passes over all pairs in these minutes of two cores."""
+        pieces = self.characters / CHARACTERS_PER_PIECE + 1  # </s>
+        return 60 * minutes * size.speed / (pieces * self.pairs)
 
 
-def read_corpus(folder: Path, languages: Sequence[str]) -> Corpus:
-    """The size of a corpus folder, from its report and the sizes of its files."""
-    pairs = read_report(folder)["audit"]["train"]["kept"]
+def read_corpus_size(folder: Path, languages: Sequence[str]) -> CorpusSize:
+    """The size of the training pairs of a corpus folder, from its report and the bytes of its files."""
+    pairs = max(1, read_report(folder)["audit"]["train"]["kept"])
     longest = max((folder / f"train.{language}").stat().st_size for language in languages)
-    return Corpus(pairs, longest / max(1, pairs))
+    return CorpusSize(pairs, longest / pairs)
+
+
+def suggest(corpus: CorpusSize, minutes: float | None, gpu: bool) -> list[Suggestion]:
+    """The values of `model=auto tokenizer=auto` that differ from those of BASE, or may.
+
+    `minutes`: of train.max_minutes.
+    """
+    given = minutes or DEFAULT_MINUTES
+    time = f"{given:g} minutes" + ("" if minutes else " (train.max_minutes is not set)")
+    worth = given * (GPU_SPEED if gpu else 1)
+    size = [each for each in SIZES if each.minutes <= worth and each.pairs <= corpus.pairs][-1]
+    passes = corpus.passes(size, worth)
+    pairs = f"{corpus.pairs:,} pairs"
+    often = f"about {passes:.3g} passes over {pairs} in {time}"
+    device = "a GPU" if gpu else "two CPU cores"
+    wide = f"{time} on {device} and {pairs}"
+    suggestions = [
+        Suggestion("tokenizer.vocabulary_size", last(PIECES, corpus.pairs), f"{pairs}: each piece must be met often"),
+        Suggestion("model.hidden_size", size.width, wide),
+        Suggestion("model.feed_forward_size", 4 * size.width, "four times the width"),
+        Suggestion("model.num_heads", max(4, size.width // 64), "of 32 to 64 dimensions each"),
+        Suggestion("model.dropout", last(DROPOUT, passes), often),
+        Suggestion("optim.lr", size.lr, f"what a width of {size.width} bears"),
+    ]
+    if passes >= SAMPLED_PASSES:
+        suggestions.append(Suggestion("train.subword_sampling", SUBWORD_SAMPLING, often))
+    if minutes:
+        suggestions.append(Suggestion("train.max_epochs", None, "train.max_minutes ends the training"))
+    if gpu:
+        suggestions.append(Suggestion("train.batch_tokens", None, "what the GPU has memory for"))
+    return suggestions
+
+
+def group_of(key: str) -> str:
+    """The group of BASE whose `auto` chooses this key: sampling of pieces is the tokenizer's, all else the model's."""
+    return "tokenizer" if key in ("tokenizer.vocabulary_size", "train.subword_sampling") else "model"
+
+
+def last(steps: Sequence[tuple[float, Any]], value: float) -> Any:
+    """The result of the last step whose limit `value` reaches."""
+    return [result for limit, result in steps if value >= limit][-1]

@@ -44,6 +44,7 @@ LAYERS = {
     "runs": 7,
     "scoring": 8,
     "fine_tuning": 8,
+    "presets": 8,
     "pipeline": 9,
     "compose": 9,
     "test_sets": 10,

@@ -11,7 +11,7 @@ from nmt.view.text import visible
 
 def run(options: argparse.Namespace) -> int:
     """Run the command for one configuration, or with -m for each combination; print the scores of test sets."""
-    configs = compose.compose_all(options.overrides, options.multirun)  # all are checked before any is run
+    configs = compose.compose_all(options.overrides, options.multirun, pipeline.suggestions)  # before any is run
     codes = []
     for config in configs:
         try:

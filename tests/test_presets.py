@@ -1,0 +1,98 @@
+"""model=auto and tokenizer=auto: what is chosen, in which order it is overridden, and what `nmt suggest` prints."""
+
+import pytest
+from corpora import run_command, small, write_corpus
+
+from nmt.compose import compose_all
+from nmt.config import leaves
+from nmt.errors import UserError
+from nmt.pipeline import suggestions
+from nmt.presets import SIZES, CorpusSize, Suggestion, suggest
+
+PAIRS = [1, 999, 5_000, 29_000, 160_000, 2_000_000, 50_000_000]
+
+
+def values(corpus: CorpusSize, minutes: float | None, gpu: bool = False) -> dict[str, object]:
+    return {each.key: each.value for each in suggest(corpus, minutes, gpu)}
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+@pytest.mark.parametrize("minutes", [None, 0.1, 15, 60, 10_000])
+@pytest.mark.parametrize("pairs", PAIRS)
+def test_every_suggestion_is_a_valid_configuration(pairs, minutes, gpu):
+    suggestions = suggest(CorpusSize(pairs, 60.0), minutes, gpu)
+    config = compose_all([each.word for each in suggestions], multirun=False)[0]
+    composed = {key: value for key, value, _ in leaves(config)}
+    assert {each.key: composed[each.key] for each in suggestions} == {each.key: each.value for each in suggestions}
+    assert all(each.reason for each in suggestions)
+
+
+def test_more_text_and_more_time_never_make_a_model_smaller_or_more_regularised():
+    for minutes in (5, 15, 60, 600):
+        found = [values(CorpusSize(pairs, 60.0), minutes) for pairs in PAIRS]
+        for key, direction in (("tokenizer.vocabulary_size", 1), ("model.hidden_size", 1), ("model.dropout", -1)):
+            column = [direction * each[key] for each in found]
+            assert column == sorted(column), key
+    for corpus in (CorpusSize(29_000, 70.0), CorpusSize(10**7, 70.0)):
+        widths = [values(corpus, minutes)["model.hidden_size"] for minutes in (5, 60, 600, 6_000)]
+        assert widths == sorted(widths)
+    assert values(CorpusSize(10**7, 70.0), 60, gpu=True)["model.hidden_size"] == SIZES[-1].width
+
+
+def test_passes_by_hand():
+    """48 characters are 10 pieces and </s>; 15 minutes at 10,000 positions a second are 9,000,000 positions."""
+    assert CorpusSize(1_000, 48.0).passes(SIZES[0], 15) == pytest.approx(9_000_000 / 11 / 1_000)
+
+
+def fixed(config) -> list[Suggestion]:
+    return [
+        Suggestion("model.hidden_size", 64, "a reason"),
+        Suggestion("optim.lr", 1e-3, "a reason"),
+        Suggestion("tokenizer.vocabulary_size", 700, "a reason"),
+    ]
+
+
+def test_auto_changes_its_own_group_and_what_is_given_stays():
+    def composed(*words):
+        config = compose_all(words, multirun=False, suggest=fixed)[0]
+        return config.model.hidden_size, config.optim.lr, config.tokenizer.vocabulary_size, config.name
+
+    assert composed("model=auto") == (64, 1e-3, 4000, "phrasebook-auto")
+    assert composed("tokenizer=auto") == (128, 2e-3, 700, "phrasebook-transformer")
+    assert composed("model=auto", "tokenizer=auto", "optim.lr=1", "name=x") == (64, 1.0, 700, "x")
+    configs = compose_all(["model=auto,seq2seq", "tokenizer=auto"], multirun=True, suggest=fixed)
+    assert [(each.name, each.model.kind) for each in configs] == [
+        ("phrasebook-auto", "transformer"),
+        ("phrasebook-seq2seq", "recurrent"),
+    ]
+    with pytest.raises(UserError, match="from=RUN keeps the model of the run"):
+        composed("from=x", "model=auto")
+
+
+@pytest.fixture
+def words(tmp_path) -> list[str]:
+    corpus = write_corpus(tmp_path / "corpus", train=300)
+    return [word for word in small(tmp_path, corpus, "train.max_minutes=15") if not word.startswith(("model", "optim"))]
+
+
+def test_suggest_prints_what_train_takes(words, capfd):
+    words = [word for word in words if not word.startswith("tokenizer")]
+    answer = run_command(capfd, "suggest", *words)
+    assert answer.code == 0, answer.err
+    printed = [line.split("\t") for line in answer.out.splitlines()]
+    assert ["model.hidden_size=128", "15 minutes on two CPU cores and 300 pairs"] in printed
+    given = {word.partition("=")[0] for word in words}
+    more = [word for word, _ in printed if word.partition("=")[0] not in given]
+    chosen, auto = (
+        compose_all([*words, *new, "name=x"], multirun=False, suggest=suggestions)[0]
+        for new in (more, ["model=auto", "tokenizer=auto"])
+    )
+    assert auto == chosen
+
+
+def test_a_training_with_auto_is_continued_by_the_same_command(words, capfd):
+    words = ["train", *words, "model=auto", "train.max_steps=4", "train.validate_every=4"]
+    first = run_command(capfd, *words)
+    assert first.code == 0 and "model.dropout=0.3: about " in first.err, first.err
+    again = run_command(capfd, *words)
+    assert again.code == 0 and again.out == first.out
