@@ -67,9 +67,8 @@ def search(
 ) -> list[list[Hypothesis]]:
     """source [B S], mask [B S] | None, limit [B] → for each sentence at most `beam` hypotheses, best first.
 
-    `limit` is the maximum length of each hypothesis, </s> counted; `constraints` are those of <s>.
-    A GPU is waited for once a column, in `to_host`, and
-    gets nothing from the host but commands after `initial_beams`.
+    `limit` is the maximum length of each hypothesis, </s> counted; `constraints` are those of <s>. A GPU is waited for
+    once a column, in `to_host`, and gets nothing from the host but commands after `initial_beams`.
     """
     finished: list[list[Hypothesis]] = [[] for _ in range(len(source))]
     beams, buffer = initial_beams(model, source, mask, limit), None
