@@ -1,11 +1,12 @@
 """The command line: parse it, run one command, and turn errors into one sentence and an exit code.
 
     nmt audit [KEY=VALUE …]
-    nmt download|tokenize|train [KEY=VALUE …] [-m]
+    nmt suggest|download|tokenize|train [KEY=VALUE …] [-m]
     nmt translate RUN [SENTENCE …]
     nmt evaluate RUN
     nmt align RUN [SOURCE [TARGET]]
-    nmt export RUN --format ctranslate2
+    nmt backtranslate|distil RUN --output PREFIX [FILE]
+    nmt export RUN --format ctranslate2|hf
     nmt compare RUN [RUN …]
     nmt verify RUN
 

@@ -33,9 +33,9 @@ class Size:
 
 
 SIZES = [
-    Size(128, 0, 0, 3e-3, 10_000),
-    Size(256, 60, 50_000, 2e-3, 3_800),
-    Size(512, 300, 500_000, 1e-3, 1_100),
+    Size(128, 0, 0, 3e-3, 8_500),
+    Size(256, 60, 50_000, 2e-3, 4_000),
+    Size(512, 300, 500_000, 1e-3, 1_200),
 ]
 PIECES = [
     (0, 2_000),
@@ -44,7 +44,8 @@ PIECES = [
     (1_000_000, 16_000),
     (10_000_000, 32_000),
 ]  # from so many pairs
-DROPOUT = [(0.0, 0.1), (8.0, 0.2), (30.0, 0.3)]  # from so many passes over the pairs
+FEW_PAIRS = 10_000  # with fewer, a model learns them by heart before it has learnt the language
+DROPOUT = [(0.0, 0.1), (20.0, 0.2), (60.0, 0.3)]  # from so many passes over the pairs
 SUBWORD_SAMPLING = 0.1
 SAMPLED_PASSES = 30.0  # from so many passes on the pieces of words are sampled
 
@@ -96,12 +97,13 @@ def suggest(corpus: CorpusSize, minutes: float | None, gpu: bool) -> list[Sugges
     often = f"about {passes:.3g} passes over {pairs} in {time}"
     device = "a GPU" if gpu else "two CPU cores"
     wide = f"{time} on {device} and {pairs}"
+    dropout = DROPOUT[-1][1] if corpus.pairs < FEW_PAIRS else last(DROPOUT, passes)
     suggestions = [
         Suggestion("tokenizer.vocabulary_size", last(PIECES, corpus.pairs), f"{pairs}: each piece must be met often"),
         Suggestion("model.hidden_size", size.width, wide),
         Suggestion("model.feed_forward_size", 4 * size.width, "four times the width"),
         Suggestion("model.num_heads", max(4, size.width // 64), "of 32 to 64 dimensions each"),
-        Suggestion("model.dropout", last(DROPOUT, passes), often),
+        Suggestion("model.dropout", dropout, often),
         Suggestion("optim.lr", size.lr, f"what a width of {size.width} bears"),
     ]
     if passes >= SAMPLED_PASSES:

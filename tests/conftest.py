@@ -12,7 +12,7 @@ from functools import cache
 import hypothesis
 import pytest
 import torch
-from corpora import refused, restored_logger, trained  # noqa: F401
+from corpora import refused, restored_logger, trained, vocabularies  # noqa: F401
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.compose import compose_all

@@ -11,12 +11,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from nmt import cli
+from nmt.compose import compose_all
+from nmt.data.tokenizer import Tokenizer, Tokenizers, train_sentencepiece
 
 WHO = {
     "der Bäcker": "the baker",
@@ -264,3 +267,20 @@ def logger_restored() -> Iterator[None]:
     yield
     log.propagate, log.level = before[:2]
     log.handlers[:] = before[2]
+
+
+@pytest.fixture(scope="session")
+def vocabularies(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Tokenizers]:
+    """One vocabulary for both languages, and two of different sizes."""
+    folder = tmp_path_factory.mktemp("vocabularies")
+    write_pairs(folder, "train", pairs(200))
+    files = folder / "train.de", folder / "train.en"
+    sizes = ((310, files), (315, files[:1]), (305, files[1:]))
+    (config,) = compose_all(["tokenizer=unigram"], multirun=False)
+    joint, source, target = (
+        Tokenizer(
+            train_sentencepiece(replace(config.tokenizer, vocabulary_size=size, protect=False), list(texts)), False
+        )
+        for size, texts in sizes
+    )
+    return {True: Tokenizers(joint, joint), False: Tokenizers(source, target)}

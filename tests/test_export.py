@@ -12,96 +12,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import MODELS, composed, small_config
-from corpora import Trained, environment, pairs, run_command, write_pairs
-from torch import nn
-from torch.nn import functional
+from conftest import MODELS, small_config
+from corpora import Trained, environment, run_command
+from exporting import some, translator
 
 from nmt import runs
-from nmt.compose import compose_all
-from nmt.config import Config, DecodeConfig
-from nmt.config_validation import validate
-from nmt.data.batches import collate
-from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers, train_sentencepiece
+from nmt.config import Config
+from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.export.ctranslate2_engine import CTranslate2Translator
 from nmt.export.ctranslate2_folder import CTranslate2Export
 from nmt.export.ctranslate2_model import EXPORTABLE, check_exportable
-from nmt.models.build import build as build_model
 from nmt.models.ensemble import Ensemble
-from nmt.models.transformer import Transformer
 
 needs_ctranslate2 = pytest.mark.skipif(
     importlib.util.find_spec("ctranslate2") is None,
     reason="ctranslate2 is not installed; the environment of `make test` brings it",
 )
-CPU = torch.device("cpu")
 SENTENCE, OTHER = "Ein Junge malt das rote Fahrrad im Garten.", "Mein Bruder sucht zwei Bücher."
-
-
-@pytest.fixture(scope="module")
-def vocabularies(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Tokenizers]:
-    """One vocabulary for both languages, and two of different sizes."""
-    folder = tmp_path_factory.mktemp("vocabularies")
-    write_pairs(folder, "train", pairs(200))
-    files = folder / "train.de", folder / "train.en"
-    sizes = ((310, files), (315, files[:1]), (305, files[1:]))
-    (config,) = compose_all(["tokenizer=unigram"], multirun=False)
-    joint, source, target = (
-        Tokenizer(
-            train_sentencepiece(replace(config.tokenizer, vocabulary_size=size, protect=False), list(texts)), False
-        )
-        for size, texts in sizes
-    )
-    return {True: Tokenizers(joint, joint), False: Tokenizers(source, target)}
-
-
-def translator(vocabularies: dict[bool, Tokenizers], joint: bool = True, **changes) -> tuple[Translator, Config]:
-    """A narrow Transformer that has learnt some pairs by heart, so that it is sure of words and of ends."""
-    torch.manual_seed(3)
-    config = validate(composed("transformer"))
-    config.model, config.decode = (
-        small_config("transformer", tuple(changes.items())),
-        DecodeConfig(5, 1.0, 1.0, 20, 400),
-    )
-    tokenizers = vocabularies[joint]
-    model = build_model(config.model, tokenizers.source.size, tokenizers.target.size, joint)
-    assert isinstance(model, Transformer)
-    with torch.no_grad():
-        for parameter in model.parameters():  # biases and norms that do something
-            parameter += 0.05 * torch.randn_like(parameter)
-        handle(model)
-    learn(model, *(some(tokenizer.size, side) for side, tokenizer in enumerate(tokenizers)))
-    plain = Translator(model, tokenizers, config.decode, 64, CPU, torch.autocast("cpu", enabled=False))
-    return plain, config
-
-
-def handle(model: Transformer) -> None:
-    """One dimension of the last norm is constant: a weight there makes a piece as probable as a test needs it."""
-    last = model.decoder_norm if isinstance(model.decoder_norm, nn.LayerNorm) else None
-    norm = last or model.decoder[-1].feed_forward_residual.norm
-    norm.weight[0], norm.bias[0] = 0, 1
-    model.output.weight[:, 0] = 0
-
-
-def learn(model: Transformer, sources: list[np.ndarray], targets: list[np.ndarray]) -> None:
-    """Forty updates on these pairs."""
-    batch = collate(sources, targets)
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
-    for _ in range(40):
-        logits = model.logits(model(batch.source, batch.mask, batch.target).hidden)
-        functional.cross_entropy(logits.flatten(0, 1), batch.output.flatten(), ignore_index=PAD).backward()
-        optimiser.step()
-        optimiser.zero_grad()
-    model.eval().requires_grad_(False)
-
-
-def some(size: int, seed: int, count: int = 24) -> list[np.ndarray]:
-    """Sentences of one to twelve pieces, drawn from a vocabulary of this size."""
-    random = np.random.default_rng(seed)
-    return [random.integers(4, size, random.integers(1, 13)) for _ in range(count)]
 
 
 def export(plain: Translator, config: Config, folder: Path, quantization: str = "float32") -> CTranslate2Translator:

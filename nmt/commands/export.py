@@ -12,18 +12,25 @@ from typing import Any
 from nmt.errors import UserError
 from nmt.export.ctranslate2_engine import CTranslate2Translator
 from nmt.export.ctranslate2_folder import CTranslate2Export
-from nmt.export.ctranslate2_model import import_ctranslate2
+from nmt.export.hugging_face_folder import HuggingFaceExport
 from nmt.files import atomic_folder
 from nmt.results import damaged_files, read_json, write_checksums
 from nmt.runs import Run, find_checkpoints, load
 
 log = logging.getLogger("nmt")
+Export = CTranslate2Export | HuggingFaceExport
 
 
 def run(options: argparse.Namespace) -> int:
     """Write the folder and print its path."""
+    if options.format == "hf" and options.quantization:
+        raise UserError("--quantization is for --format ctranslate2; Hugging Face transformers load float32.")
     run = load(find_checkpoints(options.name, Path(options.runs)))
-    wanted = make_export(run, options.quantization or "float32")
+    if options.format == "hf":
+        wanted: Export = HuggingFaceExport(run.translator, run.config)
+        wanted.check()
+    else:
+        wanted = make_export(run, options.quantization or "float32")
     if options.output is None:
         print(cached_export(run, wanted))
     else:
@@ -47,7 +54,7 @@ def make_export(run: Run, quantization: str) -> CTranslate2Export:
     return wanted
 
 
-def cached_export(run: Run, wanted: CTranslate2Export) -> Path:
+def cached_export(run: Run, wanted: Export) -> Path:
     """The folder of an export below the run's, written if it does not exist."""
     folder = run.folder / "export" / wanted.name
     if folder.parent.is_symlink() or folder.is_symlink():
@@ -59,10 +66,10 @@ def cached_export(run: Run, wanted: CTranslate2Export) -> Path:
     return folder
 
 
-def write(wanted: CTranslate2Export, folder: Path, run: Run) -> None:
+def write(wanted: Export, folder: Path, run: Run) -> None:
     """Write an export and its checksums; raises UserError."""
     with atomic_folder(folder) as temporary:
-        wanted.write(temporary, provenance(run))
+        wanted.write(temporary, provenance(run, wanted))
         write_checksums(temporary)
     log.info("Exported to %s.", folder)
 
@@ -77,12 +84,12 @@ def check_new(folder: Path) -> None:
         raise UserError(f"--output {folder} exists and is not empty; name a new folder.")
 
 
-def provenance(run: Run) -> dict[str, Any]:
+def provenance(run: Run, wanted: Export) -> dict[str, Any]:
     """What an export was made from: run, configuration, versions, and the run's scores."""
     model = run.provenance["models"][0]
     text = json.dumps(model["config"], sort_keys=True)
     return {
-        "made_with": run.provenance["scored_with"] | {"ctranslate2": import_ctranslate2().__version__},
+        "made_with": run.provenance["scored_with"] | wanted.versions,
         "config_hash": hashlib.sha256(text.encode()).hexdigest(),
         "decode": asdict(run.config.decode),
         "scores": scores(run),

@@ -1,17 +1,15 @@
 """An exported folder, which translates without nmt: weights, tokenizers, a README and their provenance."""
 
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from nmt.config import Config
 from nmt.data import protection
 from nmt.decode.translator import Translator
 from nmt.export.ctranslate2_model import build_spec, check_exportable, import_ctranslate2
+from nmt.export.identity import content_hash, position_count
 from nmt.models.transformer import Transformer
 
 VERSION = 4  # part of the folder's name; to be raised when the content of an export changes
@@ -83,22 +81,19 @@ class CTranslate2Export:
 
     @property
     def positions(self) -> int:
-        """The longest sentence of either side in search, </s> counted; a learned table keeps its length."""
-        if self.config.model.positions == "learned":
-            return self.config.model.max_positions
-        longest = self.translator.max_pieces
-        return int(max(longest + 1, self.translator.limits(np.array([longest]))[0]))
+        """The length of the position tables."""
+        return position_count(self.translator, self.config)
 
     @property
     def name(self) -> str:
-        """FORMAT-QUANTIZATION-HASH, for the folder; the hash is of weights, tokenizers and the shape of the model."""
-        digest = hashlib.sha256(json.dumps([VERSION, vars(self.config.model), self.positions]).encode())
-        for name, tensor in sorted(self.translator.model.state_dict().items()):
-            digest.update(name.encode())
-            digest.update(tensor.cpu().contiguous().numpy().tobytes())
-        for tokenizer in self.translator.tokenizers:
-            digest.update(tokenizer.model)
-        return f"ctranslate2-{self.quantization}-{digest.hexdigest()[:10]}"
+        """The folder's name."""
+        digest = content_hash(self.translator, [VERSION, vars(self.config.model), self.positions])
+        return f"ctranslate2-{self.quantization}-{digest}"
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Of the libraries that write it."""
+        return {"ctranslate2": import_ctranslate2().__version__}
 
     def check(self) -> None:
         """Raises UserError where ctranslate2 is missing or cannot hold this model."""

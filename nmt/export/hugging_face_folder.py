@@ -1,0 +1,145 @@
+"""A folder that AutoModelForSeq2SeqLM and AutoTokenizer of Hugging Face transformers open, without remote code."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors
+from safetensors.torch import save
+
+from nmt.config import Config
+from nmt.data import protection
+from nmt.data.tokenizer import BOS, EOS, PAD
+from nmt.decode.translator import Translator
+from nmt.export.hugging_face_model import check_exportable, model_config, model_weights
+from nmt.export.hugging_face_tokenizer import tokenizer_config, tokenizer_json
+from nmt.export.identity import content_hash, position_count
+from nmt.models.transformer import Transformer
+
+VERSION = 1  # part of the folder's name; to be raised when the content of an export changes
+
+CARD = """---
+library_name: transformers
+pipeline_tag: translation
+language: [{languages}]
+tags: [translation, nmt]
+---
+
+# {title}
+
+A Transformer of {parameters:.1f} million parameters that translates from {source} to {target}, one sentence at a time.
+
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{folder}")
+model = AutoModelForSeq2SeqLM.from_pretrained("{folder}")
+batch = tokenizer(["{example}"], return_tensors="pt", padding=True)
+print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
+```
+
+## Scores
+
+{scores}
+
+## Data and limits
+
+Trained on {data}; the licence of that text applies to what is made from it. Text of another kind is translated worse.
+{protection}
+`generation_config.json` has the run's search, with two differences: its maximum length does not depend on
+the source, and repeated spans are not avoided.
+`provenance.json` has the run, its configuration, the versions of the libraries and the scores.
+"""
+PROTECTION = """
+In training, numbers, URLs, e-mails, codes and the like were replaced by placeholders, and lines in capitals
+were encoded as small letters. Do the same with `protection.py`, or they are translated as any other text:
+`protected = protect(line)`, translate `protected.text`, then `restore(text, Encoded([], protected.spans,
+protected.capitals))`.
+"""
+
+
+@dataclass
+class HuggingFaceExport:
+    """A translator to be exported, with its configuration."""
+
+    translator: Translator
+    config: Config
+
+    @property
+    def positions(self) -> int:
+        """The length of the position tables."""
+        return position_count(self.translator, self.config)
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        shape = [VERSION, vars(self.config.model), vars(self.config.decode), self.positions]
+        return f"hf-{content_hash(self.translator, shape)}"
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Of the libraries that write it, besides those of the run."""
+        return {"safetensors": safetensors.__version__}
+
+    def check(self) -> None:
+        """Raises UserError where the architectures of transformers cannot hold this model."""
+        check_exportable(self.config.model, self.translator.model, self.translator.tokenizers)
+
+    def write(self, folder: Path, provenance: dict[str, Any]) -> None:
+        """Write the export, `provenance` included, into an empty folder. Raises OSError."""
+        model, tokenizer = self.translator.model, self.translator.tokenizers.source
+        assert isinstance(model, Transformer)
+        weights = model_weights(model, self.config.model, self.positions)
+        (folder / "model.safetensors").write_bytes(save(weights, {"format": "pt"}))
+        written = {
+            "config": model_config(self.config.model, tokenizer.size, self.positions),
+            "generation_config": self.generation_config(),
+            "tokenizer": tokenizer_json(tokenizer),
+            "tokenizer_config": tokenizer_config(tokenizer, self.translator.max_pieces + 1),
+            "provenance": provenance,
+        }
+        for name, content in written.items():
+            text = json.dumps(content, indent=1, ensure_ascii=False)
+            (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+        if self.translator.tokenizers.protects:
+            (folder / "protection.py").write_bytes(Path(protection.__file__).read_bytes())
+        size = sum(weight.numel() for name, weight in weights.items() if "embed_positions" not in name)
+        (folder / "README.md").write_text(self.card(size, provenance["scores"]), encoding="utf-8")
+
+    def generation_config(self) -> dict[str, Any]:
+        """The run's search: scores are log-probability / length^α, <pad>, <unk> and <s> are never written."""
+        decode = self.config.decode
+        return {
+            "decoder_start_token_id": BOS,
+            "bos_token_id": BOS,
+            "eos_token_id": EOS,
+            "pad_token_id": PAD,
+            "num_beams": decode.beam,
+            "length_penalty": decode.length_penalty,
+            "early_stopping": True,
+            "do_sample": False,
+            "max_length": self.positions,
+            "suppress_tokens": [PAD, BOS],
+        }
+
+    def card(self, parameters: int, scores: dict[str, Any]) -> str:
+        """The model card."""
+        data = self.config.data
+        lines = [
+            f"- {name}: BLEU {each['bleu']:.2f}, chrF {each['chrf']:.2f} (`{each['bleu_signature']}`)"
+            for name, each in scores.items()
+        ]
+        languages = sorted({*data.source.split("+"), *data.target.split("+")})
+        return CARD.format(
+            languages=", ".join(languages),
+            title=f"{self.config.name}: {data.source} to {data.target}",
+            parameters=parameters / 1e6,
+            source=data.source,
+            target=data.target,
+            folder=".",
+            example="Ein Mann schläft." if data.source == "de" else "…",
+            scores="\n".join(lines) or "None was computed.",
+            data=data.kind if data.kind != "files" else "the text of its owner",
+            protection=PROTECTION if self.translator.tokenizers.protects else "",
+        )
