@@ -37,7 +37,7 @@ from nmt.training.precision import select_device
 from nmt.view.progress import log_file
 
 log = logging.getLogger("nmt")
-VERSIONS = {"corpus": 2, "tokenizer": 2, "ids": 2}  # raise one when its stage builds something else
+VERSIONS = {"corpus": 2, "tokenizer": 3, "ids": 2}  # raise one when its stage builds something else
 Recipe = dict[str, Any]
 
 
@@ -89,12 +89,18 @@ def build_corpus_stage(config: Config, parent: Parent | None = None) -> Path:
 
 def build_tokenizer_stage(config: Config, corpus_folder: Path, parent: Parent | None = None) -> Path:
     """The folder of the tokenizers trained on the training pairs, or of those of the run that is started from."""
+    source, target = (corpus_folder / f"train.{language}" for language in (config.data.source, config.data.target))
     if parent:
         check_tags(read_report(corpus_folder)["tags"], parent)
         models = [hashlib.sha256(tokenizer.model).hexdigest() for tokenizer in parent.tokenizers]
         recipe = {"models": models, "lowercase": parent.tokenizers.source.lowercase}
-        return build_stage(Path(config.data_folder), "tokenizer", recipe, parent.tokenizers.save)
-    source, target = (corpus_folder / f"train.{language}" for language in (config.data.source, config.data.target))
+        if parent.tokenizers.source.known:
+            recipe |= {
+                "corpus": corpus_folder.name,
+                "known": hashlib.sha256(parent.tokenizers.source.known.bits).hexdigest(),
+            }
+        grow = parent.tokenizers.with_words_of
+        return build_stage(Path(config.data_folder), "tokenizer", recipe, lambda folder: grow(source).save(folder))
     options = {key: value for key, value in asdict(config.tokenizer).items() if key != "max_pieces"}
     recipe = options | {"corpus": corpus_folder.name}
 

@@ -307,7 +307,7 @@ def test_the_folder_translates_without_nmt(nmt, tmp_path):
     assert nmt("export", "--format", "ctranslate2", "--output", str(folder)).out == f"{folder}\n"
     readme = (folder / "README.md").read_text(encoding="utf-8")
     code = re.search(r"```python\n(.*?)```", readme, re.DOTALL)
-    command = [sys.executable, "-c", code[1]]
+    command = [sys.executable, "-c", f"import sys\nsys.modules['nmt'] = None\n{code[1]}"]
     completed = subprocess.run(
         command, cwd=folder, input=OTHER.encode(), capture_output=True, env=environment(), timeout=60
     )

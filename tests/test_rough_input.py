@@ -7,13 +7,17 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from nmt.compose import compose_all
+from nmt.data.known_words import KnownWords, entries
 from nmt.data.noise import Noise, add_noise
-from nmt.data.protection import NUMBERS, OTHERS, PLACEHOLDERS, Encoded, protect, protect_pair
+from nmt.data.protection import NUMBERS, OTHERS, PLACEHOLDERS, Encoded, protect, protect_pair, restore
 from nmt.data.tokenizer import EOS, Tokenizer, Tokenizers, train_tokenizers
 from nmt.decode.beam_search import search
 from nmt.decode.constraints import Constraints, has_loop, source_repeats
+from nmt.errors import UserError
 from nmt.evaluate.loops import is_loop
 from nmt.evaluate.odd_lines import OddLine, OddResult, odd_report, read_odd_lines
+from nmt.training import checkpoint
 
 ONE, TWO, X1, X2 = *NUMBERS[:2], *OTHERS[:2]
 MARKED_PAIR = [(f"Tom kam um {ONE} nach Boston.", f"Tom came to Boston at {ONE}.")]
@@ -104,6 +108,73 @@ def test_text_and_pieces_are_filled_after_decoding(tokenizers):
 def test_sampling_never_divides_a_placeholder(tokenizers):
     ids = tokenizers.source.sample(f"Hund ({ONE}, {X1})", 0.1, Random(1))
     assert sum(piece in tokenizers.source.placeholders for piece in ids) == 2
+
+
+KNOWN = KnownWords.of(
+    ["Der Hund lief nach Hause, als ein Zug am Haus der Stadt hielt.", "Ich lese gute Bücher. Eine Straße im Ort."]
+)
+
+
+def test_no_seen_word_is_a_name_and_nearly_every_other_one_is():
+    words = [f"Wort{chr(97 + a)}{chr(97 + b)}{chr(97 + c)}" for a in range(26) for b in range(26) for c in range(9)]
+    known = KnownWords.of(words[::2])
+    assert all(word in known and word.upper() in known for word in words[::2])
+    assert sum(word in known for word in words[1::2]) < len(words) / 400
+    grown = known.extended(entries(words[1::2]))
+    assert all(word in grown for word in words) and len(grown.bits) == len(known.bits)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Als Szczepanski aus Novosibirsk hielt?", ["Szczepanski", "Novosibirsk"]),
+        ("Xaver hat heute Geburtstag.", ["Xaver", "Geburtstag"]),  # of what was never seen, all nouns are copied
+        ("Ein Hund, Hunde und Hundes Haus.", []),  # other endings
+        ("Hundehaus, Stadtzug, Stadtszug", []),  # compounds of what was seen
+        ("Castrop-Rauxel, Stadt-Rauxel, Stadt-Haus", ["Castrop-Rauxel", "Rauxel"]),
+        ("ein Hund und szczepanski", []),
+        ("SZCZEPANSKI HIELT", ["SZCZEPANSKI"]),
+        ("Ein Hund, {Quirin}, quirin@example.org", []),  # protected as a whole
+        ("X", []),
+        ("Łódź und Δήλος", ["Łódź", "Δήλος"]),
+    ],
+)
+def test_names_are_words_that_were_never_seen(text, names):
+    protected = protect(text, known=KNOWN)
+    kept = [span for span in protected.spans.values() if "uirin" not in span]
+    assert kept == names and not any(name in protected.text for name in names)
+    assert restore(protected.text, Encoded([], protected.spans, protected.capitals)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "cased"),
+    [
+        ("ein hund lief nach hause", "Ein Hund lief nach Hause"),
+        ("EIN HUND LIEF NACH HAUSE!", "Ein Hund lief nach Hause!"),
+        ("als der stadtzug hielt", "Als der Stadtzug hielt"),  # its last part has a capital letter
+        ("ein Hund lief nach hause", "ein Hund lief nach hause"),  # somebody has thought about the letters
+        ("gute bücher", "Gute Bücher"),
+        ("ein hund in hamburk", "Ein Hund in hamburk"),  # as likely a typo as a name
+        ("EINE STRASSE IM HAUS", "Eine Straße im Haus"),
+        ("42", "42"),
+    ],
+)
+def test_lines_in_one_case_get_the_letters_of_training(text, cased):
+    assert protect(text, known=KNOWN).text == cased.replace("42", ONE)
+
+
+def test_the_words_of_training_are_stored_with_the_tokenizer(tokenizers, tmp_path):
+    texts = [each.text for each in tokenizers.protect_sources(["der Hund steht am Fluss", "Yrsa steht am Fluss"])]
+    assert texts[0] == "der Hund steht am Fluss" and texts[1].endswith(" steht am Fluss") and "Yrsa" not in texts[1]
+    (tmp_path / "more.de").write_text("Yrsa lacht\n", encoding="utf-8")
+    grown = tokenizers.with_words_of(tmp_path / "more.de")
+    assert grown.protect_sources(["Yrsa steht am Fluss"])[0].text == "Yrsa steht am Fluss"
+    payload = checkpoint.pack(compose_all([], multirun=False)[0], grown, "")
+    again = checkpoint.unpack_tokenizers(payload["tokenizers"])
+    assert again.source.known.bits == grown.source.known.bits
+    payload["tokenizers"]["known_words"] = torch.zeros(0, dtype=torch.uint8)
+    with pytest.raises(UserError, match="list of known words"):
+        checkpoint.unpack_tokenizers(payload["tokenizers"])
 
 
 class Endless(torch.nn.Module):

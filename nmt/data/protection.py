@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, SupportsIndex, overload
 
+from nmt.data.known_words import KnownWords
 from nmt.data.tags import sentence_start
 
 PER_KIND = 8  # placeholders of each kind; further spans stay text
@@ -131,11 +132,29 @@ def restore(text: str, ids: Iterable[int]) -> str:
     return "".join(ids.spans.get(character, character) for character in text)
 
 
-def protect(text: str, tags: Collection[str] = ()) -> Protected:
-    """A source as it is encoded in use: with a placeholder for each span."""
-    spans = find_spans(text, tags)
-    capitals = in_capitals(text, spans, sentence_start(text, tags))
-    return replaced(text, spans, assign([span.text for span in spans]), capitals)
+def protect(text: str, tags: Collection[str] = (), known: KnownWords | None = None) -> Protected:
+    """A source as it is encoded in use: with a placeholder for each span, and for each name if words are `known`.
+
+    Then a line in capitals or in small letters also gets the capital letters that its words had in training.
+    """
+    spans, start = find_spans(text, tags), sentence_start(text, tags)
+    capitals = in_capitals(text, spans, start)
+    protected = replaced(text, spans, assign([span.text for span in spans]), capitals)
+    return protected if known is None else with_names(protected, known, start)
+
+
+def with_names(protected: Protected, known: KnownWords, start: int) -> Protected:
+    """With placeholders for the words from `start` on that can only be names, as many as are left."""
+    text, spans = protected.text, dict(protected.spans)
+    if not any(character.isupper() for character in text[start:]):
+        text = known.truecased(text, start, names=protected.capitals)
+    parts, end = [], 0
+    free = [mark for mark in OTHERS if mark not in spans]
+    for (first, last), mark in zip((name for name in known.names(text) if name.start >= start), free, strict=False):
+        parts += [text[end:first], mark]
+        name, end = text[first:last], last
+        spans[mark] = name.upper() if protected.capitals else name
+    return Protected("".join([*parts, text[end:]]), spans, protected.capitals)
 
 
 def protect_pair(source: str, target: str, tags: Collection[str] = ()) -> tuple[Protected, Protected]:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import sentencepiece
 
 from nmt.config import TokenizerConfig
+from nmt.data.known_words import KnownWords, entries
 from nmt.data.parallel_text import read_lines
 from nmt.data.protection import PLACEHOLDERS, Encoded, Protected, protect, protect_pair, restore
 from nmt.data.subword_sampling import Sampler, Vocabulary
@@ -30,14 +31,18 @@ PAD, UNK, BOS, EOS = range(4)
 MAX_CHARACTERS = 10_000  # of a training line; the rest is ignored, while SentencePiece would leave the line out
 MAX_LINES = 1_000_000  # to train on; SentencePiece's own choice of lines differs from process to process
 BYTE = re.compile(r"<0x[0-9A-F]{2}>|<unk>")
+KNOWN_WORDS = "known_words.bin"
 THREADS = 8  # fixed, because sums over threads are part of the model
 
 
 class Tokenizer:
-    """A SentencePiece model; encoded sentences have no BOS and no EOS. `model` is the serialized model."""
+    """A SentencePiece model; encoded sentences have no BOS and no EOS. `model` is the serialized model.
 
-    def __init__(self, model: bytes, lowercase: bool) -> None:
-        self.model, self.lowercase = model, lowercase
+    `known`: the words of the sources that it was trained on, with tokenizer.protect.
+    """
+
+    def __init__(self, model: bytes, lowercase: bool, known: KnownWords | None = None) -> None:
+        self.model, self.lowercase, self.known = model, lowercase, known
         self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         self.size: int = self.processor.get_piece_size()
         found = [self.processor.piece_to_id(piece) for piece in PLACEHOLDERS]
@@ -122,7 +127,9 @@ class Tokenizers(NamedTuple):
 
     def protect_sources(self, texts: Sequence[str]) -> list[Protected]:
         """Sources as they are translated."""
-        return [protect(text, self.source.tags) if self.protects else Protected(text) for text in texts]
+        if not self.protects:
+            return [Protected(text) for text in texts]
+        return [protect(text, self.source.tags, self.source.known) for text in texts]
 
     def protect_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[Protected, Protected]]:
         """Pairs as they are trained on."""
@@ -137,10 +144,21 @@ class Tokenizers(NamedTuple):
         encoded = self.source.encode_protected(sources), self.target.encode_protected(targets)
         return list(zip(*encoded, strict=True))
 
+    def with_words_of(self, source_file: Path) -> "Tokenizers":
+        """The same, with the words of more sources among the known ones."""
+        if self.source.known is None:
+            return self
+        texts = training_lines([source_file], self.source.lowercase)
+        known = self.source.known.extended(entries(texts))
+        source = Tokenizer(self.source.model, self.source.lowercase, known)
+        return Tokenizers(source, source if self.joint else self.target)
+
     def save(self, folder: Path) -> None:
-        """Write joint.model, or source.model and target.model, and tokenizer.json."""
+        """Write joint.model, or source.model and target.model, tokenizer.json, and known_words.bin if there are any."""
         for name, tokenizer in ({"joint": self.source} if self.joint else self._asdict()).items():
             (folder / f"{name}.model").write_bytes(tokenizer.model)
+        if self.source.known:
+            (folder / KNOWN_WORDS).write_bytes(self.source.known.bits)
         about = {
             "joint": self.joint,
             "lowercase": self.source.lowercase,
@@ -154,7 +172,9 @@ class Tokenizers(NamedTuple):
         try:
             about = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
             names = ["joint"] if about["joint"] else ["source", "target"]
-            loaded = [Tokenizer((folder / f"{name}.model").read_bytes(), about["lowercase"]) for name in names]
+            words = folder / KNOWN_WORDS
+            known = KnownWords(words.read_bytes()) if words.exists() else None
+            loaded = [Tokenizer((folder / f"{name}.model").read_bytes(), about["lowercase"], known) for name in names]
         except (OSError, ValueError, KeyError, TypeError, RuntimeError, RecursionError) as error:
             raise UserError(f"The tokenizer in {folder} cannot be loaded: {error}.") from None
         return cls(loaded[0], loaded[-1])
@@ -167,11 +187,12 @@ def train_tokenizers(
 
     `tags`: words of the source that are one piece each, such as <tatoeba>.
     """
+    known = KnownWords.of(training_lines([source_file], config.lowercase)) if config.protect else None
     if config.joint:
-        joint = Tokenizer(train_sentencepiece(config, [source_file, target_file], tags), config.lowercase)
+        joint = Tokenizer(train_sentencepiece(config, [source_file, target_file], tags), config.lowercase, known)
         tokenizers = Tokenizers(joint, joint)
     else:
-        source = Tokenizer(train_sentencepiece(config, [source_file], tags), config.lowercase)
+        source = Tokenizer(train_sentencepiece(config, [source_file], tags), config.lowercase, known)
         target = Tokenizer(train_sentencepiece(config, [target_file]), config.lowercase)
         tokenizers = Tokenizers(source, target)
     with report_write_errors(folder):

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import Config
-from nmt.data import protection
 from nmt.decode.translator import Translator
 from nmt.export.ctranslate2_model import build_spec, check_exportable, import_ctranslate2
-from nmt.export.identity import content_hash, position_count
+from nmt.export.identity import content_hash, position_count, protect_call, write_protection
 from nmt.models.transformer import Transformer
 
-VERSION = 4  # part of the folder's name; to be raised when the content of an export changes
+VERSION = 5  # part of the folder's name; to be raised when the content of an export changes
 
 README = """# {title}
 
@@ -58,8 +57,8 @@ and the scores of the run.
 """
 
 
-IMPORT = "\nfrom protection import Encoded, protect, restore  # a file of this folder\n"
-PROTECT = """    protected = protect(line)  # numbers, URLs, names of variables … are copied
+IMPORT = "\nfrom protection import Encoded, KnownWords, protect, restore  # a file of this folder\n"
+PROTECT = """    protected = {protect}  # numbers, URLs, names … are copied
     if protected.is_copied:
         return line
     line = protected.text
@@ -110,8 +109,7 @@ class CTranslate2Export:
         settings = {"quantization": self.quantization, "positions": self.positions}
         text = json.dumps(settings | provenance, indent=1, ensure_ascii=False)
         (folder / "provenance.json").write_text(text + "\n", encoding="utf-8")
-        if self.translator.tokenizers.protects:
-            (folder / "protection.py").write_bytes(Path(protection.__file__).read_bytes())
+        write_protection(folder, self.translator.tokenizers)
         (folder / "README.md").write_text(self.readme(), encoding="utf-8")
 
     def readme(self) -> str:
@@ -124,7 +122,7 @@ class CTranslate2Export:
             source="joint" if joint else "source",
             target="joint" if joint else "target",
             protection=IMPORT if tokenizers.protects else "",
-            protected=PROTECT if tokenizers.protects else "",
+            protected=PROTECT.format(protect=protect_call(tokenizers)) if tokenizers.protects else "",
             restored=RESTORE if tokenizers.protects else "text",
             lower=".lower()" if tokenizers.source.lowercase else "",
             search=SEARCH if tokenizers.protects else "",

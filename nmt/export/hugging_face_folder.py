@@ -9,12 +9,11 @@ import safetensors
 from safetensors.torch import save
 
 from nmt.config import Config
-from nmt.data import protection
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.translator import Translator
 from nmt.export.hugging_face_model import check_exportable, model_config, model_weights
 from nmt.export.hugging_face_tokenizer import tokenizer_config, tokenizer_json
-from nmt.export.identity import content_hash, position_count
+from nmt.export.identity import content_hash, position_count, protect_call, write_protection
 from nmt.models.transformer import Transformer
 
 VERSION = 1  # part of the folder's name; to be raised when the content of an export changes
@@ -54,7 +53,7 @@ the source, and repeated spans are not avoided.
 PROTECTION = """
 In training, numbers, URLs, e-mails, codes and the like were replaced by placeholders, and lines in capitals
 were encoded as small letters. Do the same with `protection.py`, or they are translated as any other text:
-`protected = protect(line)`, translate `protected.text`, then `restore(text, Encoded([], protected.spans,
+`protected = {protect}`, translate `protected.text`, then `restore(text, Encoded([], protected.spans,
 protected.capitals))`.
 """
 
@@ -102,8 +101,7 @@ class HuggingFaceExport:
         for name, content in written.items():
             text = json.dumps(content, indent=1, ensure_ascii=False)
             (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
-        if self.translator.tokenizers.protects:
-            (folder / "protection.py").write_bytes(Path(protection.__file__).read_bytes())
+        write_protection(folder, self.translator.tokenizers)
         size = sum(weight.numel() for name, weight in weights.items() if "embed_positions" not in name)
         (folder / "README.md").write_text(self.card(size, provenance["scores"]), encoding="utf-8")
 
@@ -125,7 +123,7 @@ class HuggingFaceExport:
 
     def card(self, parameters: int, scores: dict[str, Any]) -> str:
         """The model card."""
-        data = self.config.data
+        data, tokenizers = self.config.data, self.translator.tokenizers
         lines = [
             f"- {name}: BLEU {each['bleu']:.2f}, chrF {each['chrf']:.2f} (`{each['bleu_signature']}`)"
             for name, each in scores.items()
@@ -141,5 +139,5 @@ class HuggingFaceExport:
             example="Ein Mann schläft." if data.source == "de" else "…",
             scores="\n".join(lines) or "None was computed.",
             data=data.kind if data.kind != "files" else "the text of its owner",
-            protection=PROTECTION if self.translator.tokenizers.protects else "",
+            protection=PROTECTION.format(protect=protect_call(tokenizers)) if tokenizers.protects else "",
         )

@@ -1,12 +1,17 @@
-"""What every format of export has: a name that changes with its content, and a length of its position tables."""
+"""What every format of export has: a name that changes with its content, the length of its position tables, and the
+code that keeps numbers, URLs and names from being translated.
+"""
 
 import hashlib
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nmt.config import Config
+from nmt.data import known_words, protection, tags
+from nmt.data.tokenizer import KNOWN_WORDS, Tokenizers
 from nmt.decode.translator import Translator
 
 
@@ -27,3 +32,21 @@ def position_count(translator: Translator, config: Config) -> int:
         return config.model.max_positions
     longest = translator.max_pieces
     return int(max(longest + 1, translator.limits(np.array([longest]))[0]))
+
+
+def write_protection(folder: Path, tokenizers: Tokenizers) -> None:
+    """protection.py and what it needs, which run without this program, if there are placeholders."""
+    if not tokenizers.protects:
+        return
+    for module in (tags, known_words, protection):
+        assert module.__file__
+        code = Path(module.__file__).read_text(encoding="utf-8").replace("from nmt.data.", "from ")
+        (folder / Path(module.__file__).name).write_text(code, encoding="utf-8")
+    if tokenizers.source.known:
+        (folder / KNOWN_WORDS).write_bytes(tokenizers.source.known.bits)
+
+
+def protect_call(tokenizers: Tokenizers) -> str:
+    """How the examples protect a line."""
+    known = f', known=KnownWords(open("{KNOWN_WORDS}", "rb").read())' if tokenizers.source.known else ""
+    return f"protect(line{known})"

@@ -52,7 +52,10 @@ def pack(config: Config, tokenizers: Tokenizers, corpus_hash: str, parent: dict[
     sides = {"source": tokenizers.source, "target": tokenizers.target}
     if tokenizers.joint:
         del sides["target"]
-    models = {side: torch.frombuffer(bytearray(each.model), dtype=torch.uint8) for side, each in sides.items()}
+    stored = {side: each.model for side, each in sides.items()}
+    if tokenizers.source.known:
+        stored["known_words"] = tokenizers.source.known.bits
+    models = {name: torch.frombuffer(bytearray(content), dtype=torch.uint8) for name, content in stored.items()}
     common = {
         "format": FORMAT,
         "config": to_dict(config),

@@ -1,0 +1,124 @@
+"""The words of the sources that a tokenizer was trained on: which are unknown names, and which have a capital letter.
+
+A Bloom filter over words in small letters, and again over those that mostly begin with a capital letter inside of
+sentences: 16 bits an entry, 8 of them set, so that 6 in 10,000 unseen words pass for seen ones; no seen word is ever
+missing. It takes 120 KB for 31,000 German words and cannot be read as text.
+"""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+WORD = re.compile(r"[^\W\d_]+")
+NAME = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
+BITS_PER_WORD, BITS_SET = 16, 8
+SHORTEST_PART = 3  # letters of a part of a compound
+SENTENCE_END = re.compile(r"(?:^|[.!?:…][\s\"'»“”„«)]*|[\"„“«»])\s*$")  # before a word that has a capital letter anyway
+CAPITAL = "^"  # before an entry that has a capital letter
+LINK, ENDING = 2, 3  # most letters between the parts of a compound, and at the end of an inflected word
+
+
+class Found(NamedTuple):
+    """A name in a text."""
+
+    start: int
+    end: int
+
+
+class KnownWords:
+    """Words that were seen; `bits` as they are stored."""
+
+    def __init__(self, bits: bytes) -> None:
+        self.bits = bits
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> "KnownWords":
+        """The words of some texts."""
+        found = entries(texts)
+        return cls(bytes(max(1, BITS_PER_WORD * len(found) // 8))).extended(found)
+
+    def extended(self, found: Iterable[str]) -> "KnownWords":
+        """With more `entries`; many more than there were make it less exact."""
+        bits = bytearray(self.bits)
+        for entry in found:
+            for place in places(entry, 8 * len(bits)):
+                bits[place >> 3] |= 1 << (place & 7)
+        return KnownWords(bytes(bits))
+
+    def __contains__(self, word: str) -> bool:
+        return all(self.bits[place >> 3] >> (place & 7) & 1 for place in places(word.lower(), 8 * len(self.bits)))
+
+    def explains(self, word: str) -> bool:
+        """Whether a word was seen, is one that was seen with another ending, or two with some letters between."""
+        word = word.lower()
+        if word in self:
+            return True
+        shortest = max(SHORTEST_PART + 1, len(word) - ENDING)
+        if any(word[:end] in self for end in range(shortest, len(word))):
+            return True
+        for start in range(SHORTEST_PART, len(word) - SHORTEST_PART + 1):
+            if word[start:] in self:
+                ends = range(start, max(SHORTEST_PART, start - LINK) - 1, -1)
+                if any(word[:end] in self for end in ends):
+                    return True
+        return False
+
+    def names(self, text: str) -> list[Found]:
+        """Words with a capital first letter that no seen word explains; of words with hyphens, all parts or some."""
+        found: list[Found] = []
+        for match in NAME.finditer(text):
+            parts = [part.span() for part in WORD.finditer(text, *match.span())]
+            unknown = [span for span in parts if self.is_name(text[slice(*span)])]
+            if len(unknown) == len(parts):
+                found.append(Found(*match.span()))
+            else:
+                found += [Found(*span) for span in unknown]
+        return found
+
+    def is_name(self, word: str) -> bool:
+        """Whether a word can only be copied."""
+        return len(word) > 1 and word[0].isupper() and not self.explains(word)
+
+    def truecased(self, text: str, start: int, names: bool) -> str:
+        """A text in one case with the capital letters that its words mostly have, from `start` on.
+
+        Its first letter gets one, and so do words that were never seen if they are `names`.
+        """
+        first = WORD.search(text, start)
+        if not first:
+            return text
+        cased = WORD.sub(lambda match: self.with_case(match[0], names), text[first.start() :])
+        return text[: first.start()] + cased[:1].upper() + cased[1:]
+
+    def with_case(self, word: str, names: bool) -> str:
+        """A word with the first letter that it, or the last part of a compound, mostly has."""
+        word = word.lower()
+        if word not in self and word.replace("ss", "ß") in self:  # the capital letters of ß are SS
+            word = word.replace("ss", "ß")
+        if word in self:
+            return word.capitalize() if CAPITAL + word in self else word
+        parts = range(SHORTEST_PART, len(word) - SHORTEST_PART + 1)
+        is_capital = any(CAPITAL + word[start:] in self for start in parts) or (names and not self.explains(word))
+        return word.capitalize() if is_capital else word
+
+
+def entries(texts: Iterable[str]) -> set[str]:
+    """The words of some texts in small letters, and again with CAPITAL if they mostly have one inside of sentences."""
+    capitals: Counter[str] = Counter()
+    words: set[str] = set()
+    for text in texts:
+        for match in WORD.finditer(text):
+            word = match[0].lower()
+            words.add(word)
+            if not SENTENCE_END.search(text, 0, match.start()):
+                capitals[word] += 1 if match[0][0].isupper() else -1
+    return words | {CAPITAL + word for word, more in capitals.items() if more > 0}
+
+
+def places(word: str, size: int) -> list[int]:
+    """The bits of a word among `size`."""
+    digest = hashlib.blake2b(word.encode(), digest_size=16).digest()
+    first, step = int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little") | 1
+    return [(first + number * step) % size for number in range(BITS_SET)]
