@@ -117,7 +117,7 @@ def test_a_tag_is_one_piece_and_stays_one(tmp_path, capfd):
     assert "<bt>" in tokenizers.source.tags
     assert tokenizers.source.pieces(tokenizers.source.encode("<bt> Die"))[:2] == ["▁", "<bt>"]
     assert [protected.text for protected in tokenizers.protect_sources(["<bt> 5 DIE KATZE"])] == [
-        "<bt> \uf100 die katze"
+        "<bt> \uf100 Die Katze"
     ]
 
 
