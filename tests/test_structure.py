@@ -62,7 +62,7 @@ LIBRARIES = {
     "datasets": r"data/hub(_dataset)?\.py",
     "huggingface_hub": r"data/hub_dataset\.py",
     "py3langid": r"data/inspect/identifier\.py",
-    "sentencepiece": r"data/tokenizer\.py",
+    "sentencepiece": r"(data/tokenizer|export/argos_pieces)\.py",
     "ctranslate2": r"export/ctranslate2_model\.py",
     "matplotlib": r"view/.*",
     "tensorboard": r"view/.*",

@@ -1,55 +1,78 @@
-"""nmt export: a folder that another engine translates with."""
+"""nmt export: what another engine translates with."""
 
 import argparse
 import hashlib
 import json
 import logging
 import os
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from nmt.errors import UserError
+from nmt.export.argos_folder import SUFFIX, ArgosExport
 from nmt.export.ctranslate2_engine import CTranslate2Translator
 from nmt.export.ctranslate2_folder import CTranslate2Export
 from nmt.export.hugging_face_folder import HuggingFaceExport
+from nmt.export.licence import Licences
 from nmt.files import atomic_folder
 from nmt.results import damaged_files, read_json, write_checksums
 from nmt.runs import Run, find_checkpoints, load
+from nmt.test_sets import corpus_hashes
+from nmt.trained_corpus import existing_corpus
 
 log = logging.getLogger("nmt")
-Export = CTranslate2Export | HuggingFaceExport
+Export = CTranslate2Export | HuggingFaceExport | ArgosExport
+PRECISION = {"ctranslate2": "float32", "argos": "int8"}  # by format; packages of Argos Translate have int8
+LICENCE = re.compile(r"[A-Za-z0-9][\w.+-]{0,63}", re.ASCII)  # an identifier of SPDX, or of the Hugging Face hub
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the folder and print its path."""
-    if options.format == "hf" and options.quantization:
-        raise UserError("--quantization is for --format ctranslate2; Hugging Face transformers load float32.")
+    """Write the folder and print its path; for Argos Translate, that of the package in it."""
+    check_options(options)
     run = load(find_checkpoints(options.name, Path(options.runs)))
-    if options.format == "hf":
-        wanted: Export = HuggingFaceExport(run.translator, run.config)
-        wanted.check()
-    else:
-        wanted = make_export(run, options.quantization or "float32")
+    wanted = make_export(run, options.format, options.quantization, options.license)
     if options.output is None:
-        print(cached_export(run, wanted))
+        folder = cached_export(run, wanted)
     else:
         folder = Path(options.output)
         check_new(folder)
         write(wanted, folder, run)
-        print(folder)
+    print(folder / wanted.content)
     return 0
+
+
+def check_options(options: argparse.Namespace) -> None:
+    """Raise UserError for options that exclude each other or would change nothing."""
+    if options.format == "hf" and options.quantization:
+        raise UserError("--quantization is for the other formats; Hugging Face transformers load float32.")
+    if options.license is not None and not LICENCE.fullmatch(options.license):
+        raise UserError(f"--license {options.license} is no licence such as mit, apache-2.0 or cc-by-sa-4.0.")
+    if options.license and options.format == "ctranslate2":
+        raise UserError("--license goes into a model card or a package; it needs --format hf or argos.")
+    if options.format == "argos" and str(options.output).endswith(SUFFIX):
+        raise UserError(f"--output {options.output} is a folder, in which the package is written; leave out {SUFFIX}.")
 
 
 def with_ctranslate2(run: Run, quantization: str) -> Run:
     """The same run, searched by CTranslate2; its export is written the first time."""
-    folder = cached_export(run, make_export(run, quantization))
+    folder = cached_export(run, make_export(run, "ctranslate2", quantization))
     return replace(run, translator=CTranslate2Translator.open(run.translator, folder))
 
 
-def make_export(run: Run, quantization: str) -> CTranslate2Export:
-    """The export of a run, not yet written; raises UserError where CTranslate2 is missing or cannot hold the model."""
-    wanted = CTranslate2Export(run.translator, run.config, quantization)
+def make_export(run: Run, format: str, quantization: str | None = None, licence: str | None = None) -> Export:
+    """The export of a run, not yet written; raises UserError where a format cannot hold the model or lacks a library."""
+    quantization = quantization or PRECISION.get(format, "float32")
+    wanted: Export
+    if format == "ctranslate2":
+        wanted = CTranslate2Export(run.translator, run.config, quantization)
+    else:
+        licences = Licences.of(run.config, existing_corpus(run.config, corpus_hashes(run), run.folder), licence)
+        if format == "hf":
+            wanted = HuggingFaceExport(run.translator, run.config, licences)
+        else:
+            wanted = ArgosExport(run.translator, run.config, quantization, licences)
     wanted.check()
     return wanted
 
