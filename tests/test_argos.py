@@ -74,16 +74,18 @@ def test_its_own_calls_give_our_greedy_translations(package, trained: Trained):
     run = load([trained.folder / "best.safetensors"], precision="fp32")
     options = {"beam": 1, "avoid_loops": False, "max_length_ratio": 0.0, "max_length_extra": LIMIT}
     decode = replace(run.translator.decode, **options)
-    lines = [unicodedata.normalize("NFD", source) for source, _ in pairs(40, seed=5)]
+    lines = [source for source, _ in pairs(40, seed=5)]
+    lines = [line for line in lines if not run.translator.tokenizers.protect_sources([line])[0].spans]
     wanted = list(run.translator.with_options(decode=decode).translate(lines))
+    decomposed = [unicodedata.normalize("NFD", line) for line in lines]
     found = engine.translate_batch(
-        [pieces.encode(line, out_type=str) for line in lines],
+        [pieces.encode(line, out_type=str) for line in decomposed],
         replace_unknowns=True, max_batch_size=32, batch_type="tokens", beam_size=1, length_penalty=0.2,
         max_decoding_length=LIMIT,
     )  # fmt: skip
     texts = [pieces.decode_pieces(each.hypotheses[0]).replace("▁", " ") for each in found]
     short = [number for number, each in enumerate(wanted) if len(each.ids) < LIMIT]
-    assert len(short) > 12 and any(line != unicodedata.normalize("NFC", line) for line in lines)
+    assert len(short) > 8 and decomposed != lines
     assert [texts[number] for number in short] == [wanted[number].text for number in short]
     long = engine.translate_batch([["▁a"] * (LONGEST + 100)], beam_size=1, max_decoding_length=3)
     assert len(long) == 1  # positions for all that Argos Translate passes on

@@ -62,7 +62,7 @@ def with_ctranslate2(run: Run, quantization: str) -> Run:
 
 
 def make_export(run: Run, format: str, quantization: str | None = None, licence: str | None = None) -> Export:
-    """The export of a run, not yet written; raises UserError where a format cannot hold the model or lacks a library."""
+    """The export of a run, not yet written; raises UserError where it cannot be made, or lacks a library."""
     quantization = quantization or PRECISION.get(format, "float32")
     wanted: Export
     if format == "ctranslate2":
