@@ -92,9 +92,10 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
     """Add --engine and --quantization."""
-    engines = "the engine of the search; ctranslate2 writes the run's export the first time (default: torch)"
-    parser.add_argument("--engine", choices=("torch", "ctranslate2"), default="torch", help=engines)
-    add_quantization(parser, "torch: float32 or bfloat16 (default: the run's), ctranslate2: any (default: float32)")
+    engines = "the engine of the search; auto: the faster one (default of nmt translate)"
+    parser.add_argument("--engine", choices=("auto", "torch", "ctranslate2"), default="auto", help=engines)
+    formats = "torch: float32 or bfloat16 (default: the run's), ctranslate2: any (default: float32; by auto: int8)"
+    add_quantization(parser, formats)
 
 
 def add_synthesis(parser: argparse.ArgumentParser) -> None:
@@ -105,6 +106,7 @@ def add_synthesis(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", required=True, type=path, metavar="PREFIX", help="of two files, PREFIX.LANGUAGE")
     parser.add_argument("--resume", action="store_true", help="continue after an interruption")
     add_engine(parser)
+    parser.set_defaults(engine="torch")
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
