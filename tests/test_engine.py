@@ -1,7 +1,6 @@
 """--engine auto: CTranslate2 by itself where it is installed and can do all that is asked, said in one line."""
 
 import shutil
-from argparse import Namespace
 
 import pytest
 from corpora import Trained, run_command
@@ -46,10 +45,11 @@ def test_without_it_or_its_export_our_own_search_is_used(translate, tmp_path, mo
     assert translate(SENTENCE).err == ""
 
 
-def test_an_output_is_continued_with_the_engine_it_was_begun_with():
-    options = Namespace(engine="auto", quantization=None)
-    engine.continue_engine(options, {"--engine": "ctranslate2", "--quantization": "int8"})
-    assert (options.engine, options.quantization) == ("ctranslate2", "int8")
-    chosen = Namespace(engine="torch", quantization=None)
-    engine.continue_engine(chosen, {"--engine": "ctranslate2", "--quantization": "int8"})
-    assert (chosen.engine, chosen.quantization) == ("torch", None)
+def test_a_file_is_translated_by_our_own_search(translate, tmp_path):
+    """Over a file CTranslate2 is faster on some processors only."""
+    file, output = tmp_path / "some.de", tmp_path / "some.en"
+    file.write_text(f"{SENTENCE}\n", encoding="utf-8")
+    for words in (["--input", str(file)], [SENTENCE, "--output", str(output)]):
+        answer = translate(*words)
+        assert answer.code == 0 and "CTranslate2" not in answer.err
+    assert output.read_text(encoding="utf-8") == translate("--engine", "torch", SENTENCE).out

@@ -15,7 +15,7 @@ from typing import Any
 from nmt.alignments.alignment import Alignment
 from nmt.alignments.extraction import Extractor, record_words
 from nmt.commands import check_sentence
-from nmt.commands.engine import check_engine, continue_engine, open_engine
+from nmt.commands.engine import check_engine, is_live, open_engine
 from nmt.commands.part_file import open_part
 from nmt.commands.translate_output import Output, is_file, open_stream, settings
 from nmt.data.line_chunks import LineChunk, read_chunks
@@ -34,8 +34,6 @@ def run(options: argparse.Namespace) -> int:
     check_options(options)
     with contextlib.ExitStack() as stack:
         part = stack.enter_context(open_part(options.output, options.resume)) if is_file(options.output) else None
-        if part:
-            continue_engine(options, part.start.settings)
         run, extractor = open_translator(options, part.precision if part else None)
         if part:
             part.continue_with(settings(options, run))
@@ -47,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
 def open_translator(options: argparse.Namespace, precision: str | None) -> tuple[Run, Extractor | None]:
     """The run with its engine, and what alignments are read off; `precision` where --quantization does not say it."""
-    run = open_engine(options, precision)
+    run = open_engine(options, precision, is_live(options))
     if options.nbest > run.translator.decode.beam:
         raise UserError(
             f"--nbest {options.nbest} needs --beam {options.nbest} or more; it is now {run.translator.decode.beam}."
