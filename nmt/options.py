@@ -118,7 +118,12 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
 def add_export(parser: argparse.ArgumentParser) -> None:
     """Add the options of nmt export."""
     add_single_run(parser)
-    parser.add_argument("--format", choices=("ctranslate2", "hf"), required=True, help="hf: Hugging Face transformers")
+    parser.add_argument(
+        "--format",
+        choices=("ctranslate2", "hf", "onnx"),
+        required=True,
+        help="hf: Hugging Face transformers; onnx: graphs for onnxruntime, of every model",
+    )
     parser.add_argument("--output", **FOLDER, help="a new folder (default: one below the run's, written once)")
     add_quantization(parser, "default: float32")
 

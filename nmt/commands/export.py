@@ -13,24 +13,20 @@ from nmt.errors import UserError
 from nmt.export.ctranslate2_engine import CTranslate2Translator
 from nmt.export.ctranslate2_folder import CTranslate2Export
 from nmt.export.hugging_face_folder import HuggingFaceExport
+from nmt.export.onnx_folder import OnnxExport
 from nmt.files import atomic_folder
 from nmt.results import damaged_files, read_json, write_checksums
 from nmt.runs import Run, find_checkpoints, load
 
 log = logging.getLogger("nmt")
-Export = CTranslate2Export | HuggingFaceExport
+Export = CTranslate2Export | HuggingFaceExport | OnnxExport
 
 
 def run(options: argparse.Namespace) -> int:
     """Write the folder and print its path."""
-    if options.format == "hf" and options.quantization:
-        raise UserError("--quantization is for --format ctranslate2; Hugging Face transformers load float32.")
+    check_quantization(options.format, options.quantization)
     run = load(find_checkpoints(options.name, Path(options.runs)))
-    if options.format == "hf":
-        wanted: Export = HuggingFaceExport(run.translator, run.config)
-        wanted.check()
-    else:
-        wanted = make_export(run, options.quantization or "float32")
+    wanted = make_export(run, options.quantization or "float32", options.format)
     if options.output is None:
         print(cached_export(run, wanted))
     else:
@@ -47,9 +43,23 @@ def with_ctranslate2(run: Run, quantization: str) -> Run:
     return replace(run, translator=CTranslate2Translator.open(run.translator, folder))
 
 
-def make_export(run: Run, quantization: str) -> CTranslate2Export:
-    """The export of a run, not yet written; raises UserError where CTranslate2 is missing or cannot hold the model."""
-    wanted = CTranslate2Export(run.translator, run.config, quantization)
+def check_quantization(export_format: str, quantization: str | None) -> None:
+    """Raise UserError for a number format that a format of export does not have."""
+    if export_format == "hf" and quantization:
+        raise UserError("--quantization is not for --format hf; Hugging Face transformers load float32.")
+    if export_format == "onnx" and quantization not in (None, "float32", "int8"):
+        raise UserError(f"--format onnx has --quantization float32 and int8, not {quantization}.")
+
+
+def make_export(run: Run, quantization: str, export_format: str = "ctranslate2") -> Export:
+    """The export of a run, not yet written; raises UserError where a package is missing or cannot hold the model."""
+    wanted: Export
+    if export_format == "hf":
+        wanted = HuggingFaceExport(run.translator, run.config)
+    elif export_format == "onnx":
+        wanted = OnnxExport(run.translator, run.config, quantization)
+    else:
+        wanted = CTranslate2Export(run.translator, run.config, quantization)
     wanted.check()
     return wanted
 
