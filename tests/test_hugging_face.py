@@ -132,7 +132,7 @@ def test_a_run_is_exported_with_card_and_provenance(trained: Trained, tmp_path, 
     assert len(texts) > 12 and all(ours == theirs for ours, theirs in texts)
     assert "exists and is not empty" in run_command(capfd, *words).err
     refused = run_command(capfd, *words, "--quantization", "int8")
-    assert refused.code == 2 and "--quantization is for --format ctranslate2" in refused.err
+    assert refused.code == 2 and "--quantization is not for --format hf" in refused.err
 
 
 @pytest.mark.parametrize("name", MODELS)

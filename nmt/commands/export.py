@@ -16,6 +16,7 @@ from nmt.export.ctranslate2_engine import CTranslate2Translator
 from nmt.export.ctranslate2_folder import CTranslate2Export
 from nmt.export.hugging_face_folder import HuggingFaceExport
 from nmt.export.licence import Licences
+from nmt.export.onnx_folder import OnnxExport
 from nmt.files import atomic_folder
 from nmt.results import damaged_files, read_json, write_checksums
 from nmt.runs import Run, find_checkpoints, load
@@ -23,7 +24,7 @@ from nmt.test_sets import corpus_hashes
 from nmt.trained_corpus import existing_corpus
 
 log = logging.getLogger("nmt")
-Export = CTranslate2Export | HuggingFaceExport | ArgosExport
+Export = CTranslate2Export | HuggingFaceExport | OnnxExport | ArgosExport
 PRECISION = {"ctranslate2": "float32", "argos": "int8"}  # by format; packages of Argos Translate have int8
 LICENCE = re.compile(r"[A-Za-z0-9][\w.+-]{0,63}", re.ASCII)  # an identifier of SPDX, or of the Hugging Face hub
 
@@ -46,10 +47,12 @@ def run(options: argparse.Namespace) -> int:
 def check_options(options: argparse.Namespace) -> None:
     """Raise UserError for options that exclude each other or would change nothing."""
     if options.format == "hf" and options.quantization:
-        raise UserError("--quantization is for the other formats; Hugging Face transformers load float32.")
+        raise UserError("--quantization is not for --format hf; Hugging Face transformers load float32.")
+    if options.format == "onnx" and options.quantization not in (None, "float32", "int8"):
+        raise UserError(f"--format onnx has --quantization float32 and int8, not {options.quantization}.")
     if options.license is not None and not LICENCE.fullmatch(options.license):
         raise UserError(f"--license {options.license} is no licence such as mit, apache-2.0 or cc-by-sa-4.0.")
-    if options.license and options.format == "ctranslate2":
+    if options.license and options.format in ("ctranslate2", "onnx"):
         raise UserError("--license goes into a model card or a package; it needs --format hf or argos.")
     if options.format == "argos" and str(options.output).endswith(SUFFIX):
         raise UserError(f"--output {options.output} is a folder, in which the package is written; leave out {SUFFIX}.")
@@ -67,6 +70,8 @@ def make_export(run: Run, format: str, quantization: str | None = None, licence:
     wanted: Export
     if format == "ctranslate2":
         wanted = CTranslate2Export(run.translator, run.config, quantization)
+    elif format == "onnx":
+        wanted = OnnxExport(run.translator, run.config, quantization)
     else:
         licences = Licences.of(run.config, existing_corpus(run.config, corpus_hashes(run), run.folder), licence)
         if format == "hf":

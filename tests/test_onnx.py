@@ -1,0 +1,129 @@
+"""nmt export --format onnx: onnxruntime computes what the model computes, for every model."""
+
+import json
+import re
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from conftest import MODELS, VOCABULARY, small_config
+from corpora import Trained, run_command
+from exporting import some, translator
+
+from nmt.errors import UserError
+from nmt.export.onnx_folder import OnnxExport
+from nmt.export.onnx_graphs import DecoderGraph, EncoderGraph, export_graphs, require_packages, without_prefix
+from nmt.models.build import build
+
+CASES = [
+    *((name, ()) for name in MODELS),
+    ("bahdanau", (("hard_attention_gradient", "reinforce"), ("tie_embeddings", False))),
+    ("luong_global", (("cell", "gru"), ("input_feeding", False), ("num_layers", 2))),
+    ("transformer", (("norm", "post"), ("activation", "gelu"), ("tie_embeddings", False))),
+    ("transformer_delta", (("positions", "learned"),)),
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def onnxruntime():
+    return pytest.importorskip("onnxruntime", reason="onnxruntime is not installed; `make test` brings it")
+
+
+def session(onnxruntime, graph):
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 3
+    content = graph if isinstance(graph, str) else graph.SerializeToString()
+    return onnxruntime.InferenceSession(content, options)
+
+
+def run(opened, feed: dict) -> dict:
+    wanted = {each.name for each in opened.get_inputs()}
+    outputs = [each.name for each in opened.get_outputs()]
+    return dict(zip(outputs, opened.run(None, {name: feed[name] for name in wanted}), strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "changes"), CASES, ids=lambda case: case if isinstance(case, str) else len(case))
+def test_every_model_computes_the_same(name, changes, onnxruntime):
+    """Memory, logits, weights, p_t and states, column by column, for other lengths than the traced ones."""
+    torch.manual_seed(1)
+    model = build(small_config(name, changes), VOCABULARY, VOCABULARY, True).eval().requires_grad_(False)
+    graphs = export_graphs(model)
+    encoder, decoder = session(onnxruntime, graphs.encoder), session(onnxruntime, graphs.decoder)
+    for length, rows, columns in ((1, 1, 2), (12, 2, 9)):
+        source = torch.randint(4, VOCABULARY, (1, length))
+        ours, theirs = EncoderGraph(model).named(source), run(encoder, {"source": source.numpy()})
+        assert_same(theirs, ours)
+        memory, state = without_prefix("memory", ours), without_prefix("state", ours)
+        state = {key: torch.cat([part] * rows) for key, part in state.items()}
+        known = theirs | {f"state.{key}": np.repeat(theirs[f"state.{key}"], rows, 0) for key in state}
+        for _ in range(columns):
+            ids = torch.randint(4, VOCABULARY, (rows, 1))
+            wanted = DecoderGraph(model, memory, state).named(ids, memory, state)
+            found = run(decoder, known | {"ids": ids.numpy()})
+            assert_same(found, wanted)
+            order = torch.randperm(rows)  # as a search reorders its hypotheses
+            state = {key: wanted[f"next.{key}"][order] for key in state}
+            known |= {f"state.{key}": found[f"next.{key}"][order.numpy()] for key in state}
+        assert ("weights" in found) == model.has_attention and ("p_t" in found) == (model.window_reach is not None)
+    assert set(graphs.state) == set(state) and graphs.memory == list(memory)
+    grows = {key for key, part in state.items() if part.dim() == 4 and part.size(2) == columns}
+    assert {key for key, each in graphs.state.items() if each} == grows
+
+
+def assert_same(found: dict, wanted: dict) -> None:
+    assert list(found) == list(wanted)
+    for name, tensor in wanted.items():
+        assert found[name].dtype == tensor.numpy().dtype
+        np.testing.assert_allclose(found[name], tensor.numpy(), atol=1e-4, rtol=0, err_msg=name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("quantization", ["float32", "int8"])
+def test_the_folder_translates_without_nmt(quantization, vocabularies, tmp_path, onnxruntime, monkeypatch):
+    """The program of the README writes our greedy translations; in int8 nearly all of them."""
+    plain, config = translator(vocabularies, joint=False)
+    decode = replace(plain.decode, beam=1, avoid_loops=False)
+    config.decode, plain = decode, plain.with_options(decode=decode)
+    OnnxExport(plain, config, quantization).write(tmp_path, {"scores": {}})
+    assert json.loads((tmp_path / "model.json").read_text())["state"]["keys_0"] == {"grows": True}
+    monkeypatch.chdir(tmp_path)
+    code = re.search(r"```python\n(.*?)```", (tmp_path / "README.md").read_text(), re.DOTALL)[1]
+    program: dict = {}
+    exec(code.replace("print(translate(input()))", ""), program)
+    assert not any(name.startswith(("nmt", "torch")) for name in re.findall(r"^import (\w+)", code, re.MULTILINE))
+    sources = [plain.tokenizers.source.decode(row.tolist()) for row in some(plain.tokenizers.source.size, 0)]
+    wanted = [each.text for each in plain.translate(sources)]
+    found = [program["translate"](source).replace("\n", " ") for source in sources]  # as the command writes a line
+    equal = sum(map(str.__eq__, found, wanted))
+    assert len(set(wanted)) > len(wanted) / 2
+    assert equal == len(wanted) if quantization == "float32" else equal > 0.8 * len(wanted)
+
+
+@pytest.mark.slow
+def test_the_command_writes_a_folder(trained: Trained, tmp_path, capfd):
+    words = [
+        "export",
+        str(trained.folder),
+        "--format",
+        "onnx",
+        "--quantization",
+        "int8",
+        "--output",
+        str(tmp_path / "o"),
+    ]
+    assert run_command(capfd, *words).code == 0
+    names = {path.name for path in (tmp_path / "o").iterdir()}
+    assert names >= {"encoder.onnx", "decoder.onnx", "model.json", "tokenizer.json", "provenance.json", "README.md"}
+    assert (tmp_path / "o" / "encoder.onnx").stat().st_size < 2_000_000
+
+
+def test_a_missing_package_and_a_number_format_are_said(monkeypatch, refused, trained: Trained):
+    assert "float32 and int8, not bfloat16" in refused(
+        "export", str(trained.folder), "--format", "onnx", "--quantization", "bfloat16"
+    )
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.raises(UserError, match=r"needs the package onnxscript: pip install 'nmt\[export\]'"):
+        require_packages()
