@@ -120,13 +120,8 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
 def add_export(parser: argparse.ArgumentParser) -> None:
     """Add the options of nmt export."""
     add_single_run(parser)
-    parser.add_argument(
-        "--format",
-        choices=("ctranslate2", "hf", "onnx", "argos"),
-        required=True,
-        help="hf: Hugging Face transformers; onnx: graphs for onnxruntime, of every model; "
-        "argos: a package for Argos Translate and LibreTranslate",
-    )
+    formats = "hf: Hugging Face transformers; onnx: onnxruntime, every model; argos: Argos Translate, LibreTranslate"
+    parser.add_argument("--format", choices=("ctranslate2", "hf", "onnx", "argos"), required=True, help=formats)
     parser.add_argument("--output", **FOLDER, help="a new folder (default: one below the run's, written once)")
     add_quantization(parser, "default: float32; argos: int8")
     licence = "hf, argos: the model's licence for its card, such as cc-by-sa-4.0 (default: none is named)"
