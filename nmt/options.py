@@ -120,12 +120,14 @@ def add_export(parser: argparse.ArgumentParser) -> None:
     add_single_run(parser)
     parser.add_argument(
         "--format",
-        choices=("ctranslate2", "hf", "onnx"),
+        choices=("ctranslate2", "hf", "onnx", "html"),
         required=True,
-        help="hf: Hugging Face transformers; onnx: graphs for onnxruntime, of every model",
+        help="hf: Hugging Face transformers; onnx: graphs for onnxruntime, of every model; html: one page "
+        "that translates in a browser",
     )
-    parser.add_argument("--output", **FOLDER, help="a new folder (default: one below the run's, written once)")
-    add_quantization(parser, "default: float32")
+    parser.add_argument("--output", **FOLDER, help="a new folder, for html a new file (default: below the run's folder)")
+    parser.add_argument("--onnxruntime-web", **FILE, help="for html without network: its package of npm, a .tgz")
+    add_quantization(parser, "default: float32, for html float16")
 
 
 def add_single_run(parser: argparse.ArgumentParser) -> None:

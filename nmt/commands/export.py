@@ -12,6 +12,7 @@ from typing import Any
 from nmt.errors import UserError
 from nmt.export.ctranslate2_engine import CTranslate2Translator
 from nmt.export.ctranslate2_folder import CTranslate2Export
+from nmt.export.html_page import HtmlExport, write_page
 from nmt.export.hugging_face_folder import HuggingFaceExport
 from nmt.export.onnx_folder import OnnxExport
 from nmt.files import atomic_folder
@@ -19,16 +20,24 @@ from nmt.results import damaged_files, read_json, write_checksums
 from nmt.runs import Run, find_checkpoints, load
 
 log = logging.getLogger("nmt")
-Export = CTranslate2Export | HuggingFaceExport | OnnxExport
+Export = CTranslate2Export | HuggingFaceExport | OnnxExport | HtmlExport
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the folder and print its path."""
+    """Write the folder or the page and print its path."""
     check_quantization(options.format, options.quantization)
     run = load(find_checkpoints(options.name, Path(options.runs)))
-    wanted = make_export(run, options.quantization or "float32", options.format)
+    if options.format == "html":
+        archive = Path(options.onnxruntime_web) if options.onnxruntime_web else None
+        wanted: Export = HtmlExport(run.translator, run.config, options.quantization or "float16", archive)
+        wanted.check()
+    else:
+        wanted = make_export(run, options.quantization or "float32", options.format)
     if options.output is None:
-        print(cached_export(run, wanted))
+        print(cached_export(run, wanted) / wanted.file_name if isinstance(wanted, HtmlExport) else cached_export(run, wanted))
+    elif isinstance(wanted, HtmlExport):
+        write_page(wanted, Path(options.output), provenance(run, wanted))
+        print(options.output)
     else:
         folder = Path(options.output)
         check_new(folder)
@@ -47,6 +56,8 @@ def check_quantization(export_format: str, quantization: str | None) -> None:
     """Raise UserError for a number format that a format of export does not have."""
     if export_format == "hf" and quantization:
         raise UserError("--quantization is not for --format hf; Hugging Face transformers load float32.")
+    if export_format == "html" and quantization == "bfloat16":
+        raise UserError("--format html has --quantization float32, float16 and int8, not bfloat16.")
     if export_format == "onnx" and quantization not in (None, "float32", "int8"):
         raise UserError(f"--format onnx has --quantization float32 and int8, not {quantization}.")
 
