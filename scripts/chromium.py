@@ -103,7 +103,9 @@ class Browser:
         end = time.monotonic() + seconds
         while not self.run(expression):
             if time.monotonic() > end:
-                raise TimeoutError(f"{expression} did not become true; the page says: {self.run('document.body.innerText')}")
+                raise TimeoutError(
+                    f"{expression} did not become true; the page says: {self.run('document.body.innerText')}"
+                )
             time.sleep(0.02)
 
     def picture(self, path: Path, width: int, height: int, dark: bool = False) -> None:
@@ -112,5 +114,7 @@ class Browser:
 
         features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.send("Emulation.setEmulatedMedia", features=features)
-        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+        self.send(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
         path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"]))

@@ -1,6 +1,6 @@
-"""Whether the page of `nmt export RUN --format html` translates as the command does, in headless Chromium; and how fast.
+"""Whether the page of `nmt export RUN --format html` translates as the command, in headless Chromium; and how fast.
 
-nmt translate RUN --input test.de --beam 1 > expected.en
+nmt translate RUN --input test.de --beam 1 --quantization float32 > expected.en
 python scripts/html_check.py PAGE.html test.de expected.en
 """
 
@@ -55,7 +55,8 @@ def first_translation(browser: Browser, page: Path, line: str) -> float:
 
 def translated(browser: Browser, line: str, beam: int, more: str = "") -> tuple[str, float]:
     """What the page shows after a line was typed into it, and the milliseconds until then."""
-    return tuple(browser.run(f"""(async () => {{
+    return tuple(
+        browser.run(f"""(async () => {{
         const [source, beam] = [document.getElementById("source"), document.getElementById("beam")];
         const before = document.body.dataset.done || "0";
         beam.value = "{beam}";
@@ -65,7 +66,8 @@ def translated(browser: Browser, line: str, beam: int, more: str = "") -> tuple[
         while ((document.body.dataset.done || "0") === before) await new Promise((resolve) => setTimeout(resolve, 1));
         const text = [...document.querySelectorAll("#translation p")].map((each) => each.textContent).join("\\n");
         return [text, performance.now() - start];
-    }})()"""))
+    }})()""")
+    )
 
 
 if __name__ == "__main__":

@@ -34,7 +34,11 @@ def run(options: argparse.Namespace) -> int:
     else:
         wanted = make_export(run, options.quantization or "float32", options.format)
     if options.output is None:
-        print(cached_export(run, wanted) / wanted.file_name if isinstance(wanted, HtmlExport) else cached_export(run, wanted))
+        print(
+            cached_export(run, wanted) / wanted.file_name
+            if isinstance(wanted, HtmlExport)
+            else cached_export(run, wanted)
+        )
     elif isinstance(wanted, HtmlExport):
         write_page(wanted, Path(options.output), provenance(run, wanted))
         print(options.output)

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from nmt.config import Config
+from nmt.data.protection import PLACEHOLDERS
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.export.identity import content_hash
@@ -23,7 +24,6 @@ from nmt.export.onnx_folder import OnnxExport, write_graph
 from nmt.export.onnx_graphs import export_graphs
 from nmt.export.onnxruntime_web import VERSION as RUNTIME_VERSION
 from nmt.export.onnxruntime_web import read_runtime
-from nmt.data.protection import PLACEHOLDERS
 from nmt.files import report_write_errors, write_atomic
 from nmt.view.alignment_page import USAGE, legend_html, provenance_html, read_asset
 from nmt.view.text import escape_html
@@ -35,7 +35,8 @@ POLICY = (
     "worker-src blob:; img-src data:; base-uri 'none'; form-action 'none'"
 )
 WORKER = (
-    "sentencepiece", "known_words", "protection", "constraints", "search", "words", "translator", "onnx_model", "worker",
+    "sentencepiece", "known_words", "protection", "constraints", "search", "words", "translator", "onnx_model",
+    "worker",
 )  # fmt: skip
 SMALLEST_MATRIX = 1024  # values; smaller tensors stay float32
 

@@ -29,9 +29,18 @@ def read_runtime(archive: Path | None = None) -> dict[str, bytes]:
     except OSError as error:
         raise UserError(f"--onnxruntime-web {path} cannot be read: {error.strerror or error}.") from None
     if (found := hashlib.sha256(content).hexdigest()) != SHA256:
-        raise UserError(f"{path} is not onnxruntime-web {VERSION}: its sha256 is {found} instead of {SHA256}; see {URL}.")
+        raise UserError(
+            f"{path} is not onnxruntime-web {VERSION}: its sha256 is {found} instead of {SHA256}; see {URL}."
+        )
     with tarfile.open(path) as package:
-        return {name: (package.extractfile(member) or package.fileobj).read() for name, member in FILES.items()}
+        return {name: member_bytes(package, member) for name, member in FILES.items()}
+
+
+def member_bytes(package: tarfile.TarFile, member: str) -> bytes:
+    """The content of a file of the package."""
+    file = package.extractfile(member)
+    assert file is not None
+    return file.read()
 
 
 def fetched() -> Path:
