@@ -122,12 +122,9 @@ def add_export(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=("ctranslate2", "hf", "onnx", "html"),
         required=True,
-        help="hf: Hugging Face transformers; onnx: graphs for onnxruntime, of every model; html: one page "
-        "that translates in a browser",
+        help="hf: Hugging Face transformers; onnx: graphs for onnxruntime, of every model; html: one page with it all",
     )
-    parser.add_argument(
-        "--output", **FOLDER, help="a new folder, for html a new file (default: below the run's folder)"
-    )
+    parser.add_argument("--output", **FOLDER, help="a new folder, for html a new file (default: below the run's)")
     parser.add_argument("--onnxruntime-web", **FILE, help="for html without network: its package of npm, a .tgz")
     add_quantization(parser, "default: float32, for html float16")
 

@@ -60,7 +60,7 @@ class Translator {
       const isLost = ids.includes(id) && !written.includes(ofTarget[index]);
       return isLost ? [guarded.spans[this.source.pieces[id]]] : [];
     });
-    const text = [this.decode(written, guarded), ...lost].join(" ").trim();
+    const text = [this.decode(written, guarded), ...lost].join(" ").replace(EDGES, "");
     const display = (side, row) => splitIntoWords(row.map((id) => displayed(side.pieces[id], guarded)));
     const [source, target] = [display(this.source, ids), display(this.target, written)];
     const part = { text, score, source: [...source.words, END], target: target.words, matrices: [], windows: [] };

@@ -1,6 +1,9 @@
 "use strict";
 // From pieces to words, as nmt/evaluate/words.py: weights are between pieces, the page shows words.
 const END = "</s>";
+const BLANKS = "[\\t-\\r\\x1c-\\x20\\x85\\p{Z}]+"; // what Python takes for blanks
+const FILLED = new RegExp(BLANKS.replace("[", "[^"), "gu");
+const EDGES = new RegExp(`^${BLANKS}|${BLANKS}$`, "gu");
 const SPACELESS =
   /[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\u{20000}-\u{2ffff}]/u;
 
@@ -30,7 +33,7 @@ function pieceSpans(pieces) {
 // Each punctuation character at a word's edge is a word of its own.
 function wordSpans(text) {
   const spans = [];
-  for (const match of text.matchAll(/\S+/gu)) {
+  for (const match of text.matchAll(FILLED)) {
     let place = match.index;
     const characters = Array.from(match[0], (character) => {
       const span = [place, place + character.length];
