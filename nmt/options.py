@@ -120,10 +120,16 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
 def add_export(parser: argparse.ArgumentParser) -> None:
     """Add the options of nmt export."""
     add_single_run(parser)
-    formats = "hf: Hugging Face transformers; onnx: onnxruntime, every model; argos: Argos Translate, LibreTranslate"
-    parser.add_argument("--format", choices=("ctranslate2", "hf", "onnx", "argos"), required=True, help=formats)
-    parser.add_argument("--output", **FOLDER, help="a new folder (default: one below the run's, written once)")
-    add_quantization(parser, "default: float32; argos: int8")
+    parser.add_argument(
+        "--format",
+        choices=("ctranslate2", "hf", "onnx", "argos", "html"),
+        required=True,
+        help="hf: Hugging Face transformers; onnx: onnxruntime, every model; argos: Argos Translate, LibreTranslate; "
+        "html: a translator in one page, every model",
+    )
+    parser.add_argument("--output", **FOLDER, help="a new folder, for html a new file (default: below the run's)")
+    parser.add_argument("--onnxruntime-web", **FILE, help="for html without network: its package of npm, a .tgz")
+    add_quantization(parser, "default: float32; argos: int8, html: float16")
     licence = "hf, argos: the model's licence for its card, such as cc-by-sa-4.0 (default: none is named)"
     parser.add_argument("--license", metavar="ID", help=licence)
 

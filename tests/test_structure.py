@@ -64,7 +64,7 @@ LIBRARIES = {
     "py3langid": r"data/inspect/identifier\.py",
     "sentencepiece": r"(data/tokenizer|export/argos_pieces)\.py",
     "ctranslate2": r"export/ctranslate2_model\.py",
-    "onnx": r"export/onnx_(graphs|folder)\.py",
+    "onnx": r"export/(onnx_(graphs|folder)|html_page)\.py",
     "onnxruntime": r"export/onnx_folder\.py",
     "onnxscript": r"export/onnx_(graphs|rnn)\.py",
     "matplotlib": r"view/.*",
