@@ -189,4 +189,7 @@ def write_graph(graph: Any, path: Path, quantization: str) -> None:
     if quantization == "float32":
         onnx.save(graph, str(path))
     else:
+        onnx.helper.set_model_props(
+            graph, {"onnx.quant.pre_process": "onnxruntime.quant"}
+        )  # or it recommends what is done already
         quantize_dynamic(graph, str(path), weight_type=QuantType.QInt8, per_channel=True)

@@ -6,8 +6,11 @@ decoder: ids [K 1], memory.NAME, state.NAME [K …] → logits [K V], weights [K
 Weights are there where a decoder attends, p_t in local attention. The state of a search is reordered by its rows.
 """
 
+import contextlib
 import copy
 import importlib
+import io
+import logging
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -193,7 +196,8 @@ def to_onnx(graph: nn.Module, arguments: Any, shapes: Any, inputs: list[str], ou
     """A graph as onnx.ModelProto; slices and transposes of weights are made here, once."""
     import onnxscript.optimizer
 
-    with warnings.catch_warnings():
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it tells of libraries that it does without
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
             graph,
@@ -206,8 +210,8 @@ def to_onnx(graph: nn.Module, arguments: Any, shapes: Any, inputs: list[str], ou
             dynamic_shapes=shapes,
             custom_translation_table=translations(),
         )
-    assert program is not None
-    onnxscript.optimizer.optimize(program.model, input_size_limit=LARGEST, output_size_limit=LARGEST)
+        assert program is not None
+        onnxscript.optimizer.optimize(program.model, input_size_limit=LARGEST, output_size_limit=LARGEST)
     return program.model_proto
 
 

@@ -84,7 +84,9 @@ def reorder_gates(weight: Tensor, order: Sequence[int]) -> Tensor:
 
 def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
     """How torch.onnx writes the two operators."""
-    from onnxscript import opset18 as op
+    from onnxscript import opset18
+
+    op: Any = opset18
 
     def onnx_lstm(
         inputs: Any, hidden: Any, cell: Any, weight_ih: Any, weight_hh: Any, bias: Any, backward: bool
