@@ -118,12 +118,11 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
 def add_export(parser: argparse.ArgumentParser) -> None:
     """Add the options of nmt export."""
     add_single_run(parser)
-    parser.add_argument(
-        "--format",
-        choices=("ctranslate2", "hf", "onnx", "html"),
-        required=True,
-        help="hf: Hugging Face transformers; onnx: graphs for onnxruntime, of every model; html: one page with it all",
+    explanation = (
+        "hf: Hugging Face transformers; onnx: graphs for onnxruntime, of every model; html: one page with it all"
     )
+    formats = ("ctranslate2", "hf", "onnx", "html")
+    parser.add_argument("--format", choices=formats, required=True, help=explanation)
     parser.add_argument("--output", **FOLDER, help="a new folder, for html a new file (default: below the run's)")
     parser.add_argument("--onnxruntime-web", **FILE, help="for html without network: its package of npm, a .tgz")
     add_quantization(parser, "default: float32, for html float16")

@@ -214,7 +214,7 @@ def half_translator(name: str, vocabularies) -> HtmlExport:
         parameter.copy_(parameter.half().float())
     config.decode = replace(config.decode, beam=3, max_length_ratio=1.0, max_length_extra=4)
     cpu = torch.device("cpu")
-    plain = Translator(model, tokenizers, config.decode, 24, cpu, torch.autocast("cpu", enabled=False))
+    plain = Translator(model, tokenizers, config.decode, 60, cpu, torch.autocast("cpu", enabled=False))
     return HtmlExport(plain, config)
 
 

@@ -135,7 +135,7 @@ class HtmlExport:
 
 def script(name: str) -> str:
     """A file of nmt/export/web."""
-    return resources.files("nmt.export").joinpath("web", name).read_text(encoding="utf-8")
+    return resources.files("nmt.export").joinpath("web").joinpath(name).read_text(encoding="utf-8")
 
 
 def filled(template: str, **parts: str) -> str:
