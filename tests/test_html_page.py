@@ -250,7 +250,7 @@ def test_the_page_translates_and_attends_as_the_command(name, vocabularies, tmp_
             words = WordPair.from_pieces(record.source_pieces, record.target_pieces)
             titles = browser.run("[...document.querySelectorAll('.map td')].map((each) => each.title)")
             layer = export.config.train.heatmap_layer
-            wanted = words.merge(record.weights[layer].mean(0)).ravel()
+            wanted = words.merge(record.read("mean", layer, None)).ravel()
             assert [float(title.rpartition(" ")[2]) for title in titles] == pytest.approx(wanted.tolist(), abs=2e-3)
         assert bool(browser.run("document.querySelector('.map i.centre')")) == (name == "luong_local_p")
         assert not browser.run("document.querySelector('#translation b')")
