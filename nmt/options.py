@@ -120,13 +120,9 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
 def add_export(parser: argparse.ArgumentParser) -> None:
     """Add the options of nmt export."""
     add_single_run(parser)
-    parser.add_argument(
-        "--format",
-        choices=("ctranslate2", "hf", "onnx", "argos", "html"),
-        required=True,
-        help="hf: Hugging Face transformers; onnx: onnxruntime, every model; argos: Argos Translate, LibreTranslate; "
-        "html: a translator in one page, every model",
-    )
+    formats = ("ctranslate2", "hf", "onnx", "argos", "html")
+    explanation = "hf: Hugging Face transformers; onnx: onnxruntime; argos: Argos Translate, LibreTranslate; html: a page"
+    parser.add_argument("--format", choices=formats, required=True, help=explanation)
     parser.add_argument("--output", **FOLDER, help="a new folder, for html a new file (default: below the run's)")
     parser.add_argument("--onnxruntime-web", **FILE, help="for html without network: its package of npm, a .tgz")
     add_quantization(parser, "default: float32; argos: int8, html: float16")
