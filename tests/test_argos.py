@@ -187,7 +187,8 @@ def test_argos_translate_installs_it(trained: Trained, tmp_path, capfd):
         "--output", str(tmp_path / "new"),
     )  # fmt: skip
     run = load([trained.folder / "best.safetensors"], precision="fp32")
-    decode = replace(run.translator.decode, beam=1, avoid_loops=False)
+    options = {"beam": 1, "avoid_loops": False, "max_length_ratio": 0.0, "max_length_extra": LIMIT}
+    decode = replace(run.translator.decode, **options)
     lines = [source for source, _ in pairs(60, seed=5)]
     lines = [line for line in lines if not run.translator.tokenizers.protect_sources([line])[0].spans]
     translated = list(run.translator.with_options(decode=decode).translate(lines))
