@@ -39,11 +39,7 @@ def make_parser() -> argparse.ArgumentParser:
         ("translate", "translate sentences, a file, or stdin", add_translate),
         ("evaluate", "BLEU and chrF of a run", add_evaluate),
         ("align", "what the model attends to, as links, heatmaps or tables", add_align),
-        (
-            "backtranslate",
-            "synthetic pairs from monolingual text, for the other direction",
-            add_synthesis,
-        ),
+        ("backtranslate", "synthetic pairs from monolingual text, for the other direction", add_synthesis),
         ("distil", "pairs that a teacher has translated, for a smaller student", add_synthesis),
         ("export", "a folder that another engine translates with", add_export),
         ("compare", "one table over several runs", add_compare),
@@ -121,7 +117,7 @@ def add_export(parser: argparse.ArgumentParser) -> None:
     """Add the options of nmt export."""
     add_single_run(parser)
     formats = ("ctranslate2", "hf", "onnx", "argos", "html")
-    explanation = "hf: Hugging Face transformers; onnx: onnxruntime; argos: Argos Translate, LibreTranslate; html: a page"
+    explanation = "hf: Hugging Face transformers; onnx: onnxruntime; argos: Argos Translate; html: one page"
     parser.add_argument("--format", choices=formats, required=True, help=explanation)
     parser.add_argument("--output", **FOLDER, help="a new folder, for html a new file (default: below the run's)")
     parser.add_argument("--onnxruntime-web", **FILE, help="for html without network: its package of npm, a .tgz")
