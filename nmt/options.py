@@ -78,7 +78,7 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nbest", type=positive, default=1, metavar="N", help="text: from 2 on, N lines SCORE<TAB>TEXT each"
     )
-    below = "jsonl marks lines whose pieces have a lower mean probability"
+    below = "jsonl marks lines of a lower confidence"
     parser.add_argument("--min-confidence", type=threshold_value, metavar="X", help=below)
     parser.add_argument("--copy-doubtful", action="store_true", help="such lines are copied instead")
     parser.add_argument("--weights", action="store_true", help="with --format jsonl: the weights between words as well")

@@ -38,6 +38,7 @@ LAYERS = {
     "alignments": 5,
     "export": 6,
     "results": 5,
+    "calibration": 6,
     "training": 6,
     "audit": 6,
     "trained_corpus": 4,
