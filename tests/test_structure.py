@@ -61,7 +61,7 @@ STANDALONE = {"evaluate", "view"}
 # Which files may import a library.
 LIBRARIES = {
     "datasets": r"data/hub(_dataset)?\.py",
-    "huggingface_hub": r"data/hub_dataset\.py",
+    "huggingface_hub": r"(data/hub_dataset|export/hub_upload)\.py",
     "py3langid": r"data/inspect/identifier\.py",
     "sentencepiece": r"(data/tokenizer|export/argos_pieces)\.py",
     "ctranslate2": r"export/ctranslate2_model\.py",

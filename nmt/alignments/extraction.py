@@ -31,6 +31,11 @@ class Extractor(NamedTuple):
         """[target words, source words and </s>]."""
         return words.merge(record.read(self.method, self.layer, self.head)[DECODER_STEPS[self.decoder_step] :])
 
+    def piece_weights(self, record: AttentionRecord) -> np.ndarray:
+        """[T S+1]: between pieces, the row of the target's </s> left out."""
+        weights = record.read(self.method, self.layer, self.head)[DECODER_STEPS[self.decoder_step] :]
+        return weights[: len(record.target_pieces)]
+
     def window_spans(self, record: AttentionRecord, words: WordPair) -> list[WindowSpan | None] | None:
         """p_t, first and last word of the window for each target word; None where attention is not local."""
         if record.p_t is None or record.window_reach is None or self.method != "mean":

@@ -10,14 +10,18 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from nmt.alignments.extractor_choice import default_extractor
+from nmt.data.parallel_text import read_pairs
 from nmt.errors import UserError
 from nmt.export.argos_folder import SUFFIX, ArgosExport
 from nmt.export.ctranslate2_engine import CTranslate2Translator
 from nmt.export.ctranslate2_folder import CTranslate2Export
 from nmt.export.html_page import HtmlExport, write_page
+from nmt.export.hub_upload import check_name, push
 from nmt.export.hugging_face_folder import HuggingFaceExport
 from nmt.export.licence import Licences
 from nmt.export.onnx_folder import OnnxExport
+from nmt.export.vocabulary_map import vocabulary_map
 from nmt.files import atomic_folder
 from nmt.results import damaged_files, read_json, write_checksums
 from nmt.runs import Run, find_checkpoints, load
@@ -31,10 +35,12 @@ LICENCE = re.compile(r"[A-Za-z0-9][\w.+-]{0,63}", re.ASCII)  # an identifier of 
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the folder and print its path; for Argos Translate and for HTML, that of the file in it."""
+    """Write the folder and print its path, for argos and html that of the file in it; or where it was uploaded to."""
     check_options(options)
     run = load(find_checkpoints(options.name, Path(options.runs)))
     wanted = make_export(run, options.format, options.quantization, options.license, options.onnxruntime_web)
+    if options.vocabulary_map and isinstance(wanted, CTranslate2Export):
+        wanted.vocabulary_map = make_vocabulary_map(run)
     if isinstance(wanted, HtmlExport) and options.output is not None:
         write_page(wanted, Path(options.output), provenance(run, wanted))
         print(options.output)
@@ -45,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
         folder = Path(options.output)
         check_new(folder)
         write(wanted, folder, run)
-    print(folder / wanted.content)
+    print(push(folder, options.push) if options.push else folder / wanted.content)
     return 0
 
 
@@ -61,10 +67,26 @@ def check_options(options: argparse.Namespace) -> None:
         raise UserError("--onnxruntime-web goes into the page of --format html.")
     if options.license is not None and not LICENCE.fullmatch(options.license):
         raise UserError(f"--license {options.license} is no licence such as mit, apache-2.0 or cc-by-sa-4.0.")
+    if options.vocabulary_map and (options.format != "ctranslate2" or options.output is None):
+        raise UserError("--vocabulary-map is for --format ctranslate2 with --output FOLDER.")
+    if options.push:
+        check_name(options.push)
+        if options.format != "hf":
+            raise UserError("--push uploads the folder of --format hf.")
     if options.license and options.format not in ("hf", "argos"):
         raise UserError("--license goes into a model card or a package; it needs --format hf or argos.")
     if options.format == "argos" and str(options.output).endswith(SUFFIX):
         raise UserError(f"--output {options.output} is a folder, in which the package is written; leave out {SUFFIX}.")
+
+
+def make_vocabulary_map(run: Run) -> str:
+    """The vocabulary map of a run, from its training text; raises UserError where that is gone."""
+    corpus = existing_corpus(run.config, corpus_hashes(run), run.folder)
+    if corpus is None:
+        raise UserError(f"--vocabulary-map is made from the training text of {run.name}, which is no longer there.")
+    sides = (corpus / f"train.{side}" for side in (run.config.data.source, run.config.data.target))
+    extractor = default_extractor(run.config.train, run.translator.model)
+    return vocabulary_map(run.translator, extractor, list(read_pairs(*sides)))
 
 
 def with_ctranslate2(run: Run, quantization: str) -> Run:

@@ -7,6 +7,7 @@ from typing import Any
 
 from nmt.config import Config
 from nmt.decode.translator import Translator
+from nmt.export import vocabulary_map
 from nmt.export.ctranslate2_model import build_spec, check_exportable, import_ctranslate2
 from nmt.export.identity import content_hash, position_count, protect_call, write_protection
 from nmt.models.transformer import Transformer
@@ -77,6 +78,7 @@ class CTranslate2Export:
     translator: Translator
     config: Config
     quantization: str
+    vocabulary_map: str | None = None  # the content of its file, where there is one
 
     @property
     def positions(self) -> int:
@@ -111,6 +113,8 @@ class CTranslate2Export:
         settings = {"quantization": self.quantization, "positions": self.positions}
         text = json.dumps(settings | provenance, indent=1, ensure_ascii=False)
         (folder / "provenance.json").write_text(text + "\n", encoding="utf-8")
+        if self.vocabulary_map is not None:
+            (folder / vocabulary_map.FILE).write_text(self.vocabulary_map, encoding="utf-8")
         write_protection(folder, self.translator.tokenizers)
         (folder / "README.md").write_text(self.readme(), encoding="utf-8")
 

@@ -1,0 +1,139 @@
+"""`nmt export --push` against a stand-in of the hub on the loopback, through the real huggingface_hub."""
+
+import base64
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PUSH = """
+import sys
+from pathlib import Path
+
+from nmt.export.hub_upload import push
+
+print(push(Path(sys.argv[1]), "me/it"))
+"""
+
+
+class Hub(BaseHTTPRequestHandler):
+    """What the hub does when a folder is uploaded; files of a kilobyte and more go to its storage of large files."""
+
+    def do_POST(self) -> None:
+        server, body = self.server, self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        server.tokens.add(self.headers.get("Authorization"))
+        if server.refuses:
+            return self.answer({"error": "You may not."}, 403)
+        if self.path == "/api/repos/create":
+            server.created = json.loads(body)
+            return self.answer({"url": f"{server.address}/me/it"})
+        if "/preupload/" in self.path:
+            files = [
+                {
+                    "path": each["path"],
+                    "uploadMode": "lfs" if each["size"] >= 1000 else "regular",
+                    "shouldIgnore": False,
+                }
+                for each in json.loads(body)["files"]
+            ]
+            return self.answer({"files": files})
+        if self.path.endswith("/info/lfs/objects/batch"):
+            objects = [
+                {**each, "actions": {"upload": {"href": f"{server.address}/large/{each['oid']}"}}}
+                for each in json.loads(body)["objects"]
+            ]
+            return self.answer({"transfer": "basic", "objects": objects})
+        if "/commit/" in self.path:
+            server.commits.append([json.loads(line) for line in body.splitlines()])
+            return self.answer(
+                {"commitUrl": f"{server.address}/me/it/commit/1", "commitOid": "1" * 40, "pullRequestUrl": None}
+            )
+        return self.answer({}, 404)
+
+    def do_PUT(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.large[self.path.rpartition("/")[2]] = body
+        self.answer({})
+
+    def do_GET(self) -> None:
+        self.answer({"id": "me/it", "sha": "0" * 40, "private": True, "siblings": []})
+
+    def answer(self, content: dict, code: int = 200) -> None:
+        body = json.dumps(content).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def hub():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    server.address = f"http://127.0.0.1:{server.server_address[1]}"
+    server.large, server.commits, server.tokens, server.refuses, server.created = {}, [], set(), False, None
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def push(hub, folder: Path, home: Path, token: str | None = "hf_secret") -> subprocess.CompletedProcess:
+    """In a process of its own: huggingface_hub reads its variables when it is imported."""
+    variables = {"HF_ENDPOINT": hub.address, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1", "no_proxy": "127.0.0.1"}
+    variables |= {"HF_TOKEN": token} if token else {}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith("HF_") and "proxy" not in name.lower()
+    }
+    command = [sys.executable, "-c", PUSH, str(folder)]
+    return subprocess.run(command, cwd=ROOT, env=kept | variables, capture_output=True, text=True, timeout=120)
+
+
+def is_private(created: dict) -> bool:
+    """As huggingface_hub before 2.0 says it, or after."""
+    return created.get("private") is True or created.get("visibility") == "private"
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    made = tmp_path / "made"
+    made.mkdir()
+    (made / "config.json").write_text("{}")
+    (made / "model.safetensors").write_bytes(bytes(range(256)) * 20)
+    return made
+
+
+def test_every_file_arrives_in_one_commit(hub, folder, tmp_path):
+    done = push(hub, folder, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == f"{hub.address}/me/it" and hub.tokens == {"Bearer hf_secret"}
+    assert hub.created["name"] == "it" and hub.created["organization"] == "me" and is_private(hub.created)
+    (commit,) = hub.commits
+    small = {
+        each["value"]["path"]: base64.b64decode(each["value"]["content"]) for each in commit if each["key"] == "file"
+    }
+    large = {each["value"]["path"]: hub.large[each["value"]["oid"]] for each in commit if each["key"] == "lfsFile"}
+    assert small == {"config.json": b"{}"} and large == {"model.safetensors": bytes(range(256)) * 20}
+    assert all(hashlib.sha256(content).hexdigest() == oid for oid, content in hub.large.items())
+
+
+@pytest.mark.parametrize(
+    ("refuses", "token", "said"),
+    [(True, "hf_secret", "The folder is complete; `hf upload me/it"), (False, None, "HF_TOKEN")],
+)
+def test_a_failure_is_one_sentence(hub, folder, tmp_path, refuses, token, said):
+    hub.refuses = refuses
+    done = push(hub, folder, tmp_path, token)
+    assert "UserError" in done.stderr and said in done.stderr.splitlines()[-1] and not hub.commits
+    assert "hf_secret" not in done.stderr and (folder / "model.safetensors").exists()
