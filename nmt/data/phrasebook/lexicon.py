@@ -15,6 +15,7 @@ from nmt.data.phrasebook.tables import Line, read
 LINK = re.compile(r"([0-9]+)([-p])([0-9]+)")
 CONTRACTED = ("anywhere", "clause", "perfect", "beginning")
 Linked = tuple[tuple[str, Groups], ...]
+AGAIN = {"names": slice(2, 3), "adverbs": slice(2, 3), "verbs": slice(3, 4)}  # with another class or other subjects
 FRAMES = ("intrans", "trans", "dative", "ditrans", "prep", "motion", "located", "reflexive")
 
 
@@ -45,8 +46,7 @@ class Lexicon:
             for path in sorted(folder.glob(f"{kind}*.txt")):
                 for line in read(path):
                     columns = line.text.split(" | ")
-                    classes = " ".join(columns[2:3]) if kind in ("names", "adverbs") else ""
-                    key = kind, columns[0].strip() + classes
+                    key = kind, columns[0].strip() + "".join(columns[AGAIN.get(kind, slice(0))])
                     if key in lines:
                         earlier = lines[key]
                         raise line.error(
@@ -146,7 +146,7 @@ class Lexicon:
                 Head(
                     left,
                     line,
-                    class_names | {"person"},
+                    class_names | {"person", "private"},
                     (left, left, left, owner),
                     english_forms,
                     gender,

@@ -34,6 +34,7 @@ def heads(line: Line) -> list[Head]:
         given = next((tag.partition("=")[2] for tag in tags if tag.startswith("gen=")), "")
         head = Head(singular, line, classes, singular_forms(singular, gender, plural if weak else "", given))
         head.gender, head.natural = gender, gender if classes & {"person", "child"} else "n"
+        head.natural = "f" if "girl" in classes else head.natural  # das Mädchen: es, but she
         counting = "count" if plural and english_plural else "mass"
         head.plain = "bare" if bare else counting if english_singular else "pair"
         entries.append(agree(head, english_singular, english_plural, singular=bool(english_singular)))
