@@ -1,0 +1,133 @@
+"""What a format hands over for translation: plain text, and the tags that were taken out of it.
+
+A document is a sequence of parts: a string is written as it is, a `Segment` is translated. The strings and the `raw`
+of the segments, joined, are the document.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from nmt.errors import UserError
+
+FIRST_UNIT, MOST_UNITS = 0xF2A0, 64  # characters of the private use area that stand for units
+UNITS = re.compile(f"[{chr(FIRST_UNIT)}-{chr(FIRST_UNIT + MOST_UNITS - 1)}]")
+SPACES = re.compile(r"[ \t\r\n\f]+")
+
+
+class Kind(Enum):
+    """What a tag does."""
+
+    OPEN = auto()
+    CLOSE = auto()
+    POINT = auto()  # it contains nothing: an image, an empty element
+    BREAK = auto()  # it ends a line and stands instead of a space
+
+
+@dataclass
+class Tag:
+    """Markup at a position of the plain text."""
+
+    kind: Kind
+    position: int
+    parts: list[Part]  # as it is written; an attribute that is translated is a segment
+    name: str = ""  # OPEN and CLOSE of one name belong together
+
+
+@dataclass
+class Segment:
+    """A block of text with its markup: a paragraph, a heading, a cell, a subtitle."""
+
+    raw: str  # as it is in the document
+    text: str  # plain, each run of spaces and line breaks as one space; a unit is one private character
+    tags: list[Tag] = field(default_factory=list)
+    units: dict[str, list[Part]] = field(default_factory=dict)  # what is not translated, by its character
+    escape: Callable[[str], str] = str  # from plain text to how the format writes it
+    layout: Callable[[str], str] = str  # from the written translation to its lines
+
+
+Part = str | Segment
+
+
+class UnreadableDocument(UserError):
+    """A document is not what its format says: one sentence with the line."""
+
+
+def nested_segments(segment: Segment) -> Iterator[Segment]:
+    """The segment, and those in its tags and units."""
+    yield segment
+    for parts in [*(tag.parts for tag in segment.tags), *segment.units.values()]:
+        for part in parts:
+            if isinstance(part, Segment):
+                yield from nested_segments(part)
+
+
+class SegmentBuilder:
+    """Collects plain text and tags from left to right."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.tags: list[Tag] = []
+        self.units: dict[str, list[Part]] = {}
+        self.space = ""  # as it was written, of the space that the text ends with
+
+    def add_text(self, text: str) -> None:
+        """Plain text, entities decoded; a private character that a unit could have becomes a unit of its own."""
+        end = 0
+        for match in re.finditer(f"{SPACES.pattern}|{UNITS.pattern}", text):
+            self.text += text[end : match.start()]
+            if match[0][0] in " \t\r\n\f":
+                self.add_space(match[0])
+            else:
+                self.add_unit([match[0]])
+            end = match.end()
+        self.text += text[end:]
+
+    def add_space(self, space: str) -> None:
+        """One space in the text, or none where it has one; then the last tag keeps the spaces."""
+        if self.text and self.text[-1] != " ":
+            self.text, self.space = f"{self.text} ", space
+        elif self.tags and self.tags[-1].position == len(self.text) and self.tags[-1].kind != Kind.CLOSE:
+            self.tags[-1].parts.append(space)
+
+    def add_tag(self, kind: Kind, parts: list[Part], name: str = "") -> None:
+        """A tag at the end of the text so far."""
+        self.tags.append(Tag(kind, len(self.text), list(parts), name))
+
+    def add_break(self, raw: str) -> None:
+        """A line break; the spaces on both sides belong to it. Before any text it is a point."""
+        last = self.tags[-1] if self.tags else None
+        if not self.text:
+            self.add_tag(Kind.POINT, [raw])
+        elif last and last.kind == Kind.BREAK and last.position == len(self.text):
+            last.parts.append(raw)
+        else:
+            before = self.space if self.text[-1] == " " else ""
+            self.text = f"{self.text.removesuffix(' ')} "
+            self.add_tag(Kind.BREAK, [before, raw])
+
+    def add_unit(self, parts: list[Part]) -> None:
+        """What is not translated but has a place in the sentence, such as code."""
+        if len(self.units) == MOST_UNITS:
+            self.add_tag(Kind.POINT, parts)
+            return
+        character = chr(FIRST_UNIT + len(self.units))
+        self.units[character] = parts
+        self.text += character
+
+    @property
+    def has_words(self) -> bool:
+        """Whether there is something to translate."""
+        return any(character.isalpha() for character in UNITS.sub("", self.text))
+
+    def build(
+        self, raw: str, escape: Callable[[str], str] = str, layout: Callable[[str], str] = str
+    ) -> Segment:
+        """The segment, without space at its end."""
+        text = self.text.rstrip(" ")
+        for tag in self.tags:
+            tag.position = min(tag.position, len(text))
+        return Segment(raw, text, self.tags, self.units, escape, layout)
