@@ -2,11 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from nmt.documents.placement import Node
-from nmt.documents.segment import Kind
-from nmt.evaluate.words import Span
+from nmt.decode.long_lines import SENTENCE_ENDS
+from nmt.documents.links import WordLinks
+from nmt.documents.placement import Node, place
+from nmt.documents.segment import UNITS, Kind, Part, Segment, Tag, nested_segments
+from nmt.documents.tag_tree import by_sentence, tag_tree, to_words
+from nmt.evaluate.words import SPACELESS, Span
+
+
+class TranslatedSentence(NamedTuple):
+    """The translation of a sentence; its word links where they were asked for."""
+
+    text: str
+    links: WordLinks | None = None
+
+
+@dataclass
+class TranslatedSegment:
+    """A segment with its sentences, and what became of them."""
+
+    segment: Segment
+    sentences: list[Span]
+    translated: list[TranslatedSentence] = field(default_factory=list)
+
+    @property
+    def texts(self) -> list[str]:
+        """The sentences."""
+        return [self.segment.text[start:end] for start, end in self.sentences]
+
+    def is_linked(self, sentence: Span) -> bool:
+        """Whether a sentence has tags, or units that may get lost."""
+        start, end = sentence
+        inside = any(start <= tag.position <= end for tag in self.segment.tags)
+        return inside or bool(UNITS.search(self.segment.text, start, end))
+
+    def write(self, nested: Mapping[int, str]) -> str:
+        """The translation with its tags; a segment whose text did not change stays as it was written.
+
+        `nested`: the written segments inside its tags, by their id.
+        """
+        inner = [each for each in nested_segments(self.segment) if each is not self.segment]
+        unchanged = all(text == new.text for text, new in zip(self.texts, self.translated, strict=True))
+        if unchanged and all(nested[id(each)] == each.raw for each in inner):
+            return self.segment.raw
+
+        def written(parts: list[Part]) -> str:
+            return "".join(part if isinstance(part, str) else nested[id(part)] for part in parts)
+
+        tags = [*self.segment.tags, *self.lost_units()]
+        tree = tag_tree(self.segment.text, sorted(tags, key=lambda tag: tag.position), written)
+        units = {character: written(parts) for character, parts in self.segment.units.items()}
+
+        def write_text(text: str) -> str:
+            return UNITS.sub(lambda match: units.pop(match[0], ""), self.segment.escape(text))
+
+        result, broken = "", True
+        for span, sentence, nodes in zip(
+            self.sentences, self.translated, by_sentence(tree, self.sentences), strict=True
+        ):
+            placed, words = place_nodes(nodes, span, sentence)
+            text = Renderer(sentence.text, words, write_text).render(placed)
+            broken = broken or any(node.kind == Kind.BREAK and node.start == 0 for node in placed)
+            result += f" {text}" if text and not broken and are_spaced(result, text) else text
+            broken = any(node.kind == Kind.BREAK and node.start == len(words) for node in placed)
+        return self.segment.layout(result)
+
+    def lost_units(self) -> list[Tag]:
+        """A point for each unit that no translation has."""
+        there = "".join(sentence.text for sentence in self.translated)
+        return [
+            Tag(Kind.POINT, self.segment.text.index(character), parts)
+            for character, parts in self.segment.units.items()
+            if character not in there and character in self.segment.text
+        ]
+
+
+def place_nodes(nodes: Sequence[Node], span: Span, sentence: TranslatedSentence) -> tuple[list[Node], list[Span]]:
+    """The nodes of a sentence between the words of its translation, and these words."""
+    if sentence.links is None:
+        return [], []
+    placed = to_words(nodes, span[0], sentence.links.source)
+    place(placed, sentence.links.weights)
+    return placed, sentence.links.target
+
+
+def are_spaced(left: str, right: str) -> bool:
+    """Whether a space stands between two sentences."""
+    return bool(left) and not SPACELESS.search(left[-1] + right[0]) and left[-1] not in SENTENCE_ENDS
 
 
 class Renderer:

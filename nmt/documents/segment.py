@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from nmt.errors import UserError
-
 FIRST_UNIT, MOST_UNITS = 0xF2A0, 64  # characters of the private use area that stand for units
 UNITS = re.compile(f"[{chr(FIRST_UNIT)}-{chr(FIRST_UNIT + MOST_UNITS - 1)}]")
 SPACES = re.compile(r"[ \t\r\n\f]+")
@@ -52,8 +50,12 @@ class Segment:
 Part = str | Segment
 
 
-class UnreadableDocument(UserError):
-    """A document is not what its format says: one sentence with the line."""
+class Malformed(Exception):
+    """Text is not what its format says; `position` is that of a character."""
+
+    def __init__(self, problem: str, position: int) -> None:
+        super().__init__(problem)
+        self.problem, self.position = problem, position
 
 
 def nested_segments(segment: Segment) -> Iterator[Segment]:
@@ -128,6 +130,24 @@ class SegmentBuilder:
     ) -> Segment:
         """The segment, without space at its end."""
         text = self.text.rstrip(" ")
+        last = [tag for tag in self.tags if tag.position > len(text)]
+        if last and last[0].kind in (Kind.OPEN, Kind.POINT):
+            last[0].parts.insert(0, self.space)
         for tag in self.tags:
             tag.position = min(tag.position, len(text))
         return Segment(raw, text, self.tags, self.units, escape, layout)
+
+
+def units_to_points(segment: Segment) -> None:
+    """Make a point of each unit, for a model that would not copy it."""
+    builder, start = SegmentBuilder(), 0
+    found = [(tag.position, 0, tag) for tag in segment.tags]
+    for match in UNITS.finditer(segment.text):
+        found.append((match.start(), 1, Tag(Kind.POINT, match.start(), segment.units[match[0]])))
+    for position, width, tag in sorted(found, key=lambda each: each[:2]):
+        builder.add_text(segment.text[start:position])
+        builder.add_tag(tag.kind, tag.parts, tag.name)
+        start = position + width
+    builder.add_text(segment.text[start:])
+    plain = builder.build(segment.raw)
+    segment.text, segment.tags, segment.units = plain.text, plain.tags, {}
