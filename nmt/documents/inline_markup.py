@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from nmt.documents.markup_tokens import Token, escape_like
 from nmt.documents.segment import Kind, Part, Segment, SegmentBuilder
+from nmt.evaluate.words import Span
 
 UNIT_ELEMENTS = {"code", "kbd", "samp", "var", "tt", "svg", "math"}  # their content is not translated
 VOID_ELEMENTS = {
@@ -38,8 +39,11 @@ def tag_parts(text: str, token: Token, names: Sequence[str] = TRANSLATED_ATTRIBU
     return [*parts, text[position : token.end]]
 
 
-def inline_parts(text: str, run: Sequence[Token]) -> list[Part]:
-    """The parts of a block: what surrounds its text as it is, its text as one segment."""
+def inline_parts(text: str, run: Sequence[Token], entities: bool = True) -> list[Part]:
+    """The parts of a block: what surrounds its text as it is, its text as one segment.
+
+    `entities`: whether &amp; and the like stand for signs.
+    """
     first, last = 0, len(run)
     while first < last and is_edge(text, run[first]):
         first += 1
@@ -54,7 +58,7 @@ def inline_parts(text: str, run: Sequence[Token]) -> list[Part]:
         start += len(text[start : middle[0].end]) - len(text[start : middle[0].end].lstrip())
     if middle[-1].kind == "text":
         end -= len(text[middle[-1].start : end]) - len(text[middle[-1].start : end].rstrip())
-    segment = inline_segment(text, middle, start, end)
+    segment = inline_segment(text, middle, (start, end), entities)
     inner: list[Part] = [segment] if segment else [part for token in middle for part in tag_parts(text, token)]
     if segment:
         inner = [text[middle[0].start : start], segment, text[end : middle[-1].end]]
@@ -68,15 +72,16 @@ def is_edge(text: str, token: Token) -> bool:
     return token.kind == "other" or (token.kind == "open" and token.name in VOID_ELEMENTS)
 
 
-def inline_segment(text: str, run: Sequence[Token], start: int, end: int) -> Segment | None:
-    """The segment of text[start:end], which the tokens cover; None without words."""
+def inline_segment(text: str, run: Sequence[Token], span: Span, entities: bool) -> Segment | None:
+    """The segment of a span of the text, which the tokens cover; None without words."""
     builder, index = SegmentBuilder(), 0
+    start, end = span
     while index < len(run):
         token = run[index]
         raw = text[max(token.start, start) : min(token.end, end)]
         stop = unit_end(run, index)
         if token.kind == "text":
-            builder.add_text(html.unescape(raw))
+            builder.add_text(html.unescape(raw) if entities else raw)
         elif stop:
             builder.add_unit([text[token.start : run[stop - 1].end]])
         elif token.name == "br":
@@ -89,7 +94,7 @@ def inline_segment(text: str, run: Sequence[Token], start: int, end: int) -> Seg
             builder.add_tag(Kind.POINT, tag_parts(text, token))
         index = stop or index + 1
     raw = text[start:end]
-    return builder.build(raw, escape_like(raw)) if builder.has_words else None
+    return builder.build(raw, escape_like(raw) if entities else str) if builder.has_words else None
 
 
 def unit_end(run: Sequence[Token], index: int) -> int:

@@ -28,9 +28,7 @@ class WordLinks:
     weights: np.ndarray  # a row sums to 1, or to 0 where nothing is known of the word
 
 
-def attention_links(
-    records: Sequence[AttentionRecord], extractor: Extractor, source: str, target: str
-) -> WordLinks:
+def attention_links(records: Sequence[AttentionRecord], extractor: Extractor, source: str, target: str) -> WordLinks:
     """From the records of a sentence, of each part where it was translated in parts."""
     of_source = locate([piece for record in records for piece in record.source_pieces], source)
     of_target = locate([piece for record in records for piece in record.target_pieces], target)

@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from nmt.data.protection import PATTERNS, TRAILING
+
 FIRST_UNIT, MOST_UNITS = 0xF2A0, 64  # characters of the private use area that stand for units
 UNITS = re.compile(f"[{chr(FIRST_UNIT)}-{chr(FIRST_UNIT + MOST_UNITS - 1)}]")
-SPACES = re.compile(r"[ \t\r\n\f]+")
+KEPT = "|".join(PATTERNS[kind] for kind in ("email", "variable"))
+STOPS = re.compile(f"(?P<space>[ \\t\\r\\n\\f]+)|(?P<url>{PATTERNS['url']})|{UNITS.pattern}|{KEPT}|&#?\\w+;")
 
 
 class Kind(Enum):
@@ -74,17 +77,20 @@ class SegmentBuilder:
         self.text = ""
         self.tags: list[Tag] = []
         self.units: dict[str, list[Part]] = {}
+        self.plain_units: set[str] = set()
         self.space = ""  # as it was written, of the space that the text ends with
 
     def add_text(self, text: str) -> None:
-        """Plain text, entities decoded; a private character that a unit could have becomes a unit of its own."""
+        """Plain text, entities decoded; what must not be translated in it, such as %s or a URL, becomes a unit."""
         end = 0
-        for match in re.finditer(f"{SPACES.pattern}|{UNITS.pattern}", text):
+        for match in STOPS.finditer(text):
             self.text += text[end : match.start()]
-            if match[0][0] in " \t\r\n\f":
+            if match["space"]:
                 self.add_space(match[0])
             else:
-                self.add_unit([match[0]])
+                length = len(match[0].rstrip(TRAILING) if match["url"] else match[0])
+                self.add_unit([match[0][:length]], is_plain=True)
+                self.text += match[0][length:]
             end = match.end()
         self.text += text[end:]
 
@@ -111,12 +117,13 @@ class SegmentBuilder:
             self.text = f"{self.text.removesuffix(' ')} "
             self.add_tag(Kind.BREAK, [before, raw])
 
-    def add_unit(self, parts: list[Part]) -> None:
-        """What is not translated but has a place in the sentence, such as code."""
+    def add_unit(self, parts: list[Part], is_plain: bool = False) -> None:
+        """What is not translated but has a place in the sentence, such as code; `is_plain`: it is still to be escaped."""
         if len(self.units) == MOST_UNITS:
             self.add_tag(Kind.POINT, parts)
             return
         character = chr(FIRST_UNIT + len(self.units))
+        self.plain_units |= {character} if is_plain else set()
         self.units[character] = parts
         self.text += character
 
@@ -125,9 +132,7 @@ class SegmentBuilder:
         """Whether there is something to translate."""
         return any(character.isalpha() for character in UNITS.sub("", self.text))
 
-    def build(
-        self, raw: str, escape: Callable[[str], str] = str, layout: Callable[[str], str] = str
-    ) -> Segment:
+    def build(self, raw: str, escape: Callable[[str], str] = str, layout: Callable[[str], str] = str) -> Segment:
         """The segment, without space at its end."""
         text = self.text.rstrip(" ")
         last = [tag for tag in self.tags if tag.position > len(text)]
@@ -135,6 +140,8 @@ class SegmentBuilder:
             last[0].parts.insert(0, self.space)
         for tag in self.tags:
             tag.position = min(tag.position, len(text))
+        for character in self.plain_units:
+            self.units[character] = [escape(str(part)) for part in self.units[character]]
         return Segment(raw, text, self.tags, self.units, escape, layout)
 
 

@@ -58,9 +58,7 @@ def by_sentence(nodes: Sequence[Node], spans: Sequence[Span]) -> list[list[Node]
     return found
 
 
-def distribute(
-    nodes: Sequence[Node], spans: Sequence[Span], low: int, high: int, found: Sequence[list[Node]]
-) -> None:
+def distribute(nodes: Sequence[Node], spans: Sequence[Span], low: int, high: int, found: Sequence[list[Node]]) -> None:
     """Add nodes to the lists of the sentences low … high, in which their parent is."""
     for node in nodes:
         if not node.is_pair:
