@@ -5,10 +5,12 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from nmt.commands.engine import check_engine, open_engine
 from nmt.commands.translate_output import report_output_errors
 from nmt.documents.formats import OpenDocument, open_document
+from nmt.documents.links import LinkReader
 from nmt.documents.segment import Segment, nested_segments
 from nmt.documents.sentences import split_sentences
 from nmt.documents.translation import DocumentTranslator, ModelTranslator
@@ -18,7 +20,7 @@ from nmt.runs import Run
 from nmt.view.progress import Progress
 
 # Options of lines, and the values that they have where they are not given.
-FOR_LINES = {
+FOR_LINES: dict[str, Any] = {
     "sentences": [], "input": None, "nbest": 1, "format": "text", "resume": False, "min_confidence": None,
     "copy_doubtful": False, "weights": False, "tokenized": False,
 }  # fmt: skip
@@ -32,11 +34,10 @@ def run(options: argparse.Namespace) -> int:
         pass
     run = open_engine(options, None)
     language = source_language(run)
-    extractor = None
-    if run.translator.model.has_attention:
-        extractor = run.make_extractor(options.layer, options.head, options.decoder_step, options.method)
     with Progress(count_sentences(document, language), "sentence", f"translating {document.path.name}") as bar:
-        translator = DocumentTranslator(ModelTranslator(run.translator, extractor), language, bar.update)
+        translator = DocumentTranslator(
+            ModelTranslator(run.translator, link_reader(options, run)), language, bar.update
+        )
         with open_output(options.output) as write:
             for text in document.write(translator.translate(document.parts())):
                 write(text)
@@ -59,6 +60,15 @@ def source_language(run: Run) -> str:
             f"{run.name} translates into {run.config.data.target}; --document needs a model of one target language."
         )
     return run.config.data.source.partition("+")[0].partition("-")[0]
+
+
+def link_reader(options: argparse.Namespace, run: Run) -> LinkReader | None:
+    """Which weights tags are put back by: those of the options, else what is best; None without attention."""
+    chosen = (options.layer, options.head, options.decoder_step, options.method)
+    if chosen != (None, None, None, "mean"):
+        return LinkReader.of_extractor(run.make_extractor(*chosen))
+    model = run.translator.model
+    return LinkReader.of_run(run.config.train, model) if model.has_attention else None
 
 
 def count_sentences(document: OpenDocument, language: str) -> int:

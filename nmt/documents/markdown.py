@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from nmt.documents.html_document import read_html
 from nmt.documents.lines import newline_of, wrap, wraps
 from nmt.documents.markdown_inline import InlineReader, escape, escape_line_starts, normal_label
-from nmt.documents.segment import Malformed, Part, Segment
+from nmt.documents.segment import Malformed, Part
 from nmt.errors import UserError
 
 FRONT_MATTER = re.compile(r"\ufeff?(---|\+\+\+)[ \t]*\r?\n(?:.*?\n)??(?:\1|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL)
@@ -61,7 +61,7 @@ def find_blocks(body: str, environment: dict[str, Any]) -> list[Block]:
     for token in parser.parse(body, environment):
         cell = token.type in ("th_open", "td_open") or (cell and token.type not in ("th_close", "td_close"))
         if token.map and token.type in ("inline", "html_block") and not (token.type == "html_block" and token.level):
-            blocks.append(Block(token.content, *token.map, cell, token.type == "html_block"))
+            blocks.append(Block(token.content, token.map[0], token.map[1], cell, token.type == "html_block"))
     return blocks
 
 

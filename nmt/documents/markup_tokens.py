@@ -92,7 +92,7 @@ def other_token(text: str, position: int, end: int, closing: str, name: str) -> 
 
 
 def escape_like(raw: str, marks: str = "") -> Callable[[str], str]:
-    """A function that writes text as HTML or XML; what `raw` writes as an entity, such as &uuml;, is written so again."""
+    """A function that writes text as HTML or XML, with the entities that `raw` has for its signs, such as &uuml;."""
     spellings: dict[str, str] = {}
     for match in ENTITY.finditer(raw):
         if len(character := html.unescape(match[0])) == 1 and match[0].endswith(";"):

@@ -1,9 +1,10 @@
 """Where the tags of a source sentence stand in its translation, by the attention between the words of both.
 
-S source words, T target words; weights [T S] say how much of a target word comes from each source word, a row sums to
-1 at most. A pair of tags around source words goes around the contiguous target words whose summed weight on these words
-exceeds THRESHOLD the most, so that one wrong weight at its edge does not move it. Pairs inside each other are placed
-from the outside in, each within its parent and beside its siblings: tags are never lost and never cross.
+S source words, T target words; weights [T S] say how much of a target word comes from each source word. A pair of tags
+around source words goes around the contiguous target words whose summed weight on these words exceeds THRESHOLD the
+most, so that a single wrong weight does not move it. Punctuation at its edge stays outside unless the source has it
+inside. Pairs inside each other are placed from the outside in, each within its parent and beside its siblings: tags are
+never lost and never cross.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from nmt.documents.segment import Kind
 
 THRESHOLD = 0.5  # of the weight of a target word, above which it rather belongs to a pair
-Region = tuple[int, int]  # target words, the last one excluded
+Region = tuple[int, int]  # words, the last one excluded
 
 
 @dataclass
@@ -41,72 +42,116 @@ class Node:
         return self.kind == Kind.OPEN
 
 
-def place(nodes: Sequence[Node], weights: np.ndarray) -> None:
-    """Set `start` and `stop` of the nodes of a sentence, and their order; weights [T S]."""
-    place_within(list(nodes), weights, (0, weights.shape[0]), (0, weights.shape[1]))
+@dataclass
+class Placement:
+    """Places the nodes of one sentence."""
 
+    weights: np.ndarray  # [T S], a row sums to 1 at most
+    source_marks: Sequence[bool]  # [S]: which words are punctuation
+    target_marks: Sequence[bool]  # [T]
+    breakable: np.ndarray  # [T]: before which words a line may end
 
-def place_within(nodes: list[Node], weights: np.ndarray, region: Region, source: Region) -> None:
-    """Place siblings of the source words `source` in the target words `region`: breaks first, the rest between them."""
-    breaks = [node for node in nodes if node.kind == Kind.BREAK]
-    first, left = region[0], source[0]
-    group: list[Node] = []
-    for node in nodes:
-        if node.kind != Kind.BREAK:
-            group.append(node)
-            continue
-        remaining = len(breaks) - breaks.index(node) - 1
-        split = split_at(weights, (first, region[1]), (left, source[1]), node.first, remaining)
-        node.start = node.stop = split
-        place_group(group, weights, (first, split), (left, node.first))
-        group, first, left = [], split, node.first
-    place_group(group, weights, (first, region[1]), (left, source[1]))
+    def place(self, nodes: Sequence[Node]) -> None:
+        """Set `start` and `stop` of all nodes."""
+        self.place_siblings(nodes, (0, self.weights.shape[0]), (0, self.weights.shape[1]))
 
+    def place_siblings(self, nodes: Sequence[Node], region: Region, source: Region) -> None:
+        """Nodes of the source words `source` in the target words `region`: breaks first, the rest between them."""
+        remaining = sum(node.kind == Kind.BREAK for node in nodes)
+        first, left = region[0], source[0]
+        group: list[Node] = []
+        for node in nodes:
+            if node.kind != Kind.BREAK:
+                group.append(node)
+                continue
+            remaining -= 1
+            node.start = node.stop = self.split((first, region[1]), (left, source[1]), node.first, remaining)
+            self.place_group(group, (first, node.start), (left, node.first))
+            group, first, left = [], node.start, node.first
+        self.place_group(group, (first, region[1]), (left, source[1]))
 
-def split_at(weights: np.ndarray, region: Region, source: Region, word: int, remaining: int) -> int:
-    """Before which target word a break before source word `word` goes; each line keeps a word where there are enough."""
-    low, high = region
-    if word >= source[1]:
-        return high
-    if word <= source[0]:
-        return low
-    before = weights[low:high, source[0] : word].sum(1) - weights[low:high, word : source[1]].sum(1)
-    gains = np.append(0, np.cumsum(before))
-    least, most = 1, max(1, high - low - 1 - remaining)
-    if high - low < 2:
-        return high
-    return low + least + int(np.argmax(gains[least : most + 1]))
+    def split(self, region: Region, source: Region, word: int, remaining: int) -> int:
+        """Before which target word the line ends that ends before source word `word`; `remaining` lines end later.
 
+        Each line keeps a word where there are enough.
+        """
+        low, high = region
+        if word >= source[1] or high - low < 2:
+            return high
+        if word <= source[0]:
+            return low
+        before = self.weights[low:high, source[0] : word].sum(1) - self.weights[low:high, word : source[1]].sum(1)
+        gains = np.append(0, np.cumsum(before))
+        possible = np.arange(low + 1, max(low + 2, high - remaining))
+        allowed = possible[self.breakable[possible]]
+        possible = allowed if allowed.size else possible
+        return int(possible[np.argmax(gains[possible - low])])
 
-def place_group(nodes: list[Node], weights: np.ndarray, region: Region, source: Region) -> None:
-    """Place pairs and points between two breaks; those that are cut at an edge of the sentence first."""
-    pairs = [node for node in nodes if node.is_pair]
-    low, high = region
-    for node in [pair for pair in pairs if pair.from_left or pair.to_right]:
-        node.start, node.stop = best_span(node, weights, [(low, high)], source)
-        low, high = (node.stop if node.from_left else low), (node.start if node.to_right else high)
-        low, high = min(low, high), max(low, high)
-    free = [(low, high)]
-    rest = [pair for pair in pairs if not (pair.from_left or pair.to_right)]
-    for node in sorted(rest, key=lambda pair: -confidence(pair, weights, (low, high))):
-        node.start, node.stop = best_span(node, weights, free, source)
-        free = [part for gap in free for part in without(gap, (node.start, node.stop))]
-    for node in pairs:
-        place_within(node.children, weights, (node.start, node.stop), (node.first, node.last))
-    for node in nodes:
-        if not node.is_pair:
-            node.start = node.stop = point_at(node, weights, (low, high), source, rest)
+    def place_group(self, nodes: Sequence[Node], region: Region, source: Region) -> None:
+        """Pairs and points between two breaks; pairs that are cut at an edge of the sentence first."""
+        pairs = [node for node in nodes if node.is_pair]
+        cut = [pair for pair in pairs if pair.from_left or pair.to_right]
+        low, high = region
+        for node in cut:
+            node.start, node.stop = self.best_span(node, [(low, high)], source)
+            low, high = (node.stop if node.from_left else low), (node.start if node.to_right else high)
+            low, high = min(low, high), max(low, high)
+        free = [(low, high)]
+        rest = [pair for pair in pairs if not (pair.from_left or pair.to_right)]
+        for node in sorted(rest, key=lambda pair: -best_sum(self.gains(pair)[low:high])[0]):
+            node.start, node.stop = self.best_span(node, free, source)
+            free = [part for gap in free for part in without(gap, (node.start, node.stop))]
+        for node in pairs:
+            self.place_siblings(node.children, (node.start, node.stop), (node.first, node.last))
+        for node in nodes:
+            if not node.is_pair:
+                node.start = node.stop = self.point(node, (low, high), source, rest)
 
+    def gains(self, node: Node) -> np.ndarray:
+        """[T]: the weight on the source words of a pair, above the threshold."""
+        gains: np.ndarray = self.weights[:, node.first : node.last].sum(1) - THRESHOLD
+        return gains
 
-def gains_of(node: Node, weights: np.ndarray) -> np.ndarray:
-    """[T]: the weight on the source words of a pair, above the threshold."""
-    gains: np.ndarray = weights[:, node.first : node.last].sum(1) - THRESHOLD
-    return gains
+    def best_span(self, node: Node, free: Sequence[Region], source: Region) -> Region:
+        """The target words of a pair among those that are free; none only where all are taken."""
+        if len(free) == 1 and (node.first, node.last) == source:
+            return free[0]
+        gains = self.gains(node)
+        spans = []
+        for low, high in free:
+            if low < high:
+                total, start, stop = best_sum(gains[low:high])
+                spans.append((total, low if node.from_left else low + start, high if node.to_right else low + stop))
+        if not spans:
+            edge = free[0][1] if node.to_right else free[0][0]
+            return edge, edge
+        _, start, stop = max(spans, key=lambda span: span[0])
+        return self.trim(node, start, stop)
 
+    def trim(self, node: Node, start: int, stop: int) -> Region:
+        """The span without punctuation at its edges, unless the source has some there."""
+        marks = self.target_marks
+        while stop - start > 1 and marks[stop - 1] and not (node.to_right or self.source_marks[node.last - 1]):
+            stop -= 1
+        while stop - start > 1 and marks[start] and not (node.from_left or self.source_marks[node.first]):
+            start += 1
+        return start, stop
 
-def confidence(node: Node, weights: np.ndarray, region: Region) -> float:
-    """How much weight the best span of a pair has."""
-    return best_sum(gains_of(node, weights)[slice(*region)])[0]
+    def point(self, node: Node, region: Region, source: Region, pairs: Sequence[Node]) -> int:
+        """Before which target word a point goes: that of the next source word, outside of pairs beside it."""
+        low, high = region
+        word = node.first - 1 if node.after else node.first
+        if word >= source[1]:
+            found = high
+        elif low == high or word < source[0] or (word == source[0] and not node.after):
+            found = low
+        else:
+            start, stop = self.best_span(Node(Kind.OPEN, "", first=word, last=word + 1), [region], (-1, -1))
+            found = stop if node.after else start
+        for pair in pairs:
+            if pair.start < found < pair.stop:
+                found = pair.start if node.first <= pair.first else pair.stop
+        return found
 
 
 def best_sum(gains: np.ndarray) -> tuple[float, int, int]:
@@ -121,48 +166,9 @@ def best_sum(gains: np.ndarray) -> tuple[float, int, int]:
     return best
 
 
-def best_span(node: Node, weights: np.ndarray, free: list[Region], source: Region) -> Region:
-    """The target words of a pair among those that are free; none are left only where all are taken."""
-    if len(free) == 1 and (node.first, node.last) == source:
-        return free[0]
-    gains = gains_of(node, weights)
-    spans = []
-    for low, high in free:
-        if low == high:
-            continue
-        total, start, stop = best_sum(gains[low:high])
-        start, stop = (0 if node.from_left else start), (high - low if node.to_right else stop)
-        spans.append((total, -(low + start), low + stop))
-    if not spans:
-        edge = free[0][1] if node.to_right else free[0][0]
-        return edge, edge
-    _, start, stop = max(spans)
-    return -start, stop
-
-
 def without(gap: Region, taken: Region) -> list[Region]:
-    """What is left of a gap; an empty gap stays where nothing else is."""
+    """What is left of a gap."""
     (low, high), (start, stop) = gap, taken
     if start == stop or stop <= low or start >= high:
         return [gap]
     return [(low, start), (stop, high)]
-
-
-def point_at(node: Node, weights: np.ndarray, region: Region, source: Region, pairs: list[Node]) -> int:
-    """Before which target word a point goes: before the translation of the next word, outside of pairs beside it."""
-    low, high = region
-    position = node.first - 1 if node.after else node.first
-    if position >= source[1]:
-        found = high
-    elif position < source[0] or low == high:
-        found = low
-    elif node.first == source[0] and not node.after:
-        found = low
-    else:
-        word = Node(Kind.OPEN, "", first=position, last=position + 1)
-        start, stop = best_span(word, weights, [region], (-1, -1))
-        found = stop if node.after else start
-    for pair in pairs:
-        if pair.start < found < pair.stop:
-            found = pair.start if node.first <= pair.first else pair.stop
-    return found

@@ -1,7 +1,7 @@
 """Plain text: paragraphs between blank lines; lines that are full belong together, others are items of their own."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from nmt.documents.lines import newline_of, wrap, wraps
@@ -49,7 +49,7 @@ def write_item(text: str, lines: list[tuple[int, int]], width: int) -> Iterator[
     if not builder.has_words:
         yield raw
         return
-    layout = str
+    layout: Callable[[str], str] = str
     if len(lines) > 1:
         second = text[slice(*lines[1])]
         prefix = second[: len(second) - len(second.lstrip())]

@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 from nmt.decode.long_lines import SENTENCE_ENDS
 from nmt.documents.links import WordLinks
-from nmt.documents.placement import Node, place
+from nmt.documents.placement import Node, Placement
 from nmt.documents.segment import UNITS, Kind, Part, Segment, Tag, nested_segments
 from nmt.documents.tag_tree import by_sentence, tag_tree, to_words
 from nmt.evaluate.words import SPACELESS, Span
+
+SENTENCE_MARKS = tuple(".!?…。！？")
 
 
 class TranslatedSentence(NamedTuple):
@@ -53,9 +55,10 @@ class TranslatedSegment:
         def written(parts: list[Part]) -> str:
             return "".join(part if isinstance(part, str) else nested[id(part)] for part in parts)
 
-        tags = [*self.segment.tags, *self.lost_units()]
+        lost = self.lost_units()
+        tags = [*self.segment.tags, *lost.values()]
         tree = tag_tree(self.segment.text, sorted(tags, key=lambda tag: tag.position), written)
-        units = {character: written(parts) for character, parts in self.segment.units.items()}
+        units = {each: written(parts) for each, parts in self.segment.units.items() if each not in lost}
 
         def write_text(text: str) -> str:
             return UNITS.sub(lambda match: units.pop(match[0], ""), self.segment.escape(text))
@@ -71,23 +74,27 @@ class TranslatedSegment:
             broken = any(node.kind == Kind.BREAK and node.start == len(words) for node in placed)
         return self.segment.layout(result)
 
-    def lost_units(self) -> list[Tag]:
-        """A point for each unit that no translation has."""
-        there = "".join(sentence.text for sentence in self.translated)
-        return [
-            Tag(Kind.POINT, self.segment.text.index(character), parts)
-            for character, parts in self.segment.units.items()
-            if character not in there and character in self.segment.text
-        ]
+    def lost_units(self) -> dict[str, Tag]:
+        """A point for each unit that its translation does not have, or only after its end."""
+        lost = {}
+        for (start, end), sentence in zip(self.sentences, self.translated, strict=True):
+            for match in UNITS.finditer(self.segment.text, start, end):
+                at = sentence.text.find(match[0])
+                if at < 0 or (sentence.text[:at].rstrip()[-1:] in SENTENCE_MARKS and match.end() < end - 1):
+                    spaced = self.segment.text[match.end() : match.end() + 1] == " "
+                    parts = [*self.segment.units[match[0]], *([" "] if spaced else [])]
+                    lost[match[0]] = Tag(Kind.POINT, match.start(), parts)
+        return lost
 
 
 def place_nodes(nodes: Sequence[Node], span: Span, sentence: TranslatedSentence) -> tuple[list[Node], list[Span]]:
     """The nodes of a sentence between the words of its translation, and these words."""
     if sentence.links is None:
         return [], []
-    placed = to_words(nodes, span[0], sentence.links.source)
-    place(placed, sentence.links.weights)
-    return placed, sentence.links.target
+    source, target, weights = sentence.links
+    placed = to_words(nodes, span[0], source.words)
+    Placement(weights, source.marks, target.marks, target.breakable).place(placed)
+    return placed, target.words
 
 
 def are_spaced(left: str, right: str) -> bool:

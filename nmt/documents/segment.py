@@ -118,7 +118,7 @@ class SegmentBuilder:
             self.add_tag(Kind.BREAK, [before, raw])
 
     def add_unit(self, parts: list[Part], is_plain: bool = False) -> None:
-        """What is not translated but has a place in the sentence, such as code; `is_plain`: it is still to be escaped."""
+        """What is not translated but has a place in the sentence, such as code; `is_plain`: to be escaped."""
         if len(self.units) == MOST_UNITS:
             self.add_tag(Kind.POINT, parts)
             return
@@ -142,7 +142,22 @@ class SegmentBuilder:
             tag.position = min(tag.position, len(text))
         for character in self.plain_units:
             self.units[character] = [escape(str(part)) for part in self.units[character]]
+        self.enclose_units(text)
         return Segment(raw, text, self.tags, self.units, escape, layout)
+
+    def enclose_units(self, text: str) -> None:
+        """Make tags around nothing but a unit a part of it, such as a link around a URL."""
+        index = 0
+        while index + 1 < len(self.tags):
+            tag, following = self.tags[index : index + 2]
+            unit = text[tag.position : following.position]
+            pair = tag.kind == Kind.OPEN and following.kind == Kind.CLOSE and tag.name == following.name
+            if pair and unit in self.units:
+                self.units[unit] = [*tag.parts, *self.units[unit], *following.parts]
+                del self.tags[index : index + 2]
+                index = max(index - 1, 0)
+            else:
+                index += 1
 
 
 def units_to_points(segment: Segment) -> None:

@@ -1,5 +1,6 @@
-"""Sentences of a paragraph, by sentencex (Wikimedia): of the splitters it is the one that is kept up (1.0 in 2026; syntok
-rests since 2022, pysbd since 2021), and the one with rules for some 300 languages.
+"""Sentences of a paragraph, by sentencex of Wikimedia.
+
+It is kept up (syntok rests since 2022, pysbd since 2021) and has rules or fallbacks for some 300 languages.
 """
 
 from nmt.errors import UserError
@@ -7,7 +8,7 @@ from nmt.evaluate.words import Span
 
 
 def split_sentences(text: str, language: str) -> list[Span]:
-    """The spans of the sentences of a text, without the space around them; raises UserError where the library is missing."""
+    """The spans of the sentences of a text, without the space around them; raises UserError without the library."""
     try:
         from sentencex import segment
     except ImportError:

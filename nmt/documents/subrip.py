@@ -1,4 +1,4 @@
-"""SubRip subtitles: numbers and times stay; a sentence over several lines or cues is translated as one and divided again.
+"""SubRip subtitles: numbers and times stay; a sentence over several lines or cues is translated as one, then divided.
 
 A line joins the one before it unless that ends a sentence, or this one begins with the dash of another speaker, or more
 than LONGEST_GAP seconds lie between them. Cues that overlap in time are refused: their order is not that of the speech.

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from nmt.alignments.extraction import Extractor
-from nmt.decode.translator import Translator
 from nmt.decode.forced_decoding import AttentionRecord
-from nmt.documents.links import attention_links, proportional_links
+from nmt.decode.translator import Translator
+from nmt.documents.links import LinkReader, attention_links, proportional_links
 from nmt.documents.rendering import TranslatedSegment, TranslatedSentence
 from nmt.documents.segment import Part, Segment, nested_segments, units_to_points
 from nmt.documents.sentences import split_sentences
@@ -20,7 +19,9 @@ CHUNK_SENTENCES = 400  # that are translated together
 class SentenceTranslator(Protocol):
     """What translates the sentences of a document."""
 
-    keeps_units: bool  # whether a private character in a sentence is copied to its translation
+    @property
+    def keeps_units(self) -> bool:
+        """Whether a private character in a sentence is copied to its translation."""
 
     def translate(self, sentences: Sequence[str], linked: Sequence[bool]) -> Iterator[TranslatedSentence]:
         """The translation of each sentence, in order, with word links for those that are `linked`."""
@@ -31,7 +32,7 @@ class ModelTranslator:
     """A trained model as a SentenceTranslator."""
 
     translator: Translator
-    extractor: Extractor | None  # None: a model without attention
+    reader: LinkReader | None  # None: a model without attention
     count: int = 0  # sentences so far, for messages
 
     @property
@@ -46,15 +47,15 @@ class ModelTranslator:
         parts = [each.parts or [each] for each in found]
         wanted = [part for row, link in zip(parts, linked, strict=True) if link for part in row]
         records: Iterator[AttentionRecord] = iter(())
-        if self.extractor:
+        if self.reader:
             records = self.translator.force_decode_all((part.source_ids, part.ids) for part in wanted)
         for sentence, translation, row, link in zip(sentences, found, parts, linked, strict=True):
-            links = None
-            if link and self.extractor:
-                links = attention_links([next(records) for _ in row], self.extractor, sentence, translation.text)
+            text, links = without_added_period(sentence, translation.text), None
+            if link and self.reader:
+                links = attention_links([next(records) for _ in row], self.reader, sentence, text)
             elif link:
-                links = proportional_links(sentence, translation.text)
-            yield TranslatedSentence(translation.text, links)
+                links = proportional_links(sentence, text)
+            yield TranslatedSentence(text, links)
 
 
 @dataclass
@@ -103,3 +104,9 @@ class DocumentTranslator:
             for segment in reversed(list(nested_segments(part))):
                 written[id(segment)] = prepared[id(segment)].write(written)
             yield written[id(part)]
+
+
+def without_added_period(source: str, text: str) -> str:
+    """A translation without the period at its end that a heading, an item or a cell does not have."""
+    added = source[-1:].isalnum() and text.endswith(".") and not text.endswith("..")
+    return text[:-1] if added else text
