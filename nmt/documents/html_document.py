@@ -18,6 +18,7 @@ INLINE = set(
     "span strike strong sub sup svg time tt u var wbr".split()
 )
 KEPT = {"pre", "template", "object", "canvas", "audio", "video"}  # blocks whose text stays as it is
+LONGEST_BLOCK = 20_000  # characters; a longer one is read in parts
 # Elements that the beginning of another one ends: <li> ends the <li> before it, any block ends a <p>.
 ENDS = {
     "li": {"li"},
@@ -39,6 +40,9 @@ def read_html(text: str) -> Iterator[Part]:
         check_encoding(token)
         if token.kind in ("text", "other") or token.name in INLINE:
             run.append(token)
+            if token.kind == "text" and token.end - run[0].start > LONGEST_BLOCK:
+                yield from write_run(text, run, is_translated)
+                run = []
             continue
         yield from write_run(text, run, is_translated)
         run = []

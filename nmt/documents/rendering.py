@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -39,7 +40,8 @@ class TranslatedSegment:
     def is_linked(self, sentence: Span) -> bool:
         """Whether a sentence has tags, or units that may get lost."""
         start, end = sentence
-        inside = any(start <= tag.position <= end for tag in self.segment.tags)
+        first = bisect_left(self.segment.tags, start, key=lambda tag: tag.position)
+        inside = first < len(self.segment.tags) and self.segment.tags[first].position <= end
         return inside or bool(UNITS.search(self.segment.text, start, end))
 
     def write(self, nested: Mapping[int, str]) -> str:

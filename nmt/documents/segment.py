@@ -15,8 +15,11 @@ from nmt.data.protection import PATTERNS, TRAILING
 
 FIRST_UNIT, MOST_UNITS = 0xF2A0, 64  # characters of the private use area that stand for units
 UNITS = re.compile(f"[{chr(FIRST_UNIT)}-{chr(FIRST_UNIT + MOST_UNITS - 1)}]")
-KEPT = "|".join(PATTERNS[kind] for kind in ("email", "variable"))
-STOPS = re.compile(f"(?P<space>[ \\t\\r\\n\\f]+)|(?P<url>{PATTERNS['url']})|{UNITS.pattern}|{KEPT}|&#?\\w+;")
+SPACES = re.compile(r"[ \t\r\n\f]+")
+BLANK = " \t\r\n\f"
+KEPT = re.compile(
+    f"(?P<url>{PATTERNS['url']})|{PATTERNS['email']}|{PATTERNS['variable']}|{UNITS.pattern}|&(?:#\\d+|\\w+);"
+)
 
 
 class Kind(Enum):
@@ -83,16 +86,21 @@ class SegmentBuilder:
     def add_text(self, text: str) -> None:
         """Plain text, entities decoded; what must not be translated in it, such as %s or a URL, becomes a unit."""
         end = 0
-        for match in STOPS.finditer(text):
-            self.text += text[end : match.start()]
-            if match["space"]:
-                self.add_space(match[0])
-            else:
-                length = len(match[0].rstrip(TRAILING) if match["url"] else match[0])
-                self.add_unit([match[0][:length]], is_plain=True)
-                self.text += match[0][length:]
-            end = match.end()
-        self.text += text[end:]
+        for match in KEPT.finditer(text):
+            self.add_plain(text[end : match.start()])
+            length = len(match[0].rstrip(TRAILING) if match["url"] else match[0])
+            self.add_unit([match[0][:length]], is_plain=True)
+            end = match.start() + length
+        self.add_plain(text[end:])
+
+    def add_plain(self, text: str) -> None:
+        """Text that is translated."""
+        words = text.lstrip(BLANK)
+        if len(words) < len(text):
+            self.add_space(text[: len(text) - len(words)])
+        if words:
+            self.text += SPACES.sub(" ", words)
+            self.space = words[len(words.rstrip(BLANK)) :]
 
     def add_space(self, space: str) -> None:
         """One space in the text, or none where it has one; then the last tag keeps the spaces."""

@@ -5,12 +5,15 @@ Positions are characters of the segment's text, then words of a sentence.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from nmt.documents.placement import Node
 from nmt.documents.segment import Kind, Part, Tag
 from nmt.evaluate.words import Span
+
+DEEPEST = 50  # tags inside each other; further ones are points
 
 
 def tag_tree(text: str, tags: Sequence[Tag], written: Callable[[list[Part]], str]) -> list[Node]:
@@ -27,10 +30,12 @@ def tag_tree(text: str, tags: Sequence[Tag], written: Callable[[list[Part]], str
 
     for tag in tags:
         node = Node(tag.kind, written(tag.parts), first=tag.position, last=tag.position)
-        if tag.kind != Kind.CLOSE:
+        if tag.kind == Kind.OPEN and len(opened) < DEEPEST:
             siblings().append(node)
-            if tag.kind == Kind.OPEN:
-                opened.append((node, tag.name))
+            opened.append((node, tag.name))
+            continue
+        if tag.kind != Kind.CLOSE:
+            siblings().append(replace(node, kind=Kind.POINT) if tag.kind == Kind.OPEN else node)
             continue
         if tag.name not in (name for _, name in opened):
             siblings().append(replace(node, kind=Kind.POINT, after=True))
@@ -53,32 +58,39 @@ def flattened(node: Node) -> str:
 
 def by_sentence(nodes: Sequence[Node], spans: Sequence[Span]) -> list[list[Node]]:
     """The nodes of each sentence; a pair over several sentences is opened in the first and closed in the last."""
-    found: list[list[Node]] = [[] for _ in spans]
-    distribute(nodes, spans, 0, len(spans) - 1, found)
-    return found
+    found = distribute(nodes, Sentences(spans), 0, len(spans) - 1)
+    return [found.get(index, []) for index in range(len(spans))]
 
 
-def distribute(nodes: Sequence[Node], spans: Sequence[Span], low: int, high: int, found: Sequence[list[Node]]) -> None:
-    """Add nodes to the lists of the sentences low … high, in which their parent is."""
+class Sentences:
+    """The spans of sentences, to be searched."""
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        self.starts, self.ends = [start for start, _ in spans], [end for _, end in spans]
+
+    def of_pair(self, node: Node) -> tuple[int, int]:
+        """The first and the last sentence of a pair, which contains a word."""
+        return bisect_right(self.ends, node.first), bisect_left(self.starts, node.last) - 1
+
+    def of_point(self, node: Node) -> int:
+        """The sentence of the next word, or of the word before the point."""
+        return bisect_left(self.starts, node.first) - 1 if node.after else bisect_right(self.ends, node.first)
+
+
+def distribute(nodes: Sequence[Node], sentences: Sentences, low: int, high: int) -> dict[int, list[Node]]:
+    """The nodes of the sentences low … high, in which their parent is."""
+    found: dict[int, list[Node]] = {}
     for node in nodes:
         if not node.is_pair:
-            found[min(max(sentence_of(node, spans), low), high)].append(node)
+            found.setdefault(min(max(sentences.of_point(node), low), high), []).append(node)
             continue
-        inside = [index for index, (start, end) in enumerate(spans) if start < node.last and end > node.first]
-        first, last = inside[0], inside[-1]
-        children: list[list[Node]] = [[] for _ in spans]
-        distribute(node.children, spans, first, last, children)
-        for index in inside:
-            part = replace(node, children=children[index], from_left=index > first, to_right=index < last)
+        first, last = sentences.of_pair(node)
+        children = distribute(node.children, sentences, first, last)
+        for index in range(first, last + 1):
+            part = replace(node, children=children.get(index, []), from_left=index > first, to_right=index < last)
             part.open, part.close = node.open * (index == first), node.close * (index == last)
-            found[index].append(part)
-
-
-def sentence_of(node: Node, spans: Sequence[Span]) -> int:
-    """The sentence of a point: that of the next word, or of the word before it."""
-    if node.after:
-        return max((index for index, (start, _) in enumerate(spans) if start < node.first), default=0)
-    return next((index for index, (_, end) in enumerate(spans) if end > node.first), len(spans) - 1)
+            found.setdefault(index, []).append(part)
+    return found
 
 
 def to_words(nodes: Sequence[Node], start: int, words: Sequence[Span]) -> list[Node]:
