@@ -78,7 +78,7 @@ def main() -> None:
     for (source, target), links, record, translation in zip(gold.pairs, gold.links, records, own, strict=True):
         sentence = TranslatedSentence(target, attention_links([record], reader, source, target))
         nodes = list(draw(word_spans(source), Gold(*links), generator, counts))
-        placed, words = place_nodes(nodes, (0, len(source)), sentence)
+        placed, words = place_nodes(nodes, 0, source, sentence)
         written = Renderer(target, words, str).render(placed)
         counts["broken"] += not is_whole(written, target, list(walk(nodes)))
         counts["own equal"] += translation.text == target

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nmt.decode.long_lines import SENTENCE_ENDS
-from nmt.documents.links import WordLinks
+from nmt.documents.links import WordLinks, proportional_links
 from nmt.documents.placement import Node, Placement
 from nmt.documents.segment import UNITS, Kind, Part, Segment, Tag, nested_segments
 from nmt.documents.tag_tree import by_sentence, tag_tree, to_words
@@ -39,7 +39,9 @@ class TranslatedSegment:
 
     def is_linked(self, sentence: Span) -> bool:
         """Whether a sentence has tags, or units that may get lost."""
-        start, end = sentence
+        index = bisect_left(self.sentences, sentence)
+        start = self.sentences[index - 1][1] if index else 0
+        end = self.sentences[index + 1][0] if index + 1 < len(self.sentences) else len(self.segment.text)
         first = bisect_left(self.segment.tags, start, key=lambda tag: tag.position)
         inside = first < len(self.segment.tags) and self.segment.tags[first].position <= end
         return inside or bool(UNITS.search(self.segment.text, start, end))
@@ -69,7 +71,7 @@ class TranslatedSegment:
         for span, sentence, nodes in zip(
             self.sentences, self.translated, by_sentence(tree, self.sentences), strict=True
         ):
-            placed, words = place_nodes(nodes, span, sentence)
+            placed, words = place_nodes(nodes, span[0], self.segment.text[slice(*span)], sentence)
             text = Renderer(sentence.text, words, write_text).render(placed)
             broken = broken or any(node.kind == Kind.BREAK and node.start == 0 for node in placed)
             result += f" {text}" if text and not broken and are_spaced(result, text) else text
@@ -89,12 +91,14 @@ class TranslatedSegment:
         return lost
 
 
-def place_nodes(nodes: Sequence[Node], span: Span, sentence: TranslatedSentence) -> tuple[list[Node], list[Span]]:
-    """The nodes of a sentence between the words of its translation, and these words."""
-    if sentence.links is None:
+def place_nodes(
+    nodes: Sequence[Node], start: int, source_text: str, sentence: TranslatedSentence
+) -> tuple[list[Node], list[Span]]:
+    """The nodes of a sentence, which begins at character `start`, between the words of its translation; these words."""
+    if not nodes:
         return [], []
-    source, target, weights = sentence.links
-    placed = to_words(nodes, span[0], source.words)
+    source, target, weights = sentence.links or proportional_links(source_text, sentence.text)
+    placed = to_words(nodes, start, source.words)
     Placement(weights, source.marks, target.marks, target.breakable).place(placed)
     return placed, target.words
 

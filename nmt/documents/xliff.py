@@ -59,9 +59,8 @@ class XliffReader:
             if target:
                 opening = self.text[target.open.start : target.open.end].replace("/>", ">")
             else:
-                line = self.text.rfind("\n", 0, source.open.start)
-                indentation = self.text[max(line, 0) : source.open.start]
-                yield indentation if not indentation.strip() else ""
+                space = self.text[self.text.rfind(">", 0, source.open.start) + 1 : source.open.start]
+                yield space if not space.strip() else ""
                 opening = f"<{source.open.name.removesuffix('source')}target>"
             yield opening if is_two else with_state(opening, "needs-review-translation")
             yield from content
