@@ -15,11 +15,14 @@ STREAMS = [".html", ".md", ".srt", ".txt"]
 few = settings(max_examples=40)
 HTML_PIECES = st.sampled_from(
     "Das ist |gut. |<b>|</b>|<p>|</p>|<br>|<i class='x'>|</i>|&uuml;|&|< |> |<!-- c -->|<li>|<code>x</code>|<img alt='ein Bild'>|"
-    "\n  |<pre> a </pre>|<span></span>|https://x.de/?a=1&amp;b |%s |\uf2a0|Ü|<div translate=no>|</div>|<script>1<2</script>".split("|")
+    "\n  |<pre> a </pre>|<span></span>|https://x.de/?a=1&amp;b |%s |\uf2a0|Ü|<div translate=no>|</div>|<script>1<2</script>".split(
+        "|"
+    )
 )
 MARKDOWN_PIECES = st.sampled_from(
     "Das ist |gut.|*|**|_|`x`|`|[|](u)|](|![ein|> |- |1. |# |\n|\n\n|  \n|\\\n|    |<b>|</b>|<|&amp;|| a |\n|---|\n|```\n|***|\t|[r]|"
-    "\n\n[r]: u\n|<div>\n|\r\n".split("|") + ["|", "| a | b |\n|---|---|\n| eins | zwei |\n"]
+    "\n\n[r]: u\n|<div>\n|\r\n".split("|")
+    + ["|", "| a | b |\n|---|---|\n| eins | zwei |\n"]
 )
 
 

@@ -10,7 +10,7 @@ from nmt.documents.segment import Malformed
 TAG = re.compile(r"<(/?)([A-Za-z][^\s/>]*)")
 # One attribute, or the space or slash before it; a quotation mark inside a value without quotes is part of the value.
 ATTRIBUTE = re.compile(
-    r"""[\s/]+|(?P<name>[^\s/>][^\s/>=]*)(?:\s*=\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^\s"'>][^\s>]*)|(?=>)))?"""
+    r"""[\s/]+|(?P<name>(?:=(?!\s*["'])|[^\s/>=])[^\s/>=]*)(?:\s*=\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^\s"'>][^\s>]*)|(?=>)))?"""
 )
 RAW_TEXT = {"script", "style", "textarea", "xmp", "iframe", "noembed", "noframes"}  # their content has no tags
 ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);?")
