@@ -112,7 +112,7 @@ def draw(words: list[tuple[int, int]], gold: Gold, generator: random.Random, cou
             or clash
             or any(node.first < words[last - 1][1] and words[first][0] < node.last for node in drawn)
         ):
-            counts["left out"] += 1
+            counts["left out" if image is None else "beside"] += 1
             continue
         taken.append(image)
         start, end = words[first][0], words[last - 1][1]
@@ -151,7 +151,10 @@ def is_whole(written: str, target: str, nodes: list[Node]) -> bool:
 
 def report(counts: Counter[str], sentences: int) -> None:
     """Print the shares."""
-    print(f"{sentences} sentences, {counts['all']} tags; {counts['left out']} of {counts['drawn']} drawn are left out")
+    print(f"{sentences} sentences, {counts['all']} tags, pairs inside pairs included")
+    print(
+        f"{counts['drawn']} drawn: {counts['left out']} left out by the links, {counts['beside']} would overlap another"
+    )
     for kind in ("all", "pairs", "empty"):
         right = counts[f"{kind} placed"]
         print(f"{kind}: {right} of {counts[kind]} in place, {right / counts[kind]:.4f}")

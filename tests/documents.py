@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from nmt.documents.formats import CATALOGUES, STREAMS, Document, Stream
+from nmt.documents.formats import CATALOGUES, STREAMS, Document
 from nmt.documents.links import Side, WordLinks, whole_words
 from nmt.documents.rendering import TranslatedSentence
 from nmt.documents.segment import Part
@@ -39,19 +39,19 @@ def translated(extension: str, text: str, change: Callable[[str], str] = str, ke
     return "".join(document.write(translator.translate(document.parts())))
 
 
-__all__ = ["Stream", "FakeTranslator", "translated", "written", "SAMPLES"]
-
-HTML = """<!doctype html><html lang="de"><head><meta charset=utf-8><title>Titel &amp; mehr</title><style>p{}</style></head>
+HTML = """<!doctype html><html lang="de"><head><meta charset=utf-8>
+<title>Titel &amp; mehr</title><style>p{}</style></head>
 <body><!-- Kopf --><p>Das ist <b>ein  sehr
    <i>guter</i></b> Satz.<br>
-  Und <a href="x?a=1&amp;b" title='Mehr dazu'>hier <code>foo()</code> geht</a> es &uuml;ber <img src=a alt="das Bild"> hin.
+  Und <a href="x?a=1&amp;b" title='Mehr dazu'>hier <code>f()</code> geht</a> es &uuml;ber <img src=a alt="das Bild">.
 <p>Zweiter 1 < 2 <span></span>Absatz. <b>Er geht. Und</b> weiter<li>eins<li>zwei
 <pre>bleibt  so</pre><p translate=no>bleibt</p><p>Ruf <span class="notranslate">ACME</span> an!</p>
 <script>if (a<b) x="</p>"</script></body></html>
 """
-HTML_UPPER = """<!doctype html><html lang="de"><head><meta charset=utf-8><title>TITEL &amp; MEHR</title><style>p{}</style></head>
+HTML_UPPER = """<!doctype html><html lang="de"><head><meta charset=utf-8>
+<title>TITEL &amp; MEHR</title><style>p{}</style></head>
 <body><!-- Kopf --><p>DAS IST <b>EIN SEHR <i>GUTER</i></b> SATZ.<br>
-  UND <a href="x?a=1&amp;b" title='MEHR DAZU'>HIER <code>foo()</code> GEHT</a> ES ÜBER <img src=a alt="DAS BILD"> HIN.
+  UND <a href="x?a=1&amp;b" title='MEHR DAZU'>HIER <code>f()</code> GEHT</a> ES ÜBER <img src=a alt="DAS BILD">.
 <p>ZWEITER 1 &lt; 2 <span></span>ABSATZ. <b>ER GEHT. UND</b> WEITER<li>EINS<li>ZWEI
 <pre>bleibt  so</pre><p translate=no>bleibt</p><p>RUF <span class="notranslate">ACME</span> AN!</p>
 <script>if (a<b) x="</p>"</script></body></html>
@@ -251,7 +251,8 @@ XLIFF = """<?xml version="1.0" encoding="UTF-8"?>
       <source>Hallo <g id="1">Welt &quot;x&quot;</g><x id="2"/>.</source>
       <alt-trans><source>nein</source><target>no</target></alt-trans>
     </trans-unit>
-    <trans-unit id="2"><source>Neu <bpt id="1">&lt;b></bpt>da<ept id="1">&lt;/b></ept></source><target state="new"/></trans-unit>
+    <trans-unit id="2"><source>Neu <bpt id="1">b</bpt>da<ept id="1">/b</ept></source>
+    <target state="new"/></trans-unit>
     <trans-unit id="3"><source>Da</source><target state="final">There</target></trans-unit>
     <trans-unit id="4" translate="no"><source>Nicht</source></trans-unit>
   </body></file>
@@ -266,8 +267,8 @@ XLIFF_UPPER = """<?xml version="1.0" encoding="UTF-8"?>
       <target state="needs-review-translation">HALLO <g id="1">WELT &quot;X&quot;</g><x id="2"/>.</target>
       <alt-trans><source>nein</source><target>no</target></alt-trans>
     </trans-unit>
-    <trans-unit id="2"><source>Neu <bpt id="1">&lt;b></bpt>da<ept id="1">&lt;/b></ept></source>"""
-XLIFF_UPPER += """<target state="needs-review-translation">NEU <bpt id="1">&lt;b></bpt>DA<ept id="1">&lt;/b></ept></target></trans-unit>
+    <trans-unit id="2"><source>Neu <bpt id="1">b</bpt>da<ept id="1">/b</ept></source>
+    <target state="needs-review-translation">NEU <bpt id="1">b</bpt>DA<ept id="1">/b</ept></target></trans-unit>
     <trans-unit id="3"><source>Da</source><target state="final">There</target></trans-unit>
     <trans-unit id="4" translate="no"><source>Nicht</source></trans-unit>
   </body></file>

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import numpy as np
 
 from nmt.decode.long_lines import SENTENCE_ENDS
 from nmt.documents.links import WordLinks, proportional_links
@@ -71,12 +73,13 @@ class TranslatedSegment:
         for span, sentence, nodes in zip(
             self.sentences, self.translated, by_sentence(tree, self.sentences), strict=True
         ):
+            sentence = without_words(sentence, lost)
             placed, words = place_nodes(nodes, span[0], self.segment.text[slice(*span)], sentence)
             text = Renderer(sentence.text, words, write_text).render(placed)
             broken = broken or any(node.kind == Kind.BREAK and node.start == 0 for node in placed)
             result += f" {text}" if text and not broken and are_spaced(result, text) else text
             broken = any(node.kind == Kind.BREAK and node.start == len(words) for node in placed)
-        return self.segment.layout(result)
+        return self.segment.layout(result.rstrip(" ") if lost else result)
 
     def lost_units(self) -> dict[str, Tag]:
         """A point for each unit that its translation does not have, or only after its end."""
@@ -89,6 +92,15 @@ class TranslatedSegment:
                     parts = [*self.segment.units[match[0]], *([" "] if spaced else [])]
                     lost[match[0]] = Tag(Kind.POINT, match.start(), parts)
         return lost
+
+
+def without_words(sentence: TranslatedSentence, characters: Collection[str]) -> TranslatedSentence:
+    """The sentence without links of the words that are these characters."""
+    if not characters or sentence.links is None:
+        return sentence
+    target = sentence.links.target
+    kept = [target.text[start:end] not in characters for start, end in target.words]
+    return sentence._replace(links=sentence.links._replace(weights=sentence.links.weights * np.array(kept)[:, None]))
 
 
 def place_nodes(
