@@ -10,7 +10,8 @@ from documents import SAMPLES
 
 from nmt import cli
 from nmt.commands import translate_document
-from nmt.documents.translation import DocumentTranslator, without_added_period
+from nmt.documents.translation import DocumentTranslator, ModelTranslator, without_added_period
+from nmt.interface import load
 
 TAGS = re.compile(r"</?[a-z]+[^<>]*>")
 
@@ -76,6 +77,7 @@ CUE = "1\n00:00:01,000 --> 00:00:03,000\nEin Junge.\n\n"
         ("a.srt", f"{CUE}00:00:05 --> 00:00:06\nJa.\n", "a.srt, line 5: this time is no line such as"),
         ("a.po", 'msgid "a"\nmsgstr ""\nkaputt\n', "a.po, line 3: this is no line of a PO file"),
         ("a.po", 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=CP1252\\n"\n', "encoding is CP1252"),
+        ("a.po", 'msgid    "a"\nmsgstr ""\n', "a.po, line 1: the message 'a' is not in the usual form; msgcat brings"),
         ("a.xlf", "<xliff>\n<file></xliff>", "a.xlf, line 2: this is no well-formed XML (mismatched tag)."),
         ("a.xlf", "<html></html>", "a.xlf, line 1: an XLIFF file has the root element xliff, not html."),
         ("a.xlf", '<!DOCTYPE x [<!ENTITY a "b">]><xliff/>', "a file with entities of its own is refused."),
@@ -155,3 +157,10 @@ def test_a_heading_gets_no_period():
     assert without_added_period("Titel", "Title.") == "Title"
     assert without_added_period("Er geht.", "He goes.") == "He goes."
     assert without_added_period("und so weiter", "and so on...") == "and so on..."
+
+
+def test_a_sentence_without_letters_is_copied(trained):
+    run = load("tiny", run_folder=trained.runs)
+    translator = ModelTranslator(run.translator, None)
+    texts = [each.text for each in translator.translate(["12 + 3.", "Ein Junge malt."], [True, True])]
+    assert texts[0] == "12 + 3." and texts[1] == run.translate(["Ein Junge malt."])[0].text

@@ -28,6 +28,18 @@ class PoDocument:
         self.text = text.replace("\r\n", "\n")
         self.store = parse(self.text)
         self.units = [unit for unit in self.store.units if is_open(unit, retranslate)]
+        self.places = list(self.find_units())
+
+    def find_units(self) -> Iterator[tuple[int, int]]:
+        """Where the messages are in the text; raises Malformed for one that translate-toolkit would write otherwise."""
+        end = 0
+        for unit in self.units:
+            start = self.text.find(str(unit), end)
+            if start < 0:
+                problem = f"the message '{unit.source[:60]}' is not in the usual form; msgcat brings the file into it"
+                raise Malformed(problem, end)
+            end = start + len(str(unit))
+            yield start, end
 
     def parts(self) -> Iterator[Part]:
         """The parts of all messages, one after the other."""
@@ -39,18 +51,13 @@ class PoDocument:
         """The file with the translations of these parts."""
         forms = plural_forms(self.store)
         position = 0
-        for unit in self.units:
-            old = str(unit)
+        for unit, (start, end) in zip(self.units, self.places, strict=True):
             messages = ["".join(islice(translated, len(list(message_parts(each))))) for each in sources(unit)]
-            unit.target = (
-                [*messages[:1] * (forms > 1), *messages[1:] * max(forms - 1, 1)] if messages[1:] else messages[0]
-            )
+            plurals = [*messages[:1] * (forms > 1), *messages[1:] * max(forms - 1, 1)]
+            unit.target = plurals if messages[1:] else messages[0]
             unit.markfuzzy()
-            start = self.text.find(old, position)
-            if start < 0:
-                raise Malformed(f"the message '{unit.source[:60]}' is not written as other tools write it", position)
             yield self.with_newlines(self.text[position:start] + str(unit))
-            position = start + len(old)
+            position = end
         yield self.with_newlines(self.text[position:])
 
     def with_newlines(self, text: str) -> str:
@@ -65,12 +72,12 @@ def check(text: str) -> None:
         problem = f"the file says that its encoding is {charset[1]}; msgconv --to-code=UTF-8 converts it"
         raise Malformed(problem, charset.start())
     position = 0
-    for line in text.splitlines(keepends=True):
+    for line in text.split("\n"):
         if not MESSAGE.match(line.strip()):
             raise Malformed(
                 "this is no line of a PO file: a comment, msgid, msgstr or text in quotation marks", position
             )
-        position += len(line)
+        position += len(line) + 1
 
 
 def parse(text: str) -> Any:

@@ -138,7 +138,7 @@ class SegmentBuilder:
     @property
     def has_words(self) -> bool:
         """Whether there is something to translate."""
-        return any(character.isalpha() for character in UNITS.sub("", self.text))
+        return has_letters(self.text)
 
     def build(self, raw: str, escape: Callable[[str], str] = str, layout: Callable[[str], str] = str) -> Segment:
         """The segment, without space at its end."""
@@ -166,6 +166,11 @@ class SegmentBuilder:
                 index = max(index - 1, 0)
             else:
                 index += 1
+
+
+def has_letters(text: str) -> bool:
+    """Whether a text has letters outside its units."""
+    return any(character.isalpha() for character in UNITS.sub("", text))
 
 
 def units_to_points(segment: Segment) -> None:

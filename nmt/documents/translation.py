@@ -10,7 +10,7 @@ from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.translator import Translator
 from nmt.documents.links import LinkReader, attention_links, proportional_links
 from nmt.documents.rendering import TranslatedSegment, TranslatedSentence
-from nmt.documents.segment import Part, Segment, nested_segments, units_to_points
+from nmt.documents.segment import Part, Segment, has_letters, nested_segments, units_to_points
 from nmt.documents.sentences import split_sentences
 
 CHUNK_SENTENCES = 400  # that are translated together
@@ -41,7 +41,8 @@ class ModelTranslator:
         return self.translator.tokenizers.protects
 
     def translate(self, sentences: Sequence[str], linked: Sequence[bool]) -> Iterator[TranslatedSentence]:
-        """Search, then forced decoding of what is linked."""
+        """Search, then forced decoding of what is linked; a sentence without a letter is copied."""
+        linked = [link and has_letters(sentence) for sentence, link in zip(sentences, linked, strict=True)]
         found = list(self.translator.translate_chunk(sentences, self.count + 1))
         self.count += len(sentences)
         parts = [each.parts or [each] for each in found]
@@ -51,6 +52,8 @@ class ModelTranslator:
             records = self.translator.force_decode_all((part.source_ids, part.ids) for part in wanted)
         for sentence, translation, row, link in zip(sentences, found, parts, linked, strict=True):
             text, links = without_added_period(sentence, translation.text), None
+            if not has_letters(sentence):
+                text = sentence
             if link and self.reader:
                 links = attention_links([next(records) for _ in row], self.reader, sentence, text)
             elif link:
