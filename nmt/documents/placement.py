@@ -108,7 +108,7 @@ class Placement:
                 node.start = node.stop = self.point(node, (low, high), source, rest)
 
     def gains(self, node: Node) -> np.ndarray:
-        """[T]: the weight on the source words of a pair, above the threshold; for punctuation only if they have some."""
+        """[T]: the weight on the source words of a pair above the threshold; of punctuation only if they have some."""
         gains: np.ndarray = self.weights[:, node.first : node.last].sum(1) - THRESHOLD
         if not any(self.source_marks[node.first : node.last]):
             gains = np.where(self.target_marks, np.minimum(gains, 0), gains)
