@@ -1,4 +1,4 @@
-"""nmt translate: one line out for each line in."""
+"""nmt translate: one line out for each line in, or a document."""
 
 import argparse
 import contextlib
@@ -13,7 +13,7 @@ from typing import Any
 
 from nmt.alignments.alignment import Alignment
 from nmt.alignments.extraction import Extractor, record_words
-from nmt.commands import check_sentence
+from nmt.commands import check_sentence, translate_document
 from nmt.commands.engine import check_engine, is_live, open_engine
 from nmt.commands.part_file import open_part
 from nmt.commands.translate_output import Output, is_file, open_stream, settings
@@ -30,7 +30,9 @@ MOST_WARNINGS = 1000  # of lines that cannot be read; more are only counted
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print one line for each line of input, in order."""
+    """Print one line for each line of input, in order, or translate a document."""
+    if options.document is not None:
+        return translate_document.run(options)
     check_options(options)
     with contextlib.ExitStack() as stack:
         part = stack.enter_context(open_part(options.output, options.resume)) if is_file(options.output) else None
@@ -105,6 +107,8 @@ def check_options(options: argparse.Namespace) -> None:
     """Raise UserError for options that exclude each other or would change nothing."""
     if options.sentences and options.input:
         raise UserError("Give sentences or --input, not both.")
+    if options.retranslate:
+        raise UserError("--retranslate is about the translations in a file of messages; it needs --document FILE.")
     if options.resume and not is_file(options.output):
         raise UserError("--resume continues a file; it needs --output FILE.")
     check_engine(options)

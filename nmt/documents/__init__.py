@@ -1,0 +1,1 @@
+"""Documents with markup: their text is translated, everything else stays byte for byte as it was."""
