@@ -1,11 +1,9 @@
 """The commands and their options. Nothing that takes time is imported here, so that `nmt --help` is instant."""
 
 import argparse
-import contextlib
-import re
-from typing import Any
 
 from nmt.option_parser import CommandParser, Parser
+from nmt.option_values import DIR, FILE, FOLDER, layers, path, positive, threshold_value
 
 COMPOSED_COMMANDS = {
     "audit": "what is wrong with sentence pairs",
@@ -14,16 +12,6 @@ COMPOSED_COMMANDS = {
     "tokenize": "learn the tokenizer and store the pairs as ids",
     "train": "train a model and score it on the test sets",
 }
-
-
-def path(text: str) -> str:
-    """The name of a file or folder; it is empty, and refused, where a shell variable is unset."""
-    if not text:
-        raise argparse.ArgumentTypeError("an empty name is none")
-    return text
-
-
-FILE, FOLDER, DIR = (dict[str, Any](type=path, metavar=name) for name in ("FILE", "FOLDER", "DIR"))
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -223,22 +211,6 @@ def add_scored(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--valid-{side}", **FILE, help=purpose)
 
 
-def threshold_value(text: str) -> float:
-    """A number above 0 and at most 1."""
-    with contextlib.suppress(ValueError):
-        if 0 < float(text) <= 1:
-            return float(text)
-    raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0 and at most 1")
-
-
-def layers(text: str) -> int | tuple[int, ...]:
-    """A layer, or several separated by commas."""
-    if not re.fullmatch(r"-?\d+(,-?\d+)*", text):
-        raise argparse.ArgumentTypeError(f"'{text}' is no layer such as 0 or -1, nor several such as 1,2")
-    numbers = tuple(map(int, text.split(",")))
-    return numbers[0] if len(numbers) == 1 else numbers
-
-
 def add_compare(parser: argparse.ArgumentParser) -> None:
     """Add the options of nmt compare."""
     parser.add_argument(
@@ -252,11 +224,3 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--beam", type=positive, metavar="N", help="hypotheses of the search (default: each run's)")
     parser.add_argument("--long", type=positive, metavar="K", help="also score 2 to K sentences joined into one input")
     parser.add_argument("--sentences", metavar="N,N", help="lines of the first set to draw (default: three short ones)")
-
-
-def positive(text: str) -> int:
-    """A whole number above 0."""
-    number = int(text) if text.isdigit() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number above 0")
-    return number

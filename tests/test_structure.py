@@ -25,6 +25,7 @@ LAYERS = {
     "run_lock": 1,
     "files": 2,
     "option_parser": 1,
+    "option_values": 1,
     "options": 2,
     "config_field": 0,
     "config": 1,
