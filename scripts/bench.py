@@ -24,7 +24,7 @@ from benchmarks.tables import columns, table
 
 from nmt.compose import compose_all
 from nmt.errors import UserError
-from nmt.options import positive
+from nmt.option_values import positive
 from nmt.pipeline import build_stages
 
 BIG = "transformer_big"  # for millions of pairs and a GPU: only when it is named

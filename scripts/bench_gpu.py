@@ -24,7 +24,7 @@ from benchmarks.tables import Figures, spread, summarize
 from benchmarks.training import device_memory_gib, synchronize, time_updates, train_step_on_random_ids
 
 from nmt.errors import UserError
-from nmt.options import positive
+from nmt.option_values import positive
 from nmt.training.train_step import TrainStep
 
 BASE = [

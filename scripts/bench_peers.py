@@ -27,7 +27,7 @@ from peers.toolkits import PEERS
 from peers.translation import compare_translation
 
 from nmt.errors import UserError
-from nmt.options import positive
+from nmt.option_values import positive
 
 COLUMNS = {  # of the table: title and figure
     "target tok/s": "tokens_per_s",
