@@ -39,11 +39,7 @@ def make_parser() -> argparse.ArgumentParser:
         ("translate", "translate sentences, a file, or stdin", add_translate),
         ("evaluate", "BLEU and chrF of a run", add_evaluate),
         ("align", "what the model attends to, as links, heatmaps or tables", add_align),
-        (
-            "backtranslate",
-            "synthetic pairs from monolingual text, for the other direction",
-            add_synthesis,
-        ),
+        ("backtranslate", "synthetic pairs from monolingual text, for the other direction", add_synthesis),
         ("distil", "pairs that a teacher has translated, for a smaller student", add_synthesis),
         ("export", "a folder that another engine translates with", add_export),
         ("compare", "one table over several runs", add_compare),
@@ -82,6 +78,7 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nbest", type=positive, default=1, metavar="N", help="text: from 2 on, N lines SCORE<TAB>TEXT each"
     )
+    parser.add_argument("--glossary", **FILE, help="terms that must be used, SOURCE<TAB>TARGET a line")
     below = "jsonl marks lines whose pieces have a lower mean probability"
     parser.add_argument("--min-confidence", type=threshold_value, metavar="X", help=below)
     parser.add_argument("--copy-doubtful", action="store_true", help="such lines are copied instead")

@@ -12,7 +12,7 @@ from typing import Any
 
 from nmt.alignments.alignment import Alignment
 from nmt.alignments.extraction import Extractor, encode_pairs, record_words, translate_to_pairs
-from nmt.alignments.extractor_choice import make_extractor
+from nmt.alignments.extractor_choice import default_extractor, make_extractor
 from nmt.config import Config, DecodeConfig
 from nmt.cpu import keep_freed_memory
 from nmt.data.parallel_text import check_sentences
@@ -22,6 +22,8 @@ from nmt.decode.parallel import usable_processes
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError, check_positive
 from nmt.evaluate.bleu_chrf import score
+from nmt.glossary.search import TermSearch, check_terms
+from nmt.glossary.terms import read_glossary
 from nmt.models.base import EncoderDecoder
 from nmt.models.ensemble import Ensemble
 from nmt.models.inference import inference_copy
@@ -116,8 +118,22 @@ class Run:
             return self
         check_positive(beam=beam)
         decode = replace(self.translator.decode, beam=beam)
-        provenance = self.provenance | {"decode": asdict(decode)}
+        provenance = self.provenance | {"decode": self.provenance["decode"] | asdict(decode)}
         return replace(self, provenance=provenance, translator=self.translator.with_options(decode=decode))
+
+    def with_glossary(self, path: str | Path) -> Run:
+        """The same run, which writes the terms of a file of SOURCE<TAB>TARGET in every translation.
+
+        Raises UserError for a file that is wrong, or has a term that the tokenizer cannot write.
+        """
+        translator = self.translator
+        glossary = read_glossary(Path(path), translator.tokenizers.source.lowercase)
+        check_terms(glossary, Path(path), translator)
+        extractor = default_extractor(self.config.train, translator.model) if translator.model.has_attention else None
+        provenance = self.provenance | {"decode": self.provenance["decode"] | {"glossary": glossary.digest()}}
+        return replace(
+            self, provenance=provenance, translator=replace(translator, terms=TermSearch(glossary, extractor))
+        )
 
 
 @dataclass(frozen=True)

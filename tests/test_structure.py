@@ -37,6 +37,7 @@ LAYERS = {
     "view": 4,
     "alignments": 5,
     "export": 6,
+    "glossary": 6,
     "results": 5,
     "training": 6,
     "audit": 6,

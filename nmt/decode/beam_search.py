@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from nmt.data.tokenizer import BOS, EOS, PAD
-from nmt.decode.constraints import Constraints
+from nmt.decode.constraints import SearchConstraints
 from nmt.decode.hypothesis import Hypothesis
 from nmt.models.base import DecoderState, EncoderDecoder, Memory
 
@@ -36,7 +36,7 @@ class Beams:
     memory: Memory  # [N …]: shared by all hypotheses of a sentence
     device_limits: Tensor  # [N]: `limits`
     ended: Tensor  # [N]: how many hypotheses have ended
-    constraints: Constraints | None = None
+    constraints: SearchConstraints | None = None
 
     @property
     def length(self) -> int:
@@ -63,7 +63,7 @@ def search(
     beam: int,
     alpha: float,
     limit: Tensor,
-    constraints: Constraints | None = None,
+    constraints: SearchConstraints | None = None,
 ) -> list[list[Hypothesis]]:
     """source [B S], mask [B S] | None, limit [B] → for each sentence at most `beam` hypotheses, best first.
 

@@ -21,6 +21,7 @@ from nmt.data.batches import Ids
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.constraints import has_loop
+from nmt.decode.forced_columns import Layout
 from nmt.decode.translator import NBest, Translator
 from nmt.errors import UserError
 from nmt.export.ctranslate2_model import import_ctranslate2
@@ -92,8 +93,16 @@ class CTranslate2Translator(Translator):
             batches += [rows[start : start + size] for start in range(0, len(rows), size)]
         return batches
 
-    def search_batch(self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray | None = None) -> NBest:
+    def search_batch(
+        self,
+        sources: Sequence[Sequence[int] | Ids],
+        limits: np.ndarray | None = None,
+        given: Sequence[Layout] | None = None,
+    ) -> NBest:
         """Beam search over one batch; `limits`: maximum length of each hypothesis, </s> counted."""
+        if given:
+            with self.lock:
+                return super().search_batch(sources, limits, given)
         if limits is None:
             limits = self.limits(np.array([len(ids) for ids in sources]))
         results: list[list[Hypothesis] | None] = [None] * len(sources)
