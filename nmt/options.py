@@ -89,9 +89,10 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
     """Add --engine and --quantization."""
-    engines = "the engine of the search; ctranslate2 writes the run's export the first time (default: torch)"
-    parser.add_argument("--engine", choices=("torch", "ctranslate2"), default="torch", help=engines)
-    add_quantization(parser, "torch: float32 or bfloat16 (default: the run's), ctranslate2: any (default: float32)")
+    engines = "the engine of the search; auto: the faster one (default of nmt translate)"
+    parser.add_argument("--engine", choices=("auto", "torch", "ctranslate2"), default="auto", help=engines)
+    formats = "torch: float32 or bfloat16 (default: the run's), ctranslate2: any (default: float32; by auto: int8)"
+    add_quantization(parser, formats)
 
 
 def add_synthesis(parser: argparse.ArgumentParser) -> None:
@@ -102,6 +103,7 @@ def add_synthesis(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", required=True, type=path, metavar="PREFIX", help="of two files, PREFIX.LANGUAGE")
     parser.add_argument("--resume", action="store_true", help="continue after an interruption")
     add_engine(parser)
+    parser.set_defaults(engine="torch")
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
@@ -115,14 +117,14 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
 def add_export(parser: argparse.ArgumentParser) -> None:
     """Add the options of nmt export."""
     add_single_run(parser)
-    parser.add_argument(
-        "--format",
-        choices=("ctranslate2", "hf", "onnx"),
-        required=True,
-        help="hf: Hugging Face transformers; onnx: graphs for onnxruntime, of every model",
-    )
-    parser.add_argument("--output", **FOLDER, help="a new folder (default: one below the run's, written once)")
-    add_quantization(parser, "default: float32")
+    formats = ("ctranslate2", "hf", "onnx", "argos", "html")
+    explanation = "hf: Hugging Face transformers; onnx: onnxruntime; argos: Argos Translate; html: one page"
+    parser.add_argument("--format", choices=formats, required=True, help=explanation)
+    parser.add_argument("--output", **FOLDER, help="a new folder, for html a new file (default: below the run's)")
+    parser.add_argument("--onnxruntime-web", **FILE, help="for html without network: its package of npm, a .tgz")
+    add_quantization(parser, "default: float32; argos: int8, html: float16")
+    licence = "hf, argos: the model's licence for its card, such as cc-by-sa-4.0 (default: none is named)"
+    parser.add_argument("--license", metavar="ID", help=licence)
 
 
 def add_single_run(parser: argparse.ArgumentParser) -> None:

@@ -57,6 +57,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
+def own_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`nmt translate` searches with PyTorch, whatever else is installed; test_engine.py is about the choice."""
+    if request.node.path.stem != "test_engine":
+        monkeypatch.setattr("nmt.commands.engine.has_format", lambda quantization: False)
+
+
+@pytest.fixture(autouse=True)
 def restored_threads() -> Iterator[None]:
     """A test leaves PyTorch with as many threads as it found."""
     threads = torch.get_num_threads()

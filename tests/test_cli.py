@@ -197,7 +197,7 @@ def test_a_closed_pipe_is_no_error(trained: Trained):
     """As in `nmt translate … | head -1`."""
     text = f"{SENTENCE}\n".encode() * 200
     with subprocess.Popen(
-        [sys.executable, "-m", "nmt", "translate", "tiny", "--runs", trained.runs, "--beam", "1"],
+        [sys.executable, "-m", "nmt", "translate", "tiny", "--runs", trained.runs, "--engine", "torch", "--beam", "1"],
         env=environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -215,7 +215,18 @@ def test_a_closed_pipe_is_no_error(trained: Trained):
 @pytest.mark.slow
 def test_a_full_disk_behind_stdout_is_reported(trained: Trained):
     with open("/dev/full", "wb") as full:
-        words = [sys.executable, "-m", "nmt", "translate", "tiny", "--runs", trained.runs, SENTENCE]
+        words = [
+            sys.executable,
+            "-m",
+            "nmt",
+            "translate",
+            "tiny",
+            "--runs",
+            trained.runs,
+            "--engine",
+            "torch",
+            SENTENCE,
+        ]
         completed = subprocess.run(
             words, env=environment(), stdout=full, stderr=subprocess.PIPE, timeout=60, check=False
         )

@@ -236,7 +236,7 @@ def test_our_own_engine_searches_in_the_required_number_format(nmt):
 
 
 def test_a_quantization_needs_its_engine(nmt):
-    answer = nmt("translate", "--quantization", "int8", SENTENCE)
+    answer = nmt("translate", "--engine", "torch", "--quantization", "int8", SENTENCE)
     assert answer.code == 2 and "--engine ctranslate2" in answer.err and "float32, bfloat16" in answer.err
     assert nmt("export").code == 2 and nmt("export", "--format", "onyx").code == 2
 

@@ -32,7 +32,20 @@ def test_importing_is_fast():
 
 @pytest.mark.slow
 def test_translations_are_those_of_the_command(run, trained):
-    command = [sys.executable, "-m", "nmt", "translate", "tiny", "--runs", trained.runs, "--beam", "3", *SENTENCES]
+    command = [
+        sys.executable,
+        "-m",
+        "nmt",
+        "translate",
+        "tiny",
+        "--runs",
+        trained.runs,
+        "--engine",
+        "torch",
+        "--beam",
+        "3",
+        *SENTENCES,
+    ]
     printed = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout.splitlines()
     translations = run.translate(SENTENCES, beam=3)
     assert [translation.text for translation in translations] == printed

@@ -1,65 +1,99 @@
-"""nmt export: a folder that another engine translates with."""
+"""nmt export: what another engine translates with."""
 
 import argparse
 import hashlib
 import json
 import logging
 import os
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from nmt.errors import UserError
+from nmt.export.argos_folder import SUFFIX, ArgosExport
 from nmt.export.ctranslate2_engine import CTranslate2Translator
 from nmt.export.ctranslate2_folder import CTranslate2Export
+from nmt.export.html_page import HtmlExport, write_page
 from nmt.export.hugging_face_folder import HuggingFaceExport
+from nmt.export.licence import Licences
 from nmt.export.onnx_folder import OnnxExport
 from nmt.files import atomic_folder
 from nmt.results import damaged_files, read_json, write_checksums
 from nmt.runs import Run, find_checkpoints, load
+from nmt.test_sets import corpus_hashes
+from nmt.trained_corpus import existing_corpus
 
 log = logging.getLogger("nmt")
-Export = CTranslate2Export | HuggingFaceExport | OnnxExport
+Export = CTranslate2Export | HuggingFaceExport | OnnxExport | ArgosExport | HtmlExport
+PRECISION = {"argos": "int8", "html": "float16"}  # by format, where it is not float32
+LICENCE = re.compile(r"[A-Za-z0-9][\w.+-]{0,63}", re.ASCII)  # an identifier of SPDX, or of the Hugging Face hub
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the folder and print its path."""
-    check_quantization(options.format, options.quantization)
+    """Write the folder and print its path; for Argos Translate and for HTML, that of the file in it."""
+    check_options(options)
     run = load(find_checkpoints(options.name, Path(options.runs)))
-    wanted = make_export(run, options.quantization or "float32", options.format)
+    wanted = make_export(run, options.format, options.quantization, options.license, options.onnxruntime_web)
+    if isinstance(wanted, HtmlExport) and options.output is not None:
+        write_page(wanted, Path(options.output), provenance(run, wanted))
+        print(options.output)
+        return 0
     if options.output is None:
-        print(cached_export(run, wanted))
+        folder = cached_export(run, wanted)
     else:
         folder = Path(options.output)
         check_new(folder)
         write(wanted, folder, run)
-        print(folder)
+    print(folder / wanted.content)
     return 0
+
+
+def check_options(options: argparse.Namespace) -> None:
+    """Raise UserError for options that exclude each other or would change nothing."""
+    if options.format == "hf" and options.quantization:
+        raise UserError("--quantization is not for --format hf; Hugging Face transformers load float32.")
+    if options.format == "onnx" and options.quantization not in (None, "float32", "int8"):
+        raise UserError(f"--format onnx has --quantization float32 and int8, not {options.quantization}.")
+    if options.format == "html" and options.quantization == "bfloat16":
+        raise UserError("--format html has --quantization float32, float16 and int8, not bfloat16.")
+    if options.onnxruntime_web and options.format != "html":
+        raise UserError("--onnxruntime-web goes into the page of --format html.")
+    if options.license is not None and not LICENCE.fullmatch(options.license):
+        raise UserError(f"--license {options.license} is no licence such as mit, apache-2.0 or cc-by-sa-4.0.")
+    if options.license and options.format not in ("hf", "argos"):
+        raise UserError("--license goes into a model card or a package; it needs --format hf or argos.")
+    if options.format == "argos" and str(options.output).endswith(SUFFIX):
+        raise UserError(f"--output {options.output} is a folder, in which the package is written; leave out {SUFFIX}.")
 
 
 def with_ctranslate2(run: Run, quantization: str) -> Run:
     """The same run, searched by CTranslate2; its export is written the first time."""
-    folder = cached_export(run, make_export(run, quantization))
+    folder = cached_export(run, make_export(run, "ctranslate2", quantization))
     return replace(run, translator=CTranslate2Translator.open(run.translator, folder))
 
 
-def check_quantization(export_format: str, quantization: str | None) -> None:
-    """Raise UserError for a number format that a format of export does not have."""
-    if export_format == "hf" and quantization:
-        raise UserError("--quantization is not for --format hf; Hugging Face transformers load float32.")
-    if export_format == "onnx" and quantization not in (None, "float32", "int8"):
-        raise UserError(f"--format onnx has --quantization float32 and int8, not {quantization}.")
+def make_export(
+    run: Run, format: str, quantization: str | None = None, licence: str | None = None, runtime: str | None = None
+) -> Export:
+    """The export of a run, not yet written; raises UserError where it cannot be made, or lacks a library.
 
-
-def make_export(run: Run, quantization: str, export_format: str = "ctranslate2") -> Export:
-    """The export of a run, not yet written; raises UserError where a package is missing or cannot hold the model."""
+    `licence` is for Hugging Face and Argos Translate, `runtime` the file with onnxruntime-web for a page.
+    """
+    quantization = quantization or PRECISION.get(format, "float32")
     wanted: Export
-    if export_format == "hf":
-        wanted = HuggingFaceExport(run.translator, run.config)
-    elif export_format == "onnx":
-        wanted = OnnxExport(run.translator, run.config, quantization)
-    else:
+    if format == "ctranslate2":
         wanted = CTranslate2Export(run.translator, run.config, quantization)
+    elif format == "onnx":
+        wanted = OnnxExport(run.translator, run.config, quantization)
+    elif format == "html":
+        wanted = HtmlExport(run.translator, run.config, quantization, Path(runtime) if runtime else None)
+    else:
+        licences = Licences.of(run.config, existing_corpus(run.config, corpus_hashes(run), run.folder), licence)
+        if format == "hf":
+            wanted = HuggingFaceExport(run.translator, run.config, licences)
+        else:
+            wanted = ArgosExport(run.translator, run.config, quantization, licences)
     wanted.check()
     return wanted
 

@@ -14,8 +14,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
+from nmt.commands.engine import check_engine, open_engine
 from nmt.commands.part_file import open_part
-from nmt.commands.translate import check_engine, open_engine, write_answers
+from nmt.commands.translate import write_answers
 from nmt.commands.translate_output import search_settings
 from nmt.config import Config
 from nmt.data.language_pairs import is_multilingual

@@ -14,10 +14,10 @@ from typing import Any
 
 from nmt.alignments.alignment import Alignment
 from nmt.alignments.extraction import Extractor, record_words
-from nmt.commands import check_sentence, open_run
-from nmt.commands.export import with_ctranslate2
+from nmt.commands import check_sentence
+from nmt.commands.engine import check_engine, is_live, open_engine
 from nmt.commands.part_file import open_part
-from nmt.commands.translate_output import PRECISIONS, Output, is_file, open_stream, settings
+from nmt.commands.translate_output import Output, is_file, open_stream, settings
 from nmt.data.line_chunks import LineChunk, read_chunks
 from nmt.data.parallel_text import open_lines
 from nmt.decode.forced_decoding import CHUNK_PAIRS, AttentionRecord
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
 def open_translator(options: argparse.Namespace, precision: str | None) -> tuple[Run, Extractor | None]:
     """The run with its engine, and what alignments are read off; `precision` where --quantization does not say it."""
-    run = open_engine(options, precision)
+    run = open_engine(options, precision, is_live(options))
     if options.glossary:
         run = run.with_glossary(options.glossary)
     if options.nbest > run.translator.decode.beam:
@@ -55,13 +55,6 @@ def open_translator(options: argparse.Namespace, precision: str | None) -> tuple
     if run.translator.model.has_attention or needs_attention(options):
         return run, run.make_extractor(options.layer, options.head, options.decoder_step, options.method)
     return run, None
-
-
-def open_engine(options: argparse.Namespace, precision: str | None) -> Run:
-    """The run with its engine; `precision` where --quantization does not say it."""
-    if options.engine == "torch":
-        return open_run(options, PRECISIONS.get(options.quantization, precision))
-    return with_ctranslate2(open_run(options), options.quantization or "float32")
 
 
 def write_answers(chunks: Iterable[LineChunk], translate: Callable[[LineChunk], Iterator[str]], out: Output) -> None:
@@ -122,15 +115,6 @@ def check_options(options: argparse.Namespace) -> None:
         raise UserError(
             "--layer, --head, --method, --decoder-step, --tokenized and --weights are about attention; they need "
             "--format jsonl."
-        )
-
-
-def check_engine(options: argparse.Namespace) -> None:
-    """Raise UserError for a number format that the engine does not have."""
-    if options.engine == "torch" and options.quantization and options.quantization not in PRECISIONS:
-        raise UserError(
-            f"--quantization {options.quantization} needs --engine ctranslate2; --engine torch has "
-            f"{', '.join(PRECISIONS)}."
         )
 
 

@@ -1,8 +1,9 @@
 """Old text in the training on new text, against forgetting, and the old test sets, which are scored again.
 
-Old pairs are a share of the training pairs of every epoch: with n new and m old pairs, each old one has the weight
-share / (1 − share) · n / m (nmt/data/mixture.py). Both come from the folder of the corpus that the first run was
-trained on, so they are what it saw, whatever has become of its sources.
+Old text is a share of the training text of every epoch, in bytes: with n bytes of new pairs and m of old ones, each old
+pair has the weight share / (1 − share) · n / m (nmt/data/mixture.py). Pairs would not do: half of the pairs,
+where theirs are the long ones, is most of what is learnt. Both come from the folder of the corpus that the first run
+was trained on, so they are what it saw, whatever has become of its sources.
 """
 
 import shutil
@@ -22,7 +23,7 @@ PREFIX = "old-"  # of the names of the old test sets
 
 @dataclass(frozen=True)
 class OldText:
-    """The corpus of the run that a training starts from; `share` of the training pairs are taken from it."""
+    """The corpus of the run that a training starts from; `share` of the training text is taken from it."""
 
     folder: Path
     report: dict[str, Any]  # its report.json
@@ -62,5 +63,7 @@ class OldText:
                 shutil.copyfile(links, folder / f"{PREFIX}{name}.align")
 
     def weight(self, new: int) -> float:
-        """How often each old pair is trained on in an epoch with `new` new pairs."""
-        return min(MAX_WEIGHT, self.share / (1 - self.share) * new / self.report["audit"]["train"]["kept"])
+        """How often each old pair is trained on in an epoch with `new` bytes of new pairs."""
+        languages = self.report["source"], self.report["target"]
+        old = sum((self.folder / f"train.{language}").stat().st_size for language in languages)
+        return min(MAX_WEIGHT, self.share / (1 - self.share) * new / old)

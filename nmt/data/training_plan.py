@@ -35,7 +35,7 @@ class TrainingPlan:
             self.weights = [*self.weights, 0.0]
 
     def weight(self, number: int, written: int) -> float:
-        """The weight of an origin, when `written` pairs of those before have been written."""
+        """The weight of an origin, when `written` bytes of those before have been written."""
         is_old = self.old is not None and number == len(self.origins) - 1
         return self.old.weight(written) if self.old and is_old else self.weights[number]
 

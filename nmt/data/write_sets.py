@@ -39,7 +39,7 @@ def write_training_set(
             link_writer = LineWriter(folder / LINKS)
             stack.callback(link_writer.close)
         for number, origin in enumerate(plan.origins):
-            links, weight = link_files[number] if link_files else None, plan.weight(number, counts.kept)
+            links, weight = link_files[number] if link_files else None, plan.weight(number, writer.size)
             for (source, target), line in with_links(parts.pairs(origin), links, origin.place):
                 checks.add(source, target)
                 reason = rejection_reason(source, target, data.max_characters, data.max_length_ratio)
@@ -134,6 +134,11 @@ class PairWriter:
     def __exit__(self, *error: object) -> None:
         for writer in self.files.values():
             writer.close()
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+        return sum(writer.file.tell() for writer in self.files.values())
 
     def digests(self) -> dict[str, str]:
         """The sha256 of both files, by language."""

@@ -89,6 +89,8 @@ class CTranslate2Export:
         digest = content_hash(self.translator, [VERSION, vars(self.config.model), self.positions])
         return f"ctranslate2-{self.quantization}-{digest}"
 
+    content = ""  # the whole folder is the export
+
     @property
     def versions(self) -> dict[str, str]:
         """Of the libraries that write it."""

@@ -146,10 +146,12 @@ def set_norm(spec: Any, norm: nn.Module) -> None:
 def position_table(config: TransformerConfig, learned: nn.Module, positions: int) -> np.ndarray:
     """[N D], added to √D · embedding.
 
-    Stored in full, because CTranslate2's own sinusoids count from 1 and have other frequencies.
+    Stored in full, because CTranslate2's own sinusoids count from 1 and have other frequencies. A learned table that
+    is shorter repeats its last row.
     """
     if config.positions == "learned":
-        return np.float32(math.sqrt(config.hidden_size)) * array(learned.table)
+        table = np.float32(math.sqrt(config.hidden_size)) * array(learned.table)
+        return np.pad(table, ((0, max(0, positions - len(table))), (0, 0)), mode="edge")
     return sinusoids(0, positions, config.hidden_size, torch.empty(0)).numpy()
 
 

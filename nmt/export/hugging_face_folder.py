@@ -14,16 +14,17 @@ from nmt.decode.translator import Translator
 from nmt.export.hugging_face_model import check_exportable, model_config, model_weights
 from nmt.export.hugging_face_tokenizer import tokenizer_config, tokenizer_json
 from nmt.export.identity import content_hash, position_count, protect_call, write_protection
+from nmt.export.licence import Licences
 from nmt.models.transformer import Transformer
 
-VERSION = 1  # part of the folder's name; to be raised when the content of an export changes
+VERSION = 2  # part of the folder's name; to be raised when the content of an export changes
 
 CARD = """---
 library_name: transformers
 pipeline_tag: translation
 language: [{languages}]
 tags: [translation, nmt]
----
+{licence_field}---
 
 # {title}
 
@@ -44,7 +45,7 @@ print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 
 ## Data and limits
 
-Trained on {data}; the licence of that text applies to what is made from it. Text of another kind is translated worse.
+Trained on {data}. {licence} Text of another kind is translated worse.
 {protection}
 `generation_config.json` has the run's search, with two differences: its maximum length does not depend on
 the source, and repeated spans are not avoided.
@@ -60,10 +61,12 @@ protected.capitals))`.
 
 @dataclass
 class HuggingFaceExport:
-    """A translator to be exported, with its configuration."""
+    """A translator to be exported, with its configuration and its licence."""
 
     translator: Translator
     config: Config
+    licences: Licences = Licences(None, ())
+    content = ""  # the whole folder is the export
 
     @property
     def positions(self) -> int:
@@ -73,7 +76,7 @@ class HuggingFaceExport:
     @property
     def name(self) -> str:
         """The folder's name."""
-        shape = [VERSION, vars(self.config.model), vars(self.config.decode), self.positions]
+        shape = [VERSION, vars(self.config.model), vars(self.config.decode), self.positions, self.licences.chosen]
         return f"hf-{content_hash(self.translator, shape)}"
 
     @property
@@ -131,6 +134,8 @@ class HuggingFaceExport:
         languages = sorted({*data.source.split("+"), *data.target.split("+")})
         return CARD.format(
             languages=", ".join(languages),
+            licence_field=f"license: {self.licences.chosen}\n" if self.licences.chosen else "",
+            licence=self.licences.sentence,
             title=f"{self.config.name}: {data.source} to {data.target}",
             parameters=parameters / 1e6,
             source=data.source,

@@ -11,8 +11,10 @@ from nmt.alignments.extractor_choice import default_extractor
 from nmt.config import Config
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.translator import Translator
+from nmt.errors import UserError
 from nmt.export.identity import content_hash, protect_call, write_protection
 from nmt.export.onnx_graphs import PACKAGES, Graphs, export_graphs, require_packages
+from nmt.models.ensemble import Ensemble
 
 VERSION = 1  # part of the folder's name; to be raised when the content of an export changes
 
@@ -84,6 +86,8 @@ class OnnxExport:
     config: Config
     quantization: str
 
+    content = ""  # the whole folder is the export
+
     @property
     def name(self) -> str:
         """The folder's name."""
@@ -96,7 +100,9 @@ class OnnxExport:
         return {package: version(package) for package in PACKAGES}
 
     def check(self) -> None:
-        """Raises UserError where a package is missing; every model can be exported."""
+        """Raises UserError where a package is missing, and for an ensemble; every model can be exported."""
+        if isinstance(self.translator.model, Ensemble):
+            raise UserError("--format onnx holds one model, no ensemble; export one run at a time (any model can be).")
         require_packages()
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:
@@ -122,6 +128,7 @@ class OnnxExport:
             "memory": [f"memory.{name}" for name in graphs.memory],
             "state": {name: {"grows": grows} for name, grows in graphs.state.items()},
             "outputs": [each.name for each in graphs.decoder.graph.output],
+            "shapes": {"encoder": shapes(graphs.encoder.graph), "decoder": shapes(graphs.decoder.graph)},
             "special": {"pad": PAD, "bos": BOS, "eos": EOS},
             "vocabulary": {"source": tokenizers.source.size, "target": tokenizers.target.size},
             "joint": tokenizers.joint,
@@ -161,6 +168,14 @@ class OnnxExport:
             beam=decode.beam,
             alpha=f"{decode.length_penalty:g}",
         )
+
+
+def shapes(graph: Any) -> dict[str, list[int | str]]:
+    """The dimensions of a graph's inputs and outputs: a number, or the name of one that changes (S, K, P)."""
+    return {
+        each.name: [part.dim_param or part.dim_value for part in each.type.tensor_type.shape.dim]
+        for each in (*graph.input, *graph.output)
+    }
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -1,0 +1,85 @@
+"""Which engine searches: --engine torch, ctranslate2, or auto, the faster one of those that can do what is asked.
+
+auto is CTranslate2 in int8 where sentences come one by one, it is installed, the computer's CPU searches, and the model
+is a Transformer that it can hold. Over a file it is faster on some processors only, so that our own search stays there.
+Nothing is timed at the start; the measurements are in docs/export.md.
+"""
+
+import argparse
+import importlib.util
+import logging
+import os
+import stat
+import sys
+
+from nmt.commands import open_run
+from nmt.commands.export import with_ctranslate2
+from nmt.commands.translate_output import PRECISIONS, is_file
+from nmt.errors import UserError
+from nmt.export.ctranslate2_model import check_exportable, import_ctranslate2
+from nmt.runs import Run
+
+log = logging.getLogger("nmt")
+
+
+def open_engine(options: argparse.Namespace, precision: str | None, live: bool = False) -> Run:
+    """The run with its engine, which `options.engine` names afterwards.
+
+    `precision` of our own search where --quantization does not say it; an output that is continued has one.
+    `live`: sentences come one by one.
+    """
+    if options.engine == "auto" and options.quantization and options.quantization not in PRECISIONS:
+        options.engine = "ctranslate2"  # which alone has it, and says why where it cannot
+    if options.engine == "ctranslate2":
+        return with_ctranslate2(open_run(options), options.quantization or "float32")
+    run = open_run(options, PRECISIONS.get(options.quantization, precision))
+    faster = faster_engine(options, run) if options.engine == "auto" and live else None
+    options.engine = "ctranslate2" if faster else "torch"
+    return faster or run
+
+
+def faster_engine(options: argparse.Namespace, run: Run) -> Run | None:
+    """The run searched by CTranslate2; None where our own search is used, which is never an error."""
+    translator, quantization = run.translator, "int8"
+    if options.quantization or translator.device.type != "cpu" or not has_format(quantization):
+        return None
+    try:
+        check_exportable(run.config.model, translator.model)
+        faster = with_ctranslate2(run, quantization)
+    except UserError as error:
+        log.debug("%s", error)
+        return None
+    options.quantization = quantization
+    log.info("CTranslate2 searches (%s), which is faster; --engine torch does without it.", quantization)
+    return faster
+
+
+def is_live(options: argparse.Namespace) -> bool:
+    """Whether `nmt translate` answers single sentences: arguments, a terminal or a pipe, and no file is written."""
+    if options.input or is_file(options.output):
+        return False
+    if options.sentences:
+        return True
+    try:
+        return not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
+    except (OSError, ValueError):  # no stdin
+        return False
+
+
+def has_format(quantization: str) -> bool:
+    """Whether CTranslate2 is installed, and has this number format on this CPU."""
+    if importlib.util.find_spec("ctranslate2") is None:
+        return False
+    try:
+        return quantization in import_ctranslate2().get_supported_compute_types("cpu")
+    except UserError:
+        return False
+
+
+def check_engine(options: argparse.Namespace) -> None:
+    """Raise UserError for a number format that the engine does not have."""
+    if options.engine == "torch" and options.quantization and options.quantization not in PRECISIONS:
+        raise UserError(
+            f"--quantization {options.quantization} needs --engine ctranslate2; --engine torch has "
+            f"{', '.join(PRECISIONS)}."
+        )

@@ -1,0 +1,63 @@
+"use strict";
+// What a hypothesis may not contain, as nmt/decode/constraints.py: loops, and placeholders missing or written twice.
+const WINDOW = 32; // pieces in the longest span whose repetition is noticed
+const LONG = 8; // pieces of a span that is not repeated at all
+
+class Constraints {
+  constructor(targets, missing, runs, history, needed) {
+    Object.assign(this, { targets, missing, runs, history, needed });
+  }
+
+  // Those of <s>, for a source with its </s>.
+  static start(source, sourcePlaceholders, placeholders, avoidLoops) {
+    const missing = sourcePlaceholders.map((id) => source.includes(id));
+    const repeats = sourceRepeats(source);
+    const needed = Array.from({ length: WINDOW }, (_, index) => {
+      const period = index + 1;
+      return avoidLoops ? (period < LONG ? Math.max(2, repeats) : repeats) * period - 1 : Infinity;
+    });
+    return new Constraints(placeholders, missing, new Array(WINDOW).fill(0), [], needed);
+  }
+
+  // Change the log-probabilities of the next piece in place.
+  apply(logProbabilities, pad, end) {
+    const { history } = this;
+    for (let back = 1; back <= Math.min(WINDOW, history.length); back++) {
+      if (this.runs[back - 1] >= this.needed[back - 1]) logProbabilities[history[history.length - back]] = -Infinity;
+    }
+    const first = this.missing.indexOf(true);
+    if (first >= 0) {
+      const id = this.targets[first];
+      logProbabilities[id] = Math.max(logProbabilities[id], logProbabilities[end]);
+      logProbabilities[end] = -Infinity;
+    }
+    this.targets.forEach((id, index) => {
+      if (!this.missing[index]) logProbabilities[id] = -Infinity;
+    });
+  }
+
+  // Those after one piece more.
+  extend(token) {
+    const { history } = this;
+    const runs = this.runs.map((run, index) => {
+      const isSame = index < history.length && history[history.length - 1 - index] === token;
+      return isSame ? run + 1 : 0;
+    });
+    const missing = this.missing.map((isMissing, index) => isMissing && this.targets[index] !== token);
+    return new Constraints(this.targets, missing, runs, [...history.slice(-WINDOW), token], this.needed);
+  }
+}
+
+// The most times that a span of the source stands in a row, a repetition that is cut short included.
+function sourceRepeats(source) {
+  let most = 1;
+  for (let period = 1; period <= Math.min(WINDOW, source.length - 1); period++) {
+    let [longest, run] = [0, 0];
+    for (let index = 0; index + period < source.length; index++) {
+      run = source[index] === source[index + period] ? run + 1 : 0;
+      longest = Math.max(longest, run);
+    }
+    if (longest > 1 || longest === period) most = Math.max(most, 1 + Math.floor((longest + period - 1) / period));
+  }
+  return most;
+}

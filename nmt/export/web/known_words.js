@@ -1,0 +1,142 @@
+"use strict";
+// The words that a tokenizer was trained on, as nmt/data/known_words.py: a Bloom filter with BLAKE2b.
+const BITS_SET = 8;
+const SHORTEST_PART = 3; // letters of a part of a compound
+const CAPITAL = "^"; // before an entry that has a capital letter
+const [LINK, ENDING] = [2, 3]; // most letters between the parts of a compound, and at the end of an inflected word
+const LETTER = "[\\p{L}\\p{Nl}\\p{No}]"; // Python's [^\W\d_]
+const WORD = new RegExp(`${LETTER}+`, "gu");
+const NAME = new RegExp(`${LETTER}+(?:-${LETTER}+)*`, "gu");
+
+class KnownWords {
+  constructor(bits) {
+    this.bits = bits; // Uint8Array
+    this.found = new Map(); // hashing is slow
+  }
+
+  has(word) {
+    const lower = word.toLowerCase();
+    if (!this.found.has(lower)) {
+      const isSet = (place) => (this.bits[place >> 3] >> (place & 7)) & 1;
+      this.found.set(lower, places(lower, 8 * this.bits.length).every(isSet));
+    }
+    return this.found.get(lower);
+  }
+
+  // Whether a word was seen, is one that was seen with another ending, or two with some letters between.
+  explains(word) {
+    const letters = Array.from(word.toLowerCase());
+    const part = (start, end) => letters.slice(start, end).join("");
+    if (this.has(part(0))) return true;
+    for (let end = Math.max(SHORTEST_PART + 1, letters.length - ENDING); end < letters.length; end++) {
+      if (this.has(part(0, end))) return true;
+    }
+    for (let start = SHORTEST_PART; start <= letters.length - SHORTEST_PART; start++) {
+      if (!this.has(part(start))) continue;
+      for (let end = start; end >= Math.max(SHORTEST_PART, start - LINK); end--) if (this.has(part(0, end))) return true;
+    }
+    return false;
+  }
+
+  isName(word) {
+    const letters = Array.from(word);
+    return letters.length > 1 && isUpper(letters[0]) && !this.explains(word);
+  }
+
+  // [start, end] of words with a capital first letter that no seen word explains; of words with hyphens all or some.
+  names(text) {
+    const found = [];
+    for (const match of text.matchAll(NAME)) {
+      const parts = [...match[0].matchAll(WORD)].map((part) => [match.index + part.index, part[0]]);
+      const unknown = parts.filter(([, word]) => this.isName(word));
+      if (unknown.length === parts.length) found.push([match.index, match.index + match[0].length]);
+      else found.push(...unknown.map(([start, word]) => [start, start + word.length]));
+    }
+    return found;
+  }
+
+  // A text in one case with the capital letters that its words mostly have, from `start` on.
+  truecased(text, start, names) {
+    const first = text.slice(start).search(new RegExp(LETTER, "u"));
+    if (first < 0) return text;
+    const cased = text.slice(start + first).replace(WORD, (word) => this.withCase(word, names));
+    const initial = String.fromCodePoint(cased.codePointAt(0));
+    return text.slice(0, start + first) + initial.toUpperCase() + cased.slice(initial.length);
+  }
+
+  withCase(original, names) {
+    let word = original.toLowerCase();
+    const sharp = word.replaceAll("ss", "ß"); // the capital letters of ß are SS
+    if (!this.has(word) && sharp !== word && this.has(sharp)) word = sharp;
+    if (this.has(word)) return this.has(CAPITAL + word) ? capitalized(word) : word;
+    const letters = Array.from(word);
+    for (let start = SHORTEST_PART; start <= letters.length - SHORTEST_PART; start++) {
+      if (this.has(CAPITAL + letters.slice(start).join(""))) return capitalized(word);
+    }
+    return names && !this.explains(word) ? capitalized(word) : word;
+  }
+}
+
+function isUpper(character) {
+  return /^\p{Uppercase}$/u.test(character);
+}
+
+function capitalized(word) {
+  const initial = String.fromCodePoint(word.codePointAt(0));
+  return initial.toUpperCase() + word.slice(initial.length);
+}
+
+// The bits of a word among `size`.
+function places(word, size) {
+  const [first, second] = blake2b128(utf8.encode(word));
+  const step = second | 1n;
+  return Array.from({ length: BITS_SET }, (_, number) => Number((first + BigInt(number) * step) % BigInt(size)));
+}
+
+// BLAKE2b (RFC 7693) with 16 bytes of digest and no key: two words of 64 bits.
+const WORD_MASK = (1n << 64n) - 1n;
+const INITIAL = [
+  0x6a09e667f3bcc908n, 0xbb67ae8584caa73bn, 0x3c6ef372fe94f82bn, 0xa54ff53a5f1d36f1n,
+  0x510e527fade682d1n, 0x9b05688c2b3e6c1fn, 0x1f83d9abfb41bd6bn, 0x5be0cd19137e2179n,
+];
+const ORDERS = [
+  "0123456789abcdef", "ea489fd61c02b753", "b8c052fdae367194", "7931dcbe265a40f8", "905724afe1bc683d",
+  "2c6a0b834d75fe19", "c51fed4a0763928b", "db7ec13950f4862a", "6fe9b308c2d714a5", "a2847615fb9e3cd0",
+].map((order) => Array.from(order, (digit) => parseInt(digit, 16)));
+const MIXED = [
+  [0, 4, 8, 12], [1, 5, 9, 13], [2, 6, 10, 14], [3, 7, 11, 15], [0, 5, 10, 15], [1, 6, 11, 12], [2, 7, 8, 13], [3, 4, 9, 14],
+];
+
+function blake2b128(bytes) {
+  const hash = [...INITIAL];
+  hash[0] ^= 0x01010000n ^ 16n;
+  const blocks = Math.max(1, Math.ceil(bytes.length / 128));
+  for (let block = 0; block < blocks; block++) {
+    const padded = new Uint8Array(128);
+    padded.set(bytes.subarray(128 * block, 128 * (block + 1)));
+    const view = new DataView(padded.buffer);
+    const message = Array.from({ length: 16 }, (_, index) => view.getBigUint64(8 * index, true));
+    const isLast = block === blocks - 1;
+    compress(hash, message, BigInt(isLast ? bytes.length : 128 * (block + 1)), isLast);
+  }
+  return hash.slice(0, 2);
+}
+
+function compress(hash, message, count, isLast) {
+  const mixed = [...hash, ...INITIAL];
+  mixed[12] ^= count;
+  if (isLast) mixed[14] ^= WORD_MASK;
+  const rotated = (value, bits) => ((value >> bits) | (value << (64n - bits))) & WORD_MASK;
+  for (let round = 0; round < 12; round++) {
+    const order = ORDERS[round % 10];
+    MIXED.forEach(([a, b, c, d], index) => {
+      for (const [from, first, second] of [[2 * index, 32n, 24n], [2 * index + 1, 16n, 63n]]) {
+        mixed[a] = (mixed[a] + mixed[b] + message[order[from]]) & WORD_MASK;
+        mixed[d] = rotated(mixed[d] ^ mixed[a], first);
+        mixed[c] = (mixed[c] + mixed[d]) & WORD_MASK;
+        mixed[b] = rotated(mixed[b] ^ mixed[c], second);
+      }
+    });
+  }
+  for (let index = 0; index < 8; index++) hash[index] ^= mixed[index] ^ mixed[index + 8];
+}

@@ -1,0 +1,101 @@
+"use strict";
+// What must not be translated, as placeholders: nmt/data/protection.py; its patterns come with the page.
+// rules: {pattern, between, tag, numbers, others, trailing, joined}
+
+class Protection {
+  constructor(rules, tags, known) {
+    Object.assign(this, rules, { tags: new Set(tags), known });
+    this.spans = new RegExp(rules.pattern, "gu");
+    this.between = new RegExp(`^(?:${rules.between})$`, "u");
+    this.tag = new RegExp(rules.tag, "uy");
+  }
+
+  // A source as it is encoded: {text, spans, capitals}.
+  protect(text) {
+    const [spans, start] = [this.findSpans(text), this.sentenceStart(text)];
+    const capitals = inCapitals(text, spans, start);
+    const replaced = this.replaced(text, spans, capitals);
+    return this.known ? this.withNames(replaced, start) : replaced;
+  }
+
+  findSpans(text) {
+    const spans = [];
+    let before = null; // the kind of the last span, if it may go on
+    for (const match of text.matchAll(this.spans)) {
+      if (this.tags.has(match[0])) continue;
+      const name = Object.keys(match.groups).find((key) => match.groups[key] !== undefined);
+      let [start, end] = [match.index, match.index + match[0].length];
+      if (name === "url" || name === "domain") {
+        while (end > start + 1 && this.trailing.includes(text[end - 1])) {
+          if (text[end - 1] === ")" && text.slice(start, end).includes("(")) break;
+          end--;
+        }
+      }
+      const kind = this.joined.includes(name) ? name : null;
+      if (kind && kind === before && this.between.test(text.slice(spans[spans.length - 1].end, start))) {
+        start = spans.pop().start;
+      }
+      before = kind;
+      spans.push({ start, end, text: text.slice(start, end) });
+    }
+    return spans;
+  }
+
+  // Where the sentence behind the tags begins.
+  sentenceStart(text) {
+    for (let start = 0; ; ) {
+      this.tag.lastIndex = start;
+      const match = this.tag.exec(text);
+      if (!match || !this.tags.has(match[0])) return start;
+      start = text.length - text.slice(start + match[0].length).trimStart().length;
+    }
+  }
+
+  replaced(text, spans, capitals) {
+    const [numbers, others] = [[...this.numbers], [...this.others]];
+    const filled = {};
+    let [joined, end] = ["", 0];
+    for (const span of spans) {
+      const mark = (/^\p{Nd}|^[\u00b2\u00b3\u00b9]/u.test(span.text) ? numbers : others).shift();
+      if (mark === undefined) continue;
+      joined += text.slice(end, span.start) + mark;
+      filled[mark] = span.text;
+      end = span.end;
+    }
+    joined += text.slice(end);
+    return { text: capitals ? joined.toLowerCase() : joined, spans: filled, capitals };
+  }
+
+  withNames(replaced, start) {
+    let { text } = replaced;
+    const { capitals } = replaced;
+    const spans = { ...replaced.spans };
+    if (!/\p{Uppercase}/u.test(text.slice(start))) text = this.known.truecased(text, start, capitals);
+    const free = [...this.others].filter((mark) => !(mark in spans));
+    let [joined, end] = ["", 0];
+    for (const [first, last] of this.known.names(text).filter(([place]) => place >= start)) {
+      const mark = free.shift();
+      if (mark === undefined) break;
+      joined += text.slice(end, first) + mark;
+      spans[mark] = capitals ? text.slice(first, last).toUpperCase() : text.slice(first, last);
+      end = last;
+    }
+    return { text: joined + text.slice(end), spans, capitals };
+  }
+}
+
+// Whether all letters from `start` on and outside the spans are capitals, and there are at least four of them.
+function inCapitals(text, spans, start) {
+  let [outside, end] = ["", start];
+  for (const span of spans) {
+    outside += text.slice(end, span.start);
+    end = span.end;
+  }
+  const letters = (outside + text.slice(end)).match(/\p{L}/gu) || [];
+  return letters.length >= 4 && letters.every(isUpper);
+}
+
+// A decoded text, or one piece, as the reader is to see it.
+function restore(text, { spans, capitals }) {
+  return Array.from(capitals ? text.toUpperCase() : text, (character) => spans[character] ?? character).join("");
+}

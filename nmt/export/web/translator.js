@@ -1,0 +1,136 @@
+"use strict";
+// A line to its translation with the attention between its words, as nmt/decode/translator.py.
+const MAX_SHOWN = 120; // words of a side; the table of a longer line is not drawn
+
+class Translator {
+  // about: model.json; tables: {source, target} of SentencePiece; model: see search.js
+  constructor(about, tables, protection, model) {
+    Object.assign(this, { about, protection, model });
+    this.source = new SentencePiece(tables.source);
+    this.target = about.joint ? this.source : new SentencePiece(tables.target);
+    this.sides = [this.source, this.target].map((side) => tables.placeholders.map((mark) => side.ids.get(mark)));
+  }
+
+  normalize(text) {
+    const composed = text.normalize("NFC");
+    return this.about.lowercase ? composed.toLowerCase() : composed;
+  }
+
+  // {text, score, parts: [{source, target words, matrices, windows}]}, or null where `pause` has ended it.
+  async translate(line, beam, pause) {
+    const plain = { text: line, spans: {}, capitals: false };
+    const guarded = this.protection ? this.protection.protect(line) : plain;
+    const ids = this.source.encode(this.normalize(guarded.text));
+    if (!ids.length) return { text: "", parts: [] };
+    if (this.protection && !/\p{L}/u.test(guarded.text)) {
+      const own = this.target.encode(this.normalize(guarded.text));
+      return { text: this.decode(own, guarded), parts: [] };
+    }
+    const parts = [];
+    for (const part of splitLong(ids, this.source.pieces, this.about.max_pieces)) {
+      const found = await this.searched(part, beam, pause);
+      if (!found) return null;
+      parts.push(this.shown(part, found, guarded));
+    }
+    return { text: joinTexts(parts.map((part) => part.text).filter(Boolean)), parts };
+  }
+
+  async searched(ids, beam, pause) {
+    const { decode, special, max_length: longest } = this.about;
+    const source = [...ids, special.eos];
+    const guard = decode.avoid_loops || this.protection;
+    const constraints = guard && Constraints.start(source, ...this.placeholders(), decode.avoid_loops);
+    const limit = Math.floor(decode.max_length_ratio * ids.length + decode.max_length_extra) + 1;
+    const settings = { beam, alpha: decode.length_penalty, limit: Math.min(limit, longest ?? limit), ...special };
+    return (await search(this.model, source, settings, constraints, pause))[0];
+  }
+
+  placeholders() {
+    return this.protection ? this.sides : [[], []];
+  }
+
+  decode(ids, guarded) {
+    return restore(this.target.decode(ids), guarded).replace(/[\r\n]/g, " ");
+  }
+
+  // The text, and what the page shows of its attention.
+  shown(ids, { ids: written, steps, score }, guarded) {
+    const [ofSource, ofTarget] = this.placeholders();
+    const lost = ofSource.flatMap((id, index) => {
+      const isLost = ids.includes(id) && !written.includes(ofTarget[index]);
+      return isLost ? [guarded.spans[this.source.pieces[id]]] : [];
+    });
+    const text = [this.decode(written, guarded), ...lost].join(" ").replace(EDGES, "");
+    const display = (side, row) => splitIntoWords(row.map((id) => displayed(side.pieces[id], guarded)));
+    const [source, target] = [display(this.source, ids), display(this.target, written)];
+    const part = { text, score, source: [...source.words, END], target: target.words, matrices: [], windows: [] };
+    const isShort = Math.max(source.words.length, target.words.length) <= MAX_SHOWN;
+    if (!steps[0].weights || !isShort || !target.words.length) return part;
+    const { attention } = this.about;
+    const rows = steps.slice(attention.decoder_step === "input" ? 1 : 0);
+    part.matrices = views(attention).map(({ name, heads }) => {
+      const read = rows.map(({ weights }) => meanOfHeads(weights, heads, ids.length + 1));
+      return { name, weights: mergeWeights(read, source, target).flat() };
+    });
+    if (attention.window_reach !== null && rows[0].p_t !== undefined) {
+      part.windows = windowSpans(rows.map((row) => row.p_t), attention.window_reach, source, target);
+    }
+    return part;
+  }
+}
+
+function displayed(piece, guarded) {
+  return /^<0x[0-9A-F]{2}>$|^<unk>$/.test(piece) ? piece : restore(piece, guarded).replaceAll(" ", SPACE);
+}
+
+// What can be chosen: the weights that links are read off, each layer, each head; `heads` counted through all layers.
+function views({ layers, heads, layer, head }) {
+  const every = Array.from({ length: heads }, (_, index) => index);
+  const ofLayer = (number) => every.map((index) => number * heads + index);
+  const chosen = [layer].flat().map((number) => (number < 0 ? Math.max(0, number + layers) : Math.min(number, layers - 1)));
+  const name = `layer ${chosen.join(", ")}${head === null ? "" : `, head ${head}`}`;
+  const first = { name, heads: head === null ? chosen.flatMap(ofLayer) : chosen.map((number) => number * heads + head) };
+  const all = [first];
+  for (let number = 0; number < layers; number++) {
+    all.push({ name: heads > 1 ? `layer ${number}, mean of its heads` : `layer ${number}`, heads: ofLayer(number) });
+    if (heads > 1) every.forEach((index) => all.push({ name: `layer ${number}, head ${index}`, heads: [number * heads + index] }));
+  }
+  all[0] = { ...first, name: `${name} (links are read off it)` };
+  return layers * heads === 1 ? all.slice(1) : all;
+}
+
+// weights [L·H · S] → [S]
+function meanOfHeads(weights, heads, width) {
+  return Array.from({ length: width }, (_, column) => {
+    return heads.reduce((sum, head) => sum + weights[head * width + column], 0) / heads.length;
+  });
+}
+
+// Parts of at most `longest` pieces, split after a sentence or between words where possible.
+function splitLong(ids, pieces, longest) {
+  const parts = [];
+  let start = 0;
+  while (ids.length - start > longest) {
+    const stop = splitPosition(ids.map((id) => pieces[id]), start, start + longest);
+    parts.push(ids.slice(start, stop));
+    start = stop;
+  }
+  return [...parts, ids.slice(start)];
+}
+
+function splitPosition(pieces, start, stop) {
+  const middle = Math.floor((start + stop) / 2);
+  for (let index = stop; index > middle; index--) {
+    const last = pieces[index - 1].slice(-1);
+    if ("。！？".includes(last) || (pieces[index].startsWith(SPACE) && ".!?;".includes(last))) return index;
+  }
+  for (let index = stop; index > middle; index--) if (pieces[index].startsWith(SPACE)) return index;
+  return stop;
+}
+
+function joinTexts(texts) {
+  return texts.reduce((line, text) => {
+    const isSpaced = line && !SPACELESS.test(line.slice(-1) + text[0]) && !"。！？".includes(line.slice(-1));
+    return line + (isSpaced ? ` ${text}` : text);
+  }, "");
+}

@@ -1,0 +1,120 @@
+"""A page in headless Chromium, through its pipe for debugging: nothing has to be installed but the browser."""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+SWITCHES = (
+    "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update "
+    "--disable-sync --disable-quic --disable-extensions --disable-dev-shm-usage --remote-debugging-pipe"
+).split()
+
+
+def find_chromium() -> str | None:
+    """The path of the browser, None where there is none."""
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+class Browser:
+    """One tab of a headless browser; closed at the end of `with`."""
+
+    def __enter__(self) -> "Browser":
+        command = find_chromium()
+        if command is None:
+            raise FileNotFoundError(f"There is no browser; one of {', '.join(NAMES)} is needed.")
+        self.folder = tempfile.TemporaryDirectory(prefix="chromium", ignore_cleanup_errors=True)
+        (reads, self.writes), (self.reads, writes) = os.pipe(), os.pipe()
+        inside = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (reads, writes)]
+
+        def connect() -> None:
+            os.dup2(inside[0], 3)
+            os.dup2(inside[1], 4)
+
+        self.process = subprocess.Popen(
+            [command, *SWITCHES, f"--user-data-dir={self.folder.name}", "about:blank"],
+            preexec_fn=connect, pass_fds=(3, 4), stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        for end in (reads, writes, *inside):
+            os.close(end)
+        self.number, self.rest, self.session = 0, b"", ""
+        self.events: list[dict[str, Any]] = []
+        target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Network"):
+            self.send(f"{domain}.enable")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        self.process.wait(20)
+        os.close(self.writes)
+        os.close(self.reads)
+        self.folder.cleanup()
+
+    def send(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """One command of the protocol, and its result."""
+        self.number += 1
+        message: dict[str, Any] = {"id": self.number, "method": method, "params": parameters}
+        if self.session:
+            message["sessionId"] = self.session
+        content = json.dumps(message).encode() + b"\0"
+        while content:
+            content = content[os.write(self.writes, content) :]
+        while (answer := self.receive()).get("id") != self.number:
+            self.events.append(answer)
+        if "error" in answer:
+            raise RuntimeError(f"{method}: {answer['error']}")
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def receive(self) -> dict[str, Any]:
+        """The next message."""
+        while b"\0" not in self.rest:
+            block = os.read(self.reads, 1 << 20)
+            if not block:
+                raise RuntimeError("The browser has ended.")
+            self.rest += block
+        message, _, self.rest = self.rest.partition(b"\0")
+        found: dict[str, Any] = json.loads(message)
+        return found
+
+    def open(self, path: Path) -> None:
+        """A file, from the disk and without network."""
+        offline = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
+        self.send("Network.emulateNetworkConditions", **offline)
+        self.send("Page.navigate", url=path.resolve().as_uri())
+
+    def run(self, expression: str) -> Any:
+        """The value of an expression, awaited."""
+        found = self.send("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in found:
+            raise RuntimeError(str(found["exceptionDetails"]))
+        return found["result"].get("value")
+
+    def wait(self, expression: str, seconds: float = 60) -> None:
+        """Until an expression is true; raises TimeoutError."""
+        end = time.monotonic() + seconds
+        while not self.run(expression):
+            if time.monotonic() > end:
+                raise TimeoutError(
+                    f"{expression} did not become true; the page says: {self.run('document.body.innerText')}"
+                )
+            time.sleep(0.02)
+
+    def picture(self, path: Path, width: int, height: int, dark: bool = False) -> None:
+        """A PNG of the page."""
+        import base64
+
+        features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        self.send("Emulation.setEmulatedMedia", features=features)
+        self.send(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
+        path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"]))

@@ -1,0 +1,203 @@
+"""nmt export --format argos: a package that Argos Translate installs and translates with."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import unicodedata
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from corpora import Trained, pairs, run_command
+from exporting import translator
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmt.config import DataConfig
+from nmt.data.tokenizer import Tokenizer, Tokenizers
+from nmt.errors import UserError
+from nmt.export.argos_folder import LONGEST, ArgosExport
+from nmt.export.argos_pieces import normalizing_model
+from nmt.export.argos_sentences import sentence_model
+from nmt.export.licence import Licences
+from nmt.runs import load
+
+needs_ctranslate2 = pytest.mark.skipif(
+    importlib.util.find_spec("ctranslate2") is None,
+    reason="ctranslate2 is not installed; the environment of `make test` brings it",
+)
+ARGOS = os.environ.get("ARGOS_PYTHON", sys.executable)  # an environment with argostranslate
+SCRIPT = Path(__file__).parents[1] / "scripts" / "argos_check.py"
+MARKS = st.sampled_from(["a\u0308", "e\u0301", "u\u0308\u0304", "ü\u0304", "Å", "Ω", "A\u030a", "ß", "日本", " ", "x"])
+LIMIT = 30  # pieces; ours ends a translation there, theirs breaks it off, so only shorter ones are compared
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=12)
+
+
+@pytest.fixture(scope="module")
+def package(trained: Trained, tmp_path_factory):
+    """The package of the small run, unpacked."""
+    pytest.importorskip("ctranslate2")
+    folder = tmp_path_factory.mktemp("argos")
+    run = load([trained.folder / "best.safetensors"])
+    wanted = ArgosExport(run.translator, run.config, "float32", Licences("cc-by-4.0", ("CC BY 2.0 FR",)))
+    wanted.check()
+    wanted.write(folder, {"scores": {}})
+    assert [path.name for path in folder.iterdir()] == ["translate-de_en.argosmodel"]
+    with zipfile.ZipFile(folder / wanted.content) as file:
+        file.extractall(folder)
+    return folder / "de_en"
+
+
+@needs_ctranslate2
+def test_the_package_has_what_argos_translate_reads(package):
+    """Names and keys as in argostranslate/package.py."""
+    metadata = json.loads((package / "metadata.json").read_text(encoding="utf-8"))
+    assert (metadata["from_code"], metadata["from_name"]) == ("de", "German")
+    assert (metadata["to_code"], metadata["to_name"], metadata["license"]) == ("en", "English", "cc-by-4.0")
+    names = {path.relative_to(package).as_posix() for path in package.rglob("*") if path.is_file()}
+    assert {"sentencepiece.model", "model/model.bin", "minisbd/rules.onnx", "README.md", "provenance.json"} < names
+    readme = (package / "README.md").read_text(encoding="utf-8")
+    assert "Licence of the model: cc-by-4.0. Licence of the training text: CC BY 2.0 FR." in readme
+
+
+@needs_ctranslate2
+def test_its_own_calls_give_our_greedy_translations(package, trained: Trained):
+    """What argostranslate/translate.py does with a sentence, in its own options."""
+    import ctranslate2
+    import sentencepiece
+
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(package / "sentencepiece.model"))
+    engine = ctranslate2.Translator(str(package / "model"), compute_type="float32")
+    run = load([trained.folder / "best.safetensors"], precision="fp32")
+    options = {"beam": 1, "avoid_loops": False, "max_length_ratio": 0.0, "max_length_extra": LIMIT}
+    decode = replace(run.translator.decode, **options)
+    lines = [source for source, _ in pairs(40, seed=5)]
+    lines = [line for line in lines if not run.translator.tokenizers.protect_sources([line])[0].spans]
+    wanted = list(run.translator.with_options(decode=decode).translate(lines))
+    decomposed = [unicodedata.normalize("NFD", line) for line in lines]
+    found = engine.translate_batch(
+        [pieces.encode(line, out_type=str) for line in decomposed],
+        replace_unknowns=True, max_batch_size=32, batch_type="tokens", beam_size=1, length_penalty=0.2,
+        max_decoding_length=LIMIT,
+    )  # fmt: skip
+    texts = [pieces.decode_pieces(each.hypotheses[0]).replace("▁", " ") for each in found]
+    short = [number for number, each in enumerate(wanted) if len(each.ids) < LIMIT]
+    assert len(short) > 8 and decomposed != lines
+    assert [texts[number] for number in short] == [wanted[number].text for number in short]
+    long = engine.translate_batch([["▁a"] * (LONGEST + 100)], beam_size=1, max_decoding_length=3)
+    assert len(long) == 1  # positions for all that Argos Translate passes on
+
+
+@settings(max_examples=40)
+@given(text=st.one_of(st.lists(MARKS, max_size=8).map("".join), TEXT))
+def test_pieces_of_any_text_are_ours(text, vocabularies):
+    """But for Hangul that is typed as single letters."""
+    ours = vocabularies[True].source
+    for lowercase in (False, True):
+        both = [Tokenizer(ours.model, lowercase), processor(ours, lowercase)]
+        text = "".join(character for character in text if not 0x1100 <= ord(character) < 0x1200)
+        pieces = both[0].pieces(both[0].encode(text))
+        assert both[1].encode(text, out_type=str) == pieces
+
+
+PROCESSORS = {}
+
+
+def processor(tokenizer: Tokenizer, lowercase: bool):
+    """The model of the package, opened by SentencePiece."""
+    import sentencepiece
+
+    if lowercase not in PROCESSORS:
+        model = normalizing_model(Tokenizer(tokenizer.model, lowercase))
+        PROCESSORS[lowercase] = sentencepiece.SentencePieceProcessor(model_proto=model)
+    return PROCESSORS[lowercase]
+
+
+PARAGRAPH = [
+    ("Das ist gut. ", "Und du? ", "Ja! ", "„Wirklich?“ ", "(Sehr gut.) ", "3 Leute kamen."),
+    ("Dr. Meier kam am 3. Mai um 8.30 Uhr, d. h. zu spät.",),
+    ("今日は。", "明日は雨？", "はい"),
+]
+
+
+@pytest.mark.parametrize("sentences", PARAGRAPH, ids=["de", "abbreviations", "ja"])
+def test_sentences_end_where_the_rules_say(sentences):
+    onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    session = onnxruntime.InferenceSession(sentence_model(), providers=["CPUExecutionProvider"])
+    about = session.get_modelmeta().custom_metadata_map
+    table, text = json.loads(about["vocab"])["_unit2id"], "".join(sentences)
+    assert json.loads(about["config"])["feat_funcs"] == ["capitalized"]
+    units = [[table.get(character, table["<UNK>"]) for character in text]]
+    features = [[[float(character.isupper())] for character in text]]
+    import numpy as np
+
+    [scores] = session.run(None, {"units": np.array(units), "features": np.array(features, np.float32)})
+    ends = [place for place, best in enumerate(scores[0].argmax(1)) if best == 2]
+    starts = [sum(map(len, sentences[:number])) for number in range(1, len(sentences))]
+    assert ends == [start - 1 - (text[start - 1] == " ") for start in starts]
+
+
+@needs_ctranslate2
+def test_what_a_package_cannot_hold_is_refused(vocabularies):
+    plain, config = translator(vocabularies)
+    config.data = DataConfig(**(vars(config.data) | {"source": "de+fr"}))
+    with pytest.raises(UserError, match="one language pair"):
+        ArgosExport(plain, config, "int8", Licences(None, ())).check()
+
+
+@needs_ctranslate2
+def test_separate_vocabularies_need_one_model_of_pieces(vocabularies: dict[bool, Tokenizers]):
+    """Argos Translate decodes with the source's model, which knows the target's pieces as little as other text."""
+    source, target = vocabularies[False]
+    for text in ("the boy paints the bicycle.", "x y 🎉 …"):
+        pieces = target.pieces(target.encode(text))
+        assert processor_of(source).decode_pieces(pieces).replace("▁", " ").strip() == target.decode(
+            target.encode(text)
+        )
+
+
+def processor_of(tokenizer: Tokenizer):
+    import sentencepiece
+
+    return sentencepiece.SentencePieceProcessor(model_proto=normalizing_model(tokenizer))
+
+
+@needs_ctranslate2
+def test_the_command_prints_the_package(trained: Trained, tmp_path, capfd):
+    words = ["export", "tiny", "--runs", str(trained.runs), "--format", "argos", "--output"]
+    answer = run_command(capfd, *words, str(tmp_path / "new"), "--license", "cc-by-4.0")
+    assert answer.code == 0 and answer.out == f"{tmp_path}/new/translate-de_en.argosmodel\n", answer.err
+    assert "exists and is not empty" in run_command(capfd, *words, str(tmp_path / "new")).err
+    refused = run_command(capfd, *words, str(tmp_path / "x.argosmodel"))
+    assert refused.code == 2 and "is a folder" in refused.err
+    assert "is no licence" in run_command(capfd, *words, str(tmp_path / "y"), "--license", "a b").err
+
+
+@pytest.mark.slow
+@needs_ctranslate2
+def test_argos_translate_installs_it(trained: Trained, tmp_path, capfd):
+    """Set ARGOS_PYTHON to the Python of an environment with argostranslate, if this one has none."""
+    if subprocess.run([ARGOS, "-c", "import argostranslate.sbd"], capture_output=True).returncode:
+        pytest.skip("argostranslate is not installed here; ARGOS_PYTHON can name an environment that has it")
+    answer = run_command(
+        capfd, "export", "tiny", "--runs", str(trained.runs), "--format", "argos", "--quantization", "float32",
+        "--output", str(tmp_path / "new"),
+    )  # fmt: skip
+    run = load([trained.folder / "best.safetensors"], precision="fp32")
+    options = {"beam": 1, "avoid_loops": False, "max_length_ratio": 0.0, "max_length_extra": LIMIT}
+    decode = replace(run.translator.decode, **options)
+    lines = [source for source, _ in pairs(60, seed=5)]
+    lines = [line for line in lines if not run.translator.tokenizers.protect_sources([line])[0].spans]
+    translated = list(run.translator.with_options(decode=decode).translate(lines))
+    ended = [(line, each) for line, each in zip(lines, translated, strict=True) if len(each.ids) < LIMIT]
+    lines, wanted = [line for line, _ in ended], [each for _, each in ended]
+    for name, texts in (("source", lines), ("ours", [each.text for each in wanted])):
+        (tmp_path / name).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    command = [ARGOS, "-W", "ignore", str(SCRIPT), answer.out.strip(), *(str(tmp_path / n) for n in ("source", "ours"))]
+    done = subprocess.run([*command, "--beam", "1"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    equal = int(done.stdout.splitlines()[1].split(" of ")[0])
+    assert equal >= 0.9 * len(lines) > 8, done.stdout

@@ -1,0 +1,55 @@
+"""--engine auto: CTranslate2 by itself where it is installed and can do all that is asked, said in one line."""
+
+import shutil
+
+import pytest
+from corpora import Trained, run_command
+
+from nmt.commands import engine
+
+pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed; the environment of `make test` brings it")
+SENTENCE = "Ein Junge malt das rote Fahrrad im Garten."
+
+
+@pytest.fixture
+def translate(trained: Trained, tmp_path, capfd):
+    """translate(WORD …) with a copy of the trained run, since an export is written into its folder."""
+    folder = tmp_path / "runs" / "tiny"
+    folder.mkdir(parents=True)
+    shutil.copy(trained.folder / "best.safetensors", folder)
+    return lambda *words: run_command(capfd, "translate", "tiny", "--runs", str(folder.parent), *words)
+
+
+def test_auto_is_int8_and_says_so(translate, tmp_path):
+    found, named = translate(SENTENCE), translate("--engine", "ctranslate2", "--quantization", "int8", SENTENCE)
+    assert found.out == named.out and found.code == 0
+    assert found.err.splitlines()[-1] == "CTranslate2 searches (int8), which is faster; --engine torch does without it."
+    assert len(list((tmp_path / "runs" / "tiny" / "export").iterdir())) == 1 and "CTranslate2" not in named.err
+
+
+@pytest.mark.parametrize(
+    "words", [["--engine", "torch"], ["--quantization", "bfloat16"], ["--quantization", "float32"]]
+)
+def test_our_own_number_formats_and_engine_stay(words, translate, tmp_path):
+    answer = translate(*words, SENTENCE)
+    assert answer.code == 0 and answer.err == ""
+    assert not (tmp_path / "runs" / "tiny" / "export").exists()
+
+
+def test_without_it_or_its_export_our_own_search_is_used(translate, tmp_path, monkeypatch):
+    (tmp_path / "runs" / "tiny" / "export").write_text("a file, so that nothing can be written below it")
+    blocked = translate(SENTENCE)
+    own = translate("--engine", "torch", SENTENCE)
+    assert blocked.code == 0 and (blocked.out, blocked.err) == (own.out, own.err)
+    monkeypatch.setattr(engine.importlib.util, "find_spec", lambda name: None)
+    assert translate(SENTENCE).err == ""
+
+
+def test_a_file_is_translated_by_our_own_search(translate, tmp_path):
+    """Over a file CTranslate2 is faster on some processors only."""
+    file, output = tmp_path / "some.de", tmp_path / "some.en"
+    file.write_text(f"{SENTENCE}\n", encoding="utf-8")
+    for words in (["--input", str(file)], [SENTENCE, "--output", str(output)]):
+        answer = translate(*words)
+        assert answer.code == 0 and "CTranslate2" not in answer.err
+    assert output.read_text(encoding="utf-8") == translate("--engine", "torch", SENTENCE).out

@@ -1,0 +1,272 @@
+"""nmt export --format html: its scripts do what the Python does, and the page translates as the command in Chromium."""
+
+import base64
+import json
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from chromium import Browser, find_chromium
+from conftest import composed, small_config
+from corpora import pairs, write_pairs
+from html_check import translated
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmt.config_validation import validate
+from nmt.data.known_words import KnownWords, places
+from nmt.data.protection import protect
+from nmt.data.tokenizer import EOS, PAD, UNK, Tokenizer, normalize, train_sentencepiece
+from nmt.decode.constraints import source_repeats
+from nmt.decode.long_lines import join_texts, split_position
+from nmt.decode.translator import Translator
+from nmt.errors import UserError
+from nmt.evaluate.words import WordPair
+from nmt.export import html_page, onnxruntime_web
+from nmt.export.html_page import WORKER, HtmlExport, filled, write_page
+from nmt.export.javascript import javascript_pattern, protection_rules, tokenizer_table
+from nmt.models.build import build
+
+WEB = Path(html_page.__file__).with_name("web")
+LINES = [
+    "Der kleine Hund schläft unter dem Tisch.",
+    "  zwei   Räume \u2581 ein Zeichen\u2581 ",
+    "Ünïcode: \U0001f600 日本語 é\u0301 \x00 \t x",
+    "aaaa aaaaa aaaa",
+    "",
+    "   ",
+    "Am 12.5.2024, 14:30 an max.muster@example.org, siehe https://a.de/b(c), 3 € oder 1 234,5 km!",
+    "ALLES IST GROSS GESCHRIEBEN, AUCH HERR MÜLLER 42",
+    "Frau Grzybowska-Nowak trifft Dr. Xylander in `code` und {name} %s /usr/bin/x datei.txt :-) \U0001f1e9\U0001f1ea",
+    "<b>fett</b> &amp; #tag @du --option=1 fooBar() 0xff AB-12 v2.3 (www.x.de/a).",
+    "ein zwei \uf100 drei \uf201",
+    "1. 2, 3; 4 · 5 – 6 ٣٤ x² ½",
+]
+
+
+def run_web(cases: list[str], data: object = None, files=WORKER) -> list:
+    """The values of expressions over the scripts of the worker, in Node."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed; the scripts of the page are not tested")
+    paths = [str(WEB / f"{name}.js") for name in files if name != "worker"]
+    message = json.dumps({"files": paths, "cases": cases, "data": data})
+    script = Path(__file__).with_name("web.mjs")
+    process = subprocess.run([node, str(script)], input=message, capture_output=True, text=True, timeout=120)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
+
+
+@pytest.fixture(scope="module")
+def tokenizers(tmp_path_factory) -> list[Tokenizer]:
+    """Unigram and BPE, with and without bytes for what is unknown, with placeholders and a tag."""
+    folder = tmp_path_factory.mktemp("text")
+    write_pairs(folder, "train", pairs(300))
+    base = validate(composed("transformer")).tokenizer
+    found = []
+    for algorithm, byte_fallback in (("unigram", True), ("bpe", True), ("unigram", False), ("bpe", False)):
+        config = replace(base, algorithm=algorithm, byte_fallback=byte_fallback, protect=True)
+        config.vocabulary_size = 380 if byte_fallback else 130
+        model = train_sentencepiece(config, [folder / "train.de", folder / "train.en"], ["<bt>"])
+        found.append(Tokenizer(model, False))
+    return found
+
+
+def test_pieces_and_texts_are_those_of_sentencepiece(tokenizers):
+    lines = [*LINES, *(line for pair in pairs(40) for line in pair), "<bt> Der Hund <bt>x", "ha ha ha ha"]
+    texts = [normalize(line, False) for line in lines]
+    ids = [[tokenizer.encode(text) for text in texts] for tokenizer in tokenizers]
+    odd = [[5, UNK, 120, 7], [*range(4, 120)], [4 + 0x63, 4 + 0x54, 100], [PAD, EOS, 60]]
+    data = {"tables": [tokenizer_table(each) for each in tokenizers], "texts": texts, "ids": [row + odd for row in ids]}
+    encoded, decoded = run_web(
+        [
+            "data.tables.map((table) => data.texts.map((text) => new SentencePiece(table).encode(text)))",
+            "data.tables.map((table, side) => data.ids[side].map((row) => new SentencePiece(table).decode(row)))",
+        ],
+        data,
+    )
+    assert encoded == ids
+    wanted = [[each.processor.decode(row) for row in rows] for each, rows in zip(tokenizers, data["ids"], strict=True)]
+    assert decoded == wanted
+
+
+def test_protection_and_known_words_are_those_of_python():
+    known = KnownWords.of([left for left, _ in pairs(300)] + ["Der Hund mag die Straße sehr.", "Ein Haus am See."])
+    lines = [*LINES, "<bt> der hund mag die strasse", "DIE STRASSE MIT XAVER", "Hundehaus und Häusern bei Qwertz"]
+    data = {
+        "rules": protection_rules(), "lines": lines, "words": ["Hund", "straße", "", "x" * 300],
+        "known": base64.b64encode(known.bits).decode(), "size": 8 * len(known.bits),
+    }  # fmt: skip
+    words = "new KnownWords(Uint8Array.from(atob(data.known), (character) => character.charCodeAt(0)))"
+    plain, named, restored, bits = run_web(
+        [
+            "data.lines.map((line) => new Protection(data.rules, ['<bt>'], null).protect(line))",
+            f"data.lines.map((line) => new Protection(data.rules, ['<bt>'], {words}).protect(line))",
+            "data.lines.map((line) => { const found = new Protection(data.rules, [], null).protect(line); "
+            "return restore(found.text, found); })",
+            "data.words.map((word) => places(word, data.size))",
+        ],
+        data,
+    )
+    assert plain == [vars(protect(line, {"<bt>"})) for line in lines]
+    assert named == [vars(protect(line, {"<bt>"}, known)) for line in lines]
+    assert bits == [places(word, data["size"]) for word in data["words"]]
+    assert restored[6] == LINES[6]
+
+
+@pytest.mark.slow
+def test_every_line_is_protected_alike():
+    """Random lines of what the patterns look for."""
+    found: list[str] = []
+    parts = st.sampled_from(
+        "a Bc Ü ß 1 23 4.5 , . : / @ # - -- _ ( ) € $ % {x} \u00a0 \u2028 ² https:// a.de 😀 \ufe0f".split(" ")
+    )
+
+    @settings(max_examples=3000, database=None, derandomize=True)
+    @given(st.lists(parts, max_size=12), st.sampled_from(["", " "]))
+    def collect(words: list[str], separator: str) -> None:
+        found.append(separator.join(words))
+
+    collect()
+    data = {"rules": protection_rules(), "lines": found}
+    protected = run_web(["data.lines.map((line) => new Protection(data.rules, [], null).protect(line))"], data)[0]
+    assert protected == [vars(protect(line)) for line in found]
+
+
+def test_words_and_their_weights_are_those_of_python():
+    source, target = (
+        ["▁Der", "▁klei", "ne", "▁Hund", ".", "▁日本", "語", "<0xC3>", "<0xA4>"],
+        ["▁The", "▁dog", "gy", '."', "▁"],
+    )
+    torch.manual_seed(1)
+    weights = torch.rand(len(target) + 1, len(source) + 1).softmax(1).numpy()
+    centres = torch.rand(len(target)).numpy() * 8
+    words = WordPair.from_pieces(source, target)
+    data = {"source": source, "target": target, "weights": weights.tolist(), "centres": centres.tolist()}
+    start = "const [left, right] = [splitIntoWords(data.source), splitIntoWords(data.target)];"
+    split, merged, windows = run_web(
+        [
+            "[splitIntoWords(data.source).words, splitIntoWords(data.target).words]",
+            f"{{ {start} mergeWeights(data.weights, left, right) }}",
+            f"{{ {start} windowSpans(data.centres, 1.5, left, right) }}",
+        ],
+        data,
+    )
+    assert split == [words.source, words.target]
+    assert torch.tensor(merged).numpy() == pytest.approx(words.merge(weights), abs=1e-5)
+    for ours, theirs in zip(windows, words.window_spans(centres, 1.5), strict=True):
+        assert ours == pytest.approx(theirs, abs=1e-5)
+
+
+def test_long_lines_are_split_and_joined_as_in_python():
+    pieces = [*"▁a b . ▁c d ▁e".split(" ")] * 6
+    texts = [["Ja.", "Nein"], ["日本。", "語"], ["a", "日"], ["x"]]
+    data = {"pieces": pieces, "texts": texts, "repeats": [[5, 6, 5, 6, 5, 3], [5, 5, 3], [4, 5, 6, 3], [7, 3]]}
+    splits, joined, repeats = run_web(
+        [
+            "[5, 9, 12, 20].map((stop) => splitPosition(data.pieces, 2, stop))",
+            "data.texts.map(joinTexts)",
+            "data.repeats.map(sourceRepeats)",
+        ],
+        data,
+    )
+    assert splits == [split_position(pieces, 2, stop) for stop in (5, 9, 12, 20)]
+    assert joined == [join_texts(each) for each in texts]
+    assert repeats == [int(source_repeats(torch.tensor([each]))[0]) for each in data["repeats"]]
+
+
+def test_patterns_mean_the_same():
+    assert javascript_pattern(r"(?P<a>[\w.-]\d\S)") == r"(?<a>[\p{L}\p{N}_.-][\p{Nd}][^\t-\r\x1c-\x20\x85\p{Z}])"
+    assert javascript_pattern(r"[^\W\d_]\"") == r'[\p{L}\p{Nl}\p{No}]"'
+
+
+def test_a_template_is_filled_once():
+    assert filled("<{a}|{b}>", a="{b}", b="2") == "<{b}|2>"
+
+
+def test_another_archive_is_refused(tmp_path):
+    (tmp_path / "ort.tgz").write_bytes(b"something")
+    with pytest.raises(UserError, match=f"is not onnxruntime-web {onnxruntime_web.VERSION}: its sha256 is "):
+        onnxruntime_web.read_runtime(tmp_path / "ort.tgz")
+    with pytest.raises(UserError, match="--onnxruntime-web .*none.tgz cannot be read"):
+        onnxruntime_web.read_runtime(tmp_path / "none.tgz")
+
+
+def test_a_page_does_not_replace_a_file(tmp_path):
+    (tmp_path / "there.html").write_text("mine")
+    with pytest.raises(UserError, match="there.html exists; name a new file"):
+        write_page(HtmlExport(None, None), tmp_path / "there.html", {})
+    assert (tmp_path / "there.html").read_text() == "mine"
+
+
+def half_translator(name: str, vocabularies) -> HtmlExport:
+    """A narrow model of any kind, with weights that float16 holds."""
+    torch.manual_seed(2)
+    config = validate(composed(name))
+    config.model = small_config(name, ())
+    tokenizers = vocabularies[True]
+    model = build(config.model, tokenizers.source.size, tokenizers.target.size, True).eval().requires_grad_(False)
+    for parameter in model.parameters():
+        parameter.copy_(3 * parameter.half().float())
+        parameter.copy_(parameter.half().float())
+    config.decode = replace(config.decode, beam=3, max_length_ratio=1.0, max_length_extra=4)
+    cpu = torch.device("cpu")
+    plain = Translator(model, tokenizers, config.decode, 60, cpu, torch.autocast("cpu", enabled=False))
+    return HtmlExport(plain, config)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["transformer", "bahdanau", "luong_global", "luong_local_p", "seq2seq"])
+def test_the_page_translates_and_attends_as_the_command(name, vocabularies, tmp_path):
+    """In real Chromium, offline, from the disk; greedy and with a beam, with the weights of forced decoding."""
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed; `make test` brings it")
+    if find_chromium() is None:
+        pytest.skip("Chromium is not installed; the page is not opened")
+    export = half_translator(name, vocabularies)
+    try:
+        write_page(export, tmp_path / "page.html", {})
+    except UserError as error:
+        if "cannot be downloaded" in str(error):
+            pytest.skip(str(error))
+        raise
+    lines = [left for left, _ in pairs(6, seed=5)] + ["", "a <b>&amp;</b> x", "lang " * 30]
+    with Browser() as browser:
+        browser.open(tmp_path / "page.html")
+        browser.wait("document.readyState === 'complete'")
+        for beam in (1, 3):
+            decode = replace(export.config.decode, beam=beam)
+            ours = list(export.translator.with_options(decode=decode).translate(lines))
+            assert [translated(browser, line, beam)[0] for line in lines] == [each.text for each in ours]
+        translated(browser, lines[0], 1)
+        shown = browser.run("[...document.querySelectorAll('.pair')].length")
+        assert shown == (0 if name == "seq2seq" else 1)
+        if shown:
+            decode = replace(export.config.decode, beam=1)
+            best = next(iter(export.translator.with_options(decode=decode).translate(lines[:1])))
+            record = export.translator.force_decode((best.source_ids, best.ids))
+            words = WordPair.from_pieces(record.source_pieces, record.target_pieces)
+            titles = browser.run("[...document.querySelectorAll('.map td')].map((each) => each.title)")
+            layer = export.config.train.heatmap_layer
+            wanted = words.merge(record.read("mean", layer, None)).ravel()
+            assert [float(title.rpartition(" ")[2]) for title in titles] == pytest.approx(wanted.tolist(), abs=2e-3)
+        assert browser.run("!!document.querySelector('.map i.centre')") == (name == "luong_local_p")
+        assert browser.run("!document.querySelector('#translation b')")
+
+
+@pytest.mark.slow
+def test_an_old_browser_gets_a_sentence(vocabularies, tmp_path, monkeypatch):
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed; `make test` brings it")
+    if find_chromium() is None:
+        pytest.skip("Chromium is not installed; the page is not opened")
+    monkeypatch.setattr(html_page, "read_runtime", lambda archive: {"runtime": b"", "wasm": b""})
+    write_page(half_translator("transformer", vocabularies), tmp_path / "page.html", {})
+    with Browser() as browser:
+        browser.send("Page.addScriptToEvaluateOnNewDocument", source="delete globalThis.WebAssembly")
+        browser.open(tmp_path / "page.html")
+        browser.wait("document.readyState === 'complete'")
+        said = browser.run("document.getElementById('status').textContent")
+        assert said.startswith("This browser is too old for the translator (it lacks WebAssembly).")
+        assert browser.run("document.getElementById('source').disabled")
