@@ -12,7 +12,7 @@ from typing import Any
 
 from nmt.alignments.alignment import Alignment
 from nmt.alignments.extraction import Extractor, encode_pairs, record_words, translate_to_pairs
-from nmt.alignments.extractor_choice import default_extractor, make_extractor
+from nmt.alignments.extractor_choice import make_extractor
 from nmt.config import Config, DecodeConfig
 from nmt.cpu import keep_freed_memory
 from nmt.data.parallel_text import check_sentences
@@ -129,10 +129,9 @@ class Run:
         translator = self.translator
         glossary = read_glossary(Path(path), translator.tokenizers.source.lowercase)
         check_terms(glossary, Path(path), translator)
-        extractor = default_extractor(self.config.train, translator.model) if translator.model.has_attention else None
         provenance = self.provenance | {"decode": self.provenance["decode"] | {"glossary": glossary.digest()}}
         return replace(
-            self, provenance=provenance, translator=replace(translator, terms=TermSearch(glossary, extractor))
+            self, provenance=provenance, translator=replace(translator, terms=TermSearch(glossary))
         )
 
 

@@ -11,7 +11,6 @@ that none of them concerns has the score of forced decoding.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -20,16 +19,6 @@ from nmt.data.tokenizer import EOS, PAD
 
 WINDOW = 32  # W: pieces in the longest span whose repetition is noticed
 LONG = 8  # pieces of a span that is not repeated at all
-
-
-class SearchConstraints(Protocol):
-    """What changes the probabilities of a search; `Constraints` is one."""
-
-    def apply(self, log_probabilities: Tensor) -> None:
-        """Change log_probabilities [N K V] in place."""
-
-    def extend(self, rows: Tensor, parents: Tensor, tokens: Tensor) -> "SearchConstraints":
-        """Those after one piece more, tokens [N' K']; rows [N'] stay open, parents [N' K'] are hypotheses."""
 
 
 @dataclass

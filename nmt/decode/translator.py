@@ -4,7 +4,6 @@ import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -18,8 +17,8 @@ from nmt.data.protection import PLACEHOLDERS, Encoded, Protected
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.decode.beam_search import search
 from nmt.decode.budget import in_parts, with_batch_tokens
-from nmt.decode.constraints import Constraints, SearchConstraints
-from nmt.decode.forced_columns import ForcedColumns, Layout, PieceKinds
+from nmt.decode.constraints import Constraints
+from nmt.decode.forced_columns import ForcedColumns, Layout
 from nmt.decode.forced_decoding import AttentionRecord, IdPair, pair_batches, pair_chunks
 from nmt.decode.hypothesis import Hypothesis, NBest, pack_nbest, unpack_nbest
 from nmt.decode.long_lines import join_texts, split_positions
@@ -151,7 +150,7 @@ class Translator:
         return nbest if self.terms is None else self.terms.obey(self, sources, nbest)
 
     def search(self, sources: Sequence[Sequence[int] | Ids], given: Sequence[Layout] | None = None) -> NBest:
-        """The n best of each sentence, by beam search in batches of similar length; `given`: its first columns."""
+        """The n best of each sentence, by beam search in batches of similar length; `given`: its columns."""
         results: NBest = [[] for _ in sources]
         batches = self.batches(sources)
 
@@ -199,9 +198,9 @@ class Translator:
         given: Sequence[Layout] | None = None,
     ) -> NBest:
         """Beam search over one batch; `limits`: maximum length of each hypothesis, </s> counted."""
-        ends = self.limits(np.array([len(ids) for ids in sources])) if limits is None else limits
         if given:
-            ends = ends + np.array([len(layout) for layout in given])
+            limits = np.array([len(layout) + 1 for layout in given])
+        ends = self.limits(np.array([len(ids) for ids in sources])) if limits is None else limits
         return in_parts(lambda rows: self.search_rows(sources[rows], ends[rows], given and given[rows]), len(sources))
 
     def search_rows(
@@ -213,19 +212,14 @@ class Translator:
         source, real = source.to(self.device), None if real is None else real.to(self.device)
         model, decode = self.search_model or self.model, self.decode
         with self.autocast:
-            constraints: SearchConstraints | None = None
-            if decode.avoid_loops or self.tokenizers.protects:
+            constraints: Constraints | ForcedColumns | None = None
+            if given:
+                constraints = ForcedColumns.start(given, self.tokenizers.target.size, self.device)
+            elif decode.avoid_loops or self.tokenizers.protects:
                 placeholders = self.tokenizers.source.placeholders, self.tokenizers.target.placeholders
                 constraints = Constraints.start(source, *placeholders, avoid_loops=decode.avoid_loops)
-            if given:
-                constraints = ForcedColumns.start(given, self.piece_kinds, constraints, self.device)
             limit = torch.as_tensor(limits)
             return search(model, source, real, decode.beam, decode.length_penalty, limit, constraints)
-
-    @cached_property
-    def piece_kinds(self) -> PieceKinds:
-        """The kinds of the target pieces, for given columns."""
-        return PieceKinds.of(self.tokenizers.target)
 
     def limits(self, lengths: np.ndarray) -> np.ndarray:
         """Maximum length of a hypothesis for sources of these lengths: ratio · length + extra, and </s>."""

@@ -11,8 +11,9 @@ of its own, stays as it is. This is prefix-constrained search (Wuebker et al. 20
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+import os
+import numpy as np
 
-from nmt.alignments.extraction import Extractor
 from nmt.data.known_words import SENTENCE_END
 from nmt.data.protection import Encoded, Protected
 from nmt.data.tokenizer import UNK
@@ -51,7 +52,6 @@ class TermSearch:
     """A glossary, and which weights of attention say where a term belongs; None for a model without attention."""
 
     glossary: Glossary
-    extractor: Extractor | None
 
     def unprotect(self, protected: Protected) -> Protected:
         """A source without placeholders for its terms."""
@@ -94,34 +94,44 @@ class TermSearch:
         ]
 
     def search_again(self, translator: Translator, sentences: list[Sentence]) -> Iterator[Sentence]:
-        """Write the leftmost missing term of each sentence; returns those that lack more."""
+        """Write the first missing term of each sentence; returns those that lack more."""
+        demands = [self.missing(translator, each, each.nbest[0])[0] for each in sentences]
+        places = self.find_places(translator, sentences, demands)
+        layouts = [
+            [layout for place in own for layout in self.layouts(translator, sentence, demand, place)]
+            for sentence, demand, own in zip(sentences, demands, places, strict=True)
+        ]
+        sources = [each.source for each, own in zip(sentences, layouts, strict=True) for _ in own]
+        results = iter(translator.search(sources, [layout for own in layouts for layout in own]))
+        for sentence, demand, own, found in zip(sentences, demands, layouts, places, strict=True):
+            before = len(self.missing(translator, sentence, sentence.nbest[0]))
+            candidates = [hypothesis for _ in own for hypothesis in next(results)]
+            self.take_best(translator, sentence, candidates)
+            if len(self.missing(translator, sentence, sentence.nbest[0])) >= before:
+                self.insert(translator, sentence, demand, found[0])
+            if self.missing(translator, sentence, sentence.nbest[0]):
+                yield sentence
+
+    def find_places(
+        self, translator: Translator, sentences: list[Sentence], demands: list[Demand]
+    ) -> list[list[Place]]:
+        """The places of one term of each sentence."""
         pairs = [(each.source, each.nbest[0].ids) for each in sentences]
-        plans: list[tuple[Demand, list[Place]]] = []
-        layouts: list[list[Layout]] = []
-        for sentence, record in zip(sentences, translator.force_decode_all(pairs), strict=True):
+        without = [
+            ([*each.source[: demand.first], *each.source[demand.last :]], each.nbest[0].ids)
+            for each, demand in zip(sentences, demands, strict=True)
+        ]
+        records = list(translator.force_decode_all([*pairs, *without]))
+        places = []
+        for sentence, record, other in zip(sentences, records, records[len(sentences) :], strict=False):
+            losses = np.subtract(record.log_probabilities, other.log_probabilities)[:-1]
             taken = [
                 span
                 for demand in sentence.demands
                 for span in self.written(translator, sentence, sentence.nbest[0].ids, demand.entry)
             ]
-            missing = self.missing(translator, sentence, sentence.nbest[0])
-            found = [
-                (demand, find_places(record, self.extractor, demand.first, demand.last, taken, MOST_PLACES))
-                for demand in missing
-            ]
-            demand, places = min(found, key=lambda each: each[1][0])
-            plans.append((demand, places))
-            layouts.append([layout for place in places for layout in self.layouts(translator, sentence, demand, place)])
-        sources = [each.source for each, own in zip(sentences, layouts, strict=True) for _ in own]
-        results = iter(translator.search(sources, [layout for own in layouts for layout in own]))
-        for sentence, (demand, places), own in zip(sentences, plans, layouts, strict=True):
-            before = len(self.missing(translator, sentence, sentence.nbest[0]))
-            candidates = [hypothesis for _ in own for hypothesis in next(results)]
-            self.take_best(translator, sentence, candidates)
-            if len(self.missing(translator, sentence, sentence.nbest[0])) >= before:
-                self.insert(translator, sentence, demand, places[0])
-            if self.missing(translator, sentence, sentence.nbest[0]):
-                yield sentence
+            places.append(find_places(record.target_pieces, losses, taken))
+        return places
 
     def take_best(self, translator: Translator, sentence: Sentence, candidates: list[Hypothesis]) -> None:
         """Rank the old and the new hypotheses: those with the most terms first, of these the best score."""
@@ -141,15 +151,17 @@ class TermSearch:
     def layouts(self, translator: Translator, sentence: Sentence, demand: Demand, place: Place) -> Iterator[Layout]:
         """The beginnings that are searched for a term in one place."""
         ids = sentence.nbest[0].ids
-        before, replaced = ids[: place.start], tuple(ids[place.start : place.end])
+        before, replaced, after = ids[: place.start], tuple(ids[place.start : place.end]), columns_of(ids[place.end:])
+        mode = os.environ.get("MODE", "free")
+        if mode == "free":
+            after = [Column(BREAK, replaced)]
+        text, _ = piece_spans(translator.tokenizers.target.pieces(ids[place.start : place.end]))
         for target in demand.entry.targets:
-            term = columns_of(self.encode(translator, sentence, ids, place, target))
-            end = Column(BREAK, replaced)  # what is replaced must not follow
-            yield [*columns_of(before), *term, end]
-            if inflects(target):
-                yield [*columns_of(before), *term, Column(ENDING), end]
-            if before and translator.piece_kinds.word[before[-1]]:
-                yield [*columns_of(before[:-1]), Column(WORD), *term, end]
+          for form in [target, *(target + text[-n:] for n in range(1,4) if inflects(target) and len(text) > n+1 and text[-n:].isalpha() and text[-n:].islower())]:
+            term = columns_of(self.encode(translator, sentence, ids, place, form))
+            yield [*columns_of(before), *term, *after]
+            if before and translator.piece_kinds.word[before[-1]] and os.environ.get("WORDV", "1") == "1":
+                yield [*columns_of(before[:-1]), Column(WORD), *term, *after]
 
     def encode(
         self, translator: Translator, sentence: Sentence, ids: Sequence[int], place: Place, term: str
