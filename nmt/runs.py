@@ -13,6 +13,7 @@ from typing import Any
 from nmt.alignments.alignment import Alignment
 from nmt.alignments.extraction import Extractor, encode_pairs, record_words, translate_to_pairs
 from nmt.alignments.extractor_choice import make_extractor
+from nmt.calibration import read_calibration
 from nmt.config import Config, DecodeConfig
 from nmt.cpu import keep_freed_memory
 from nmt.data.parallel_text import check_sentences
@@ -22,6 +23,7 @@ from nmt.decode.parallel import usable_processes
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError, check_positive
 from nmt.evaluate.bleu_chrf import score
+from nmt.evaluate.confidence import Calibration
 from nmt.glossary.search import TermSearch, check_terms
 from nmt.glossary.terms import read_glossary
 from nmt.models.base import EncoderDecoder
@@ -212,6 +214,8 @@ def load(
     keep_freed_memory()
     dtype = select_precision(precision or config.precision, device)
     processes = usable_processes(device)
+    provenances = [checkpoint_provenance(path, payload) for path, payload in zip(paths, payloads, strict=True)]
+    calibration = read_calibration(folder, [each["weights"] for each in provenances])
     translator = Translator(
         model,
         tokenizers,
@@ -221,13 +225,16 @@ def load(
         autocast(device, dtype),
         inference_copy(model, dtype),
         processes,
+        calibration=calibration or Calibration(),
     )
     provenance: dict[str, Any] = {
         "decode": asdict(decode),
         "scored_with": checkpoint.versions(),
-        "models": [checkpoint_provenance(path, payload) for path, payload in zip(paths, payloads, strict=True)],
+        "models": provenances,
         "computed": f"{str(dtype).removeprefix('torch.')} on {device.type}",
     }
+    if calibration:
+        provenance["calibration"] = list(calibration)  # of confidences
     if processes > 1:
         provenance["processes"] = processes  # the batches depend on it, and in bf16 the scores on the batches
     return Run(folder, config, provenance, translator)

@@ -13,6 +13,7 @@ from nmt import cpu
 from nmt.alignments.extractor_choice import default_extractor
 from nmt.alignments.gold import GoldAlignments, read_gold_alignments
 from nmt.alignments.layer_selection import LayerSelector
+from nmt.calibration import fit_calibration, measure_confidence, some_pairs, write_calibration
 from nmt.config import DecodeConfig, flatten
 from nmt.data.language_pairs import target_language
 from nmt.data.parallel_text import read_pairs
@@ -26,6 +27,7 @@ from nmt.files import report_write_errors
 from nmt.results import check_writable, read_json, read_result, write_json, write_result
 from nmt.runs import Run, load
 from nmt.view.progress import Progress
+from nmt.view.reliability import reliability_diagram
 from nmt.view.tensorboard import TensorBoardLogger
 from nmt.view.text import visible
 
@@ -81,24 +83,43 @@ def score_files(
         with report_write_errors(folder):
             check_writable(folder)  # before the work, not after it
         aligned = {} if gold is None or selector is None else selector.score(gold)  # first, for it may refuse the links
-        began, hypotheses = time.monotonic(), []
+        began, translations = time.monotonic(), []
         with Progress(len(pairs), "sentence", f"translating {name}") as bar:
             for translation in run.translator.translate(pair[0] for pair in pairs):
-                hypotheses.append(translation.text)
+                translations.append(translation)
                 bar.update(1)
         seconds = time.monotonic() - began
+        hypotheses = [translation.text for translation in translations]
         language = target_language(run.config.data, name)
         stored = score(hypotheses, references, language) | {"seconds": round(seconds, 2)}
         stored["loops"] = sum(is_loop(pair[0], hypothesis) for pair, hypothesis in zip(pairs, hypotheses, strict=True))
+        stored["confidence"] = found = measure_confidence(run.translator, translations, references, language)
         stored |= aligned | {"machine": describe_machine(run.translator), "provenance": provenance}
         with report_write_errors(folder):
             write_result(folder, hypotheses, stored)
-        log.info("%s: %d sentences in %.1f s, written to %s", name, len(pairs), seconds, folder)
+        log.info(
+            "%s: %d sentences in %.1f s, confidences off by %.3f (ECE), written to %s",
+            name, len(pairs), seconds, found["error"], folder,
+        )  # fmt: skip
     alignment = stored.get("alignment")
     head = f"head {alignment['head']}, " if alignment and "head" in alignment else ""
     extractor = f"layer {alignment['layer']}, {head}{alignment['decoder_step']}" if alignment else ""
     scores = stored["bleu"], stored["chrf"], stored["bleu_signature"], stored.get("aer")
     return Result(name, *scores, extractor, stored.get("loops", 0))
+
+
+def calibrate(run: Run, corpus: Path) -> Run:
+    """The run with confidences that fit its validation set, fitted now and kept in its folder if they are not yet."""
+    if "calibration" in run.provenance:
+        return run
+    sides = (corpus / f"valid.{side}" for side in (run.config.data.source, run.config.data.target))
+    pairs = some_pairs(list(read_pairs(*sides)))
+    calibration = fit_calibration(run.translator, pairs)
+    with report_write_errors(run.folder):
+        weights = [model["weights"] for model in run.provenance["models"]]
+        write_calibration(run.folder, weights, calibration, len(pairs))
+    provenance = run.provenance | {"calibration": list(calibration)}
+    return replace(run, provenance=provenance, translator=replace(run.translator, calibration=calibration))
 
 
 def score_sets(run: Run, corpus: Path, sets: list[str], selector: LayerSelector | None) -> list[Result]:
@@ -158,6 +179,7 @@ def score_trained(
     if not world.is_main:
         join_translating(run, corpus, sets)
         return []
+    run = calibrate(run, corpus)
     selector = make_layer_selector(run, gold_alignments(run, corpus, "valid"))
     results = score_sets(run, corpus, sets, selector)
     for result, bleu in zip(results, earlier, strict=False):
@@ -169,6 +191,9 @@ def score_trained(
         with report_write_errors(marker.parent):
             logger = TensorBoardLogger.for_scores(path.parent / "tensorboard")
             logger.hyperparameters(flatten(run.config), scores)
+            for result in results:
+                bins = (read_json(marker.parent / result.name / "result.json") or {})["confidence"]["bins"]
+                logger.figure(f"confidence/{result.name}", reliability_diagram(bins, result.name), 0)
             logger.close()
             write_json(marker, scores)
     return results

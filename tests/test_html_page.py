@@ -248,10 +248,15 @@ def test_the_page_translates_and_attends_as_the_command(name, vocabularies, tmp_
             best = next(iter(export.translator.with_options(decode=decode).translate(lines[:1])))
             record = export.translator.force_decode((best.source_ids, best.ids))
             words = WordPair.from_pieces(record.source_pieces, record.target_pieces)
-            titles = browser.run("[...document.querySelectorAll('.map td')].map((each) => each.title)")
+            titles = browser.run("[...document.querySelectorAll('.map td[data-column]')].map((each) => each.title)")
             layer = export.config.train.heatmap_layer
             wanted = words.merge(record.read("mean", layer, None)).ravel()
             assert [float(title.rpartition(" ")[2]) for title in titles] == pytest.approx(wanted.tolist(), abs=2e-3)
+            sure = browser.run("[...document.querySelectorAll('.map td.confidence')].map((each) => each.textContent)")
+            wanted = [100 * value for _, value in best.word_confidences]
+            assert [float(text.removesuffix(" %")) for text in sure] == pytest.approx(wanted, abs=0.6)
+            title = browser.run("document.querySelector('#translation p').title")
+            assert float(title.split(" ")[1]) == pytest.approx(100 * best.confidence, abs=0.6)
         assert browser.run("!!document.querySelector('.map i.centre')") == (name == "luong_local_p")
         assert browser.run("!document.querySelector('#translation b')")
 

@@ -105,7 +105,7 @@ def test_a_line_in_parts_has_a_record_of_each(nmt):
     words = ["--beam", "1", "--format", "jsonl", "--weights", "--nbest", "1"]
     answer = nmt("translate", *words, sentence * 20)
     record = json.loads(answer.out)
-    assert "translated in 2 parts" in answer.err and set(record) == {"line", "text", "score", "parts"}
+    assert "translated in 2 parts" in answer.err and set(record) == {"line", "text", "score", "confidence", "parts"}
     first, second = record["parts"]
     assert record["text"] == f"{first['text']} {second['text']}"
     pieces = [part["source_pieces"] for part in (first, second)]
@@ -152,19 +152,29 @@ def test_what_a_record_cannot_hold_is_refused(nmt, verb, words, message):
 
 
 def test_doubtful_lines_are_marked_or_copied(nmt):
-    """The confidence is the geometric mean of the probabilities of the pieces, </s> included."""
-    lines = [SENTENCE, "Qxz zzq."]
+    """The confidence of a line is the mean over its words; a line that is copied is certain."""
+    lines = [SENTENCE, "Qxz zzq.", "12:30", ""]
     marked = [json.loads(line) for line in nmt("translate", *lines, "--format", "jsonl").out.splitlines()]
-    means = [np.exp(np.mean(entry["log_probabilities"])) for entry in marked]
-    between = float(np.mean(means))
-    assert min(means) < between < max(means)
+    means = [entry["confidence"] for entry in marked]
+    assert means[2:] == [1.0, 1.0]
+    for entry in marked:
+        assert len(entry["words"]) == len(entry["word_confidences"])
+        assert entry["confidence"] == pytest.approx(np.mean(entry["word_confidences"] or [1.0]), abs=1e-3)
+    between = float(np.mean(means[:2]))
+    assert min(means) < between < max(means[:2])
     answer = nmt("translate", *lines, "--format", "jsonl", "--min-confidence", str(between))
     entries = [json.loads(line) for line in answer.out.splitlines()]
-    assert [entry["confidence"] for entry in entries] == pytest.approx(means, abs=2e-3)
     assert [entry["doubtful"] for entry in entries] == [mean < between for mean in means]
     texts = [line if entry["doubtful"] else entry["text"] for line, entry in zip(lines, entries, strict=True)]
-    copied = nmt("translate", *lines, "--min-confidence", str(between), "--copy-doubtful")
-    assert copied.out.splitlines() == texts
+    for words in ([], ["--format", "jsonl"]):
+        copied = nmt("translate", *lines, "--min-confidence", str(between), "--copy-doubtful", *words).out.splitlines()
+        assert [json.loads(line)["text"] for line in copied] == texts if words else copied == texts
+
+
+def test_a_line_in_parts_has_the_confidence_of_all_its_words(nmt):
+    record = json.loads(nmt("translate", "--format", "jsonl", "Der Bäcker kauft einen Apfel. " * 20).out)
+    words = [value for part in record["parts"] for value in part["word_confidences"]]
+    assert len(record["parts"]) == 2 and record["confidence"] == pytest.approx(np.mean(words), abs=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ LAYERS = {
     "export": 6,
     "glossary": 6,
     "results": 5,
+    "calibration": 6,
     "training": 6,
     "audit": 6,
     "trained_corpus": 4,

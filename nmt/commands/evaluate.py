@@ -10,7 +10,7 @@ from nmt.commands.rough_input import print_odd_lines, score_noised
 from nmt.commands.scoring_options import check_scoring_options, gold_files, valid_gold_files
 from nmt.errors import UserError
 from nmt.runs import Run
-from nmt.scoring import Result, gold_path, make_layer_selector, score_files, score_sets
+from nmt.scoring import Result, calibrate, gold_path, make_layer_selector, score_files, score_sets
 from nmt.test_sets import corpus_hashes, own_corpus, set_name, sets_of_split, validation_gold
 
 log = logging.getLogger("nmt")
@@ -50,6 +50,7 @@ def score_corpus_sets(options: argparse.Namespace, run: Run, valid: GoldAlignmen
     """The scores of the sets that --split selects from the corpus that the run was trained on."""
     corpus = own_corpus(options.name, run.config, corpus_hashes(run), run.folder)
     names = sets_of_split(options.split, corpus, options.name)
+    run = calibrate(run, corpus)
     aligned = any(gold_path(corpus, name).exists() for name in names)
     if valid and not aligned:
         raise UserError(f"--valid-gold FILE has no effect: there are no gold links of {', '.join(names)}.")

@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import functools
 import io
-import itertools
 import json
 import logging
 import sys
@@ -20,7 +19,8 @@ from nmt.commands.part_file import open_part
 from nmt.commands.translate_output import Output, is_file, open_stream, settings
 from nmt.data.line_chunks import LineChunk, read_chunks
 from nmt.data.parallel_text import open_lines
-from nmt.decode.forced_decoding import CHUNK_PAIRS, AttentionRecord
+from nmt.decode.confidences import confidence, with_records
+from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
 from nmt.runs import Run
@@ -80,22 +80,27 @@ def answers(
 ) -> Iterator[str]:
     """What is written for each line of a chunk: its translation, its n best, or its JSON object."""
     translations = translator.translate_chunk(chunk.texts, chunk.start)
-    if options.copy_doubtful:
-        translations = map(functools.partial(copy_doubtful, options.min_confidence), translations, chunk.texts)
     if options.format != "jsonl":
+        if options.copy_doubtful:
+            translations = copy_doubtful(translator, translations, options.min_confidence, chunk.texts)
         yield from (text_lines(translation, options.nbest) for translation in translations)
         return
     entries = json_entries(translator, translations, extractor, options)
-    for number, entry in enumerate(entries, chunk.start):
+    for number, (source, entry) in enumerate(zip(chunk.texts, entries, strict=True), chunk.start):
+        if options.copy_doubtful and entry["doubtful"]:
+            entry["text"] = source
         error = {"error": chunk.unreadable[number]} if number in chunk.unreadable else {}
         yield json.dumps({"line": number} | entry | error, ensure_ascii=False)
 
 
-def copy_doubtful(min_confidence: float, translation: Translation, source: str) -> Translation:
-    """The translation, with the source as its text if its confidence is below this."""
-    if translation.confidence < min_confidence:
-        translation.text = source
-    return translation
+def copy_doubtful(
+    translator: Translator, translations: Iterable[Translation], min_confidence: float, sources: Iterable[str]
+) -> Iterator[Translation]:
+    """The translations, with the source as the text of each whose confidence is below this."""
+    for (translation, records), source in zip(with_records(translator, translations), sources, strict=True):
+        if confidence(translation, records) < min_confidence:
+            translation.text = source
+        yield translation
 
 
 def check_options(options: argparse.Namespace) -> None:
@@ -155,35 +160,36 @@ def json_entries(
 ) -> Iterator[dict[str, Any]]:
     """The JSON object of each translation; of one that is joined from parts, an object for each part.
 
-    A part was translated, and is decoded again here, as a line of its own: it attends to no other part. CHUNK_PAIRS
-    translations are decoded together.
+    A part was translated, and is decoded again here, as a line of its own: it attends to no other part.
     """
-    while chunk := list(itertools.islice(translations, CHUNK_PAIRS)):
-        parts = [translation.parts or [translation] for translation in chunk]
-        records = translator.force_decode_all((part.source_ids, part.ids) for each in parts for part in each)
-        for translation in chunk:
-            if translation.parts:
-                entries = [json_entry(part, next(records), extractor, options) for part in translation.parts]
-                entry = {"text": translation.text, "score": round(translation.score, 4), "parts": entries}
-            else:
-                entry = json_entry(translation, next(records), extractor, options)
-            if options.min_confidence is not None:
-                confidence = translation.confidence
-                entry |= {"confidence": round(confidence, 4), "doubtful": confidence < options.min_confidence}
-            yield entry
+    for translation, records in with_records(translator, translations):
+        parts = zip(translation.parts or [translation], records, strict=True)
+        entries = [json_entry(part, record, extractor, options) for part, record in parts]
+        head = {
+            "text": translation.text,
+            "score": round(translation.score, 4),
+            "confidence": round(confidence(translation, records), 4),
+        }
+        if options.min_confidence is not None:
+            head["doubtful"] = head["confidence"] < options.min_confidence
+        yield head | ({"parts": entries} if translation.parts else entries[0])
 
 
 def json_entry(
     translation: Translation, record: AttentionRecord, extractor: Extractor | None, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Text, score, pieces, log-probabilities and alignment of a translation in one part; a blank line has no pieces."""
+    """Text, scores, pieces, words and alignment of a translation in one part; a blank line has no pieces."""
     log_probabilities = record.log_probabilities if translation.source_ids else []
+    words = translation.confidences_of(record, options.tokenized)
     entry = {
         "text": translation.text,
         "score": round(translation.score, 4),
+        "confidence": round(translation.mean_confidence([value for _, value in words]), 4),
         "source_pieces": record.source_pieces,
         "pieces": record.target_pieces,
         "log_probabilities": [round(value, 4) for value in log_probabilities],
+        "words": [word for word, _ in words],
+        "word_confidences": [round(value, 4) for _, value in words],
     }
     if extractor is not None:
         alignment = Alignment(record, record_words(record, options.tokenized), extractor)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from nmt.decode.forced_decoding import AttentionRecord
+from nmt.evaluate.confidence import word_log_probabilities
+from nmt.evaluate.words import split_into_words, word_fractions
 
 if TYPE_CHECKING:
     from nmt.decode.translator import Translator
@@ -36,11 +40,35 @@ class Translation:
         return [self, *self.alternatives]
 
     @property
-    def confidence(self) -> float:
-        """The geometric mean of the probabilities of its pieces and </s>; 1 of a line that was copied or blank."""
+    def is_copied(self) -> bool:
+        """Whether there was nothing to search: a line that is blank, or was copied."""
+        return self.score == 0.0
+
+    @cached_property
+    def word_confidences(self) -> list[tuple[str, float]]:
+        """Each word with the probability that it is right (nmt/evaluate/confidence.py), by forced decoding."""
         assert self._translator is not None
-        length, alpha = len(self.ids) + max(1, len(self.parts)), self._translator.decode.length_penalty
-        return math.exp(self.score * length ** (alpha - 1))
+        parts = self.parts or [self]
+        records = self._translator.force_decode_all((part.source_ids, part.ids) for part in parts)
+        return [pair for part, record in zip(parts, records, strict=True) for pair in part.confidences_of(record)]
+
+    @property
+    def confidence(self) -> float:
+        """The mean of `word_confidences`, the share of the words that is expected to be right."""
+        return self.mean_confidence([confidence for _, confidence in self.word_confidences])
+
+    def mean_confidence(self, confidences: Sequence[float]) -> float:
+        """The confidence of the line from those of its words; without words 0, and 1 where nothing was searched."""
+        return sum(confidences) / len(confidences) if confidences else float(self.is_copied)
+
+    def confidences_of(self, record: AttentionRecord, tokenized: bool = False) -> list[tuple[str, float]]:
+        """The words of a line in one part, which `record` was recorded from, and their confidences."""
+        assert self._translator is not None
+        words, spans, of_pieces = split_into_words(record.target_pieces, tokenized)
+        if self.is_copied:
+            return [(word, 1.0) for word in words]
+        logs = word_log_probabilities(record.log_probabilities[:-1], word_fractions(of_pieces, spans))
+        return list(zip(words, self._translator.calibration.confidences(logs).tolist(), strict=True))
 
     @property
     def pieces(self) -> list[str]:

@@ -27,6 +27,7 @@ from nmt.decode.recording import attention_tensors, record_batch
 from nmt.decode.translation import Translation
 from nmt.distributed import World
 from nmt.errors import UserError
+from nmt.evaluate.confidence import Calibration
 from nmt.models.base import EncoderDecoder
 
 log = logging.getLogger("nmt")
@@ -57,6 +58,7 @@ class Translator:
     search_model: EncoderDecoder | None = None  # `model` with packed weights, where these no longer change
     num_processes: int = 1  # that divide the batches of a file
     world: World = World()  # of processes that all translate the same file together
+    calibration: Calibration = Calibration()  # of the confidences of words
     terms: Terms | None = None  # of a glossary
 
     @property

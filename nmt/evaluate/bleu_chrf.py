@@ -42,6 +42,15 @@ def score(hypotheses: list[str], references: list[str], language: str = "en") ->
     }
 
 
+def sentence_bleu(hypothesis: str, reference: str, language: str = "en") -> float:
+    """BLEU of one sentence, of the n-gram orders that it is long enough for."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    return float(
+        BLEU(tokenize=tokenizer_for(language), effective_order=True).sentence_score(hypothesis, [reference]).score
+    )
+
+
 def tokenization_warning(references: list[str]) -> str | None:
     """A warning in words when references seem to be tokenized (by Moses), None otherwise."""
     lines = [line for line in references if line.strip()]

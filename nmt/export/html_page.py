@@ -59,7 +59,14 @@ class HtmlExport:
     def name(self) -> str:
         """The folder's name."""
         scripts = [script(f"{name}.js") for name in WORKER] + [script("translator_page.js"), script("page.html")]
-        shape = [VERSION, RUNTIME_VERSION, vars(self.config.model), vars(self.config.decode), scripts]
+        shape = [
+            VERSION,
+            RUNTIME_VERSION,
+            list(self.translator.calibration),
+            vars(self.config.model),
+            vars(self.config.decode),
+            scripts,
+        ]
         return f"html-{self.quantization}-{content_hash(self.translator, shape)}"
 
     @property
@@ -84,7 +91,7 @@ class HtmlExport:
         """The HTML; `folder` is for files on the way."""
         runtime = read_runtime(self.archive)
         graphs = export_graphs(self.translator.model)
-        about = self.onnx.description(graphs)
+        about = self.onnx.description(graphs) | {"calibration": list(self.translator.calibration)}
         parts = runtime | {
             "encoder": self.graph_bytes(graphs.encoder, folder),
             "decoder": self.graph_bytes(graphs.decoder, folder),

@@ -77,12 +77,21 @@ function start(section, pair) {
     return element;
   }
 
+  function confidenceCell(row) {
+    const element = create("td", `${Math.round(100 * pair.confidences[row])} %`, "confidence");
+    element.dataset.row = row;
+    element.title = `${pair.target[row]}: right with a probability of ${pair.confidences[row].toFixed(2)}`;
+    return element;
+  }
+
   function drawTable() {
     const head = create("tr");
-    head.append(create("th"), ...pair.source.map((word, column) => heading(word, "column", column)));
+    const ofWords = pair.confidences ? [create("th", "confidence")] : [];
+    head.append(create("th"), ...ofWords, ...pair.source.map((word, column) => heading(word, "column", column)));
     const rows = pair.target.map((word, row) => {
       const line = create("tr");
-      line.append(heading(word, "row", row), ...pair.source.map((_, column) => tableCell(row, column)));
+      const sure = pair.confidences ? [confidenceCell(row)] : [];
+      line.append(heading(word, "row", row), ...sure, ...pair.source.map((_, column) => tableCell(row, column)));
       return line;
     });
     const [top, body] = [create("thead"), create("tbody")];

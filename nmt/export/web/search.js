@@ -3,7 +3,7 @@
 // decode(tokens, memory, state) → {logits, weights, p_t, state}, with a row for each hypothesis.
 
 // settings: {beam, alpha, limit, pad, bos, eos}; `pause` is awaited after each column, true ends the search.
-// The result: hypotheses {ids, score, steps}, best first; steps: {weights, p_t} of each column, that of </s> included.
+// The result: hypotheses {ids, score, steps}, best first; steps: {weights, p_t, logProbability} of each column, that of </s> included.
 async function search(model, source, settings, constraints, pause) {
   const { beam, alpha, limit, eos, bos } = settings;
   const encoded = await model.encode(source);
@@ -54,7 +54,7 @@ function bestCandidates(open, rows, count) {
       if (score === -Infinity || (best.length === count && score <= best[count - 1].score)) continue;
       let place = best.length;
       while (place > 0 && best[place - 1].score < score) place--;
-      best.splice(place, 0, { token, score, parent, row, step });
+      best.splice(place, 0, { token, score, parent, row, step: { ...step, logProbability: score - parent.score } });
       if (best.length > count) best.pop();
     }
   });
@@ -65,7 +65,8 @@ function bestCandidates(open, rows, count) {
 function forcedEnds(open, rows, eos) {
   const ended = open.map((parent, row) => {
     const { end, step } = rows[row];
-    return { token: eos, score: Math.fround(parent.score + end), parent, row, step };
+    const score = Math.fround(parent.score + end);
+    return { token: eos, score, parent, row, step: { ...step, logProbability: end } };
   });
   return ended.sort((left, right) => right.score - left.score);
 }

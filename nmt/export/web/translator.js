@@ -63,7 +63,8 @@ class Translator {
     const text = [this.decode(written, guarded), ...lost].join(" ").replace(EDGES, "");
     const display = (side, row) => splitIntoWords(row.map((id) => displayed(side.pieces[id], guarded)));
     const [source, target] = [display(this.source, ids), display(this.target, written)];
-    const part = { text, score, source: [...source.words, END], target: target.words, matrices: [], windows: [] };
+    const confidences = wordConfidences(target, steps, this.about.calibration);
+    const part = { text, score, confidences, source: [...source.words, END], target: target.words, matrices: [], windows: [] };
     const isShort = Math.max(source.words.length, target.words.length) <= MAX_SHOWN;
     if (!steps[0].weights || !isShort || !target.words.length) return part;
     const { attention } = this.about;
@@ -81,6 +82,16 @@ class Translator {
 
 function displayed(piece, guarded) {
   return /^<0x[0-9A-F]{2}>$|^<unk>$/.test(piece) ? piece : restore(piece, guarded).replaceAll(" ", SPACE);
+}
+
+// Of each word its least probable piece, calibrated, as nmt/evaluate/confidence.py.
+function wordConfidences(target, steps, [slope, intercept]) {
+  return target.words.map((_, word) => {
+    const pieces = target.fractions.flatMap((fractions, piece) => (fractions[word] ? [steps[piece].logProbability] : []));
+    const least = Math.min(-1e-12, ...pieces);
+    const logit = Math.max(-15, Math.min(15, least - Math.log(-Math.expm1(least))));
+    return 1 / (1 + Math.exp(-(slope * logit + intercept)));
+  });
 }
 
 // What can be chosen: the weights that links are read off, each layer, each head; `heads` counted through all layers.

@@ -61,6 +61,7 @@ class Page {
     while (this.output.children.length <= index) this.output.append(create("p"));
     const line = this.output.children[index];
     if (line.textContent !== translation.text) line.textContent = translation.text;
+    line.title = confidenceOf(translation.parts);
     const before = this.views.get(index);
     if (before?.translation.key === (translation.key = `${this.lines[index]}\n${translation.text}`)) return;
     const chosen = before?.sections[0]?.querySelector("select")?.selectedIndex || 0;
@@ -100,6 +101,13 @@ function copySelected(element) {
   selection.selectAllChildren(element);
   document.execCommand("copy");
   selection.removeAllRanges();
+}
+
+// The mean over the words: the share of them that is expected to be right.
+function confidenceOf(parts) {
+  const values = parts.flatMap(({ confidences }) => confidences);
+  const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+  return values.length ? `confidence ${Math.round(100 * mean)} %` : "";
 }
 
 // ltr or rtl, after the first letter with a strong direction, as far as scripts tell it.
@@ -146,8 +154,8 @@ function pairSection(part, chosen) {
   scroll.append(table);
   section.append(label, sentence("source", part.source), sentence("target", part.target), summary, scroll);
   const matrices = part.matrices.map(({ weights }) => weights.map((weight) => Math.round(1000 * weight)));
-  const { source, target, windows } = part;
-  start(section, { source, target, matrices, sure: [], possible: [], window_spans: windows });
+  const { source, target, windows, confidences } = part;
+  start(section, { source, target, confidences, matrices, sure: [], possible: [], window_spans: windows });
   return section;
 }
 

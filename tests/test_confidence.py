@@ -1,0 +1,129 @@
+"""The confidence of words and sentences: its calibration, how it is measured, where it is kept."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from corpora import Trained, run_command
+
+import nmt
+from nmt.calibration import MOST_PAIRS, fit_calibration, read_calibration, some_pairs, write_calibration
+from nmt.errors import UserError
+from nmt.evaluate.confidence import Calibration, Reliability, auroc, right_words, word_log_probabilities
+
+PLANTED = Calibration(0.6, -0.5)
+
+
+def test_a_word_is_as_sure_as_its_least_probable_piece():
+    """Pieces ▁a, b.▁ (half in the first word, half in the second) and c; a word without a piece is certain."""
+    fractions = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 1.0, 0.0]])
+    assert word_log_probabilities([-1.0, -3.0, -2.0], fractions).tolist() == [-3.0, -3.0, 0.0]
+
+
+def test_a_word_of_the_reference_counts_once():
+    assert right_words(["the", "cat", "the", "the"], ["a", "the", "cat", "the"]) == [True, True, True, False]
+
+
+def test_confidences_by_hand():
+    """Without calibration the probability itself; with slope 2 and intercept log 3 the odds are 3 · odds²."""
+    probabilities = np.log([0.5, 0.9, 0.2])
+    np.testing.assert_allclose(Calibration().confidences(probabilities), [0.5, 0.9, 0.2])
+    odds = 3 * np.array([1.0, 81.0, 1 / 16])
+    np.testing.assert_allclose(Calibration(2.0, np.log(3)).confidences(probabilities), odds / (1 + odds))
+    edges = Calibration().confidences(np.array([0.0, -1000.0]))
+    assert edges[0] > 0.999999 and 0 < edges[1] < 1e-6
+
+
+def test_what_was_planted_is_fitted():
+    """40,000 words whose chance to be right is known."""
+    generator = np.random.default_rng(1)
+    probabilities = np.log(generator.uniform(0.01, 0.999, 40000))
+    truth = PLANTED.confidences(probabilities)
+    right = generator.random(40000) < truth
+    fitted = Calibration.fit(probabilities, right)
+    assert fitted == pytest.approx(PLANTED, abs=0.05)
+    before = Reliability.measure(Calibration().confidences(probabilities), right)
+    after = Reliability.measure(fitted.confidences(probabilities), right)
+    assert before.error > 0.08 and after.error < 0.015 and after.words == 40000
+
+
+@pytest.mark.parametrize("right", [[], [True] * 5, [False] * 5, [True]])
+def test_few_words_leave_the_probabilities_nearly_as_they_are(right):
+    fitted = Calibration.fit(np.log(np.full(len(right), 0.7)), np.array(right, dtype=float))
+    assert np.isfinite(fitted).all() and abs(fitted.slope - 1) < 1.5 and abs(fitted.intercept) < 2.5
+
+
+def test_reliability_by_hand():
+    """Bin 0.7: three words, 0.75 sure and ⅔ right; bin 0.9: one word, 1.0 sure and wrong."""
+    found = Reliability.measure(np.array([0.71, 0.75, 0.79, 1.0]), np.array([1.0, 0.0, 1.0, 0.0]))
+    assert found.words == 4 and found.right == 0.5
+    assert found.error == pytest.approx((3 * (0.75 - 2 / 3) + 1.0) / 4)
+    assert [count for count, _, _ in found.bins] == [0, 0, 0, 0, 0, 0, 0, 3, 0, 1]
+    assert Reliability.measure(np.zeros(0), np.zeros(0)).error == 0
+
+
+def test_auroc_by_hand():
+    """Of the six comparisons of a positive with another: three won, one tied."""
+    scores, positive = np.array([3.0, 1.0, 2.0, 1.0, 2.5]), np.array([True, True, False, False, False])
+    assert auroc(scores, positive) == pytest.approx((3 + 0.5) / 6)
+    assert auroc(scores, np.ones(5, dtype=bool)) is None
+
+
+def test_validation_pairs_are_evenly_spread():
+    pairs = [(str(number), "") for number in range(2 * MOST_PAIRS + 7)]
+    chosen = [int(source) for source, _ in some_pairs(pairs)]
+    assert len(chosen) == len(set(chosen)) == MOST_PAIRS and chosen[-1] > 2 * MOST_PAIRS
+    assert some_pairs(pairs[:3]) == pairs[:3] and some_pairs([]) == []
+
+
+def test_a_calibration_belongs_to_its_weights(tmp_path):
+    write_calibration(tmp_path, ["a"], PLANTED, 10)
+    assert read_calibration(tmp_path, ["a"]) == PLANTED
+    assert read_calibration(tmp_path, ["b"]) is None and read_calibration(tmp_path / "other", ["a"]) is None
+    path = tmp_path / "evaluate" / "calibration.json"
+    path.write_text(path.read_text().replace("0.6", "0.7"))
+    assert read_calibration(tmp_path, ["a"]) is None  # the checksum is wrong
+
+
+def test_nothing_is_written_through_a_link(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "evaluate").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="is a link"):
+        write_calibration(tmp_path, ["a"], PLANTED, 10)
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_trained_run_is_calibrated(trained: Trained, tmp_path, capfd):
+    """`nmt train` fits on the validation set; a run without it is calibrated by `nmt evaluate`, to the same numbers."""
+    run = nmt.load("tiny", run_folder=trained.runs)
+    calibration = run.translator.calibration
+    assert calibration != Calibration() and run.provenance["calibration"] == list(calibration)
+    stored = json.loads((run.folder / "evaluate" / "test" / "result.json").read_text())["confidence"]
+    assert stored["calibration"] == calibration._asdict() and sum(count for count, _, _ in stored["bins"]) > 0
+    folder = Path(shutil.copytree(run.folder, tmp_path / "tiny"))
+    (folder / "evaluate" / "calibration.json").unlink()
+    assert nmt.load(folder).translator.calibration == Calibration()
+    assert run_command(capfd, "evaluate", str(folder)).code == 0
+    weights = run.provenance["models"][0]["weights"]
+    assert read_calibration(folder, [weights]) == pytest.approx(calibration, rel=1e-3)
+
+
+def test_word_confidences_are_those_of_forced_decoding(trained: Trained):
+    """Alone or among others, from Python as in a file; another calibration changes them as it says."""
+    run = nmt.load("tiny", run_folder=trained.runs)
+    first, second = run.translate(["Ein Junge malt das rote Fahrrad.", "Ein Hund schläft."])
+    assert " ".join(word for word, _ in first.word_confidences) == first.text.replace(".", " .").replace(",", " ,")
+    probability = np.exp(first.log_probabilities[:-1])
+    words = [value for _, value in first.word_confidences]
+    wanted = run.translator.calibration.confidences(np.log(probability))
+    assert min(words) == pytest.approx(min(wanted)) and first.confidence == pytest.approx(np.mean(words))
+    alone = run.translate(["Ein Hund schläft."])[0]
+    np.testing.assert_allclose([value for _, value in alone.word_confidences],
+                               [value for _, value in second.word_confidences], atol=1e-5)  # fmt: skip
+    pairs = [("Ein Hund schläft.", "xyz"), ("Ein Junge malt.", "xyz")]
+    never_right = fit_calibration(run.translator, pairs * 20)
+    sure = replace(run.translator, calibration=never_right)
+    assert next(iter(sure.translate(["Ein Hund schläft."]))).confidence < min(0.2, alone.confidence)
