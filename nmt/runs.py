@@ -24,8 +24,7 @@ from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError, check_positive
 from nmt.evaluate.bleu_chrf import score
 from nmt.evaluate.confidence import Calibration
-from nmt.glossary.search import TermSearch, check_terms
-from nmt.glossary.terms import read_glossary
+from nmt.glossary.search import open_glossary
 from nmt.models.base import EncoderDecoder
 from nmt.models.ensemble import Ensemble
 from nmt.models.inference import inference_copy
@@ -128,13 +127,10 @@ class Run:
 
         Raises UserError for a file that is wrong, or has a term that the tokenizer cannot write.
         """
-        translator = self.translator
-        glossary = read_glossary(Path(path), translator.tokenizers.source.lowercase)
-        check_terms(glossary, Path(path), translator)
-        provenance = self.provenance | {"decode": self.provenance["decode"] | {"glossary": glossary.digest()}}
-        return replace(
-            self, provenance=provenance, translator=replace(translator, terms=TermSearch(glossary))
-        )
+        terms = open_glossary(Path(path), self.translator)
+        decode = self.provenance["decode"] | {"glossary": terms.glossary.digest()}
+        provenance = self.provenance | {"decode": decode}
+        return replace(self, provenance=provenance, translator=replace(self.translator, terms=terms))
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,12 @@ from nmt.data.parallel_text import read_pairs
 from nmt.evaluate.bleu_chrf import score
 from nmt.evaluate.words import WordPair, word_spans
 from nmt.glossary.search import TermSearch
-from nmt.glossary.terms import Entry, Glossary, find_target
+from nmt.glossary.terms import Entry, Glossary, Match, find_target
+from nmt.glossary.variants import Variants
 from nmt.runs import Run
 
-SHORTEST, DICE = 4, 0.1
+Pair = tuple[str, str]
+SHORTEST, DICE = 4, 0.3
 
 
 class Item(NamedTuple):
@@ -48,36 +50,54 @@ def words(text: str) -> list[str]:
     return [text[start:end] for start, end in word_spans(text) if text[start].isalpha()]
 
 
-def gold_links(prefix: str, languages: tuple[str, str], pairs: list[tuple[str, str]]) -> list[list[tuple[str, str]]]:
-    """The words that have one sure link, to one word, by pair."""
+def gold_links(prefix: str, pairs: list[Pair]) -> list[list[Pair]]:
+    """The source words with sure links, to words side by side that no other word is linked to, by pair."""
     found = []
     for pair, (sure, _) in zip(pairs, read_gold_alignments(Path(f"{prefix}.align"), pairs).links, strict=True):
-        sides = [[text[start:end] for start, end in word_spans(text)] for text in pair]
-        counts = [Counter(link[side] for link in sure) for side in (0, 1)]
-        single = sorted(link for link in sure if counts[0][link[0]] == counts[1][link[1]] == 1)
-        found.append([(sides[0][first], sides[1][second]) for first, second in single])
+        spans = [word_spans(text) for text in pair]
+        own = []
+        for source in sorted({source for source, _ in sure}):
+            targets = sorted(target for first, target in sure if first == source)
+            alone = all(first == source for first, target in sure if target in targets)
+            if alone and targets[-1] - targets[0] + 1 == len(targets):
+                (start, end), first, last = spans[0][source], spans[1][targets[0]][0], spans[1][targets[-1]][1]
+                own.append((pair[0][start:end], pair[1][first:last]))
+        found.append(own)
     return found
 
 
-def dictionary(pairs: list[tuple[str, str]]) -> set[tuple[str, str]]:
-    """The pairs of words that occur together: Dice's coefficient, at least five times."""
+def dictionary(pairs: list[Pair]) -> dict[Pair, float]:
+    """Dice's coefficient of the words that occur together in five pairs or more."""
     counts: list[Counter[str]] = [Counter(), Counter()]
-    both: Counter[tuple[str, str]] = Counter()
+    both: Counter[Pair] = Counter()
     for pair in pairs:
-        sides = [set(filter(is_content, words(text))) for text in pair]
+        sides = [set(words(text)) for text in pair]
         for count, side in zip(counts, sides, strict=True):
             count.update(side)
         both.update((first, second) for first in sides[0] for second in sides[1])
     return {
-        link
-        for link, count in both.items()
-        if count >= 5 and 2 * count >= DICE * (counts[0][link[0]] + counts[1][link[1]])
+        (first, second): 2 * count / (counts[0][first] + counts[1][second])
+        for (first, second), count in both.items()
+        if count >= 5
     }
+
+
+def dictionary_links(known: dict[Pair, float], pair: Pair) -> list[Pair]:
+    """Competitive linking: the words with the largest coefficient first, each in one link at most."""
+    candidates = [(first, second) for first in words(pair[0]) for second in words(pair[1])]
+    candidates.sort(key=lambda link: -known.get(link, 0.0))
+    links: list[Pair] = []
+    for first, second in candidates:
+        if known.get((first, second), 0.0) < DICE:
+            break
+        if all(first != left and second != right for left, right in links):
+            links.append((first, second))
+    return links
 
 
 def is_content(word: str) -> bool:
     """Whether a word is long enough to be a term."""
-    return len(word) >= SHORTEST and word.isalpha()
+    return len(word) >= SHORTEST and word.replace(" ", "").isalpha()
 
 
 def is_noun(word: str, source: str) -> bool:
@@ -110,7 +130,7 @@ def alike(first: str, second: str) -> bool:
 
 
 def collect(
-    pairs: list[tuple[str, str]], before: list[str], links: list[list[tuple[str, str]]]
+    pairs: list[Pair], before: list[str], links: list[list[Pair]]
 ) -> dict[str, list[Item]]:
     """The items of both kinds."""
     found: dict[str, list[Item]] = {"real": [], "made-up": []}
@@ -129,18 +149,28 @@ def collect(
                 continue
             if not has_term(linked, hypothesis):
                 found["real"].append(Item(source, reference, hypothesis, word, linked, linked))
-            elif is_noun(word, source) and words(hypothesis).count(linked) == words(reference).count(linked) == 1:
+            elif is_noun(word, source) and hypothesis.count(linked) == reference.count(linked) == 1:
                 others = [each for each in everything if alike(each, linked) and not has_term(each, hypothesis)]
                 term = generator.choice(others)
                 found["made-up"].append(Item(source, reference, hypothesis, word, linked, term))
     return found
 
 
-def translate(run: Run, item: Item) -> str:
-    """The translation with the term."""
-    glossary = Glossary({item.word: Entry(item.word, (item.term,), 1)})
-    translator = replace(run.translator, terms=TermSearch(glossary))
-    return next(translator.translate([item.source])).text
+class OwnTerms(Glossary):
+    """A glossary in which each sentence has an entry of its own."""
+
+    def find(self, text: str) -> list[Match]:
+        """The term of a sentence."""
+        entry = self.entries.get(" ".join(text.split()))
+        return [] if entry is None else Glossary({entry.source: entry}).find(text)
+
+
+def translate(run: Run, items: list[Item]) -> list[str]:
+    """The translations with the terms."""
+    glossary = OwnTerms({" ".join(item.source.split()): Entry(item.word, (item.term,), 1) for item in items})
+    terms = TermSearch(glossary, Variants.of(run.translator.tokenizers.target))
+    translator = replace(run.translator, terms=terms)
+    return [translation.text for translation in translator.translate(item.source for item in items)]
 
 
 def report(kind: str, items: list[Item], after: list[str], language: str) -> None:
@@ -168,7 +198,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=500)
     parser.add_argument("--output", type=Path, help="a file for the translations")
     options = parser.parse_args()
-    run = nmt.load(options.run)
+    run = nmt.load(options.run, precision="fp32")  # the same in a batch as alone
     languages = run.config.data.source, run.config.data.target
     read = {
         name: list(read_pairs(*(Path(f"{name}.{language}") for language in languages)))
@@ -177,14 +207,14 @@ def main() -> None:
     pairs = [pair for name in options.sets for pair in read[name]]
     if options.train:
         known = dictionary(read[options.train])
-        links = [[(first, second) for first in words(pair[0]) for second in words(pair[1]) if (first, second) in known] for pair in pairs]
+        links = [dictionary_links(known, pair) for pair in pairs]
     else:
-        links = [links for name in options.sets for links in gold_links(name, languages, read[name])]
+        links = [links for name in options.sets for links in gold_links(name, read[name])]
     before = [translation.text for translation in run.translate(source for source, _ in pairs)]
     print("kind", "sentences", "obeyed %", "BLEU before", "after", "elsewhere before", "after", sep="\t")
     for kind, items in collect(pairs, before, links).items():
         items = draw(items, options.sentences)
-        after = [translate(run, item) for item in items]
+        after = translate(run, items)
         report(kind, items, after, languages[1])
         if options.output:
             with open(options.output, "a", encoding="utf-8") as file:

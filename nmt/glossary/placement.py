@@ -1,8 +1,9 @@
 """Where in a translation a term must stand: where the model has translated the source term.
 
-T target pieces. The place is the word whose log-probability falls most when the source term is removed (Li et al. 2019,
-"On the word alignment from neural machine translation", prediction difference), with its neighbours that lose much,
-too: "Bahnhof" is "train station". Every model can be asked that, with attention or without.
+T target pieces. The loss of a piece is how much its log-probability falls when the source term is removed (prediction
+difference, Li et al. 2019, "On the Word Alignment from Neural Machine Translation"). Every model has it, with attention
+or without. The place is the word with the largest loss, the next one, or the word with its neighbours that lose much,
+too ("Bahnhof" is "train station"); which of them is left to the search.
 """
 
 from collections.abc import Sequence
@@ -11,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt.evaluate.words import Span, is_punctuation, split_into_words, word_fractions
-
-NEIGHBOUR = 0.3  # of the largest loss
+import os
+NEIGHBOUR, SECOND = float(os.environ.get("NEI", 0.3)), float(os.environ.get("SEC", 0.5))  # of the largest loss
 
 
 class Place(NamedTuple):
@@ -20,10 +21,11 @@ class Place(NamedTuple):
 
     start: int
     end: int
+    cost: float = 0.0
 
 
 def find_places(pieces: Sequence[str], losses: np.ndarray, taken: Sequence[Span]) -> list[Place]:
-    """The word with the largest loss, and that word with its neighbours; after the last word if there is none.
+    """The places that a term may have; the end of the translation where all words are taken.
 
     losses [T]; `taken`: spans of the text, pieces joined, that must stay.
     """
@@ -36,16 +38,22 @@ def find_places(pieces: Sequence[str], losses: np.ndarray, taken: Sequence[Span]
     if not any(usable):
         return [Place(len(pieces), len(pieces))]
     of_words = np.where(usable, fractions.T @ losses, -np.inf)
-    first = last = best = int(of_words.argmax())
+    best, second = (np.argsort(-of_words, kind="stable").tolist() * 2)[:2]
+    first = last = best
     least = max(NEIGHBOUR * of_words[best], 0.0)
     while first and of_words[first - 1] > least:
         first -= 1
     while last + 1 < len(words) and of_words[last + 1] > least:
         last += 1
-    return list(dict.fromkeys(place(fractions, *each) for each in ((best, best), (first, last))))
+    found = [(best, best), (first, last)]
+    if of_words[second] > max(SECOND * of_words[best], 0):
+        found.append((second, second))
+    places = [to_pieces(fractions, *each) for each in found]
+    costs = 0., float(os.environ.get("WIDE", 1)), float(os.environ.get("SECC", 1))
+    return [Place(a.start, a.end, c) for i, (a, c) in enumerate(zip(places, costs)) if a not in places[:i]]
 
 
-def place(fractions: np.ndarray, first: int, last: int) -> Place:
+def to_pieces(fractions: np.ndarray, first: int, last: int) -> Place:
     """The pieces of the words first … last."""
     rows = np.flatnonzero(fractions[:, first : last + 1].any(1))
     return Place(int(rows[0]), int(rows[-1]) + 1)

@@ -1,32 +1,26 @@
 """The search that writes the terms of a glossary.
 
-A sentence is translated as always. If a term is missing, it is searched again: what stands before the place where the
-model translated the source term is given (nmt/decode/forced_columns.py), then the term, and the rest is free. Its
-variants, a short ending that the model may add, and another word before it (a for an, der for die) are searched beside
-each other, and the best score wins. So a sentence without a term, or whose terms the model writes by itself, in a form
-of its own, stays as it is. This is prefix-constrained search (Wuebker et al. 2016) with the place taken from attention
-(Alkhouli et al. 2018), and no dynamic beam allocation (Post & Vilar 2018): it works with one hypothesis too.
+A sentence is translated as always. If a term is missing, the words that translate the source term are found
+(placement.py) and replaced, and beam search chooses between the forms and places of the term (variants.py), with all
+other columns given (nmt/decode/forced_columns.py). So a sentence without a term, or whose terms the model writes by
+itself, in a form of its own, stays as it is.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-import os
+
 import numpy as np
 
-from nmt.data.known_words import SENTENCE_END
 from nmt.data.protection import Encoded, Protected
 from nmt.data.tokenizer import UNK
-from nmt.decode.forced_columns import BREAK, ENDING, WORD, Column, Layout, columns_of
 from nmt.decode.hypothesis import Hypothesis, NBest
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
-from nmt.evaluate.words import SPACELESS, Span, piece_spans
+from nmt.evaluate.words import Span, piece_spans
 from nmt.glossary.placement import Place, find_places
-from nmt.glossary.terms import Entry, Glossary, find_target, has_one_case, inflects
-
-MOST_PLACES = 2  # that are tried for a term
-ANCHOR = '"'  # what is encoded after it begins without a space
+from nmt.glossary.terms import Entry, Glossary, find_target, has_one_case, read_glossary
+from nmt.glossary.variants import Variants
 
 
 @dataclass(frozen=True)
@@ -40,18 +34,24 @@ class Demand:
 
 @dataclass
 class Sentence:
-    """A source with terms, and the best hypotheses so far."""
+    """A source with terms that are not looked at yet, and the best hypotheses so far."""
 
     source: Encoded
     demands: list[Demand]
     nbest: list[Hypothesis]
 
+    @property
+    def best(self) -> Encoded:
+        """The best hypothesis, with what its placeholders stand for."""
+        return Encoded(self.nbest[0].ids, self.source.spans, self.source.capitals)
+
 
 @dataclass(frozen=True)
 class TermSearch:
-    """A glossary, and which weights of attention say where a term belongs; None for a model without attention."""
+    """A glossary, and the variants in which a translation may have its terms."""
 
     glossary: Glossary
+    variants: Variants
 
     def unprotect(self, protected: Protected) -> Protected:
         """A source without placeholders for its terms."""
@@ -59,15 +59,13 @@ class TermSearch:
 
     def obey(self, translator: Translator, sources: Sequence[Encoded], nbest: NBest) -> NBest:
         """The n best of each sentence, searched again where a term is missing in the best."""
-        sentences = {
-            row: Sentence(source, demands, hypotheses)
-            for row, (source, hypotheses) in enumerate(zip(sources, nbest, strict=True))
-            if (demands := self.demands(translator, source))
-        }
-        waiting = [each for each in sentences.values() if self.missing(translator, each, each.nbest[0])]
-        while waiting:
-            waiting = list(self.search_again(translator, waiting))
-        return [sentences[row].nbest if row in sentences else hypotheses for row, hypotheses in enumerate(nbest)]
+        sentences = [
+            Sentence(source, self.demands(translator, source), list(hypotheses))
+            for source, hypotheses in zip(sources, nbest, strict=True)
+        ]
+        while waiting := [(each, demand) for each in sentences if (demand := self.next_missing(translator, each))]:
+            self.search_again(translator, waiting)
+        return [each.nbest for each in sentences]
 
     def demands(self, translator: Translator, source: Encoded) -> list[Demand]:
         """The terms of a source."""
@@ -78,125 +76,71 @@ class TermSearch:
             demands.append(Demand(match.entry, pieces[0], pieces[-1] + 1))
         return demands
 
-    def written(self, translator: Translator, sentence: Sentence, ids: Sequence[int], entry: Entry) -> list[Span]:
-        """Where one of the targets of an entry stands in a translation, pieces joined."""
+    def next_missing(self, translator: Translator, sentence: Sentence) -> Demand | None:
+        """Take the next term that the best hypothesis does not have; once is enough for one that is demanded twice."""
+        while sentence.demands:
+            demand = sentence.demands.pop(0)
+            if not self.written(translator, sentence, demand.entry):
+                return demand
+        return None
+
+    def written(self, translator: Translator, sentence: Sentence, entry: Entry) -> list[Span]:
+        """Where one of the targets of an entry stands in the best hypothesis, pieces joined."""
         target = translator.tokenizers.target
-        text, _ = piece_spans(target.pieces(with_spans(sentence.source, ids)))
+        text, _ = piece_spans(target.pieces(sentence.best))
         any_case = target.lowercase or sentence.source.capitals or has_one_case(text)
         return sorted({span for term in entry.targets for span in find_target(term, text, any_case)})
 
-    def missing(self, translator: Translator, sentence: Sentence, hypothesis: Hypothesis) -> list[Demand]:
-        """The terms of the source that a hypothesis does not have; once is enough for a term that stands there twice."""
-        return [
-            demand
-            for demand in sentence.demands
-            if not self.written(translator, sentence, hypothesis.ids, demand.entry)
-        ]
-
-    def search_again(self, translator: Translator, sentences: list[Sentence]) -> Iterator[Sentence]:
-        """Write the first missing term of each sentence; returns those that lack more."""
-        demands = [self.missing(translator, each, each.nbest[0])[0] for each in sentences]
-        places = self.find_places(translator, sentences, demands)
+    def search_again(self, translator: Translator, waiting: Sequence[tuple[Sentence, Demand]]) -> None:
+        """Write a term of each sentence."""
         layouts = [
-            [layout for place in own for layout in self.layouts(translator, sentence, demand, place)]
-            for sentence, demand, own in zip(sentences, demands, places, strict=True)
+            [layout for place in places for layout in self.variants.layouts(sentence.best, demand.entry.targets, place)]
+            for (sentence, demand), places in zip(waiting, self.places(translator, waiting), strict=True)
         ]
-        sources = [each.source for each, own in zip(sentences, layouts, strict=True) for _ in own]
-        results = iter(translator.search(sources, [layout for own in layouts for layout in own]))
-        for sentence, demand, own, found in zip(sentences, demands, layouts, places, strict=True):
-            before = len(self.missing(translator, sentence, sentence.nbest[0]))
-            candidates = [hypothesis for _ in own for hypothesis in next(results)]
-            self.take_best(translator, sentence, candidates)
-            if len(self.missing(translator, sentence, sentence.nbest[0])) >= before:
-                self.insert(translator, sentence, demand, found[0])
-            if self.missing(translator, sentence, sentence.nbest[0]):
-                yield sentence
+        sources = [sentence.source for (sentence, _), own in zip(waiting, layouts, strict=True) for _ in own]
+        results = iter(translator.search(sources, [layout for own in layouts for layout, _ in own]))
+        for (sentence, _), own in zip(waiting, layouts, strict=True):
+            costs: dict[tuple,float] = {}
+            found = {}
+            for _, cost in own:
+                for each in next(results):
+                    lp = each.score * (len(each.ids)+1)**translator.decode.length_penalty
+                    if tuple(each.ids) not in found or costs[tuple(each.ids)] > cost - lp:
+                        found[tuple(each.ids)] = each; costs[tuple(each.ids)] = cost - lp
+            ranked = sorted(found, key=lambda ids: costs[ids])
+            sentence.nbest = [found[i] for i in ranked[: translator.decode.beam]]
 
-    def find_places(
-        self, translator: Translator, sentences: list[Sentence], demands: list[Demand]
-    ) -> list[list[Place]]:
-        """The places of one term of each sentence."""
-        pairs = [(each.source, each.nbest[0].ids) for each in sentences]
-        without = [
-            ([*each.source[: demand.first], *each.source[demand.last :]], each.nbest[0].ids)
-            for each, demand in zip(sentences, demands, strict=True)
+    def places(self, translator: Translator, waiting: Sequence[tuple[Sentence, Demand]]) -> Iterator[list[Place]]:
+        """The places of a term of each sentence."""
+        pairs = [(sentence.source, sentence.best) for sentence, _ in waiting]
+        shorter = [
+            ([*each.source[: demand.first], *each.source[demand.last :]], each.best) for each, demand in waiting
         ]
-        records = list(translator.force_decode_all([*pairs, *without]))
-        places = []
-        for sentence, record, other in zip(sentences, records, records[len(sentences) :], strict=False):
+        records = list(translator.force_decode_all([*pairs, *shorter]))
+        for (sentence, _), record, other in zip(waiting, records, records[len(waiting) :], strict=False):
             losses = np.subtract(record.log_probabilities, other.log_probabilities)[:-1]
-            taken = [
-                span
-                for demand in sentence.demands
-                for span in self.written(translator, sentence, sentence.nbest[0].ids, demand.entry)
-            ]
-            places.append(find_places(record.target_pieces, losses, taken))
-        return places
+            yield find_places(record.target_pieces, losses, self.taken(translator, sentence))
 
-    def take_best(self, translator: Translator, sentence: Sentence, candidates: list[Hypothesis]) -> None:
-        """Rank the old and the new hypotheses: those with the most terms first, of these the best score."""
-        known = {tuple(each.ids): each for each in [*candidates, *sentence.nbest]}
-        ranked = sorted(known.values(), key=lambda each: (len(self.missing(translator, sentence, each)), -each.score))
-        sentence.nbest = ranked[: translator.decode.beam]
-
-    def insert(self, translator: Translator, sentence: Sentence, demand: Demand, place: Place) -> None:
-        """Where the search could not write a term: in the place of the words that it replaces, the rest unchanged."""
-        ids = sentence.nbest[0].ids
-        term = self.encode(translator, sentence, ids, place, demand.entry.targets[0])
-        changed = [*ids[: place.start], *term, *ids[place.end :]]
-        record = translator.force_decode((sentence.source, changed))
-        score = sum(record.log_probabilities) / (len(changed) + 1) ** translator.decode.length_penalty
-        sentence.nbest = [Hypothesis(changed, score), *sentence.nbest][: translator.decode.beam]
-
-    def layouts(self, translator: Translator, sentence: Sentence, demand: Demand, place: Place) -> Iterator[Layout]:
-        """The beginnings that are searched for a term in one place."""
-        ids = sentence.nbest[0].ids
-        before, replaced, after = ids[: place.start], tuple(ids[place.start : place.end]), columns_of(ids[place.end:])
-        mode = os.environ.get("MODE", "free")
-        if mode == "free":
-            after = [Column(BREAK, replaced)]
-        text, _ = piece_spans(translator.tokenizers.target.pieces(ids[place.start : place.end]))
-        for target in demand.entry.targets:
-          for form in [target, *(target + text[-n:] for n in range(1,4) if inflects(target) and len(text) > n+1 and text[-n:].isalpha() and text[-n:].islower())]:
-            term = columns_of(self.encode(translator, sentence, ids, place, form))
-            yield [*columns_of(before), *term, *after]
-            if before and translator.piece_kinds.word[before[-1]] and os.environ.get("WORDV", "1") == "1":
-                yield [*columns_of(before[:-1]), Column(WORD), *term, *after]
-
-    def encode(
-        self, translator: Translator, sentence: Sentence, ids: Sequence[int], place: Place, term: str
-    ) -> list[int]:
-        """The pieces of a term in this place, with a capital letter at the beginning of a sentence."""
+    def taken(self, translator: Translator, sentence: Sentence) -> list[Span]:
+        """What must stay in the best hypothesis: terms of the glossary, and what placeholders stand for."""
         target = translator.tokenizers.target
-        pieces = target.pieces(with_spans(sentence.source, ids))
-        text, _ = piece_spans(pieces[: place.start])
-        if SENTENCE_END.search(text):
-            term = term[:1].upper() + term[1:]
-        whole, _ = piece_spans(pieces)
-        if whole.isupper() and not sentence.source.capitals and len(whole) > 1:
-            term = term.upper()
-        joins = place.start < len(pieces) and not pieces[place.start].startswith("▁")
-        joins = text != "" and (joins or (place.start == len(pieces) and bool(SPACELESS.match(term))))
-        anchor = target.encode(ANCHOR) if joins else []
-        encoded = target.encode(ANCHOR + term) if joins else []
-        return encoded[len(anchor) :] if joins and encoded[: len(anchor)] == anchor else target.encode(term)
+        _, spans = piece_spans(target.pieces(sentence.best))
+        copied = [span for span, piece in zip(spans, sentence.best, strict=True) if piece in target.placeholders]
+        entries = [demand.entry for demand in self.demands(translator, sentence.source)]
+        return [*copied, *(span for entry in entries for span in self.written(translator, sentence, entry))]
 
 
-def with_spans(source: Encoded, ids: Sequence[int]) -> Encoded:
-    """The pieces of a translation with what its placeholders stand for."""
-    return Encoded(ids, source.spans, source.capitals)
-
-
-def check_terms(glossary: Glossary, path: Path, translator: Translator) -> None:
-    """Raise UserError for a target that the tokenizer cannot write, or that is too long."""
-    tokenizer = translator.tokenizers.target
+def open_glossary(path: Path, translator: Translator) -> TermSearch:
+    """The terms of a file for a translator; raises UserError for a file that is wrong, or a term it cannot write."""
+    tokenizers = translator.tokenizers
+    glossary = read_glossary(path, tokenizers.source.lowercase)
     for entry in glossary.entries.values():
         for target in entry.targets:
-            ids = tokenizer.encode(target)
-            where = f"{path}, line {entry.line}: '{target}'"
+            ids, where = tokenizers.target.encode(target), f"{path}, line {entry.line}: '{target}'"
             if UNK in ids:
                 raise UserError(f"{where} has a character that the run's tokenizer does not know.")
             if len(ids) > translator.max_pieces:
                 raise UserError(
                     f"{where} has {len(ids)} pieces, more than tokenizer.max_pieces={translator.max_pieces}."
                 )
+    return TermSearch(glossary, Variants.of(tokenizers.target))

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from nmt.data.known_words import SENTENCE_END
 from nmt.data.protection import Protected, unprotected
-from nmt.decode.forced_columns import LONGEST_ENDING
 from nmt.errors import UserError
 from nmt.evaluate.words import SPACELESS
 
@@ -24,7 +23,7 @@ FORMAT = "a line is SOURCE<TAB>TARGET, or SOURCE<TAB>TARGET|TARGET where either 
 # Letters of a script without spaces begin and end a word anywhere.
 NO_LETTER_BEFORE, NO_LETTER_AFTER = rf"(?<![^\W{SPACELESS.pattern[1:-1]}])", rf"(?![^\W{SPACELESS.pattern[1:-1]}])"
 BEFORE, AFTER = re.compile(NO_LETTER_BEFORE), re.compile(NO_LETTER_AFTER)
-SHORTEST_STEM = 4  # letters of a word that may have an ending
+SHORTEST_STEM, LONGEST_ENDING = 4, 3  # letters of a word that may have an ending, and of the ending
 
 
 class Entry(NamedTuple):
