@@ -14,7 +14,6 @@ translations with glossary, without the linked word in those without one and in 
 
 import argparse
 import random
-import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,7 @@ import nmt
 from nmt.alignments.gold import read_gold_alignments
 from nmt.data.parallel_text import read_pairs
 from nmt.evaluate.bleu_chrf import score
-from nmt.evaluate.words import WordPair, word_spans
+from nmt.evaluate.words import word_spans
 from nmt.glossary.search import TermSearch
 from nmt.glossary.terms import Entry, Glossary, Match, find_target
 from nmt.glossary.variants import Variants
@@ -129,9 +128,7 @@ def alike(first: str, second: str) -> bool:
     return (first[0] in "aeiou") == (second[0] in "aeiou") and (first[-1] == "s") == (second[-1] == "s")
 
 
-def collect(
-    pairs: list[Pair], before: list[str], links: list[list[Pair]]
-) -> dict[str, list[Item]]:
+def collect(pairs: list[Pair], before: list[str], links: list[list[Pair]]) -> dict[str, list[Item]]:
     """The items of both kinds."""
     found: dict[str, list[Item]] = {"real": [], "made-up": []}
     everything = sorted(
@@ -186,7 +183,13 @@ def report(kind: str, items: list[Item], after: list[str], language: str) -> Non
     }
     elsewhere = {name: score(each, references, language)["bleu"] for name, each in texts.items()}
     share = 100 * sum(obeyed) / len(items)
-    print(kind, len(items), f"{share:.1f}", *(f"{each[name]:.2f}" for each in (bleu, elsewhere) for name in each), sep="\t")
+    print(
+        kind,
+        len(items),
+        f"{share:.1f}",
+        *(f"{each[name]:.2f}" for each in (bleu, elsewhere) for name in each),
+        sep="\t",
+    )
 
 
 def main() -> None:

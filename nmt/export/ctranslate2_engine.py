@@ -93,16 +93,8 @@ class CTranslate2Translator(Translator):
             batches += [rows[start : start + size] for start in range(0, len(rows), size)]
         return batches
 
-    def search_batch(
-        self,
-        sources: Sequence[Sequence[int] | Ids],
-        limits: np.ndarray | None = None,
-        given: Sequence[Layout] | None = None,
-    ) -> NBest:
+    def search_batch(self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray | None = None) -> NBest:
         """Beam search over one batch; `limits`: maximum length of each hypothesis, </s> counted."""
-        if given:
-            with self.lock:
-                return super().search_batch(sources, limits, given)
         if limits is None:
             limits = self.limits(np.array([len(ids) for ids in sources]))
         results: list[list[Hypothesis] | None] = [None] * len(sources)
@@ -116,6 +108,11 @@ class CTranslate2Translator(Translator):
             for row, hypotheses in zip(missing, again, strict=True):
                 results[row] = hypotheses
         return [hypotheses for hypotheses in results if hypotheses is not None]
+
+    def search_given(self, sources: Sequence[Sequence[int] | Ids], given: Sequence[Layout]) -> NBest:
+        """Beam search of our own over one batch of sentences whose columns are given."""
+        with self.lock:
+            return super().search_given(sources, given)
 
     def run_engine(self, sources: Sequence[Sequence[int] | Ids], limit: int) -> list[Any]:
         """CTranslate2's results for sentences that have the same limit."""

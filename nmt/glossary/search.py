@@ -10,15 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from nmt.data.protection import Encoded, Protected
 from nmt.data.tokenizer import UNK
 from nmt.decode.hypothesis import Hypothesis, NBest
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluate.words import Span, piece_spans
-from nmt.glossary.placement import Place, find_places
+from nmt.glossary.placement import Place, find_place, piece_shares
 from nmt.glossary.terms import Entry, Glossary, find_target, has_one_case, read_glossary
 from nmt.glossary.variants import Variants
 
@@ -93,33 +91,28 @@ class TermSearch:
 
     def search_again(self, translator: Translator, waiting: Sequence[tuple[Sentence, Demand]]) -> None:
         """Write a term of each sentence."""
-        layouts = [
-            [layout for place in places for layout in self.variants.layouts(sentence.best, demand.entry.targets, place)]
-            for (sentence, demand), places in zip(waiting, self.places(translator, waiting), strict=True)
+        variants = [
+            list(self.variants.layouts(sentence.best, demand.entry.targets, place))
+            for (sentence, demand), place in zip(waiting, self.places(translator, waiting), strict=True)
         ]
-        sources = [sentence.source for (sentence, _), own in zip(waiting, layouts, strict=True) for _ in own]
-        results = iter(translator.search(sources, [layout for own in layouts for layout, _ in own]))
-        for (sentence, _), own in zip(waiting, layouts, strict=True):
-            costs: dict[tuple,float] = {}
-            found = {}
-            for _, cost in own:
-                for each in next(results):
-                    lp = each.score * (len(each.ids)+1)**translator.decode.length_penalty
-                    if tuple(each.ids) not in found or costs[tuple(each.ids)] > cost - lp:
-                        found[tuple(each.ids)] = each; costs[tuple(each.ids)] = cost - lp
-            ranked = sorted(found, key=lambda ids: costs[ids])
-            sentence.nbest = [found[i] for i in ranked[: translator.decode.beam]]
+        sources = [sentence.source for (sentence, _), own in zip(waiting, variants, strict=True) for _ in own]
+        results = iter(translator.search(sources, [layout for own in variants for layout, _ in own]))
+        alpha = translator.decode.length_penalty
+        for (sentence, _), own in zip(waiting, variants, strict=True):
+            found = [
+                (each.score * (len(each.ids) + 1) ** alpha - cost, each) for _, cost in own for each in next(results)
+            ]
+            found.sort(key=lambda each: -each[0])
+            sentence.nbest = [hypothesis for _, hypothesis in found[: translator.decode.beam]]
 
-    def places(self, translator: Translator, waiting: Sequence[tuple[Sentence, Demand]]) -> Iterator[list[Place]]:
-        """The places of a term of each sentence."""
-        pairs = [(sentence.source, sentence.best) for sentence, _ in waiting]
-        shorter = [
-            ([*each.source[: demand.first], *each.source[demand.last :]], each.best) for each, demand in waiting
-        ]
+    def places(self, translator: Translator, waiting: Sequence[tuple[Sentence, Demand]]) -> Iterator[Place]:
+        """The place of a term of each sentence."""
+        pairs = [(each.source, each.best) for each, _ in waiting]
+        shorter = [([*each.source[: demand.first], *each.source[demand.last :]], each.best) for each, demand in waiting]
         records = list(translator.force_decode_all([*pairs, *shorter]))
-        for (sentence, _), record, other in zip(waiting, records, records[len(waiting) :], strict=False):
-            losses = np.subtract(record.log_probabilities, other.log_probabilities)[:-1]
-            yield find_places(record.target_pieces, losses, self.taken(translator, sentence))
+        for (sentence, demand), record, without in zip(waiting, records, records[len(waiting) :], strict=False):
+            measures = piece_shares(record, without, demand.first, demand.last)
+            yield find_place(record.target_pieces, measures, self.taken(translator, sentence))
 
     def taken(self, translator: Translator, sentence: Sentence) -> list[Span]:
         """What must stay in the best hypothesis: terms of the glossary, and what placeholders stand for."""

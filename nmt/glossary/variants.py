@@ -1,7 +1,8 @@
 """The variants of a translation that has a term in the place of other words.
 
 The term may have an ending of the words that it replaces ("books" → "volumes", "walking" → "strolling"), and the word
-before it may become another one that begins with the same letter: a → an, der → die.
+before it may become another one that begins with the same letter: a → an, der → die. Both must be likelier by a cost:
+the model does not expect the term, and would else change what stands beside it.
 """
 
 from collections import defaultdict
@@ -16,11 +17,8 @@ from nmt.evaluate.words import SPACELESS, piece_spans
 from nmt.glossary.placement import Place
 from nmt.glossary.terms import LONGEST_ENDING, inflects
 
+ENDING_COST, CHANGE_COST = 2.0, 3.0  # in log-probability: of an ending, of another word before the term
 ANCHOR = '"'  # what is encoded after it begins without a space
-
-
-import os
-ENDING, CHANGE = float(os.environ.get("END", 2)), float(os.environ.get("CHA", 3))
 
 
 @dataclass(frozen=True)
@@ -47,10 +45,10 @@ class Variants:
         for target in targets:
             for form in forms(target, replaced):
                 term = [(piece,) for piece in self.encode(ids, place, form)]
-                cost = place.cost + ENDING * (form != target)
+                cost = ENDING_COST * (form != target)
                 yield [*before, *term, *after], cost
                 if words := self.similar_words(ids[: place.start]):
-                    yield [*before[:-1], words, *term, *after], cost + CHANGE
+                    yield [*before[:-1], words, *term, *after], cost + CHANGE_COST
 
     def similar_words(self, before: Sequence[int]) -> Column:
         """The other words that begin as the last piece does; none if that is no word."""
