@@ -204,56 +204,6 @@ class Translator:
         limits = np.array([len(layout) + 1 for layout in given])
         return in_parts(lambda rows: self.search_rows(sources[rows], limits[rows], given[rows]), len(sources))
 
-    def search_rows(number: int) -> NBest:
-            rows = batches[number].tolist()
-            own = [sources[row] for row in rows]
-            return self.search_batch(own) if given is None else self.search_given(own, [given[row] for row in rows])
-
-        try:
-            for rows, batch_results in zip(batches, self.map_batches(search_rows, len(batches)), strict=True):
-                for row, hypotheses in zip(rows, batch_results, strict=True):
-                    results[row] = hypotheses
-        except WorkersKilled as error:
-            error.rows = batches[error.index].tolist()
-            raise
-        return results
-
-    def map_batches(self, function: Callable[[int], NBest], count: int) -> Iterable[NBest]:
-        """function(0), …, function(count − 1), in this process or in several."""
-        if self.world.size > 1:
-            return self.share_batches(function, count)
-        if min(self.num_processes, count) <= 1:
-            return map(function, range(count))
-        return parallel_map(function, count, self.num_processes)
-
-    def share_batches(self, function: Callable[[int], NBest], count: int) -> list[NBest]:
-        """function(0), …, function(count − 1), each computed by one process of the world and sent to all."""
-        numbers = range(self.world.rank, count, self.world.size)
-        computed = self.world.gather_integers([value for number in numbers for value in pack_nbest(function(number))])
-        values = [iter(each) for each in computed]
-        return [unpack_nbest(values[number % self.world.size]) for number in range(count)]
-
-    def batches(self, sources: Sequence[Sequence[int] | Ids]) -> list[np.ndarray]:
-        """Indices of sentences to search together, longest first; with several processes enough batches for each."""
-        lengths = np.array([len(ids) for ids in sources])
-        budget = self.batch_tokens // self.decode.beam
-        if self.num_processes > 1:
-            tokens = int((lengths + 1).sum()) // (BATCHES_PER_PROCESS * self.num_processes)
-            budget = min(budget, max(tokens, MIN_BATCH_TOKENS))
-        return batches_by_length(lengths, budget)
-
-    def search_batch(
-        self,
-        sources: Sequence[Sequence[int] | Ids],
-        limits: np.ndarray | None = None,
-        given: Sequence[Layout] | None = None,
-    ) -> NBest:
-        """Beam search over one batch; `limits`: maximum length of each hypothesis, </s> counted."""
-        if given:
-            limits = np.array([len(layout) + 1 for layout in given])
-        ends = self.limits(np.array([len(ids) for ids in sources])) if limits is None else limits
-        return in_parts(lambda rows: self.search_rows(sources[rows], ends[rows], given and given[rows]), len(sources))
-
     def search_rows(
         self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray, given: Sequence[Layout] | None = None
     ) -> NBest:
