@@ -122,10 +122,11 @@ def test_a_term_may_have_the_endings_of_what_it_replaces():
 def test_a_term_replaces_the_words_that_depend_on_its_source():
     pieces = ["▁the", "▁train", "▁station", "▁there", "."]
     losses = np.array([0.1, 4.0, 2.0, 0.0, 9.0])
-    assert find_place(pieces, [losses], []) == Place(1, 3)
-    assert find_place(pieces, [losses], [(4, 9)]) == Place(2, 3)  # "train" must stay
-    assert find_place(pieces, [np.array([0.1, 4.0, 1.0, 0.0, 0.0])], []) == Place(1, 2)
-    assert find_place(pieces, [np.array([0.1, 4.0, 1.0, 0.0, 0.0]), np.array([0, 1, 0.9, 0, 0])], []) == Place(1, 3)
+    assert find_place(pieces, [losses], []) == Place(1, 3, free=True)
+    assert find_place(pieces, [losses], [(4, 9)]) == Place(2, 3)  # "train" must stay, also as the word before
+    assert find_place(pieces, [losses / [1, 1, 4, 1, 1]], []) == Place(1, 2, free=True)
+    attention = np.array([0.0, 1.0, 0.9, 0.0, 0.0])
+    assert find_place(pieces, [losses / [1, 1, 4, 1, 1], attention], []) == Place(1, 3, free=True)
     assert find_place(pieces, [losses], [(0, 24)]) == Place(5, 5)
     assert find_place([], [np.zeros(0)], []) == Place(0, 0)
 
@@ -175,6 +176,12 @@ def test_every_model_writes_the_terms(untrained, name, beam):
     assert list(find_target("big hat", first, any_case=True))
     assert list(find_target("flowers", second, any_case=True))
     assert all(list(find_target(term, both, any_case=True)) for term in LINES.values())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_terms_beside_each_other(untrained, seed):
+    (text,) = untrained(terms={"rote": "grey", "Fahrrad": "hat", "malt": "sees"}, seeds=(seed,), beam=5).texts(SENTENCE)
+    assert all(list(find_target(term, text, any_case=True)) for term in ("grey", "hat", "sees")), text
 
 
 def test_an_ensemble_writes_the_terms(untrained):

@@ -1,8 +1,8 @@
 """The variants of a translation that has a term in the place of other words.
 
 The term may have an ending of the words that it replaces ("books" → "volumes", "walking" → "strolling"), and the word
-before it may become another one that begins with the same letter: a → an, der → die. Both must be likelier by a cost:
-the model does not expect the term, and would else change what stands beside it.
+before it may become another one of similar length that begins with the same letter: a → an, der → die. Both must be
+likelier by a cost: the model does not expect the term, and would else change what stands beside it.
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ from nmt.evaluate.words import SPACELESS, piece_spans
 from nmt.glossary.placement import Place
 from nmt.glossary.terms import LONGEST_ENDING, inflects
 
-ENDING_COST, CHANGE_COST = 2.0, 3.0  # in log-probability: of an ending, of another word before the term
+COST = 1.0  # in log-probability: of an ending, and of another word before the term
 ANCHOR = '"'  # what is encoded after it begins without a space
 
 
@@ -26,16 +26,16 @@ class Variants:
     """The target vocabulary, and its pieces that are words, by their first letter."""
 
     tokenizer: Tokenizer
-    words: dict[str, Column]
+    words: dict[str, dict[str, int]]
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "Variants":
         """Those of a vocabulary."""
-        words: dict[str, list[int]] = defaultdict(list)
+        words: dict[str, dict[str, int]] = defaultdict(dict)
         for number, piece in enumerate(tokenizer.pieces(range(tokenizer.size))):
             if piece.startswith("▁") and piece[1:].isalpha():
-                words[piece[1]].append(number)
-        return cls(tokenizer, {letter: tuple(numbers) for letter, numbers in words.items()})
+                words[piece[1]][piece] = number
+        return cls(tokenizer, words)
 
     def layouts(self, ids: Encoded, targets: Sequence[str], place: Place) -> Iterator[tuple[Layout, float]]:
         """What is searched to write one of the target terms in this place of a translation, and what it costs."""
@@ -45,16 +45,18 @@ class Variants:
         for target in targets:
             for form in forms(target, replaced):
                 term = [(piece,) for piece in self.encode(ids, place, form)]
-                cost = ENDING_COST * (form != target)
+                cost = COST * (form != target)
                 yield [*before, *term, *after], cost
-                if words := self.similar_words(ids[: place.start]):
-                    yield [*before[:-1], words, *term, *after], cost + CHANGE_COST
+                if place.free and (words := self.similar_words(ids[: place.start])):
+                    yield [*before[:-1], words, *term, *after], cost + COST
 
     def similar_words(self, before: Sequence[int]) -> Column:
-        """The other words that begin as the last piece does; none if that is no word."""
-        piece = "".join(self.tokenizer.pieces(before[-1:]))
-        words = self.words.get(piece[1:2], ())
-        return tuple(word for word in words if word != before[-1]) if before and before[-1] in words else ()
+        """The words of similar length that begin as the last piece does; none if that is no word."""
+        (piece,) = self.tokenizer.pieces(before[-1:]) or [""]
+        words = self.words.get(piece[1:2], {})
+        if piece not in words:
+            return ()
+        return tuple(words[word] for word in words if word != piece and abs(len(word) - len(piece)) <= 2)
 
     def encode(self, ids: Encoded, place: Place, term: str) -> list[int]:
         """The pieces of a term in this place, with a capital letter at the beginning of a sentence."""
