@@ -17,17 +17,20 @@ def load(
     beam: int | None = None,
     batch_tokens: int | None = None,
     precision: str | None = None,
+    glossary: str | Path | None = None,
 ) -> Run:
     """A trained run, ready to translate, align and score; several names make an ensemble.
 
     A name is that of a run in `run_folder`, a folder, a checkpoint file, or `latest`. `beam`, `batch_tokens` (source
-    positions × beam in one batch) and `precision` (fp32 or bf16) replace the first run's own. Raises UserError for a
-    run that does not exist or cannot be read, and for an ensemble without a common tokenizer.
+    positions × beam in one batch) and `precision` (fp32 or bf16) replace the first run's own; `glossary` is a file of
+    terms that translations must use (docs/glossary.md). Raises UserError for a run that does not exist or cannot be
+    read, for an ensemble without a common tokenizer, and for a wrong glossary.
     """
     if not names:
         raise UserError("Give the name of a run, as in nmt.load('latest').")
     paths = [path for name in names for path in find_checkpoints(str(name), Path(run_folder))]
-    return load_checkpoints(paths, beam, batch_tokens, precision)
+    run = load_checkpoints(paths, beam, batch_tokens, precision)
+    return run if glossary is None else run.with_glossary(glossary)
 
 
 def train(*overrides: str) -> list[Result]:

@@ -24,6 +24,7 @@ from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError, check_positive
 from nmt.evaluate.bleu_chrf import score
 from nmt.evaluate.confidence import Calibration
+from nmt.glossary.search import open_glossary
 from nmt.models.base import EncoderDecoder
 from nmt.models.ensemble import Ensemble
 from nmt.models.inference import inference_copy
@@ -118,8 +119,18 @@ class Run:
             return self
         check_positive(beam=beam)
         decode = replace(self.translator.decode, beam=beam)
-        provenance = self.provenance | {"decode": asdict(decode)}
+        provenance = self.provenance | {"decode": self.provenance["decode"] | asdict(decode)}
         return replace(self, provenance=provenance, translator=self.translator.with_options(decode=decode))
+
+    def with_glossary(self, path: str | Path) -> Run:
+        """The same run, which writes the terms of a file of SOURCE<TAB>TARGET in every translation.
+
+        Raises UserError for a file that is wrong, or has a term that the tokenizer cannot write.
+        """
+        terms = open_glossary(Path(path), self.translator)
+        decode = self.provenance["decode"] | {"glossary": terms.glossary.digest()}
+        provenance = self.provenance | {"decode": decode}
+        return replace(self, provenance=provenance, translator=replace(self.translator, terms=terms))
 
 
 @dataclass(frozen=True)

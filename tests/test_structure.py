@@ -39,6 +39,7 @@ LAYERS = {
     "alignments": 5,
     "documents": 6,
     "export": 6,
+    "glossary": 6,
     "results": 5,
     "calibration": 6,
     "training": 6,

@@ -48,6 +48,8 @@ def run(options: argparse.Namespace) -> int:
 def open_translator(options: argparse.Namespace, precision: str | None) -> tuple[Run, Extractor | None]:
     """The run with its engine, and what alignments are read off; `precision` where --quantization does not say it."""
     run = open_engine(options, precision, is_live(options))
+    if options.glossary:
+        run = run.with_glossary(options.glossary)
     if options.nbest > run.translator.decode.beam:
         raise UserError(
             f"--nbest {options.nbest} needs --beam {options.nbest} or more; it is now {run.translator.decode.beam}."

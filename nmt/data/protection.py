@@ -157,6 +157,16 @@ def with_names(protected: Protected, known: KnownWords, start: int) -> Protected
     return Protected("".join([*parts, text[end:]]), spans, protected.capitals)
 
 
+def unprotected(protected: Protected, marks: Collection[str]) -> Protected:
+    """The same without these placeholders: what they stand for is text."""
+    text = protected.text
+    for mark in marks:
+        span = protected.spans[mark]
+        text = text.replace(mark, span.capitalize() if protected.capitals else span)
+    spans = {mark: span for mark, span in protected.spans.items() if mark not in marks}
+    return Protected(text, spans, protected.capitals)
+
+
 def protect_pair(source: str, target: str, tags: Collection[str] = ()) -> tuple[Protected, Protected]:
     """A pair as it is trained on: placeholders stand for spans that occur equally often on both sides."""
     sides = [find_spans(text, tags) for text in (source, target)]

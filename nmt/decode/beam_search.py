@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.constraints import Constraints
+from nmt.decode.forced_columns import ForcedColumns
 from nmt.decode.hypothesis import Hypothesis
 from nmt.models.base import DecoderState, EncoderDecoder, Memory
 
@@ -36,7 +37,7 @@ class Beams:
     memory: Memory  # [N …]: shared by all hypotheses of a sentence
     device_limits: Tensor  # [N]: `limits`
     ended: Tensor  # [N]: how many hypotheses have ended
-    constraints: Constraints | None = None
+    constraints: Constraints | ForcedColumns | None = None
 
     @property
     def length(self) -> int:
@@ -63,7 +64,7 @@ def search(
     beam: int,
     alpha: float,
     limit: Tensor,
-    constraints: Constraints | None = None,
+    constraints: Constraints | ForcedColumns | None = None,
 ) -> list[list[Hypothesis]]:
     """source [B S], mask [B S] | None, limit [B] → for each sentence at most `beam` hypotheses, best first.
 

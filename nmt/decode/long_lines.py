@@ -25,3 +25,12 @@ def split_position(pieces: list[str], start: int, stop: int) -> int:
         if pieces[index].startswith("▁"):
             return index
     return stop
+
+
+def split_positions(pieces: list[str], longest: int) -> list[int]:
+    """Where the parts of a line of more than `longest` pieces end, the last one excepted."""
+    stops, start = [], 0
+    while len(pieces) - start > longest:
+        start = split_position(pieces, start, start + longest)
+        stops.append(start)
+    return stops

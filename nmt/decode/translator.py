@@ -1,29 +1,29 @@
-"""Text to text, in order, holding no more of it in memory than a chunk of lines.
+"""Text to text, in order, holding no more of it in memory than a chunk of lines."""
 
-L layers, H heads, S source pieces, T target pieces.
-"""
-
+import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from nmt.config import DecodeConfig
-from nmt.data.batches import Ids, batches_by_length, collate, pad, padding_mask
+from nmt.data.batches import Ids, batches_by_length, pad, padding_mask
 from nmt.data.line_chunks import text_chunks
-from nmt.data.protection import PLACEHOLDERS, Encoded
+from nmt.data.protection import PLACEHOLDERS, Encoded, Protected
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.decode.beam_search import search
 from nmt.decode.budget import in_parts, with_batch_tokens
 from nmt.decode.constraints import Constraints
-from nmt.decode.forced_decoding import AttentionRecord, IdPair, force_decode, pair_batches, pair_chunks
+from nmt.decode.forced_columns import ForcedColumns, Layout
+from nmt.decode.forced_decoding import AttentionRecord, IdPair, pair_batches, pair_chunks
 from nmt.decode.hypothesis import Hypothesis, NBest, pack_nbest, unpack_nbest
-from nmt.decode.long_lines import join_texts, split_position
+from nmt.decode.long_lines import join_texts, split_positions
 from nmt.decode.parallel import WorkersKilled, parallel_map
+from nmt.decode.recording import attention_tensors, record_batch
 from nmt.decode.translation import Translation
 from nmt.distributed import World
 from nmt.errors import UserError
@@ -33,6 +33,16 @@ from nmt.models.base import EncoderDecoder
 log = logging.getLogger("nmt")
 BATCHES_PER_PROCESS, MIN_BATCH_TOKENS = 4, 512  # of several processes, if that leaves so many positions to a batch
 T = TypeVar("T", bound="Translator")
+
+
+class Terms(Protocol):
+    """What makes translations use the terms of a glossary."""
+
+    def unprotect(self, protected: Protected) -> Protected:
+        """A source without placeholders for its terms."""
+
+    def obey(self, translator: "Translator", sources: Sequence[Encoded], nbest: NBest) -> NBest:
+        """The n best of each sentence, with the terms."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +59,7 @@ class Translator:
     num_processes: int = 1  # that divide the batches of a file
     world: World = World()  # of processes that all translate the same file together
     calibration: Calibration = Calibration()  # of the confidences of words
+    terms: Terms | None = None  # of a glossary
 
     @property
     def batch_tokens(self) -> int:
@@ -69,12 +80,15 @@ class Translator:
     def translate_chunk(self, texts: Sequence[str], start: int = 1) -> Iterator[Translation]:
         """`translate` of lines that are searched together; `start` is the number of the first one."""
         protected = self.tokenizers.protect_sources(texts)
+        if self.terms is not None:
+            protected = [self.terms.unprotect(each) for each in protected]
         ids = self.tokenizers.source.encode_protected(protected)
         copied = [number for number, each in enumerate(protected) if self.tokenizers.protects and each.is_copied]
         copies = {number: self.copy(protected[number].text, ids[number]) for number in copied if ids[number]}
         parts = [[] if number in copies else self.split_long(row, start + number) for number, row in enumerate(ids)]
         try:
-            hypotheses = iter(self.search([part for row in parts for part in row]))
+            sources = [part for row in parts for part in row]
+            hypotheses = iter(self.search_with_terms(sources))
         except WorkersKilled as error:
             numbers = [start + number for number, row in enumerate(parts) for _ in row]
             raise UserError(error.describe({numbers[row] for row in error.rows})) from None
@@ -90,17 +104,12 @@ class Translator:
         """The ids of line number `line` in parts of at most `max_pieces`, split between words where possible."""
         if len(ids) <= self.max_pieces:
             return [ids] if ids else []
-        pieces = self.tokenizers.source.pieces(ids)
-        parts, start = [], 0
-        while len(ids) - start > self.max_pieces:
-            stop = split_position(pieces, start, start + self.max_pieces)
-            parts.append(ids[start:stop])
-            start = stop
+        stops = [0, *split_positions(self.tokenizers.source.pieces(ids), self.max_pieces), len(ids)]
         log.warning(
             "Line %d has %d pieces, more than tokenizer.max_pieces=%d; it is translated in %d parts.",
-            line, len(ids), self.max_pieces, len(parts) + 1,
+            line, len(ids), self.max_pieces, len(stops) - 1,
         )  # fmt: skip
-        return [*parts, ids[start:]]
+        return [ids[start:stop] for start, stop in itertools.pairwise(stops)]
 
     def join_parts(self, parts: list[tuple[Encoded, list[Hypothesis]]]) -> Translation:
         """The translation of a line from the ids and the hypotheses of its parts; none of a blank line.
@@ -137,13 +146,20 @@ class Translator:
         text = " ".join([self.tokenizers.target.decode(ids), *lost]).strip()
         return Translation(text, hypothesis.score, source, ids, translator=self)
 
-    def search(self, sources: Sequence[Sequence[int] | Ids]) -> NBest:
-        """The n best of each sentence, by beam search in batches of similar length."""
+    def search_with_terms(self, sources: list[Encoded]) -> NBest:
+        """`search`, and again where a term of the glossary is missing."""
+        nbest = self.search(sources)
+        return nbest if self.terms is None else self.terms.obey(self, sources, nbest)
+
+    def search(self, sources: Sequence[Sequence[int] | Ids], given: Sequence[Layout] | None = None) -> NBest:
+        """The n best of each sentence, by beam search in batches of similar length; `given`: its columns."""
         results: NBest = [[] for _ in sources]
         batches = self.batches(sources)
 
         def search_rows(number: int) -> NBest:
-            return self.search_batch([sources[row] for row in batches[number]])
+            rows = batches[number].tolist()
+            own = [sources[row] for row in rows]
+            return self.search_batch(own) if given is None else self.search_given(own, [given[row] for row in rows])
 
         try:
             for rows, batch_results in zip(batches, self.map_batches(search_rows, len(batches)), strict=True):
@@ -183,15 +199,24 @@ class Translator:
         ends = self.limits(np.array([len(ids) for ids in sources])) if limits is None else limits
         return in_parts(lambda rows: self.search_rows(sources[rows], ends[rows]), len(sources))
 
-    def search_rows(self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray) -> NBest:
+    def search_given(self, sources: Sequence[Sequence[int] | Ids], given: Sequence[Layout]) -> NBest:
+        """Beam search over one batch of sentences whose columns are given."""
+        limits = np.array([len(layout) + 1 for layout in given])
+        return in_parts(lambda rows: self.search_rows(sources[rows], limits[rows], given[rows]), len(sources))
+
+    def search_rows(
+        self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray, given: Sequence[Layout] | None = None
+    ) -> NBest:
         """Beam search over sentences that fit into the memory together."""
         source = pad([np.append(ids, EOS) for ids in sources])
         real = padding_mask(source)
         source, real = source.to(self.device), None if real is None else real.to(self.device)
         model, decode = self.search_model or self.model, self.decode
         with self.autocast:
-            constraints = None
-            if decode.avoid_loops or self.tokenizers.protects:
+            constraints: Constraints | ForcedColumns | None = None
+            if given:
+                constraints = ForcedColumns.start(given, self.tokenizers.target.size, self.device)
+            elif decode.avoid_loops or self.tokenizers.protects:
                 placeholders = self.tokenizers.source.placeholders, self.tokenizers.target.placeholders
                 constraints = Constraints.start(source, *placeholders, avoid_loops=decode.avoid_loops)
             limit = torch.as_tensor(limits)
@@ -214,47 +239,9 @@ class Translator:
             yield from (records[row] for row in range(len(chunk)))
 
     def attention_tensors(self, pair: IdPair) -> tuple[Tensor | None, Tensor | None, Tensor]:
-        """The weights of one pair: encoder [L H S S], decoder [L H T T] and cross attention [L H T S], </s> counted.
-
-        Encoder and decoder are None for a model without self-attention.
-        """
-        source, target = (np.asarray(side, dtype=np.int64) for side in pair)
-        batch = collate([source], [target]).to(self.device)
-        with torch.inference_mode(), torch.autocast(self.device.type, enabled=False):
-            memory = self.model.encode(batch.source, batch.mask, weights=True)
-            output = self.model.decode(batch.target, self.model.start(memory), memory, weights=True)
-        assert output.weights is not None
-        encoder, decoder = (
-            None if each is None else each[0].float().cpu() for each in (memory.weights, output.self_weights)
-        )
-        return encoder, decoder, output.weights[0].float().cpu()
+        """The weights of one pair, of encoder, decoder and between them (`attention_tensors`)."""
+        return attention_tensors(self.model, self.device, pair)
 
     def force_decode_batch(self, pairs: Sequence[IdPair]) -> list[AttentionRecord]:
-        """Forced decoding of one batch; the padding is removed from the records.
-
-        Always in float32: in bf16 two nearly equal weights can change their order with the batch, and the links of a
-        pair must not depend on the other pairs.
-        """
-        batch = collate(*([np.asarray(pair[side], dtype=np.int64) for pair in pairs] for side in (0, 1)))
-        batch = batch.to(self.device)
-        with torch.autocast(self.device.type, enabled=False):
-            decoded = force_decode(self.model, batch.source, batch.mask, batch.target, batch.output)
-        log_probabilities, weights, rollout, p_t = (
-            None if tensor is None else tensor.float().cpu().numpy() for tensor in decoded
-        )
-        assert log_probabilities is not None
-        records = []
-        for row, (source, target) in enumerate(pairs):
-            height, width = len(target) + 1, len(source) + 1
-            records.append(
-                AttentionRecord(
-                    self.tokenizers.source.pieces(source),
-                    self.tokenizers.target.pieces(target),
-                    log_probabilities[row, :height].tolist(),
-                    None if weights is None else weights[row, :, :, :height, :width].copy(),
-                    None if rollout is None else rollout[row, :height, :width].copy(),
-                    None if p_t is None else p_t[row, :height].copy(),
-                    None if p_t is None else self.model.window_reach,
-                )
-            )
-        return records
+        """Forced decoding of one batch; the padding is removed from the records."""
+        return record_batch(self.model, self.tokenizers, self.device, pairs)

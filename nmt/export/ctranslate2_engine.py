@@ -21,6 +21,7 @@ from nmt.data.batches import Ids
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.constraints import has_loop
+from nmt.decode.forced_columns import Layout
 from nmt.decode.translator import NBest, Translator
 from nmt.errors import UserError
 from nmt.export.ctranslate2_model import import_ctranslate2
@@ -107,6 +108,11 @@ class CTranslate2Translator(Translator):
             for row, hypotheses in zip(missing, again, strict=True):
                 results[row] = hypotheses
         return [hypotheses for hypotheses in results if hypotheses is not None]
+
+    def search_given(self, sources: Sequence[Sequence[int] | Ids], given: Sequence[Layout]) -> NBest:
+        """Beam search of our own over one batch of sentences whose columns are given."""
+        with self.lock:
+            return super().search_given(sources, given)
 
     def run_engine(self, sources: Sequence[Sequence[int] | Ids], limit: int) -> list[Any]:
         """CTranslate2's results for sentences that have the same limit."""

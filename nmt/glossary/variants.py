@@ -1,0 +1,81 @@
+"""The variants of a translation that has a term in the place of other words.
+
+The term may have an ending of the words that it replaces ("books" → "volumes", "walking" → "strolling"), and the word
+before it may become another one of similar length that begins with the same letter: a → an, der → die. Both must be
+likelier by a cost: the model does not expect the term, and would else change what stands beside it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from nmt.data.known_words import SENTENCE_END
+from nmt.data.protection import Encoded
+from nmt.data.tokenizer import Tokenizer
+from nmt.decode.forced_columns import Column, Layout
+from nmt.evaluate.words import SPACELESS, piece_spans
+from nmt.glossary.placement import Place
+from nmt.glossary.terms import LONGEST_ENDING, inflects
+
+COST = 1.0  # in log-probability: of an ending, and of another word before the term
+ANCHOR = '"'  # what is encoded after it begins without a space
+
+
+@dataclass(frozen=True)
+class Variants:
+    """The target vocabulary, and its pieces that are words, by their first letter."""
+
+    tokenizer: Tokenizer
+    words: dict[str, dict[str, int]]
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> "Variants":
+        """Those of a vocabulary."""
+        words: dict[str, dict[str, int]] = defaultdict(dict)
+        for number, piece in enumerate(tokenizer.pieces(range(tokenizer.size))):
+            if piece.startswith("▁") and piece[1:].isalpha():
+                words[piece[1]][piece] = number
+        return cls(tokenizer, words)
+
+    def layouts(self, ids: Encoded, targets: Sequence[str], place: Place) -> Iterator[tuple[Layout, float]]:
+        """What is searched to write one of the target terms in this place of a translation, and what it costs."""
+        given = [(piece,) for piece in ids]
+        before, after = given[: place.start], given[place.end :]
+        replaced, _ = piece_spans(self.tokenizer.pieces(ids[place.start : place.end]))
+        for target in targets:
+            for form in forms(target, replaced):
+                term = [(piece,) for piece in self.encode(ids, place, form)]
+                cost = COST * (form != target)
+                yield [*before, *term, *after], cost
+                if place.free and (words := self.similar_words(ids[: place.start])):
+                    yield [*before[:-1], words, *term, *after], cost + COST
+
+    def similar_words(self, before: Sequence[int]) -> Column:
+        """The words of similar length that begin as the last piece does; none if that is no word."""
+        (piece,) = self.tokenizer.pieces(before[-1:]) or [""]
+        words = self.words.get(piece[1:2], {})
+        if piece not in words:
+            return ()
+        return tuple(words[word] for word in words if word != piece and abs(len(word) - len(piece)) <= 2)
+
+    def encode(self, ids: Encoded, place: Place, term: str) -> list[int]:
+        """The pieces of a term in this place, with a capital letter at the beginning of a sentence."""
+        pieces = self.tokenizer.pieces(ids)
+        text, _ = piece_spans(pieces[: place.start])
+        whole, _ = piece_spans(pieces)
+        if SENTENCE_END.search(text):
+            term = term[:1].upper() + term[1:]
+        if whole.isupper() and not ids.capitals and len(whole) > 1:
+            term = term.upper()
+        joins = place.start < len(pieces) and not pieces[place.start].startswith("▁")
+        joins = text != "" and (joins or (place.start == len(pieces) and bool(SPACELESS.match(term))))
+        anchor = self.tokenizer.encode(ANCHOR) if joins else []
+        encoded = self.tokenizer.encode(ANCHOR + term) if joins else []
+        return encoded[len(anchor) :] if joins and encoded[: len(anchor)] == anchor else self.tokenizer.encode(term)
+
+
+def forms(term: str, replaced: str) -> list[str]:
+    """A term, and with each ending of the text that it replaces, if its last word can have endings."""
+    endings = [replaced[-length:] for length in range(1, LONGEST_ENDING + 1) if length + 1 < len(replaced)]
+    usable = [each for each in endings if each.isalpha() and each.islower() and not term.endswith(each)]
+    return [term, *(term + ending for ending in usable if inflects(term))]

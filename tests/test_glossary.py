@@ -1,0 +1,292 @@
+"""Terms of a glossary: the file, where they match, and that every translation has them while the rest stays."""
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from conftest import small_config
+from corpora import Trained, run_command
+
+import nmt
+from nmt.config import DecodeConfig
+from nmt.data.protection import protect
+from nmt.data.tokenizer import UNK, Tokenizers
+from nmt.decode.translation import Translation
+from nmt.decode.translator import Translator
+from nmt.errors import UserError
+from nmt.glossary.placement import Place, find_place
+from nmt.glossary.search import open_glossary
+from nmt.glossary.terms import find_target, read_glossary
+from nmt.glossary.variants import forms
+from nmt.models.build import build
+from nmt.models.ensemble import Ensemble
+
+SENTENCE = "Ein Junge malt das rote Fahrrad im Garten."
+OTHER = "Mein Bruder sucht zwei Bücher."
+LINES = {"Fahrrad": "big hat", "Bücher": "flowers"}
+needs_ctranslate2 = pytest.mark.skipif(importlib.util.find_spec("ctranslate2") is None, reason="no ctranslate2")
+
+
+def write(folder: Path, text: str | bytes) -> Path:
+    path = folder / "terms.tsv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def write_terms(folder: Path, terms: dict[str, str]) -> Path:
+    return write(folder, "".join(f"{source}\t{target}\n" for source, target in terms.items()))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("Hund\tdog\tanimal\n", "line 1, has 2 tabs"),
+        ("Hund\tdog\nKatze cat\n", "line 2, has no tab"),
+        ("\tdog\n", "line 1, has an empty source"),
+        ("Hund\t \n", "line 1, has an empty target"),
+        ("Hund\tdog|\n", "line 1, has an empty target"),
+        ("Hund\tdog\nK\xe4fer\tbeetle\n".encode("latin-1"), "line 2, is not UTF-8"),
+        ("Hund\tdog\nHund\thound\n", "line 2, gives 'Hund' another target than line 1"),
+        ("\n \n", "has no terms"),
+        (b"", "has no terms"),
+    ],
+)
+def test_a_wrong_file_gives_one_sentence(tmp_path, text, message):
+    with pytest.raises(UserError, match=message):
+        read_glossary(write(tmp_path, text))
+
+
+def test_a_missing_file_gives_one_sentence(tmp_path):
+    with pytest.raises(UserError, match="cannot be read"):
+        read_glossary(tmp_path / "none.tsv")
+
+
+def test_byte_order_mark_line_ends_and_spaces_do_not_matter(tmp_path):
+    plain = read_glossary(write(tmp_path, "Hund\tdog\nrotes Rad\tred  bike|bicycle\n"))
+    other = read_glossary(
+        write(tmp_path, b"\xef\xbb\xbf Hund \tdog\r\n\r\nrotes  Rad\tred bike| bicycle \r\nHund\tdog")
+    )
+    assert plain.digest() == other.digest()
+    assert plain.entries["rotes Rad"].targets == ("red bike", "bicycle")
+    assert read_glossary(write(tmp_path, "Hund\tcat\n")).digest() != plain.digest()
+
+
+@pytest.mark.parametrize(
+    ("terms", "text", "found"),
+    [
+        ({"Hund": "dog"}, "Der Hund und Hunde, Jagdhund; (Hund)", ["Hund", "Hund"]),
+        ({"alter Hund": "a", "Hund": "b", "alter": "c"}, "Ein alter Hund, ein Hund.", ["alter Hund", "Hund"]),
+        ({"laufen": "run"}, "Laufen ist gut. Laufen! Das Laufen, laufen", ["Laufen", "Laufen", "laufen"]),
+        ({"Hund": "dog", "laufen": "run"}, "DER HUND WILL LAUFEN", ["HUND", "LAUFEN"]),
+        ({"Hund": "dog"}, "der hund will laufen", ["hund"]),
+        ({"Hund": "dog"}, "Der hund will laufen", []),
+        ({"犬": "dog", "の": "of"}, "私の犬です", ["の", "犬"]),
+        ({"C++": "C plus plus"}, "Ich mag C++ sehr", ["C++"]),
+    ],
+)
+def test_where_terms_match(tmp_path, terms, text, found):
+    matches = read_glossary(write_terms(tmp_path, terms)).find(text)
+    assert [text[match.start : match.end] for match in matches] == found
+
+
+@pytest.mark.parametrize(
+    ("term", "text", "is_there"),
+    [
+        ("bank", "The banks are closed.", True),
+        ("bank", "The bank.", True),
+        ("bank", "A bankruptcy", False),
+        ("bank", "a riverbank", False),
+        ("bank", "Bank holiday", True),
+        ("bank", "the Bank", False),
+        ("USA", "the usa", False),
+        ("cat", "cats", False),  # too short for an ending
+        ("犬", "私の犬です", True),
+    ],
+)
+def test_where_a_translation_has_a_term(term, text, is_there):
+    assert bool(list(find_target(term, text, any_case=False))) == is_there
+
+
+def test_a_term_may_have_the_endings_of_what_it_replaces():
+    assert forms("volume", "books") == ["volume", "volumes", "volumeks", "volumeoks"]
+    assert forms("volumes", "books") == ["volumes", "volumesks", "volumesoks"]
+    assert forms("big", "books") == ["big"]
+    assert forms("volume", "it") == ["volume"]
+
+
+def test_a_term_replaces_the_words_that_depend_on_its_source():
+    pieces = ["▁the", "▁train", "▁station", "▁there", "."]
+    losses = np.array([0.1, 4.0, 2.0, 0.0, 9.0])
+    assert find_place(pieces, [losses], []) == Place(1, 3, free=True)
+    assert find_place(pieces, [losses], [(4, 9)]) == Place(2, 3)  # "train" must stay, also as the word before
+    assert find_place(pieces, [losses / [1, 1, 4, 1, 1]], []) == Place(1, 2, free=True)
+    attention = np.array([0.0, 1.0, 0.9, 0.0, 0.0])
+    assert find_place(pieces, [losses / [1, 1, 4, 1, 1], attention], []) == Place(1, 3, free=True)
+    assert find_place(pieces, [losses], [(0, 24)]) == Place(5, 5)
+    assert find_place([], [np.zeros(0)], []) == Place(0, 0)
+
+
+def test_a_term_has_no_placeholder(tmp_path):
+    glossary = read_glossary(write_terms(tmp_path, {"Windows 10": "Windows"}))
+    protected = protect("Windows 10 und 20")
+    assert len(protected.spans) == 2
+    assert glossary.unprotect(protected).text.startswith("Windows 10 und ")
+    assert list(glossary.unprotect(protected).spans.values()) == ["20"]
+
+
+class Opened(NamedTuple):
+    """A translator without training, and with a glossary."""
+
+    plain: Translator
+    glossary: Translator
+
+    def texts(self, *lines: str) -> list[str]:
+        return [translation.text for translation in self.glossary.translate(lines)]
+
+
+@pytest.fixture
+def untrained(vocabularies: dict[bool, Tokenizers], tmp_path: Path) -> Callable[..., Opened]:
+    """untrained(MODEL, BEAM, TERMS) → a random model that writes nonsense."""
+
+    def make(
+        name: str = "transformer", beam: int = 2, terms: dict[str, str] = LINES, seeds: tuple[int, ...] = (1,)
+    ) -> Opened:
+        tokenizers, members = vocabularies[True], []
+        for seed in seeds:
+            torch.manual_seed(seed)
+            config = small_config(name, ())
+            members.append(build(config, tokenizers.source.size, tokenizers.target.size, True).eval())
+        model = members[0] if len(members) == 1 else Ensemble(members).eval()
+        cpu, autocast = torch.device("cpu"), torch.autocast("cpu", enabled=False)
+        plain = Translator(model, tokenizers, DecodeConfig(beam, 1.0, 1.0, 5, 400), 64, cpu, autocast)
+        return Opened(plain, replace(plain, terms=open_glossary(write_terms(tmp_path, terms), plain)))
+
+    return make
+
+
+@pytest.mark.parametrize("beam", [1, 5])
+@pytest.mark.parametrize("name", ["transformer", "seq2seq", "bahdanau", "luong_local_p"])
+def test_every_model_writes_the_terms(untrained, name, beam):
+    first, second, both = untrained(name, beam).texts(SENTENCE, OTHER, f"{SENTENCE} {OTHER}")
+    assert list(find_target("big hat", first, any_case=True))
+    assert list(find_target("flowers", second, any_case=True))
+    assert all(list(find_target(term, both, any_case=True)) for term in LINES.values())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_terms_beside_each_other(untrained, seed):
+    (text,) = untrained(terms={"rote": "grey", "Fahrrad": "hat", "malt": "sees"}, seeds=(seed,), beam=5).texts(SENTENCE)
+    assert all(list(find_target(term, text, any_case=True)) for term in ("grey", "hat", "sees")), text
+
+
+def test_an_ensemble_writes_the_terms(untrained):
+    (text,) = untrained(seeds=(1, 2)).texts(SENTENCE)
+    assert "big hat" in text.lower()
+
+
+def test_a_line_without_terms_stays_as_it_is(untrained):
+    opened = untrained()
+    lines = ["Die Lehrerin kauft kein Brot.", "", SENTENCE]
+    plain, changed = ([(each.text, each.score) for each in one.translate(lines)] for one in opened)
+    assert plain[:2] == changed[:2] and plain[2] != changed[2]
+
+
+GARDEN = "Mein Bruder malt die Blumen im Garten."
+
+
+def best(run: nmt.Run | Translator) -> list[Translation]:
+    """The n best of a sentence."""
+    translator = run if isinstance(run, Translator) else run.translator
+    return next(iter(translator.translate([GARDEN]))).nbest
+
+
+def test_a_term_that_is_written_anyway_changes_nothing(trained, tmp_path):
+    plain = best(nmt.load(trained.folder))
+    words = [word for word in plain[0].text.split() if word.isalpha()]
+    run = nmt.load(trained.folder, glossary=write_terms(tmp_path, {"Garten": words[-1], "Blumen": words[-1]}))
+    assert [(each.ids, each.score) for each in best(run)] == [(each.ids, each.score) for each in plain]
+
+
+def test_the_rest_of_a_translation_stays(trained, tmp_path):
+    before = best(nmt.load(trained.folder))[0].text.split()
+    after = best(nmt.load(trained.folder, glossary=write_terms(tmp_path, {"Garten": "riverbank"})))[0].text.split()
+    (index,) = (index for index, word in enumerate(after) if word.lower().startswith("riverbank"))
+    same = max(index - 1, 0)  # the word before the term may change
+    assert after[:same] == before[:same] and after[index + 1 :] == before[len(before) - (len(after) - index - 1) :]
+
+
+def test_scores_are_those_of_forced_decoding(trained, tmp_path):
+    nbest = best(nmt.load(trained.folder, glossary=write_terms(tmp_path, {"Garten": "riverbank|market stall"}), beam=4))
+    assert len(nbest) == 4
+    for each in nbest:
+        mean = sum(each.log_probabilities) / len(each.log_probabilities)
+        assert each.score == pytest.approx(mean, abs=1e-4)
+        assert "riverbank" in each.text.lower() or "market stall" in each.text.lower()
+
+
+def test_parts_of_a_long_line_have_the_terms(untrained):
+    opened = untrained()
+    short = replace(opened.glossary, max_pieces=16)
+    translation = next(short.translate([f"{SENTENCE} {OTHER}"]))
+    assert len(translation.parts) > 1
+    assert all(list(find_target(term, translation.text, any_case=True)) for term in LINES.values())
+
+
+def test_lines_in_capitals_get_terms_in_their_case(untrained):
+    assert "big hat" in untrained().texts(SENTENCE.upper())[0].lower()
+
+
+def test_a_term_that_cannot_be_written_is_refused(untrained, monkeypatch):
+    with pytest.raises(UserError, match="pieces, more than tokenizer.max_pieces=64"):
+        untrained(terms={"Fahrrad": "hat " * 80})
+    monkeypatch.setattr("nmt.data.tokenizer.Tokenizer.encode", lambda self, text: [UNK])
+    with pytest.raises(UserError, match="line 1: '龍' has a character"):
+        untrained(terms={"Fahrrad": "龍"})
+
+
+@needs_ctranslate2
+def test_ctranslate2_writes_the_same(trained, tmp_path):
+    from nmt.export.ctranslate2_engine import CTranslate2Translator
+    from nmt.export.ctranslate2_folder import CTranslate2Export
+
+    run = nmt.load(trained.folder, glossary=write_terms(tmp_path, {"Garten": "riverbank"}))
+    (tmp_path / "export").mkdir()
+    CTranslate2Export(run.translator, run.config, "float32").write(tmp_path / "export", {})
+    faster = CTranslate2Translator.open(run.translator, tmp_path / "export")
+    results = [best(each) for each in (run, replace(faster, terms=run.translator.terms))]
+    assert results[0][0].text == results[1][0].text and "riverbank" in results[0][0].text.lower()
+
+
+def test_the_command_and_the_interface(trained: Trained, tmp_path, capfd):
+    path = write_terms(tmp_path, {"Garten": "market"})
+    run = nmt.load(trained.folder, glossary=path)
+    before, after = (each.translate([GARDEN])[0].text for each in (nmt.load(trained.folder), run))
+    assert "market" in after and "market" not in before
+    words = ["translate", str(trained.folder), GARDEN, "--glossary", str(path)]
+    assert run_command(capfd, *words).out == f"{after}\n"
+    lines = run_command(capfd, *words, "--nbest", "2").out.splitlines()
+    assert len(lines) == 2 and all("market" in line for line in lines)
+
+
+def test_too_many_tabs_end_with_exit_code_2(trained: Trained, tmp_path, refused):
+    message = refused("translate", str(trained.folder), SENTENCE, "--glossary", str(write(tmp_path, "a\tb\tc\n")))
+    assert "line 1, has 2 tabs" in message
+
+
+def test_resume_notices_another_glossary(trained: Trained, tmp_path):
+    from argparse import Namespace
+
+    from nmt.commands.translate_output import OPTIONS, settings
+
+    options = Namespace(**dict.fromkeys(OPTIONS))
+    found = []
+    for target in ("market", "river"):
+        run = nmt.load(trained.folder, glossary=write_terms(tmp_path, {"Garten": target})).with_beam(3)
+        found.append(settings(options, run))
+    assert {name for name in found[0] if found[0][name] != found[1][name]} == {"decode.glossary"}
+    assert "decode.glossary" not in settings(options, nmt.load(trained.folder))
