@@ -1,10 +1,12 @@
 """The calibration of a run's confidences: fitted on its validation set, kept in its folder, measured on test sets."""
 
+from __future__ import annotations
+
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +17,10 @@ from nmt.evaluate.bleu_chrf import sentence_bleu
 from nmt.evaluate.confidence import Calibration, Reliability, auroc, right_words
 from nmt.evaluate.words import split_into_words
 from nmt.results import read_json, refuse_links, write_json
+from nmt.view.reliability import reliability_diagram
+
+if TYPE_CHECKING:
+    from nmt.view.reliability import Figure
 
 MOST_PAIRS = 1000  # of the validation set, evenly spread
 FILE = "calibration.json"  # in the folder `evaluate` of a run
@@ -82,3 +88,11 @@ def judged_words(
         right += right_words([word for word, _ in words], reference_words)
         of_sentences.append(translation.mean_confidence([confidence for _, confidence in words]))
     return np.array(confidences), np.array(right, dtype=float), np.array(of_sentences)
+
+
+def diagrams(folder: Path, names: Sequence[str]) -> Iterator[tuple[str, Figure]]:
+    """The reliability diagram of each of these sets whose translations have words."""
+    for name in names:
+        stored = (read_json(folder / name / "result.json") or {}).get("confidence", {})
+        if stored.get("words"):
+            yield name, reliability_diagram(stored["bins"], name)

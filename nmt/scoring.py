@@ -13,7 +13,7 @@ from nmt import cpu
 from nmt.alignments.extractor_choice import default_extractor
 from nmt.alignments.gold import GoldAlignments, read_gold_alignments
 from nmt.alignments.layer_selection import LayerSelector
-from nmt.calibration import fit_calibration, measure_confidence, some_pairs, write_calibration
+from nmt.calibration import diagrams, fit_calibration, measure_confidence, some_pairs, write_calibration
 from nmt.config import DecodeConfig, flatten
 from nmt.data.language_pairs import target_language
 from nmt.data.parallel_text import read_pairs
@@ -27,7 +27,6 @@ from nmt.files import report_write_errors
 from nmt.results import check_writable, read_json, read_result, write_json, write_result
 from nmt.runs import Run, load
 from nmt.view.progress import Progress
-from nmt.view.reliability import reliability_diagram
 from nmt.view.tensorboard import TensorBoardLogger
 from nmt.view.text import visible
 
@@ -191,9 +190,8 @@ def score_trained(
         with report_write_errors(marker.parent):
             logger = TensorBoardLogger.for_scores(path.parent / "tensorboard")
             logger.hyperparameters(flatten(run.config), scores)
-            for result in results:
-                bins = (read_json(marker.parent / result.name / "result.json") or {})["confidence"]["bins"]
-                logger.figure(f"confidence/{result.name}", reliability_diagram(bins, result.name), 0)
+            for name, diagram in diagrams(marker.parent, [result.name for result in results]):
+                logger.figure(f"confidence/{name}", diagram, 0)
             logger.close()
             write_json(marker, scores)
     return results

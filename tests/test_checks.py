@@ -80,7 +80,7 @@ def test_swapped_columns_are_found(find, sides):
     source, target = sides
     finding = only(find(target, source))
     assert finding.text.endswith(f" of {COUNT:,} pairs look swapped: each side in the other's language")
-    assert finding.number == 1 and int(finding.text.split()[0].replace(",", "")) >= 0.97 * COUNT
+    assert finding.number == 1 and int(finding.text.split()[0].replace(",", "")) >= 0.95 * COUNT
     finding = only(find(source[:3000] + target[3000:], target[:3000] + source[3000:]))
     assert finding.number == 3001 and 190 <= int(finding.text.split()[0]) <= 200
 

@@ -33,6 +33,7 @@ def run(options: argparse.Namespace) -> int:
     for _ in document.parts():  # what is wrong in it is found before the model is loaded
         pass
     run = open_engine(options, None)
+    run = run.with_glossary(options.glossary) if options.glossary else run
     language = source_language(run)
     with Progress(count_sentences(document, language), "sentence", f"translating {document.path.name}") as bar:
         translator = DocumentTranslator(
