@@ -2,17 +2,18 @@
 
 Each sentence gets a glossary with one line: a source word and what its translation must contain.
 
-real: a word of the reference that is linked to the source word and that the model's own translation lacks. BLEU is that of
-the whole translations.
-made-up: another word in the place of the linked one, which the model did write: that of another source noun, drawn from
-those that begin with a vowel or end in s as this one does, so that the article may stay. BLEU is that elsewhere: the
-linked word is removed from the references and the translations without glossary, the term from those with it.
+real: a word of the reference that is linked to the source word and that the model's own translation lacks. BLEU is
+that of the whole translations.
 
-A source word has four letters or more and stands once in its sentence; a noun is a word with a capital letter inside the
-sentence, as in German. Links are the sure gold ones (SET.align beside the set), also to several words side by side; with
---train, words that occur together in the training text: Dice's coefficient of 0.3 or more, the largest first, one link
-for each word. There is one term a sentence; sentences are drawn with seed 1. Obeyed: the translation has the term as it
-is written, in any case, or with an ending of at most three letters.
+made-up: another word in the place of the linked one, which the model did write: that of another source noun, drawn
+from those that begin with a vowel or end in s as this one does, so that the article may stay. BLEU is that elsewhere:
+the linked word is removed from the references and the translations without glossary, the term from those with it.
+
+A source word has four letters or more and stands once in its sentence; a noun is a word with a capital letter inside
+the sentence, as in German. Links are the sure gold ones (SET.align beside the set), also to several words side by
+side; with --train, words that occur together in the training text: Dice's coefficient of 0.3 or more, the largest
+first, one link for each word. There is one term a sentence; sentences are drawn with seed 1. Obeyed: the translation
+has the term as it is written, in any case, or with an ending of at most three letters.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """The variants of a translation that has a term in the place of other words.
 
 The term may have an ending of the words that it replaces ("books" → "volumes", "walking" → "strolling"), and the word
-before it may become another form: a → an, der → die. Both must be likelier by a cost: the model does not expect the term,
-and would else change what stands beside it.
+before it may become another form: a → an, der → die. Both must be likelier by a cost: the model does not expect the
+term, and would else change what stands beside it.
 """
 
 from collections import defaultdict
