@@ -68,7 +68,7 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nbest", type=positive, default=1, metavar="N", help="text: from 2 on, N lines SCORE<TAB>TEXT each"
     )
-    parser.add_argument("--glossary", **FILE, help="terms that must be used, SOURCE<TAB>TARGET a line")
+    parser.add_argument("--glossary", **FILE, help="terms that translations must have: lines SOURCE<TAB>TARGET")
     below = "jsonl marks lines of a lower confidence"
     parser.add_argument("--min-confidence", type=threshold_value, metavar="X", help=below)
     parser.add_argument("--copy-doubtful", action="store_true", help="such lines are copied instead")

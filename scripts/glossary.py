@@ -2,14 +2,18 @@
 
 Each sentence gets a glossary with one line: a source word and what its translation must contain.
 
-real: a word of the reference that is linked to the source word and that the model's own translation lacks.
-made-up: another target word in place of the linked one, which the model did write. It is drawn from the other linked
-words that begin with a vowel or end in s as this one does, so that the article may stay.
+real: a word of the reference that is linked to the source word and that the model's own translation lacks. BLEU is
+that of the whole translations.
 
-Links are gold ones (SOURCE.align beside SOURCE.de), or words that occur together in the training text (--train): Dice's
-coefficient ≥ 0.1. Only words of four letters or more count. Sentences are drawn with seed 1. Obeyed: the term stands in
-the translation, as it is written or with an ending of at most three letters. BLEU elsewhere: without the term in the
-translations with glossary, without the linked word in those without one and in the references.
+made-up: another word in the place of the linked one, which the model did write: that of another source noun, drawn
+from those that begin with a vowel or end in s as this one does, so that the article may stay. BLEU is that elsewhere:
+the linked word is removed from the references and the translations without glossary, the term from those with it.
+
+A source word has four letters or more and stands once in its sentence; a noun is a word with a capital letter inside
+the sentence, as in German. Links are the sure gold ones (SET.align beside the set), also to several words side by
+side; with --train, words that occur together in the training text: Dice's coefficient of 0.3 or more, the largest
+first, one link for each word. There is one term a sentence; sentences are drawn with seed 1. Obeyed: the translation
+has the term as it is written, in any case, or with an ending of at most three letters.
 """
 
 import argparse
@@ -172,24 +176,14 @@ def translate(run: Run, items: list[Item]) -> list[str]:
 
 def report(kind: str, items: list[Item], after: list[str], language: str) -> None:
     """Print a row of figures."""
-    obeyed = [has_term(item.term, text) for item, text in zip(items, after, strict=True)]
-    references = [item.reference for item in items]
-    texts = {"before": [item.before for item in items], "after": after}
-    bleu = {name: score(each, references, language)["bleu"] for name, each in texts.items()}
-    references = [without(item.linked, item.reference) for item in items]
-    texts = {
-        "before": [without(item.linked, item.before) for item in items],
-        "after": [without(item.term, text) for item, text in zip(items, after, strict=True)],
-    }
-    elsewhere = {name: score(each, references, language)["bleu"] for name, each in texts.items()}
-    share = 100 * sum(obeyed) / len(items)
-    print(
-        kind,
-        len(items),
-        f"{share:.1f}",
-        *(f"{each[name]:.2f}" for each in (bleu, elsewhere) for name in each),
-        sep="\t",
-    )
+    obeyed = 100 * sum(has_term(item.term, text) for item, text in zip(items, after, strict=True)) / len(items)
+    before, references = [item.before for item in items], [item.reference for item in items]
+    if kind == "made-up":
+        before, references = ([without(item.linked, text) for item, text in zip(items, texts, strict=True)]
+                              for texts in (before, references))  # fmt: skip
+        after = [without(item.term, text) for item, text in zip(items, after, strict=True)]
+    bleu = [f"{score(texts, references, language)['bleu']:.2f}" for texts in (before, after)]
+    print(kind, len(items), f"{obeyed:.1f}", *bleu, sep="\t", flush=True)
 
 
 def main() -> None:
@@ -214,7 +208,7 @@ def main() -> None:
     else:
         links = [links for name in options.sets for links in gold_links(name, read[name])]
     before = [translation.text for translation in run.translate(source for source, _ in pairs)]
-    print("kind", "sentences", "obeyed %", "BLEU before", "after", "elsewhere before", "after", sep="\t")
+    print("terms", "sentences", "obeyed %", "BLEU without", "with", sep="\t")
     for kind, items in collect(pairs, before, links).items():
         items = draw(items, options.sentences)
         after = translate(run, items)

@@ -22,7 +22,7 @@ from nmt.errors import UserError
 from nmt.glossary.placement import Place, find_place
 from nmt.glossary.search import open_glossary
 from nmt.glossary.terms import find_target, read_glossary
-from nmt.glossary.variants import forms
+from nmt.glossary.variants import forms, is_form
 from nmt.models.build import build
 from nmt.models.ensemble import Ensemble
 
@@ -117,6 +117,17 @@ def test_a_term_may_have_the_endings_of_what_it_replaces():
     assert forms("volumes", "books") == ["volumes", "volumesks", "volumesoks"]
     assert forms("big", "books") == ["big"]
     assert forms("volume", "it") == ["volume"]
+
+
+@pytest.mark.parametrize(
+    ("word", "other", "is_one"),
+    [
+        ("▁a", "▁an", True), ("▁der", "▁die", True), ("▁ein", "▁einen", True), ("▁eine", "▁ein", True),
+        ("▁a", "▁are", False), ("▁the", "▁time", False), ("▁has", "▁he", False), ("▁the", "▁the", False),
+    ],
+)  # fmt: skip
+def test_the_word_before_a_term_may_become_another_form(word, other, is_one):
+    assert is_form(word, other) == is_form(other, word) == is_one
 
 
 def test_a_term_replaces_the_words_that_depend_on_its_source():

@@ -1,13 +1,14 @@
 """The variants of a translation that has a term in the place of other words.
 
 The term may have an ending of the words that it replaces ("books" → "volumes", "walking" → "strolling"), and the word
-before it may become another one of similar length that begins with the same letter: a → an, der → die. Both must be
-likelier by a cost: the model does not expect the term, and would else change what stands beside it.
+before it may become another form: a → an, der → die. Both must be likelier by a cost: the model does not expect the
+term, and would else change what stands beside it.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 
 from nmt.data.known_words import SENTENCE_END
 from nmt.data.protection import Encoded
@@ -51,12 +52,10 @@ class Variants:
                     yield [*before[:-1], words, *term, *after], cost + COST
 
     def similar_words(self, before: Sequence[int]) -> Column:
-        """The words of similar length that begin as the last piece does; none if that is no word."""
+        """The words that may be other forms of the last piece; none if that is no word."""
         (piece,) = self.tokenizer.pieces(before[-1:]) or [""]
         words = self.words.get(piece[1:2], {})
-        if piece not in words:
-            return ()
-        return tuple(words[word] for word in words if word != piece and abs(len(word) - len(piece)) <= 2)
+        return tuple(words[word] for word in words if is_form(word, piece)) if piece in words else ()
 
     def encode(self, ids: Encoded, place: Place, term: str) -> list[int]:
         """The pieces of a term in this place, with a capital letter at the beginning of a sentence."""
@@ -72,6 +71,15 @@ class Variants:
         anchor = self.tokenizer.encode(ANCHOR) if joins else []
         encoded = self.tokenizer.encode(ANCHOR + term) if joins else []
         return encoded[len(anchor) :] if joins and encoded[: len(anchor)] == anchor else self.tokenizer.encode(term)
+
+
+def is_form(word: str, other: str) -> bool:
+    """Whether two pieces that are words differ as der and die or as a, an and ein, einen do."""
+    short, long = sorted((word, other), key=len)
+    common = len(commonprefix((word, other)))
+    if len(short) == len(long):
+        return len(long) - common in (1, 2)
+    return common == len(short) and len(long) - len(short) < len(short) and len(long) - len(short) <= 2
 
 
 def forms(term: str, replaced: str) -> list[str]:
