@@ -20,10 +20,10 @@ from corpora import Answer, Trained, environment, process, run_command, small, w
 from nmt import cli
 from nmt.alignments import layer_selection
 from nmt.alignments.extraction import Extractor, encode_pairs, record_words
-from nmt.commands import translate as translate_module
 from nmt.data import line_chunks
 from nmt.data.parallel_text import read_pairs
 from nmt.data.tokenizer import BOS, EOS
+from nmt.decode import confidences
 from nmt.decode.translator import Translator
 from nmt.distributed import World
 from nmt.errors import UserError
@@ -566,7 +566,7 @@ def test_records_do_not_depend_on_their_neighbours(translate, tmp_path, monkeypa
     alone = [json.loads(translate("--format", "jsonl", "--", line).out) for line in lines]
     (tmp_path / "a.de").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     for window in (1000, 2):
-        monkeypatch.setattr(translate_module, "CHUNK_PAIRS", window)
+        monkeypatch.setattr(confidences, "CHUNK_PAIRS", window)
         batched = translate("--format", "jsonl", "--input", str(tmp_path / "a.de")).out.splitlines()
         for number, (single, record) in enumerate(zip(alone, map(json.loads, batched), strict=True), 1):
             assert record.pop("line") == number
