@@ -103,6 +103,7 @@ def suggest(corpus: CorpusSize, minutes: float | None, gpu: bool) -> list[Sugges
         Suggestion("model.hidden_size", size.width, wide),
         Suggestion("model.feed_forward_size", 4 * size.width, "four times the width"),
         Suggestion("model.num_heads", max(4, size.width // 64), "of 32 to 64 dimensions each"),
+        Suggestion("model.positions", "rotary", "it learns faster than with sinusoidal ones, which --format hf needs"),
         Suggestion("model.dropout", dropout, often),
         Suggestion("optim.lr", size.lr, f"what a width of {size.width} bears"),
     ]

@@ -12,6 +12,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from benchmarks.training import device_memory_gib, synchronize, time_updates, tr
 
 from nmt.errors import UserError
 from nmt.option_values import positive
+from nmt.training.precision import select_device
 from nmt.training.train_step import TrainStep
 
 BASE = [
@@ -85,6 +87,7 @@ def measure(options: argparse.Namespace) -> dict[str, list[Figures]]:
     """The rows of every part; training also as a fraction of the speed of matrix products."""
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         raise UserError("There is no CUDA device here that torch can use; `make bench` measures this CPU.")
+    select_device(options.device)  # as every command does: it chooses the kernels of attention
     again = [AGAIN] if "matrix" in options.only else []
     result = measure_parts(PARTS, [*options.only, *again], options)
     if "matrix" in result:
@@ -145,9 +148,12 @@ def measure_training(words: list[str], options: argparse.Namespace) -> tuple[Fig
 
 
 def new_step(words: list[str], batch_tokens: int, options: argparse.Namespace) -> TrainStep:
-    """Updates of a new model."""
+    """Updates of a new model; those that do not fit raise torch.OutOfMemoryError."""
     config = configuration([*words, f"train.batch_tokens={batch_tokens}"], options.device)
-    return train_step_on_random_ids(config, options.vocabulary, options.pairs)
+    step = train_step_on_random_ids(config, options.vocabulary, options.pairs)
+    step.batches.plan(0)  # of the whole corpus: no part of collating a batch
+    step.compute_gradients = partial(step.all_gradients, parts=1)  # type: ignore[method-assign]  # none in halves
+    return step
 
 
 def training_row(name: str, first: Figures, rounds: list[Figures]) -> dict[str, Any]:

@@ -43,6 +43,17 @@ NARROW = {
 AT_MOST = {"num_layers": 2, "encoder_layers": 2, "decoder_layers": 2, "sliding_window": 2}
 
 
+both_devices = pytest.mark.parametrize(
+    "device",
+    [
+        "cpu",
+        pytest.param(
+            "cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")]
+        ),
+    ],
+)
+
+
 # Warnings are errors, but on a GPU PyTorch and Triton warn of what they do themselves; those of C++ seem to come from
 # the line that called it, and are UserWarnings.
 TORCHS_OWN = ("default::UserWarning", r"default:::torch\.", r"default:::triton\.")

@@ -29,6 +29,7 @@ from nmt.data.plan import plan_batches
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.errors import UserError
 from nmt.pipeline import build_stages
+from nmt.training.train_step import TrainStep
 
 SMALL = ["data.pairs=2000", "tokenizer.vocabulary_size=420", "train.batch_tokens=200"]
 WARMUP, UPDATES, SENTENCES = 2, 2, 6
@@ -284,6 +285,21 @@ def test_the_same_batches_are_measured_again():
     step = train_step_on_random_ids(config, 50, 300)
     passes = [time_updates(repeat(step), 0, 2) for _ in range(2)]
     assert passes[0]["tokens"] == passes[1]["tokens"] and step.state.step == 4
+
+
+def test_a_measured_update_is_made_whole_or_not_at_all(monkeypatch):
+    """`nmt train` would make it in halves, and the row of this batch size would be another's."""
+    step = bench_gpu.new_step(["model=transformer_tiny"], 120, bench_gpu.parse(LITTLE))
+    real = TrainStep.backward_part
+
+    def backward_part(self, batch, tokens):
+        if len(batch.source) > 1:
+            raise torch.OutOfMemoryError("no memory")
+        return real(self, batch, tokens)
+
+    monkeypatch.setattr(TrainStep, "backward_part", backward_part)
+    with pytest.raises(torch.OutOfMemoryError):
+        step.update()
 
 
 def test_random_sentences_have_their_lengths():

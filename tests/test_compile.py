@@ -4,6 +4,7 @@ import shutil
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 from conftest import TORCHS_OWN
 from torch.testing import assert_close
 
+from nmt.attention import flex
 from nmt.compose import compose_all
 from nmt.data.batches import Batch, Cursor, collate
 from nmt.data.tokenizer import EOS
@@ -115,6 +117,31 @@ def test_a_backward_pass_that_cannot_be_compiled_is_left_to_pytorch(monkeypatch,
     assert step.update() == wanted
     assert "cannot be compiled" in caplog.text and "no kernel" in caplog.text and "without train.compile" in caplog.text
     assert step.forward is step.model
+
+
+def test_a_backward_pass_of_flexattention_that_cannot_be_compiled_is_made_explicitly(monkeypatch, caplog):
+    """The update is made again; without FlexAttention in use the error is raised."""
+    wanted, step, real = train_step("false").update(), train_step("false"), TrainStep.backward
+    compiled = flex.CompiledFlexAttention()
+
+    @cache
+    def in_use() -> flex.CompiledFlexAttention:
+        return compiled
+
+    def backward(self: TrainStep, number: int, *arguments: object) -> torch.Tensor:
+        nll = real(self, number, *arguments)  # type: ignore[arg-type]
+        if compiled.works:
+            raise torch._dynamo.exc.BackendCompilerFailed(lambda: None, RuntimeError("no kernel"), None)
+        return nll
+
+    monkeypatch.setattr(flex, "compiled_flex_attention", in_use)
+    monkeypatch.setattr(TrainStep, "backward", backward)
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
+        train_step("false").update()
+    in_use()
+    flex.warn_of_explicit_attention.cache_clear()
+    assert step.update() == wanted and not compiled.works
+    assert "its backward pass cannot be compiled" in caplog.text and "no kernel" in caplog.text
 
 
 @pytest.mark.filterwarnings(*TORCHS_OWN)

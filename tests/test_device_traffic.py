@@ -11,19 +11,28 @@ from torch.testing import assert_close
 
 from nmt.attention.projection import ColumnMap, map_columns
 from nmt.decode.beam_search import search
+from nmt.decode.constraints import Constraints
+from nmt.decode.forced_columns import ForcedColumns
 from nmt.models.base import EncoderDecoder
 
 READS = ("item", "tolist", "cpu", "nonzero", "__bool__", "__int__", "__float__", "__index__", "to")
 BF16 = torch.autocast("cpu", torch.bfloat16)
 
 
+@pytest.mark.parametrize("constrained", ["", "placeholders and loops", "forced columns"])
 @pytest.mark.parametrize("beam", [1, 3])
-def test_search_reads_the_device_once_a_column_and_sends_nothing(monkeypatch, beam):
+def test_search_reads_the_device_once_a_column_and_sends_nothing(monkeypatch, beam, constrained):
     """Sentences end at different columns, some at their limits; beam 3 finishes several hypotheses at once."""
+    if constrained == "forced columns":
+        constraints = ForcedColumns.start(
+            [[(4, 5), (4,)], [(5,)], [], [(4,)] * 9, [], [(4, 5)]], 6, torch.device("cpu")
+        )
+    else:
+        constraints = Constraints.start(sources(6), [4], [5]) if constrained else None
     table = random_table(6, 9, 1)
     model, columns, inside, reads, sent = Table(table), [], [], [], []
     limits = torch.tensor([9, 2, 5, 9, 1, 7])
-    wanted = search(model, sources(6), None, beam, 0.6, limits)
+    wanted = search(model, sources(6), None, beam, 0.6, limits, constraints)
 
     def spy(owner: object, name: str, calls: list[str]) -> None:
         original = getattr(owner, name)
@@ -62,7 +71,7 @@ def test_search_reads_the_device_once_a_column_and_sends_nothing(monkeypatch, be
     for name in ("tensor", "as_tensor", "from_numpy"):
         spy(torch, name, sent)
     spy(Tensor, "__getitem__", sent)
-    found = search(model, sources(6), None, beam, 0.6, limits)
+    found = search(model, sources(6), None, beam, 0.6, limits, constraints)
     assert found == wanted
     assert reads == ["cpu"] * len(columns) and len(columns) > 2
     assert not sent

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import VOCABULARY, small_config
+from conftest import VOCABULARY, both_devices, small_config
 from test_beam_search import batch_of, sharper
 from torch import Tensor
 from torch.nn import functional
@@ -28,15 +28,6 @@ DTYPE = {"cpu": torch.float32, "cuda": torch.bfloat16}  # bf16 uses the explicit
 # Largest difference of the two kernels relative to the norm of a gradient, in roundings of 2⁻²⁴ and 2⁻⁸; fewer where
 # products alone are rounded, as under autocast, than where sums are as well.
 TOLERANCE = {"cpu": 64 * 2**-24, "cuda": 16 * 2**-8}
-both_devices = pytest.mark.parametrize(
-    "device",
-    [
-        "cpu",
-        pytest.param(
-            "cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")]
-        ),
-    ],
-)
 
 
 def train_once(model: EncoderDecoder, device: str, weights: bool) -> list[Tensor]:
@@ -73,6 +64,18 @@ def test_training_uses_flash_attention_in_every_layer(device, monkeypatch):
     assert (
         largest_difference(train_once(model, device, weights=False), wanted) > TOLERANCE[device]
     )  # a wrong kernel is detected
+
+
+@both_devices
+def test_search_uses_flash_attention(device):
+    """In every layer and column, for sources of equal length."""
+    model = build(small_config("transformer", ()), VOCABULARY, VOCABULARY, True).to(device).eval()
+    source, limits = torch.randint(PAD + 1, VOCABULARY, (6, 9), device=device), torch.full((6,), 5)
+    scope = autocast(select_device(device), DTYPE[device])
+    with torch.inference_mode(), scope, profile(activities=[ProfilerActivity.CPU]) as profiled:
+        search(model, source, None, 4, 1.0, limits)
+    calls = Counter(event.name for event in profiled.events())
+    assert calls[FUSED[device]] == calls["aten::scaled_dot_product_attention"] > len(model.encoder) + len(model.decoder)
 
 
 def test_both_kernels_translate_alike(name, small_model, monkeypatch):

@@ -9,6 +9,7 @@ from itertools import count
 import numpy as np
 import pytest
 import torch
+from conftest import both_devices
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -36,11 +37,12 @@ WAITING = {"aten::_local_scalar_dense", "aten::nonzero", "aten::is_nonzero", "at
 class RandomBatches:
     """Batches of random ids with padding, a new one for each position."""
 
-    def stream(self, cursor: Cursor, *_: object, **__: object) -> Iterator[tuple[Cursor, Batch]]:
+    def stream(self, cursor: Cursor, *_: object, pinned: bool = False) -> Iterator[tuple[Cursor, Batch]]:
         while True:
             random = np.random.default_rng(cursor.position)
             sizes = ([6] * 5, [4, 7, 2, 5, 6])
-            yield cursor, collate(*([random.integers(EOS + 1, VOCABULARY, size) for size in side] for side in sizes))
+            batch = collate(*([random.integers(EOS + 1, VOCABULARY, size) for size in side] for side in sizes))
+            yield cursor, batch.pinned() if pinned else batch
             cursor = self.skip(cursor, 1)
 
     def skip(self, cursor: Cursor, count: int) -> Cursor:
@@ -55,12 +57,12 @@ def composed(words: tuple[str, ...]) -> Config:
     return compose_all([*WORDS, *words], multirun=False)[0]
 
 
-def make_step(*words: str, state: TrainState | None = None) -> TrainStep:
+def make_step(*words: str, state: TrainState | None = None, dtype: torch.dtype = torch.float32) -> TrainStep:
     config = composed(words)
     torch.manual_seed(config.seed)
     model = build(config.model, VOCABULARY, VOCABULARY, True).to(config.device)
     state, optimizer = state or TrainState(total_steps=10**6), make_optimizer(model, config.optim)
-    return TrainStep(config, model, optimizer, RandomBatches(), state, torch.float32, World())  # type: ignore[arg-type]
+    return TrainStep(config, model, optimizer, RandomBatches(), state, dtype, World())  # type: ignore[arg-type]
 
 
 class NoWaiting(TorchDispatchMode):
@@ -261,10 +263,12 @@ def test_a_search_that_does_not_fit_is_made_in_halves():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("model", MODELS)
-def test_cuda_waits_for_no_number(model):
+def test_cuda_waits_for_no_number(model, dtype, optimizer):
     """PyTorch itself refuses each call that waits for the device; the event of the figures is none of them."""
-    step = make_step(f"model={model}", "device=cuda", *MODELS[model])
+    step = make_step(f"model={model}", "device=cuda", f"optim={optimizer}", *MODELS[model], dtype=dtype)
     losses = [step.update()["loss"] for _ in range(3)]
     torch.cuda.set_sync_debug_mode("error")
     try:
@@ -273,6 +277,22 @@ def test_cuda_waits_for_no_number(model):
         torch.cuda.set_sync_debug_mode("default")
     step.settle()
     assert all(map(math.isfinite, losses)) and step.metrics.updates == 6
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@both_devices
+def test_a_gradient_that_is_not_a_number_changes_no_weight(device, optimizer):
+    step = make_step("model=transformer_tiny", f"device={device}", f"optim={optimizer}")
+    step.update()
+    before = [tensor.clone() for tensor in step.model.state_dict().values()]
+    hook = step.model.output.weight.register_hook(lambda gradient: gradient * math.nan)
+    step.update()
+    step.settle()
+    assert step.state.skipped == [2] and all(map(torch.equal, before, step.model.state_dict().values()))
+    hook.remove()
+    step.update()
+    step.settle()
+    assert not any(map(torch.equal, before, step.model.state_dict().values()))
 
 
 @pytest.mark.gpu

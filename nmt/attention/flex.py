@@ -190,3 +190,12 @@ class CompiledFlexAttention:
 def compiled_flex_attention() -> CompiledFlexAttention:
     """The one of this process."""
     return CompiledFlexAttention()
+
+
+def attend_explicitly(reason: str) -> bool:
+    """Use FlexAttention no more, whose backward pass could not be compiled; False if it is not in use anyway."""
+    if not compiled_flex_attention.cache_info().currsize or not compiled_flex_attention().works:
+        return False
+    compiled_flex_attention().works = False
+    warn_of_explicit_attention(f"its backward pass cannot be compiled: {reason}")
+    return True

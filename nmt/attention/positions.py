@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from nmt.errors import UserError, choose
 
-Rotation = tuple[Tensor, Tensor]  # cosines and sines, [T K/2]
+Rotation = tuple[Tensor, Tensor]  # cosines, and sines with the signs of a rotation, [T K]
 Start = int | Tensor
 
 
@@ -36,7 +36,7 @@ class Positions(nn.Module, ABC):
         return embedded
 
     def rotation(self, start: Start, length: int, like: Tensor) -> Rotation | None:
-        """cos and sin that turn queries and keys of self-attention [T K/2], or None."""
+        """cos and sin that turn queries and keys of self-attention [T K], or None."""
         return None
 
 
@@ -97,12 +97,13 @@ class Rotary(Positions):
         self.head_size = head_size
 
     def rotation(self, start: Start, length: int, like: Tensor) -> Rotation | None:
-        """cos and sin of position · 10000^(−2i/K), in float32 at least."""
+        """cos twice, and −sin and sin, of position · 10000^(−2i/K), in float32 at least."""
         full = torch.promote_types(like.dtype, torch.float32)
         position = (start + torch.arange(length, device=like.device)).to(full)
         dimension = torch.arange(0, self.head_size, 2, device=like.device, dtype=full)
         angle = position[:, None] * 10000.0 ** (-dimension / self.head_size)
-        return angle.cos(), angle.sin()
+        cosine, sine = angle.cos(), angle.sin()
+        return torch.cat((cosine, cosine), 1), torch.cat((-sine, sine), 1)
 
 
 class NoPositions(Positions):
@@ -111,9 +112,8 @@ class NoPositions(Positions):
 
 def rotate(inputs: Tensor, rotation: Rotation) -> Tensor:
     """Each pair (x_i, x_{i + K/2}) of [B H T K] rotated by its angle."""
-    (first, second), (cosine, sine) = inputs.chunk(2, -1), rotation
-    rotated = torch.cat((first * cosine - second * sine, first * sine + second * cosine), -1)
-    return rotated.to(inputs.dtype)
+    cosine, sine = rotation
+    return torch.addcmul(inputs * cosine, inputs.roll(inputs.size(-1) // 2, -1), sine).to(inputs.dtype)
 
 
 def sinusoids(start: Start, length: int, size: int, like: Tensor) -> Tensor:

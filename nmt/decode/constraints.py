@@ -57,13 +57,11 @@ class Constraints:
         if not len(self.placeholders):
             return
         values = log_probabilities[:, :, self.placeholders]
-        if self.missing.any():
-            waits = self.missing.any(2)
-            first = self.missing.int().argmax(2, keepdim=True)
-            end = log_probabilities[:, :, EOS]
-            best = torch.maximum(values.gather(2, first)[:, :, 0], end)
-            values.scatter_(2, first, torch.where(waits, best, values.gather(2, first)[:, :, 0])[:, :, None])
-            log_probabilities[:, :, EOS] = end.masked_fill(waits, float("-inf"))
+        waits = self.missing.any(2)
+        first = self.missing.int().argmax(2, keepdim=True)
+        end, wanted = log_probabilities[:, :, EOS], values.gather(2, first)[:, :, 0]
+        values.scatter_(2, first, torch.where(waits, torch.maximum(wanted, end), wanted)[:, :, None])
+        log_probabilities[:, :, EOS] = end.masked_fill(waits, float("-inf"))
         log_probabilities[:, :, self.placeholders] = values.masked_fill(~self.missing, float("-inf"))
 
     def extend(self, rows: Tensor, parents: Tensor, tokens: Tensor) -> "Constraints":

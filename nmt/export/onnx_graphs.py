@@ -221,4 +221,4 @@ def require_packages() -> None:
         try:
             importlib.import_module(package)
         except ImportError:
-            raise UserError(f"--format onnx needs the package {package}: pip install 'nmt[export]'.") from None
+            raise UserError(f"This export needs the package {package}: pip install 'nmt[export]'.") from None

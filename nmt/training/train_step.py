@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from nmt.attention.flex import attend_explicitly
 from nmt.config import Config
 from nmt.data.batches import Batch, BatchIterator, Cursor
 from nmt.distributed import World
@@ -164,14 +165,25 @@ class TrainStep:
         try:
             return [self.backward(number, batch, tokens, parts) for number, batch in enumerate(batches)]
         except RuntimeError as error:
-            if self.forward is self.model or not failed_to_compile(error):
+            if not failed_to_compile(error):
                 raise
-            if self.world.size > 1:  # others may have sent their gradients
-                raise UserError(f"{NOT_COMPILED}: {reason(error)}; choose train.compile=false.") from None
-            log.warning("%s: %s; the training goes on without train.compile.", NOT_COMPILED, reason(error))
-            self.forward = self.model
-            self.optimizer.zero_grad()
-            return [self.backward(number, batch, tokens, parts) for number, batch in enumerate(batches)]
+            self.stop_compiling(error)
+        self.optimizer.zero_grad()
+        return [self.backward(number, batch, tokens, parts) for number, batch in enumerate(batches)]
+
+    def stop_compiling(self, error: RuntimeError) -> None:
+        """Go on without what could not be compiled, train.compile or FlexAttention; raise the error if that is none.
+
+        Several processes cannot go on, since others may have sent their gradients.
+        """
+        if self.forward is self.model:
+            if self.world.size > 1 or not attend_explicitly(reason(error)):
+                raise error
+            return
+        if self.world.size > 1:
+            raise UserError(f"{NOT_COMPILED}: {reason(error)}; choose train.compile=false.") from None
+        log.warning("%s: %s; the training goes on without train.compile.", NOT_COMPILED, reason(error))
+        self.forward = self.model
 
     def backward(self, number: int, batch: Batch, tokens: int, parts: int = 1) -> Tensor:
         """Add the gradients of loss / tokens of this process's micro-batch `number`; returns its summed −log p."""
