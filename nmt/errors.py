@@ -53,3 +53,8 @@ def check_positive(**values: int | None) -> None:
     for name, value in values.items():
         if value is not None and value < 1:
             raise UserError(f"{name}={value} is invalid; it must be greater than 0.")
+
+
+def install_extra(name: str) -> str:
+    """What installs the packages of an extra of pyproject.toml."""
+    return f"`pip install -e '.[{name}]'` in the checkout"

@@ -228,7 +228,7 @@ def test_a_language_identifier_that_is_missing(audit, monkeypatch: pytest.Monkey
     from nmt.data.inspect.identifier import load_identifier
 
     load_identifier.cache_clear()
-    with pytest.raises(UserError, match=r"needs the library py3langid .* install it with `pip install 'nmt\[audit\]'`"):
+    with pytest.raises(UserError, match=r"library py3langid .* install it with `pip install -e '.\[audit\]'`"):
         load_identifier()
 
 

@@ -113,7 +113,7 @@ def test_what_cannot_be_read_or_written(refuse, refused, trained, tmp_path):
 def test_a_missing_library_is_named(refuse, monkeypatch, library):
     monkeypatch.setitem(__import__("sys").modules, library, None)
     name = {"translate.storage.pypo": "a.po"}.get(library, "a.md")
-    assert "pip install 'nmt[documents]'" in refuse(name, SAMPLES[f".{name[2:]}"][0])
+    assert "`pip install -e '.[documents]'` in the checkout" in refuse(name, SAMPLES[f".{name[2:]}"][0])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
+from nmt.evaluate.confidence import Calibration
 from nmt.export.ctranslate2_engine import CTranslate2Translator
 from nmt.export.ctranslate2_folder import CTranslate2Export
 from nmt.export.ctranslate2_model import EXPORTABLE, check_exportable
@@ -38,6 +39,16 @@ def export(plain: Translator, config: Config, folder: Path, quantization: str = 
     folder.mkdir()
     CTranslate2Export(plain, config, quantization).write(folder, {})
     return CTranslate2Translator.open(plain, folder)
+
+
+@needs_ctranslate2
+def test_all_but_the_engine_is_the_same_translator(vocabularies, tmp_path):
+    """So that equal text has equal confidences, whichever engine has searched."""
+    plain, config = translator(vocabularies)
+    base = replace(plain, calibration=Calibration(2.0, -0.5), num_processes=3)
+    other = export(base, config, tmp_path / "export")
+    different = {each.name for each in fields(Translator) if getattr(other, each.name) is not getattr(base, each.name)}
+    assert different == {"num_processes"}
 
 
 def assert_same(results: list[list[Hypothesis]], wanted: list[list[Hypothesis]]) -> None:

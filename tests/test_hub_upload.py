@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from corpora import Trained
 
 ROOT = Path(__file__).resolve().parent.parent
 PUSH = """
@@ -34,6 +35,8 @@ class Hub(BaseHTTPRequestHandler):
         if self.path == "/api/repos/create":
             server.created = json.loads(body)
             return self.answer({"url": f"{server.address}/me/it"})
+        if self.path == "/api/validate-yaml":  # of a model card
+            return self.answer({"errors": [], "warnings": []})
         if "/preupload/" in self.path:
             files = [
                 {
@@ -90,13 +93,17 @@ def hub():
 
 
 def push(hub, folder: Path, home: Path, token: str | None = "hf_secret") -> subprocess.CompletedProcess:
-    """In a process of its own: huggingface_hub reads its variables when it is imported."""
+    return python(hub, home, token, "-c", PUSH, str(folder))
+
+
+def python(hub, home: Path, token: str | None, *words: str) -> subprocess.CompletedProcess:
+    """A process of its own, since huggingface_hub reads its variables when it is imported."""
     variables = {"HF_ENDPOINT": hub.address, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1", "no_proxy": "127.0.0.1"}
     variables |= {"HF_TOKEN": token} if token else {}
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith("HF_") and "proxy" not in name.lower()
     }
-    command = [sys.executable, "-c", PUSH, str(folder)]
+    command = [sys.executable, *words]
     return subprocess.run(command, cwd=ROOT, env=kept | variables, capture_output=True, text=True, timeout=120)
 
 
@@ -137,3 +144,17 @@ def test_a_failure_is_one_sentence(hub, folder, tmp_path, refuses, token, said):
     done = push(hub, folder, tmp_path, token)
     assert "UserError" in done.stderr and said in done.stderr.splitlines()[-1] and not hub.commits
     assert "hf_secret" not in done.stderr and (folder / "model.safetensors").exists()
+
+
+def test_a_run_is_exported_and_uploaded_by_one_command(hub, trained: Trained, tmp_path):
+    """The card names the repository; without a token nothing is exported."""
+    words = ["-m", "nmt", "export", "tiny", "--runs", str(trained.runs), "--format", "hf", "--push", "me/it"]
+    folder = tmp_path / "made"
+    words += ["--output", str(folder)]
+    refused = python(hub, tmp_path, None, *words)
+    assert refused.returncode == 2 and "HF_TOKEN" in refused.stderr and not folder.exists()
+    done = python(hub, tmp_path, "hf_secret", *words)
+    assert done.returncode == 0 and done.stdout.strip() == f"{hub.address}/me/it", done.stderr
+    assert len(hub.commits) == 1
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert card.count('from_pretrained("me/it")') == 2 and 'language: ["de", "en"]' in card

@@ -116,7 +116,8 @@ def test_a_run_is_exported_with_card_and_provenance(trained: Trained, tmp_path, 
     answer = run_command(capfd, *words)
     assert answer.code == 0 and answer.out == f"{folder}\n", answer.err
     card = (folder / "README.md").read_text(encoding="utf-8")
-    assert "- test: BLEU " in card and "library_name: transformers" in card
+    assert "- test: BLEU " in card and card.count("nrefs:1") == 2 and "library_name: transformers" in card
+    assert 'from_pretrained(".")' in card and "seed 1, update " in card
     assert json.loads((folder / "provenance.json").read_text(encoding="utf-8"))["run"]["config"]["name"] == "tiny"
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)

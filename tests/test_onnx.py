@@ -125,5 +125,5 @@ def test_a_missing_package_and_a_number_format_are_said(monkeypatch, refused, tr
         "export", str(trained.folder), "--format", "onnx", "--quantization", "bfloat16"
     )
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(UserError, match=r"needs the package onnxscript: pip install 'nmt\[export\]'"):
+    with pytest.raises(UserError, match=r"package onnxscript: `pip install -e '.\[export\]'` in the checkout"):
         require_packages()

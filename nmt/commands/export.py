@@ -17,7 +17,7 @@ from nmt.export.argos_folder import SUFFIX, ArgosExport
 from nmt.export.ctranslate2_engine import CTranslate2Translator
 from nmt.export.ctranslate2_folder import CTranslate2Export
 from nmt.export.html_page import HtmlExport, write_page
-from nmt.export.hub_upload import check_name, push
+from nmt.export.hub_upload import check_name, check_token, push
 from nmt.export.hugging_face_folder import HuggingFaceExport
 from nmt.export.licence import Licences
 from nmt.export.onnx_folder import OnnxExport
@@ -39,6 +39,13 @@ def run(options: argparse.Namespace) -> int:
     check_options(options)
     run = load(find_checkpoints(options.name, Path(options.runs)))
     wanted = make_export(run, options.format, options.quantization, options.license, options.onnxruntime_web)
+    if isinstance(wanted, HuggingFaceExport):
+        wanted.repository = options.push
+    if options.format in ("hf", "argos") and run.translator.tokenizers.protects:
+        log.warning(
+            "%s was trained with placeholders for numbers, URLs and the like, which this format does not make: they "
+            "will be translated as text. Train with tokenizer.protect=false for it.", run.name
+        )  # fmt: skip
     if options.vocabulary_map and isinstance(wanted, CTranslate2Export):
         wanted.vocabulary_map = make_vocabulary_map(run)
     if isinstance(wanted, HtmlExport) and options.output is not None:
@@ -73,6 +80,7 @@ def check_options(options: argparse.Namespace) -> None:
         check_name(options.push)
         if options.format != "hf":
             raise UserError("--push uploads the folder of --format hf.")
+        check_token()
     if options.license and options.format not in ("hf", "argos"):
         raise UserError("--license goes into a model card or a package; it needs --format hf or argos.")
     if options.format == "argos" and str(options.output).endswith(SUFFIX):
@@ -170,6 +178,6 @@ def scores(run: Run) -> dict[str, Any]:
         result = read_json(path)
         source = result.get("provenance") if isinstance(result, dict) else None
         if isinstance(source, dict) and source.get("models") == json.loads(json.dumps(run.provenance["models"])):
-            kept = {key: result[key] for key in ("bleu", "chrf", "bleu_signature") if key in result}
+            kept = {key: result[key] for key in ("bleu", "chrf", "bleu_signature", "chrf_signature") if key in result}
             by_set[path.parent.name] = kept | {"decode": source.get("decode")}
     return by_set

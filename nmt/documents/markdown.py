@@ -14,7 +14,7 @@ from nmt.documents.html_document import read_html
 from nmt.documents.lines import newline_of, wrap, wraps
 from nmt.documents.markdown_inline import InlineReader, escape, escape_line_starts, normal_label
 from nmt.documents.segment import Malformed, Part
-from nmt.errors import UserError
+from nmt.errors import UserError, install_extra
 
 FRONT_MATTER = re.compile(r"\ufeff?(---|\+\+\+)[ \t]*\r?\n(?:.*?\n)??(?:\1|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 KEPT = re.compile(r"\$\$|:::|\{%|\{\{|<!--|!!!")  # a block that begins so is no text
@@ -55,7 +55,7 @@ def find_blocks(body: str, environment: dict[str, Any]) -> list[Block]:
     try:
         from markdown_it import MarkdownIt
     except ImportError:
-        raise UserError("Markdown is read by markdown-it-py: pip install 'nmt[documents]'.") from None
+        raise UserError(f"Markdown is read by markdown-it-py: {install_extra('documents')}.") from None
     parser = MarkdownIt("commonmark").enable("table").disable("inline")
     blocks, cell = [], False
     for token in parser.parse(body, environment):

@@ -13,7 +13,7 @@ from typing import Any
 from nmt.documents.inline_markup import inline_parts
 from nmt.documents.markup_tokens import tokens
 from nmt.documents.segment import Malformed, Part
-from nmt.errors import UserError
+from nmt.errors import UserError, install_extra
 
 CHARSET = re.compile(r'^"Content-Type:[^"]*charset=([^\s\\";]+)', re.MULTILINE)
 MESSAGE = re.compile(r"^(?:#~\s*)?(?:msg(?:id|ctxt|id_plural|str(?:\[\d+\])?)\s*)?\"|^#|^\s*$|^domain ")
@@ -85,7 +85,7 @@ def parse(text: str) -> Any:
     try:
         from translate.storage.pypo import pofile
     except ImportError:
-        raise UserError("PO files are read by translate-toolkit: pip install 'nmt[documents]'.") from None
+        raise UserError(f"PO files are read by translate-toolkit: {install_extra('documents')}.") from None
     try:
         return pofile.parsestring(text.encode())
     except Exception as error:  # of any kind: the parser has no error of its own

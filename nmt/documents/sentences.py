@@ -3,7 +3,7 @@
 It is kept up (syntok rests since 2022, pysbd since 2021) and has rules or fallbacks for some 300 languages.
 """
 
-from nmt.errors import UserError
+from nmt.errors import UserError, install_extra
 from nmt.evaluate.words import Span
 
 
@@ -12,7 +12,7 @@ def split_sentences(text: str, language: str) -> list[Span]:
     try:
         from sentencex import segment
     except ImportError:
-        raise UserError("Documents are split into sentences by sentencex: pip install 'nmt[documents]'.") from None
+        raise UserError(f"Documents are split into sentences by sentencex: {install_extra('documents')}.") from None
     spans, start = [], 0
     for sentence in segment(language, text):
         end = start + len(sentence)

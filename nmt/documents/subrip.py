@@ -1,7 +1,8 @@
 """SubRip subtitles: numbers and times stay; a sentence over several lines or cues is translated as one, then divided.
 
 A line joins the one before it unless that ends a sentence, or this one begins with the dash of another speaker, or more
-than LONGEST_GAP seconds lie between them. Cues that overlap in time are refused: their order is not that of the speech.
+than LONGEST_GAP seconds lie between them. Cues that overlap by more than TOLERANCE are refused:
+their order is not that of the speech.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ INLINE = re.compile(r"<(/?)([A-Za-z]+)(?:[ \t][^<>\r\n]*)?>|\{[\\/][^{}\r\n]*\}"
 DASH = re.compile(r"[ \t]*[-–—‐](?![-–—])[ \t]*")
 SENTENCE_END = re.compile(r"[.!?…。！？♪#\])][\"'”“’»«)\]]*$")
 LONGEST_GAP, MOST_LINES = 3.0, 12
+TOLERANCE = 0.1  # seconds that a cue may begin early, as rounded times do
 EMPTY_LINE = re.compile(rf"(\r?\n)(?:[ \t]*\r?\n)+(?![ \t]*\d+[ \t]*\r?\n[ \t]*{TIME})")
 
 
@@ -67,7 +69,7 @@ def find_cues(text: str) -> Iterator[Cue]:
         cue = Cue(match[1], begins, ends, match.start(), match.end())
         if ends < begins:
             raise Malformed(f"cue {cue.number} ends before it begins", cue.header)
-        if previous and begins < previous.ends:
+        if previous and begins < previous.ends - TOLERANCE:
             raise Malformed(f"cue {cue.number} begins before cue {previous.number} ends", cue.header)
         yield cue
         previous, end = cue, match.end()

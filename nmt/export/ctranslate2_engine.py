@@ -8,7 +8,7 @@ which our search never keeps, may take up a part of the beam.
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -61,10 +61,8 @@ class CTranslate2Translator(Translator):
             )
         except (RuntimeError, ValueError) as error:
             raise UserError(f"CTranslate2 cannot open {folder}: {str(error).strip().rstrip('.')}.") from None
-        return cls(
-            base.model, base.tokenizers, base.decode, base.max_pieces, base.device, base.autocast, base.search_model,
-            engine=engine, num_threads=threads,
-        )  # fmt: skip
+        same = {each.name: getattr(base, each.name) for each in fields(Translator)}
+        return cls(**same | {"num_processes": 1}, engine=engine, num_threads=threads)
 
     @cached_property
     def source_pieces(self) -> list[str]:

@@ -15,7 +15,9 @@ from nmt.attention.multi_head import MultiHeadAttention
 from nmt.attention.positions import sinusoids
 from nmt.data.tokenizer import BOS, EOS, UNK, Tokenizers
 from nmt.errors import UserError
+from nmt.export.identity import HOLD_EVERY_MODEL
 from nmt.models.base import EncoderDecoder
+from nmt.models.ensemble import Ensemble
 from nmt.models.layers import DecoderLayer, EncoderLayer, FeedForward
 from nmt.models.transformer import Transformer
 from nmt.models.transformer_config import TransformerConfig
@@ -31,7 +33,7 @@ def import_ctranslate2() -> ModuleType:
     except ImportError as error:
         raise UserError(
             f"ctranslate2 cannot be imported here ({error}); install it into this environment with "
-            f"`pip install 'ctranslate2>=4.7'`, or leave it out: --engine torch needs nothing more."
+            "`pip install 'ctranslate2>=4.7'`. `nmt translate --engine torch` does without it."
         ) from None
     version = ctranslate2.__version__
     if tuple(map(int, version.split(".")[:2])) < (4, 7):
@@ -52,7 +54,8 @@ def check_exportable(config: Any, model: EncoderDecoder) -> None:
         reason = "CTranslate2 has no ensembles; export one run at a time"
     else:
         return
-    raise UserError(f"This run cannot be exported: {reason}. {EXPORTABLE}.")
+    others = "" if isinstance(model, Ensemble) else f" {HOLD_EVERY_MODEL}"
+    raise UserError(f"This run cannot be exported: {reason}. {EXPORTABLE}.{others}")
 
 
 def build_spec(

@@ -16,16 +16,22 @@ def check_name(name: str) -> None:
         raise UserError(f"--push {name} is no name of a repository; it is OWNER/NAME, as in my-group/my-translator.")
 
 
-def push(folder: Path, name: str) -> str:
-    """Upload every file of a folder in one commit, and return the repository's address; a new repository is private.
-
-    The token is that of `hf auth login` or HF_TOKEN. Raises UserError where the hub refuses or does not answer.
-    """
-    from huggingface_hub import HfApi  # here, because the import takes a second
+def check_token() -> None:
+    """Raise UserError unless there is a token: that of `hf auth login` or HF_TOKEN."""
     from huggingface_hub.utils import get_token
 
     if not get_token():
         raise UserError("--push needs a token of the Hugging Face hub: `hf auth login`, or the variable HF_TOKEN.")
+
+
+def push(folder: Path, name: str) -> str:
+    """Upload every file of a folder in one commit, and return the repository's address; a new repository is private.
+
+    Raises UserError where the hub refuses or does not answer.
+    """
+    check_token()
+    from huggingface_hub import HfApi  # here, because the import takes a second
+
     try:
         api = HfApi()
         address = str(api.create_repo(name, private=True, exist_ok=True))

@@ -9,6 +9,7 @@ import safetensors
 from safetensors.torch import save
 
 from nmt.config import Config
+from nmt.data.tags import language_tag
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.translator import Translator
 from nmt.export.hugging_face_model import check_exportable, model_config, model_weights
@@ -16,13 +17,14 @@ from nmt.export.hugging_face_tokenizer import tokenizer_config, tokenizer_json
 from nmt.export.identity import content_hash, position_count, protect_call, write_protection
 from nmt.export.licence import Licences
 from nmt.models.transformer import Transformer
+from nmt.models.transformer_config import TransformerConfig
 
 VERSION = 2  # part of the folder's name; to be raised when the content of an export changes
 
 CARD = """---
 library_name: transformers
 pipeline_tag: translation
-language: [{languages}]
+language: {languages}
 tags: [translation, nmt]
 {licence_field}---
 
@@ -43,13 +45,21 @@ print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 
 {scores}
 
+## How it was made
+
+{made}
+
 ## Data and limits
 
-Trained on {data}. {licence} Text of another kind is translated worse.
-{protection}
+Trained on {data}. {licence} Text of another kind is translated worse. Every sentence is translated by itself, at most
+{longest} pieces of it. Names, numbers and rare words can be wrong, and a fluent translation can be.
+{tags}{protection}
 `generation_config.json` has the run's search, with two differences: its maximum length does not depend on
 the source, and repeated spans are not avoided.
 `provenance.json` has the run, its configuration, the versions of the libraries and the scores.
+"""
+TAGS = """
+The first word of each sentence is the tag of the language to translate into, such as `{tag}`.
 """
 PROTECTION = """
 In training, numbers, URLs, e-mails, codes and the like were replaced by placeholders, and lines in capitals
@@ -66,6 +76,7 @@ class HuggingFaceExport:
     translator: Translator
     config: Config
     licences: Licences = Licences(None, ())
+    repository: str | None = None  # OWNER/NAME on the hub, where it will be uploaded to
     content = ""  # the whole folder is the export
 
     @property
@@ -77,6 +88,7 @@ class HuggingFaceExport:
     def name(self) -> str:
         """The folder's name."""
         shape = [VERSION, vars(self.config.model), vars(self.config.decode), self.positions, self.licences.chosen]
+        shape += [self.repository] if self.repository else []
         return f"hf-{content_hash(self.translator, shape)}"
 
     @property
@@ -106,7 +118,7 @@ class HuggingFaceExport:
             (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
         write_protection(folder, self.translator.tokenizers)
         size = sum(weight.numel() for name, weight in weights.items() if "embed_positions" not in name)
-        (folder / "README.md").write_text(self.card(size, provenance["scores"]), encoding="utf-8")
+        (folder / "README.md").write_text(self.card(size, provenance), encoding="utf-8")
 
     def generation_config(self) -> dict[str, Any]:
         """The run's search: scores are log-probability / length^α, <pad>, <unk> and <s> are never written."""
@@ -124,25 +136,41 @@ class HuggingFaceExport:
             "suppress_tokens": [PAD, BOS],
         }
 
-    def card(self, parameters: int, scores: dict[str, Any]) -> str:
+    def card(self, parameters: int, provenance: dict[str, Any]) -> str:
         """The model card."""
         data, tokenizers = self.config.data, self.translator.tokenizers
         lines = [
-            f"- {name}: BLEU {each['bleu']:.2f}, chrF {each['chrf']:.2f} (`{each['bleu_signature']}`)"
-            for name, each in scores.items()
+            f"- {name}: BLEU {each['bleu']:.2f} (`{each['bleu_signature']}`), "
+            f"chrF {each['chrf']:.2f} (`{each['chrf_signature']}`)"
+            for name, each in provenance["scores"].items()
         ]
         languages = sorted({*data.source.split("+"), *data.target.split("+")})
+        targets = data.target.split("+")
         return CARD.format(
-            languages=", ".join(languages),
+            languages=json.dumps(languages),
             licence_field=f"license: {self.licences.chosen}\n" if self.licences.chosen else "",
             licence=self.licences.sentence,
             title=f"{self.config.name}: {data.source} to {data.target}",
             parameters=parameters / 1e6,
             source=data.source,
             target=data.target,
-            folder=".",
+            folder=self.repository or ".",
+            made=self.how_it_was_made(provenance),
+            longest=self.positions - 1,
+            tags=TAGS.format(tag=language_tag(targets[0])) if len(targets) > 1 else "",
             example="Ein Mann schläft." if data.source == "de" else "…",
             scores="\n".join(lines) or "None was computed.",
             data=data.kind if data.kind != "files" else "the text of its owner",
             protection=PROTECTION.format(protect=protect_call(tokenizers)) if tokenizers.protects else "",
+        )
+
+    def how_it_was_made(self, provenance: dict[str, Any]) -> str:
+        """A sentence for the model card."""
+        model, run, size = self.config.model, provenance.get("run", {}), self.translator.tokenizers.source.size
+        assert isinstance(model, TransformerConfig)
+        versions = ", ".join(f"{name} {version}" for name, version in run.get("trained_with", {}).items())
+        return (
+            f"{model.encoder_layers} + {model.decoder_layers} layers of {model.hidden_size}, {model.num_heads} heads, "
+            f"{size:,} pieces; seed {self.config.seed}, {run.get('origin', 'not trained')}; "
+            f"{versions or 'no versions'}; hash of the corpus {run.get('corpus_hash', 'unknown')}."
         )

@@ -14,7 +14,9 @@ from nmt.attention.multi_head import MultiHeadAttention
 from nmt.attention.positions import sinusoids
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizers
 from nmt.errors import UserError
+from nmt.export.identity import HOLD_EVERY_MODEL
 from nmt.models.base import EncoderDecoder
+from nmt.models.ensemble import Ensemble
 from nmt.models.layers import FeedForward
 from nmt.models.transformer import Transformer
 from nmt.models.transformer_config import TransformerConfig
@@ -40,7 +42,8 @@ def check_exportable(config: Any, model: EncoderDecoder, tokenizers: Tokenizers)
         reason = "one tokenizer must read and write; tokenizer.joint=true can, and --format ctranslate2 can hold two"
     else:
         return
-    raise UserError(f"This run cannot be exported for Hugging Face transformers: {reason}.")
+    others = "" if isinstance(model, Ensemble) else f" {HOLD_EVERY_MODEL}"
+    raise UserError(f"This run cannot be exported for Hugging Face transformers: {reason}.{others}")
 
 
 def model_config(config: TransformerConfig, vocabulary: int, positions: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What every format of export has: a name that changes with its content, the length of its position tables, and the
+"""What formats of export share: a name that changes with its content, the length of its position tables, and the
 code that keeps numbers, URLs and names from being translated.
 """
 
@@ -13,6 +13,8 @@ from nmt.config import Config
 from nmt.data import known_words, protection, tags
 from nmt.data.tokenizer import KNOWN_WORDS, Tokenizers
 from nmt.decode.translator import Translator
+
+HOLD_EVERY_MODEL = "--format onnx and --format html hold every model."
 
 
 def content_hash(translator: Translator, shape: list[Any]) -> str:

@@ -23,7 +23,7 @@ from torch.export import Dim
 from nmt.attention.fast_weights import FastWeightState, normalized_features
 from nmt.attention.positions import Learned, Start
 from nmt.attention.self_attention import DeltaSelfAttention, FastWeightSelfAttention
-from nmt.errors import UserError
+from nmt.errors import UserError, install_extra
 from nmt.export.onnx_rnn import ExportedRNN, translations
 from nmt.models.base import EncoderDecoder, Memory
 from nmt.models.cells import StackedRNNCell
@@ -221,4 +221,4 @@ def require_packages() -> None:
         try:
             importlib.import_module(package)
         except ImportError:
-            raise UserError(f"This export needs the package {package}: pip install 'nmt[export]'.") from None
+            raise UserError(f"This export needs the package {package}: {install_extra('export')}.") from None

@@ -7,7 +7,7 @@ import numpy as np
 
 from nmt.data.inspect.language import Language
 from nmt.data.inspect.lines import Lines
-from nmt.errors import UserError
+from nmt.errors import UserError, install_extra
 
 DOUBTFUL = 0.4  # share of unknown words
 CERTAIN = 0.9  # probability
@@ -21,7 +21,7 @@ def load_identifier() -> Any:
     except ImportError:
         raise UserError(
             "data.audit_identifier=true needs the library py3langid (0.4 or newer); install it with "
-            "`pip install 'nmt[audit]'`, or leave the key out."
+            f"{install_extra('audit')}, or leave the key out."
         ) from None
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 

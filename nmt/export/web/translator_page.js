@@ -58,7 +58,7 @@ class Page {
   }
 
   show(index, translation) {
-    while (this.output.children.length <= index) this.output.append(create("p"));
+    while (this.output.children.length <= index) this.output.append(Object.assign(create("p"), { dir: "auto" }));
     const line = this.output.children[index];
     if (line.textContent !== translation.text) line.textContent = translation.text;
     line.title = confidenceOf(translation.parts);
