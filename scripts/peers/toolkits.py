@@ -119,10 +119,10 @@ def eole_transformer(folder: Path) -> list[str]:
 SHARED = ["model.dropout=0.1", "train.label_smoothing=0.1", f"train.batch_tokens={BATCH_TOKENS}"]
 TRANSFORMER = ["model=transformer", "model.hidden_size=256", "model.feed_forward_size=1024", *SHARED]
 # Output layers are not tied to embeddings; the toolkits' read 512 numbers, ours the 256 of the attentional vector.
-RECURRENT = ["model=luong_global", "model.tie_embeddings=false", *SHARED]
+RECURRENT = ["model=luong_global", "model.hidden_size=512", "model.tie_embeddings=false", *SHARED]
 ADDITIVE = [*RECURRENT, "model.score=additive"]
 # No toolkit computes attention before the step; the nearest model is the additive score after it.
-BAHDANAU = ["model=bahdanau", "model.tie_embeddings=false", *SHARED]
+BAHDANAU = ["model=bahdanau", "model.hidden_size=512", "model.tie_embeddings=false", *SHARED]
 PEERS = {
     "eole_transformer": Peer("eole", eole_transformer, TRANSFORMER),
     "onmt_transformer": Peer("onmt", onmt_transformer, TRANSFORMER),
