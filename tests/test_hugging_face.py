@@ -54,7 +54,10 @@ def test_logits_attentions_and_translations_are_the_same(options, vocabularies, 
         decoded = plain.model(ids[0], None, ids[1], weights=True)
         output = model(input_ids=ids[0], decoder_input_ids=ids[1], output_attentions=True)
         torch.testing.assert_close(output.logits, plain.model.logits(decoded.hidden), atol=1e-4, rtol=0)
-        torch.testing.assert_close(torch.stack(output.cross_attentions, 1), decoded.weights, atol=1e-5, rtol=0)
+        own = plain.model.encode(ids[0], None, weights=True).weights, decoded.self_weights, decoded.weights
+        for name, weights in zip(("encoder", "decoder", "cross"), own, strict=True):
+            theirs = torch.stack(output[f"{name}_attentions"], 1)
+            torch.testing.assert_close(theirs, weights, atol=1e-5, rtol=0)
     for beam in (1, 4):
         decode = replace(plain.decode, beam=beam, avoid_loops=False, max_length_ratio=0.0, max_length_extra=LIMIT)
         wanted = [best[0].ids for best in plain.with_options(decode=decode).search(sources)]
