@@ -6,11 +6,23 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nmt.compose import compose_all
 from nmt.data.known_words import KnownWords, entries
 from nmt.data.noise import Noise, add_noise
-from nmt.data.protection import NUMBERS, OTHERS, PLACEHOLDERS, Encoded, protect, protect_pair, restore
+from nmt.data.protection import (
+    NUMBERS,
+    OTHERS,
+    PLACEHOLDERS,
+    POSSIBLE,
+    SPANS,
+    Encoded,
+    protect,
+    protect_pair,
+    restore,
+)
 from nmt.data.tokenizer import EOS, Tokenizer, Tokenizers, train_tokenizers
 from nmt.decode.beam_search import search
 from nmt.decode.constraints import Constraints, has_loop, source_repeats
@@ -19,8 +31,23 @@ from nmt.evaluate.loops import is_loop
 from nmt.evaluate.odd_lines import OddLine, OddResult, odd_report, read_odd_lines
 from nmt.training import checkpoint
 
+SIGNS = "abcdefxXDoOABZzß.-_:;=/\\|*()[]{}<>%$@#&`'\"+−~^ 1٣é,!?€🙂→☀\u200d\uf101\n"
 ONE, TWO, X1, X2 = *NUMBERS[:2], *OTHERS[:2]
 MARKED_PAIR = [(f"Tom kam um {ONE} nach Boston.", f"Tom came to Boston at {ONE}.")]
+
+
+@settings(max_examples=2000)
+@given(text=st.text(st.sampled_from(SIGNS), max_size=14))
+def test_a_text_without_any_sign_of_a_span_has_none(text):
+    """`find_spans` reads only the others."""
+    assert POSSIBLE.search(text) or not SPANS.search(text)
+
+
+def test_an_odd_line_with_a_span_has_a_sign_of_it():
+    texts = [line.text for line in read_odd_lines()]
+    assert sum(SPANS.search(text) is not None for text in texts) > 200
+    assert all(POSSIBLE.search(text) or not SPANS.search(text) for text in texts)
+    assert not POSSIBLE.search("Der kleine Hund schläft unter dem Tisch – sagt man, nicht wahr?")
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,10 @@ PATTERNS = {
     "number": rf"(?<![\w]){NUMBER}(?:\s?[€$£¥%‰°]C?(?!\w))?(?!\d|-?[^\W\d_])|[€$£¥]\s?{NUMBER}(?!\w)",
 }
 SPANS = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in PATTERNS.items()))
+# Every span has one of these in it; most sentences have none, and are found to have none twenty times as fast.
+POSSIBLE = re.compile(
+    rf"[\d@#/\\$%{{<>&`\[_^=:;(\uf100-\uf2ff{EMOJI}]|\.\w|www\.|[a-z][A-Z]|[xX]D|--[A-Za-z]|[A-Fa-f]{{2}}-[A-Fa-f]{{2}}"
+)
 TRAILING = ".,;:!?)]'’"  # at the end of a URL it belongs to the sentence
 JOINED = ("number", "emoji")  # kinds of which neighbours are one span, such as 12.5.2024, 14:30
 BETWEEN = re.compile(r"[ ,;/·–-]{0,3}")  # of neighbours
@@ -75,6 +79,8 @@ class Span(NamedTuple):
 
 def find_spans(text: str, tags: Collection[str] = ()) -> list[Span]:
     """The spans of a text that must not be translated, from left to right; `tags` are pieces and stay text."""
+    if not POSSIBLE.search(text):
+        return []
     spans: list[Span] = []
     before = None  # the kind of the last span, if it may go on
     for match in SPANS.finditer(text):
