@@ -46,8 +46,6 @@ PIECES = [
 ]  # from so many pairs
 FEW_PAIRS = 10_000  # with fewer, a model learns them by heart before it has learnt the language
 DROPOUT = [(0.0, 0.1), (20.0, 0.2), (60.0, 0.3)]  # from so many passes over the pairs
-SUBWORD_SAMPLING = 0.1
-SAMPLED_PASSES = 30.0  # from so many passes on the pieces of words are sampled
 
 
 class Suggestion(NamedTuple):
@@ -107,8 +105,6 @@ def suggest(corpus: CorpusSize, minutes: float | None, gpu: bool) -> list[Sugges
         Suggestion("model.dropout", dropout, often),
         Suggestion("optim.lr", size.lr, f"what a width of {size.width} bears"),
     ]
-    if passes >= SAMPLED_PASSES:
-        suggestions.append(Suggestion("train.subword_sampling", SUBWORD_SAMPLING, often))
     if minutes:
         suggestions.append(Suggestion("train.max_epochs", None, "train.max_minutes ends the training"))
     if gpu:
@@ -117,8 +113,8 @@ def suggest(corpus: CorpusSize, minutes: float | None, gpu: bool) -> list[Sugges
 
 
 def group_of(key: str) -> str:
-    """The group of BASE whose `auto` chooses this key: sampling of pieces is the tokenizer's, all else the model's."""
-    return "tokenizer" if key in ("tokenizer.vocabulary_size", "train.subword_sampling") else "model"
+    """The group of BASE whose `auto` chooses this key: the number of pieces is the tokenizer's, all else the model's."""
+    return "tokenizer" if key == "tokenizer.vocabulary_size" else "model"
 
 
 def last(steps: Sequence[tuple[float, Any]], value: float) -> Any:
