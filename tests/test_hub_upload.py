@@ -146,6 +146,7 @@ def test_a_failure_is_one_sentence(hub, folder, tmp_path, refuses, token, said):
     assert "hf_secret" not in done.stderr and (folder / "model.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_a_run_is_exported_and_uploaded_by_one_command(hub, trained: Trained, tmp_path):
     """The card names the repository; without a token nothing is exported."""
     words = ["-m", "nmt", "export", "tiny", "--runs", str(trained.runs), "--format", "hf", "--push", "me/it"]
