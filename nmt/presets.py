@@ -113,7 +113,7 @@ def suggest(corpus: CorpusSize, minutes: float | None, gpu: bool) -> list[Sugges
 
 
 def group_of(key: str) -> str:
-    """The group of BASE whose `auto` chooses this key: the number of pieces is the tokenizer's, all else the model's."""
+    """The group of BASE whose `auto` chooses this key: the number of pieces is the tokenizer's."""
     return "tokenizer" if key == "tokenizer.vocabulary_size" else "model"
 
 
