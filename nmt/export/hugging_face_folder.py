@@ -19,7 +19,7 @@ from nmt.export.licence import Licences
 from nmt.models.transformer import Transformer
 from nmt.models.transformer_config import TransformerConfig
 
-VERSION = 2  # part of the folder's name; to be raised when the content of an export changes
+VERSION = 3  # part of the folder's name; to be raised when the content of an export changes
 
 CARD = """---
 library_name: transformers
@@ -141,7 +141,7 @@ class HuggingFaceExport:
         data, tokenizers = self.config.data, self.translator.tokenizers
         lines = [
             f"- {name}: BLEU {each['bleu']:.2f} (`{each['bleu_signature']}`), "
-            f"chrF {each['chrf']:.2f} (`{each['chrf_signature']}`)"
+            f"chrF {each['chrf']:.2f} (`{each.get('chrf_signature', 'no signature')}`)"
             for name, each in provenance["scores"].items()
         ]
         languages = sorted({*data.source.split("+"), *data.target.split("+")})
