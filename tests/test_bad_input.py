@@ -13,6 +13,7 @@ import torch
 from corpora import Trained, run_command, small, write_corpus
 
 from nmt.data import hub
+from nmt.data.tokenizer import Tokenizers
 from nmt.training import checkpoint
 
 SENTENCE = "Ein Junge malt das rote Fahrrad."
@@ -225,16 +226,13 @@ def test_no_network(refused, tmp_path, monkeypatch):
         assert fragment in message
 
 
-def test_too_many_pieces_names_the_most_and_that_many_work(refused, capfd, tmp_path, corpus):
+def test_more_pieces_than_the_text_has_are_as_many_as_it_has(capfd, tmp_path, corpus):
     words = small(tmp_path, ["data=files", "data.source=de", "data.target=en", *files(corpus)])
-    message = refused("tokenize", *words, "train.max_steps=1", "tokenizer.vocabulary_size=50000")
-    assert "tokenizer.vocabulary_size=50000" in message
-    largest = message.rstrip(".").split()[-1]
-    assert 300 < int(largest) < 2000
-    again = [word for word in words if not word.startswith("tokenizer.vocabulary_size")]
-    assert run_command(capfd, "tokenize", *again, "train.max_steps=1", f"tokenizer.vocabulary_size={largest}").code == 0
-    more = refused("tokenize", *again, "train.max_steps=1", f"tokenizer.vocabulary_size={int(largest) + 1}")
-    assert f"largest possible is {largest}" in more
+    answer = run_command(capfd, "tokenize", *words, "train.max_steps=1", "tokenizer.vocabulary_size=50000")
+    assert answer.code == 0 and "too little text for 50000 pieces; " in answer.err
+    (folder,) = (tmp_path / "data").glob("tokenizer-*")
+    learnt = Tokenizers.load(folder).source.size
+    assert 300 < learnt < 2000 and f"; {learnt} are learnt." in answer.err
 
 
 def test_too_few_pieces_names_the_least(refused, tmp_path, corpus):

@@ -57,7 +57,7 @@ def test_auto_changes_its_own_group_and_what_is_given_stays():
         config = compose_all(words, multirun=False, suggest=fixed)[0]
         return config.model.hidden_size, config.optim.lr, config.tokenizer.vocabulary_size, config.name
 
-    assert composed("model=auto") == (64, 1e-3, 4000, "phrasebook-auto")
+    assert composed("model=auto") == (64, 1e-3, 8000, "phrasebook-auto")
     assert composed("tokenizer=auto") == (128, 3e-3, 700, "phrasebook-transformer")
     assert composed("model=auto", "tokenizer=auto", "optim.lr=1", "name=x") == (64, 1.0, 700, "x")
     configs = compose_all(["model=auto,seq2seq", "tokenizer=auto"], multirun=True, suggest=fixed)

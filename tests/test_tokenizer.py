@@ -207,18 +207,28 @@ def test_a_large_corpus_is_thinned_evenly(files: tuple[Path, Path], monkeypatch:
 
 
 @pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
-@pytest.mark.parametrize(
-    ("size", "which"), [(9000, "largest possible is"), (100, "at least tokenizer.vocabulary_size=")]
-)
-def test_the_size_an_error_names_is_possible(files: tuple[Path, Path], algorithm: str, size: int, which: str) -> None:
-    with pytest.raises(UserError, match=f"tokenizer.vocabulary_size={size} is too") as caught:
-        train_sentencepiece(config(algorithm, size), list(files))
-    match = re.search(rf"{which} ?(\d+)", str(caught.value))
+def test_the_size_an_error_names_is_possible(files: tuple[Path, Path], algorithm: str) -> None:
+    with pytest.raises(UserError, match="tokenizer.vocabulary_size=100 is too small") as caught:
+        train_sentencepiece(config(algorithm, 100), list(files))
+    match = re.search(r"at least tokenizer.vocabulary_size=(\d+)", str(caught.value))
     assert match and "train.de" in str(caught.value)
     named = int(match[1])
     assert Tokenizer(train_sentencepiece(config(algorithm, named), list(files)), False).size == named
     with pytest.raises(UserError):
-        train_sentencepiece(config(algorithm, named + (1 if size > named else -1)), list(files))
+        train_sentencepiece(config(algorithm, named - 1), list(files))
+
+
+@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
+def test_a_text_with_fewer_pieces_gives_as_many_as_it_has(
+    files: tuple[Path, Path], algorithm: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = train_sentencepiece(config(algorithm, 9000), list(files))
+    learnt = Tokenizer(model, False).size
+    assert 305 < learnt < 9000
+    assert f"train.en: too little text for 9000 pieces; {learnt} are learnt." in caplog.text
+    assert train_sentencepiece(config(algorithm, learnt), list(files)) == model
+    assert train_sentencepiece(config(algorithm, learnt + 1), list(files)) == model
+    assert caplog.text.count("too little text") == 2
 
 
 def test_lines_sentencepiece_would_not_take(tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ SentencePiece's sign for a space.
 
 import io
 import json
+import logging
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -32,6 +34,7 @@ MAX_CHARACTERS = 10_000  # of a training line; the rest is ignored, while Senten
 MAX_LINES = 1_000_000  # to train on; SentencePiece's own choice of lines differs from process to process
 BYTE = re.compile(r"<0x[0-9A-F]{2}>|<unk>")
 KNOWN_WORDS = "known_words.bin"
+logger = logging.getLogger("nmt")
 THREADS = 8  # fixed, because sums over threads are part of the model
 
 
@@ -183,7 +186,7 @@ class Tokenizers(NamedTuple):
 def train_tokenizers(
     config: TokenizerConfig, source_file: Path, target_file: Path, folder: Path, tags: Sequence[str] = ()
 ) -> None:
-    """Train on the two files and write the models to `folder`; raises UserError when the size is not possible.
+    """Train on the two files and write the models to `folder`; raises UserError where the size is too small.
 
     `tags`: words of the source that are one piece each, such as <tatoeba>.
     """
@@ -200,28 +203,41 @@ def train_tokenizers(
 
 
 def train_sentencepiece(config: TokenizerConfig, files: list[Path], tags: Sequence[str] = ()) -> bytes:
-    """Train a SentencePiece model and return it serialized; the same lines give the same bytes."""
-    model = io.BytesIO()
+    """Train a SentencePiece model and return it serialized; the same lines give the same bytes.
+
+    A small text does not have every number of pieces: then as many are learnt as it has, with a warning.
+    """
     try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=training_lines(files, config.lowercase),
-            model_writer=model,
-            model_type=config.algorithm,
-            vocab_size=config.vocabulary_size,
-            character_coverage=config.character_coverage,
-            byte_fallback=config.byte_fallback,
-            user_defined_symbols=[*tags, *(PLACEHOLDERS if config.protect else ())],
-            normalization_rule_name="identity",
-            pad_id=PAD,
-            unk_id=UNK,
-            bos_id=BOS,
-            eos_id=EOS,
-            max_sentence_length=4 * MAX_CHARACTERS,
-            num_threads=THREADS,
-            minloglevel=4,  # it would write pages to stderr
-        )
+        return run_sentencepiece(config, files, tags)
     except (RuntimeError, OSError) as error:
-        raise UserError(explain_training_error(str(error), config, files)) from None
+        largest = re.search(r"too high.*<= (\d+)", str(error))
+        if not largest or int(largest[1]) >= config.vocabulary_size:
+            raise UserError(explain_training_error(str(error), config, files)) from None
+    pieces, names = int(largest[1]), " and ".join(map(str, files))
+    logger.warning("%s: too little text for %d pieces; %d are learnt.", names, config.vocabulary_size, pieces)
+    return train_sentencepiece(replace(config, vocabulary_size=pieces), files, tags)
+
+
+def run_sentencepiece(config: TokenizerConfig, files: list[Path], tags: Sequence[str]) -> bytes:
+    """Train a SentencePiece model of exactly this size; RuntimeError where the text does not have as many pieces."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=training_lines(files, config.lowercase),
+        model_writer=model,
+        model_type=config.algorithm,
+        vocab_size=config.vocabulary_size,
+        character_coverage=config.character_coverage,
+        byte_fallback=config.byte_fallback,
+        user_defined_symbols=[*tags, *(PLACEHOLDERS if config.protect else ())],
+        normalization_rule_name="identity",
+        pad_id=PAD,
+        unk_id=UNK,
+        bos_id=BOS,
+        eos_id=EOS,
+        max_sentence_length=4 * MAX_CHARACTERS,
+        num_threads=THREADS,
+        minloglevel=4,  # it would write pages to stderr
+    )
     return model.getvalue()
 
 
@@ -237,8 +253,6 @@ def training_lines(files: list[Path], lowercase: bool) -> Iterator[str]:
 def explain_training_error(message: str, config: TokenizerConfig, files: list[Path]) -> str:
     """SentencePiece's error message in our words, with a vocabulary size that is possible."""
     names, size = " and ".join(map(str, files)), f"tokenizer.vocabulary_size={config.vocabulary_size}"
-    if largest := re.search(r"too high.*<= (\d+)", message):
-        return f"{size} is too large for {names}; the largest possible is {largest[1]}."
     if smallest := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
         return (
             f"{size} is too small for the characters in {names}; give at least tokenizer.vocabulary_size={smallest[1]} "

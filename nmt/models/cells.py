@@ -46,6 +46,11 @@ class StackedRNNCell(nn.Module):
         self.layers = nn.ModuleList(rnn(size, hidden, batch_first=True) for size in sizes)
         self.dropout = Dropout(dropout)
 
+    @property
+    def embedding_weight(self) -> Tensor:
+        """The columns of the lowest layer's input matrix that read the embedding: [gates·D E]."""
+        return self.layers[0].weight_ih_l0[:, : self.embedding_size]  # type: ignore[index]
+
     def forward(self, inputs: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """inputs [B T E+F], state [B L D] → top layer [B T D], state [B L D]."""
         outputs, last_states = inputs, []

@@ -31,6 +31,11 @@ class RecurrentEncoder(nn.Module):
             rnn(size, units, batch_first=True, bidirectional=config.bidirectional) for size in sizes
         )
 
+    @property
+    def embedding_weights(self) -> list[Tensor]:
+        """The lowest layer's input matrices, of both directions: [gates·D E] each."""
+        return [part for name, part in self.layers[0].named_parameters() if name.startswith("weight_ih")]
+
     def forward(self, source: Tensor, mask: Tensor | None) -> tuple[Tensor, DecoderState]:
         """source [B S], mask [B S] | None → values [B S M], {"hidden", "cell"}: final states [B L M]."""
         lengths = None if mask is None else mask.sum(1)
