@@ -38,9 +38,7 @@ SIZES = [
     Size(512, 300, 500_000, 1e-3, 1_200),
 ]
 PIECES = [
-    (0, 2_000),
-    (10_000, 4_000),
-    (300_000, 8_000),
+    (0, 8_000),
     (1_000_000, 16_000),
     (10_000_000, 32_000),
 ]  # from so many pairs
@@ -97,7 +95,9 @@ def suggest(corpus: CorpusSize, minutes: float | None, gpu: bool) -> list[Sugges
     wide = f"{time} on {device} and {pairs}"
     dropout = DROPOUT[-1][1] if corpus.pairs < FEW_PAIRS else last(DROPOUT, passes)
     suggestions = [
-        Suggestion("tokenizer.vocabulary_size", last(PIECES, corpus.pairs), f"{pairs}: each piece must be met often"),
+        Suggestion(
+            "tokenizer.vocabulary_size", last(PIECES, corpus.pairs), f"{pairs}: most words are one piece, often met"
+        ),
         Suggestion("model.hidden_size", size.width, wide),
         Suggestion("model.feed_forward_size", 4 * size.width, "four times the width"),
         Suggestion("model.num_heads", max(4, size.width // 64), "of 32 to 64 dimensions each"),

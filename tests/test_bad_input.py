@@ -243,7 +243,7 @@ def test_too_few_pieces_names_the_least(refused, tmp_path, corpus):
         "train.max_steps=1",
     )
     message = refused("tokenize", *words)
-    assert "tokenizer.vocabulary_size=270" in message and "at least tokenizer.vocabulary_size=" in message
+    assert "tokenizer.vocabulary_size=270" in message and "give at least " in message
 
 
 @pytest.mark.parametrize("key", ["data_folder", "run_folder"])

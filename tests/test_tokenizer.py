@@ -210,7 +210,7 @@ def test_a_large_corpus_is_thinned_evenly(files: tuple[Path, Path], monkeypatch:
 def test_the_size_an_error_names_is_possible(files: tuple[Path, Path], algorithm: str) -> None:
     with pytest.raises(UserError, match="tokenizer.vocabulary_size=100 is too small") as caught:
         train_sentencepiece(config(algorithm, 100), list(files))
-    match = re.search(r"at least tokenizer.vocabulary_size=(\d+)", str(caught.value))
+    match = re.search(r"give at least (\d+)", str(caught.value))
     assert match and "train.de" in str(caught.value)
     named = int(match[1])
     assert Tokenizer(train_sentencepiece(config(algorithm, named), list(files)), False).size == named

@@ -211,11 +211,11 @@ def train_sentencepiece(config: TokenizerConfig, files: list[Path], tags: Sequen
         return run_sentencepiece(config, files, tags)
     except (RuntimeError, OSError) as error:
         largest = re.search(r"too high.*<= (\d+)", str(error))
-        if not largest or int(largest[1]) >= config.vocabulary_size:
+        if not largest:
             raise UserError(explain_training_error(str(error), config, files)) from None
-    pieces, names = int(largest[1]), " and ".join(map(str, files))
-    logger.warning("%s: too little text for %d pieces; %d are learnt.", names, config.vocabulary_size, pieces)
-    return train_sentencepiece(replace(config, vocabulary_size=pieces), files, tags)
+    names, wanted = " and ".join(map(str, files)), config.vocabulary_size
+    logger.warning("%s: too little text for %d pieces; %s are learnt.", names, wanted, largest[1])
+    return train_sentencepiece(replace(config, vocabulary_size=int(largest[1])), files, tags)
 
 
 def run_sentencepiece(config: TokenizerConfig, files: list[Path], tags: Sequence[str]) -> bytes:
@@ -243,8 +243,7 @@ def run_sentencepiece(config: TokenizerConfig, files: list[Path], tags: Sequence
 
 def training_lines(files: list[Path], lowercase: bool) -> Iterator[str]:
     """The lines of all files, normalized; of more than MAX_LINES every second, third, … line."""
-    total = sum(1 for file in files for _ in read_lines(file))
-    stride = max(1, -(-total // MAX_LINES))
+    stride = max(1, -(-sum(1 for file in files for _ in read_lines(file)) // MAX_LINES))
     for file in files:
         for line in islice(read_lines(file), 0, None, stride):
             yield normalize(line[:MAX_CHARACTERS], lowercase)
@@ -252,10 +251,10 @@ def training_lines(files: list[Path], lowercase: bool) -> Iterator[str]:
 
 def explain_training_error(message: str, config: TokenizerConfig, files: list[Path]) -> str:
     """SentencePiece's error message in our words, with a vocabulary size that is possible."""
-    names, size = " and ".join(map(str, files)), f"tokenizer.vocabulary_size={config.vocabulary_size}"
+    names = " and ".join(map(str, files))
     if smallest := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
         return (
-            f"{size} is too small for the characters in {names}; give at least tokenizer.vocabulary_size={smallest[1]} "
-            f"or lower tokenizer.character_coverage={config.character_coverage}."
+            f"tokenizer.vocabulary_size={config.vocabulary_size} is too small for the characters in {names}; give at "
+            f"least {smallest[1]} or lower tokenizer.character_coverage={config.character_coverage}."
         )
     return f"SentencePiece cannot be trained on {names}: {message.splitlines()[0].strip()}"

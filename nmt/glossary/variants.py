@@ -16,7 +16,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.decode.forced_columns import Column, Layout
 from nmt.evaluate.words import SPACELESS, piece_spans
 from nmt.glossary.placement import Place
-from nmt.glossary.terms import LONGEST_ENDING, inflects
+from nmt.glossary.terms import BEFORE, LONGEST_ENDING, inflects
 
 COST = 1.0  # in log-probability: of an ending, and of another word before the term
 ANCHOR = '"'  # what is encoded after it begins without a space
@@ -67,7 +67,8 @@ class Variants:
         if whole.isupper() and not ids.capitals and len(whole) > 1:
             term = term.upper()
         joins = place.start < len(pieces) and not pieces[place.start].startswith("▁")
-        joins = text != "" and (joins or (place.start == len(pieces) and bool(SPACELESS.match(term))))
+        joins = joins or (place.start == len(pieces) and bool(SPACELESS.match(term)))
+        joins = joins and text != "" and BEFORE.match(text, len(text)) is not None  # "_" counts as a letter
         anchor = self.tokenizer.encode(ANCHOR) if joins else []
         encoded = self.tokenizer.encode(ANCHOR + term) if joins else []
         return encoded[len(anchor) :] if joins and encoded[: len(anchor)] == anchor else self.tokenizer.encode(term)
