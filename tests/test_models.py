@@ -318,6 +318,31 @@ def test_can_learn_sixteen_sentences(name, small_model):
     pytest.fail(f"{name} has not learnt sixteen sentences in {update} updates")
 
 
+@pytest.mark.parametrize("name", ["luong_global", "bahdanau", "seq2seq"])
+def test_weights_that_read_an_embedding_start_larger(small_model, name):
+    """Glorot's deviation √(2 / (in + out)) times √E, since an embedding's is E^-½; what reads h̃ has Glorot's own."""
+    model = small_model(name, embedding_size=64, hidden_size=64)
+
+    def relative(weight: torch.Tensor, columns: slice = slice(None)) -> float:
+        return float(weight.detach()[:, columns].std() / (2 / sum(weight.shape)) ** 0.5)
+
+    lowest = model.encoder.layers[0]
+    reading = [weight for key, weight in lowest.named_parameters() if key.startswith("weight_ih")]
+    assert len(reading) == (1 if name == "seq2seq" else 2)
+    assert [relative(weight) for weight in reading] == pytest.approx([8] * len(reading), rel=0.05)
+    if name == "bahdanau":
+        assert relative(model.cell.embedding.weight) == pytest.approx(8, rel=0.05)
+        assert relative(model.cell.context.weight) == pytest.approx(1, rel=0.05)
+        return
+    weight = model.stack.layers[0].weight_ih_l0
+    assert relative(weight, slice(64)) == pytest.approx(8, rel=0.05)
+    if name == "luong_global":
+        assert relative(weight, slice(64, 128)) == pytest.approx(1, rel=0.05)
+    for upper in (*model.encoder.layers[1:], *model.stack.layers[1:]):
+        assert relative(upper.weight_ih_l0) == pytest.approx(1, rel=0.05)
+    assert float(model.target_embedding.weight.detach().std()) == pytest.approx(1 / 8, rel=0.05)
+
+
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_stacked_cell_step_by_step_equals_forward(cell):
     torch.manual_seed(1)
