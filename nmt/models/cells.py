@@ -47,8 +47,8 @@ class StackedRNNCell(nn.Module):
         self.dropout = Dropout(dropout)
 
     @property
-    def embedding_weight(self) -> Tensor:
-        """The columns of the lowest layer's input matrix that read the embedding: [gates·D E]."""
+    def embedding_columns(self) -> Tensor:
+        """The columns of the lowest W_ih that read the embedding: [gates·D E]."""
         return self.layers[0].weight_ih_l0[:, : self.embedding_size]  # type: ignore[index]
 
     def forward(self, inputs: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:

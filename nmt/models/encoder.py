@@ -32,8 +32,8 @@ class RecurrentEncoder(nn.Module):
         )
 
     @property
-    def embedding_weights(self) -> list[Tensor]:
-        """The lowest layer's input matrices, of both directions: [gates·D E] each."""
+    def input_weights(self) -> list[Tensor]:
+        """W_ih of the lowest layer, of both directions: [gates·D E] each."""
         return [part for name, part in self.layers[0].named_parameters() if name.startswith("weight_ih")]
 
     def forward(self, source: Tensor, mask: Tensor | None) -> tuple[Tensor, DecoderState]:

@@ -49,7 +49,7 @@ class Bahdanau(EncoderDecoder):
         self.readout = nn.Linear(hidden + embedding + memory_size, 2 * maxout_size)
         self.dropout = Dropout(config.dropout)
         self.output = nn.Linear(maxout_size, target_size, bias=not config.tie_embeddings)
-        initialize(self, config.tie_embeddings, [*self.encoder.embedding_weights, self.cell.embedding.weight])
+        initialize(self, config.tie_embeddings, [*self.encoder.input_weights, self.cell.embedding.weight])
 
     @property
     def window_reach(self) -> float | None:
@@ -115,7 +115,7 @@ class Luong(EncoderDecoder):
         self.output = nn.Linear(
             embedding if self.uses_attention else hidden, target_size, bias=not config.tie_embeddings
         )
-        initialize(self, config.tie_embeddings, [*self.encoder.embedding_weights, self.stack.embedding_weight])
+        initialize(self, config.tie_embeddings, [*self.encoder.input_weights, self.stack.embedding_columns])
 
     @property
     def has_attention(self) -> bool:
@@ -211,10 +211,10 @@ def make_attention(config: RecurrentConfig, memory_size: int) -> SingleHeadAtten
     return SingleHeadAttention(score, window, config.attention_type, config.hard_attention_gradient)
 
 
-def initialize(model: EncoderDecoder, tie: bool, embedding_weights: Iterable[Tensor]) -> None:
+def initialize(model: EncoderDecoder, tie: bool, input_weights: Iterable[Tensor]) -> None:
     """Glorot for matrices, orthogonal for state-to-state ones, 0 for biases, 1 for an LSTM's forget gates.
 
-    `embedding_weights`: the matrices, or columns of them, that read an embedding. Glorot's rule is for inputs of unit
+    `input_weights`: the matrices, or columns of them, that read an embedding. Glorot's rule is for inputs of unit
     variance and an embedding's is 1 / E, as its tied output layer needs it, so they are √E times larger. Otherwise all
     states are close to zero at first, and attention learns a thousand updates later.
     """
@@ -233,7 +233,7 @@ def initialize(model: EncoderDecoder, tie: bool, embedding_weights: Iterable[Ten
             for name, parameter in module.named_parameters():
                 if name.startswith("bias_ih"):  # of both directions
                     parameter.data.chunk(4)[1].fill_(1.0)
-    for weight in embedding_weights:
+    for weight in input_weights:
         weight.detach().mul_(model.target_embedding.embedding_dim**0.5)  # type: ignore[union-attr, operator]
     if tie:
         model.output.weight = model.target_embedding.weight  # type: ignore[assignment, union-attr]
