@@ -27,6 +27,12 @@ def test_a_word_of_the_reference_counts_once():
     assert right_words(["the", "cat", "the", "the"], ["a", "the", "cat", "the"]) == [True, True, True, False]
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_steep_calibration_does_not_overflow():
+    confidences = Calibration(1e5, 0.0).confidences(np.log([1e-6, 0.5, 0.999]))
+    np.testing.assert_allclose(confidences, [0, 0.5, 1], atol=1e-9)
+
+
 def test_confidences_by_hand():
     """Without calibration the probability itself; with slope 2 and intercept log 3 the odds are 3 · odds²."""
     probabilities = np.log([0.5, 0.9, 0.2])

@@ -51,8 +51,8 @@ def logits(log_probabilities: np.ndarray) -> np.ndarray:
 
 
 def sigmoid(values: np.ndarray) -> np.ndarray:
-    """1 / (1 + exp(−x))."""
-    return 1 / (1 + np.exp(-values))
+    """1 / (1 + exp(−x)), without an overflow."""
+    return np.exp(-np.logaddexp(0, -values))
 
 
 def word_log_probabilities(of_pieces: Sequence[float], fractions: np.ndarray) -> np.ndarray:
