@@ -34,8 +34,8 @@ MAX_CHARACTERS = 10_000  # of a training line; the rest is ignored, while Senten
 MAX_LINES = 1_000_000  # to train on; SentencePiece's own choice of lines differs from process to process
 BYTE = re.compile(r"<0x[0-9A-F]{2}>|<unk>")
 KNOWN_WORDS = "known_words.bin"
-logger = logging.getLogger("nmt")
 THREADS = 8  # fixed, because sums over threads are part of the model
+logger = logging.getLogger("nmt")
 
 
 class Tokenizer:
@@ -250,7 +250,7 @@ def training_lines(files: list[Path], lowercase: bool) -> Iterator[str]:
 
 
 def explain_training_error(message: str, config: TokenizerConfig, files: list[Path]) -> str:
-    """SentencePiece's error message in our words, with a vocabulary size that is possible."""
+    """SentencePiece's error message in our words, with the smallest size that is possible."""
     names = " and ".join(map(str, files))
     if smallest := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
         return (
