@@ -95,9 +95,7 @@ def suggest(corpus: CorpusSize, minutes: float | None, gpu: bool) -> list[Sugges
     wide = f"{time} on {device} and {pairs}"
     dropout = DROPOUT[-1][1] if corpus.pairs < FEW_PAIRS else last(DROPOUT, passes)
     suggestions = [
-        Suggestion(
-            "tokenizer.vocabulary_size", last(PIECES, corpus.pairs), f"{pairs}: most words are one piece, often met"
-        ),
+        Suggestion("tokenizer.vocabulary_size", last(PIECES, corpus.pairs), f"{pairs}; fewer if the text has fewer"),
         Suggestion("model.hidden_size", size.width, wide),
         Suggestion("model.feed_forward_size", 4 * size.width, "four times the width"),
         Suggestion("model.num_heads", max(4, size.width // 64), "of 32 to 64 dimensions each"),
