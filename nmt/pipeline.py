@@ -20,7 +20,8 @@ from nmt.data import corpus, shards, training_links
 from nmt.data.corpus import read_report
 from nmt.data.dataset import ParallelDataset
 from nmt.data.manifest import Manifest, check_folder, write_manifest
-from nmt.data.tokenizer import Tokenizers, train_tokenizers
+from nmt.data.tokenizer import Tokenizers
+from nmt.data.train_tokenizer import train_tokenizers, with_words_of
 from nmt.data.write_ids import write_datasets
 from nmt.data.write_sets import IN_TRAINING
 from nmt.distributed import World, world
@@ -92,15 +93,13 @@ def build_tokenizer_stage(config: Config, corpus_folder: Path, parent: Parent | 
     source, target = (corpus_folder / f"train.{language}" for language in (config.data.source, config.data.target))
     if parent:
         check_tags(read_report(corpus_folder)["tags"], parent)
-        models = [hashlib.sha256(tokenizer.model).hexdigest() for tokenizer in parent.tokenizers]
-        recipe = {"models": models, "lowercase": parent.tokenizers.source.lowercase}
-        if parent.tokenizers.source.known:
-            recipe |= {
-                "corpus": corpus_folder.name,
-                "known": hashlib.sha256(parent.tokenizers.source.known.bits).hexdigest(),
-            }
-        grow = parent.tokenizers.with_words_of
-        return build_stage(Path(config.data_folder), "tokenizer", recipe, lambda folder: grow(source).save(folder))
+        tokenizers = parent.tokenizers
+        models = [hashlib.sha256(tokenizer.model).hexdigest() for tokenizer in tokenizers]
+        recipe = {"models": models, "lowercase": tokenizers.source.lowercase}
+        if known := tokenizers.source.known:
+            recipe |= {"corpus": corpus_folder.name, "known": hashlib.sha256(known.bits).hexdigest()}
+        root = Path(config.data_folder)
+        return build_stage(root, "tokenizer", recipe, lambda folder: with_words_of(tokenizers, source).save(folder))
     options = {key: value for key, value in asdict(config.tokenizer).items() if key != "max_pieces"}
     recipe = options | {"corpus": corpus_folder.name}
 

@@ -19,7 +19,8 @@ import pytest
 
 from nmt import cli
 from nmt.compose import compose_all
-from nmt.data.tokenizer import Tokenizer, Tokenizers, train_sentencepiece
+from nmt.data.tokenizer import Tokenizer, Tokenizers
+from nmt.data.train_tokenizer import train_sentencepiece
 
 WHO = {
     "der Bäcker": "the baker",

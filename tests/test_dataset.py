@@ -12,7 +12,7 @@ import numpy
 import pytest
 
 from nmt.config import TokenizerConfig
-from nmt.data import dataset, tokenize_files, tokenizer, write_ids
+from nmt.data import dataset, tokenize_files, train_tokenizer, write_ids
 from nmt.data.dataset import ParallelDataset
 from nmt.data.plan import length_runs
 from nmt.data.shards import read_length_runs, shard_paths
@@ -32,7 +32,7 @@ def write(folder: Path, name: str, pairs: list[tuple[str, str]]) -> None:
 def tokenizers(tmp_path: Path) -> Tokenizers:
     write(tmp_path, "words", PAIRS)
     config = TokenizerConfig("unigram", 280, False, True, 1.0, False, 256)
-    tokenizer.train_tokenizers(config, tmp_path / "words.de", tmp_path / "words.en", tmp_path)
+    train_tokenizer.train_tokenizers(config, tmp_path / "words.de", tmp_path / "words.en", tmp_path)
     return Tokenizers.load(tmp_path)
 
 

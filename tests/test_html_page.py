@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from nmt.config_validation import validate
 from nmt.data.known_words import KnownWords, places
 from nmt.data.protection import protect
-from nmt.data.tokenizer import EOS, PAD, UNK, Tokenizer, normalize, train_sentencepiece
+from nmt.data.tokenizer import EOS, PAD, UNK, Tokenizer, normalize
+from nmt.data.train_tokenizer import train_sentencepiece
 from nmt.decode.constraints import source_repeats
 from nmt.decode.long_lines import join_texts, split_position
 from nmt.decode.translator import Translator

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.compose import compose_all
-from nmt.data.tokenizer import BOS, EOS, Tokenizer, train_sentencepiece
+from nmt.data.tokenizer import BOS, EOS, Tokenizer
+from nmt.data.train_tokenizer import train_sentencepiece
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.export.hugging_face_folder import HuggingFaceExport

@@ -23,7 +23,8 @@ from nmt.data.protection import (
     protect_pair,
     restore,
 )
-from nmt.data.tokenizer import EOS, Tokenizer, Tokenizers, train_tokenizers
+from nmt.data.tokenizer import EOS, Tokenizer, Tokenizers
+from nmt.data.train_tokenizer import train_tokenizers, with_words_of
 from nmt.decode.beam_search import search
 from nmt.decode.constraints import Constraints, has_loop, source_repeats
 from nmt.errors import UserError
@@ -194,7 +195,7 @@ def test_the_words_of_training_are_stored_with_the_tokenizer(tokenizers, tmp_pat
     texts = [each.text for each in tokenizers.protect_sources(["der Hund steht am Fluss", "Yrsa steht am Fluss"])]
     assert texts[0] == "der Hund steht am Fluss" and texts[1].endswith(" steht am Fluss") and "Yrsa" not in texts[1]
     (tmp_path / "more.de").write_text("Yrsa lacht\n", encoding="utf-8")
-    grown = tokenizers.with_words_of(tmp_path / "more.de")
+    grown = with_words_of(tokenizers, tmp_path / "more.de")
     assert grown.protect_sources(["Yrsa steht am Fluss"])[0].text == "Yrsa steht am Fluss"
     payload = checkpoint.pack(compose_all([], multirun=False)[0], grown, "")
     again = checkpoint.unpack_tokenizers(payload["tokenizers"])

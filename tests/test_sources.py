@@ -19,7 +19,8 @@ from pyarrow import parquet
 from nmt.compose import compose_all
 from nmt.config import Config, DataConfig
 from nmt.data import packed, sources
-from nmt.data.tokenizer import Tokenizers, train_tokenizers
+from nmt.data.tokenizer import Tokenizers
+from nmt.data.train_tokenizer import train_tokenizers
 from nmt.errors import UserError
 from nmt.pipeline import build_corpus_stage
 

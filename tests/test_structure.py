@@ -69,7 +69,7 @@ LIBRARIES = {
     "sentencex": r"documents/sentences\.py",
     "markdown_it": r"documents/markdown\.py",
     "translate.storage": r"documents/po\.py",
-    "sentencepiece": r"(data/tokenizer|export/argos_pieces)\.py",
+    "sentencepiece": r"(data/(train_)?tokenizer|export/argos_pieces)\.py",
     "ctranslate2": r"export/ctranslate2_model\.py",
     "onnx": r"export/(onnx_(graphs|folder)|html_page)\.py",
     "onnxruntime": r"export/onnx_folder\.py",

@@ -23,10 +23,8 @@ from nmt.data.tokenizer import (
     UNK,
     Tokenizer,
     Tokenizers,
-    train_sentencepiece,
-    train_tokenizers,
-    training_lines,
 )
+from nmt.data.train_tokenizer import train_sentencepiece, train_tokenizers, training_lines
 from nmt.errors import UserError
 
 WHO = [("der Hund", "the dog"), ("die Katze", "the cat"), ("das Kind", "the child"), ("ein Vogel", "a bird")]
@@ -180,11 +178,11 @@ ANOTHER_PROCESS = """
 import hashlib, sys
 from pathlib import Path
 from nmt.config import TokenizerConfig
-from nmt.data import tokenizer
-tokenizer.MAX_LINES = int(sys.argv[1])
+from nmt.data import tokenizer, train_tokenizer
+train_tokenizer.MAX_LINES = int(sys.argv[1])
 for algorithm in ("unigram", "bpe"):
     config = TokenizerConfig(algorithm, 295, True, True, 1.0, False, 256)
-    model = tokenizer.train_sentencepiece(config, [Path(file) for file in sys.argv[2:]])
+    model = train_tokenizer.train_sentencepiece(config, [Path(file) for file in sys.argv[2:]])
     drawn = tokenizer.Tokenizer(model, False).sample_all(["der Hund schläft", "the cat waits"] * 20, 0.2, 7)
     print(hashlib.sha256(model).hexdigest(), drawn)
 """
@@ -201,7 +199,7 @@ def test_other_processes_train_the_same_bytes_and_sample_the_same_pieces(files: 
 
 def test_a_large_corpus_is_thinned_evenly(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(training_lines(list(files), False)) == [source for source, _ in PAIRS] + [target for _, target in PAIRS]
-    monkeypatch.setattr("nmt.data.tokenizer.MAX_LINES", 40)  # of 96 lines: every third
+    monkeypatch.setattr("nmt.data.train_tokenizer.MAX_LINES", 40)  # of 96 lines: every third
     thinned = [source for source, _ in PAIRS[::3]] + [target for _, target in PAIRS[::3]]
     assert list(training_lines(list(files), False)) == thinned
 

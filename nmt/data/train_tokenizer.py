@@ -1,0 +1,111 @@
+"""Trains the SentencePiece models of a run on its training pairs."""
+
+import io
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import sentencepiece
+
+from nmt.config import TokenizerConfig
+from nmt.data.known_words import KnownWords, entries
+from nmt.data.parallel_text import read_lines
+from nmt.data.protection import PLACEHOLDERS
+from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers, normalize
+from nmt.errors import UserError
+from nmt.files import report_write_errors
+
+MAX_CHARACTERS = 10_000  # of a training line; the rest is ignored, while SentencePiece would leave the line out
+MAX_LINES = 1_000_000  # to train on; SentencePiece's own choice of lines differs from process to process
+THREADS = 8  # fixed, because sums over threads are part of the model
+logger = logging.getLogger("nmt")
+
+
+def train_tokenizers(
+    config: TokenizerConfig, source_file: Path, target_file: Path, folder: Path, tags: Sequence[str] = ()
+) -> None:
+    """Train on the two files and write the models to `folder`; raises UserError where the size is too small.
+
+    `tags`: words of the source that are one piece each, such as <tatoeba>.
+    """
+    known = KnownWords.of(training_lines([source_file], config.lowercase)) if config.protect else None
+    if config.joint:
+        joint = Tokenizer(train_sentencepiece(config, [source_file, target_file], tags), config.lowercase, known)
+        tokenizers = Tokenizers(joint, joint)
+    else:
+        source = Tokenizer(train_sentencepiece(config, [source_file], tags), config.lowercase, known)
+        target = Tokenizer(train_sentencepiece(config, [target_file]), config.lowercase)
+        tokenizers = Tokenizers(source, target)
+    with report_write_errors(folder):
+        tokenizers.save(folder)
+
+
+def with_words_of(tokenizers: Tokenizers, source_file: Path) -> Tokenizers:
+    """The same tokenizers, with the words of more sources among the known ones."""
+    if tokenizers.source.known is None:
+        return tokenizers
+    texts = training_lines([source_file], tokenizers.source.lowercase)
+    known = tokenizers.source.known.extended(entries(texts))
+    source = Tokenizer(tokenizers.source.model, tokenizers.source.lowercase, known)
+    return Tokenizers(source, source if tokenizers.joint else tokenizers.target)
+
+
+def train_sentencepiece(config: TokenizerConfig, files: list[Path], tags: Sequence[str] = ()) -> bytes:
+    """Train a SentencePiece model and return it serialized; the same lines give the same bytes.
+
+    A small text does not have every number of pieces: then as many are learnt as it has, with a warning.
+    """
+    try:
+        return run_sentencepiece(config, files, tags)
+    except (RuntimeError, OSError) as error:
+        largest = re.search(r"too high.*<= (\d+)", str(error))
+        if not largest:
+            raise UserError(explain_training_error(str(error), config, files)) from None
+    names, wanted = " and ".join(map(str, files)), config.vocabulary_size
+    logger.warning("%s: too little text for %d pieces; %s are learnt.", names, wanted, largest[1])
+    return train_sentencepiece(replace(config, vocabulary_size=int(largest[1])), files, tags)
+
+
+def run_sentencepiece(config: TokenizerConfig, files: list[Path], tags: Sequence[str]) -> bytes:
+    """Train a SentencePiece model of exactly this size; RuntimeError where the text does not have as many pieces."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=training_lines(files, config.lowercase),
+        model_writer=model,
+        model_type=config.algorithm,
+        vocab_size=config.vocabulary_size,
+        character_coverage=config.character_coverage,
+        byte_fallback=config.byte_fallback,
+        user_defined_symbols=[*tags, *(PLACEHOLDERS if config.protect else ())],
+        normalization_rule_name="identity",
+        pad_id=PAD,
+        unk_id=UNK,
+        bos_id=BOS,
+        eos_id=EOS,
+        max_sentence_length=4 * MAX_CHARACTERS,
+        num_threads=THREADS,
+        minloglevel=4,  # it would write pages to stderr
+    )
+    return model.getvalue()
+
+
+def training_lines(files: list[Path], lowercase: bool) -> Iterator[str]:
+    """The lines of all files, normalized; of more than MAX_LINES every second, third, … line."""
+    stride = max(1, -(-sum(1 for file in files for _ in read_lines(file)) // MAX_LINES))
+    for file in files:
+        for line in islice(read_lines(file), 0, None, stride):
+            yield normalize(line[:MAX_CHARACTERS], lowercase)
+
+
+def explain_training_error(message: str, config: TokenizerConfig, files: list[Path]) -> str:
+    """SentencePiece's error message in our words, with the smallest size that is possible."""
+    names = " and ".join(map(str, files))
+    if smallest := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
+        return (
+            f"tokenizer.vocabulary_size={config.vocabulary_size} is too small for the characters in {names}; give at "
+            f"least {smallest[1]} or lower tokenizer.character_coverage={config.character_coverage}."
+        )
+    return f"SentencePiece cannot be trained on {names}: {message.splitlines()[0].strip()}"
