@@ -21,7 +21,7 @@ from nmt.alignments.extraction import encode_pairs
 from nmt.documents.links import LinkReader, attention_links
 from nmt.documents.placement import Node
 from nmt.documents.rendering import Renderer, TranslatedSentence, place_nodes
-from nmt.documents.segment import Kind
+from nmt.documents.segment import TagKind
 from nmt.evaluate.alignment_error_rate import Link
 from nmt.evaluate.words import word_spans
 from nmt.interface import load
@@ -118,13 +118,13 @@ def draw(words: list[tuple[int, int]], gold: Gold, generator: random.Random, cou
         start, end = words[first][0], words[last - 1][1]
         name = f"t{len(drawn)}"
         if is_empty:
-            drawn.append(Node(Kind.POINT, f"<{name}/>", first=start, last=words[first][1]))
+            drawn.append(Node(TagKind.POINT, f"<{name}/>", first=start, last=words[first][1]))
             continue
-        pair = Node(Kind.OPEN, f"<{name}>", f"</{name}>", start, end)
+        pair = Node(TagKind.OPEN, f"<{name}>", f"</{name}>", start, end)
         inner = sorted(generator.choices(range(first, last + 1), k=2))
         if generator.random() < 0.2 and inner[0] < inner[1] and gold.image(*inner):
             low, high = words[inner[0]][0], words[inner[1] - 1][1]
-            pair.children = [Node(Kind.OPEN, f"<i{name}>", f"</i{name}>", low, high)]
+            pair.children = [Node(TagKind.OPEN, f"<i{name}>", f"</i{name}>", low, high)]
         drawn.append(pair)
     yield from sorted(drawn, key=lambda node: node.first)
 

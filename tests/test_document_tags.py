@@ -12,7 +12,7 @@ from nmt.documents.html_document import read_html
 from nmt.documents.links import Side, WordLinks, locate, proportional_links, whole_words
 from nmt.documents.placement import Node, Placement, best_sum
 from nmt.documents.rendering import Renderer, TranslatedSegment, TranslatedSentence
-from nmt.documents.segment import UNITS, Kind, Segment, SegmentBuilder, units_to_points
+from nmt.documents.segment import UNITS, TagKind, Segment, SegmentBuilder, units_to_points
 from nmt.documents.tag_tree import DEEPEST
 
 
@@ -174,7 +174,7 @@ def crossings(html: str) -> int:
 
 @pytest.mark.parametrize("breaks", [1, 2, 3])
 def test_each_line_keeps_a_word_where_there_are_enough(breaks):
-    nodes = [Node(Kind.BREAK, "|", first=1 + number, last=1 + number) for number in range(breaks)]
+    nodes = [Node(TagKind.BREAK, "|", first=1 + number, last=1 + number) for number in range(breaks)]
     weights = np.zeros((4, 5))
     weights[:, 0] = 1  # all words come from the first
     placement = Placement(weights, [False] * 5, [False] * 4, np.ones(4, dtype=bool))
@@ -186,7 +186,7 @@ def test_each_line_keeps_a_word_where_there_are_enough(breaks):
 def test_spaces_around_tags():
     builder = SegmentBuilder()
     builder.add_text("a  ")
-    builder.add_tag(Kind.OPEN, ["<b>"], "b")
+    builder.add_tag(TagKind.OPEN, ["<b>"], "b")
     builder.add_text(" \n c")
     segment = builder.build("")
     assert segment.text == "a c" and segment.tags[0].parts == ["<b>", " \n "]

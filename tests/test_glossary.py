@@ -19,7 +19,7 @@ from nmt.data.tokenizer import UNK, Tokenizers
 from nmt.decode.translation import Translation
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
-from nmt.glossary.placement import Place, find_place
+from nmt.glossary.placement import TermSpan, find_term_span
 from nmt.glossary.search import open_glossary
 from nmt.glossary.terms import find_target, read_glossary
 from nmt.glossary.variants import forms, is_form
@@ -133,13 +133,13 @@ def test_the_word_before_a_term_may_become_another_form(word, other, is_one):
 def test_a_term_replaces_the_words_that_depend_on_its_source():
     pieces = ["▁the", "▁train", "▁station", "▁there", "."]
     losses = np.array([0.1, 4.0, 2.0, 0.0, 9.0])
-    assert find_place(pieces, [losses], []) == Place(1, 3, free=True)
-    assert find_place(pieces, [losses], [(4, 9)]) == Place(2, 3)  # "train" must stay, also as the word before
-    assert find_place(pieces, [losses / [1, 1, 4, 1, 1]], []) == Place(1, 2, free=True)
+    assert find_term_span(pieces, [losses], []) == TermSpan(1, 3, free=True)
+    assert find_term_span(pieces, [losses], [(4, 9)]) == TermSpan(2, 3)  # "train" must stay, also as the word before
+    assert find_term_span(pieces, [losses / [1, 1, 4, 1, 1]], []) == TermSpan(1, 2, free=True)
     attention = np.array([0.0, 1.0, 0.9, 0.0, 0.0])
-    assert find_place(pieces, [losses / [1, 1, 4, 1, 1], attention], []) == Place(1, 3, free=True)
-    assert find_place(pieces, [losses], [(0, 24)]) == Place(5, 5)
-    assert find_place([], [np.zeros(0)], []) == Place(0, 0)
+    assert find_term_span(pieces, [losses / [1, 1, 4, 1, 1], attention], []) == TermSpan(1, 3, free=True)
+    assert find_term_span(pieces, [losses], [(0, 24)]) == TermSpan(5, 5)
+    assert find_term_span([], [np.zeros(0)], []) == TermSpan(0, 0)
 
 
 def test_a_term_has_no_placeholder(tmp_path):

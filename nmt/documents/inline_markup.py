@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 
 from nmt.documents.markup_tokens import Token, escape_like
-from nmt.documents.segment import Kind, Part, Segment, SegmentBuilder
+from nmt.documents.segment import TagKind, Part, Segment, SegmentBuilder
 from nmt.evaluate.words import Span
 
 UNIT_ELEMENTS = {"code", "kbd", "samp", "var", "tt", "svg", "math"}  # their content is not translated
@@ -87,11 +87,11 @@ def inline_segment(text: str, run: Sequence[Token], span: Span, entities: bool) 
         elif token.name == "br":
             builder.add_break(raw)
         elif token.kind == "close":
-            builder.add_tag(Kind.CLOSE, [raw], token.name)
+            builder.add_tag(TagKind.CLOSE, [raw], token.name)
         elif token.kind == "open" and token.name not in VOID_ELEMENTS and not token.closes_itself:
-            builder.add_tag(Kind.OPEN, tag_parts(text, token), token.name)
+            builder.add_tag(TagKind.OPEN, tag_parts(text, token), token.name)
         else:
-            builder.add_tag(Kind.POINT, tag_parts(text, token))
+            builder.add_tag(TagKind.POINT, tag_parts(text, token))
         index = stop or index + 1
     raw = text[start:end]
     return builder.build(raw, escape_like(raw) if entities else str) if builder.has_words else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from nmt.documents.inline_markup import UNIT_ELEMENTS, VOID_ELEMENTS
 from nmt.documents.markup_tokens import next_token
-from nmt.documents.segment import Kind, Malformed, Segment, SegmentBuilder
+from nmt.documents.segment import TagKind, Malformed, Segment, SegmentBuilder
 
 DESTINATION = (
     r"\(\s*(?:<[^<>\n]*>|(?:[^\s()\\<]|\\.|\((?:[^\s()\\]|\\.)*\))(?:[^\s()\\]|\\.|\((?:[^\s()\\]|\\.)*\))*)?"
@@ -74,7 +74,7 @@ class InlineReader:
 
     def read_footnote(self, match: re.Match[str], end: int) -> int:
         """The mark of a footnote."""
-        self.builder.add_tag(Kind.POINT, [match[0]])
+        self.builder.add_tag(TagKind.POINT, [match[0]])
         return match.end()
 
     def read_run(self, match: re.Match[str], end: int) -> int:
@@ -87,10 +87,10 @@ class InlineReader:
         rest = run
         while before.strip() and self.runs and rest.startswith(self.runs[-1]):
             name = self.runs.pop()
-            self.builder.add_tag(Kind.CLOSE, [name], name)
+            self.builder.add_tag(TagKind.CLOSE, [name], name)
             rest = rest[len(name) :]
         if rest and after.strip():
-            self.builder.add_tag(Kind.OPEN, [rest], rest)
+            self.builder.add_tag(TagKind.OPEN, [rest], rest)
             self.runs.append(rest)
         elif rest:
             self.builder.add_text(rest)
@@ -109,11 +109,11 @@ class InlineReader:
             written = f"[{self.text[match.end() : close]}]"
         if match[0] == "![":
             inner = self.nested(match.end(), close)
-            self.builder.add_tag(Kind.POINT, ["![", inner, f"]{self.text[close + 1 : after]}"])
+            self.builder.add_tag(TagKind.POINT, ["![", inner, f"]{self.text[close + 1 : after]}"])
         else:
-            self.builder.add_tag(Kind.OPEN, ["["], "link")
+            self.builder.add_tag(TagKind.OPEN, ["["], "link")
             self.read(match.end(), close)
-            self.builder.add_tag(Kind.CLOSE, [f"]{written}"], "link")
+            self.builder.add_tag(TagKind.CLOSE, [f"]{written}"], "link")
         return after
 
     def is_reference(self, label: str | None, start: int, close: int) -> bool:
@@ -144,11 +144,11 @@ class InlineReader:
         if token.name == "br":
             self.builder.add_break(raw)
         elif token.kind == "close":
-            self.builder.add_tag(Kind.CLOSE, [raw], token.name)
+            self.builder.add_tag(TagKind.CLOSE, [raw], token.name)
         elif token.kind == "open" and token.name not in VOID_ELEMENTS and not token.closes_itself:
-            self.builder.add_tag(Kind.OPEN, [raw], token.name)
+            self.builder.add_tag(TagKind.OPEN, [raw], token.name)
         else:
-            self.builder.add_tag(Kind.POINT, [raw])
+            self.builder.add_tag(TagKind.POINT, [raw])
         return token.end
 
 

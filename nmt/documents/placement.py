@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nmt.documents.segment import Kind
+from nmt.documents.segment import TagKind
 
 THRESHOLD = 0.5  # of the weight of a target word, above which it rather belongs to a pair
 Region = tuple[int, int]  # words, the last one excluded
@@ -24,7 +24,7 @@ Region = tuple[int, int]  # words, the last one excluded
 class Node:
     """A pair of tags with what it contains, a point or a break, between source words and then between target words."""
 
-    kind: Kind  # OPEN: a pair
+    kind: TagKind  # OPEN: a pair
     open: str
     close: str = ""
     first: int = 0  # source words [first, last); a point or a break is before word `first`
@@ -39,7 +39,7 @@ class Node:
     @property
     def is_pair(self) -> bool:
         """Whether it can contain words."""
-        return self.kind == Kind.OPEN
+        return self.kind == TagKind.OPEN
 
 
 @dataclass
@@ -57,11 +57,11 @@ class Placement:
 
     def place_siblings(self, nodes: Sequence[Node], region: Region, source: Region) -> None:
         """Nodes of the source words `source` in the target words `region`: breaks first, the rest between them."""
-        remaining = sum(node.kind == Kind.BREAK for node in nodes)
+        remaining = sum(node.kind == TagKind.BREAK for node in nodes)
         first, left = region[0], source[0]
         group: list[Node] = []
         for node in nodes:
-            if node.kind != Kind.BREAK:
+            if node.kind != TagKind.BREAK:
                 group.append(node)
                 continue
             remaining -= 1
@@ -148,7 +148,7 @@ class Placement:
         elif low == high or word < source[0] or (word == source[0] and not node.after):
             found = low
         else:
-            start, stop = self.best_span(Node(Kind.OPEN, "", first=word, last=word + 1), [region], (-1, -1))
+            start, stop = self.best_span(Node(TagKind.OPEN, "", first=word, last=word + 1), [region], (-1, -1))
             found = stop if node.after else start
         for pair in pairs:
             if pair.start < found < pair.stop:

@@ -12,7 +12,7 @@ import numpy as np
 from nmt.decode.long_lines import SENTENCE_ENDS
 from nmt.documents.links import WordLinks, proportional_links
 from nmt.documents.placement import Node, Placement
-from nmt.documents.segment import UNITS, Kind, Part, Segment, Tag, nested_segments
+from nmt.documents.segment import UNITS, TagKind, Part, Segment, Tag, nested_segments
 from nmt.documents.tag_tree import by_sentence, tag_tree, to_words
 from nmt.evaluate.words import SPACELESS, Span
 
@@ -76,9 +76,9 @@ class TranslatedSegment:
             sentence = without_words(sentence, lost)
             placed, words = place_nodes(nodes, span[0], self.segment.text[slice(*span)], sentence)
             text = Renderer(sentence.text, words, write_text).render(placed)
-            broken = broken or any(node.kind == Kind.BREAK and node.start == 0 for node in placed)
+            broken = broken or any(node.kind == TagKind.BREAK and node.start == 0 for node in placed)
             result += f" {text}" if text and not broken and are_spaced(result, text) else text
-            broken = any(node.kind == Kind.BREAK and node.start == len(words) for node in placed)
+            broken = any(node.kind == TagKind.BREAK and node.start == len(words) for node in placed)
         return self.segment.layout(result.rstrip(" ") if lost else result)
 
     def lost_units(self) -> dict[str, Tag]:
@@ -90,7 +90,7 @@ class TranslatedSegment:
                 if at < 0 or (sentence.text[:at].rstrip()[-1:] in SENTENCE_MARKS and match.end() < end - 1):
                     spaced = self.segment.text[match.end() : match.end() + 1] == " "
                     parts = [*self.segment.units[match[0]], *([" "] if spaced else [])]
-                    lost[match[0]] = Tag(Kind.POINT, match.start(), parts)
+                    lost[match[0]] = Tag(TagKind.POINT, match.start(), parts)
         return lost
 
 
@@ -143,7 +143,7 @@ class Renderer:
     def add_nodes(self, nodes: Sequence[Node], region: tuple[int, int]) -> None:
         """Write siblings in the order of the translation; of those at one place a point comes before a pair."""
         for node in sorted(nodes, key=lambda node: (node.start, node.stop)):
-            if node.kind == Kind.BREAK:
+            if node.kind == TagKind.BREAK:
                 self.write_to(self.end_before(node.start))
                 self.written.append(node.open)
                 self.position = max(self.position, self.start_of(node.start))

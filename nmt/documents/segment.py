@@ -22,7 +22,7 @@ KEPT = re.compile(
 )
 
 
-class Kind(Enum):
+class TagKind(Enum):
     """What a tag does."""
 
     OPEN = auto()
@@ -35,7 +35,7 @@ class Kind(Enum):
 class Tag:
     """Markup at a position of the plain text."""
 
-    kind: Kind
+    kind: TagKind
     position: int
     parts: list[Part]  # as it is written; an attribute that is translated is a segment
     name: str = ""  # OPEN and CLOSE of one name belong together
@@ -106,10 +106,10 @@ class SegmentBuilder:
         """One space in the text, or none where it has one; then the last tag keeps the spaces."""
         if self.text and self.text[-1] != " ":
             self.text, self.space = f"{self.text} ", space
-        elif self.tags and self.tags[-1].position == len(self.text) and self.tags[-1].kind != Kind.CLOSE:
+        elif self.tags and self.tags[-1].position == len(self.text) and self.tags[-1].kind != TagKind.CLOSE:
             self.tags[-1].parts.append(space)
 
-    def add_tag(self, kind: Kind, parts: list[Part], name: str = "") -> None:
+    def add_tag(self, kind: TagKind, parts: list[Part], name: str = "") -> None:
         """A tag at the end of the text so far."""
         self.tags.append(Tag(kind, len(self.text), list(parts), name))
 
@@ -117,18 +117,18 @@ class SegmentBuilder:
         """A line break; the spaces on both sides belong to it. Before any text it is a point."""
         last = self.tags[-1] if self.tags else None
         if not self.text:
-            self.add_tag(Kind.POINT, [raw])
-        elif last and last.kind == Kind.BREAK and last.position == len(self.text):
+            self.add_tag(TagKind.POINT, [raw])
+        elif last and last.kind == TagKind.BREAK and last.position == len(self.text):
             last.parts.append(raw)
         else:
             before = self.space if self.text[-1] == " " else ""
             self.text = f"{self.text.removesuffix(' ')} "
-            self.add_tag(Kind.BREAK, [before, raw])
+            self.add_tag(TagKind.BREAK, [before, raw])
 
     def add_unit(self, parts: list[Part], is_plain: bool = False) -> None:
         """What is not translated but has a place in the sentence, such as code; `is_plain`: to be escaped."""
         if len(self.units) == MOST_UNITS:
-            self.add_tag(Kind.POINT, parts)
+            self.add_tag(TagKind.POINT, parts)
             return
         character = chr(FIRST_UNIT + len(self.units))
         self.plain_units |= {character} if is_plain else set()
@@ -144,7 +144,7 @@ class SegmentBuilder:
         """The segment, without space at its end."""
         text = self.text.rstrip(" ")
         last = [tag for tag in self.tags if tag.position > len(text)]
-        if last and last[0].kind in (Kind.OPEN, Kind.POINT):
+        if last and last[0].kind in (TagKind.OPEN, TagKind.POINT):
             last[0].parts.insert(0, self.space)
         for tag in self.tags:
             tag.position = min(tag.position, len(text))
@@ -159,7 +159,7 @@ class SegmentBuilder:
         while index + 1 < len(self.tags):
             tag, following = self.tags[index : index + 2]
             unit = text[tag.position : following.position]
-            pair = tag.kind == Kind.OPEN and following.kind == Kind.CLOSE and tag.name == following.name
+            pair = tag.kind == TagKind.OPEN and following.kind == TagKind.CLOSE and tag.name == following.name
             if pair and unit in self.units:
                 self.units[unit] = [*tag.parts, *self.units[unit], *following.parts]
                 del self.tags[index : index + 2]
@@ -178,7 +178,7 @@ def units_to_points(segment: Segment) -> None:
     builder, start = SegmentBuilder(), 0
     found = [(tag.position, 0, tag) for tag in segment.tags]
     for match in UNITS.finditer(segment.text):
-        found.append((match.start(), 1, Tag(Kind.POINT, match.start(), segment.units[match[0]])))
+        found.append((match.start(), 1, Tag(TagKind.POINT, match.start(), segment.units[match[0]])))
     for position, width, tag in sorted(found, key=lambda each: each[:2]):
         builder.add_text(segment.text[start:position])
         builder.add_tag(tag.kind, tag.parts, tag.name)

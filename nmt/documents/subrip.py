@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from nmt.documents.segment import Kind, Malformed, Part, Segment, SegmentBuilder
+from nmt.documents.segment import TagKind, Malformed, Part, Segment, SegmentBuilder
 
 TIME = r"(\d{1,3}):(\d\d):(\d\d)[,.](\d{1,3})"
 HEADER = re.compile(rf"^[ \t]*(\d+)[ \t]*\r?\n[ \t]*{TIME}[ \t]*-->[ \t]*{TIME}[^\r\n]*(?:\r?\n|\Z)", re.MULTILINE)
@@ -123,7 +123,7 @@ def line_segment(text: str, group: Sequence[Line], start: int, end: int) -> Segm
             builder.add_break(text[group[index - 1].end : position])
         for match in INLINE.finditer(text, position, line.end):
             builder.add_text(text[position : match.start()])
-            kind = (Kind.CLOSE if match[1] else Kind.OPEN) if match[2] else Kind.POINT
+            kind = (TagKind.CLOSE if match[1] else TagKind.OPEN) if match[2] else TagKind.POINT
             builder.add_tag(kind, [match[0]], (match[2] or "").lower())
             position = match.end()
         builder.add_text(text[position : line.end])

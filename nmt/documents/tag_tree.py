@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from nmt.documents.placement import Node
-from nmt.documents.segment import Kind, Part, Tag
+from nmt.documents.segment import TagKind, Part, Tag
 from nmt.evaluate.words import Span
 
 DEEPEST = 50  # tags inside each other; further ones are points
@@ -26,26 +26,26 @@ def tag_tree(text: str, tags: Sequence[Tag], written: Callable[[list[Part]], str
 
     def leave_open() -> None:
         node, _ = opened.pop()
-        siblings()[-1:] = [Node(Kind.POINT, node.open, first=node.first, last=node.first), *node.children]
+        siblings()[-1:] = [Node(TagKind.POINT, node.open, first=node.first, last=node.first), *node.children]
 
     for tag in tags:
         node = Node(tag.kind, written(tag.parts), first=tag.position, last=tag.position)
-        if tag.kind == Kind.OPEN and len(opened) < DEEPEST:
+        if tag.kind == TagKind.OPEN and len(opened) < DEEPEST:
             siblings().append(node)
             opened.append((node, tag.name))
             continue
-        if tag.kind != Kind.CLOSE:
-            siblings().append(replace(node, kind=Kind.POINT) if tag.kind == Kind.OPEN else node)
+        if tag.kind != TagKind.CLOSE:
+            siblings().append(replace(node, kind=TagKind.POINT) if tag.kind == TagKind.OPEN else node)
             continue
         if tag.name not in (name for _, name in opened):
-            siblings().append(replace(node, kind=Kind.POINT, after=True))
+            siblings().append(replace(node, kind=TagKind.POINT, after=True))
             continue
         while opened[-1][1] != tag.name:
             leave_open()
         pair, _ = opened.pop()
         pair.close, pair.last = node.open, tag.position
         if not text[pair.first : pair.last].strip(" "):
-            siblings()[-1] = Node(Kind.POINT, flattened(pair), first=pair.first, last=pair.first)
+            siblings()[-1] = Node(TagKind.POINT, flattened(pair), first=pair.first, last=pair.first)
     while opened:
         leave_open()
     return root

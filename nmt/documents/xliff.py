@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from xml.parsers import expat
 
 from nmt.documents.markup_tokens import Token, escape_like, tokens
-from nmt.documents.segment import Kind, Malformed, Part, SegmentBuilder
+from nmt.documents.segment import TagKind, Malformed, Part, SegmentBuilder
 
 PAIRED = {"g", "mrk", "pc"}  # with text inside
 OPENING, CLOSING = {"bpt": "id", "bx": "id", "sc": "id"}, {"ept": "id", "ex": "id", "ec": "startRef"}
@@ -138,9 +138,9 @@ class XliffReader:
             if token.kind == "text":
                 builder.add_text(html.unescape(raw))
             elif token.kind == "other":
-                builder.add_tag(Kind.POINT, [raw])
+                builder.add_tag(TagKind.POINT, [raw])
             elif local(token) in PAIRED and not token.closes_itself:
-                builder.add_tag(Kind.OPEN if token.kind == "open" else Kind.CLOSE, [raw], local(token))
+                builder.add_tag(TagKind.OPEN if token.kind == "open" else TagKind.CLOSE, [raw], local(token))
             else:
                 index = self.element(index).last
                 self.add_code(builder, token, self.text[token.start : self.tokens[index].end])
@@ -153,7 +153,7 @@ class XliffReader:
         if name in OPENING or name in CLOSING:
             wanted = token.attributes.get("rid") or token.attributes.get(OPENING.get(name) or CLOSING[name])
             label = f"code {wanted.value if wanted else ''}"
-            builder.add_tag(Kind.OPEN if name in OPENING else Kind.CLOSE, [raw], label)
+            builder.add_tag(TagKind.OPEN if name in OPENING else TagKind.CLOSE, [raw], label)
         else:
             builder.add_unit([raw])
 

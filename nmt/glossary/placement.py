@@ -19,7 +19,7 @@ LEFT, RIGHT, SHORT = 0.6, 0.25, 0.2  # of the largest sum; by gold links of the 
 SHORTEST = 4  # letters of a word that is not short
 
 
-class Place(NamedTuple):
+class TermSpan(NamedTuple):
     """The pieces of a translation that a term is to replace; none if start = end."""
 
     start: int
@@ -39,8 +39,8 @@ def piece_shares(record: AttentionRecord, without: AttentionRecord, first: int, 
     return measures
 
 
-def find_place(pieces: Sequence[str], measures: Sequence[np.ndarray], taken: Sequence[Span]) -> Place:
-    """The place of a term; the end of the translation where all words are taken.
+def find_term_span(pieces: Sequence[str], measures: Sequence[np.ndarray], taken: Sequence[Span]) -> TermSpan:
+    """The span of a term; the end of the translation where all words are taken.
 
     measures [T]: of `piece_shares`; `taken`: spans of the text, pieces joined, that must stay.
     """
@@ -51,7 +51,7 @@ def find_place(pieces: Sequence[str], measures: Sequence[np.ndarray], taken: Seq
         for word, (start, end) in zip(words, spans, strict=True)
     ], dtype=bool)  # fmt: skip
     if not usable.any():
-        return Place(len(pieces), len(pieces))
+        return TermSpan(len(pieces), len(pieces))
     loss, *attention = (fractions.T @ measure for measure in measures)
     attention = [each / np.maximum(fractions.sum(0), 1e-12) for each in attention]  # a mean, as it is read elsewhere
     total = sum(np.maximum(each, 0) / max(each[usable].max(), 1e-12) for each in (loss, *attention))
@@ -65,4 +65,4 @@ def find_place(pieces: Sequence[str], measures: Sequence[np.ndarray], taken: Seq
     while last + 1 < len(words) and total[last + 1] >= right[last + 1]:
         last += 1
     rows = np.flatnonzero(fractions[:, first : last + 1].any(1))
-    return Place(int(rows[0]), int(rows[-1]) + 1, first > 0 and bool(usable[first - 1]))
+    return TermSpan(int(rows[0]), int(rows[-1]) + 1, first > 0 and bool(usable[first - 1]))

@@ -16,7 +16,7 @@ from nmt.decode.hypothesis import Hypothesis, NBest
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluate.words import Span, piece_spans
-from nmt.glossary.placement import Place, find_place, piece_shares
+from nmt.glossary.placement import TermSpan, find_term_span, piece_shares
 from nmt.glossary.terms import Entry, Glossary, find_target, has_one_case, read_glossary
 from nmt.glossary.variants import Variants
 
@@ -92,8 +92,8 @@ class TermSearch:
     def search_again(self, translator: Translator, waiting: Sequence[tuple[Sentence, Demand]]) -> None:
         """Write a term of each sentence."""
         variants = [
-            list(self.variants.layouts(sentence.best, demand.entry.targets, place))
-            for (sentence, demand), place in zip(waiting, self.places(translator, waiting), strict=True)
+            list(self.variants.layouts(sentence.best, demand.entry.targets, span))
+            for (sentence, demand), span in zip(waiting, self.term_spans(translator, waiting), strict=True)
         ]
         sources = [sentence.source for (sentence, _), own in zip(waiting, variants, strict=True) for _ in own]
         results = iter(translator.search(sources, [layout for own in variants for layout, _ in own]))
@@ -105,14 +105,14 @@ class TermSearch:
             found.sort(key=lambda each: -each[0])
             sentence.nbest = [hypothesis for _, hypothesis in found[: translator.decode.beam]]
 
-    def places(self, translator: Translator, waiting: Sequence[tuple[Sentence, Demand]]) -> Iterator[Place]:
-        """The place of a term of each sentence."""
+    def term_spans(self, translator: Translator, waiting: Sequence[tuple[Sentence, Demand]]) -> Iterator[TermSpan]:
+        """The span of a term of each sentence."""
         pairs = [(each.source, each.best) for each, _ in waiting]
         shorter = [([*each.source[: demand.first], *each.source[demand.last :]], each.best) for each, demand in waiting]
         records = list(translator.force_decode_all([*pairs, *shorter]))
         for (sentence, demand), record, without in zip(waiting, records, records[len(waiting) :], strict=False):
             measures = piece_shares(record, without, demand.first, demand.last)
-            yield find_place(record.target_pieces, measures, self.taken(translator, sentence))
+            yield find_term_span(record.target_pieces, measures, self.taken(translator, sentence))
 
     def taken(self, translator: Translator, sentence: Sentence) -> list[Span]:
         """What must stay in the best hypothesis: terms of the glossary, and what placeholders stand for."""

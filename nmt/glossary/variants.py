@@ -1,4 +1,4 @@
-"""The variants of a translation that has a term in the place of other words.
+"""The variants of a translation that has a term instead of other words.
 
 The term may have an ending of the words that it replaces ("books" → "volumes", "walking" → "strolling"), and the word
 before it may become another form: a → an, der → die. Both must be likelier by a cost: the model does not expect the
@@ -15,7 +15,7 @@ from nmt.data.protection import Encoded
 from nmt.data.tokenizer import Tokenizer
 from nmt.decode.forced_columns import Column, Layout
 from nmt.evaluate.words import SPACELESS, piece_spans
-from nmt.glossary.placement import Place
+from nmt.glossary.placement import TermSpan
 from nmt.glossary.terms import BEFORE, LONGEST_ENDING, inflects
 
 COST = 1.0  # in log-probability: of an ending, and of another word before the term
@@ -38,17 +38,17 @@ class Variants:
                 words[piece[1]][piece] = number
         return cls(tokenizer, words)
 
-    def layouts(self, ids: Encoded, targets: Sequence[str], place: Place) -> Iterator[tuple[Layout, float]]:
-        """What is searched to write one of the target terms in this place of a translation, and what it costs."""
+    def layouts(self, ids: Encoded, targets: Sequence[str], span: TermSpan) -> Iterator[tuple[Layout, float]]:
+        """What is searched to write one of the target terms in this span of a translation, and what it costs."""
         given = [(piece,) for piece in ids]
-        before, after = given[: place.start], given[place.end :]
-        replaced, _ = piece_spans(self.tokenizer.pieces(ids[place.start : place.end]))
+        before, after = given[: span.start], given[span.end :]
+        replaced, _ = piece_spans(self.tokenizer.pieces(ids[span.start : span.end]))
         for target in targets:
             for form in forms(target, replaced):
-                term = [(piece,) for piece in self.encode(ids, place, form)]
+                term = [(piece,) for piece in self.encode(ids, span, form)]
                 cost = COST * (form != target)
                 yield [*before, *term, *after], cost
-                if place.free and (words := self.similar_words(ids[: place.start])):
+                if span.free and (words := self.similar_words(ids[: span.start])):
                     yield [*before[:-1], words, *term, *after], cost + COST
 
     def similar_words(self, before: Sequence[int]) -> Column:
@@ -57,17 +57,17 @@ class Variants:
         words = self.words.get(piece[1:2], {})
         return tuple(words[word] for word in words if is_form(word, piece)) if piece in words else ()
 
-    def encode(self, ids: Encoded, place: Place, term: str) -> list[int]:
-        """The pieces of a term in this place, with a capital letter at the beginning of a sentence."""
+    def encode(self, ids: Encoded, span: TermSpan, term: str) -> list[int]:
+        """The pieces of a term in this span, with a capital letter at the beginning of a sentence."""
         pieces = self.tokenizer.pieces(ids)
-        text, _ = piece_spans(pieces[: place.start])
+        text, _ = piece_spans(pieces[: span.start])
         whole, _ = piece_spans(pieces)
         if SENTENCE_END.search(text):
             term = term[:1].upper() + term[1:]
         if whole.isupper() and not ids.capitals and len(whole) > 1:
             term = term.upper()
-        joins = place.start < len(pieces) and not pieces[place.start].startswith("▁")
-        joins = joins or (place.start == len(pieces) and bool(SPACELESS.match(term)))
+        joins = span.start < len(pieces) and not pieces[span.start].startswith("▁")
+        joins = joins or (span.start == len(pieces) and bool(SPACELESS.match(term)))
         joins = joins and text != "" and BEFORE.match(text, len(text)) is not None  # "_" counts as a letter
         anchor = self.tokenizer.encode(ANCHOR) if joins else []
         encoded = self.tokenizer.encode(ANCHOR + term) if joins else []
