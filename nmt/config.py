@@ -85,7 +85,9 @@ class OptimConfig:
     lr: float = option("peak learning rate", above=0)
     betas: list[float] = option("decay rates of AdamW's moments", paper="Kingma & Ba 2015")
     eps: float = option("AdamW's ε", above=0)
-    weight_decay: float = option("decoupled weight decay", minimum=0, paper="Loshchilov & Hutter 2019")
+    weight_decay: float = option(
+        "decoupled weight decay of matrices: W ← W − lr · weight_decay · W", minimum=0, paper="Loshchilov & Hutter 2019"
+    )
     clip_norm: float = option("largest norm of the gradient; 0 = no clipping", minimum=0)
     schedule: str = option(
         "shape of the learning rate after the warm-up",

@@ -12,7 +12,7 @@ from nmt.documents.html_document import read_html
 from nmt.documents.links import Side, WordLinks, locate, proportional_links, whole_words
 from nmt.documents.placement import Node, Placement, best_sum
 from nmt.documents.rendering import Renderer, TranslatedSegment, TranslatedSentence
-from nmt.documents.segment import UNITS, TagKind, Segment, SegmentBuilder, units_to_points
+from nmt.documents.segment import UNITS, Segment, SegmentBuilder, TagKind, units_to_points
 from nmt.documents.tag_tree import DEEPEST
 
 

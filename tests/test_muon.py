@@ -1,17 +1,21 @@
 """Muon: the step of its papers for hidden matrices, AdamW's for all else."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from conftest import MODELS, VOCABULARY, small_config
+from conftest import MODELS, VOCABULARY, composed, small_config
 from torch import nn
 
+from nmt.config_validation import validate
 from nmt.errors import UserError
 from nmt.models.build import build
+from nmt.training.build import make_optimizer
 from nmt.training.checkpoint_check import load_optimizer
-from nmt.training.muon import Muon, orthogonalize, split_parameters
+from nmt.training.muon import Muon, orthogonalize
+from nmt.training.parameters import decay_groups, split_parameters
 
 BETAS = (0.9, 0.98)
 
@@ -63,7 +67,8 @@ def test_an_update_of_a_matrix_by_hand():
 
 def test_everything_else_is_adamws():
     model, twin = small("transformer"), small("transformer")
-    optimizer, adamw = make(model), torch.optim.AdamW(twin.parameters(), 0.01, BETAS, 1e-9, 0.0, fused=True)
+    optimizer = make(model, weight_decay=0.1)
+    adamw = torch.optim.AdamW(decay_groups(twin.parameters()), 0.01, BETAS, 1e-9, 0.1, fused=True)
     hidden = {id(matrix) for matrix in split_parameters(model)[0]}
     for seed in (1, 2, 3):
         for each, by in ((model, optimizer), (twin, adamw)):
@@ -81,6 +86,20 @@ def test_hidden_matrices_are_neither_embeddings_nor_the_output(name):
     assert {id(each) for each in matrices} | {id(each) for each in others} == {id(each) for each in model.parameters()}
     assert matrices and all(matrix.ndim == 2 and VOCABULARY not in matrix.shape for matrix in matrices)
     assert any(each is model.output.weight for each in others)
+
+
+@pytest.mark.parametrize("algorithm", ["adamw", "muon"])
+@pytest.mark.parametrize("name", ["transformer", "bahdanau"])
+def test_weight_decay_is_for_matrices_alone(name, algorithm):
+    """Without a gradient a matrix shrinks by lr · weight_decay, and biases and gains of norms stay."""
+    model = small(name)
+    before = copy.deepcopy(model)
+    optim = replace(validate(composed(name)).optim, algorithm=algorithm, lr=0.01, weight_decay=0.5)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    make_optimizer(model, optim).step()
+    for (label, left), right in zip(model.named_parameters(), before.parameters(), strict=True):
+        torch.testing.assert_close(left, right * (1 - 0.01 * 0.5) if left.ndim > 1 else right, msg=label)
 
 
 def test_a_step_continues_from_a_saved_state():

@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 
 from nmt.documents.markup_tokens import Token, escape_like
-from nmt.documents.segment import TagKind, Part, Segment, SegmentBuilder
+from nmt.documents.segment import Part, Segment, SegmentBuilder, TagKind
 from nmt.evaluate.words import Span
 
 UNIT_ELEMENTS = {"code", "kbd", "samp", "var", "tt", "svg", "math"}  # their content is not translated

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from nmt.documents.inline_markup import UNIT_ELEMENTS, VOID_ELEMENTS
 from nmt.documents.markup_tokens import next_token
-from nmt.documents.segment import TagKind, Malformed, Segment, SegmentBuilder
+from nmt.documents.segment import Malformed, Segment, SegmentBuilder, TagKind
 
 DESTINATION = (
     r"\(\s*(?:<[^<>\n]*>|(?:[^\s()\\<]|\\.|\((?:[^\s()\\]|\\.)*\))(?:[^\s()\\]|\\.|\((?:[^\s()\\]|\\.)*\))*)?"

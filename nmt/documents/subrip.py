@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from nmt.documents.segment import TagKind, Malformed, Part, Segment, SegmentBuilder
+from nmt.documents.segment import Malformed, Part, Segment, SegmentBuilder, TagKind
 
 TIME = r"(\d{1,3}):(\d\d):(\d\d)[,.](\d{1,3})"
 HEADER = re.compile(rf"^[ \t]*(\d+)[ \t]*\r?\n[ \t]*{TIME}[ \t]*-->[ \t]*{TIME}[^\r\n]*(?:\r?\n|\Z)", re.MULTILINE)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from nmt.documents.placement import Node
-from nmt.documents.segment import TagKind, Part, Tag
+from nmt.documents.segment import Part, Tag, TagKind
 from nmt.evaluate.words import Span
 
 DEEPEST = 50  # tags inside each other; further ones are points

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from xml.parsers import expat
 
 from nmt.documents.markup_tokens import Token, escape_like, tokens
-from nmt.documents.segment import TagKind, Malformed, Part, SegmentBuilder
+from nmt.documents.segment import Malformed, Part, SegmentBuilder, TagKind
 
 PAIRED = {"g", "mrk", "pc"}  # with text inside
 OPENING, CLOSING = {"bpt": "id", "bx": "id", "sc": "id"}, {"ept": "id", "ex": "id", "ec": "startRef"}

@@ -26,6 +26,7 @@ from nmt.training.batch_size import choose_batch_tokens
 from nmt.training.checkpoint_check import load_weights
 from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.muon import Muon
+from nmt.training.parameters import decay_groups
 from nmt.training.parent import Parent
 from nmt.training.precision import autocast, precision_name, seed_everything, select_device, select_precision
 from nmt.training.schedule import can_be_extended
@@ -117,11 +118,12 @@ def check_batches_per_update(stored: int, accumulate: int, world_size: int) -> N
 
 
 def make_optimizer(model: EncoderDecoder, optim: OptimConfig) -> torch.optim.Optimizer:
-    """AdamW (Loshchilov & Hutter 2019), fused into one kernel, or Muon."""
+    """AdamW (Loshchilov & Hutter 2019), fused into one kernel, or Muon; weight decay is for matrices alone."""
     betas = (optim.betas[0], optim.betas[1])
     if optim.algorithm == "muon":
         return Muon(model, optim.lr, betas, optim.eps, optim.weight_decay, optim.momentum)
-    return torch.optim.AdamW(model.parameters(), optim.lr, betas, optim.eps, optim.weight_decay, fused=True)
+    groups = decay_groups(model.parameters())
+    return torch.optim.AdamW(groups, optim.lr, betas, optim.eps, optim.weight_decay, fused=True)
 
 
 def with_budget(state: TrainState, total: int | None, config: Config) -> TrainState:

@@ -5,6 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nmt.training.parameters import decay_groups, split_parameters
+
 STEPS = 5
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # Jordan et al. 2024: singular values come near 1 in few steps, not to 1
 RMS = 0.2  # of an update of AdamW, about (Liu et al. 2025 §2.2)
@@ -29,7 +31,8 @@ class Muon(torch.optim.AdamW):
         momentum: float,
     ) -> None:
         matrices, others = split_parameters(model)
-        super().__init__([{"params": others}, {"params": matrices}], lr, betas, eps, weight_decay, fused=True)
+        decayed, vectors = decay_groups(others)
+        super().__init__([decayed, {"params": matrices}, vectors], lr, betas, eps, weight_decay, fused=True)
         self.momentum = momentum
         self.found_inf: Tensor | None = None  # 1: `step` changes nothing, as PyTorch's own optimizers have it
 
@@ -75,15 +78,3 @@ def orthogonalize(matrix: Tensor) -> Tensor:
         squares = wide @ wide.T
         wide = torch.addmm(wide, torch.addmm(squares, squares, squares, beta=b, alpha=c), wide, beta=a)
     return wide if matrix.size(0) <= matrix.size(1) else wide.T
-
-
-def split_parameters(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """The hidden matrices of a model, and its other parameters: embeddings, output layer, vectors."""
-    tables = {id(layer.weight) for layer in model.modules() if isinstance(layer, nn.Embedding)}
-    tables |= {id(parameter) for name, parameter in model.named_parameters() if name.startswith("output.")}
-    matrices: list[nn.Parameter] = []
-    others: list[nn.Parameter] = []
-    for parameter in model.parameters():
-        is_hidden = parameter.ndim == 2 and min(parameter.shape) > 1 and id(parameter) not in tables
-        (matrices if is_hidden else others).append(parameter)
-    return matrices, others
