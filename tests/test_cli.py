@@ -865,8 +865,14 @@ def test_stages_can_be_made_one_by_one(tmp_path, capfd):
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "data").glob("*-*")} == before
 
 
-def test_noised_sets_are_scored_beside_the_clean_one(trained: Trained, tmp_path, capfd):
-    words = ["evaluate", str(copied_run(trained, tmp_path / "runs").parent), "--split", "test", "--noised"]
+@pytest.mark.parametrize("own_files", [False, True])
+def test_noised_sets_are_scored_beside_the_clean_one(trained: Trained, tmp_path, capfd, own_files):
+    chosen = ["--split", "test"]
+    if own_files:
+        (tmp_path / "test").write_text("der Hund schläft .\ndas Kind liest .\n", encoding="utf-8")
+        (tmp_path / "en").write_text("the dog sleeps .\nthe child reads .\n", encoding="utf-8")
+        chosen = ["--source", str(tmp_path / "test"), "--reference", str(tmp_path / "en")]
+    words = ["evaluate", str(copied_run(trained, tmp_path / "runs").parent), *chosen, "--noised"]
     answer = run_command(capfd, *words)
     assert answer.code == 0
     names = [line.split("\t")[0] for line in answer.out.splitlines()]

@@ -21,20 +21,18 @@ def run(options: argparse.Namespace) -> int:
     check_scoring_options(options)
     if options.odd and (options.source or options.split or options.noised or options.gold or options.valid_gold):
         raise UserError("--odd scores a list of lines of its own; it goes with no other option of scoring.")
-    if options.noised and options.source:
-        raise UserError("--noised adds noise to the test sets of the corpus; it cannot go with --source FILE.")
     files = valid_gold_files(options)
     valid = files.read() if files else None
     run = open_run(options)
     if options.odd:
         print_odd_lines(run)
         return 0
-    for result in [score_own_files(options, run, valid)] if options.source else score_corpus_sets(options, run, valid):
+    for result in score_own_files(options, run, valid) if options.source else score_corpus_sets(options, run, valid):
         print(result.line())
     return 0
 
 
-def score_own_files(options: argparse.Namespace, run: Run, valid: GoldAlignments | None) -> Result:
+def score_own_files(options: argparse.Namespace, run: Run, valid: GoldAlignments | None) -> list[Result]:
     """The scores of --source and --reference, with the alignment error rate if there is --gold."""
     source, reference = Path(options.source), Path(options.reference)
     gold, layer_selector = None, None
@@ -43,7 +41,9 @@ def score_own_files(options: argparse.Namespace, run: Run, valid: GoldAlignments
             gold, layer_selector = files.read(), make_layer_selector(run, valid or validation_gold(run))
         else:
             log.warning("The model of %s has no attention; --gold has no effect on it.", options.name)
-    return score_files(run, set_name(source), source, reference, gold, layer_selector)
+    name = set_name(source)
+    noised = score_noised(run, name, source, reference) if options.noised else []
+    return [score_files(run, name, source, reference, gold, layer_selector), *noised]
 
 
 def score_corpus_sets(options: argparse.Namespace, run: Run, valid: GoldAlignments | None) -> list[Result]:
@@ -55,5 +55,9 @@ def score_corpus_sets(options: argparse.Namespace, run: Run, valid: GoldAlignmen
     if valid and not aligned:
         raise UserError(f"--valid-gold FILE has no effect: there are no gold links of {', '.join(names)}.")
     selector = make_layer_selector(run, valid or validation_gold(run)) if aligned else None
-    noised = score_noised(run, corpus, names) if options.noised else []
-    return [*score_sets(run, corpus, names, selector), *noised]
+    results = score_sets(run, corpus, names, selector)
+    if options.noised:
+        languages = run.config.data.source, run.config.data.target
+        for name in names:
+            results += score_noised(run, name, *(corpus / f"{name}.{language}" for language in languages))
+    return results

@@ -25,20 +25,17 @@ def print_odd_lines(run: Run) -> None:
         print("\t".join(visible(cell) for cell in row.split("\t")))
 
 
-def score_noised(run: Run, corpus: Path, sets: list[str]) -> list[Result]:
-    """The scores of test sets whose sources are in capitals (so are the references), in small letters, and so on."""
+def score_noised(run: Run, name: str, source: Path, reference: Path) -> list[Result]:
+    """The scores of a test set whose sources are in capitals (so are the references), in small letters, and so on."""
     results, folder = [], run.folder / "evaluate" / "noised"
-    for name in sets:
-        sides = [corpus / f"{name}.{side}" for side in (run.config.data.source, run.config.data.target)]
-        pairs = list(read_pairs(*sides))
-        for kind in KINDS:
-            noised = noise(pairs, kind)
-            paths = [folder / f"{name}-{kind}.{side}" for side in ("source", "reference")]
-            with report_write_errors(folder):
-                folder.mkdir(parents=True, exist_ok=True)
-                for side, path in enumerate(paths):
-                    write_atomic(path, "".join(f"{pair[side]}\n" for pair in noised))
-            results.append(score_files(run, f"{name}-{kind}", paths[0], paths[1]))
+    pairs = list(read_pairs(source, reference))
+    for kind in KINDS:
+        paths = folder / f"{name}-{kind}.source", folder / f"{name}-{kind}.reference"
+        with report_write_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            for path, lines in zip(paths, zip(*noise(pairs, kind), strict=True), strict=True):
+                write_atomic(path, "".join(f"{line}\n" for line in lines))
+        results.append(score_files(run, f"{name}-{kind}", paths[0], paths[1]))
     return results
 
 
