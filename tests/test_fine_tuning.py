@@ -1,6 +1,7 @@
 """nmt train from=RUN: a trained model is trained further on new text, with old text in between."""
 
 import json
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -56,7 +57,8 @@ def test_old_and_new_sets_are_scored_before_and_after(tune, trained, tmp_path):
     new, old = (line.split("\t") for line in answer.out.splitlines())
     assert (new[0], old[0]) == ("test", "old-test")
     before = trained.lines[0].split("\t")[1]
-    assert old[4].startswith(f"before {before} (") and f"({float(old[1]) - float(before):+.2f})" in old[4]
+    difference = re.fullmatch(rf"before {re.escape(before)} \(([+-]\d+\.\d\d)\)", old[4])
+    assert difference and float(difference[1]) == pytest.approx(float(old[1]) - float(before), abs=0.011)
     result = json.loads((tmp_path / "runs/tuned/evaluate/test/result.json").read_text())
     parent = checkpoint.digest(checkpoint.load(trained.folder / "best.safetensors"))
     (model,) = result["provenance"]["models"]
