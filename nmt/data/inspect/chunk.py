@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nmt.data.inspect.lines import Lines, mix
+from nmt.data.inspect.lines import Lines, is_in, mix
 from nmt.data.inspect.pairs import Limits, pair_faults, side_faults
 from nmt.data.inspect.profile import Profile
 from nmt.data.inspect.stretches import Stretch, find_stretches
@@ -31,8 +31,8 @@ class HeldOutHashes:
     def faults(self, source: Lines, target: Lines) -> dict[str, np.ndarray]:
         """Which pairs of the training set are held out, and of which one side is."""
         hashes = source.words.sequences, target.words.sequences
-        leaked = np.isin(pair_hashes(*hashes), self.pairs)
-        one_side = np.isin(hashes[0], self.sides[0]) | np.isin(hashes[1], self.sides[1])
+        leaked = is_in(pair_hashes(*hashes), self.pairs)
+        one_side = is_in(hashes[0], self.sides[0]) | is_in(hashes[1], self.sides[1])
         return {LEAKED: leaked, SIDE_LEAKED: one_side & ~leaked}
 
 
@@ -86,9 +86,9 @@ def numbered(masks: list[tuple[np.ndarray, int]]) -> tuple[np.ndarray, np.ndarra
 
 def core_stretches(pairs: list[Pair], core: slice, profile: Profile) -> list[Stretch]:
     """The stretches of a chunk, cut off at its ends."""
-    whole = [Lines([pair[side] for pair in pairs]) for side in (0, 1)]
+    source, target = ([pair[side] for pair in pairs] for side in (0, 1))
     found = []
-    for stretch in find_stretches(profile, *whole):
+    for stretch in find_stretches(profile, source, target):
         first, last = max(stretch.first - core.start, 1), min(stretch.last, core.stop) - core.start
         if first <= last:
             found.append(Stretch(first, last, stretch.shift))

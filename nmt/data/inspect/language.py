@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nmt.data.inspect.characters import DIGIT
-from nmt.data.inspect.lines import NEWLINE, Lines
+from nmt.data.inspect.lines import NEWLINE, Lines, is_in
 
 BIGRAMS = 1 << 16  # hash values of two characters
 FITTING = 2.0  # standard deviations below the median: words whose lines are on average farther are not known
@@ -43,7 +43,7 @@ class Language:
         """Which lines of at least WORDS words have at least this share of unknown ones."""
         words = side.words
         plain = words.kind != DIGIT
-        unknown = words.lines_with(plain & ~np.isin(words.hash, self.known))
+        unknown = words.lines_with(plain & ~is_in(words.hash, self.known))
         total = words.lines_with(plain)
         return (total >= WORDS) & (unknown >= share * total)
 

@@ -9,7 +9,7 @@ import numpy as np
 from nmt.data.inspect.characters import SIZE, SMALL
 from nmt.data.inspect.identifier import other_language
 from nmt.data.inspect.language import bigram_codes
-from nmt.data.inspect.lines import NEWLINE, Lines
+from nmt.data.inspect.lines import NEWLINE, Lines, is_in
 from nmt.data.inspect.profile import MIN_PAIRS, Profile, name_like
 
 # UTF-8 read as Latin-1 or Windows-1252: Ã or Â and a character that stands for a byte from 0x80 to 0xBF.
@@ -154,7 +154,7 @@ def not_copied(profile: Profile, side: Lines, other: Lines) -> np.ndarray:
     """Which lines have a number or a name that is usually copied, and is not on the other side."""
     words = side.words
     numbers = words.digit & profile.number_lengths[np.minimum(words.length, 19)]
-    names = np.flatnonzero(name_like(words) & np.isin(words.hash, profile.copied))
+    names = np.flatnonzero(name_like(words) & is_in(words.hash, profile.copied))
     names = names[~words.in_other(other.words, names, by="stem")]
     numbers = np.flatnonzero(numbers)
     numbers = numbers[~words.in_other(other.words, numbers)]

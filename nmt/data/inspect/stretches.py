@@ -43,17 +43,17 @@ class Stretch:
         return f"the target is {lines} {'late' if self.shift > 0 else 'early'}"
 
 
-def find_stretches(profile: Profile, source: Lines, target: Lines) -> list[Stretch]:
+def find_stretches(profile: Profile, source: list[str], target: list[str]) -> list[Stretch]:
     """The stretches of a block of pairs, numbered from 1 in the block."""
     correlation = float(profile.moments[2, 0])
-    if source.count < WINDOW or not profile.moments[2, 0]:
+    if len(source) < WINDOW or not profile.moments[2, 0]:
         return []
     if correlation < MIN_CORRELATION:
-        return [Stretch(1, source.count, UNRELATED)] if source.count >= MIN_PAIRS else []
+        return [Stretch(1, len(source), UNRELATED)] if len(source) >= MIN_PAIRS else []
     scores = standard_scores(profile, 0, source), standard_scores(profile, 1, target)
     found: list[Stretch] = []
     for start, end in suspicious_areas(length_evidence(scores, correlation, 0)):
-        area = Lines(source.texts[start:end]), Lines(target.texts[start:end])
+        area = Lines(source[start:end]), Lines(target[start:end])
         table = all_evidence((scores[0][start:end], scores[1][start:end]), area, correlation)
         found += runs(most_likely(table, SHIFTS.index(0)), start)
     return [stretch for stretch in found if stretch.last - stretch.first >= 2]
@@ -66,9 +66,11 @@ def all_evidence(scores: Sides, area: tuple[Lines, Lines], correlation: float) -
     return np.stack([*rows, np.zeros(area[0].count)])
 
 
-def standard_scores(profile: Profile, number: int, side: Lines) -> np.ndarray:
+def standard_scores(profile: Profile, number: int, texts: list[str]) -> np.ndarray:
     """The log lengths of lines, less their mean, by their standard deviation; extremes are cut off."""
-    values = (np.log(side.lengths + 3.0) - profile.moments[0, number]) / max(profile.moments[1, number], 1e-3)
+    values = (np.log(np.array([len(text) for text in texts]) + 3.0) - profile.moments[0, number]) / max(
+        profile.moments[1, number], 1e-3
+    )
     return np.clip(values, -3, 3)
 
 
