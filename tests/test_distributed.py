@@ -198,6 +198,7 @@ def test_signals_kills_and_other_numbers_of_processes_change_nothing(words, tmp_
     assert_same(results(tmp_path, "alone"), results(tmp_path, "chain"))
 
 
+@pytest.mark.slow
 def test_a_changed_number_of_batches_is_refused(words, capfd):
     schedule = "optim.schedule=inverse_sqrt"  # the training can be continued after its end
     assert run_command(capfd, "train", *words("run", 2, schedule)).code == 0

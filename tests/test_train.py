@@ -149,7 +149,7 @@ INTERRUPTIONS = {
 }
 
 
-FAST = ("transformer", "again and again"), ("transformer", "within a validation"), ("recurrent", "again and again")
+FAST = ("transformer", "again and again"), ("transformer", "within a validation")
 
 
 def cases() -> list:
