@@ -176,5 +176,5 @@ def test_defaults_of_a_training_that_starts_from_a_run(trained, new_text, tmp_pa
         [f"from={trained.folder}", *new_text, *folder_options(tmp_path), "model.dropout=0.25"], multirun=False
     )
     assert config.name == "tiny-tuned" and (config.data.source, config.data.target) == ("de", "en")
-    assert config.optim.lr == 2e-3 and config.train.replay == 0.5 and config.model.hidden_size == 32
+    assert config.optim.lr == 2e-3 and config.train.replay == 0.78 and config.model.hidden_size == 32
     assert config.model.dropout == 0.25 and config.tokenizer.vocabulary_size == 376
