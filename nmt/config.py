@@ -164,6 +164,11 @@ class TrainConfig:
     guided_alignment_tokenized: bool = option(
         "those links count the words that spaces separate; false: punctuation at their edges is split off", False
     )
+    r_drop: float = option(
+        "R-Drop: each pair is read twice, with other dropout; weight α of the divergence of the two predictions of a "
+        "token; 0 = off",
+        0.0, minimum=0, paper="Liang et al. 2021 eq. 4",
+    )  # fmt: skip
     noise_case: float = option("probability that a source is in small letters", 0.0, minimum=0, below=1)
     noise_typos: float = option("probability that a source has typos", 0.0, minimum=0, below=1)
     noise_punctuation: float = option("probability that a source loses its last mark", 0.0, minimum=0, below=1)

@@ -120,6 +120,10 @@ def check_combinations(config: Config) -> None:
         raise UserError(f"data.source and data.target are both '{config.data.source}'; they must differ.")
     if train.max_steps is None and train.max_epochs is None and train.max_minutes is None:
         raise UserError("The training has no end; give train.max_steps, train.max_epochs or train.max_minutes.")
+    if train.r_drop and not config.model.dropout:
+        raise UserError(
+            f"train.r_drop={train.r_drop:g} changes nothing with model.dropout=0; choose some dropout, or train.r_drop=0."
+        )
     if len(config.optim.betas) != 2:
         raise UserError(f"optim.betas={config.optim.betas} must be two numbers.")
     if not all(0 <= beta < 1 for beta in config.optim.betas):

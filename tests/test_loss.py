@@ -132,3 +132,27 @@ def test_without_gradients_only_the_loss_is_computed(monkeypatch):
     monkeypatch.setattr(loss, "add_gradients", lambda *arguments: pytest.fail("no gradient is needed"))
     with torch.inference_mode():
         assert_close(cross_entropy(hidden, output, target, PAD, 0.1), tuple(value.detach() for value in expected))
+
+
+@pytest.mark.parametrize("chunk,elements", [(2, 0), (4, 66), (256, 2**24)])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_divergence_is_pytorchs(monkeypatch, chunk, elements, dtype):
+    """R-Drop: two rows of hidden for each row of target, with padding; the loss of Liang 2021 by PyTorch's kl_div."""
+    monkeypatch.setitem(loss.CHUNK, "cpu", chunk)
+    monkeypatch.setattr(loss, "GRADIENT_ELEMENTS", elements)
+    _, output, target = case(True, dtype)
+    hidden = torch.randn(4, 5, 6, dtype=dtype, requires_grad=True)
+    real = (target.flatten() != PAD).nonzero().squeeze(1)
+    total, nll = token_losses(hidden, output, target, real, 0.1, 5.0)
+    first, second = (functional.log_softmax(output(each).flatten(0, 1)[real], 1) for each in (hidden[::2], hidden[1::2]))
+    expected = 5.0 / 2 * sum(
+        functional.kl_div(a, b, reduction="sum", log_target=True) for a, b in ((first, second), (second, first))
+    )
+    tokens = target.flatten()[real]
+    for each in (hidden[::2], hidden[1::2]):
+        logits = output(each).flatten(0, 1)[real]
+        expected = expected + functional.cross_entropy(logits, tokens, label_smoothing=0.1, reduction="sum")
+    tolerance = {"atol": 10 * TOLERANCE[dtype], "rtol": 0}
+    assert_close(results(hidden, output, total), results(hidden, output, expected), **tolerance)
+    each_nll = torch.stack([-first.gather(1, tokens[:, None]), -second.gather(1, tokens[:, None])], 1)
+    assert_close(nll, each_nll.flatten().detach(), **tolerance)

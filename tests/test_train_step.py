@@ -19,6 +19,7 @@ from nmt.data.batches import Batch, Cursor, collate
 from nmt.data.tokenizer import EOS, PAD
 from nmt.decode.budget import in_parts
 from nmt.distributed import World
+from nmt.errors import UserError
 from nmt.models.build import build
 from nmt.training import batch_size
 from nmt.training import train_step as module
@@ -301,3 +302,40 @@ def test_the_memory_of_a_position_is_measured_on_cuda():
     step = make_step("model=transformer_tiny", "device=cuda")
     small, large = (batch_size.bytes_per_position(step.model, torch.bfloat16, longest) for longest in (16, 200))
     assert 0 < small < 1e8 and 0 < large < 1e8 and all(each.grad is None for each in step.model.parameters())
+
+
+@pytest.mark.parametrize("model", ["transformer_tiny", "luong_global", "bahdanau"])
+def test_r_drop_reads_each_pair_twice(model):
+    """Its loss is the mean over two passes, and their divergence makes the gradient another one."""
+    steps = {weight: make_step(f"model={model}", f"train.r_drop={weight}") for weight in (0, 1e-9, 5)}
+    gradients = {}
+    for weight, step in steps.items():
+        _, batch = next(step.stream)
+        rows: list[int] = []
+        step.model.register_forward_pre_hook(lambda _, inputs, rows=rows: rows.append(len(inputs[0])))
+        nll = step.backward(0, batch, batch.tokens)
+        assert rows == [len(batch.source) * (2 if weight else 1)]
+        assert math.isfinite(nll) and 0 < nll / batch.tokens < 2 * math.log(VOCABULARY)
+        gradients[weight] = torch.cat([each.grad.flatten() for each in step.model.parameters() if each.grad is not None])
+    assert not torch.allclose(gradients[1e-9], gradients[5], rtol=0.01, atol=1e-5)
+
+
+def test_r_drop_without_dropout_is_the_plain_loss():
+    """Both readings are the same then, so that they do not diverge. (The command line refuses this.)"""
+    plain, twice = make_step("model=transformer_tiny"), make_step("model=transformer_tiny", "train.r_drop=5")
+    for step in (plain, twice):
+        for module in step.model.modules():
+            if hasattr(module, "probability"):
+                module.probability = 0.0
+        _, batch = next(step.stream)
+        step.backward(0, batch, batch.tokens)
+    pairs = zip(plain.model.parameters(), twice.model.parameters(), strict=True)
+    for one, two in pairs:
+        assert one.grad is not None and two.grad is not None
+        torch.testing.assert_close(two.grad, one.grad, atol=2e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("words", [("model=bahdanau_hard",), ("model.dropout=0",)])
+def test_r_drop_needs_soft_attention_and_dropout(words):
+    with pytest.raises(UserError, match=r"train\.r_drop=3"):
+        composed((*words, "train.r_drop=3"))

@@ -145,6 +145,8 @@ class RecurrentConfig:
         if config.train.guided_alignment and (self.attend == "never" or self.attention_type == "hard"):
             given = f"train.guided_alignment={config.train.guided_alignment:g}"
             raise UserError(f"{given} needs a model with soft attention; choose another model, or 0.")
+        if config.train.r_drop and self.attention_type == "hard":
+            raise UserError(f"train.r_drop={config.train.r_drop:g} needs a model with soft attention; choose 0.")
         if self.bidirectional and self.reverse_source:
             raise UserError(
                 "model.reverse_source=true changes nothing with model.bidirectional=true; choose one of them."

@@ -38,7 +38,7 @@ def choose_batch_tokens(
     device = next(model.parameters()).device
     if device.type != "cuda":
         return ON_CPU
-    position = bytes_per_position(model, dtype, longest)
+    position = bytes_per_position(model, dtype, longest) * (2 if config.train.r_drop else 1)
     free = torch.cuda.mem_get_info(device)[0] - OPTIMIZER * 4 * sum(each.numel() for each in model.parameters())
     return int(world.broadcast(fitting(position, free)))
 

@@ -23,14 +23,22 @@ class LinearCrossEntropy(Function):
 
     Its gradient, softmax − (1 − ε) onehot − ε / V, is computed in the forward pass while the chunk is in the cache
     (ε / V apart, for all tokens at once), and multiplied for several chunks at once; the backward pass only scales it.
-    Label smoothing as in Szegedy 2016 §7, uniform over the whole vocabulary.
+    Label smoothing as in Szegedy 2016 §7, uniform over the whole vocabulary. With a divergence weight α, rows 2 n and
+    2 n + 1 are two predictions of one token, and α/2 Σ_n KL(p_2n ‖ p_2n+1) + KL(p_2n+1 ‖ p_2n) is added (Liang 2021
+    eq. 2).
     """
 
     @staticmethod
     def forward(
-        ctx: FunctionCtx, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
+        ctx: FunctionCtx,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        target: Tensor,
+        smoothing: float,
+        divergence: float,
     ) -> tuple[Tensor, Tensor]:
-        """hidden [N D], weight [V D], bias [V] | None, target [N] → smoothed loss, summed, and −log p [N]."""
+        """hidden [N D], weight [V D], bias [V] | None, target [N] → the loss, summed, and −log p [N]."""
         needs_gradient = any(ctx.needs_input_grad[:3])  # type: ignore[attr-defined]
         device_type, low = hidden.device.type, hidden.dtype
         if torch.is_autocast_enabled(device_type):
@@ -56,8 +64,12 @@ class LinearCrossEntropy(Function):
                     logits = matmul_into(out, hidden_low[rows], weight_low)[: real.stop - real.start]
                     if bias is not None:
                         logits += bias
-                    chunk_loss, nll[real] = chunk_loss_(logits, target[real], mean_logits[real], smoothing)
+                    log_ratio = logits[::2] - logits[1::2] if divergence else None
+                    chunk_loss, nll[real], normalizer = chunk_loss_(logits, target[real], mean_logits[real], smoothing)
                     loss += chunk_loss
+                    if log_ratio is not None:
+                        log_ratio -= (normalizer[::2] - normalizer[1::2])[:, None]
+                        loss += add_divergence_(logits, log_ratio, divergence)
                     if needs_gradient:
                         subtract_onehot_(logits, target[real], smoothing)
                         if not in_place:
@@ -75,7 +87,7 @@ class LinearCrossEntropy(Function):
     def backward(ctx: FunctionCtx, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         """Multiply the gradients of the forward pass by that of the loss."""
         saved = [stored.mul_(gradient) for stored in ctx.saved_tensors]  # type: ignore[attr-defined]
-        return saved[0], saved[1], saved[2] if len(saved) > 2 else None, None, None
+        return saved[0], saved[1], saved[2] if len(saved) > 2 else None, None, None, None
 
 
 def slices(start: int, stop: int, step: int) -> Iterator[slice]:
@@ -103,14 +115,35 @@ def matmul_into(out: Tensor, hidden: Tensor, weight: Tensor) -> Tensor:
     return out.copy_(functional.linear(hidden, weight))
 
 
-def chunk_loss_(logits: Tensor, target: Tensor, mean_logits: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """The smoothed loss, summed, and −log p [N] of logits [N V] with mean [N]; logits become their softmax in place."""
+def chunk_loss_(
+    logits: Tensor, target: Tensor, mean_logits: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The smoothed loss, summed, −log p [N] and log Σ_v exp [N] of logits [N V] with mean [N].
+
+    Logits become their softmax in place.
+    """
     target_logits = logits.gather(1, target[:, None]).squeeze(1)
     largest = logits.amax(1)
     torch.softmax(logits, 1, out=logits)
     log_normalizer = largest - logits.amax(1).log()  # the largest probability cannot underflow
     smoothed = log_normalizer - (1 - smoothing) * target_logits - smoothing * mean_logits
-    return smoothed.sum(), log_normalizer - target_logits
+    return smoothed.sum(), log_normalizer - target_logits, log_normalizer
+
+
+def add_divergence_(softmax: Tensor, log_ratio: Tensor, weight: float) -> Tensor:
+    """α/2 Σ_n KL(p_2n ‖ p_2n+1) + KL(p_2n+1 ‖ p_2n); adds its gradient for the logits to softmax [N V] in place.
+
+    log_ratio [N/2 V]: log p_2n − log p_2n+1. The gradient of KL(p ‖ q) is p (log p/q − KL(p ‖ q)) for the logits of
+    p, and q − p for those of q.
+    """
+    first, second = softmax[::2], softmax[1::2]
+    forward, backward = (first * log_ratio).sum(1, keepdim=True), -(second * log_ratio).sum(1, keepdim=True)
+    difference = first - second
+    of_first = difference.addcmul(first, log_ratio - forward)
+    of_second = difference.addcmul_(second, log_ratio + backward)
+    first.add_(of_first, alpha=weight / 2)
+    second.sub_(of_second, alpha=weight / 2)
+    return (forward + backward).sum() * (weight / 2)
 
 
 def subtract_onehot_(softmax: Tensor, target: Tensor, smoothing: float) -> None:
@@ -136,18 +169,27 @@ def add_gradients(
 
 
 def training_loss(
-    model: EncoderDecoder, decoded: DecoderOutput, target: Tensor, real: Tensor | None, smoothing: float
+    model: EncoderDecoder,
+    decoded: DecoderOutput,
+    target: Tensor,
+    real: Tensor | None,
+    smoothing: float,
+    divergence: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """The loss that a training minimizes and −Σ log p, both summed over the real tokens of target [B T].
 
     `real` [N] are their places in target, flattened; None: all are real. The loss is the smoothed cross entropy; hard
-    attention adds that of its samples, rewarded with log p.
+    attention adds that of its samples, rewarded with log p. With a divergence weight α, `decoded` has two rows for
+    each row of target, one after the other, which dropout makes different. Then the loss is the mean of both cross
+    entropies and α/2 times the mean of the two Kullback-Leibler divergences: half of that of R-Drop (Liang 2021
+    eq. 4), so that α = 0 changes nothing.
     """
-    loss, nll = token_losses(decoded.hidden, model.output, target, real, smoothing)
+    copies = len(decoded.hidden) // len(target)
+    loss, nll = token_losses(decoded.hidden, model.output, target, real, smoothing, divergence)
     if decoded.samples is not None:
         log_probability, entropy = (select_tokens(values, real) for values in decoded.samples)
         loss = loss + model.reinforce(log_probability, entropy, -nll)
-    return loss, nll.sum()
+    return loss / copies, nll.sum() / copies
 
 
 def alignment_loss(weights: Tensor, links: Tensor) -> Tensor:
@@ -159,19 +201,29 @@ def alignment_loss(weights: Tensor, links: Tensor) -> Tensor:
 
 
 def token_losses(
-    hidden: Tensor, output: torch.nn.Linear, target: Tensor, real: Tensor | None, smoothing: float
+    hidden: Tensor,
+    output: torch.nn.Linear,
+    target: Tensor,
+    real: Tensor | None,
+    smoothing: float,
+    divergence: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """hidden [B T D], target [B T] → the smoothed loss, summed, and −log p [N] of the tokens at `real` (None: of all).
 
-    Padding is never computed.
+    Padding is never computed. With hidden [2 B T D] each token has two of both, one after the other.
     """
     weight: Tensor = output.weight
     bias: Tensor | None = output.bias
     if not torch.is_grad_enabled():  # a Function's `forward` always runs without gradients and cannot ask for this
         hidden, weight = hidden.detach(), weight.detach()
         bias = None if bias is None else bias.detach()
-    flat_hidden, flat_target = select_tokens(hidden, real), select_tokens(target, real)
-    return LinearCrossEntropy.apply(flat_hidden, weight, bias, flat_target, smoothing)
+    flat_target = select_tokens(target, real)
+    if len(hidden) == len(target):
+        flat_hidden = select_tokens(hidden, real)
+    else:  # [B 2 T D] → [B T 2 D] → [N 2 D] → [2 N D]
+        flat_hidden = select_tokens(hidden.unflatten(0, (-1, 2)).transpose(1, 2), real).flatten(0, 1)
+        flat_target = flat_target.repeat_interleave(2)
+    return LinearCrossEntropy.apply(flat_hidden, weight, bias, flat_target, smoothing, divergence)
 
 
 def select_tokens(values: Tensor, indices: Tensor | None) -> Tensor:

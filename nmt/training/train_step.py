@@ -195,11 +195,17 @@ class TrainStep:
 
     def backward_part(self, batch: Batch, tokens: int) -> Tensor:
         """Add the gradients of a part of a micro-batch; returns its summed −log p."""
+        options = self.config.train
+        copies = 2 if options.r_drop else 1  # of each pair, one after the other
+        source, mask, target = batch[:3] if copies == 1 else map(doubled, batch[:3])
         with autocast(self.device, self.dtype):
-            decoded = self.forward(batch.source, batch.mask, batch.target)
-            loss, nll = training_loss(self.model, decoded, batch.output, batch.real, self.config.train.label_smoothing)
+            decoded = self.forward(source, mask, target)
+            loss, nll = training_loss(
+                self.model, decoded, batch.output, batch.real, options.label_smoothing, options.r_drop
+            )
             if batch.links is not None and decoded.weights is not None:
-                loss = loss + self.config.train.guided_alignment * alignment_loss(decoded.weights[:, 0, 0], batch.links)
+                guided = alignment_loss(decoded.weights[:, 0, 0], batch.links.repeat_interleave(copies, 0))
+                loss = loss + options.guided_alignment / copies * guided
         (loss / tokens).backward()
         return nll.detach().double()
 
@@ -213,3 +219,8 @@ class TrainStep:
         by_batch = [row[3 * number : 3 * number + 3] for number in range(len(batches)) for row in rows]
         everyone, all_counts, all_padding = (list(column) for column in zip(*by_batch, strict=True))
         return list(torch.tensor(everyone, dtype=torch.float64, device=self.device)), all_counts, all_padding
+
+
+def doubled(rows: Tensor | None) -> Tensor | None:
+    """Each row twice, one after the other."""
+    return None if rows is None else rows.repeat_interleave(2, 0)
