@@ -122,7 +122,7 @@ def check_combinations(config: Config) -> None:
         raise UserError("The training has no end; give train.max_steps, train.max_epochs or train.max_minutes.")
     if train.r_drop and not config.model.dropout:
         raise UserError(
-            f"train.r_drop={train.r_drop:g} changes nothing with model.dropout=0; choose some dropout, or train.r_drop=0."
+            f"train.r_drop={train.r_drop:g} changes nothing with model.dropout=0; choose a dropout, or train.r_drop=0."
         )
     if len(config.optim.betas) != 2:
         raise UserError(f"optim.betas={config.optim.betas} must be two numbers.")

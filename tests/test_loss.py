@@ -144,9 +144,13 @@ def test_divergence_is_pytorchs(monkeypatch, chunk, elements, dtype):
     hidden = torch.randn(4, 5, 6, dtype=dtype, requires_grad=True)
     real = (target.flatten() != PAD).nonzero().squeeze(1)
     total, nll = token_losses(hidden, output, target, real, 0.1, 5.0)
-    first, second = (functional.log_softmax(output(each).flatten(0, 1)[real], 1) for each in (hidden[::2], hidden[1::2]))
-    expected = 5.0 / 2 * sum(
-        functional.kl_div(a, b, reduction="sum", log_target=True) for a, b in ((first, second), (second, first))
+    first, second = (
+        functional.log_softmax(output(each).flatten(0, 1)[real], 1) for each in (hidden[::2], hidden[1::2])
+    )
+    expected = (
+        5.0
+        / 2
+        * sum(functional.kl_div(a, b, reduction="sum", log_target=True) for a, b in ((first, second), (second, first)))
     )
     tokens = target.flatten()[real]
     for each in (hidden[::2], hidden[1::2]):

@@ -316,7 +316,9 @@ def test_r_drop_reads_each_pair_twice(model):
         nll = step.backward(0, batch, batch.tokens)
         assert rows == [len(batch.source) * (2 if weight else 1)]
         assert math.isfinite(nll) and 0 < nll / batch.tokens < 2 * math.log(VOCABULARY)
-        gradients[weight] = torch.cat([each.grad.flatten() for each in step.model.parameters() if each.grad is not None])
+        gradients[weight] = torch.cat(
+            [each.grad.flatten() for each in step.model.parameters() if each.grad is not None]
+        )
     assert not torch.allclose(gradients[1e-9], gradients[5], rtol=0.01, atol=1e-5)
 
 
@@ -324,9 +326,9 @@ def test_r_drop_without_dropout_is_the_plain_loss():
     """Both readings are the same then, so that they do not diverge. (The command line refuses this.)"""
     plain, twice = make_step("model=transformer_tiny"), make_step("model=transformer_tiny", "train.r_drop=5")
     for step in (plain, twice):
-        for module in step.model.modules():
-            if hasattr(module, "probability"):
-                module.probability = 0.0
+        for each in step.model.modules():
+            if hasattr(each, "probability"):
+                each.probability = 0.0
         _, batch = next(step.stream)
         step.backward(0, batch, batch.tokens)
     pairs = zip(plain.model.parameters(), twice.model.parameters(), strict=True)

@@ -115,9 +115,7 @@ def matmul_into(out: Tensor, hidden: Tensor, weight: Tensor) -> Tensor:
     return out.copy_(functional.linear(hidden, weight))
 
 
-def chunk_loss_(
-    logits: Tensor, target: Tensor, mean_logits: Tensor, smoothing: float
-) -> tuple[Tensor, Tensor, Tensor]:
+def chunk_loss_(logits: Tensor, target: Tensor, mean_logits: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
     """The smoothed loss, summed, −log p [N] and log Σ_v exp [N] of logits [N V] with mean [N].
 
     Logits become their softmax in place.
