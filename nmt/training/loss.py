@@ -24,7 +24,7 @@ class LinearCrossEntropy(Function):
     Its gradient, softmax − (1 − ε) onehot − ε / V, is computed in the forward pass while the chunk is in the cache
     (ε / V apart, for all tokens at once), and multiplied for several chunks at once; the backward pass only scales it.
     Label smoothing as in Szegedy 2016 §7, uniform over the whole vocabulary. With a divergence weight α, rows 2 n and
-    2 n + 1 are two predictions of one token, and α/2 Σ_n KL(p_2n ‖ p_2n+1) + KL(p_2n+1 ‖ p_2n) is added (Liang 2021
+    2 n + 1 are two predictions of one token, and α/2 Σ_n (KL(p_2n ‖ p_2n+1) + KL(p_2n+1 ‖ p_2n)) is added (Liang 2021
     eq. 2).
     """
 
@@ -129,7 +129,7 @@ def chunk_loss_(logits: Tensor, target: Tensor, mean_logits: Tensor, smoothing: 
 
 
 def add_divergence_(softmax: Tensor, log_ratio: Tensor, weight: float) -> Tensor:
-    """α/2 Σ_n KL(p_2n ‖ p_2n+1) + KL(p_2n+1 ‖ p_2n); adds its gradient for the logits to softmax [N V] in place.
+    """α/2 Σ_n (KL(p_2n ‖ p_2n+1) + KL(p_2n+1 ‖ p_2n)); adds its gradient for the logits to softmax [N V] in place.
 
     log_ratio [N/2 V]: log p_2n − log p_2n+1. The gradient of KL(p ‖ q) is p (log p/q − KL(p ‖ q)) for the logits of
     p, and q − p for those of q.
