@@ -22,6 +22,7 @@ from nmt.data.dataset import ParallelDataset
 from nmt.data.manifest import Manifest, check_folder, write_manifest
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers, with_words_of
+from nmt.data.word_pairs import find_word_pairs
 from nmt.data.write_ids import write_datasets
 from nmt.data.write_sets import IN_TRAINING
 from nmt.distributed import World, world
@@ -38,7 +39,8 @@ from nmt.training.precision import select_device
 from nmt.view.progress import log_file
 
 log = logging.getLogger("nmt")
-VERSIONS = {"corpus": 2, "tokenizer": 3, "ids": 2}  # raise one when its stage builds something else
+VERSIONS = {"corpus": 2, "tokenizer": 3, "ids": 2, "words": 1}  # raise one when its stage builds something else
+WORD_PAIRS = "words.arrow"
 Recipe = dict[str, Any]
 
 
@@ -49,6 +51,7 @@ class StageFolders:
     corpus: Path
     tokenizer: Path
     ids: Path
+    words: Path | None  # with train.noise_words
 
 
 def build_stage(root: Path, name: str, recipe: Recipe, build: Callable[[Path], None], unread: str = "") -> Path:
@@ -125,6 +128,24 @@ def build_ids_stage(config: Config, corpus_folder: Path, tokenizer_folder: Path)
     return build_stage(Path(config.data_folder), "ids", recipe, build, unread="train*.arrow")
 
 
+def build_words_stage(config: Config, corpus_folder: Path, tokenizer_folder: Path) -> Path:
+    """The folder of single words with their translations and of very short pairs, as text and as token ids."""
+    source, target = config.data.source, config.data.target
+    recipe = {"corpus": corpus_folder.name, "tokenizer": tokenizer_folder.name}
+
+    def build(folder: Path) -> None:
+        tokenizers = Tokenizers.load(tokenizer_folder)
+        files = corpus_folder / f"train.{source}", corpus_folder / f"train.{target}"
+        pairs = find_word_pairs(files, tokenizers.source.tags)
+        for side, language in enumerate((source, target)):
+            text = "".join(pair[side] + "\n" for pair in pairs)
+            (folder / f"words.{language}").write_text(text, encoding="utf-8")
+        if pairs:
+            write_datasets(tokenizers, folder, source, target, ["words"], config.tokenizer.max_pieces, folder)
+
+    return build_stage(Path(config.data_folder), "words", recipe, build)
+
+
 def build_stages(config: Config, parent: Parent | None = None) -> StageFolders:
     """Build or find corpus, tokenizer and ids; raises UserError. `parent`: what `open_parent` gives."""
     if config.train.guided_alignment:
@@ -133,7 +154,10 @@ def build_stages(config: Config, parent: Parent | None = None) -> StageFolders:
     if config.train.guided_alignment:
         training_links.check_present(corpus_folder)
     tokenizer_folder = build_tokenizer_stage(config, corpus_folder, parent)
-    return StageFolders(corpus_folder, tokenizer_folder, build_ids_stage(config, corpus_folder, tokenizer_folder))
+    ids = build_ids_stage(config, corpus_folder, tokenizer_folder)
+    has_words = config.train.noise_words and not config.train.guided_alignment
+    words = build_words_stage(config, corpus_folder, tokenizer_folder) if has_words else None
+    return StageFolders(corpus_folder, tokenizer_folder, ids, words)
 
 
 def download(config: Config) -> None:
@@ -185,6 +209,7 @@ def train(config: Config) -> list[Result]:
             processes,
             folders.corpus,
             parent,
+            open_word_pairs(folders.words),
         )
         if processes.is_main:
             write_config(folder, config)
@@ -192,6 +217,12 @@ def train(config: Config) -> list[Result]:
         del trainer  # its optimiser need not be in memory while the test sets are translated
         best, before = folder / "best.safetensors", parent.path if parent else None
         return score_trained(best, folders.corpus, report["sets"], config.decode, processes, before)
+
+
+def open_word_pairs(folder: Path | None) -> ParallelDataset | None:
+    """The pairs of train.noise_words; None if there is no folder of them, or none was found in the corpus."""
+    path = folder / WORD_PAIRS if folder else None
+    return ParallelDataset(path) if path and path.exists() else None
 
 
 @contextmanager

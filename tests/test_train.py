@@ -43,7 +43,7 @@ from nmt.view.progress import Progress
 EVERYTHING = [
     "train.accumulate=2",
     "train.subword_sampling=0.2",
-    *(f"train.noise_{kind}=0.1" for kind in ("case", "typos", "punctuation", "merge", "copy")),
+    *(f"train.noise_{kind}=0.1" for kind in ("case", "typos", "punctuation", "merge", "copy", "words")),
     "model.dropout=0.3",
     "train.validate_every=5",
     "train.max_steps=12",

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.data.dataset import Sentences, join
+from nmt.data.dataset import ParallelDataset, Sentences, join
 from nmt.data.noise import Noise
 from nmt.data.plan import BatchPlan, count_batches, plan_batches, random_generator
 from nmt.data.shards import TrainingPairs
@@ -111,7 +111,8 @@ class BatchIterator:
     Each shard of the corpus has a plan of its own; the order of the shards is new in every epoch. The next shard is
     planned in a thread when half of one has been read, and at most two plans are in memory. `sampling` is the strength
     of subword sampling (`Tokenizer.sample`); 0 turns it off. `links` make what attention is to learn in each batch.
-    `noise` changes the texts, and cannot go with links.
+    `noise` changes the texts, and cannot go with links; with the probability `noise.words` a batch is drawn from
+    `word_pairs` instead.
     """
 
     def __init__(
@@ -123,9 +124,10 @@ class BatchIterator:
         sampling: float,
         links: TrainingLinks | None = None,
         noise: Noise | None = None,
+        word_pairs: ParallelDataset | None = None,
     ) -> None:
         self.pairs, self.tokenizers, self.budget, self.seed, self.sampling = pairs, tokenizers, budget, seed, sampling
-        self.links, self.noise = links, noise or Noise()
+        self.links, self.noise, self.word_pairs = links, noise or Noise(), word_pairs
         self.plans: dict[tuple[int, int], Future[BatchPlan]] = {}  # by epoch and index of the shard; the last two
         self.planner = ThreadPoolExecutor(1, "plans")
         self.plan_lock = Lock()  # plans are asked for by the training and by the thread of `stream`
@@ -172,21 +174,39 @@ class BatchIterator:
 
     def batch(self, epoch: int, shard: int, position: int) -> Batch:
         """Batch `position` of a shard in `epoch`, with newly sampled pieces when subword sampling is on."""
-        plan, number = self.plan(epoch, shard), self.shard_number(epoch, shard)
+        plan = self.plan(epoch, shard)
         if 2 * position >= len(plan):
             self.request_plan(*self.existing_position(Cursor(epoch, shard, len(plan)))[:2])
-        rows, pairs = plan[position], self.pairs.shard(number)
+        pairs, rows, seed = self.pairs_of_batch(epoch, shard, position)
         if not (self.sampling or self.noise or self.links):
             return collate(pairs.sentences("source", rows), pairs.sentences("target", rows))
         sources, targets = [pairs.source(row) for row in rows], [pairs.target(row) for row in rows]
         if self.sampling or self.noise:
-            seed = int(random_generator(self.seed, epoch, position, shard=number).integers(2**31))
             sources, targets = self.variation.vary([pairs.texts(row) for row in rows], (sources, targets), seed)
         batch = collate(sources, targets)
         if self.links is None:
             return batch
         ids = with_spans(self.tokenizers, [pairs.texts(row) for row in rows], sources, targets)
         return batch._replace(links=self.links.batch(*ids, [pairs.line(int(row)) for row in rows]))
+
+    def pairs_of_batch(self, epoch: int, shard: int, position: int) -> tuple[ParallelDataset, np.ndarray, int]:
+        """The dataset and the rows of a batch, and the seed of its noise: those of the plan, or of `word_pairs`."""
+        number = self.shard_number(epoch, shard)
+        pairs, rows = self.pairs.shard(number), self.plan(epoch, shard)[position]
+        if not (self.sampling or self.noise):
+            return pairs, rows, 0
+        generator = random_generator(self.seed, epoch, position, shard=number)
+        seed = int(generator.integers(2**31))
+        if self.word_pairs and generator.random() < self.noise.words:
+            sizes = np.array([len(batch) for batch in self.word_plan])  # every pair is equally likely to be drawn
+            return self.word_pairs, self.word_plan[int(generator.choice(len(sizes), p=sizes / sizes.sum()))], seed
+        return pairs, rows, seed
+
+    @cached_property
+    def word_plan(self) -> BatchPlan:
+        """The batches of `word_pairs`."""
+        assert self.word_pairs
+        return plan_batches(self.word_pairs.source_lengths, self.word_pairs.target_lengths, self.budget, self.seed, 0)
 
     @cached_property
     def variation(self) -> Variation:
@@ -195,10 +215,11 @@ class BatchIterator:
 
     def describe_batch(self, epoch: int, shard: int, position: int) -> str:
         """A batch for error messages: its number, its shard and epoch, and the corpus lines of its first pairs."""
-        rows, pairs = self.plan(epoch, shard)[position], self.pairs.shard(self.shard_number(epoch, shard))
+        pairs, rows, _ = self.pairs_of_batch(epoch, shard, position)
         lines = ", ".join(str(pairs.line(int(row))) for row in rows[:5])
+        where = "word pairs" if pairs is self.word_pairs else "corpus lines"
         of_shard = f" of shard {shard + 1}" if self.pairs.shard_count > 1 else ""
-        return f"batch {position + 1}{of_shard} of epoch {epoch + 1} (corpus lines {lines}, …)"
+        return f"batch {position + 1}{of_shard} of epoch {epoch + 1} ({where} {lines}, …)"
 
     @cached_property
     def longest(self) -> tuple[int, int]:

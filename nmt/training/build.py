@@ -49,11 +49,13 @@ def build_trainer(
     world: World,
     corpus: Path | None = None,
     parent: Parent | None = None,
+    word_pairs: ParallelDataset | None = None,
 ) -> Trainer:
     """A Trainer at the start, or where last.safetensors in `folder` ended; one in each process of `world`.
 
     `corpus` is the folder with the links of the training pairs, which guided alignment needs; `parent` has the weights
-    at the start. Raises UserError if the device is missing or the run was begun with another configuration.
+    at the start; `word_pairs` are those of train.noise_words. Raises UserError if the device is missing or the run was
+    begun with another configuration.
     """
     device = select_device(config.device)
     seed_everything(config.seed)
@@ -74,7 +76,7 @@ def build_trainer(
         links = open_training_links(corpus, tokenizers, options.guided_alignment_tokenized, shift)
     batch_tokens = choose_batch_tokens(config, stored, model, dtype, longest_sentence(train) + 1, world)
     sampling, noise = options.subword_sampling, None if links else noise_of(options)
-    batches = BatchIterator(train, tokenizers, batch_tokens, config.seed, sampling, links, noise)
+    batches = BatchIterator(train, tokenizers, batch_tokens, config.seed, sampling, links, noise, word_pairs)
     decode = with_batch_tokens(replace(config.decode, beam=options.validate_beam), device)
     context = autocast(device, dtype)
     translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)
@@ -101,7 +103,12 @@ def build_trainer(
 def noise_of(options: TrainConfig) -> Noise:
     """The noise in training; with guided alignment there is none, because the links count the words of the text."""
     return Noise(
-        options.noise_case, options.noise_typos, options.noise_punctuation, options.noise_merge, options.noise_copy
+        options.noise_case,
+        options.noise_typos,
+        options.noise_punctuation,
+        options.noise_merge,
+        options.noise_copy,
+        options.noise_words,
     )
 
 

@@ -1,0 +1,145 @@
+"""Single words with their translations, found in a parallel corpus; and its shortest pairs.
+
+People type single words, which hardly any corpus has as lines of their own. Which words translate each other is
+estimated from the sentences that have them by IBM Model 1 (Brown et al. 1993, section 4.2) in both directions:
+
+p(t | s) ← Σ c(t | s) / Σ_t c(t | s),   c(t | s) = p(t | s) / Σ_s' p(t | s')   over the source words s' of a sentence
+
+Deviations: a word counts once in a sentence, and there is no empty source word. p begins at 1 for every two words that
+stand in one pair.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from nmt.data.parallel_text import read_pairs
+from nmt.data.tags import sentence_start
+
+WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+ROUNDS = 6  # of Model 1
+MIN_SENTENCES = 5  # that a word must stand in
+MIN_SCORE = 0.28  # of a translation: p(t | s) · ∛p(s | t), for one target word is often that of many source words
+MAX_LINKS = 8_000_000  # pairs of words in the sentences that are read: 160,000 sentences of eight words, half a GiB
+MAX_WORDS = 16  # of a longer sentence nothing is learnt
+SHORT = (2, 4)  # words of the longest source and target of a short pair
+MAX_CHARACTERS = 40  # of each of its sides
+MAX_SHORT = 20_000
+Pair = tuple[str, str]
+
+
+class Words(NamedTuple):
+    """The words of sentences on one side, each word once in a sentence."""
+
+    names: list[str]  # the word of each number
+    numbers: np.ndarray  # [W]: the words of all sentences, one after another
+    counts: np.ndarray  # [N]: how many words each sentence has
+
+    @classmethod
+    def of(cls, sentences: Iterable[Collection[str]]) -> "Words":
+        """Number the words of some sentences."""
+        numbers: dict[str, int] = {}
+        rows = [[numbers.setdefault(word, len(numbers)) for word in dict.fromkeys(words)] for words in sentences]
+        flat = np.fromiter((number for row in rows for number in row), np.int64)
+        return cls(list(numbers), flat, np.fromiter(map(len, rows), np.int64, len(rows)))
+
+
+def find_word_pairs(files: tuple[Path, Path], tags: Collection[str]) -> list[Pair]:
+    """The words of two corpus files with their translations, and the shortest pairs of lines.
+
+    `tags` before a source belong to each of its words, so that <2fr> and <2cs> have translations of their own.
+    """
+    stride, short_stride = strides(files)
+    pairs = list(islice(read_pairs(*files), 0, None, stride))
+    short = list(islice(filter(is_short, read_pairs(*files)), 0, None, short_stride))
+    return [*translations(pairs, tags), *short]
+
+
+def strides(files: tuple[Path, Path]) -> tuple[int, int]:
+    """Every how many pairs one is read, and every how many short ones, so that there are not too many."""
+    links = short = 0
+    for source, target in read_pairs(*files):
+        words = source.count(" ") + 1, target.count(" ") + 1
+        links += words[0] * words[1] if max(words) <= MAX_WORDS else 0
+        short += is_short((source, target))
+    return max(1, -(-links // MAX_LINKS)), max(1, -(-short // MAX_SHORT))
+
+
+def is_short(pair: Pair) -> bool:
+    """Whether both sides have few words, tags not counted."""
+    return max(map(len, pair)) <= MAX_CHARACTERS and all(
+        0 < sum(not word.startswith("<") for word in text.split()) <= most
+        for text, most in zip(pair, SHORT, strict=True)
+    )
+
+
+def translations(pairs: Sequence[Pair], tags: Collection[str]) -> list[Pair]:
+    """The words of some pairs, each with its best translation; those in small letters also with a first capital."""
+    starts = [sentence_start(source, tags) for source, _ in pairs]
+    sources = split_into_words([source[start:] for (source, _), start in zip(pairs, starts, strict=True)])
+    targets = split_into_words([target for _, target in pairs])
+    rows = [row for row in range(len(pairs)) if max(len(sources[row]), len(targets[row])) <= MAX_WORDS]
+    before = [pairs[row][0][: starts[row]] for row in rows]
+    sides = [
+        Words.of([tag + word for word in words[row]] for tag, row in zip(before, rows, strict=True))
+        for words in (sources, targets)
+    ]
+    lengths = {tag + word: len(tag) for tag, row in zip(before, rows, strict=True) for word in sources[row]}
+    found = [(source, target[lengths[source] :]) for source, target in best_translations(*sides)]
+    found = [pair for pair in found if max(map(len, pair)) <= MAX_CHARACTERS]
+    return [
+        *found,
+        *(with_capitals(*pair, lengths[pair[0]]) for pair in found if pair[0][lengths[pair[0]] :].islower()),
+    ]
+
+
+def with_capitals(source: str, target: str, start: int) -> Pair:
+    """A pair of words as they stand at the beginning of a line; the source's word begins at `start`."""
+    return source[:start] + source[start].upper() + source[start + 1 :], target[:1].upper() + target[1:]
+
+
+def split_into_words(texts: Sequence[str]) -> list[list[str]]:
+    """The words of each text; its first one with the capital letters that it mostly has elsewhere."""
+    found = [WORD.findall(text) for text in texts]
+    forms = Counter(word for words in found for word in words[1:])
+    usual = {word.lower(): word for word, _ in reversed(forms.most_common())}
+    return [[usual.get(word.lower(), word) for word in words[:1]] + words[1:] for words in found]
+
+
+def best_translations(source: Words, target: Words) -> list[Pair]:
+    """The best translation of each source word that has a good one, frequent words first."""
+    links = source.counts * target.counts  # of each sentence
+    sentence = np.repeat(np.arange(len(links)), source.counts)  # of each source word
+    each = target.counts[sentence]
+    source_word = np.repeat(np.arange(len(source.numbers)), each)  # [L]: places of the two words of each link
+    first = np.cumsum(target.counts) - target.counts
+    target_word = np.repeat(first[sentence] - np.cumsum(each) + each, each) + np.arange(links.sum())
+    joint = source.numbers[source_word] * len(target.names) + target.numbers[target_word]
+    both, link = np.unique(joint, return_inverse=True)  # [D] different links, and which of them each link is
+    one, other = np.divmod(both, max(1, len(target.names)))
+    score = model_1(link, target_word, one) * np.cbrt(model_1(link, source_word, other))
+    frequency = np.bincount(source.numbers, minlength=len(source.names))
+    good = np.flatnonzero((score >= MIN_SCORE) & (frequency[one] >= MIN_SENTENCES))
+    best = good[np.lexsort((-score[good], one[good]))]
+    best = best[np.unique(one[best], return_index=True)[1]]
+    best = best[np.argsort(-frequency[one[best]], kind="stable")]
+    return [(source.names[one[row]], target.names[other[row]]) for row in best]
+
+
+def model_1(link: np.ndarray, given: np.ndarray, condition: np.ndarray) -> np.ndarray:
+    """p(t | s) of each different link [D] after ROUNDS of expectation and maximisation.
+
+    link [L]: which different link each is; given [L]: the place of its t; condition [D]: the word s of each.
+    """
+    probability = np.ones(len(condition))
+    for _ in range(ROUNDS):
+        expected = probability[link]
+        expected /= np.bincount(given, expected)[given]
+        counts = np.bincount(link, expected, len(condition))
+        probability = counts / np.bincount(condition, counts)[condition]
+    return probability
