@@ -15,6 +15,7 @@ from corpora import pairs, write_pairs
 from html_check import translated
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_rough_input import APART, moved
 
 from nmt.config_validation import validate
 from nmt.data.known_words import KnownWords, places
@@ -99,15 +100,18 @@ def test_protection_and_known_words_are_those_of_python():
     lines = [*LINES, "<bt> der hund mag die strasse", "DIE STRASSE MIT XAVER", "Hundehaus und Häusern bei Qwertz"]
     data = {
         "rules": protection_rules(), "lines": lines, "words": ["Hund", "straße", "", "x" * 300],
+        "moved": [(source, moved(source, target)[1]) for source, target, _ in APART],
         "known": base64.b64encode(known.bits).decode(), "size": 8 * len(known.bits),
     }  # fmt: skip
     words = "new KnownWords(Uint8Array.from(atob(data.known), (character) => character.charCodeAt(0)))"
-    plain, named, restored, bits = run_web(
+    plain, named, restored, apart, bits = run_web(
         [
             "data.lines.map((line) => new Protection(data.rules, ['<bt>'], null).protect(line))",
             f"data.lines.map((line) => new Protection(data.rules, ['<bt>'], {words}).protect(line))",
             "data.lines.map((line) => { const found = new Protection(data.rules, [], null).protect(line); "
             "return restore(found.text, found); })",
+            "data.moved.map(([source, target]) => "
+            "restore(target, new Protection(data.rules, [], null).protect(source)))",
             "data.words.map((word) => places(word, data.size))",
         ],
         data,
@@ -116,6 +120,7 @@ def test_protection_and_known_words_are_those_of_python():
     assert named == [vars(protect(line, {"<bt>"}, known)) for line in lines]
     assert bits == [places(word, data["size"]) for word in data["words"]]
     assert restored[6] == LINES[6]
+    assert apart == [shown for _, _, shown in APART]
 
 
 @pytest.mark.slow

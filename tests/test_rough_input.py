@@ -19,6 +19,7 @@ from nmt.data.protection import (
     POSSIBLE,
     SPANS,
     Encoded,
+    Protected,
     protect,
     protect_pair,
     restore,
@@ -30,6 +31,7 @@ from nmt.decode.constraints import Constraints, has_loop, source_repeats
 from nmt.errors import UserError
 from nmt.evaluate.loops import is_loop
 from nmt.evaluate.odd_lines import OddLine, OddResult, odd_report, read_odd_lines
+from nmt.evaluate.words import piece_spans
 from nmt.training import checkpoint
 
 SIGNS = "abcdefxXDoOABZzß.-_:;=/\\|*()[]{}<>%$@#&`'\"+−~^ 1٣é,!?€🙂→☀\u200d\uf101\n"
@@ -133,6 +135,37 @@ def test_text_and_pieces_are_filled_after_decoding(tokenizers):
     assert tokenizers.source.decode(loud) == "DER HUND GEHT 7 HEIM"
 
 
+# The source, and a translation with the number of a placeholder for each of its spans: what the reader is to see.
+APART = [
+    ("an {a}, um {b}", "at noon.{0}{1}", "at noon. {a} {b}"),
+    ("an {a}, um {b}", "at{0}, ({1})", "at {a}, ({b})"),
+    ("an {a}, um {b}", '"{0}" or-{1}/{0}', '"{a}" or-{b}/{a}'),
+    ("an {a}, um {b}", "{0} at {1}.", "{a} at {b}."),
+    ("um 8:15 an {a}{b}", "at{2}{1}{0}", "at{b} {a} 8:15"),
+    ("Preis:{a} ({b})", "price:{0}{1}.", "price:{a}{b}."),
+    ("RUF {a} AN", "call{0}", "CALL {a}"),
+]
+
+
+def moved(source: str, target: str) -> tuple[Protected, str]:
+    """The protected source, and the target with its placeholders."""
+    protected = protect(source)
+    for number, mark in enumerate(protected.spans):
+        target = target.replace(f"{{{number}}}", mark)
+    return protected, target
+
+
+@pytest.mark.parametrize(("source", "target", "shown"), APART)
+def test_what_stood_apart_in_the_source_is_kept_apart(tokenizers, source, target, shown):
+    protected, target = moved(source, target)
+    assert restore(target, protected) == shown
+    [ids] = tokenizers.source.encode_protected([protected])
+    assert ids[1:].apart == ids.apart == protected.apart
+    ids = ids.like(tokenizers.target.encode(target))
+    assert tokenizers.target.decode(ids) == shown
+    assert piece_spans(tokenizers.target.pieces(ids))[0].upper() == shown.upper()  # a byte piece stays small
+
+
 def test_sampling_never_divides_a_placeholder(tokenizers):
     ids = tokenizers.source.sample(f"Hund ({ONE}, {X1})", 0.1, Random(1))
     assert sum(piece in tokenizers.source.placeholders for piece in ids) == 2
@@ -171,7 +204,7 @@ def test_names_are_words_that_were_never_seen(text, names):
     protected = protect(text, known=KNOWN)
     kept = [span for span in protected.spans.values() if "uirin" not in span]
     assert kept == names and not any(name in protected.text for name in names)
-    assert restore(protected.text, Encoded([], protected.spans, protected.capitals)) == text
+    assert restore(protected.text, protected) == text
 
 
 @pytest.mark.parametrize(

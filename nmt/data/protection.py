@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple, SupportsIndex, overload
 
 from nmt.data.known_words import KnownWords
@@ -61,6 +62,7 @@ POSSIBLE = re.compile(
 )
 TRAILING = ".,;:!?)]'’"  # at the end of a URL it belongs to the sentence
 JOINED = ("number", "emoji")  # kinds of which neighbours are one span, such as 12.5.2024, 14:30
+AFTER_WORDS = tuple(".,;:!?)…")  # what a space follows
 BETWEEN = re.compile(r"[ ,;/·–-]{0,3}")  # of neighbours
 
 
@@ -113,13 +115,33 @@ class Protected:
         """Whether there is nothing to translate: no letter stands outside the placeholders."""
         return not any(character.isalpha() for character in self.text)
 
+    @property
+    def apart(self) -> frozenset[str]:
+        """The placeholders before which there is a space."""
+        if not self.spans:
+            return frozenset()
+        return frozenset(after for before, after in pairwise(self.text) if before.isspace() and after in self.spans)
+
 
 class Encoded(list[int]):
-    """Ids of pieces with what their placeholders stand for (by piece); a slice has it too."""
+    """Ids of pieces with what their placeholders stand for, by piece, and which of these stand apart in the source.
 
-    def __init__(self, ids: Iterable[int], spans: dict[str, str] | None = None, capitals: bool = False) -> None:
+    A slice has it too.
+    """
+
+    def __init__(
+        self,
+        ids: Iterable[int],
+        spans: dict[str, str] | None = None,
+        capitals: bool = False,
+        apart: frozenset[str] = frozenset(),
+    ) -> None:
         super().__init__(ids)
-        self.spans, self.capitals = spans or {}, capitals
+        self.spans, self.capitals, self.apart = spans or {}, capitals, apart
+
+    def like(self, ids: Iterable[int]) -> "Encoded":
+        """Other ids with the same placeholders: those of a translation."""
+        return Encoded(ids, self.spans, self.capitals, self.apart)
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> int: ...
@@ -127,15 +149,23 @@ class Encoded(list[int]):
     def __getitem__(self, index: slice) -> "Encoded": ...
     def __getitem__(self, index: Any) -> Any:
         found = super().__getitem__(index)
-        return Encoded(found, self.spans, self.capitals) if isinstance(index, slice) else found
+        return self.like(found) if isinstance(index, slice) else found
 
 
-def restore(text: str, ids: Iterable[int]) -> str:
-    """A decoded text, or one piece, as the reader is to see it; `ids` are those that it was decoded from."""
-    if not isinstance(ids, Encoded) or not (ids.spans or ids.capitals):
+def restore(text: str, source: Iterable[int] | Protected, before: str = "") -> str:
+    """A decoded text, or one piece of it, as the reader is to see it; `source`: what its placeholders stand for.
+
+    A placeholder that stood apart in the source is kept apart from a word or a mark. `before`: the character before it.
+    """
+    if not isinstance(source, Encoded | Protected) or not (source.spans or source.capitals):
         return text
-    text = text.upper() if ids.capitals else text
-    return "".join(ids.spans.get(character, character) for character in text)
+    parts = []
+    for character in text.upper() if source.capitals else text:
+        if character in source.apart and (before.isalnum() or before in AFTER_WORDS or before in source.spans):
+            parts.append(" ")
+        parts.append(source.spans.get(character, character))
+        before = character
+    return "".join(parts)
 
 
 def protect(text: str, tags: Collection[str] = (), known: KnownWords | None = None) -> Protected:

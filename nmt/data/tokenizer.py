@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -51,7 +52,7 @@ class Tokenizer:
     def encode_protected(self, texts: Sequence[Protected]) -> list[Encoded]:
         """`encode` of texts with placeholders."""
         ids = self.encode_all([each.text for each in texts])
-        return [Encoded(row, each.spans, each.capitals) for row, each in zip(ids, texts, strict=True)]
+        return [Encoded(row, each.spans, each.capitals, each.apart) for row, each in zip(ids, texts, strict=True)]
 
     @cached_property
     def tags(self) -> frozenset[str]:
@@ -92,7 +93,18 @@ class Tokenizer:
         pieces = [self.processor.id_to_piece(int(piece)) for piece in ids]
         if not isinstance(ids, Encoded):
             return pieces
-        return [piece if BYTE.fullmatch(piece) else restore(piece, ids).replace(" ", "▁") for piece in pieces]
+        return [
+            piece if BYTE.fullmatch(piece) else restore(piece, ids, last_character(before)).replace(" ", "▁")
+            for before, piece in pairwise(["", *pieces])
+        ]
+
+
+def last_character(piece: str) -> str:
+    """That of a piece; "a" for a byte that is a part of one, and for an unknown one."""
+    if not BYTE.fullmatch(piece):
+        return piece[-1:]
+    byte = int(piece[3:5], 16) if piece.startswith("<0x") else 0x80
+    return chr(byte) if byte < 0x80 else "a"
 
 
 def normalize(text: str, lowercase: bool) -> str:

@@ -78,7 +78,10 @@ def with_spans(
     """The ids of training pairs with what their placeholders stand for, so that their words can be counted."""
     pairs = tokenizers.protect_pairs(texts)
     return tuple(  # type: ignore[return-value]
-        [Encoded(row.tolist(), pair[side].spans, pair[side].capitals) for row, pair in zip(ids, pairs, strict=True)]
+        [
+            Encoded(row.tolist(), pair[side].spans, pair[side].capitals, pair[side].apart)
+            for row, pair in zip(ids, pairs, strict=True)
+        ]
         for side, ids in enumerate((sources, targets))
     )
 

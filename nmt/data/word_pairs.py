@@ -23,7 +23,7 @@ from nmt.data.tags import sentence_start
 
 WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 ROUNDS = 6  # of Model 1
-MIN_SENTENCES = 5  # that a word must stand in
+MIN_SENTENCES = 8  # that a word must stand in
 MIN_SCORE = 0.28  # of a translation: p(t | s) · ∛p(s | t), for one target word is often that of many source words
 MAX_LINKS = 8_000_000  # pairs of words in the sentences that are read: 160,000 sentences of eight words, half a GiB
 MAX_WORDS = 16  # of a longer sentence nothing is learnt

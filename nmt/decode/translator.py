@@ -97,7 +97,7 @@ class Translator:
 
     def copy(self, text: str, ids: Encoded) -> Translation:
         """The translation of a line without a letter outside its placeholders: itself, with the score 0."""
-        target = Encoded(self.tokenizers.target.encode(text), ids.spans)
+        target = ids.like(self.tokenizers.target.encode(text))
         return Translation(self.tokenizers.target.decode(target), 0.0, ids, target, translator=self)
 
     def split_long(self, ids: Encoded, line: int) -> list[Encoded]:
@@ -129,15 +129,15 @@ class Translator:
         return Translation(
             join_texts([part.text for part in firsts if part.text]),
             log_probability / sum(lengths) ** alpha,
-            Encoded([piece for part in firsts for piece in part.source_ids], parts[0][0].spans, parts[0][0].capitals),
-            Encoded([piece for part in firsts for piece in part.ids], parts[0][0].spans, parts[0][0].capitals),
+            parts[0][0].like(piece for part in firsts for piece in part.source_ids),
+            parts[0][0].like(piece for part in firsts for piece in part.ids),
             parts=firsts,
             translator=self,
         )
 
     def to_translation(self, source: Encoded, hypothesis: Hypothesis) -> Translation:
         """A hypothesis with its text; a span that was lost, where the hypothesis had to end, is added at its end."""
-        ids = Encoded(hypothesis.ids, source.spans, source.capitals)
+        ids = source.like(hypothesis.ids)
         sides = zip(
             PLACEHOLDERS, self.tokenizers.source.placeholders, self.tokenizers.target.placeholders, strict=False
         )

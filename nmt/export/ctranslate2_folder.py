@@ -58,7 +58,7 @@ and the scores of the run.
 """
 
 
-IMPORT = "\nfrom protection import Encoded, KnownWords, protect, restore  # a file of this folder\n"
+IMPORT = "\nfrom protection import KnownWords, protect, restore  # a file of this folder\n"
 PROTECT = """    protected = {protect}  # numbers, URLs, names … are copied
     if protected.is_copied:
         return line
@@ -68,7 +68,7 @@ SEARCH = """`nmt translate --engine ctranslate2` searches again where a placehol
 example does not.
 
 """
-RESTORE = "restore(text, Encoded([], protected.spans, protected.capitals))"
+RESTORE = "restore(text, protected)"
 
 
 @dataclass

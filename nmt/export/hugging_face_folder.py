@@ -64,8 +64,7 @@ The first word of each sentence is the tag of the language to translate into, su
 PROTECTION = """
 In training, numbers, URLs, e-mails, codes and the like were replaced by placeholders, and lines in capitals
 were encoded as small letters. Do the same with `protection.py`, or they are translated as any other text:
-`protected = {protect}`, translate `protected.text`, then `restore(text, Encoded([], protected.spans,
-protected.capitals))`.
+`protected = {protect}`, translate `protected.text`, then `restore(text, protected)`.
 """
 
 

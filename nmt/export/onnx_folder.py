@@ -69,13 +69,13 @@ also searches again where a placeholder was lost or a span is repeated; this exa
 SentencePiece's. `tokenizer.json` holds whether text is brought to lower case, `provenance.json` the run, its
 configuration, the versions of the libraries and the scores of the run.
 """
-PROTECTION = "\nfrom protection import Encoded, KnownWords, protect, restore  # a file of this folder\n"
+PROTECTION = "\nfrom protection import KnownWords, protect, restore  # a file of this folder\n"
 PROTECT = """    protected = {protect}  # numbers, URLs, names … are copied
     if protected.is_copied:
         return line
     line = protected.text
 """
-RESTORE = "restore(text, Encoded([], protected.spans, protected.capitals))"
+RESTORE = "restore(text, protected)"
 
 
 @dataclass

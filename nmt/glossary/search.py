@@ -41,7 +41,7 @@ class Sentence:
     @property
     def best(self) -> Encoded:
         """The best hypothesis, with what its placeholders stand for."""
-        return Encoded(self.nbest[0].ids, self.source.spans, self.source.capitals)
+        return self.source.like(self.nbest[0].ids)
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ class Validation:
         for values in map(iter, self.world.gather_integers(found)):
             for row in values:
                 source = self.sources[row]
-                best[row] = Encoded(islice(values, next(values)), source.spans, source.capitals)
+                best[row] = source.like(islice(values, next(values)))
         return best
 
     @torch.inference_mode()

@@ -95,7 +95,17 @@ function inCapitals(text, spans, start) {
   return letters.length >= 4 && letters.every(isUpper);
 }
 
-// A decoded text, or one piece, as the reader is to see it.
-function restore(text, { spans, capitals }) {
-  return Array.from(capitals ? text.toUpperCase() : text, (character) => spans[character] ?? character).join("");
+const AFTER_WORDS = /[\p{L}\p{N}.,;:!?)…]/u; // what a space follows
+
+// A decoded text, or one piece of it behind the character `before`, as the reader is to see it. A placeholder that stood
+// apart in the source is kept apart from a word or a mark.
+function restore(text, { text: source, spans, capitals }, before = "") {
+  const parts = [];
+  for (const character of capitals ? text.toUpperCase() : text) {
+    const isApart = character in spans && /\s/.test(source[source.indexOf(character) - 1] ?? "");
+    if (isApart && (AFTER_WORDS.test(before) || before in spans)) parts.push(" ");
+    parts.push(spans[character] ?? character);
+    before = character;
+  }
+  return parts.join("");
 }

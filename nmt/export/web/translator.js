@@ -1,6 +1,7 @@
 "use strict";
 // A line to its translation with the attention between its words, as nmt/decode/translator.py.
 const MAX_SHOWN = 120; // words of a side; the table of a longer line is not drawn
+const NO_TEXT = /^<0x[0-9A-F]{2}>$|^<unk>$/; // a piece that is no text
 
 class Translator {
   // about: model.json; tables: {source, target} of SentencePiece; model: see search.js
@@ -61,7 +62,9 @@ class Translator {
       return isLost ? [guarded.spans[this.source.pieces[id]]] : [];
     });
     const text = [this.decode(written, guarded), ...lost].join(" ").replace(EDGES, "");
-    const display = (side, row) => splitIntoWords(row.map((id) => displayed(side.pieces[id], guarded)));
+    const piecesOf = (side, row) => row.map((id) => side.pieces[id]);
+    const display = (side, row) =>
+      splitIntoWords(piecesOf(side, row).map((piece, place, all) => displayed(piece, guarded, all[place - 1] ?? "")));
     const [source, target] = [display(this.source, ids), display(this.target, written)];
     const confidences = wordConfidences(target, steps, this.about.calibration);
     const part = { text, score, confidences, source: [...source.words, END], target: target.words, matrices: [], windows: [] };
@@ -80,8 +83,16 @@ class Translator {
   }
 }
 
-function displayed(piece, guarded) {
-  return /^<0x[0-9A-F]{2}>$|^<unk>$/.test(piece) ? piece : restore(piece, guarded).replaceAll(" ", SPACE);
+function displayed(piece, guarded, before) {
+  if (NO_TEXT.test(piece)) return piece;
+  return restore(piece, guarded, lastCharacter(before)).replaceAll(" ", SPACE);
+}
+
+// That of a piece; "a" for a byte that is a part of one, and for an unknown one.
+function lastCharacter(piece) {
+  if (!NO_TEXT.test(piece)) return piece.slice(-1);
+  const byte = piece.startsWith("<0x") ? parseInt(piece.slice(3, 5), 16) : 0x80;
+  return byte < 0x80 ? String.fromCharCode(byte) : "a";
 }
 
 // Of each word its least probable piece, calibrated, as nmt/evaluate/confidence.py.
