@@ -27,7 +27,7 @@ def make_parser() -> argparse.ArgumentParser:
         ("translate", "translate sentences, a file, or stdin", add_translate),
         ("evaluate", "BLEU and chrF of a run", add_evaluate),
         ("align", "what the model attends to, as links, heatmaps or tables", add_align),
-        ("backtranslate", "synthetic pairs from monolingual text, for the other direction", add_synthesis),
+        ("backtranslate", "synthetic pairs from monolingual text, for the other direction", add_backtranslation),
         ("distil", "pairs that a teacher has translated, for a smaller student", add_synthesis),
         ("export", "a folder that another engine translates with", add_export),
         ("compare", "one table over several runs", add_compare),
@@ -35,7 +35,7 @@ def make_parser() -> argparse.ArgumentParser:
     ):
         command = subparsers.add_parser(name, help=purpose, allow_abbrev=False)
         add_options(command)
-        command.set_defaults(command=name, module="synthesis" if add_options is add_synthesis else name)
+        command.set_defaults(command=name, module="synthesis" if name in ("backtranslate", "distil") else name)
     return parser
 
 
@@ -94,6 +94,13 @@ def add_synthesis(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resume", action="store_true", help="continue after an interruption")
     add_engine(parser)
     parser.set_defaults(engine="torch")
+
+
+def add_backtranslation(parser: argparse.ArgumentParser) -> None:
+    """Add the options of nmt backtranslate."""
+    add_synthesis(parser)
+    text = "begin each synthetic source with <bt>; for much more synthetic than real text"
+    parser.add_argument("--tag", action="store_true", help=text)
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:

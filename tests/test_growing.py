@@ -28,11 +28,14 @@ def lines(path) -> list[str]:
 
 
 def test_both_sides_are_aligned_and_tagged(trained: Trained, text, tmp_path, capfd):
-    answer = run_command(capfd, "backtranslate", str(trained.folder), str(text), "--output", str(tmp_path / "bt"))
+    words = ["backtranslate", str(trained.folder), str(text), "--output"]
+    answer = run_command(capfd, *words, str(tmp_path / "bt"), "--tag")
     assert answer.code == 0 and answer.out == "" and "Line 43 is not UTF-8" in answer.err
     german, english = lines(tmp_path / "bt.de"), lines(tmp_path / "bt.en")
     assert german == [*SENTENCES, "", "Ende", ""] and len(english) == len(german)
     assert english[40] == english[42] == "" and all(line.startswith("<bt> ") for line in english[:40])
+    assert run_command(capfd, *words, str(tmp_path / "plain")).code == 0
+    assert lines(tmp_path / "plain.en") == [line.removeprefix("<bt> ") for line in english]
     assert run_command(capfd, "distil", str(trained.folder), "--output", str(tmp_path / "kd"), str(text)).code == 0
     assert lines(tmp_path / "kd.de") == german
     assert lines(tmp_path / "kd.en") == [line.removeprefix("<bt> ") for line in english]
@@ -47,19 +50,25 @@ def test_a_teacher_translates_the_text_that_it_was_trained_on(trained: Trained, 
     assert len(lines(tmp_path / "kd.en")) == 240
 
 
+def interrupt_after(chunks: int, patch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C when so many chunks have been translated."""
+    real, calls = Translator.translate_chunk, count()
+
+    def interrupted(self, texts, start=1):
+        if next(calls) == chunks:
+            raise KeyboardInterrupt
+        return real(self, texts, start)
+
+    patch.setattr(Translator, "translate_chunk", interrupted)
+
+
 def test_continued_after_an_interruption_it_is_the_same(trained: Trained, text, tmp_path, capfd, monkeypatch):
     monkeypatch.setattr("nmt.data.line_chunks.CHUNK_LINES", 10)
     words = ["backtranslate", str(trained.folder), str(text), "--output"]
     assert run_command(capfd, *words, str(tmp_path / "whole")).code == 0
-    real, calls = Translator.translate_chunk, count()
+    real = Translator.translate_chunk
     with monkeypatch.context() as patch:
-
-        def interrupted(self, texts, start=1):
-            if next(calls) == 2:
-                raise KeyboardInterrupt
-            return real(self, texts, start)
-
-        patch.setattr(Translator, "translate_chunk", interrupted)
+        interrupt_after(2, patch)
         assert run_command(capfd, *words, str(tmp_path / "part")).code == 130
     assert (tmp_path / "part.en.part").exists()
     assert not (tmp_path / "part.en").exists() and not (tmp_path / "part.de").exists()
@@ -73,6 +82,18 @@ def test_continued_after_an_interruption_it_is_the_same(trained: Trained, text, 
     for language in ("de", "en"):
         assert (tmp_path / f"part.{language}").read_bytes() == (tmp_path / f"whole.{language}").read_bytes()
     assert not list(tmp_path.glob("*.part*"))
+
+
+def test_with_another_tag_it_is_not_continued(trained: Trained, text, tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr("nmt.data.line_chunks.CHUNK_LINES", 10)
+    words = ["backtranslate", str(trained.folder), str(text), "--output", str(tmp_path / "bt")]
+    with monkeypatch.context() as patch:
+        interrupt_after(2, patch)
+        assert run_command(capfd, *words, "--tag").code == 130
+    answer = run_command(capfd, *words, "--resume")
+    assert answer.code == 2 and "tag" in answer.err
+    assert run_command(capfd, *words, "--tag", "--resume").code == 0
+    assert len(lines(tmp_path / "bt.en")) == len(lines(tmp_path / "bt.de"))
 
 
 def test_what_cannot_be_is_refused(trained: Trained, text, tmp_path, refused):

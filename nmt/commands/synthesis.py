@@ -1,7 +1,7 @@
 """nmt backtranslate and nmt distil: sentence pairs of which a run has written one side.
 
 backtranslate   monolingual text in the target language of a training to come, translated into its source language by a
-                run of the other direction; each synthetic source begins with <bt> (Caswell et al. 2019)
+                run of the other direction; with --tag each synthetic source begins with <bt> (Caswell et al. 2019)
 distil          source text, translated by a teacher, from which a smaller student learns (Kim & Rush 2016, section 3.2)
 
 Both write PREFIX.LANGUAGE for both languages: the lines of the text as they are, and their translations.
@@ -46,12 +46,12 @@ def run(options: argparse.Namespace) -> int:
     copy, synthetic = (Path(f"{options.output}.{language}") for language in (config.data.source, config.data.target))
     if copy.exists() and copy.resolve() == source.resolve():
         raise UserError(f"--output {options.output} would overwrite {source}; choose another name.")
-    tag = f"{BACK_TRANSLATED} " if options.command == "backtranslate" else ""
+    tag = f"{BACK_TRANSLATED} " if options.command == "backtranslate" and options.tag else ""
     with ExitStack() as stack:
         lines = stack.enter_context(open_lines(source))
         part = stack.enter_context(open_part(str(synthetic), options.resume))
         run = open_engine(options, part.precision)
-        part.continue_with({"command": options.command} | search_settings(run))
+        part.continue_with({"command": options.command, "tag": tag} | search_settings(run))
         stack.enter_context(report_write_errors(copy.parent))
         file = stack.enter_context(open_atomic(copy))
         chunks = copied(read_chunks(lines, str(source), live=False), file)
