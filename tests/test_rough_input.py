@@ -197,6 +197,7 @@ def test_no_seen_word_is_a_name_and_nearly_every_other_one_is():
         ("SZCZEPANSKI HIELT", ["SZCZEPANSKI"]),
         ("Ein Hund, {Quirin}, quirin@example.org", []),  # protected as a whole
         ("X", []),
+        ("Xaver", ["Xaver"]),
         ("Łódź und Δήλος", ["Łódź", "Δήλος"]),
     ],
 )
@@ -218,6 +219,13 @@ def test_names_are_words_that_were_never_seen(text, names):
         ("ein hund in hamburk", "Ein Hund in hamburk"),  # as likely a typo as a name
         ("EINE STRASSE IM HAUS", "Eine Straße im Haus"),
         ("42", "42"),
+        ("Lief", "lief"),  # of a single word the first capital says nothing
+        ("lief", "lief"),
+        ("hund", "Hund"),
+        ("LIEF", "lief"),
+        ("STRASSE", "Straße"),
+        ("Lief!", "Lief!"),
+        ("Lief er", "Lief er"),
     ],
 )
 def test_lines_in_one_case_get_the_letters_of_training(text, cased):

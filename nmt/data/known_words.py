@@ -81,8 +81,20 @@ class KnownWords:
         """Whether a word can only be copied."""
         return len(word) > 1 and word[0].isupper() and not self.explains(word)
 
+    def cased(self, text: str, start: int, names: bool) -> str:
+        """A text with the capital letters of training from `start` on, where its own say nothing.
+
+        A single word has those that it mostly has: many people write any first word with one. A text in small letters
+        is `truecased`.
+        """
+        word = text[start:].strip()
+        if WORD.fullmatch(word):
+            says_nothing = word.islower() or (word[1:].islower() and word in self)
+            return text[:start] + self.with_case(word, names) if says_nothing else text
+        return text if any(character.isupper() for character in text[start:]) else self.truecased(text, start, names)
+
     def truecased(self, text: str, start: int, names: bool) -> str:
-        """A text in one case with the capital letters that its words mostly have, from `start` on.
+        """A text in small letters with the capital letters that its words mostly have, from `start` on.
 
         Its first letter gets one, and so do words that were never seen if they are `names`.
         """

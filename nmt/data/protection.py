@@ -171,7 +171,8 @@ def restore(text: str, source: Iterable[int] | Protected, before: str = "") -> s
 def protect(text: str, tags: Collection[str] = (), known: KnownWords | None = None) -> Protected:
     """A source as it is encoded in use: with a placeholder for each span, and for each name if words are `known`.
 
-    Then a line in capitals or in small letters also gets the capital letters that its words had in training.
+    Then a line in capitals or in small letters also gets the capital letters that its words had in training, and so does
+    a single word.
     """
     spans, start = find_spans(text, tags), sentence_start(text, tags)
     capitals = in_capitals(text, spans, start)
@@ -181,9 +182,7 @@ def protect(text: str, tags: Collection[str] = (), known: KnownWords | None = No
 
 def with_names(protected: Protected, known: KnownWords, start: int) -> Protected:
     """With placeholders for the words from `start` on that can only be names, as many as are left."""
-    text, spans = protected.text, dict(protected.spans)
-    if not any(character.isupper() for character in text[start:]):
-        text = known.truecased(text, start, names=protected.capitals)
+    text, spans = known.cased(protected.text, start, names=protected.capitals), dict(protected.spans)
     parts, end = [], 0
     free = [mark for mark in OTHERS if mark not in spans]
     for (first, last), mark in zip((name for name in known.names(text) if name.start >= start), free, strict=False):

@@ -23,7 +23,7 @@ from nmt.data.tags import sentence_start
 
 WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 ROUNDS = 6  # of Model 1
-MIN_SENTENCES = 8  # that a word must stand in
+MIN_SENTENCES = 5  # that a word must stand in
 MIN_SCORE = 0.28  # of a translation: p(t | s) · ∛p(s | t), for one target word is often that of many source words
 MAX_LINKS = 8_000_000  # pairs of words in the sentences that are read: 160,000 sentences of eight words, half a GiB
 MAX_WORDS = 16  # of a longer sentence nothing is learnt
@@ -79,7 +79,7 @@ def is_short(pair: Pair) -> bool:
 
 
 def translations(pairs: Sequence[Pair], tags: Collection[str]) -> list[Pair]:
-    """The words of some pairs, each with its best translation; those in small letters also with a first capital."""
+    """The words of some pairs, each with its best translation."""
     starts = [sentence_start(source, tags) for source, _ in pairs]
     sources = split_into_words([source[start:] for (source, _), start in zip(pairs, starts, strict=True)])
     targets = split_into_words([target for _, target in pairs])
@@ -91,24 +91,15 @@ def translations(pairs: Sequence[Pair], tags: Collection[str]) -> list[Pair]:
     ]
     lengths = {tag + word: len(tag) for tag, row in zip(before, rows, strict=True) for word in sources[row]}
     found = [(source, target[lengths[source] :]) for source, target in best_translations(*sides)]
-    found = [pair for pair in found if max(map(len, pair)) <= MAX_CHARACTERS]
-    return [
-        *found,
-        *(with_capitals(*pair, lengths[pair[0]]) for pair in found if pair[0][lengths[pair[0]] :].islower()),
-    ]
-
-
-def with_capitals(source: str, target: str, start: int) -> Pair:
-    """A pair of words as they stand at the beginning of a line; the source's word begins at `start`."""
-    return source[:start] + source[start].upper() + source[start + 1 :], target[:1].upper() + target[1:]
+    return [pair for pair in found if max(map(len, pair)) <= MAX_CHARACTERS]
 
 
 def split_into_words(texts: Sequence[str]) -> list[list[str]]:
-    """The words of each text; its first one with the capital letters that it mostly has elsewhere."""
+    """The words of each text; its first one with the capital letters that it mostly has elsewhere, or without."""
     found = [WORD.findall(text) for text in texts]
     forms = Counter(word for words in found for word in words[1:])
     usual = {word.lower(): word for word, _ in reversed(forms.most_common())}
-    return [[usual.get(word.lower(), word) for word in words[:1]] + words[1:] for words in found]
+    return [[usual.get(word.lower(), word.lower()) for word in words[:1]] + words[1:] for words in found]
 
 
 def best_translations(source: Words, target: Words) -> list[Pair]:

@@ -6,6 +6,7 @@ const CAPITAL = "^"; // before an entry that has a capital letter
 const [LINK, ENDING] = [2, 3]; // most letters between the parts of a compound, and at the end of an inflected word
 const LETTER = "[\\p{L}\\p{Nl}\\p{No}]"; // Python's [^\W\d_]
 const WORD = new RegExp(`${LETTER}+`, "gu");
+const ONE_WORD = new RegExp(`^${LETTER}+$`, "u");
 const NAME = new RegExp(`${LETTER}+(?:-${LETTER}+)*`, "gu");
 
 class KnownWords {
@@ -55,12 +56,22 @@ class KnownWords {
     return found;
   }
 
-  // A text in one case with the capital letters that its words mostly have, from `start` on.
+  // A text with the capital letters of training from `start` on, where its own say nothing.
+  cased(text, start, names) {
+    const word = text.slice(start).trim();
+    if (ONE_WORD.test(word)) {
+      const saysNothing = isSmall(word) || (isSmall(word.slice(initialOf(word).length)) && this.has(word.toLowerCase()));
+      return saysNothing ? text.slice(0, start) + this.withCase(word, names) : text;
+    }
+    return /\p{Uppercase}/u.test(text.slice(start)) ? text : this.truecased(text, start, names);
+  }
+
+  // A text in small letters with the capital letters that its words mostly have, from `start` on.
   truecased(text, start, names) {
     const first = text.slice(start).search(new RegExp(LETTER, "u"));
     if (first < 0) return text;
     const cased = text.slice(start + first).replace(WORD, (word) => this.withCase(word, names));
-    const initial = String.fromCodePoint(cased.codePointAt(0));
+    const initial = initialOf(cased);
     return text.slice(0, start + first) + initial.toUpperCase() + cased.slice(initial.length);
   }
 
@@ -81,8 +92,16 @@ function isUpper(character) {
   return /^\p{Uppercase}$/u.test(character);
 }
 
+function isSmall(word) {
+  return word === word.toLowerCase() && word !== word.toUpperCase();
+}
+
+function initialOf(word) {
+  return String.fromCodePoint(word.codePointAt(0));
+}
+
 function capitalized(word) {
-  const initial = String.fromCodePoint(word.codePointAt(0));
+  const initial = initialOf(word);
   return initial.toUpperCase() + word.slice(initial.length);
 }
 

@@ -67,10 +67,9 @@ class Protection {
   }
 
   withNames(replaced, start) {
-    let { text } = replaced;
     const { capitals } = replaced;
+    const text = this.known.cased(replaced.text, start, capitals);
     const spans = { ...replaced.spans };
-    if (!/\p{Uppercase}/u.test(text.slice(start))) text = this.known.truecased(text, start, capitals);
     const free = [...this.others].filter((mark) => !(mark in spans));
     let [joined, end] = ["", 0];
     for (const [first, last] of this.known.names(text).filter(([place]) => place >= start)) {
