@@ -171,8 +171,7 @@ def restore(text: str, source: Iterable[int] | Protected, before: str = "") -> s
 def protect(text: str, tags: Collection[str] = (), known: KnownWords | None = None) -> Protected:
     """A source as it is encoded in use: with a placeholder for each span, and for each name if words are `known`.
 
-    Then a line in capitals or in small letters also gets the capital letters that its words had in training, and so does
-    a single word.
+    Then a line in capitals or in small letters, and a single word, also get the capital letters of training.
     """
     spans, start = find_spans(text, tags), sentence_start(text, tags)
     capitals = in_capitals(text, spans, start)
