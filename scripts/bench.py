@@ -25,7 +25,7 @@ from benchmarks.tables import columns, table
 from nmt.compose import compose_all
 from nmt.errors import UserError
 from nmt.option_values import positive
-from nmt.pipeline import build_stages
+from nmt.stages import build_stages
 
 BIG = "transformer_big"  # for millions of pairs and a GPU: only when it is named
 PAIRS = 20_000  # of the phrasebook

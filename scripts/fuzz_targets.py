@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from mutation import NASTY, VALUES, mutate_bytes, mutate_tree, to_json
 from small_run import small_config
 
-from nmt import pipeline, runs
+from nmt import runs, stages
 from nmt.alignments.gold import read_gold_alignments
 from nmt.commands import check_sentence
 from nmt.compare.systems import read_training
@@ -242,7 +242,7 @@ def corpus_reports(material: Material) -> Prepared:
     def read(given: bytes) -> None:
         (folder / "report.json").write_bytes(given)
         if existing_corpus(config, {tree["corpus_hash"]}, material.run):
-            assert all("/" not in name for name in pipeline.read_report(folder)["sets"])
+            assert all("/" not in name for name in stages.read_report(folder)["sets"])
 
     def make(random: Random) -> bytes:
         content = to_json(mutate_tree(random, tree))

@@ -24,7 +24,7 @@ from benchmarks.training import trainer_on_corpus
 
 from nmt.cpu import keep_freed_memory
 from nmt.data import shards
-from nmt.pipeline import build_corpus_stage, build_ids_stage, build_stages, build_tokenizer_stage
+from nmt.stages import build_corpus_stage, build_ids_stage, build_stages, build_tokenizer_stage
 from nmt.training.trainer import Trainer
 
 SECONDS = 1.0  # between two samples of memory

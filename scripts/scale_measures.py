@@ -24,7 +24,7 @@ from nmt.data.batches import Batch, BatchIterator, Cursor, collate
 from nmt.data.dataset import ParallelDataset
 from nmt.data.tokenizer import EOS
 from nmt.decode.beam_search import search
-from nmt.pipeline import build_corpus_stage, build_ids_stage, build_tokenizer_stage
+from nmt.stages import build_corpus_stage, build_ids_stage, build_tokenizer_stage
 from nmt.training.precision import autocast, select_precision
 
 CPU = torch.device("cpu")

@@ -28,7 +28,7 @@ from nmt.data.phrasebook.draw import Grammar, draws
 from nmt.data.plan import plan_batches
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.errors import UserError
-from nmt.pipeline import build_stages
+from nmt.stages import build_stages
 from nmt.training.train_step import TrainStep
 
 SMALL = ["data.pairs=2000", "tokenizer.vocabulary_size=420", "train.batch_tokens=200"]

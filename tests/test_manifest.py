@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from corpora import write_corpus
 
-from nmt import pipeline
+from nmt import stages
 from nmt.compose import compose_all
 from nmt.config import Config
 from nmt.data import shards, tokenize_files
 from nmt.data.manifest import NAME, check_folder, write_manifest
 from nmt.data.shards import open_training_pairs
 from nmt.errors import UserError
-from nmt.pipeline import StageFolders, build_stages
+from nmt.stages import StageFolders, build_stages
 
 
 def settings(root: Path) -> Config:
@@ -92,7 +92,7 @@ def test_every_incomplete_file_is_noticed(use, tmp_path: Path, damage: str):
             path.unlink()
         else:
             path.write_bytes({"cut": content[:-2], "empty": b"", "longer": content + b"x"}[damage])
-        with pytest.raises(UserError, match=r"delete the folder .*(corpus|tokenizer|ids)-"):
+        with pytest.raises(UserError, match=r"delete the folder .*(corpus|tokenizer|ids|words)-"):
             use()
         path.write_bytes(content)
     use()
@@ -115,7 +115,7 @@ def test_the_remedy_is_one(use, tmp_path: Path):
     """What is deleted is built again with the same bytes; but a report names the files, which lie elsewhere now."""
     root, names = tmp_path / "data", {"report.json", "manifest.json"}
     before = {path.relative_to(root): path.read_bytes() for path in root.glob("*-*/*") if path.name not in names}
-    for stage in ("corpus", "tokenizer", "ids"):
+    for stage in ("corpus", "tokenizer", "ids", "words"):
         shutil.rmtree(next(root.glob(f"{stage}-*")))
         use()
     assert {path: (root / path).read_bytes() for path in before} == before
@@ -155,4 +155,4 @@ def test_a_folder_without_manifest_is_refused(tmp_path: Path):
     check_folder(tmp_path, unread="a")
     with pytest.raises(UserError, match="a is damaged"):
         check_folder(tmp_path)
-    assert pipeline.VERSIONS["ids"] > 1  # folders of earlier versions have none, and are not used
+    assert stages.VERSIONS["ids"] > 1  # folders of earlier versions have none, and are not used

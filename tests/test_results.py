@@ -10,7 +10,7 @@ import pytest
 import torch
 from corpora import Trained, run_command
 
-from nmt import pipeline, results, runs, scoring
+from nmt import results, runs, scoring, stages
 from nmt.alignments.gold import GoldAlignments
 from nmt.decode.translator import Translator
 from nmt.training import checkpoint
@@ -27,14 +27,14 @@ def run(trained: Trained, tmp_path: Path) -> Path:
 def test_a_run_is_scored_on_the_corpus_it_was_trained_on(trained: Trained, run, capfd, tmp_path, monkeypatch):
     """From any folder, and whatever its configuration would make today."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pipeline, "build_corpus_stage", lambda config: pytest.fail("it is there already"))
+    monkeypatch.setattr(stages, "build_corpus_stage", lambda config: pytest.fail("it is there already"))
     assert run_command(capfd, "evaluate", str(run)).out.splitlines() == trained.lines
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
 
 
 def test_a_corpus_is_only_looked_for(trained: Trained, run, capfd, tmp_path, monkeypatch):
     """A stranger's checkpoint could name files to copy and a folder to write to: nothing is built for it."""
-    monkeypatch.setattr(pipeline, "build_corpus_stage", lambda config: pytest.fail("nothing is built"))
+    monkeypatch.setattr(stages, "build_corpus_stage", lambda config: pytest.fail("nothing is built"))
     payload = checkpoint.load(run / "best.safetensors")
     payload["config"] |= {"data_folder": str(tmp_path / "elsewhere")}
     checkpoint.save(run / "best.safetensors", payload)

@@ -22,7 +22,7 @@ from nmt.data import packed, sources
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers
 from nmt.errors import UserError
-from nmt.pipeline import build_corpus_stage
+from nmt.stages import build_corpus_stage
 
 PAIRS = [("Der Hund, er schläft.", 'The "dog" sleeps.'), ("Zwei\nZeilen", "two\nlines"), ("ja; nein", "yes; no")]
 FLAT = [(source.replace("\n", " "), target.replace("\n", " ")) for source, target in PAIRS]

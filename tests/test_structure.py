@@ -49,14 +49,15 @@ LAYERS = {
     "scoring": 8,
     "fine_tuning": 8,
     "presets": 8,
-    "pipeline": 9,
+    "stages": 9,
+    "pipeline": 10,
     "compose": 9,
-    "test_sets": 10,
-    "interface": 10,
-    "compare": 11,
-    "commands": 12,
-    "cli": 13,
-    "__main__": 14,
+    "test_sets": 11,
+    "interface": 11,
+    "compare": 12,
+    "commands": 13,
+    "cli": 14,
+    "__main__": 15,
 }
 PUBLIC = "__init__"  # the public names of all layers, imported when they are used; any layer may import it
 # These work on plain words and numbers, so that they can be used without the rest of nmt.

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.testing import assert_close
 
-from nmt import pipeline
+from nmt import pipeline, stages
 from nmt.attention import flex
 from nmt.attention import linear as linear_module
 from nmt.attention import self_attention as self_attention_module
@@ -563,7 +563,7 @@ def test_a_validation_pair_beyond_the_last_position_is_refused_at_the_start(tmp_
         pipeline.train(config)
     needed = re.fullmatch(rf".*=40 is too small; line 5 of .*valid\.{side} has (\d+) pieces,.*", str(error.value))[1]
     assert not (tmp_path / "runs").exists()
-    prepared = pipeline.build_stages(config)
+    prepared = stages.build_stages(config)
     pairs = ParallelDataset(prepared.ids / "valid.arrow")
     lengths = pairs.source_lengths if side == "de" else pairs.target_lengths
     assert int(needed) == lengths.max() + 1

@@ -10,8 +10,8 @@ from test_batches import Rows
 
 from nmt.data import word_pairs
 from nmt.data.batches import BatchIterator
-from nmt.data.noise import Noise
 from nmt.data.tokenizer import Tokenizers
+from nmt.data.word_batches import WordBatches
 from nmt.data.word_pairs import Words, find_word_pairs, translations
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
@@ -162,7 +162,7 @@ def batches_with_words(share: float, seed: int = 1) -> BatchIterator:
     tokenizers = Tokenizers(Unchanged(), Unchanged())
     words = TextRows(40, first=5000)
     words.source_lengths[:] = words.target_lengths[:] = np.arange(40) % 4 + 1
-    return BatchIterator(TextRows(300), tokenizers, 60, seed, 0.0, None, Noise(words=share), words)
+    return BatchIterator(TextRows(300), tokenizers, 60, seed, 0.0, None, None, WordBatches(words, share, 60, seed))
 
 
 def test_a_share_of_the_batches_is_word_pairs_and_any_batch_can_be_made_alone():

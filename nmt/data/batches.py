@@ -22,6 +22,7 @@ from nmt.data.shards import TrainingPairs
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizers
 from nmt.data.training_links import TrainingLinks
 from nmt.data.variation import Ids, Variation, with_spans
+from nmt.data.word_batches import WordBatches
 
 
 class Batch(NamedTuple):
@@ -111,8 +112,7 @@ class BatchIterator:
     Each shard of the corpus has a plan of its own; the order of the shards is new in every epoch. The next shard is
     planned in a thread when half of one has been read, and at most two plans are in memory. `sampling` is the strength
     of subword sampling (`Tokenizer.sample`); 0 turns it off. `links` make what attention is to learn in each batch.
-    `noise` changes the texts, and cannot go with links; with the probability `noise.words` a batch is drawn from
-    `word_pairs` instead.
+    `noise` changes the texts, and cannot go with links; some batches are drawn from `words` instead.
     """
 
     def __init__(
@@ -124,10 +124,10 @@ class BatchIterator:
         sampling: float,
         links: TrainingLinks | None = None,
         noise: Noise | None = None,
-        word_pairs: ParallelDataset | None = None,
+        words: WordBatches | None = None,
     ) -> None:
         self.pairs, self.tokenizers, self.budget, self.seed, self.sampling = pairs, tokenizers, budget, seed, sampling
-        self.links, self.noise, self.word_pairs = links, noise or Noise(), word_pairs
+        self.links, self.noise, self.words = links, noise or Noise(), words
         self.plans: dict[tuple[int, int], Future[BatchPlan]] = {}  # by epoch and index of the shard; the last two
         self.planner = ThreadPoolExecutor(1, "plans")
         self.plan_lock = Lock()  # plans are asked for by the training and by the thread of `stream`
@@ -190,23 +190,13 @@ class BatchIterator:
         return batch._replace(links=self.links.batch(*ids, [pairs.line(int(row)) for row in rows]))
 
     def pairs_of_batch(self, epoch: int, shard: int, position: int) -> tuple[ParallelDataset, np.ndarray, int]:
-        """The dataset and the rows of a batch, and the seed of its noise: those of the plan, or of `word_pairs`."""
+        """The dataset and the rows of a batch, and the seed of its noise."""
         number = self.shard_number(epoch, shard)
-        pairs, rows = self.pairs.shard(number), self.plan(epoch, shard)[position]
-        if not (self.sampling or self.noise):
-            return pairs, rows, 0
         generator = random_generator(self.seed, epoch, position, shard=number)
         seed = int(generator.integers(2**31))
-        if self.word_pairs and generator.random() < self.noise.words:
-            sizes = np.array([len(batch) for batch in self.word_plan])  # every pair is equally likely to be drawn
-            return self.word_pairs, self.word_plan[int(generator.choice(len(sizes), p=sizes / sizes.sum()))], seed
-        return pairs, rows, seed
-
-    @cached_property
-    def word_plan(self) -> BatchPlan:
-        """The batches of `word_pairs`."""
-        assert self.word_pairs
-        return plan_batches(self.word_pairs.source_lengths, self.word_pairs.target_lengths, self.budget, self.seed, 0)
+        if self.words and (drawn := self.words.draw(generator)) is not None:
+            return self.words.pairs, drawn, seed
+        return self.pairs.shard(number), self.plan(epoch, shard)[position], seed
 
     @cached_property
     def variation(self) -> Variation:
@@ -217,7 +207,7 @@ class BatchIterator:
         """A batch for error messages: its number, its shard and epoch, and the corpus lines of its first pairs."""
         pairs, rows, _ = self.pairs_of_batch(epoch, shard, position)
         lines = ", ".join(str(pairs.line(int(row))) for row in rows[:5])
-        where = "word pairs" if pairs is self.word_pairs else "corpus lines"
+        where = "word pairs" if self.words and pairs is self.words.pairs else "corpus lines"
         of_shard = f" of shard {shard + 1}" if self.pairs.shard_count > 1 else ""
         return f"batch {position + 1}{of_shard} of epoch {epoch + 1} ({where} {lines}, …)"
 

@@ -5,8 +5,7 @@
 - punctuation: a source without its last full stop, question mark or exclamation mark;
 - merge: two to four pairs of a batch in one line;
 - copy: a word that stands on both sides becomes a placeholder or an invented name, a placeholder is put at the
-  beginning or end of both sides, or the target is its own source (Currey et al. 2017), so that copying is learnt;
-- words: a batch is single words and very short pairs (nmt/data/word_pairs.py), drawn in nmt/data/batches.py.
+  beginning or end of both sides, or the target is its own source (Currey et al. 2017), so that copying is learnt.
 
 Doubled spaces need no noise: the tokenizer reads them as one. All is a function of the texts and the generator.
 """
@@ -34,17 +33,16 @@ MARK = re.compile(f"[{''.join(PLACEHOLDERS)}]")
 
 @dataclass(frozen=True)
 class Noise:
-    """The probability of each kind of noise, for a sentence; of `merge` and `words`, for a batch."""
+    """The probability of each kind of noise, for a sentence; of `merge`, for a batch."""
 
     case: float = 0.0
     typos: float = 0.0
     punctuation: float = 0.0
     merge: float = 0.0
     copy: float = 0.0
-    words: float = 0.0
 
     def __bool__(self) -> bool:
-        return any((self.case, self.typos, self.punctuation, self.merge, self.copy, self.words))
+        return any((self.case, self.typos, self.punctuation, self.merge, self.copy))
 
 
 class NoisyPair(NamedTuple):

@@ -18,8 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nmt.data.dataset import ParallelDataset
 from nmt.data.parallel_text import read_pairs
 from nmt.data.tags import sentence_start
+from nmt.data.tokenizer import Tokenizers
+from nmt.data.write_ids import write_datasets
 
 WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 ROUNDS = 6  # of Model 1
@@ -47,6 +50,22 @@ class Words(NamedTuple):
         rows = [[numbers.setdefault(word, len(numbers)) for word in dict.fromkeys(words)] for words in sentences]
         flat = np.fromiter((number for row in rows for number in row), np.int64)
         return cls(list(numbers), flat, np.fromiter(map(len, rows), np.int64, len(rows)))
+
+
+def write_word_pairs(tokenizers: Tokenizers, corpus: Path, source: str, target: str, folder: Path) -> None:
+    """Write the word pairs of a corpus folder: words.LANGUAGE, and words.arrow if there are any."""
+    pairs = find_word_pairs((corpus / f"train.{source}", corpus / f"train.{target}"), tokenizers.source.tags)
+    for side, language in enumerate((source, target)):
+        text = "".join(pair[side] + "\n" for pair in pairs)
+        (folder / f"words.{language}").write_text(text, encoding="utf-8")
+    if pairs:
+        write_datasets(tokenizers, folder, source, target, ["words"], MAX_CHARACTERS, folder)
+
+
+def open_word_pairs(folder: Path | None) -> ParallelDataset | None:
+    """What `write_word_pairs` wrote; None without a folder, or if the corpus has no word pairs."""
+    path = folder / "words.arrow" if folder else None
+    return ParallelDataset(path) if path and path.exists() else None
 
 
 def find_word_pairs(files: tuple[Path, Path], tags: Collection[str]) -> list[Pair]:

@@ -14,7 +14,8 @@ from nmt.data.dataset import ParallelDataset
 from nmt.data.noise import Noise
 from nmt.data.shards import TrainingPairs, longest_sentence
 from nmt.data.tokenizer import Tokenizers
-from nmt.data.training_links import open_training_links
+from nmt.data.training_links import TrainingLinks, open_training_links
+from nmt.data.word_batches import WordBatches
 from nmt.decode.budget import with_batch_tokens
 from nmt.decode.translator import Translator
 from nmt.distributed import World
@@ -69,14 +70,11 @@ def build_trainer(
     stored = world.main_first(lambda: checkpoints.restore(model, optimizer))
     dtype = select_precision(stored.precision if stored and stored.precision else config.precision, device)
     dtype = torch.bfloat16 if world.broadcast(dtype == torch.bfloat16) else torch.float32  # `auto` is timed
-    links = None
-    if options.guided_alignment:
-        assert corpus is not None
-        model.guided, shift = True, DECODER_STEPS[model.guided_step]
-        links = open_training_links(corpus, tokenizers, options.guided_alignment_tokenized, shift)
+    links = links_to_learn(model, options, tokenizers, corpus)
     batch_tokens = choose_batch_tokens(config, stored, model, dtype, longest_sentence(train) + 1, world)
     sampling, noise = options.subword_sampling, None if links else noise_of(options)
-    batches = BatchIterator(train, tokenizers, batch_tokens, config.seed, sampling, links, noise, word_pairs)
+    words = WordBatches(word_pairs, options.noise_words, batch_tokens, config.seed) if word_pairs else None
+    batches = BatchIterator(train, tokenizers, batch_tokens, config.seed, sampling, links, noise, words)
     decode = with_batch_tokens(replace(config.decode, beam=options.validate_beam), device)
     context = autocast(device, dtype)
     translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)
@@ -100,15 +98,21 @@ def build_trainer(
     return Trainer(config, train_step, validation, checkpoints, open_logger, stop, world)
 
 
+def links_to_learn(
+    model: EncoderDecoder, options: TrainConfig, tokenizers: Tokenizers, corpus: Path | None
+) -> TrainingLinks | None:
+    """The links of guided alignment, which the model is told to learn; None without it."""
+    if not options.guided_alignment:
+        return None
+    assert corpus is not None
+    model.guided, shift = True, DECODER_STEPS[model.guided_step]
+    return open_training_links(corpus, tokenizers, options.guided_alignment_tokenized, shift)
+
+
 def noise_of(options: TrainConfig) -> Noise:
     """The noise in training; with guided alignment there is none, because the links count the words of the text."""
     return Noise(
-        options.noise_case,
-        options.noise_typos,
-        options.noise_punctuation,
-        options.noise_merge,
-        options.noise_copy,
-        options.noise_words,
+        options.noise_case, options.noise_typos, options.noise_punctuation, options.noise_merge, options.noise_copy
     )
 
 

@@ -22,7 +22,7 @@ from nmt.distributed import World
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.models.transformer_config import TransformerConfig
-from nmt.pipeline import build_stages, read_report
+from nmt.stages import build_stages, read_report
 from nmt.training.batch_size import ON_CPU
 from nmt.training.build import build_trainer, make_optimizer
 from nmt.training.precision import seed_everything, select_device, select_precision

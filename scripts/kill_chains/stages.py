@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from nmt import pipeline
+from nmt import pipeline, stages
 from nmt.data import corpus, hub
 from nmt.training import checkpoint
 from nmt.training.train_step import TrainStep
@@ -17,8 +17,8 @@ from nmt.training.validation import Validation
 FUNCTIONS: dict[str, tuple[Any, str]] = {
     "download": (hub, "download_file"),
     "corpus": (corpus, "build_corpus"),
-    "tokenizer": (pipeline, "train_tokenizers"),
-    "ids": (pipeline, "write_datasets"),
+    "tokenizer": (stages, "train_tokenizers"),
+    "ids": (stages, "write_datasets"),
     "training": (TrainStep, "update"),
     "validation": (Validation, "run"),
     "save": (checkpoint, "save"),

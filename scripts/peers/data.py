@@ -16,7 +16,7 @@ from nmt.compose import compose_all
 from nmt.data.dataset import ParallelDataset
 from nmt.data.parallel_text import read_lines
 from nmt.data.tokenizer import EOS, Tokenizer, Tokenizers
-from nmt.pipeline import build_stages
+from nmt.stages import build_stages
 from peers.toolkits import PIECES
 
 

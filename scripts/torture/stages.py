@@ -13,7 +13,7 @@ from nmt.compose import compose_all
 from nmt.data import shards
 from nmt.data.shards import open_training_pairs
 from nmt.errors import UserError
-from nmt.pipeline import build_stages
+from nmt.stages import build_stages
 
 PAIRS, PAIRS_PER_SHARD = 3000, 1000
 
