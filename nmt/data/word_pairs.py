@@ -23,12 +23,14 @@ from nmt.data.parallel_text import read_pairs
 from nmt.data.tags import sentence_start
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.write_ids import write_datasets
+from nmt.files import report_write_errors
 
 WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 ROUNDS = 6  # of Model 1
 MIN_SENTENCES = 5  # that a word must stand in
 MIN_SCORE = 0.28  # of a translation: p(t | s) · ∛p(s | t), for one target word is often that of many source words
 MAX_LINKS = 8_000_000  # pairs of words in the sentences that are read: 160,000 sentences of eight words, half a GiB
+MAX_PAIRS = 500_000
 MAX_WORDS = 16  # of a longer sentence nothing is learnt
 SHORT = (2, 4)  # words of the longest source and target of a short pair
 MAX_CHARACTERS = 40  # of each of its sides
@@ -55,9 +57,10 @@ class Words(NamedTuple):
 def write_word_pairs(tokenizers: Tokenizers, corpus: Path, source: str, target: str, folder: Path) -> None:
     """Write the word pairs of a corpus folder: words.LANGUAGE, and words.arrow if there are any."""
     pairs = find_word_pairs((corpus / f"train.{source}", corpus / f"train.{target}"), tokenizers.source.tags)
-    for side, language in enumerate((source, target)):
-        text = "".join(pair[side] + "\n" for pair in pairs)
-        (folder / f"words.{language}").write_text(text, encoding="utf-8")
+    with report_write_errors(folder):
+        for side, language in enumerate((source, target)):
+            text = "".join(pair[side] + "\n" for pair in pairs)
+            (folder / f"words.{language}").write_text(text, encoding="utf-8")
     if pairs:
         write_datasets(tokenizers, folder, source, target, ["words"], MAX_CHARACTERS, folder)
 
@@ -74,19 +77,24 @@ def find_word_pairs(files: tuple[Path, Path], tags: Collection[str]) -> list[Pai
     `tags` before a source belong to each of its words, so that <2fr> and <2cs> have translations of their own.
     """
     stride, short_stride = strides(files)
-    pairs = list(islice(read_pairs(*files), 0, None, stride))
-    short = list(islice(filter(is_short, read_pairs(*files)), 0, None, short_stride))
+    pairs = list(islice((pair for pair in read_pairs(*files) if most_links(pair)), 0, None, stride))
+    short = list(islice((pair for pair in read_pairs(*files) if is_short(pair)), 0, None, short_stride))
     return [*translations(pairs, tags), *short]
 
 
 def strides(files: tuple[Path, Path]) -> tuple[int, int]:
-    """Every how many pairs one is read, and every how many short ones, so that there are not too many."""
-    links = short = 0
-    for source, target in read_pairs(*files):
-        words = source.count(" ") + 1, target.count(" ") + 1
-        links += words[0] * words[1] if max(words) <= MAX_WORDS else 0
-        short += is_short((source, target))
-    return max(1, -(-links // MAX_LINKS)), max(1, -(-short // MAX_SHORT))
+    """Every how many pairs to learn from one is read, and every how many short ones, so that there are not too many."""
+    links = pairs = short = 0
+    for pair in read_pairs(*files):
+        more = most_links(pair)
+        links, pairs, short = links + more, pairs + (more > 0), short + is_short(pair)
+    return max(1, -(-links // MAX_LINKS), -(-pairs // MAX_PAIRS)), max(1, -(-short // MAX_SHORT))
+
+
+def most_links(pair: Pair) -> int:
+    """How many pairs of words a pair has, counted by spaces; 0 if it is too long to learn from."""
+    words = [text.count(" ") + 1 for text in pair]
+    return words[0] * words[1] if max(words) <= MAX_WORDS else 0
 
 
 def is_short(pair: Pair) -> bool:
