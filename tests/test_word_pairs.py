@@ -101,9 +101,11 @@ def test_a_word_has_the_capital_letters_that_it_has_inside_of_lines():
 
     def cased(text: str) -> str:
         text = text.replace(noun, noun.capitalize())
-        return text[0].upper() + text[1:]
+        return f"{text[0].upper()}{text[1:]}"
 
-    found = dict(translations([(cased(source), target) for source, target in pairs], ()))
+    pairs = [(f"{cased(source)} {cased(again)}", f"{target} {other}")
+             for (source, target), (again, other) in zip(pairs[::2], pairs[1::2], strict=True)]  # fmt: skip
+    found = dict(translations(pairs, ()))
     assert found[noun.capitalize()] == dictionary[noun] and found[verb] == dictionary[verb]
     assert noun not in found and verb.capitalize() not in found
 

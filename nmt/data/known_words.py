@@ -16,6 +16,7 @@ NAME = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 BITS_PER_WORD, BITS_SET = 16, 8
 SHORTEST_PART = 3  # letters of a part of a compound
 SENTENCE_END = re.compile(r"(?:^|[.!?:…][\s\"'»“”„«)]*|[\"„“«»])\s*$")  # before a word that has a capital letter anyway
+BEFORE_WORD = 12  # characters that are looked at
 CAPITAL = "^"  # before an entry that has a capital letter
 LINK, ENDING = 2, 3  # most letters between the parts of a compound, and at the end of an inflected word
 
@@ -124,9 +125,14 @@ def entries(texts: Iterable[str]) -> set[str]:
         for match in WORD.finditer(text):
             word = match[0].lower()
             words.add(word)
-            if not SENTENCE_END.search(text, 0, match.start()):
+            if not begins_sentence(text, match.start()):
                 capitals[word] += 1 if match[0][0].isupper() else -1
     return words | {CAPITAL + word for word, more in capitals.items() if more > 0}
+
+
+def begins_sentence(text: str, place: int) -> bool:
+    """Whether a word at this place of a text has a capital letter anyway."""
+    return SENTENCE_END.search(text, max(0, place - BEFORE_WORD), place) is not None
 
 
 def places(word: str, size: int) -> list[int]:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt.data.dataset import ParallelDataset
+from nmt.data.known_words import begins_sentence
 from nmt.data.parallel_text import read_pairs
 from nmt.data.tags import sentence_start
 from nmt.data.tokenizer import Tokenizers
@@ -122,11 +123,11 @@ def translations(pairs: Sequence[Pair], tags: Collection[str]) -> list[Pair]:
 
 
 def split_into_words(texts: Sequence[str]) -> list[list[str]]:
-    """The words of each text; its first one with the capital letters that it mostly has elsewhere, or without."""
-    found = [WORD.findall(text) for text in texts]
-    forms = Counter(word for words in found for word in words[1:])
+    """The words of each text; one that begins a sentence with the capital letters that it mostly has elsewhere."""
+    found = [[(match[0], begins_sentence(text, match.start())) for match in WORD.finditer(text)] for text in texts]
+    forms = Counter(word for words in found for word, begins in words if not begins)
     usual = {word.lower(): word for word, _ in reversed(forms.most_common())}
-    return [[usual.get(word.lower(), word.lower()) for word in words[:1]] + words[1:] for words in found]
+    return [[usual.get(word.lower(), word.lower()) if begins else word for word, begins in words] for words in found]
 
 
 def best_translations(source: Words, target: Words) -> list[Pair]:
