@@ -6,13 +6,14 @@ from random import Random
 import numpy as np
 import pytest
 import torch
+from corpora import run_command, small
 from test_batches import Rows
 
 from nmt.data import word_pairs
 from nmt.data.batches import BatchIterator
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.word_batches import WordBatches
-from nmt.data.word_pairs import Words, find_word_pairs, translations
+from nmt.data.word_pairs import Words, find_word_pairs, open_word_pairs, translations
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 
@@ -193,3 +194,18 @@ def test_without_them_batches_are_those_of_the_plan():
     epochs = batches_with_words(0.0)
     for position, rows in enumerate(epochs.plan(0)):
         assert (epochs.batch(0, 0, position).source[:, 0] - 4).tolist() == rows.tolist()
+
+
+def test_a_corpus_without_word_pairs_trains_without(tmp_path, capfd):
+    """Nothing stands in five sentences, and no line is short."""
+    for name, count in (("train", 12), ("valid", 2)):
+        lines = [" ".join(letter * length for length in range(3, 8)) for letter in ALPHABET[:count]]
+        for language in ("de", "en"):
+            (tmp_path / f"{name}.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    words = ["data=files", "data.source=de", "data.target=en", "data.test=null"]
+    words += [f"data.{name}={tmp_path / name}" for name in ("train", "valid")]
+    given = small(tmp_path, words, "tokenizer.vocabulary_size=300", "train.max_steps=2", "train.noise_words=0.9")
+    assert run_command(capfd, "train", *given).code == 0
+    (folder,) = (tmp_path / "data").glob("words-*")
+    assert (folder / "words.de").read_bytes() == b"" and open_word_pairs(folder) is None
+    assert open_word_pairs(None) is None
