@@ -5,7 +5,7 @@
     nmt translate RUN [SENTENCE …]
     nmt evaluate RUN
     nmt align RUN [SOURCE [TARGET]]
-    nmt backtranslate|distil RUN --output PREFIX [FILE]
+    nmt backtranslate|distil RUN --output PREFIX [--tag] [FILE]
     nmt export RUN --format ctranslate2|hf
     nmt compare RUN [RUN …]
     nmt verify RUN

@@ -175,7 +175,7 @@ class TrainConfig:
     noise_merge: float = option("probability that a batch has two to four pairs in a line", 0.0, minimum=0, below=1)
     noise_copy: float = option("probability that a pair has something more to be copied", 0.0, minimum=0, below=1)
     noise_words: float = option(
-        "probability that a batch is single words with their translations, and pairs of one or two words",
+        "probability that a batch is single words with their translations, and lines of one or two words",
         0.0, minimum=0, below=1,
     )  # fmt: skip
     replay: float = option(

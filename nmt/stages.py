@@ -26,7 +26,7 @@ from nmt.fine_tuning import check_tags, find_old_text
 from nmt.training.parent import Parent
 
 log = logging.getLogger("nmt")
-VERSIONS = {"corpus": 2, "tokenizer": 3, "ids": 2, "words": 1}  # raise one when its stage builds something else
+VERSIONS = {"corpus": 2, "tokenizer": 4, "ids": 2, "words": 1}  # raise one when its stage builds something else
 Recipe = dict[str, Any]
 
 
@@ -117,11 +117,12 @@ def build_ids_stage(config: Config, corpus_folder: Path, tokenizer_folder: Path)
 def build_words_stage(config: Config, corpus_folder: Path, tokenizer_folder: Path) -> Path:
     """The folder of single words with their translations and of very short pairs, as text and as token ids."""
     source, target = config.data.source, config.data.target
-    recipe = {"corpus": corpus_folder.name, "tokenizer": tokenizer_folder.name}
+    max_pieces = config.tokenizer.max_pieces
+    recipe = {"corpus": corpus_folder.name, "tokenizer": tokenizer_folder.name, "max_pieces": max_pieces}
 
     def build(folder: Path) -> None:
         Manifest(corpus_folder).check([f"train.{source}", f"train.{target}"])
-        write_word_pairs(Tokenizers.load(tokenizer_folder), corpus_folder, source, target, folder)
+        write_word_pairs(Tokenizers.load(tokenizer_folder), corpus_folder, source, target, max_pieces, folder)
 
     return build_stage(Path(config.data_folder), "words", recipe, build)
 

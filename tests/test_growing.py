@@ -91,7 +91,7 @@ def test_with_another_tag_it_is_not_continued(trained: Trained, text, tmp_path, 
         interrupt_after(2, patch)
         assert run_command(capfd, *words, "--tag").code == 130
     answer = run_command(capfd, *words, "--resume")
-    assert answer.code == 2 and "tag" in answer.err
+    assert answer.code == 2 and "command" in answer.err
     assert run_command(capfd, *words, "--tag", "--resume").code == 0
     assert len(lines(tmp_path / "bt.en")) == len(lines(tmp_path / "bt.de"))
 

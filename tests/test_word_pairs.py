@@ -11,9 +11,10 @@ from test_batches import Rows
 
 from nmt.data import word_pairs
 from nmt.data.batches import BatchIterator
+from nmt.data.noise import Noise
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.word_batches import WordBatches
-from nmt.data.word_pairs import Words, find_word_pairs, open_word_pairs, translations
+from nmt.data.word_pairs import WORD, Words, find_word_pairs, open_word_pairs, translations
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 
@@ -127,7 +128,7 @@ def test_tags_have_translations_of_their_own():
 def test_short_pairs_come_too(tmp_path):
     pairs, dictionary = planted(200)
     short = [("Guten Tag!", "Good afternoon."), ("<2fr> Danke!", "Merci beaucoup."), ("Ja", "Yes, of course, sir")]
-    long = [("Ja", "y" * 41), ("Eins zwei drei", "One"), ("Eins", "One two three four five"), ("Eins", " ")]
+    long = [("Ja", "y" * 21), ("Eins zwei drei", "One"), ("Eins", "One two three four five"), ("Eins", " ")]
     found = find_word_pairs(write(tmp_path, [*pairs, *short, *long]), ())
     assert found[len(dictionary) :] == short
     assert find_word_pairs(write(tmp_path, long[1:2]), ()) == []
@@ -143,6 +144,13 @@ def test_of_a_large_corpus_some_lines_are_read(tmp_path, monkeypatch):
     found = find_word_pairs(files, ())
     assert set(dictionary.items()) <= set(found[:-20])
     assert [pair[0] for pair in found[-20:]] == [f"{name} da" for name in list(dictionary)[::3]]
+
+
+def test_words_keep_their_vowel_signs_and_accents():
+    texts = ["हिन्दी भाषा", "Mu\u0308ller's Cafe\u0301", "l’été", "x2 a_b"]
+    assert [word for text in texts for word in WORD.findall(text)] == [
+        "हिन्दी", "भाषा", "Mu\u0308ller's", "Cafe\u0301", "l’été", "x", "a", "b",
+    ]  # fmt: skip
 
 
 class Unchanged:
@@ -188,6 +196,26 @@ def test_a_share_of_the_batches_is_word_pairs_and_any_batch_can_be_made_alone():
     share = 1 - len(others) / total
     assert 0.15 < share < 0.35
     assert drawn.min() > 0
+
+
+class Letters(Unchanged):
+    """A tokenizer with one piece for each letter."""
+
+    def encode_all(self, texts: list[str], threads: int) -> list[list[int]]:
+        return [list(map(ord, text)) for text in texts]
+
+
+def test_noise_changes_the_text_of_word_pairs():
+    """Row n has the text of the letter n, which small letters turn into another piece."""
+    pairs, words = TextRows(300), TextRows(26)
+    words.texts = lambda row: (ALPHABET[row].upper(), ALPHABET[row].upper())
+    words.source_lengths[:] = words.target_lengths[:] = 1
+    batches = WordBatches(words, 0.999, 60, 1)
+    epochs = BatchIterator(pairs, Tokenizers(Letters(), Letters()), 60, 1, 0.0, None, Noise(case=0.999), batches)
+    rows = epochs.pairs_of_batch(0, 0, 3)[1]
+    batch = epochs.batch(0, 0, 3)
+    assert batch.source[:, 0].tolist() == [ord(ALPHABET[row]) for row in rows]
+    assert batch.target[:, 1].tolist() == [ord(ALPHABET[row].upper()) for row in rows]
 
 
 def test_without_them_batches_are_those_of_the_plan():

@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
         lines = stack.enter_context(open_lines(source))
         part = stack.enter_context(open_part(str(synthetic), options.resume))
         run = open_engine(options, part.precision)
-        part.continue_with({"command": options.command, "tag": tag} | search_settings(run))
+        part.continue_with({"command": f"{options.command} {tag}".strip()} | search_settings(run))
         stack.enter_context(report_write_errors(copy.parent))
         file = stack.enter_context(open_atomic(copy))
         chunks = copied(read_chunks(lines, str(source), live=False), file)

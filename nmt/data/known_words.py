@@ -15,7 +15,8 @@ WORD = re.compile(r"[^\W\d_]+")
 NAME = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 BITS_PER_WORD, BITS_SET = 16, 8
 SHORTEST_PART = 3  # letters of a part of a compound
-SENTENCE_END = re.compile(r"(?:^|[.!?:…][\s\"'»“”„«)]*|[\"„“«»])\s*$")  # before a word that has a capital letter anyway
+# Before a word that has a capital letter anyway; > ends a tag.
+SENTENCE_END = re.compile(r"(?:^|[.!?:…][\s\"'»“”„«)]*|[\"„“«»‚‘¿¡>–—-])\s*$")
 BEFORE_WORD = 12  # characters that are looked at
 CAPITAL = "^"  # before an entry that has a capital letter
 LINK, ENDING = 2, 3  # most letters between the parts of a compound, and at the end of an inflected word

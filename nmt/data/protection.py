@@ -62,7 +62,8 @@ POSSIBLE = re.compile(
 )
 TRAILING = ".,;:!?)]'’"  # at the end of a URL it belongs to the sentence
 JOINED = ("number", "emoji")  # kinds of which neighbours are one span, such as 12.5.2024, 14:30
-AFTER_WORDS = tuple(".,;:!?)…")  # what a space follows
+# What a space follows. Letters of other scripts than Latin, Greek and Cyrillic may be a prefix, or need no space.
+ENDS_WORD = re.compile(r"[A-Za-z\u00c0-\u024f\u0370-\u052f0-9.,;:!?)…]")
 BETWEEN = re.compile(r"[ ,;/·–-]{0,3}")  # of neighbours
 
 
@@ -155,13 +156,14 @@ class Encoded(list[int]):
 def restore(text: str, source: Iterable[int] | Protected, before: str = "") -> str:
     """A decoded text, or one piece of it, as the reader is to see it; `source`: what its placeholders stand for.
 
-    A placeholder that stood apart in the source is kept apart from a word or a mark. `before`: the character before it.
+    A placeholder that stood apart in the source is kept apart from a word or a mark before it. `before`: the character
+    before the piece.
     """
     if not isinstance(source, Encoded | Protected) or not (source.spans or source.capitals):
         return text
     parts = []
     for character in text.upper() if source.capitals else text:
-        if character in source.apart and (before.isalnum() or before in AFTER_WORDS or before in source.spans):
+        if character in source.apart and (ENDS_WORD.match(before) or before in source.spans):
             parts.append(" ")
         parts.append(source.spans.get(character, character))
         before = character

@@ -100,11 +100,11 @@ class Tokenizer:
 
 
 def last_character(piece: str) -> str:
-    """That of a piece; "a" for a byte that is a part of one, and for an unknown one."""
+    """That of a piece; none for a byte that is a part of one, and for an unknown one."""
     if not BYTE.fullmatch(piece):
         return piece[-1:]
     byte = int(piece[3:5], 16) if piece.startswith("<0x") else 0x80
-    return chr(byte) if byte < 0x80 else "a"
+    return chr(byte) if byte < 0x80 else ""
 
 
 def normalize(text: str, lowercase: bool) -> str:

@@ -9,7 +9,7 @@ from nmt.data.plan import plan_batches
 
 
 class WordBatches:
-    """The word pairs in batches of one length; `share`: the probability of one in the place of any other batch."""
+    """The word pairs in batches of one length; `share`: the probability that one replaces a batch of the corpus."""
 
     def __init__(self, pairs: ParallelDataset, share: float, budget: int, seed: int) -> None:
         self.pairs, self.share, self.budget, self.seed = pairs, share, budget, seed

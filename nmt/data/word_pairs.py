@@ -10,6 +10,7 @@ stand in one pair.
 """
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
@@ -26,7 +27,9 @@ from nmt.data.tokenizer import Tokenizers
 from nmt.data.write_ids import write_datasets
 from nmt.files import report_write_errors
 
-WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+MARKS = "".join(chr(code) for code in range(0x300, 0x20FF) if unicodedata.category(chr(code)).startswith("M"))
+LETTERS = rf"(?:[^\W\d_][{MARKS}]*)+"  # with the vowel signs of Indic scripts, and accents that stand apart
+WORD = re.compile(rf"{LETTERS}(?:['’-]{LETTERS})*")
 ROUNDS = 6  # of Model 1
 MIN_SENTENCES = 5  # that a word must stand in
 MIN_SCORE = 0.28  # of a translation: p(t | s) · ∛p(s | t), for one target word is often that of many source words
@@ -34,7 +37,7 @@ MAX_LINKS = 8_000_000  # pairs of words in the sentences that are read: 160,000 
 MAX_PAIRS = 500_000
 MAX_WORDS = 16  # of a longer sentence nothing is learnt
 SHORT = (2, 4)  # words of the longest source and target of a short pair
-MAX_CHARACTERS = 40  # of each of its sides
+MAX_CHARACTERS = 20  # of each word, and of a line without spaces
 MAX_SHORT = 20_000
 Pair = tuple[str, str]
 
@@ -55,7 +58,9 @@ class Words(NamedTuple):
         return cls(list(numbers), flat, np.fromiter(map(len, rows), np.int64, len(rows)))
 
 
-def write_word_pairs(tokenizers: Tokenizers, corpus: Path, source: str, target: str, folder: Path) -> None:
+def write_word_pairs(
+    tokenizers: Tokenizers, corpus: Path, source: str, target: str, max_pieces: int, folder: Path
+) -> None:
     """Write the word pairs of a corpus folder: words.LANGUAGE, and words.arrow if there are any."""
     pairs = find_word_pairs((corpus / f"train.{source}", corpus / f"train.{target}"), tokenizers.source.tags)
     with report_write_errors(folder):
@@ -63,7 +68,7 @@ def write_word_pairs(tokenizers: Tokenizers, corpus: Path, source: str, target: 
             text = "".join(pair[side] + "\n" for pair in pairs)
             (folder / f"words.{language}").write_text(text, encoding="utf-8")
     if pairs:
-        write_datasets(tokenizers, folder, source, target, ["words"], MAX_CHARACTERS, folder)
+        write_datasets(tokenizers, folder, source, target, ["words"], max_pieces, folder)
 
 
 def open_word_pairs(folder: Path | None) -> ParallelDataset | None:
@@ -84,7 +89,7 @@ def find_word_pairs(files: tuple[Path, Path], tags: Collection[str]) -> list[Pai
 
 
 def strides(files: tuple[Path, Path]) -> tuple[int, int]:
-    """Every how many pairs to learn from one is read, and every how many short ones, so that there are not too many."""
+    """(n, m): every n-th pair is learnt from, and every m-th short one is taken, so that there are not too many."""
     links = pairs = short = 0
     for pair in read_pairs(*files):
         more = most_links(pair)
@@ -100,9 +105,9 @@ def most_links(pair: Pair) -> int:
 
 def is_short(pair: Pair) -> bool:
     """Whether both sides have few words, tags not counted."""
-    return max(map(len, pair)) <= MAX_CHARACTERS and all(
-        0 < sum(not word.startswith("<") for word in text.split()) <= most
-        for text, most in zip(pair, SHORT, strict=True)
+    words = [[word for word in text.split() if not word.startswith("<")] for text in pair]
+    return all(
+        0 < len(side) <= most and max(map(len, side)) <= MAX_CHARACTERS for side, most in zip(words, SHORT, strict=True)
     )
 
 
@@ -118,8 +123,12 @@ def translations(pairs: Sequence[Pair], tags: Collection[str]) -> list[Pair]:
         for words in (sources, targets)
     ]
     lengths = {tag + word: len(tag) for tag, row in zip(before, rows, strict=True) for word in sources[row]}
-    found = [(source, target[lengths[source] :]) for source, target in best_translations(*sides)]
-    return [pair for pair in found if max(map(len, pair)) <= MAX_CHARACTERS]
+    found = best_translations(*sides)
+    return [
+        (source, target[lengths[source] :])
+        for source, target in found
+        if max(len(source) - lengths[source], len(target) - lengths[source]) <= MAX_CHARACTERS
+    ]
 
 
 def split_into_words(texts: Sequence[str]) -> list[list[str]]:

@@ -36,13 +36,13 @@ def write_datasets(
 ) -> None:
     """Write every set in `sets`, the training pairs in `shards` files, and report.json.
 
-    Training pairs longer than max_pieces are left out; so is, in any set, a pair of which one side has no piece. Raises
-    UserError when a set ends up empty.
+    Training and word pairs longer than max_pieces are left out; so is, in any set, a pair of which one side has no
+    piece. Raises UserError when a set ends up empty.
     """
     report = {}
     for name in sets:
         counts = {"kept": 0, "too long": 0, "blank": 0}
-        limit = max_pieces if name == "train" else None
+        limit = max_pieces if name in ("train", "words") else None
         files = corpus / f"{name}.{source}", corpus / f"{name}.{target}"
         paths = shard_paths(folder, name, shards if name == "train" else 1)
         with report_write_errors(folder), tokenized_blocks(tokenizers, files, limit) as blocks:

@@ -94,15 +94,16 @@ function inCapitals(text, spans, start) {
   return letters.length >= 4 && letters.every(isUpper);
 }
 
-const AFTER_WORDS = /[\p{L}\p{N}.,;:!?)…]/u; // what a space follows
+// What a space follows; see nmt/data/protection.py.
+const ENDS_WORD = /[A-Za-z\u00c0-\u024f\u0370-\u052f0-9.,;:!?)…]/;
 
 // A decoded text, or one piece of it behind the character `before`, as the reader is to see it. A placeholder that stood
-// apart in the source is kept apart from a word or a mark.
+// apart in the source is kept apart from a word or a mark before it.
 function restore(text, { text: source, spans, capitals }, before = "") {
   const parts = [];
   for (const character of capitals ? text.toUpperCase() : text) {
     const isApart = character in spans && /\s/.test(source[source.indexOf(character) - 1] ?? "");
-    if (isApart && (AFTER_WORDS.test(before) || before in spans)) parts.push(" ");
+    if (isApart && (ENDS_WORD.test(before) || before in spans)) parts.push(" ");
     parts.push(spans[character] ?? character);
     before = character;
   }

@@ -88,11 +88,11 @@ function displayed(piece, guarded, before) {
   return restore(piece, guarded, lastCharacter(before)).replaceAll(" ", SPACE);
 }
 
-// That of a piece; "a" for a byte that is a part of one, and for an unknown one.
+// That of a piece; none for a byte that is a part of one, and for an unknown one.
 function lastCharacter(piece) {
   if (!NO_TEXT.test(piece)) return piece.slice(-1);
   const byte = piece.startsWith("<0x") ? parseInt(piece.slice(3, 5), 16) : 0x80;
-  return byte < 0x80 ? String.fromCharCode(byte) : "a";
+  return byte < 0x80 ? String.fromCharCode(byte) : "";
 }
 
 // Of each word its least probable piece, calibrated, as nmt/evaluate/confidence.py.
