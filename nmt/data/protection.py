@@ -161,9 +161,9 @@ def restore(text: str, source: Iterable[int] | Protected, before: str = "") -> s
     """
     if not isinstance(source, Encoded | Protected) or not (source.spans or source.capitals):
         return text
-    parts = []
+    parts, apart = [], source.apart
     for character in text.upper() if source.capitals else text:
-        if character in source.apart and (ENDS_WORD.match(before) or before in source.spans):
+        if character in apart and (ENDS_WORD.match(before) or before in source.spans):
             parts.append(" ")
         parts.append(source.spans.get(character, character))
         before = character
