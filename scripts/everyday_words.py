@@ -2,12 +2,14 @@
 
 python scripts/everyday_words.py RUN …    # for each run and each part of the list: how many are right, and the others
 
+Each part is translated as it is, and as sentences: with a capital letter, and . ? ! behind it in turn.
 A translation is right if it is an accepted one in any case, with or without a mark behind it and *a*, *the* or *to*
 before it.
 """
 
 import re
 import sys
+from itertools import cycle
 from pathlib import Path
 
 import nmt
@@ -33,18 +35,26 @@ def is_accepted(translation: str, accepted: set[str]) -> bool:
     return bool({text, re.sub(r"^(an?|the|to) ", "", text)} & accepted)
 
 
+def as_sentences(sources: list[str]) -> list[str]:
+    """With a capital letter and a mark; those that end in one stay."""
+    marks = zip(sources, cycle(".?!"), strict=False)
+    return [source[:1].upper() + source[1:] + ("" if source[-1] in ".?!" else mark) for source, mark in marks]
+
+
 def main(runs: list[str]) -> None:
     """Translate and print."""
     for run in runs:
         translator = nmt.load(run)
         for number, part in enumerate(read_parts(), 1):
-            translations = translator.translate([source for source, _ in part])
-            wrong = [
-                f"{source} → {translation.text}"
-                for (source, accepted), translation in zip(part, translations, strict=True)
-                if not is_accepted(translation.text, accepted)
-            ]
-            print(f"{run}\tpart {number}\t{len(part) - len(wrong)} of {len(part)}\t{' · '.join(wrong)}")
+            sources = [source for source, _ in part]
+            for label, lines in ((f"part {number}", sources), (f"part {number}, marks", as_sentences(sources))):
+                translations = translator.translate(lines)
+                wrong = [
+                    f"{line} → {translation.text}"
+                    for line, (_, accepted), translation in zip(lines, part, translations, strict=True)
+                    if not is_accepted(translation.text, accepted)
+                ]
+                print(f"{run}\t{label}\t{len(part) - len(wrong)} of {len(part)}\t{' · '.join(wrong)}")
 
 
 if __name__ == "__main__":

@@ -96,9 +96,12 @@ def test_pieces_and_texts_are_those_of_sentencepiece(tokenizers):
 
 
 def test_protection_and_known_words_are_those_of_python():
-    known = KnownWords.of([left for left, _ in pairs(300)] + ["Der Hund mag die Straße sehr.", "Ein Haus am See."])
+    known = KnownWords.of(
+        [left for left, _ in pairs(300)] + ["Der Hund mag die Straße sehr.", "Ein Haus am See."], ".!"
+    )
     lines = [*LINES, "<bt> der hund mag die strasse", "DIE STRASSE MIT XAVER", "Hundehaus und Häusern bei Qwertz"]
     lines += ["Sehr", "sehr", "SEHR", "hund", "strasse", "<bt> Sehr", "sEHR", "Xaver", "Sehr!", "Ω", "É", " Sehr "]
+    lines += ["- Sehr", " • der hund", "Sehr 🙂", "- ", "* * Sehr", "Hund!", "sehr!.", "Hund?", "- SEHR!", "Xaver!"]
     data = {
         "rules": protection_rules(), "lines": lines, "words": ["Hund", "straße", "", "x" * 300],
         "moved": [(source, moved(source, target)[1]) for source, target, _ in APART],

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.compose import compose_all
-from nmt.data.known_words import KnownWords, entries
+from nmt.data.known_words import KnownWords, entries, shared_marks
 from nmt.data.noise import Noise, add_noise
 from nmt.data.protection import (
     NUMBERS,
@@ -64,6 +64,9 @@ def test_an_odd_line_with_a_span_has_a_sign_of_it():
         ("Datei /tmp/a.txt und/oder C:\\x\\y", ["/tmp/a.txt", "C:\\x\\y"]),
         ("Frag @karin 😀 wegen AB-1234.", ["@karin", "😀", "AB-1234"]),
         ("Von 12.5.2024, 14:30 an 😀 😀.", ["12.5.2024, 14:30", "😀 😀"]),  # neighbours of a kind are one span
+        ("- Milch und 3 Eier", ["-", "3"]),  # a list
+        ("  • Brot", ["  •"]),
+        ("Er kam - endlich - an.", []),
         ("Der 20-jährige trug in den 90er Jahren z.B. 5kg.", []),
         ("Er sagte: Nein und/oder ja.", []),
     ],
@@ -221,6 +224,8 @@ def test_names_are_words_that_were_never_seen(text, names):
         ("ein hund in hamburk", "Ein Hund in hamburk"),  # as likely a typo as a name
         ("EINE STRASSE IM HAUS", "Eine Straße im Haus"),
         ("42", "42"),
+        ("  - Lief", f"{X1} lief"),
+        ("Lief 🙂", f"lief {X1}"),
         ("Lief", "lief"),  # of a single word the first capital says nothing
         ("lief", "lief"),
         ("hund", "Hund"),
@@ -232,6 +237,37 @@ def test_names_are_words_that_were_never_seen(text, names):
 )
 def test_lines_in_one_case_get_the_letters_of_training(text, cased):
     assert protect(text, known=KNOWN).text == cased.replace("42", ONE)
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "mark"),
+    [
+        ("Hund!", "Hund", "!"),
+        ("Lief?!", "lief", "?!"),
+        ("LIEF!", "lief", "!"),
+        ("- hund.", f"{X1} Hund", "."),
+        ("Stadtzug?", "Stadtzug", "?"),
+    ],
+)
+def test_the_mark_of_a_single_word_is_a_placeholder_where_both_languages_have_it(text, word, mark):
+    known = KnownWords.of(["Ein Hund lief zu einem Hund an der Stadt im Zug."], ".?!")
+    protected = protect(text, known=known)
+    last = protected.text[-1]
+    assert protected.text == word + last and protected.spans[last] == mark
+    assert restore(protected.text, protected).lower() == text.lower()
+    assert not set(protect(text, known=KNOWN).spans.values()) & {mark}
+
+
+@pytest.mark.parametrize("text", ["Ein Hund!", "Hund!x", "Hund…", "Xaver!", "!"])
+def test_other_marks_stay(text):
+    known = KnownWords.of(["Ein Hund lief zu einem Hund."], ".?!")
+    assert protect(text, known=known).spans in ({}, {X1: "Xaver"})
+
+
+def test_marks_that_both_languages_have():
+    pairs = [("Wer?", "Who?"), ("Da.", "There."), ("Komm!", "Come.")] * 30
+    assert shared_marks(pairs) == [".", "?"]
+    assert shared_marks(pairs[:60]) == []
 
 
 def test_the_words_of_training_are_stored_with_the_tokenizer(tokenizers, tmp_path):

@@ -11,10 +11,19 @@ from test_batches import Rows
 
 from nmt.data import word_pairs
 from nmt.data.batches import BatchIterator
+from nmt.data.known_words import KnownWords, shared_marks
 from nmt.data.noise import Noise
+from nmt.data.protection import OTHERS
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.word_batches import WordBatches
-from nmt.data.word_pairs import WORD, Words, find_word_pairs, open_word_pairs, translations
+from nmt.data.word_pairs import (
+    WORD,
+    Words,
+    as_sentences,
+    find_word_pairs,
+    open_word_pairs,
+    translations,
+)
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 
@@ -125,12 +134,37 @@ def test_tags_have_translations_of_their_own():
         assert found[f"<2fr> {word}"] == translation and found[f"<2cs> {word}"] == renamed[translation]
 
 
+def test_words_come_as_sentences_too_with_the_marks_that_both_languages_share(tmp_path):
+    """A question of one word is written with `?` in both; Spanish has `¿` before it, `。` is not shared."""
+    pairs, dictionary = planted(400)
+    marks = [".?!"[row % 3] for row in range(len(pairs))]
+    marked = [(source[:-1] + mark, target[:-1] + mark) for (source, target), mark in zip(pairs, marks, strict=True)]
+    found = find_word_pairs(write(tmp_path, marked), ())
+    words, sentences = found[: len(dictionary)], found[len(dictionary) :]
+    assert dict(words) == dictionary
+    for (source, target), (word, other), mark in zip(sentences, words, ".?!" * 20, strict=True):
+        assert (source, target) == (word.capitalize() + mark, other.capitalize() + mark)
+
+    spanish = [(source, "¿" + target if target.endswith("?") else target) for source, target in marked]
+    assert shared_marks(spanish) == [".", "!"]
+    japanese = [(source, target.replace(".", "。")) for source, target in marked]
+    assert shared_marks(japanese) == ["?", "!"]
+    assert shared_marks(marked[:60]) == [] and as_sentences(words, [], ()) == []
+    known = KnownWords.of((source for source, _ in marked), ".?!")
+    in_use = find_word_pairs(write(tmp_path, marked), (), known)
+    assert in_use[: len(words)] == words
+    for (source, target), (word, other) in zip(in_use[len(words) :], words, strict=True):
+        assert (source[:-1], target[:-1]) == (word, other.capitalize())
+        assert source[-1] == target[-1] == OTHERS[0]
+    assert as_sentences([("<2fr>Wer", "qui")], ["?"], ("<2fr>",)) == [("<2fr>Wer?", "Qui?")]
+
+
 def test_short_pairs_come_too(tmp_path):
     pairs, dictionary = planted(200)
     short = [("Guten Tag!", "Good afternoon."), ("<2fr> Danke!", "Merci beaucoup."), ("Ja", "Yes, of course, sir")]
     long = [("Ja", "y" * 21), ("Eins zwei drei", "One"), ("Eins", "One two three four five"), ("Eins", " ")]
     found = find_word_pairs(write(tmp_path, [*pairs, *short, *long]), ())
-    assert found[len(dictionary) :] == short
+    assert found[2 * len(dictionary) :] == short
     assert find_word_pairs(write(tmp_path, long[1:2]), ()) == []
 
 

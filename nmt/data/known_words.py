@@ -1,5 +1,7 @@
 """The words of the sources that a tokenizer was trained on: which are unknown names, and which have a capital letter.
 
+Also which marks at the end both languages have.
+
 A Bloom filter over words in small letters, and again over those that mostly begin with a capital letter inside of
 sentences: 16 bits an entry, 8 of them set, so that 6 in 10,000 unseen words pass for seen ones; no seen word is ever
 missing. It takes 120 KB for 31,000 German words and cannot be read as text.
@@ -12,13 +14,17 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 WORD = re.compile(r"[^\W\d_]+")
+BESIDE = r"[\s\uf100-\uf2ff]*"  # a word: placeholders
+ONE_WORD = re.compile(f"{BESIDE}({WORD.pattern}){BESIDE}")
 NAME = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 BITS_PER_WORD, BITS_SET = 16, 8
 SHORTEST_PART = 3  # letters of a part of a compound
 # Before a word that has a capital letter anyway; > ends a tag.
 SENTENCE_END = re.compile(r"(?:^|[.!?:…][\s\"'»“”„«)]*|[\"„“«»‚‘¿¡>–—-])\s*$")
 BEFORE_WORD = 12  # characters that are looked at
-CAPITAL = "^"  # before an entry that has a capital letter
+CAPITAL = "^"  # before an entry that has a capital letter, or is a mark
+MARKS = ".?!"  # at the end of a sentence
+MIN_MARKED = 20  # pairs that a mark must end on both sides
 LINK, ENDING = 2, 3  # most letters between the parts of a compound, and at the end of an inflected word
 
 
@@ -36,9 +42,9 @@ class KnownWords:
         self.bits = bits
 
     @classmethod
-    def of(cls, texts: Iterable[str]) -> "KnownWords":
-        """The words of some texts."""
-        found = entries(texts)
+    def of(cls, texts: Iterable[str], marks: Iterable[str] = ()) -> "KnownWords":
+        """The words of some texts; `marks`: the `shared_marks`."""
+        found = entries(texts) | {CAPITAL + mark for mark in marks}
         return cls(bytes(max(1, BITS_PER_WORD * len(found) // 8))).extended(found)
 
     def extended(self, found: Iterable[str]) -> "KnownWords":
@@ -51,6 +57,10 @@ class KnownWords:
 
     def __contains__(self, word: str) -> bool:
         return all(self.bits[place >> 3] >> (place & 7) & 1 for place in places(word.lower(), 8 * len(self.bits)))
+
+    def has_mark(self, mark: str) -> bool:
+        """Whether a mark at the end of a source is one at the end of its translation."""
+        return CAPITAL + mark in self
 
     def explains(self, word: str) -> bool:
         """Whether a word was seen, is one that was seen with another ending, or two with some letters between."""
@@ -89,10 +99,10 @@ class KnownWords:
         A single word has those that it mostly has: many people write any first word with one. A text in small letters
         is `truecased`.
         """
-        word = text[start:].strip()
-        if WORD.fullmatch(word):
+        if single := ONE_WORD.fullmatch(text, start):
+            word, (first, last) = single[1], single.span(1)
             says_nothing = word.islower() or (word[1:].islower() and word in self)
-            return text[:start] + self.with_case(word, names) if says_nothing else text
+            return text[:first] + self.with_case(word, names) + text[last:] if says_nothing else text
         return text if any(character.isupper() for character in text[start:]) else self.truecased(text, start, names)
 
     def truecased(self, text: str, start: int, names: bool) -> str:
@@ -129,6 +139,17 @@ def entries(texts: Iterable[str]) -> set[str]:
             if not begins_sentence(text, match.start()):
                 capitals[word] += 1 if match[0][0].isupper() else -1
     return words | {CAPITAL + word for word, more in capitals.items() if more > 0}
+
+
+def shared_marks(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """Those of MARKS that end most targets whose sources they end, if these begin with a letter (not with ¿)."""
+    sources: Counter[str] = Counter()
+    both: Counter[str] = Counter()
+    for source, target in pairs:
+        mark = source[-1:]
+        sources[mark] += 1
+        both[mark] += target.endswith(mark) and target[:1].isalpha()
+    return [mark for mark in MARKS if both[mark] > max(MIN_MARKED, sources[mark] / 2)]
 
 
 def begins_sentence(text: str, place: int) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple, SupportsIndex, overload
 
-from nmt.data.known_words import KnownWords
+from nmt.data.known_words import BESIDE, MARKS, WORD, KnownWords
 from nmt.data.tags import sentence_start
 
 PER_KIND = 8  # placeholders of each kind; further spans stay text
@@ -35,6 +35,7 @@ NUMBER = (
 )
 PATTERNS = {
     "placeholder": "[\uf100-\uf2ff]",
+    "bullet": r"^\s*[*+•‣▪◦●○■□►·–—-](?=\s+\S)",
     "url": r"(?<![A-Za-z0-9+.-])(?:[a-z][a-z0-9+.-]*://|www\.|mailto:)[^\s<>\"“”„»«]+",
     "email": r"(?<![\w.+%-])[\w.+%-]+@[\w-]+(?:\.[\w-]+)+",
     "domain": rf"(?<![\w@.-])[\w-]+(?:\.[\w-]+)*\.(?:{DOMAINS})(?![\w-])(?:[:/][^\s<>\"“”„»«]*)?",
@@ -59,11 +60,13 @@ SPANS = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in PATTER
 # Every span has one of these in it; most sentences have none, and are found to have none twenty times as fast.
 POSSIBLE = re.compile(
     rf"[\d@#/\\$%{{<>&`\[_^=:;(\uf100-\uf2ff{EMOJI}]|\.\w|www\.|[a-z][A-Z]|[xX]D|--[A-Za-z]|[A-Fa-f]{{2}}-[A-Fa-f]{{2}}"
+    r"|^\s*[*+•‣▪◦●○■□►·–—-]\s"
 )
 TRAILING = ".,;:!?)]'’"  # at the end of a URL it belongs to the sentence
 JOINED = ("number", "emoji")  # kinds of which neighbours are one span, such as 12.5.2024, 14:30
 # What a space follows. Letters of other scripts than Latin, Greek and Cyrillic may be a prefix, or need no space.
 ENDS_WORD = re.compile(r"[A-Za-z\u00c0-\u024f\u0370-\u052f0-9.,;:!?)…]")
+WORD_WITH_MARK = re.compile(rf"{BESIDE}({WORD.pattern})([{re.escape(MARKS)}]+){BESIDE}")
 BETWEEN = re.compile(r"[ ,;/·–-]{0,3}")  # of neighbours
 
 
@@ -173,24 +176,34 @@ def restore(text: str, source: Iterable[int] | Protected, before: str = "") -> s
 def protect(text: str, tags: Collection[str] = (), known: KnownWords | None = None) -> Protected:
     """A source as it is encoded in use: with a placeholder for each span, and for each name if words are `known`.
 
-    Then a line in capitals or in small letters, and a single word, also get the capital letters of training.
+    Then a line in capitals or in small letters, and a single word, also get the capital letters of training, and the
+    mark behind a single word is a placeholder.
     """
     spans, start = find_spans(text, tags), sentence_start(text, tags)
     capitals = in_capitals(text, spans, start)
     protected = replaced(text, spans, assign([span.text for span in spans]), capitals)
-    return protected if known is None else with_names(protected, known, start)
+    return protected if known is None else with_names(with_mark(protected, known, start), known, start)
 
 
 def with_names(protected: Protected, known: KnownWords, start: int) -> Protected:
     """With placeholders for the words from `start` on that can only be names, as many as are left."""
     text, spans = known.cased(protected.text, start, names=protected.capitals), dict(protected.spans)
-    parts, end = [], 0
-    free = [mark for mark in OTHERS if mark not in spans]
-    for (first, last), mark in zip((name for name in known.names(text) if name.start >= start), free, strict=False):
+    parts, end, names = [], 0, (name for name in known.names(text) if name.start >= start)
+    for (first, last), mark in zip(names, [mark for mark in OTHERS if mark not in spans], strict=False):
         parts += [text[end:first], mark]
         name, end = text[first:last], last
         spans[mark] = name.upper() if protected.capitals else name
     return Protected("".join([*parts, text[end:]]), spans, protected.capitals)
+
+
+def with_mark(protected: Protected, known: KnownWords, start: int) -> Protected:
+    """With a placeholder for the mark behind a single word: Who? is the word, and no sentence that the model knows."""
+    single = WORD_WITH_MARK.fullmatch(protected.text, start)
+    free = [mark for mark in OTHERS if mark not in protected.spans]
+    if not (single and free and known.explains(single[1]) and all(map(known.has_mark, single[2]))):
+        return protected
+    (first, last), spans = single.span(2), protected.spans | {free[0]: single[2]}
+    return Protected(protected.text[:first] + free[0] + protected.text[last:], spans, protected.capitals)
 
 
 def unprotected(protected: Protected, marks: Collection[str]) -> Protected:

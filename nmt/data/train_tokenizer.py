@@ -11,7 +11,7 @@ from pathlib import Path
 import sentencepiece
 
 from nmt.config import TokenizerConfig
-from nmt.data.known_words import KnownWords, entries
+from nmt.data.known_words import KnownWords, entries, shared_marks
 from nmt.data.parallel_text import read_lines
 from nmt.data.protection import PLACEHOLDERS
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers, normalize
@@ -31,7 +31,7 @@ def train_tokenizers(
 
     `tags`: words of the source that are one piece each, such as <tatoeba>.
     """
-    known = KnownWords.of(training_lines([source_file], config.lowercase)) if config.protect else None
+    known = known_words(source_file, target_file, config.lowercase) if config.protect else None
     if config.joint:
         joint = Tokenizer(train_sentencepiece(config, [source_file, target_file], tags), config.lowercase, known)
         tokenizers = Tokenizers(joint, joint)
@@ -41,6 +41,12 @@ def train_tokenizers(
         tokenizers = Tokenizers(source, target)
     with report_write_errors(folder):
         tokenizers.save(folder)
+
+
+def known_words(source_file: Path, target_file: Path, lowercase: bool) -> KnownWords:
+    """The words of the sources, and the marks that both languages have."""
+    lines = (training_lines([file], lowercase) for file in (source_file, target_file))
+    return KnownWords.of(training_lines([source_file], lowercase), shared_marks(zip(*lines, strict=True)))
 
 
 def with_words_of(tokenizers: Tokenizers, source_file: Path) -> Tokenizers:

@@ -1,7 +1,8 @@
 """Single words with their translations, found in a parallel corpus; and its shortest pairs.
 
-People type single words, which hardly any corpus has as lines of their own. Which words translate each other is
-estimated from the sentences that have them by IBM Model 1 (Brown et al. 1993, section 4.2) in both directions:
+People type single words, with and without a mark behind them, which hardly any corpus has as lines of their own. Which
+words translate each other is estimated from the sentences that have them by IBM Model 1 (Brown et al. 1993, section
+4.2) in both directions:
 
 p(t | s) ← Σ c(t | s) / Σ_t c(t | s),   c(t | s) = p(t | s) / Σ_s' p(t | s')   over the source words s' of a sentence
 
@@ -13,22 +14,23 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from nmt.data.dataset import ParallelDataset
-from nmt.data.known_words import begins_sentence
+from nmt.data.known_words import MARKS, KnownWords, begins_sentence, shared_marks
 from nmt.data.parallel_text import read_pairs
+from nmt.data.protection import protect
 from nmt.data.tags import sentence_start
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.write_ids import write_datasets
 from nmt.files import report_write_errors
 
-MARKS = "".join(chr(code) for code in range(0x300, 0x20FF) if unicodedata.category(chr(code)).startswith("M"))
-LETTERS = rf"(?:[^\W\d_][{MARKS}]*)+"  # with the vowel signs of Indic scripts, and accents that stand apart
+SIGNS = "".join(chr(code) for code in range(0x300, 0x20FF) if unicodedata.category(chr(code)).startswith("M"))
+LETTERS = rf"(?:[^\W\d_][{SIGNS}]*)+"  # with the vowel signs of Indic scripts, and accents that stand apart
 WORD = re.compile(rf"{LETTERS}(?:['’-]{LETTERS})*")
 ROUNDS = 6  # of Model 1
 MIN_SENTENCES = 5  # that a word must stand in
@@ -62,7 +64,8 @@ def write_word_pairs(
     tokenizers: Tokenizers, corpus: Path, source: str, target: str, max_pieces: int, folder: Path
 ) -> None:
     """Write the word pairs of a corpus folder: words.LANGUAGE, and words.arrow if there are any."""
-    pairs = find_word_pairs((corpus / f"train.{source}", corpus / f"train.{target}"), tokenizers.source.tags)
+    files = (corpus / f"train.{source}", corpus / f"train.{target}")
+    pairs = find_word_pairs(files, tokenizers.source.tags, tokenizers.source.known)
     with report_write_errors(folder):
         for side, language in enumerate((source, target)):
             text = "".join(pair[side] + "\n" for pair in pairs)
@@ -77,15 +80,18 @@ def open_word_pairs(folder: Path | None) -> ParallelDataset | None:
     return ParallelDataset(path) if path and path.exists() else None
 
 
-def find_word_pairs(files: tuple[Path, Path], tags: Collection[str]) -> list[Pair]:
-    """The words of two corpus files with their translations, and the shortest pairs of lines.
+def find_word_pairs(files: tuple[Path, Path], tags: Collection[str], known: KnownWords | None = None) -> list[Pair]:
+    """The words of two corpus files with their translations, the same with a mark, and the shortest pairs of lines.
 
-    `tags` before a source belong to each of its words, so that <2fr> and <2cs> have translations of their own.
+    `tags` before a source belong to each of its words, so that <2fr> and <2cs> have translations of their own. With
+    words that are `known`, the mark of a single word is a placeholder, as it is in use (nmt/data/protection.py).
     """
     stride, short_stride = strides(files)
     pairs = list(islice((pair for pair in read_pairs(*files) if most_links(pair)), 0, None, stride))
     short = list(islice((pair for pair in read_pairs(*files) if is_short(pair)), 0, None, short_stride))
-    return [*translations(pairs, tags), *short]
+    words = translations(pairs, tags)
+    sentences = [*as_sentences(words, shared_marks(pairs), tags), *short]
+    return [*words, *([as_in_use(pair, tags, known) for pair in sentences] if known else sentences)]
 
 
 def strides(files: tuple[Path, Path]) -> tuple[int, int]:
@@ -129,6 +135,30 @@ def translations(pairs: Sequence[Pair], tags: Collection[str]) -> list[Pair]:
         for source, target in found
         if max(len(source) - lengths[source], len(target) - lengths[source]) <= MAX_CHARACTERS
     ]
+
+
+def as_sentences(words: Iterable[Pair], marks: Sequence[str], tags: Collection[str]) -> list[Pair]:
+    """Words as sentences of one word, such as *Who?*, the marks in turn."""
+    sentences = []
+    for (source, target), mark in zip(words, cycle(marks), strict=False):
+        start = sentence_start(source, tags)
+        sentences.append((source[:start] + capitalized(source[start:]) + mark, capitalized(target) + mark))
+    return sentences
+
+
+def as_in_use(pair: Pair, tags: Collection[str], known: KnownWords) -> Pair:
+    """A pair with the placeholder that the mark of a single word gets in use, if the target ends in that mark."""
+    source, target = pair
+    protected = protect(source, tags, known)
+    mark = protected.spans.get(protected.text[-1:], "")
+    if not mark or mark.strip(MARKS) or not target.endswith(mark):
+        return pair
+    return protected.text, target.removesuffix(mark) + protected.text[-1]
+
+
+def capitalized(word: str) -> str:
+    """A word with a capital first letter; the others stay."""
+    return word[:1].upper() + word[1:]
 
 
 def split_into_words(texts: Sequence[str]) -> list[list[str]]:

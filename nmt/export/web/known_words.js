@@ -2,11 +2,13 @@
 // The words that a tokenizer was trained on, as nmt/data/known_words.py: a Bloom filter with BLAKE2b.
 const BITS_SET = 8;
 const SHORTEST_PART = 3; // letters of a part of a compound
-const CAPITAL = "^"; // before an entry that has a capital letter
+const CAPITAL = "^"; // before an entry that has a capital letter, or is a mark
 const [LINK, ENDING] = [2, 3]; // most letters between the parts of a compound, and at the end of an inflected word
 const LETTER = "[\\p{L}\\p{Nl}\\p{No}]"; // Python's [^\W\d_]
 const WORD = new RegExp(`${LETTER}+`, "gu");
-const ONE_WORD = new RegExp(`^${LETTER}+$`, "u");
+const BESIDE = "[\\s\\uf100-\\uf2ff]*"; // a word: placeholders
+const WORD_WITH_MARK = new RegExp(`^(${BESIDE})(${LETTER}+)([.?!]+)(${BESIDE})$`, "u");
+const ONE_WORD = new RegExp(`^(${BESIDE})(${LETTER}+)(${BESIDE})$`, "u");
 const NAME = new RegExp(`${LETTER}+(?:-${LETTER}+)*`, "gu");
 
 class KnownWords {
@@ -22,6 +24,10 @@ class KnownWords {
       this.found.set(lower, places(lower, 8 * this.bits.length).every(isSet));
     }
     return this.found.get(lower);
+  }
+
+  hasMark(mark) {
+    return this.has(CAPITAL + mark);
   }
 
   // Whether a word was seen, is one that was seen with another ending, or two with some letters between.
@@ -58,10 +64,11 @@ class KnownWords {
 
   // A text with the capital letters of training from `start` on, where its own say nothing.
   cased(text, start, names) {
-    const word = text.slice(start).trim();
-    if (ONE_WORD.test(word)) {
+    const single = ONE_WORD.exec(text.slice(start));
+    if (single) {
+      const [, before, word, after] = single;
       const saysNothing = isSmall(word) || (isSmall(word.slice(initialOf(word).length)) && this.has(word.toLowerCase()));
-      return saysNothing ? text.slice(0, start) + this.withCase(word, names) : text;
+      return saysNothing ? text.slice(0, start) + before + this.withCase(word, names) + after : text;
     }
     return /\p{Uppercase}/u.test(text.slice(start)) ? text : this.truecased(text, start, names);
   }

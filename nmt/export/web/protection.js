@@ -66,7 +66,19 @@ class Protection {
     return { text: capitals ? joined.toLowerCase() : joined, spans: filled, capitals };
   }
 
-  withNames(replaced, start) {
+  // With a placeholder for the mark behind a single word.
+  withMark(replaced, start) {
+    const { text, spans } = replaced;
+    const single = WORD_WITH_MARK.exec(text.slice(start));
+    const free = [...this.others].find((mark) => !(mark in spans));
+    if (!single || free === undefined || !this.known.explains(single[2])) return replaced;
+    const [, before, word, marks, after] = single;
+    if (![...marks].every((mark) => this.known.hasMark(mark))) return replaced;
+    return { ...replaced, text: text.slice(0, start) + before + word + free + after, spans: { ...spans, [free]: marks } };
+  }
+
+  withNames(original, start) {
+    const replaced = this.withMark(original, start);
     const { capitals } = replaced;
     const text = this.known.cased(replaced.text, start, capitals);
     const spans = { ...replaced.spans };
