@@ -265,9 +265,10 @@ def test_other_marks_stay(text):
 
 
 def test_marks_that_both_languages_have():
-    pairs = [("Wer?", "Who?"), ("Da.", "There."), ("Komm!", "Come.")] * 30
-    assert shared_marks(pairs) == [".", "?"]
-    assert shared_marks(pairs[:60]) == []
+    pairs = [("Wer?", "¿Quién?"), ("Da.", "There."), ("Komm!", "Come.")] * 400
+    assert shared_marks(pairs) == ["."]
+    assert shared_marks([*pairs, *[("Ja!", "Yes!")] * 30]) == [".", "!"]
+    assert shared_marks([*pairs, *[("Ja!", "Yes!")] * 19]) == ["."]
 
 
 def test_the_words_of_training_are_stored_with_the_tokenizer(tokenizers, tmp_path):

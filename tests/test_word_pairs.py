@@ -149,7 +149,7 @@ def test_words_come_as_sentences_too_with_the_marks_that_both_languages_share(tm
     assert shared_marks(spanish) == [".", "!"]
     japanese = [(source, target.replace(".", "。")) for source, target in marked]
     assert shared_marks(japanese) == ["?", "!"]
-    assert shared_marks(marked[:60]) == [] and as_sentences(words, [], ()) == []
+    assert shared_marks(marked[:57]) == [] and as_sentences(words, [], ()) == []
     known = KnownWords.of((source for source, _ in marked), ".?!")
     in_use = find_word_pairs(write(tmp_path, marked), (), known)
     assert in_use[: len(words)] == words
@@ -164,7 +164,20 @@ def test_short_pairs_come_too(tmp_path):
     short = [("Guten Tag!", "Good afternoon."), ("<2fr> Danke!", "Merci beaucoup."), ("Ja", "Yes, of course, sir")]
     long = [("Ja", "y" * 21), ("Eins zwei drei", "One"), ("Eins", "One two three four five"), ("Eins", " ")]
     found = find_word_pairs(write(tmp_path, [*pairs, *short, *long]), ())
-    assert found[2 * len(dictionary) :] == short
+    bare = [("Guten Tag", "Good afternoon"), ("<2fr> Danke", "Merci beaucoup")]
+    assert found[2 * len(dictionary) :] == [*short, *bare]
+    known = KnownWords.of(source.removeprefix("<2fr>") for source, _ in [*pairs, *short])
+    known = known.extended({"^!"})
+    in_use = find_word_pairs(
+        write(tmp_path, [*pairs, ("<2fr> Danke!", "Merci !"), ("Danke!", "Ok.")]), ("<2fr>",), known
+    )
+    mark = OTHERS[0]
+    assert in_use[2 * len(dictionary) :] == [
+        (f"<2fr> danke{mark}", f"Merci {mark}"),
+        ("Danke!", "Ok."),
+        ("<2fr> danke", "Merci "),
+        ("danke", "Ok"),
+    ]
     assert find_word_pairs(write(tmp_path, long[1:2]), ()) == []
 
 

@@ -24,7 +24,7 @@ SENTENCE_END = re.compile(r"(?:^|[.!?:…][\s\"'»“”„«)]*|[\"„“«»�
 BEFORE_WORD = 12  # characters that are looked at
 CAPITAL = "^"  # before an entry that has a capital letter, or is a mark
 MARKS = ".?!"  # at the end of a sentence
-MIN_MARKED = 20  # pairs that a mark must end on both sides
+MIN_MARKED = 20  # sources and targets that a mark must end
 LINK, ENDING = 2, 3  # most letters between the parts of a compound, and at the end of an inflected word
 
 
@@ -59,7 +59,7 @@ class KnownWords:
         return all(self.bits[place >> 3] >> (place & 7) & 1 for place in places(word.lower(), 8 * len(self.bits)))
 
     def has_mark(self, mark: str) -> bool:
-        """Whether a mark at the end of a source is one at the end of its translation."""
+        """Whether the translation of a word with this mark behind it has it too."""
         return CAPITAL + mark in self
 
     def explains(self, word: str) -> bool:
@@ -142,14 +142,13 @@ def entries(texts: Iterable[str]) -> set[str]:
 
 
 def shared_marks(pairs: Iterable[tuple[str, str]]) -> list[str]:
-    """Those of MARKS that end most targets whose sources they end, if these begin with a letter (not with ¿)."""
+    """Those of MARKS that end targets, which begin with a letter and not ¿, a twentieth as often as sources or more."""
     sources: Counter[str] = Counter()
-    both: Counter[str] = Counter()
+    targets: Counter[str] = Counter()
     for source, target in pairs:
-        mark = source[-1:]
-        sources[mark] += 1
-        both[mark] += target.endswith(mark) and target[:1].isalpha()
-    return [mark for mark in MARKS if both[mark] > max(MIN_MARKED, sources[mark] / 2)]
+        sources[source[-1:]] += 1
+        targets[target[-1:]] += target[:1].isalpha()
+    return [mark for mark in MARKS if min(sources[mark], targets[mark]) >= max(MIN_MARKED, sources[mark] / 20)]
 
 
 def begins_sentence(text: str, place: int) -> bool:

@@ -90,7 +90,7 @@ def find_word_pairs(files: tuple[Path, Path], tags: Collection[str], known: Know
     pairs = list(islice((pair for pair in read_pairs(*files) if most_links(pair)), 0, None, stride))
     short = list(islice((pair for pair in read_pairs(*files) if is_short(pair)), 0, None, short_stride))
     words = translations(pairs, tags)
-    sentences = [*as_sentences(words, shared_marks(pairs), tags), *short]
+    sentences = [*as_sentences(words, shared_marks(pairs), tags), *short, *without_marks(short)]
     return [*words, *([as_in_use(pair, tags, known) for pair in sentences] if known else sentences)]
 
 
@@ -146,14 +146,23 @@ def as_sentences(words: Iterable[Pair], marks: Sequence[str], tags: Collection[s
     return sentences
 
 
+def without_marks(pairs: Iterable[Pair]) -> list[Pair]:
+    """Those pairs of which both sides end in one of . ? !, without it."""
+    cut = [(source[:-1], target[:-1]) for source, target in pairs if source[-1] in MARKS and target[-1] in MARKS]
+    return [pair for pair in cut if all(map(WORD.search, pair))]
+
+
 def as_in_use(pair: Pair, tags: Collection[str], known: KnownWords) -> Pair:
-    """A pair with the placeholder that the mark of a single word gets in use, if the target ends in that mark."""
+    """A pair as its source is read in use: a single word with its usual capitals, a placeholder for the mark behind it.
+
+    It stays if the target does not end in that mark, or something else is replaced.
+    """
     source, target = pair
     protected = protect(source, tags, known)
-    mark = protected.spans.get(protected.text[-1:], "")
-    if not mark or mark.strip(MARKS) or not target.endswith(mark):
+    last, marks = protected.text[-1:], "".join(protected.spans.values())
+    if protected.capitals or marks.strip(MARKS) or not target.endswith(marks):
         return pair
-    return protected.text, target.removesuffix(mark) + protected.text[-1]
+    return protected.text, target.removesuffix(marks) + last if marks else target
 
 
 def capitalized(word: str) -> str:
