@@ -374,6 +374,10 @@ BROKEN_RULES = {
     "a glued comma": ("N: noun animal\nde {N} ja, da~d\nen {N} yes , da~d", "in front of the mark in 'ja,'"),
     "a feature of another language": ("N: noun animal\nde {N} {be presently N}\nen {N}", "not 'presently'"),
     "a phrase's own label": ("N: np animal\nde {N} da~N\nen {N} there~N", "expected another label than 'N'"),
+    "two articles with one label": (
+        "N: noun animal\nM: noun animal\nde {der N} {N} da~d {der M} {M}\nen the~der {N} there~d the~der {M}",
+        r"a label of its own behind the second \{der",
+    ),
     "a slot twice": ("N: noun animal\nN: noun person\nde {N}\nen {N}", "new slot name"),
 }
 

@@ -151,6 +151,8 @@ class German(Side):
         """{der N}, {kein N acc}, {rel N dat}."""
         features, slots = self.features_and_slots(token, set(german.CASES))
         noun, forms = self.agreement_slot(token, slots), DETERMINERS[word]
+        if word in self.label_tokens and not token.labels:
+            raise token.line.error(f"expected a label of its own behind the second {{{word} …}}, such as ~x.")
         marks = self.marks(token, ((word, True),))
         case = next((german.CASE[name] for name in features), None)
         before = MARKER if word == "der" else ""
