@@ -16,14 +16,13 @@ from nmt.data.protection import (
     NUMBERS,
     OTHERS,
     PLACEHOLDERS,
-    POSSIBLE,
-    SPANS,
     Encoded,
     Protected,
     protect,
     protect_pair,
     restore,
 )
+from nmt.data.spans import POSSIBLE, SPANS
 from nmt.data.tokenizer import EOS, Tokenizer, Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers, with_words_of
 from nmt.decode.beam_search import search
@@ -255,6 +254,14 @@ def test_the_mark_of_a_single_word_is_a_placeholder_where_both_languages_have_it
     last = protected.text[-1]
     assert protected.text == word + last and protected.spans[last] == mark
     assert restore(protected.text, protected).lower() == text.lower()
+    translated = [f" {protected.text[:-1]}yell", f"ow{last}", "!"]
+    pieces, before = [], ""
+    for piece in translated:
+        pieces.append(restore(piece, protected, before))
+        before = piece[-1]
+    assert "".join(pieces) == restore("".join(translated), protected)
+    first = next(character for character in pieces[0] if character.isalpha())
+    assert first.isupper() and (protected.capitals or pieces[1] == "ow" + mark)
     assert not set(protect(text, known=KNOWN).spans.values()) & {mark}
 
 

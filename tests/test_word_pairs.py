@@ -154,7 +154,7 @@ def test_words_come_as_sentences_too_with_the_marks_that_both_languages_share(tm
     in_use = find_word_pairs(write(tmp_path, marked), (), known)
     assert in_use[: len(words)] == words
     for (source, target), (word, other) in zip(in_use[len(words) :], words, strict=True):
-        assert (source[:-1], target[:-1]) == (word, other.capitalize())
+        assert (source[:-1], target[:-1]) == (word, other)
         assert source[-1] == target[-1] == OTHERS[0]
     assert as_sentences([("<2fr>Wer", "qui")], ["?"], ("<2fr>",)) == [("<2fr>Wer?", "Qui?")]
 

@@ -23,7 +23,7 @@ import numpy as np
 from nmt.data.dataset import ParallelDataset
 from nmt.data.known_words import MARKS, KnownWords, begins_sentence, shared_marks
 from nmt.data.parallel_text import read_pairs
-from nmt.data.protection import protect
+from nmt.data.protection import OTHERS, protect
 from nmt.data.tags import sentence_start
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.write_ids import write_datasets
@@ -89,9 +89,13 @@ def find_word_pairs(files: tuple[Path, Path], tags: Collection[str], known: Know
     stride, short_stride = strides(files)
     pairs = list(islice((pair for pair in read_pairs(*files) if most_links(pair)), 0, None, stride))
     short = list(islice((pair for pair in read_pairs(*files) if is_short(pair)), 0, None, short_stride))
-    words = translations(pairs, tags)
-    sentences = [*as_sentences(words, shared_marks(pairs), tags), *short, *without_marks(short)]
-    return [*words, *([as_in_use(pair, tags, known) for pair in sentences] if known else sentences)]
+    words, marks = translations(pairs, tags), shared_marks(pairs)
+    short += without_marks(short)
+    if known is None:
+        return [*words, *as_sentences(words, marks, tags), *short]
+    mark = OTHERS[0] if marks else ""
+    marked = [(source + mark, target + mark) for source, target in words if mark]
+    return [*words, *marked, *(as_in_use(pair, tags, known) for pair in short)]
 
 
 def strides(files: tuple[Path, Path]) -> tuple[int, int]:

@@ -18,7 +18,7 @@ import numpy as np
 from nmt.alignments.extraction import DECODER_STEPS, Extractor
 from nmt.alignments.extractor_choice import default_extractor
 from nmt.config import TrainConfig
-from nmt.data.protection import find_spans
+from nmt.data.spans import find_spans
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.documents.segment import UNITS
 from nmt.evaluate.words import SPACELESS, Span, WordPair, is_punctuation, piece_spans, word_fractions, word_spans

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from nmt.data.protection import BETWEEN, JOINED, NUMBERS, OTHERS, SPANS, TRAILING
+from nmt.data.protection import NUMBERS, OTHERS
+from nmt.data.spans import BETWEEN, JOINED, SPANS, TRAILING
 from nmt.data.tags import TAG
 from nmt.data.tokenizer import Tokenizer
 
@@ -32,7 +33,7 @@ def tokenizer_table(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def protection_rules() -> dict[str, Any]:
-    """The patterns of nmt/data/protection.py as JavaScript reads them, and its other constants."""
+    """The patterns of nmt/data/spans.py as JavaScript reads them, and its other constants."""
     return {
         "pattern": javascript_pattern(SPANS.pattern),
         "between": javascript_pattern(BETWEEN.pattern),

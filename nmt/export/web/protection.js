@@ -1,5 +1,5 @@
 "use strict";
-// What must not be translated, as placeholders: nmt/data/protection.py; its patterns come with the page.
+// What must not be translated, as placeholders: nmt/data/protection.py; the patterns of spans.py come with the page.
 // rules: {pattern, between, tag, numbers, others, trailing, joined}
 
 class Protection {
@@ -110,13 +110,15 @@ function inCapitals(text, spans, start) {
 const ENDS_WORD = /[A-Za-z\u00c0-\u024f\u0370-\u052f0-9.,;:!?)…]/;
 
 // A decoded text, or one piece of it behind the character `before`, as the reader is to see it. A placeholder that stood
-// apart in the source is kept apart from a word or a mark before it.
+// apart in the source is kept apart from a word or a mark before it; a single word with a mark gets a capital letter.
 function restore(text, { text: source, spans, capitals }, before = "") {
   const parts = [];
+  let capital = before === "" && Object.values(spans).some((span) => /^[.?!]+$/.test(span));
   for (const character of capitals ? text.toUpperCase() : text) {
     const isApart = character in spans && /\s/.test(source[source.indexOf(character) - 1] ?? "");
     if (isApart && (ENDS_WORD.test(before) || before in spans)) parts.push(" ");
-    parts.push(spans[character] ?? character);
+    parts.push(spans[character] ?? (capital ? character.toUpperCase() : character));
+    capital &&= !/\p{L}/u.test(character);
     before = character;
   }
   return parts.join("");
