@@ -174,10 +174,13 @@ def test_short_pairs_come_too(tmp_path):
     mark = OTHERS[0]
     assert in_use[2 * len(dictionary) :] == [
         (f"<2fr> danke{mark}", f"Merci {mark}"),
-        ("Danke!", "Ok."),
+        (f"danke{mark}", f"Ok{mark}"),
         ("<2fr> danke", "Merci "),
         ("danke", "Ok"),
     ]
+    word = next(iter(dictionary))
+    said = find_word_pairs(write(tmp_path, [*pairs, (f"{word.capitalize()}!", "Said so.")]), (), known)
+    assert len(said) == 2 * len(dictionary) and word in dict(said) and dict(said)[word] == "Said so"
     assert find_word_pairs(write(tmp_path, long[1:2]), ()) == []
 
 

@@ -91,6 +91,8 @@ def find_word_pairs(files: tuple[Path, Path], tags: Collection[str], known: Know
     short = list(islice((pair for pair in read_pairs(*files) if is_short(pair)), 0, None, short_stride))
     words, marks = translations(pairs, tags), shared_marks(pairs)
     short += without_marks(short)
+    said = {source.lower() for source, _ in short}  # what a line says about a word is better than an estimate
+    words = [(source, target) for source, target in words if source.lower() not in said]
     if known is None:
         return [*words, *as_sentences(words, marks, tags), *short]
     mark = OTHERS[0] if marks else ""
@@ -159,14 +161,14 @@ def without_marks(pairs: Iterable[Pair]) -> list[Pair]:
 def as_in_use(pair: Pair, tags: Collection[str], known: KnownWords) -> Pair:
     """A pair as its source is read in use: a single word with its usual capitals, a placeholder for the mark behind it.
 
-    It stays if the target does not end in that mark, or something else is replaced.
+    The mark at the end of the target gives way too. The pair stays if there is none, or something else is replaced.
     """
     source, target = pair
     protected = protect(source, tags, known)
     last, marks = protected.text[-1:], "".join(protected.spans.values())
-    if protected.capitals or marks.strip(MARKS) or not target.endswith(marks):
+    if protected.capitals or marks.strip(MARKS) or (marks and target[-1] not in MARKS):
         return pair
-    return protected.text, target.removesuffix(marks) + last if marks else target
+    return protected.text, target.rstrip(MARKS) + last if marks else target
 
 
 def capitalized(word: str) -> str:
