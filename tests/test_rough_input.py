@@ -260,6 +260,10 @@ def test_the_mark_of_a_single_word_is_a_placeholder_where_both_languages_have_it
         pieces.append(restore(piece, protected, before))
         before = piece[-1]
     assert "".join(pieces) == restore("".join(translated), protected)
+    numbered = protect(f"42 {text.lstrip('- ')}", known=known)
+    assert restore(numbered.text, numbered).lower().startswith(f"42 {word.split()[-1].lower()}")
+    assert protected.capitals or not restore(numbered.text.lower(), numbered).startswith("42 " + word[0].upper())
+    assert protect(f"<2fr> {text}", ("<2fr>",), known).text[-1] == mark[-1]
     first = next(character for character in pieces[0] if character.isalpha())
     assert first.isupper() and (protected.capitals or pieces[1] == "ow" + mark)
     assert not set(protect(text, known=KNOWN).spans.values()) & {mark}
@@ -276,6 +280,7 @@ def test_marks_that_both_languages_have():
     assert shared_marks(pairs) == ["."]
     assert shared_marks([*pairs, *[("Ja!", "Yes!")] * 30]) == [".", "!"]
     assert shared_marks([*pairs, *[("Ja!", "Yes!")] * 19]) == ["."]
+    assert shared_marks([*pairs, *[("Tom, wer?", "Tom, ¿quién?")] * 200]) == ["."]
 
 
 def test_the_words_of_training_are_stored_with_the_tokenizer(tokenizers, tmp_path):

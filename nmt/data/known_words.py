@@ -147,7 +147,7 @@ def shared_marks(pairs: Iterable[tuple[str, str]]) -> list[str]:
     targets: Counter[str] = Counter()
     for source, target in pairs:
         sources[source[-1:]] += 1
-        targets[target[-1:]] += target[:1].isalpha()
+        targets[target[-1:]] += target[:1].isalpha() and "¿" not in target and "¡" not in target
     return [mark for mark in MARKS if min(sources[mark], targets[mark]) >= max(MIN_MARKED, sources[mark] / 20)]
 
 

@@ -92,7 +92,7 @@ def restore(text: str, source: Iterable[int] | Protected, before: str = "") -> s
             parts.append(" ")
         before = character
         parts.append(source.spans.get(character, character.upper() if capital else character))
-        capital = capital and not character.isalpha()
+        capital = capital and not any(map(str.isalnum, parts[-1]))
     return "".join(parts)
 
 
@@ -125,10 +125,13 @@ def with_names(protected: Protected, known: KnownWords, start: int) -> Protected
 
 
 def with_mark(protected: Protected, known: KnownWords, start: int) -> Protected:
-    """With a placeholder for the mark behind a single word: Who? is the word, and no sentence that the model knows."""
+    """With a placeholder for the mark behind a single word: Who? is the word, and no sentence that the model knows.
+
+    Not behind a tag: which marks the languages share is not known for each target language.
+    """
     single = WORD_WITH_MARK.fullmatch(protected.text, start)
     free = [mark for mark in OTHERS if mark not in protected.spans]
-    if not (single and free and known.explains(single[1]) and all(map(known.has_mark, single[2]))):
+    if start or not (single and free and known.explains(single[1]) and all(map(known.has_mark, single[2]))):
         return protected
     (first, last), spans = single.span(2), protected.spans | {free[0]: single[2]}
     return Protected(protected.text[:first] + free[0] + protected.text[last:], spans, protected.capitals)

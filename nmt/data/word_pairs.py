@@ -89,14 +89,14 @@ def find_word_pairs(files: tuple[Path, Path], tags: Collection[str], known: Know
     stride, short_stride = strides(files)
     pairs = list(islice((pair for pair in read_pairs(*files) if most_links(pair)), 0, None, stride))
     short = list(islice((pair for pair in read_pairs(*files) if is_short(pair)), 0, None, short_stride))
-    words, marks = translations(pairs, tags), shared_marks(pairs)
+    words = translations(pairs, tags)
     short += without_marks(short)
     said = {source.lower() for source, _ in short}  # what a line says about a word is better than an estimate
     words = [(source, target) for source, target in words if source.lower() not in said]
-    if known is None:
-        return [*words, *as_sentences(words, marks, tags), *short]
-    mark = OTHERS[0] if marks else ""
-    marked = [(source + mark, target + mark) for source, target in words if mark]
+    if known is None or not any(map(known.has_mark, MARKS)):
+        return [*words, *as_sentences(words, shared_marks(pairs), tags), *short]
+    mark = OTHERS[0]
+    marked = [(source + mark, target + mark) for source, target in words if not sentence_start(source, tags)]
     return [*words, *marked, *(as_in_use(pair, tags, known) for pair in short)]
 
 

@@ -71,7 +71,7 @@ class Protection {
     const { text, spans } = replaced;
     const single = WORD_WITH_MARK.exec(text.slice(start));
     const free = [...this.others].find((mark) => !(mark in spans));
-    if (!single || free === undefined || !this.known.explains(single[2])) return replaced;
+    if (start > 0 || !single || free === undefined || !this.known.explains(single[2])) return replaced;
     const [, before, word, marks, after] = single;
     if (![...marks].every((mark) => this.known.hasMark(mark))) return replaced;
     return { ...replaced, text: text.slice(0, start) + before + word + free + after, spans: { ...spans, [free]: marks } };
@@ -118,7 +118,7 @@ function restore(text, { text: source, spans, capitals }, before = "") {
     const isApart = character in spans && /\s/.test(source[source.indexOf(character) - 1] ?? "");
     if (isApart && (ENDS_WORD.test(before) || before in spans)) parts.push(" ");
     parts.push(spans[character] ?? (capital ? character.toUpperCase() : character));
-    capital &&= !/\p{L}/u.test(character);
+    capital &&= !/[\p{L}\p{N}]/u.test(parts.at(-1));
     before = character;
   }
   return parts.join("");
