@@ -5,7 +5,8 @@ Each span of a text becomes one character of Unicode's private use area, which i
 where the same text stands on both sides, in use always. After decoding each placeholder is filled with its span, so
 that a span may change its place. A number is copied as it stands: 1.234,5 does not become 1,234.5.
 
-A line in capitals is encoded in small letters, and its translation is written in capitals.
+A line in capitals is encoded in small letters, and its translation is written in capitals. The mark behind a single
+word is a placeholder too.
 """
 
 import re

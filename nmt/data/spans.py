@@ -1,4 +1,4 @@
-"""The parts of a text that must not be translated: e-mails, URLs, paths, numbers, times, codes, variables, emoji."""
+"""What must not be translated: e-mails, URLs, paths, numbers, times, codes, variables, emoji, bullets of lists."""
 
 import re
 from collections.abc import Collection

@@ -161,7 +161,8 @@ def without_marks(pairs: Iterable[Pair]) -> list[Pair]:
 def as_in_use(pair: Pair, tags: Collection[str], known: KnownWords) -> Pair:
     """A pair as its source is read in use: a single word with its usual capitals, a placeholder for the mark behind it.
 
-    The mark at the end of the target gives way too. The pair stays if there is none, or something else is replaced.
+    The mark at the end of the target gives way too. The pair stays if the source has a mark and the target none, is in
+    capitals, or has something else to be replaced.
     """
     source, target = pair
     protected = protect(source, tags, known)
