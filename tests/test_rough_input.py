@@ -176,7 +176,12 @@ def test_sampling_never_divides_a_placeholder(tokenizers):
 
 
 KNOWN = KnownWords.of(
-    ["Der Hund lief nach Hause, als ein Zug am Haus der Stadt hielt.", "Ich lese gute Bücher. Eine Straße im Ort."]
+    [
+        "Der Hund lief nach Hause, als ein Zug am Haus der Stadt hielt.",
+        "Ich lese gute Bücher. Eine Straße im Ort.",
+        "In den USA hielt er; wer?",
+        "Ja, ja, ja.",
+    ]
 )
 
 
@@ -230,6 +235,11 @@ def test_names_are_words_that_were_never_seen(text, names):
         ("hund", "Hund"),
         ("LIEF", "lief"),
         ("STRASSE", "Straße"),
+        ("WER", "wer"),
+        ("Ja", "ja"),
+        ("JA", "ja"),
+        ("USA", "USA"),  # has its capitals inside of sentences
+        ("XYZ", X1),
         ("Lief!", "Lief!"),
         ("Lief er", "Lief er"),
     ],
@@ -246,10 +256,12 @@ def test_lines_in_one_case_get_the_letters_of_training(text, cased):
         ("LIEF!", "lief", "!"),
         ("- hund.", f"{X1} Hund", "."),
         ("Stadtzug?", "Stadtzug", "?"),
+        ("GRÖSSE!", "Größe", "!"),
+        ("ZU?", "zu", "?"),
     ],
 )
 def test_the_mark_of_a_single_word_is_a_placeholder_where_both_languages_have_it(text, word, mark):
-    known = KnownWords.of(["Ein Hund lief zu einem Hund an der Stadt im Zug."], ".?!")
+    known = KnownWords.of(["Ein Hund lief zu einem Hund an der Stadt im Zug der Größe."], ".?!")
     protected = protect(text, known=known)
     last = protected.text[-1]
     assert protected.text == word + last and protected.spans[last] == mark
@@ -261,7 +273,7 @@ def test_the_mark_of_a_single_word_is_a_placeholder_where_both_languages_have_it
         before = piece[-1]
     assert "".join(pieces) == restore("".join(translated), protected)
     numbered = protect(f"42 {text.lstrip('- ')}", known=known)
-    assert restore(numbered.text, numbered).lower().startswith(f"42 {word.split()[-1].lower()}")
+    assert restore(numbered.text, numbered).casefold().startswith(f"42 {word.split()[-1].casefold()}")
     assert protected.capitals or not restore(numbered.text.lower(), numbered).startswith("42 " + word[0].upper())
     assert protect(f"<2fr> {text}", ("<2fr>",), known).text[-1] == mark[-1]
     first = next(character for character in pieces[0] if character.isalpha())
@@ -273,6 +285,12 @@ def test_the_mark_of_a_single_word_is_a_placeholder_where_both_languages_have_it
 def test_other_marks_stay(text):
     known = KnownWords.of(["Ein Hund lief zu einem Hund."], ".?!")
     assert protect(text, known=known).spans in ({}, {X1: "Xaver"})
+
+
+def test_a_space_before_the_mark_of_a_single_word_goes():
+    known = KnownWords.of(["Ein Hund lief zu einem Hund."], ".?!")
+    assert protect("Hund ?", known=known) == protect("Hund?", known=known) == Protected("Hund" + X1, {X1: "?"})
+    assert protect("Ein Hund ?", known=known).text == "Ein Hund ?"
 
 
 def test_marks_that_both_languages_have():

@@ -17,6 +17,7 @@ from nmt.data.protection import OTHERS
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.word_batches import WordBatches
 from nmt.data.word_pairs import (
+    LINES_OF_ONE_WORD,
     WORD,
     Words,
     as_sentences,
@@ -167,22 +168,28 @@ def test_short_pairs_come_too(tmp_path):
     long = [("Ja", "y" * 21), ("Eins zwei drei", "One"), ("Eins", "One two three four five"), ("Eins", " ")]
     found = find_word_pairs(write(tmp_path, [*pairs, *short, *long]), ())
     bare = [("Guten Tag", "Good afternoon"), ("<2fr> Danke", "Merci beaucoup")]
-    assert found[2 * len(dictionary) :] == [*short, *bare]
+    assert found[2 * len(dictionary) :] == [*short, *bare, *3 * [short[1], short[2], bare[1]]]
+    french = find_word_pairs(write(tmp_path, [*pairs, ("Qui ?", "Who ?"), ("Je viens", "I come")]), ())
+    assert [french.count(pair) for pair in (("Qui ?", "Who ?"), ("Qui", "Who"), ("Je viens", "I come"))] == [4, 4, 1]
     known = KnownWords.of(source.removeprefix("<2fr>") for source, _ in [*pairs, *short])
     known = known.extended({"^!"})
     in_use = find_word_pairs(
         write(tmp_path, [*pairs, ("<2fr> Danke!", "Merci !"), ("Danke!", "Ok.")]), ("<2fr>",), known
     )
     mark = OTHERS[0]
-    assert in_use[2 * len(dictionary) :] == [
+    assert in_use[2 * len(dictionary) :] == LINES_OF_ONE_WORD * [
         ("<2fr> Danke!", "Merci !"),  # behind a tag a mark stays
         (f"danke{mark}", f"Ok{mark}"),
-        ("<2fr> danke", "Merci "),
+        ("<2fr> danke", "Merci"),
         ("danke", "Ok"),
     ]
     word = next(iter(dictionary))
     said = find_word_pairs(write(tmp_path, [*pairs, (f"{word.capitalize()}!", "Said so.")]), (), known)
-    assert len(said) == 2 * len(dictionary) and word in dict(said) and dict(said)[word] == "Said so"
+    assert (
+        len(said) == 2 * (len(dictionary) - 1 + LINES_OF_ONE_WORD)
+        and word in dict(said)
+        and dict(said)[word] == "Said so"
+    )
     assert find_word_pairs(write(tmp_path, long[1:2]), ()) == []
 
 

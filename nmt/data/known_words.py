@@ -96,12 +96,13 @@ class KnownWords:
     def cased(self, text: str, start: int, names: bool) -> str:
         """A text with the capital letters of training from `start` on, where its own say nothing.
 
-        A single word has those that it mostly has: many people write any first word with one. A text in small letters
-        is `truecased`.
+        A single word has those that it mostly has: many people write any first word with one, or it in capitals; but
+        USA is no word in small letters. A text in small letters is `truecased`.
         """
         if single := ONE_WORD.fullmatch(text, start):
             word, (first, last) = single[1], single.span(1)
-            says_nothing = word.islower() or (word[1:].islower() and word in self)
+            shouted = len(word) > 1 and word.isupper() and CAPITAL + word not in self
+            says_nothing = word.islower() or ((word[1:].islower() or shouted) and word in self)
             return text[:first] + self.with_case(word, names) + text[last:] if says_nothing else text
         return text if any(character.isupper() for character in text[start:]) else self.truecased(text, start, names)
 

@@ -26,7 +26,7 @@ OTHERS = [chr(0xF200 + index) for index in range(PER_KIND)]
 PLACEHOLDERS = NUMBERS + OTHERS
 # What a space follows. Letters of other scripts than Latin, Greek and Cyrillic may be a prefix, or need no space.
 ENDS_WORD = re.compile(r"[A-Za-z\u00c0-\u024f\u0370-\u052f0-9.,;:!?)…]")
-WORD_WITH_MARK = re.compile(rf"{BESIDE}({WORD.pattern})([{re.escape(MARKS)}]+){BESIDE}")
+WORD_WITH_MARK = re.compile(rf"{BESIDE}({WORD.pattern})\s?([{re.escape(MARKS)}]+){BESIDE}")  # French: a space before it
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,14 @@ def with_mark(protected: Protected, known: KnownWords, start: int) -> Protected:
     """
     single = WORD_WITH_MARK.fullmatch(protected.text, start)
     free = [mark for mark in OTHERS if mark not in protected.spans]
-    if start or not (single and free and known.explains(single[1]) and all(map(known.has_mark, single[2]))):
+    if start or not (single and free and all(map(known.has_mark, single[2]))):
         return protected
-    (first, last), spans = single.span(2), protected.spans | {free[0]: single[2]}
-    return Protected(protected.text[:first] + free[0] + protected.text[last:], spans, protected.capitals)
+    if not known.explains(known.with_case(single[1], names=False)):
+        return protected
+    spans = protected.spans | {free[0]: single[2]}
+    return Protected(
+        protected.text[: single.end(1)] + free[0] + protected.text[single.end(2) :], spans, protected.capitals
+    )
 
 
 def unprotected(protected: Protected, marks: Collection[str]) -> Protected:

@@ -41,6 +41,7 @@ MAX_WORDS = 16  # of a longer sentence nothing is learnt
 SHORT = (2, 4)  # words of the longest source and target of a short pair
 MAX_CHARACTERS = 20  # of each word, and of a line without spaces
 MAX_SHORT = 20_000
+LINES_OF_ONE_WORD = 4  # how often each stands: greetings are among them, and what people type is more often theirs
 Pair = tuple[str, str]
 
 
@@ -91,6 +92,7 @@ def find_word_pairs(files: tuple[Path, Path], tags: Collection[str], known: Know
     short = list(islice((pair for pair in read_pairs(*files) if is_short(pair)), 0, None, short_stride))
     words = translations(pairs, tags)
     short += without_marks(short)
+    short += (LINES_OF_ONE_WORD - 1) * [pair for pair in short if is_one_word(pair[0])]
     said = {source.lower() for source, _ in short}  # what a line says about a word is better than an estimate
     words = [(source, target) for source, target in words if source.lower() not in said]
     if known is None or not any(map(known.has_mark, MARKS)):
@@ -117,10 +119,18 @@ def most_links(pair: Pair) -> int:
 
 def is_short(pair: Pair) -> bool:
     """Whether both sides have few words, tags not counted."""
-    words = [[word for word in text.split() if not word.startswith("<")] for text in pair]
-    return all(
-        0 < len(side) <= most and max(map(len, side)) <= MAX_CHARACTERS for side, most in zip(words, SHORT, strict=True)
-    )
+    sides = zip(map(between_spaces, pair), SHORT, strict=True)
+    return all(0 < len(side) <= most and max(map(len, side)) <= MAX_CHARACTERS for side, most in sides)
+
+
+def is_one_word(text: str) -> bool:
+    """Whether a text is a word, and at most tags and marks beside it."""
+    return sum(any(map(str.isalpha, part)) for part in between_spaces(text)) == 1
+
+
+def between_spaces(text: str) -> list[str]:
+    """What stands between the spaces of a text, without tags."""
+    return [part for part in text.split() if not part.startswith("<")]
 
 
 def translations(pairs: Sequence[Pair], tags: Collection[str]) -> list[Pair]:
@@ -154,7 +164,8 @@ def as_sentences(words: Iterable[Pair], marks: Sequence[str], tags: Collection[s
 
 def without_marks(pairs: Iterable[Pair]) -> list[Pair]:
     """Those pairs of which both sides end in one of . ? !, without it."""
-    cut = [(source[:-1], target[:-1]) for source, target in pairs if source[-1] in MARKS and target[-1] in MARKS]
+    with_marks = [pair for pair in pairs if all(text[-1] in MARKS for text in pair)]
+    cut = [(source[:-1].rstrip(), target[:-1].rstrip()) for source, target in with_marks]
     return [pair for pair in cut if all(map(WORD.search, pair))]
 
 

@@ -7,7 +7,7 @@ const [LINK, ENDING] = [2, 3]; // most letters between the parts of a compound, 
 const LETTER = "[\\p{L}\\p{Nl}\\p{No}]"; // Python's [^\W\d_]
 const WORD = new RegExp(`${LETTER}+`, "gu");
 const BESIDE = "[\\s\\uf100-\\uf2ff]*"; // a word: placeholders
-const WORD_WITH_MARK = new RegExp(`^(${BESIDE})(${LETTER}+)([.?!]+)(${BESIDE})$`, "u");
+const WORD_WITH_MARK = new RegExp(`^(${BESIDE})(${LETTER}+)\\s?([.?!]+)(${BESIDE})$`, "u");
 const ONE_WORD = new RegExp(`^(${BESIDE})(${LETTER}+)(${BESIDE})$`, "u");
 const NAME = new RegExp(`${LETTER}+(?:-${LETTER}+)*`, "gu");
 
@@ -67,7 +67,9 @@ class KnownWords {
     const single = ONE_WORD.exec(text.slice(start));
     if (single) {
       const [, before, word, after] = single;
-      const saysNothing = isSmall(word) || (isSmall(word.slice(initialOf(word).length)) && this.has(word.toLowerCase()));
+      const lower = word.toLowerCase();
+      const shouted = initialOf(word) !== word && word === word.toUpperCase() && !this.has(CAPITAL + lower);
+      const saysNothing = isSmall(word) || ((isSmall(word.slice(initialOf(word).length)) || shouted) && this.has(lower));
       return saysNothing ? text.slice(0, start) + before + this.withCase(word, names) + after : text;
     }
     return /\p{Uppercase}/u.test(text.slice(start)) ? text : this.truecased(text, start, names);

@@ -71,7 +71,7 @@ class Protection {
     const { text, spans } = replaced;
     const single = WORD_WITH_MARK.exec(text.slice(start));
     const free = [...this.others].find((mark) => !(mark in spans));
-    if (start > 0 || !single || free === undefined || !this.known.explains(single[2])) return replaced;
+    if (start > 0 || !single || free === undefined || !this.known.explains(this.known.withCase(single[2]))) return replaced;
     const [, before, word, marks, after] = single;
     if (![...marks].every((mark) => this.known.hasMark(mark))) return replaced;
     return { ...replaced, text: text.slice(0, start) + before + word + free + after, spans: { ...spans, [free]: marks } };
