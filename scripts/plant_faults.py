@@ -18,7 +18,7 @@ from nmt.data.packed import PackedFile
 from nmt.data.parallel_text import decode_lines, find_file
 
 Pair = tuple[str, str]
-STRETCH = 50  # pairs of a shifted stretch
+BLOCK = 50  # pairs of a shifted block
 CYRILLIC = str.maketrans("abcdefghijklmnopqrstuvwxyz", "абцдефгхийклмнопярстувшхыз")
 
 
@@ -99,15 +99,15 @@ FAULTS: dict[str, tuple[str, Callable[..., Pair]]] = {
         "in valid or test",
         lambda pair, corpus, chosen, line: corpus.test[line % len(corpus.test)],
     ),
-    "shifted stretch": ("in a misaligned stretch", lambda pair, *_: pair),
+    "shifted block": ("in a misaligned block", lambda pair, *_: pair),
 }  # what is planted → the fault that must be reported, and the change
 
 
 def plant(corpus: Corpus, fault: str, rate: float, seed: int, pairs: list[Pair], taken: set[int]) -> set[int]:
     """Plant a fault into pairs whose lines are not `taken`, which grows; returns the lines that have it, from 1."""
     chosen = random.Random(f"{fault} {rate} {seed}")
-    if fault == "shifted stretch":
-        return plant_stretches(pairs, rate, chosen)
+    if fault == "shifted block":
+        return plant_misaligned_blocks(pairs, rate, chosen)
     wanted = max(1, round(rate * len(pairs)))
     planted = set[int]()
     first = len(pairs) // 2 if "duplicate" in fault else 0  # copies are of the first half
@@ -121,16 +121,16 @@ def plant(corpus: Corpus, fault: str, rate: float, seed: int, pairs: list[Pair],
     return planted
 
 
-def plant_stretches(pairs: list[Pair], rate: float, chosen: random.Random) -> set[int]:
-    """Stretches of STRETCH pairs, at least one, in which the target is shifted by 1 to 3 lines."""
-    planted, count = set[int](), max(1, round(rate * len(pairs) / STRETCH))
+def plant_misaligned_blocks(pairs: list[Pair], rate: float, chosen: random.Random) -> set[int]:
+    """Blocks of BLOCK pairs, at least one, in which the target is shifted by 1 to 3 lines."""
+    planted, count = set[int](), max(1, round(rate * len(pairs) / BLOCK))
     for number in range(count):
-        first = number * (len(pairs) // count) + chosen.randint(0, len(pairs) // count - STRETCH - 1)
-        targets = [pair[1] for pair in pairs[first : first + STRETCH]]
+        first = number * (len(pairs) // count) + chosen.randint(0, len(pairs) // count - BLOCK - 1)
+        targets = [pair[1] for pair in pairs[first : first + BLOCK]]
         shift = chosen.choice([1, 2, 3, -1, -2, -3])
-        for offset in range(STRETCH):
-            pairs[first + offset] = (pairs[first + offset][0], targets[(offset + shift) % STRETCH])
-        planted |= set(range(first + 1, first + STRETCH + 1))
+        for offset in range(BLOCK):
+            pairs[first + offset] = (pairs[first + offset][0], targets[(offset + shift) % BLOCK])
+        planted |= set(range(first + 1, first + BLOCK + 1))
     return planted
 
 
@@ -169,7 +169,7 @@ def table(
     counts = ", ".join(f"{len(found)} {kind}" for kind, found in clean.items())
     yield f"clean: {len(before)} of {len(corpus.pairs)} pairs are reported: {counts}"
     yield "| planted | rate | pairs | found | missed | others reported |\n| --- | ---: | ---: | ---: | ---: | ---: |"
-    names = sorted(only or FAULTS, key=lambda name: (name != "shifted stretch", "duplicate" not in name))
+    names = sorted(only or FAULTS, key=lambda name: (name != "shifted block", "duplicate" not in name))
     for rate in rates:
         for group in [names] if together else [[name] for name in names]:
             pairs, lines_of = list(corpus.pairs), dict[str, set[int]]()

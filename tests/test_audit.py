@@ -19,7 +19,7 @@ from nmt.errors import UserError
 LINES = 1000
 FRENCH = "Plusieurs personnes regardent une voiture devant leur maison blanche."
 EXTRA = {"third language": lambda pair, corpus, chosen, line: (pair[0], FRENCH)}
-LEFT_OUT = {"shifted stretch", "pair of the test set", "two thirds untranslated"}  # tests of their own
+LEFT_OUT = {"shifted block", "pair of the test set", "two thirds untranslated"}  # tests of their own
 WORDS = ["data=files", "data.source=de", "data.target=en"]
 
 
@@ -92,7 +92,7 @@ def test_pairs_of_a_held_out_set_are_found(audit) -> None:
 
 
 def test_a_file_with_more_lines_is_read_and_reported(audit, tmp_path: Path) -> None:
-    """A line is lost at 701 of the target: the stretch begins there, and the last line has no counterpart."""
+    """A line is lost at 701 of the target: the block begins there, and the last line has no counterpart."""
     clean = [(" ".join([de] * (1 + n % 4)), " ".join([en] * (1 + n % 4))) for n, (de, en) in enumerate(pairs(LINES))]
     lost = [(pair[0], other[1]) for pair, other in zip(clean, [*clean[:700], *clean[701:]], strict=False)]
     with_end = [*lost, (clean[-1][0], "\udcff")]
@@ -101,8 +101,8 @@ def test_a_file_with_more_lines_is_read_and_reported(audit, tmp_path: Path) -> N
     path.write_bytes(path.read_bytes().removesuffix(b"\xff\n"))
     assert found["not UTF-8"] == {LINES}
     answer, found, _ = audit(lost)
-    assert answer.code == 0 and abs(min(found["in a misaligned stretch"]) - 701) <= 5
-    assert max(found["in a misaligned stretch"]) >= LINES - 5
+    assert answer.code == 0 and abs(min(found["in a misaligned block"]) - 701) <= 5
+    assert max(found["in a misaligned block"]) >= LINES - 5
 
 
 def test_an_interrupted_audit_continues(audit, monkeypatch: pytest.MonkeyPatch) -> None:

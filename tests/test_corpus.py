@@ -19,7 +19,7 @@ from omegaconf import OmegaConf
 
 from nmt.config import DataConfig, config_folder
 from nmt.data import audit, checks, corpus, digests, hub, origin, parallel_text
-from nmt.data.inspect.stretches import AROUND
+from nmt.data.inspect.misaligned_blocks import AROUND
 from nmt.data.parallel_text import read_lines
 from nmt.errors import UserError
 

@@ -19,16 +19,16 @@ import numpy as np
 
 from nmt.audit.reading import Chunk
 from nmt.data.inspect.chunk import ChunkFaults, HeldOutHashes, inspect_chunk
+from nmt.data.inspect.misaligned_blocks import MisalignedBlock
 from nmt.data.inspect.pairs import Limits
 from nmt.data.inspect.profile import Profile
-from nmt.data.inspect.stretches import Stretch
 from nmt.data.tokenize_files import usable_processors
 from nmt.decode.parallel import end_with_parent
 from nmt.errors import UserError
 from nmt.files import open_atomic
 
 LONGEST_EXAMPLE = 300  # characters
-COLUMNS = ("kind", "number", "side", "stretches", "exact", "near", "source", "target", "text")
+COLUMNS = ("kind", "number", "side", "misaligned", "exact", "near", "source", "target", "text")
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Part:
     size: int
     counts: dict[str, int]
     examples: dict[str, list[dict[str, Any]]]  # number, side, texts
-    stretches: list[Stretch]
+    misaligned: list[MisalignedBlock]
 
     def column(self, name: str) -> np.ndarray:
         """One of COLUMNS of its file."""
@@ -83,7 +83,7 @@ def write_part(path: Path, chunk: Chunk, given: Settings) -> None:
         "kind": np.repeat(np.arange(len(kinds), dtype=np.uint8), lengths),
         "number": joined([indices for indices, _ in found.faults.values()], np.uint32) + np.uint32(chunk.first),
         "side": joined([sides for _, sides in found.faults.values()], np.int8),
-        "stretches": np.array([[each.first, each.last, each.shift] for each in found.stretches], np.int64),
+        "misaligned": np.array([[each.first, each.last, each.shift] for each in found.misaligned], np.int64),
         "exact": found.exact,
         "near": found.near,
         "source": found.sequences[0],
@@ -118,9 +118,9 @@ def read_part(path: Path) -> Part:
     with np.load(path, allow_pickle=False) as file:
         about = json.loads(file["text"].tobytes())
         first = about["first"] - 1
-        rows = file["stretches"].reshape(-1, 3).tolist()
-    stretches = [Stretch(first + start, first + end, shift) for start, end, shift in rows]
-    return Part(path, about["first"], about["size"], about["counts"], about["examples"], stretches)
+        rows = file["misaligned"].reshape(-1, 3).tolist()
+    blocks = [MisalignedBlock(first + start, first + end, shift) for start, end, shift in rows]
+    return Part(path, about["first"], about["size"], about["counts"], about["examples"], blocks)
 
 
 def inspect_parts(chunks: Iterator[Chunk], folder: Path, given: Settings) -> Iterator[Part]:

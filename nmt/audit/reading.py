@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 
 from nmt.data.inspect.chunk import Pair
-from nmt.data.inspect.stretches import AROUND
+from nmt.data.inspect.misaligned_blocks import AROUND
 from nmt.data.origin import Origin
 from nmt.data.packed import PackedFile
 from nmt.data.tables import Skipped

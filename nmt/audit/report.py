@@ -1,4 +1,4 @@
-"""What the audit found in one set of pairs: counts by fault, the first examples, and stretches, with file and line."""
+"""What the audit found in one set of pairs: counts by fault, first examples, misaligned blocks, with file and line."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -7,9 +7,9 @@ from typing import Any
 from nmt.audit.meanings import MEANINGS
 from nmt.audit.parts import Part
 from nmt.audit.reading import Reader
-from nmt.data.inspect.chunk import BOTH, STRETCH
+from nmt.data.inspect.chunk import BOTH, MISALIGNED
+from nmt.data.inspect.misaligned_blocks import MisalignedBlock, merge
 from nmt.data.inspect.profile import Profile
-from nmt.data.inspect.stretches import Stretch, merge
 from nmt.data.origin import Origin
 from nmt.view.audit_page import PageFault, PageSet, audit_page
 
@@ -47,9 +47,9 @@ class SetReport:
             for kind, count in part.counts.items():
                 shown = [example_entry(origin, example) for example in part.examples[kind]]
                 self.add(kind, count, shown, most)
-        stretches = merge([stretch for part in parts for stretch in part.stretches])
-        shown = [stretch_entry(origin, stretch) for stretch in stretches]
-        self.add(STRETCH, sum(each.last - each.first + 1 for each in stretches), shown, max(most, 20))
+        blocks = merge([block for part in parts for block in part.misaligned])
+        shown = [misaligned_entry(origin, block) for block in blocks]
+        self.add(MISALIGNED, sum(each.last - each.first + 1 for each in blocks), shown, max(most, 20))
         if reader.unmatched:
             longer = int(reader.lines[1] > reader.lines[0])
             texts = f"{reader.lines[0]:,} and {reader.lines[1]:,} lines"
@@ -67,10 +67,10 @@ def example_entry(origin: Origin, example: dict[str, Any]) -> dict[str, Any]:
     return {"place": place(origin, example["number"], example["side"]), "texts": example["texts"]}
 
 
-def stretch_entry(origin: Origin, stretch: Stretch) -> dict[str, Any]:
-    """A stretch as it is reported."""
-    remark = f"to {stretch.last}, {stretch.last - stretch.first + 1} pairs: {stretch.describe()}"
-    return {"place": place(origin, stretch.first, BOTH), "remark": remark}
+def misaligned_entry(origin: Origin, block: MisalignedBlock) -> dict[str, Any]:
+    """A block as it is reported."""
+    remark = f"to {block.last}, {block.last - block.first + 1} pairs: {block.describe()}"
+    return {"place": place(origin, block.first, BOTH), "remark": remark}
 
 
 def place(origin: Origin, number: int, side: int) -> str:

@@ -22,12 +22,12 @@ from nmt.audit.repeated import find_repeated
 from nmt.audit.report import Fault, SetReport, page, place
 from nmt.config import DataConfig
 from nmt.data import corpus, sources
-from nmt.data.inspect.chunk import BOTH, STRETCH, HeldOutHashes
+from nmt.data.inspect.chunk import BOTH, MISALIGNED, HeldOutHashes
 from nmt.data.inspect.identifier import check_languages
 from nmt.data.inspect.lines import Lines
+from nmt.data.inspect.misaligned_blocks import merge
 from nmt.data.inspect.pairs import Limits
 from nmt.data.inspect.profile import MIN_PAIRS, SAMPLE, Profile, learn_profile
-from nmt.data.inspect.stretches import merge
 from nmt.data.origin import Origin
 from nmt.errors import UserError
 from nmt.files import report_write_errors, write_atomic
@@ -35,7 +35,7 @@ from nmt.run_lock import only_writer
 from nmt.view.progress import Progress
 
 THRESHOLDS = ("max_characters", "max_length_ratio", *corpus.AUDIT_KEYS)
-VERSION = 1  # raise it when the audit finds something else
+VERSION = 2  # raise it when the audit finds something else
 log = logging.getLogger("nmt")
 
 
@@ -164,9 +164,9 @@ class Auditor:
     def list_pairs(self, report: SetReport, parts: list[tuple[Origin, int, list[Part]]]) -> None:
         """Write every pair with a fault to all.tsv: set, fault, place."""
         for origin, _, found in parts:
-            for stretch in merge([each for part in found for each in part.stretches]):
-                for number in range(stretch.first, stretch.last + 1):
-                    self.every.write(f"{report.name}\t{STRETCH}\t{place(origin, number, BOTH)}\n")
+            for block in merge([each for part in found for each in part.misaligned]):
+                for number in range(block.first, block.last + 1):
+                    self.every.write(f"{report.name}\t{MISALIGNED}\t{place(origin, number, BOTH)}\n")
             for part in found:
                 kinds = list(part.counts)
                 columns = (part.column(name).tolist() for name in ("kind", "number", "side"))

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from nmt.data.inspect.chunk import BOTH, ChunkFaults, Pair, inspect_chunk
 from nmt.data.inspect.lines import Lines
+from nmt.data.inspect.misaligned_blocks import AROUND, UNRELATED, MisalignedBlock, merge
 from nmt.data.inspect.pairs import Limits
 from nmt.data.inspect.profile import MIN_PAIRS, Profile, learn_profile
-from nmt.data.inspect.stretches import AROUND, UNRELATED, Stretch, merge
 
 SAMPLE = 4000  # pairs that are held in memory: what is usual is learnt from the first of them
 MIN_SHARE, MIN_LINES = 0.001, 3  # of lines with a fault of their text, for a warning
@@ -56,7 +56,7 @@ class PairChecks:
         self.profile: Profile | None = None
         self.faults: dict[str, Count] = {}
         self.swapped = Count()
-        self.stretches: list[Stretch] = []
+        self.misaligned: list[MisalignedBlock] = []
 
     def add(self, source: str, target: str) -> None:
         """Look at the next pair."""
@@ -90,8 +90,10 @@ class PairChecks:
             self.faults.setdefault(kind, Count()).add(len(indices), self.read + 1 + int(indices[0]))
             if kind == OTHER_LANGUAGE and (sides == BOTH).any():
                 self.swapped.add(int((sides == BOTH).sum()), self.read + 1 + int(indices[sides == BOTH][0]))
-        moved = [Stretch(self.read + each.first, self.read + each.last, each.shift) for each in found.stretches]
-        self.stretches = merge(self.stretches + moved)
+        moved = [
+            MisalignedBlock(self.read + each.first, self.read + each.last, each.shift) for each in found.misaligned
+        ]
+        self.misaligned = merge(self.misaligned + moved)
 
     def share(self, kind: str) -> float:
         """The fraction of pairs with this fault."""
@@ -100,7 +102,7 @@ class PairChecks:
     def finish(self) -> list[Finding]:
         """Look at the last pairs; returns the warnings about the set."""
         self.check_chunk(len(self.pairs) - self.before)
-        warnings = [Finding(self.describe_stretches(), self.stretches[0].first)] if self.stretches else []
+        warnings = [Finding(self.describe_misaligned_blocks(), self.misaligned[0].first)] if self.misaligned else []
         if self.swapped.pairs > max(MIN_LINES, MIN_SWAPPED_SHARE * self.read):
             text = f"{self.swapped.pairs:,} of {self.read:,} pairs look swapped: each side in the other's language"
             warnings.append(Finding(text, self.swapped.first))
@@ -112,13 +114,13 @@ class PairChecks:
                 warnings.append(Finding(f"{count.pairs:,} of {self.read:,} pairs have {name}", count.first))
         return warnings
 
-    def describe_stretches(self) -> str:
+    def describe_misaligned_blocks(self) -> str:
         """The warning about lines that do not belong together."""
-        first, pairs = self.stretches[0], sum(each.last - each.first + 1 for each in self.stretches)
+        first, pairs = self.misaligned[0], sum(each.last - each.first + 1 for each in self.misaligned)
         lines = "line" if abs(first.shift) == 1 else "lines"
         shifted = f"one file is shifted by {abs(first.shift)} {lines}"
         cause = "lines are shuffled or mixed up" if first.shift == UNRELATED else shifted
-        more = f", in {len(self.stretches)} stretches" if len(self.stretches) > 1 else ""
+        more = f", in {len(self.misaligned)} blocks" if len(self.misaligned) > 1 else ""
         return (
             f"the two sides of {pairs:,} pairs do not belong together, as if {cause} "
             f"(from here on for {first.last - first.first + 1:,} pairs{more})"

@@ -1,18 +1,18 @@
-"""A chunk of pairs that is looked at as a whole: its faults by kind, its stretches, and the hashes of its pairs."""
+"""A chunk of pairs that is looked at as a whole: faults by kind, misaligned blocks, and the hashes of its pairs."""
 
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from nmt.data.inspect.lines import Lines, is_in, mix
+from nmt.data.inspect.misaligned_blocks import MisalignedBlock, find_misaligned_blocks
 from nmt.data.inspect.pairs import Limits, pair_faults, side_faults
 from nmt.data.inspect.profile import Profile
-from nmt.data.inspect.stretches import Stretch, find_stretches
 
 Pair = tuple[str, str]
 BOTH = 2  # stands for both sides, where 0 is the source and 1 the target
 LEAKED, SIDE_LEAKED = "in valid or test", "a side in valid or test"
-STRETCH = "in a misaligned stretch"
+MISALIGNED = "in a misaligned block"
 
 
 @dataclass
@@ -41,7 +41,7 @@ class ChunkFaults:
     """The faults of a chunk: for each kind the indices of the pairs and their sides; and what whole sets need."""
 
     faults: dict[str, tuple[np.ndarray, np.ndarray]]
-    stretches: list[Stretch]  # numbered from 1 in the chunk
+    misaligned: list[MisalignedBlock]  # numbered from 1 in the chunk
     exact: np.ndarray  # hash of each pair, to the letter
     near: np.ndarray  # hash of each pair without case, punctuation and order; 0 where a side has no word
     sequences: tuple[np.ndarray, np.ndarray]  # of the words of both sides
@@ -55,7 +55,7 @@ def pair_hashes(source: np.ndarray, target: np.ndarray) -> np.ndarray:
 def inspect_chunk(
     pairs: list[Pair], core: slice, profile: Profile, limits: Limits, held_out: HeldOutHashes | None
 ) -> ChunkFaults:
-    """Look at the pairs in `core`; those before and after it are context for stretches."""
+    """Look at the pairs in `core`; those before and after it are context for misaligned blocks."""
     source, target = (Lines([pair[side] for pair in pairs[core]]) for side in (0, 1))
     found = {kind: (lines, BOTH) for kind, lines in pair_faults(profile, limits, source, target).items()}
     if held_out is not None:
@@ -68,7 +68,7 @@ def inspect_chunk(
     near = np.where((source.words.count > 0) & (target.words.count > 0), pair_hashes(*bags), 0)
     return ChunkFaults(
         {kind: found for kind, found in faults.items() if len(found[0])},
-        core_stretches(pairs, core, profile),
+        core_misaligned_blocks(pairs, core, profile),
         exact,
         near.astype(np.uint64),
         (source.words.sequences, target.words.sequences),
@@ -84,12 +84,12 @@ def numbered(masks: list[tuple[np.ndarray, int]]) -> tuple[np.ndarray, np.ndarra
     return indices, side[indices]
 
 
-def core_stretches(pairs: list[Pair], core: slice, profile: Profile) -> list[Stretch]:
-    """The stretches of a chunk, cut off at its ends."""
+def core_misaligned_blocks(pairs: list[Pair], core: slice, profile: Profile) -> list[MisalignedBlock]:
+    """The misaligned blocks of a chunk, cut off at its ends."""
     source, target = ([pair[side] for pair in pairs] for side in (0, 1))
     found = []
-    for stretch in find_stretches(profile, source, target):
-        first, last = max(stretch.first - core.start, 1), min(stretch.last, core.stop) - core.start
+    for block in find_misaligned_blocks(profile, source, target):
+        first, last = max(block.first - core.start, 1), min(block.last, core.stop) - core.start
         if first <= last:
-            found.append(Stretch(first, last, stretch.shift))
+            found.append(MisalignedBlock(first, last, block.shift))
     return found

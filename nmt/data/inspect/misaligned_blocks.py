@@ -1,4 +1,4 @@
-"""Stretches of pairs that are shifted by some lines, or do not belong together at all, and where they begin and end.
+"""Blocks of pairs that are shifted by some lines, or do not belong together at all, and where they begin and end.
 
 For each pair i and shift k the evidence that source line i belongs to target line i + k is a log-likelihood ratio:
 
@@ -28,7 +28,7 @@ Sides = tuple[np.ndarray, np.ndarray]  # values of the source's and of the targe
 
 
 @dataclass
-class Stretch:
+class MisalignedBlock:
     """Pairs `first` to `last`, from 1: the source is `shift` lines ahead of the target; UNRELATED: no shift fits."""
 
     first: int
@@ -36,27 +36,27 @@ class Stretch:
     shift: int
 
     def describe(self) -> str:
-        """What is wrong with the stretch."""
+        """What is wrong with the block."""
         if self.shift == UNRELATED:
             return "the two sides do not belong together"
         lines = "1 line" if abs(self.shift) == 1 else f"{abs(self.shift)} lines"
         return f"the target is {lines} {'late' if self.shift > 0 else 'early'}"
 
 
-def find_stretches(profile: Profile, source: list[str], target: list[str]) -> list[Stretch]:
-    """The stretches of a block of pairs, numbered from 1 in the block."""
+def find_misaligned_blocks(profile: Profile, source: list[str], target: list[str]) -> list[MisalignedBlock]:
+    """The misaligned blocks of a chunk of pairs, numbered from 1 in the chunk."""
     correlation = float(profile.moments[2, 0])
     if len(source) < WINDOW or not profile.moments[2, 0]:
         return []
     if correlation < MIN_CORRELATION:
-        return [Stretch(1, len(source), UNRELATED)] if len(source) >= MIN_PAIRS else []
+        return [MisalignedBlock(1, len(source), UNRELATED)] if len(source) >= MIN_PAIRS else []
     scores = standard_scores(profile, 0, source), standard_scores(profile, 1, target)
-    found: list[Stretch] = []
+    found: list[MisalignedBlock] = []
     for start, end in suspicious_areas(length_evidence(scores, correlation, 0)):
         area = Lines(source[start:end]), Lines(target[start:end])
         table = all_evidence((scores[0][start:end], scores[1][start:end]), area, correlation)
         found += runs(most_likely(table, SHIFTS.index(0)), start)
-    return [stretch for stretch in found if stretch.last - stretch.first >= 2]
+    return [block for block in found if block.last - block.first >= 2]
 
 
 def all_evidence(scores: Sides, area: tuple[Lines, Lines], correlation: float) -> np.ndarray:
@@ -75,7 +75,7 @@ def standard_scores(profile: Profile, number: int, texts: list[str]) -> np.ndarr
 
 
 def length_evidence(scores: Sides, correlation: float, shift: int) -> np.ndarray:
-    """The log-likelihood ratio by the lengths of source line i and target line i + shift; 0 beyond the block."""
+    """The log-likelihood ratio by the lengths of source line i and target line i + shift; 0 beyond the chunk."""
     source, moved = scores[0], np.roll(scores[1], -shift)
     square = 1 - correlation**2
     ratio = -0.5 * np.log(square) - (correlation**2 * (source**2 + moved**2) - 2 * correlation * source * moved) / (
@@ -129,24 +129,24 @@ def most_likely(evidence: np.ndarray, straight: int) -> np.ndarray:
     return path
 
 
-def runs(path: np.ndarray, start: int) -> list[Stretch]:
+def runs(path: np.ndarray, start: int) -> list[MisalignedBlock]:
     """The runs of a path that are not straight."""
     edges = np.flatnonzero(np.diff(path)) + 1
     bounds = [0, *edges.tolist(), len(path)]
     return [
-        Stretch(start + first + 1, start + last, SHIFTS[path[first]])
+        MisalignedBlock(start + first + 1, start + last, SHIFTS[path[first]])
         for first, last in zip(bounds, bounds[1:], strict=False)
         if SHIFTS[path[first]] != 0
     ]
 
 
-def merge(stretches: list[Stretch]) -> list[Stretch]:
-    """Stretches in order, joined where one continues the other."""
-    merged: list[Stretch] = []
-    for stretch in sorted(stretches, key=lambda each: each.first):
+def merge(misaligned: list[MisalignedBlock]) -> list[MisalignedBlock]:
+    """Blocks in order, joined where one continues the other."""
+    merged: list[MisalignedBlock] = []
+    for block in sorted(misaligned, key=lambda each: each.first):
         before = merged[-1] if merged else None
-        if before and before.shift == stretch.shift and stretch.first <= before.last + 1:
-            before.last = max(before.last, stretch.last)
+        if before and before.shift == block.shift and block.first <= before.last + 1:
+            before.last = max(before.last, block.last)
         else:
-            merged.append(Stretch(stretch.first, stretch.last, stretch.shift))
+            merged.append(MisalignedBlock(block.first, block.last, block.shift))
     return merged
