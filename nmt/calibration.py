@@ -40,7 +40,7 @@ def read_calibration(run_folder: Path, weights: Sequence[str]) -> Calibration | 
 def write_calibration(run_folder: Path, weights: Sequence[str], calibration: Calibration, pairs: int) -> None:
     """Keep what was fitted on that many validation pairs. Raises OSError, and UserError where links lead elsewhere."""
     folder = run_folder / "evaluate"
-    refuse_links(folder / FILE)
+    refuse_links(folder, folder / FILE)
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / FILE, {**calibration._asdict(), "validation_pairs": pairs, "weights": list(weights)})
 

@@ -15,6 +15,8 @@ from omegaconf import OmegaConf
 
 from nmt.config_field import option
 
+OWN_TEXT, PHRASEBOOK = {"kind": ("files",)}, {"kind": ("phrasebook",)}
+
 
 @dataclass
 class DataConfig:
@@ -33,26 +35,27 @@ class DataConfig:
     max_length_ratio: float = option(
         "training pairs whose (longer + 10) / (shorter + 10) characters exceed this are dropped", minimum=0
     )
-    pairs: int = option("kind=phrasebook: training pairs to generate", 0, minimum=0)
-    seed: int = option("kind=phrasebook: seed of the generator", 1, minimum=0, below=2**63)
+    pairs: int = option("training pairs to generate", 0, minimum=0, requires=PHRASEBOOK)
+    seed: int = option("seed of the generator", 1, minimum=0, below=2**63, requires=PHRASEBOOK)
     split_size: int = option(
         "pairs held out where data.valid or data.test is split; at most a twentieth of data.train", 1000, above=0,
-        maximum=10**6,
+        maximum=10**6, requires=OWN_TEXT,
     )  # fmt: skip
     columns: Any = option(
         "tables: names of the two columns, or numbers from 1 without a header; more pairs of names for other tables; "
         "null = the language codes, translation, or source and target",
         None,
+        requires=OWN_TEXT,
     )
     weights: list[float] | None = option(
-        "how often each pair of each part of data.train is trained on in an epoch; null = once", None
+        "how often each pair of each part of data.train is trained on in an epoch; null = once", None, requires=OWN_TEXT
     )
     temperature: float | None = option(
         "data.weights such that parts have shares ∝ pairs^(1 / temperature), the largest once; null = once",
-        None, minimum=1, maximum=100, paper="Arivazhagan et al. 2019",
+        None, minimum=1, maximum=100, requires=OWN_TEXT, paper="Arivazhagan et al. 2019",
     )  # fmt: skip
-    origin_tags: bool = option("each source sentence of data.train begins with its origin, such as <tatoeba>", False)
-    opus_url: str = option("server of opus:, or a mirror of it", "https://object.pouta.csc.fi")
+    origin_tags: bool = option("sources of data.train begin with their origin: <tatoeba>", False, requires=OWN_TEXT)
+    opus_url: str = option("server of opus:, or a mirror of it", "https://object.pouta.csc.fi", requires=OWN_TEXT)
     audit_deviation: float = option("nmt audit: standard deviations from usual lengths", 5.0, above=0, maximum=100)
     audit_identifier: bool = option("nmt audit: lines of unknown words are given to py3langid (nmt[audit])", False)
     audit_examples: int = option("nmt audit: examples of each fault", 5, above=0, maximum=1000)

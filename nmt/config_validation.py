@@ -48,7 +48,8 @@ def validate(composed: DictConfig | dict) -> Config:
     check_combinations(config)
     config.model.check(config)
     if not saved:  # a run that was trained with a value without effect can still be used
-        check_effects(config.model)
+        for group in ("data", "model", "optim"):
+            check_effects(group, getattr(config, group))
     return config
 
 
@@ -57,7 +58,7 @@ def check_plain(key: str, value: Any) -> None:
     if isinstance(value, dict):
         for name, below in value.items():
             if not isinstance(name, str) or not KEY.fullmatch(name) or key.count(".") > DEEPEST:
-                raise UserError(f"The configuration has a key {name!r:.60} in '{key}', which is no name.")
+                raise UserError(f"The configuration has a key {name!r:.60} in '{key}', which is not a valid key.")
             check_plain(f"{key}.{name}" if key else name, below)
     elif isinstance(value, list):
         for below in value:
@@ -84,8 +85,6 @@ def check_value(key: str, value: Any, rules: Mapping[str, Any]) -> None:
         raise UserError(f"{key}={value} is not possible; choose one of {', '.join(rules['choices'])}.")
     if value is None or not isinstance(value, (int, float)):
         return
-    if abs(value) > LARGEST and rules["maximum"] is None and rules["below"] is None:
-        raise UserError(f"{key}={value:.6g} is not possible; it must be from -{LARGEST} to {LARGEST}.")
     above, minimum, maximum, below = (rules[name] for name in ("above", "minimum", "maximum", "below"))
     inside = (above is None or value > above) and (minimum is None or value >= minimum)
     if maximum is None and below is None and abs(value) > LARGEST:
@@ -130,14 +129,14 @@ def check_combinations(config: Config) -> None:
         raise UserError(f"optim.betas={config.optim.betas} is not possible; both must be at least 0 and less than 1.")
 
 
-def check_effects(model: Any) -> None:
-    """Raise UserError for a value that has no effect together with the others."""
-    for field in fields(model):
-        value = getattr(model, field.name)
+def check_effects(group: str, config: Any) -> None:
+    """Raise UserError for a value in a group of the configuration that has no effect together with the others."""
+    for field in fields(config):
+        value = getattr(config, field.name)
         for other, values in field.metadata["requires"].items():
-            if value != field.default and getattr(model, other) not in values:
-                given, without = (f"model.{field.name}={as_override(each)}" for each in (value, field.default))
-                current, needed = f"model.{other}={getattr(model, other)}", f"model.{other}={' or '.join(values)}"
+            if value != field.default and getattr(config, other) not in values:
+                given, without = (f"{group}.{field.name}={as_override(each)}" for each in (value, field.default))
+                current, needed = f"{group}.{other}={getattr(config, other)}", f"{group}.{other}={' or '.join(values)}"
                 raise UserError(f"{given} changes nothing with {current}; choose {needed}, or {without}.")
 
 

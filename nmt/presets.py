@@ -73,10 +73,16 @@ class CorpusSize:
 
 
 def read_corpus_size(folder: Path, languages: Sequence[str]) -> CorpusSize:
-    """The size of the training pairs of a corpus folder, from its report and the bytes of its files."""
+    """The size of the training pairs of a corpus folder, from its report and the sizes of its files."""
     pairs = max(1, read_report(folder)["audit"]["train"]["kept"])
-    longest = max((folder / f"train.{language}").stat().st_size for language in languages)
-    return CorpusSize(pairs, longest / pairs)
+    return CorpusSize(pairs, max(count_characters(folder / f"train.{language}") for language in languages) / pairs)
+
+
+def count_characters(path: Path) -> float:
+    """How many characters a file of UTF-8 has, about: bytes, by those of a character in its first megabyte."""
+    with open(path, "rb") as file:
+        start = file.read(1 << 20)
+    return path.stat().st_size * len(start.decode(errors="ignore")) / max(1, len(start))
 
 
 def suggest(corpus: CorpusSize, minutes: float | None, gpu: bool) -> list[Suggestion]:

@@ -31,7 +31,7 @@ def write_result(folder: Path, hypotheses: list[str], result: dict[str, Any]) ->
     translations than those in `hyp`. Raises UserError where one of the files is a link.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    refuse_links(folder)
+    refuse_links(*result_paths(folder))
     path = folder / "result.json"
     lines = (" ".join(re.split(r"[\r\n]+", hypothesis)) for hypothesis in hypotheses)
     text = "".join(f"{line}\n" for line in lines).encode()
@@ -55,7 +55,7 @@ def read_result(folder: Path, provenance: dict[str, Any]) -> dict[str, Any] | No
 
     None, with a warning, when it or the translations beside it are damaged. Raises UserError where they are links.
     """
-    refuse_links(folder)
+    refuse_links(*result_paths(folder))
     stored = read_json(folder / "result.json")
     if not isinstance(stored, dict) or stored.get("provenance") != json.loads(json.dumps(provenance)):
         return None
@@ -83,12 +83,14 @@ def has_scores(stored: dict[str, Any]) -> bool:
     return all(numbers) and all(isinstance(text, str) and is_printable(text) for text in texts)
 
 
-def refuse_links(folder: Path) -> None:
-    """Raise UserError where a result, its folder or the folder above is a link.
+def result_paths(folder: Path) -> list[Path]:
+    """What a result is written to: two files and a lock in a folder, which is in a folder of the run."""
+    return [folder.parent, folder, folder / "hyp", folder / "result.json", folder / ".lock"]
 
-    A stranger's run folder could lead to other files, which would be overwritten.
-    """
-    for path in (folder.parent, folder, folder / "hyp", folder / "result.json", folder / ".lock"):
+
+def refuse_links(*paths: Path) -> None:
+    """Raise UserError where one of these is a link: a stranger's run folder could have others overwritten."""
+    for path in paths:
         if path.is_symlink():
             raise UserError(f"{path} is a link; results are only read from and written to a run's own folder.")
 

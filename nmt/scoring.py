@@ -13,8 +13,8 @@ from nmt import cpu
 from nmt.alignments.extractor_choice import default_extractor
 from nmt.alignments.gold import GoldAlignments, read_gold_alignments
 from nmt.alignments.layer_selection import LayerSelector
-from nmt.calibration import diagrams, fit_calibration, measure_confidence, some_pairs, write_calibration
-from nmt.config import DecodeConfig, flatten
+from nmt.calibration import fit_calibration, measure_confidence, some_pairs, write_calibration
+from nmt.config import DecodeConfig
 from nmt.data.language_pairs import target_language
 from nmt.data.parallel_text import read_pairs
 from nmt.decode.translator import Translator
@@ -24,10 +24,10 @@ from nmt.evaluate.compositional_gap import SAMPLES, SEEN, UNSEEN, Gap, compositi
 from nmt.evaluate.loops import is_loop
 from nmt.evaluate.significance import SEED
 from nmt.files import report_write_errors
-from nmt.results import check_writable, read_json, read_result, write_json, write_result
+from nmt.results import check_writable, read_json, read_result, refuse_links, write_json, write_result
 from nmt.runs import Run, load
+from nmt.score_log import log_scores
 from nmt.view.progress import Progress
-from nmt.view.tensorboard import TensorBoardLogger
 from nmt.view.text import visible
 
 log = logging.getLogger("nmt")
@@ -144,6 +144,7 @@ def write_gap(folder: Path, corpus: Path, language: str) -> Gap:
         provenance[name] = {key: stored.get(key) for key in ("bleu_signature", "sha256_of_hyp", "provenance")}
     gap, path = compositional_gap(sets[SEEN], sets[UNSEEN], language), folder / "compositional_gap.json"
     content = {**gap._asdict(), "samples": SAMPLES, "seed": SEED, "provenance": provenance}
+    refuse_links(path)
     with report_write_errors(folder):
         if read_json(path) != content:
             write_json(path, content)
@@ -183,17 +184,9 @@ def score_trained(
     results = score_sets(run, corpus, sets, selector)
     for result, bleu in zip(results, earlier, strict=False):
         result.before = bleu
-    marker = path.parent / "evaluate" / "tensorboard.json"
-    scores = {f"test/{result.name}_bleu": result.bleu for result in results}
-    scores |= {f"test/{result.name}_aer": result.aer for result in results if result.aer is not None}
-    if results and read_json(marker) != scores:
-        with report_write_errors(marker.parent):
-            logger = TensorBoardLogger.for_scores(path.parent / "tensorboard")
-            logger.hyperparameters(flatten(run.config), scores)
-            for name, diagram in diagrams(marker.parent, [result.name for result in results]):
-                logger.figure(f"confidence/{name}", diagram, 0)
-            logger.close()
-            write_json(marker, scores)
+    scores = {f"{result.name}_bleu": result.bleu for result in results}
+    scores |= {f"{result.name}_aer": result.aer for result in results if result.aer is not None}
+    log_scores(path.parent, run.config, scores, [result.name for result in results])
     return results
 
 

@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from nmt.compose import compose_all
-from nmt.config import Config, to_dict
+from nmt.config import Config, DataConfig, OptimConfig, to_dict
 from nmt.config_validation import validate
 from nmt.errors import UserError
 from nmt.models.build import MODELS
@@ -118,15 +118,33 @@ def test_what_changes_something_is_not():
         assert composed(words)
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("data=phrasebook data.weights=[2]", "data.weights=[2.0] changes nothing with data.kind=phrasebook; choose "
+         "data.kind=files, or data.weights=null."),
+        ("data=multi30k data.origin_tags=true", "choose data.kind=files, or data.origin_tags=false."),
+        ("data=multi30k data.pairs=9", "choose data.kind=phrasebook, or data.pairs=0."),
+        ("optim.momentum=0.9", "optim.momentum=0.9 changes nothing with optim.algorithm=adamw"),
+    ],
+)  # fmt: skip
+def test_keys_of_data_and_optim_without_effect_are_refused_too(words, sentence):
+    with pytest.raises(UserError) as refusal:
+        compose_all(words.split(), multirun=False)
+    assert sentence in str(refusal.value)
+    assert compose_all(["data=files", "data.source=a", "data.target=b", "data.train=c", "data.weights=[2]"], False)
+    assert compose_all(["optim=muon", "optim.momentum=0.9"], False)
+
+
 def test_the_command_line_refuses_it_too():
     with pytest.raises(UserError, match=r"model.window_narrowing_batches=1500 .* or model.window_narrowing_batches=0"):
         compose_all(["model=luong_local_p", "model.window=local_m"], multirun=False)
 
 
-@pytest.mark.parametrize("architecture", MODELS.values(), ids=list(MODELS))
-def test_the_required_key_exists(architecture):
-    """Another key of the same model, and values that it can have; the default is a value without effect."""
-    by_name = {field.name: field for field in fields(architecture.config)}
+@pytest.mark.parametrize("group", [DataConfig, OptimConfig, *(each.config for each in MODELS.values())])
+def test_the_required_key_exists(group):
+    """Another key of the same group, and values that it can have; the default is a value without effect."""
+    by_name = {field.name: field for field in fields(group)}
     for field in by_name.values():
         for other, values in field.metadata["requires"].items():
             assert field.default is not MISSING

@@ -9,6 +9,7 @@ from nmt.data.corpus import read_report
 from nmt.data.hub import possible_sets
 from nmt.data.language_pairs import target_language
 from nmt.data.tokenizer import Tokenizers
+from nmt.data.write_sets import IN_TRAINING
 from nmt.training import checkpoint
 
 SIZES = {"train": 120, "valid": 8, "test": 6}
@@ -68,6 +69,12 @@ def test_into_several_languages_each_source_says_which(tmp_path, capfd):
     assert {"<2de>", "<2fr>", "<train>"} <= tokenizers.source.tags
 
 
+def test_a_validation_set_that_is_training_data_is_said_behind_tags_too(tmp_path, capfd):
+    words = [*write_texts(tmp_path), "data.source=en", "data.target=de+fr", f"data.valid={tmp_path / 'train'}"]
+    assert run_command(capfd, "download", *words, f"data_folder={tmp_path / 'data'}").code == 0
+    assert read_report(corpus_of(tmp_path))["audit"]["valid"]["counted"][IN_TRAINING] == 240
+
+
 def test_sets_that_are_split_are_divided_by_language_pair(tmp_path, capfd):
     words = [*write_texts(tmp_path)[:2], "data.source=en", "data.target=de+fr", "data.split_size=6"]
     assert run_command(capfd, "download", *small(tmp_path, words, "train.max_steps=1")).code == 0
@@ -98,8 +105,9 @@ def test_scores_are_those_of_the_language_of_the_set():
     from nmt.config import DataConfig
 
     data = DataConfig("files", "en", "de+zh", "a", "b", "c", 1, 1.0)
-    names = ("test-en-zh", "test-en-zh-before", "old-test-en-de", "test")
-    assert [target_language(data, name) for name in names] == ["zh", "zh", "de", "de+zh"]
+    names = ("test-en-zh", "test-en-zh-before", "old-test-en-de", "test", "my-de-en-zh-capitals", "a-en-zh-joined2")
+    assert [target_language(data, name) for name in names] == ["zh", "zh", "de", "de+zh", "zh", "zh"]
+    assert target_language(DataConfig("files", "en", "de", "a", "b", "c", 1, 1.0), "test-zh-en") == "de"
 
 
 def test_multi30k_has_these_sets():

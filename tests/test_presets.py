@@ -7,7 +7,7 @@ from nmt.compose import compose_all
 from nmt.config import leaves
 from nmt.errors import UserError
 from nmt.pipeline import suggestions
-from nmt.presets import SIZES, CorpusSize, Suggestion, suggest
+from nmt.presets import SIZES, CorpusSize, Suggestion, count_characters, suggest
 
 PAIRS = [1, 999, 5_000, 29_000, 160_000, 2_000_000, 50_000_000]
 
@@ -42,6 +42,13 @@ def test_more_text_and_more_time_never_make_a_model_smaller_or_more_regularised(
 def test_passes_by_hand():
     """48 characters are 10 pieces and </s>; 15 minutes at 8,500 positions a second are 7,650,000 positions."""
     assert CorpusSize(1_000, 48.0).passes(SIZES[0], 15) == pytest.approx(7_650_000 / 11 / 1_000)
+
+
+def test_the_length_is_counted_in_characters(tmp_path):
+    (tmp_path / "a").write_text("Добрый день.\n" * 200_000, encoding="utf-8")
+    assert count_characters(tmp_path / "a") == pytest.approx(13 * 200_000, rel=1e-3)
+    (tmp_path / "a").write_text("")
+    assert count_characters(tmp_path / "a") == 0
 
 
 def fixed(config) -> list[Suggestion]:

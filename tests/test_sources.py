@@ -213,6 +213,13 @@ def test_members_that_are_links_or_encrypted_or_damaged(tmp_path: Path) -> None:
     encrypted = bytearray(plain.read_bytes())
     encrypted[encrypted.index(b"PK\x01\x02") + 8] |= 1
     assert "is encrypted" in refusal(save(tmp_path / "d.zip", bytes(encrypted)))
+    header = bytearray(plain.read_bytes())
+    header[1] ^= 0xFF  # of the first member; the directory of the archive is whole
+    assert "e.zip:x.de is damaged" in refusal(save(tmp_path / "e.zip", bytes(header)))
+    method = bytearray(plain.read_bytes())
+    for place, signature in ((8, b"PK\x03\x04"), (10, b"PK\x01\x02")):
+        method[method.index(signature) + place] = 9  # Deflate64
+    assert "by a method that cannot be unpacked here" in refusal(save(tmp_path / "f.zip", bytes(method)))
 
 
 def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,6 +309,20 @@ def test_the_report_says_what_came(tmp_path: Path, caplog: pytest.LogCaptureFixt
     assert entry["files"][0]["bytes"] == table.stat().st_size and len(entry["files"][0]["sha256"]) == 64
     built = (folder / "train.de").stat().st_mtime_ns
     assert build(tmp_path, str(table)) == folder and (folder / "train.de").stat().st_mtime_ns == built
+
+
+def test_links_belong_to_text_of_ones_own_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`train.align` in the current folder is of `train.de`, not of the set `train` of the phrasebook."""
+    monkeypatch.chdir(tmp_path)
+    write_pairs(tmp_path, "train", pairs(5))
+    for name in ("train", "valid", "test"):
+        (tmp_path / f"{name}.align").write_text("0-0\n")
+    data = DataConfig("phrasebook", "de", "en", "train", "valid", "test", 1000, 5.0, pairs=3000)
+    (tmp_path / "generated").mkdir()
+    found = sources.find_sets(data, tmp_path / "downloads", tmp_path / "generated")
+    assert [origin.links for origins in found.values() for origin in origins] == [None] * 3
+    (own,) = sources.own_sets(replace(data, kind="files"), {"train": ["train"]}, tmp_path)["train"]
+    assert own.links == Path("train.align")
 
 
 def test_weights_temperature_and_tags(tmp_path: Path) -> None:

@@ -10,8 +10,11 @@ import pytest
 from corpora import pairs, write_pairs
 from test_sources import build
 
+from nmt.config import DataConfig
+from nmt.data.origin import Origin
 from nmt.data.parallel_text import read_pairs
 from nmt.data.split import HeldOut, SideSet, pair_hashes, words_of
+from nmt.data.split_record import SplitRecord
 
 Pairs = list[tuple[str, str]]
 
@@ -110,6 +113,16 @@ def test_without_a_record_the_same_text_gives_the_same_sets(tmp_path: Path) -> N
         record.write_text(damaged) if damaged else record.unlink()
         shutil.rmtree(first)
         assert build(tmp_path, str(tmp_path / "all")) == first and sets_of(first) == before
+
+
+def test_what_another_training_has_written_meanwhile_stays(tmp_path: Path) -> None:
+    data = DataConfig("files", "de", "en", "a", "split", "split", 1000, 5.0)
+    origins = [[Origin(name, name, name, name, [], lambda _: iter(()))] for name in "ab"]
+    records = [SplitRecord(tmp_path / "splits.json", data, each, [[each[0].name]]) for each in origins]
+    for number, record in enumerate(records):
+        record.save({"test": [None]}, {"test": [number + 5]})
+    stored = json.loads((tmp_path / "splits.json").read_text())
+    assert [stored[f"de-en test {name}"]["threshold"] for name in "ab"] == [5, 6]
 
 
 def test_both_directions_have_the_same_hashes() -> None:

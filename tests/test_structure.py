@@ -42,6 +42,7 @@ LAYERS = {
     "glossary": 6,
     "results": 5,
     "calibration": 6,
+    "score_log": 7,
     "training": 6,
     "audit": 6,
     "trained_corpus": 4,

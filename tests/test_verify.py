@@ -3,15 +3,22 @@
 import json
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 from corpora import Trained, run_command
 
 from nmt import results
+from nmt.commands import rough_input
+from nmt.commands.rough_input import score_noised
 from nmt.commands.verify import check_files
 from nmt.errors import UserError
+from nmt.evaluate.compositional_gap import SEEN, UNSEEN
+from nmt.score_log import log_scores
+from nmt.scoring import write_gap
 
 TEXTS = {"bleu_signature": "a", "chrf_signature": "b", "machine": "CPU"}
 RESULT = {"bleu": 1.5e20, "chrf": 3, "sentences": 2, "seconds": 0.1, "provenance": {"a": 1}} | TEXTS
@@ -34,6 +41,7 @@ def test_a_sound_run(run, capfd):
     assert answer.code == 0 and set(states.values()) == {"ok"} and "damaged" not in answer.err
     results_of_test = {"evaluate/test/hyp", "evaluate/test/result.json", "evaluate/tensorboard.json"}
     assert {"best.safetensors", "last.safetensors", "average.safetensors", *results_of_test} <= states.keys()
+    assert "evaluate/calibration.json" in states
     (run / "last.damaged.safetensors").write_text("set aside, and read by nothing")
     shutil.rmtree(run / "evaluate")
     (run / "best.safetensors").unlink()
@@ -87,6 +95,28 @@ def test_results_are_not_written_through_links(run, refused, tmp_path, link):
     assert f"{path} is a link" in message
     for each, content in before.items():
         assert each.is_dir() or each.read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ["compositional_gap.json", "tensorboard.json", "noised", "noised/test-small.source"])
+def test_nor_other_files_of_a_run(tmp_path, name, monkeypatch):
+    """What `nmt evaluate` writes besides results."""
+    path, mine = tmp_path / "run" / "evaluate" / name, tmp_path / "mine"
+    path.parent.mkdir(parents=True)
+    mine.mkdir() if name == "noised" else mine.write_text("mine")
+    path.symlink_to(mine)
+    for set_name in (SEEN, UNSEEN):
+        (path.parent / set_name).mkdir(exist_ok=True)
+        (path.parent / set_name / "hyp").write_text("one\n")
+        (tmp_path / f"{set_name}.en").write_text("one\n")
+    monkeypatch.setattr(rough_input, "score_files", lambda *_: None)
+    writing = {
+        "compositional_gap.json": lambda: write_gap(path.parent, tmp_path, "en"),
+        "tensorboard.json": lambda: log_scores(path.parents[1], None, {}, ["test"]),
+    }
+    noised = partial(score_noised, SimpleNamespace(folder=tmp_path / "run"), "test", *2 * [tmp_path / f"{SEEN}.en"])
+    with pytest.raises(UserError, match="is a link"):
+        writing.get(name, noised)()
+    assert not list(mine.iterdir()) if mine.is_dir() else mine.read_text() == "mine"
 
 
 def test_a_pipe_in_place_of_a_checkpoint_does_not_hang(run, refused):

@@ -7,6 +7,7 @@ from nmt.data.noise import FINAL, add_typos
 from nmt.data.parallel_text import read_pairs
 from nmt.evaluate.odd_lines import OddResult, odd_report, read_odd_lines
 from nmt.files import report_write_errors, write_atomic
+from nmt.results import refuse_links
 from nmt.runs import Run
 from nmt.scoring import Result, score_files
 from nmt.view.text import visible
@@ -31,6 +32,7 @@ def score_noised(run: Run, name: str, source: Path, reference: Path) -> list[Res
     pairs = list(read_pairs(source, reference))
     for kind in KINDS:
         paths = folder / f"{name}-{kind}.source", folder / f"{name}-{kind}.reference"
+        refuse_links(folder.parent, folder, *paths)
         with report_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             for path, lines in zip(paths, zip(*noise(pairs, kind), strict=True), strict=True):

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
+from nmt import calibration
 from nmt.errors import UserError, is_printable
 from nmt.results import damaged_files, digest_or_empty, read_json
 from nmt.runs import find_checkpoint
@@ -40,7 +41,7 @@ def check_files(folder: Path) -> Iterator[tuple[str, bool]]:
     for path in sorted(folder.glob("*.safetensors")):
         if not path.stem.endswith(".damaged"):  # one that a training has set aside
             yield path.name, is_sound(path)
-    for name in ("tensorboard.json", "compositional_gap.json"):
+    for name in ("tensorboard.json", "compositional_gap.json", calibration.FILE):
         if (path := folder / "evaluate" / name).exists():
             yield f"evaluate/{name}", read_json(path) is not None
     for path in sorted(folder.glob("evaluate/*/result.json")):

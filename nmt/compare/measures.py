@@ -15,6 +15,7 @@ from nmt.compare.options import CompareOptions
 from nmt.compare.perplexity import Perplexity, measure_perplexity
 from nmt.compare.systems import System, load_system
 from nmt.compare.test_sets import TestSet, TestSets
+from nmt.data.language_pairs import target_language
 from nmt.data.parallel_text import read_lines
 from nmt.errors import UserError
 from nmt.evaluate.lengths import corpus_bleu, join_pairs
@@ -138,7 +139,9 @@ def measure_joined(run: Run, test_set: TestSet, measures: SetMeasures, max_joine
         paths = write_joined(pairs, folder, f"{test_set.name}-joined{count}")
         hypotheses, _ = score_set(run, paths[0].stem, *paths)
         references = [target for _, target in pairs]
-        measures.joined_bleu.append(corpus_bleu(hypotheses, references, run.config.data.target))
+        measures.joined_bleu.append(
+            corpus_bleu(hypotheses, references, target_language(run.config.data, test_set.name))
+        )
         pieces = run.translator.tokenizers.source.encode_all([source for source, _ in pairs])
         measures.split_inputs += sum(len(ids) > run.translator.max_pieces for ids in pieces)
 

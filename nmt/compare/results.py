@@ -7,6 +7,7 @@ from nmt.compare.measures import SetMeasures, SystemMeasures
 from nmt.compare.systems import System
 from nmt.compare.test_sets import TestSet, TestSets
 from nmt.config import to_dict
+from nmt.data.language_pairs import target_language
 from nmt.evaluate.lengths import Bucket, bleu_by_length, count_words, join_pairs, length_buckets
 from nmt.evaluate.significance import Interval, Significance, paired_bootstrap
 from nmt.evaluate.spread import Spread, spread
@@ -74,7 +75,7 @@ def compare_measures(systems: list[SystemMeasures], test_sets: TestSets, samples
 
 def compare_set(systems: list[SystemMeasures], test_set: TestSet, samples: int) -> SetResults:
     """Significance, BLEU by source length and lengths of joined inputs on one test set."""
-    language = systems[0].system.config.data.target
+    language = target_language(systems[0].system.config.data, test_set.name)
     measures = [system.sets[test_set.name] for system in systems]
     hypotheses = [each.hypotheses for each in measures]
     significance = paired_bootstrap(hypotheses, test_set.references, language, samples)

@@ -60,11 +60,14 @@ class HeldOutSentences:
         self.source: set[int] = set()
         self.target: set[int] = set()
         self.found: set[int] = set()  # those that `contains` has met
+        self.pairs: dict[str, list[tuple[int, int]]] = {}  # of each set, line by line
 
-    def add(self, source: str, target: str) -> None:
-        """Add a pair of a validation or test set."""
-        self.source.add(hash_letters(source))
-        self.target.add(hash_letters(target))
+    def add(self, name: str, source: str, target: str) -> None:
+        """Add the next pair of a validation or test set."""
+        pair = hash_letters(source), hash_letters(target)
+        self.source.add(pair[0])
+        self.target.add(pair[1])
+        self.pairs.setdefault(name, []).append(pair)
 
     def contains(self, source: str, target: str) -> bool:
         """Whether the source or the target is a sentence of a held-out set, apart from case and punctuation."""
@@ -75,9 +78,9 @@ class HeldOutSentences:
         self.found |= known
         return bool(known)
 
-    def was_found(self, source: str, target: str) -> bool:
-        """Whether both sides of a held-out pair have been given to `contains`."""
-        return {hash_letters(source), hash_letters(target)} <= self.found
+    def found_lines(self, name: str) -> list[int]:
+        """The lines of a set, from 1, of which both sides have been given to `contains`."""
+        return [line for line, pair in enumerate(self.pairs.get(name, []), 1) if self.found.issuperset(pair)]
 
 
 @dataclass

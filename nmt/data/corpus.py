@@ -107,7 +107,7 @@ def build_corpus(data: DataConfig, folder: Path, downloads: Path, old: OldText |
             audit[name] = write_held_out_set(name, sets[name], data, folder, held_out, checks[name])
         found = held_out, DuplicateCounter(generated), PairChecks(checks["valid"], limits)
         audit = {"train": write_training_set(plan, data, folder, *found)} | audit
-        count_in_training(audit["valid"], data, folder, held_out)
+        count_in_training(audit["valid"], data, held_out)
         if data.kind == "phrasebook":
             write_gold_alignments(audit, sources.set_names(data), generated, folder)
         else:

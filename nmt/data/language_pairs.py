@@ -85,7 +85,11 @@ def divide_tests(sets: Sets) -> Sets:
 
 
 def target_language(data: DataConfig, name: str) -> str:
-    """The target language of a test set: the last part of its name where there are several."""
+    """The target language of a test set: the last one that its name has where there are several.
+
+    Such as zh of test-en-zh, and of test-en-zh-capitals.
+    """
     languages = data.target.split("+")
-    last = name.removesuffix("-before").rpartition("-")[2]
-    return last if len(languages) > 1 and last in languages else data.target
+    places = {language: f"{name}-".rfind(f"-{language}-") for language in languages}
+    last = max(languages, key=places.__getitem__)
+    return last if len(languages) > 1 and places[last] >= 0 else data.target

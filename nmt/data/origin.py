@@ -40,7 +40,9 @@ class Origin:
             raise UserError(f"{self.word} has no pair of sentences{reasons}.")
 
 
-def plain_origin(word: str, source: Path, target: Path, about: dict[str, Any] | None = None) -> Origin:
+def plain_origin(
+    word: str, source: Path, target: Path, about: dict[str, Any] | None = None, links: Path | None = None
+) -> Origin:
     """The pairs of two files, line by line; raises UserError where both are one file."""
     if source.samefile(target):
         raise UserError(f"{source} and {target} are the same file; one must be the other's translation.")
@@ -49,10 +51,15 @@ def plain_origin(word: str, source: Path, target: Path, about: dict[str, Any] | 
         return read_pairs(source, target)
 
     prefix = str(source.resolve()).removesuffix(source.suffix)
+    return Origin(word, Path(word).name, prefix, source, [source, target], read, True, about or {}, links)
+
+
+def prefix_origin(prefix: str, source: str, target: str) -> Origin:
+    """The pairs of PREFIX.source and PREFIX.target, with the links of PREFIX.align; raises UserError."""
     links = None
     with contextlib.suppress(UserError):
-        links = find_file(word, "align")
-    return Origin(word, Path(word).name, prefix, source, [source, target], read, True, about or {}, links)
+        links = find_file(prefix, "align")
+    return plain_origin(prefix, find_file(prefix, source), find_file(prefix, target), links=links)
 
 
 class PartCounts:

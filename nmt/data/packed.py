@@ -53,6 +53,10 @@ class PackedFile:
         try:
             opener: Any = OPENERS.get(self.path.suffix, open)
             file = self.open_member() if self.member else opener(self.path, "rb")
+        except DAMAGED:
+            raise DamagedFile(f"{self} is damaged; it cannot be unpacked.") from None
+        except NotImplementedError:
+            raise UserError(f"{self} is packed by a method that cannot be unpacked here; pack it anew.") from None
         except OSError as error:
             raise UserError(f"{self} cannot be read: {error.strerror or error}.") from None
         with file:
@@ -115,10 +119,14 @@ def open_zip(path: Path) -> zipfile.ZipFile:
         raise DamagedFile(f"{path} is no zip archive, or it is cut short or damaged.") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
-    if len(archive.infolist()) > MAX_MEMBERS:
-        raise UserError(f"{path} has more than {MAX_MEMBERS:,} members; it is no corpus.")
-    for info in archive.infolist():
-        check_member(path, info)
+    try:
+        if len(archive.infolist()) > MAX_MEMBERS:
+            raise UserError(f"{path} has more than {MAX_MEMBERS:,} members; it is no corpus.")
+        for info in archive.infolist():
+            check_member(path, info)
+    except UserError:
+        archive.close()
+        raise
     return archive
 
 

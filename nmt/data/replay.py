@@ -15,7 +15,7 @@ from typing import Any
 from nmt.config import DataConfig
 from nmt.data.manifest import Manifest
 from nmt.data.mixture import MAX_WEIGHT
-from nmt.data.origin import Origin, plain_origin
+from nmt.data.origin import Origin, prefix_origin
 from nmt.errors import UserError
 
 PREFIX = "old-"  # of the names of the old test sets
@@ -53,8 +53,7 @@ class OldText:
 
     def origin(self, name: str, data: DataConfig) -> Origin:
         """The pairs of a set of the old corpus."""
-        source, target = (self.folder / f"{name}.{language}" for language in (data.source, data.target))
-        return plain_origin(str(self.folder / name), source, target)
+        return prefix_origin(str(self.folder / name), data.source, data.target)
 
     def copy_gold_alignments(self, folder: Path) -> None:
         """Copy the gold links of the old test sets. Raises OSError."""

@@ -20,9 +20,8 @@ from typing import Any
 from nmt.config import DataConfig
 from nmt.data import hub, hub_dataset, opus
 from nmt.data.language_pairs import Fetch, each_pair, find_for_pairs, is_multilingual, of_pair
-from nmt.data.origin import Origin, plain_origin
+from nmt.data.origin import Origin, plain_origin, prefix_origin
 from nmt.data.packed import OPENERS, PackedFile, member_names
-from nmt.data.parallel_text import find_file
 from nmt.data.phrasebook import splits
 from nmt.data.tables import Columns, Pair, Skipped, read_csv, read_jsonl, read_parquet, read_tsv
 from nmt.data.translation_memory import read_units
@@ -135,7 +134,7 @@ def find_origin(word: str, downloads: Path, data: DataConfig) -> Fetch:
     else:
         if problem := explain_missing(word, path, data):
             raise problem
-        origin = plain_origin(word, find_file(word, data.source), find_file(word, data.target))
+        origin = prefix_origin(word, data.source, data.target)
     return lambda: origin
 
 

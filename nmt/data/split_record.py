@@ -14,6 +14,7 @@ from nmt.config import DataConfig
 from nmt.data.origin import Origin
 from nmt.data.split import ROLES, Thresholds
 from nmt.files import write_atomic
+from nmt.run_lock import only_writer
 
 
 class SplitRecord:
@@ -24,10 +25,7 @@ class SplitRecord:
         text = sorted("".join(sorted(each)) for each in digests)
         limits = [data.split_size, data.max_characters, data.max_length_ratio]
         self.corpus = hashlib.sha256(json.dumps([text, limits]).encode()).hexdigest()
-        self.entries: dict[str, dict] = {}
-        with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
-            content = json.loads(path.read_text(encoding="utf-8"))
-            self.entries = {key: entry for key, entry in dict(content).items() if is_entry(entry)}
+        self.entries = read_entries(path)
 
     def key(self, role: str, origin: Origin) -> str:
         """The key of an entry: the language pair in either direction, the role, the origin."""
@@ -48,14 +46,25 @@ class SplitRecord:
         return found
 
     def save(self, before: Thresholds, found: Thresholds) -> None:
-        """Write down the thresholds that this text has set. Raises OSError."""
+        """Write down the thresholds that this text has set. Raises OSError; UserError where the folder is locked."""
+        new = {}
         for role, thresholds in found.items():
             for origin, threshold, old in zip(self.origins, thresholds, before[role], strict=True):
                 if old is None and threshold is not None:
-                    self.entries[self.key(role, origin)] = {
+                    new[self.key(role, origin)] = {
                         "threshold": threshold, "corpus": self.corpus, "split_size": self.data.split_size,
                     }  # fmt: skip
-        write_atomic(self.path, json.dumps(self.entries, indent=1, sort_keys=True) + "\n")
+        with only_writer(self.path.parent, timeout=60.0):  # other trainings may have added theirs meanwhile
+            self.entries = read_entries(self.path) | new
+            write_atomic(self.path, json.dumps(self.entries, indent=1, sort_keys=True) + "\n")
+
+
+def read_entries(path: Path) -> dict[str, dict]:
+    """The entries of a file; none of a missing or broken one."""
+    with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return {key: entry for key, entry in dict(content).items() if is_entry(entry)}
+    return {}
 
 
 def is_entry(entry: Any) -> bool:

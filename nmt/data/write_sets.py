@@ -9,7 +9,7 @@ from nmt.data.audit import DuplicateCounter, HeldOutSentences, PairCounts, rejec
 from nmt.data.checks import PairChecks
 from nmt.data.mixture import copies
 from nmt.data.origin import Origin, PartCounts
-from nmt.data.parallel_text import LineWriter, read_pairs
+from nmt.data.parallel_text import LineWriter
 from nmt.data.tags import leading_tags
 from nmt.data.training_links import NAME as LINKS
 from nmt.data.training_links import find_link_files, with_links
@@ -98,7 +98,7 @@ def write_held_out_set(
             for source, target in parts.pairs(origin):
                 if not (source.strip() and target.strip()):
                     counts.count("a side blank", counts.read)
-                held_out.add(source, target)
+                held_out.add(name, source, target)
                 checks.add(source, target)
                 writer.write(tagged(source, origin.tag), target, counts)
     if counts.counted.get("a side blank") == counts.read:
@@ -107,11 +107,9 @@ def write_held_out_set(
     return counts.report_entry() | {"sha256": writer.digests(), "origins": parts.entries}
 
 
-def count_in_training(entry: dict[str, Any], data: DataConfig, folder: Path, held_out: HeldOutSentences) -> None:
+def count_in_training(entry: dict[str, Any], data: DataConfig, held_out: HeldOutSentences) -> None:
     """Count in the entry of the validation set the pairs of which both sides are in the training set."""
-    sides = [folder / f"valid.{language}" for language in (data.source, data.target)]
-    lines = [line for line, pair in enumerate(read_pairs(*sides), 1) if held_out.was_found(*pair)]
-    if lines:
+    if lines := held_out.found_lines("valid"):
         entry["counted"][IN_TRAINING] = len(lines)
         entry["examples"][IN_TRAINING] = f"valid.{data.source}:{lines[0]}"
 

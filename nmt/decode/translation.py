@@ -20,7 +20,8 @@ class Translation:
     """The translation of one line.
 
     `alternatives` holds the other hypotheses of the beam, best first, of a line that was translated in one part;
-    `parts` the translations that a longer line is joined from.
+    `parts` the translations that a longer line is joined from. `is_copied`: there was nothing to search, since the line
+    is blank or has no letter outside its placeholders.
     """
 
     text: str
@@ -29,6 +30,7 @@ class Translation:
     ids: list[int]
     alternatives: list[Translation] = field(default_factory=list)
     parts: list[Translation] = field(default_factory=list)
+    is_copied: bool = False
     translator: InitVar[Translator | None] = None
 
     def __post_init__(self, translator: Translator | None) -> None:
@@ -38,11 +40,6 @@ class Translation:
     def nbest(self) -> list[Translation]:
         """The hypotheses of the line, best first: itself, then its alternatives."""
         return [self, *self.alternatives]
-
-    @property
-    def is_copied(self) -> bool:
-        """Whether there was nothing to search: a line that is blank, or was copied."""
-        return self.score == 0.0
 
     @cached_property
     def word_confidences(self) -> list[tuple[str, float]]:

@@ -98,7 +98,7 @@ class Translator:
     def copy(self, text: str, ids: Encoded) -> Translation:
         """The translation of a line without a letter outside its placeholders: itself, with the score 0."""
         target = ids.like(self.tokenizers.target.encode(text))
-        return Translation(self.tokenizers.target.decode(target), 0.0, ids, target, translator=self)
+        return Translation(self.tokenizers.target.decode(target), 0.0, ids, target, is_copied=True, translator=self)
 
     def split_long(self, ids: Encoded, line: int) -> list[Encoded]:
         """The ids of line number `line` in parts of at most `max_pieces`, split between words where possible."""
@@ -117,7 +117,7 @@ class Translator:
         Only a line of one part has alternatives.
         """
         if not parts:
-            return Translation("", 0.0, [], [], translator=self)
+            return Translation("", 0.0, [], [], is_copied=True, translator=self)
         if len(parts) == 1:
             source, hypotheses = parts[0]
             best, *best.alternatives = (self.to_translation(source, hypothesis) for hypothesis in hypotheses)

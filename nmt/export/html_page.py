@@ -177,7 +177,7 @@ def beam_options(beam: int) -> str:
 def origin(provenance: dict[str, Any], quantization: str) -> dict[str, str]:
     """The rows of the table at the end of the page."""
     run = provenance.get("run", {})
-    rows = {key: str(run[key]) for key in ("name", "checkpoint", "update") if key in run}
+    rows = {key: str(run[key]) for key in ("checkpoint", "origin", "seed") if key in run}
     scores = {name: f"BLEU {each['bleu']:.2f}" for name, each in provenance.get("scores", {}).items() if "bleu" in each}
     if scores:
         rows["scores of the run"] = ", ".join(f"{name}: {text}" for name, text in scores.items())

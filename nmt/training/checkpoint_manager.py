@@ -96,7 +96,7 @@ class CheckpointManager:
         metric, stored = self.config.train.metric, None
         if self.best_path.exists():
             try:
-                stored = checkpoint.load(self.best_path, with_tensors=False)["valid"][metric]
+                stored = checkpoint.load(self.best_path, with_tensors=False).get("valid", {}).get(metric)
             except DamagedCheckpoint as error:
                 log.warning("%s It is replaced by the %s.", error, payload["origin"])
         if result.better_than(stored, metric):
