@@ -37,6 +37,7 @@ def least_seconds(*calls: Callable[[], object]) -> list[float]:
 
 
 def seconds(call: Callable[[], object]) -> float:
+    """How long a call takes."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start

@@ -1,6 +1,6 @@
 """Atomic writing of files and folders, and write errors as one sentence.
 
-A file or folder is written under a temporary name in the same folder, brought to the disk, and renamed. It is never
+A file or folder is written under a temporary name in the same folder, flushed to disk, and renamed. It is never
 incomplete under its own name, and an interruption, a kill or a power cut leaves the old one as it was. What a killed
 process leaves under a temporary name is removed by the next writer in that folder (nmt/leftovers.py).
 """
@@ -74,7 +74,7 @@ def link_atomic(path: Path, name: Path) -> None:
 
 @contextmanager
 def atomic_folder(folder: Path) -> Iterator[Path]:
-    """A temporary folder that is brought to the disk and renamed to `folder`: a folder that exists is complete.
+    """A temporary folder that is flushed to disk and renamed to `folder`: a folder that exists is complete.
 
     If another process finishes the same folder first, its folder stays and this one is removed. Raises UserError where
     nothing can be written, and where `folder` was there before and is not empty.

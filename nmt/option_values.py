@@ -9,7 +9,7 @@ from typing import Any
 def path(text: str) -> str:
     """The name of a file or folder; it is empty, and refused, where a shell variable is unset."""
     if not text:
-        raise argparse.ArgumentTypeError("an empty name is none")
+        raise argparse.ArgumentTypeError("the name is empty")
     return text
 
 

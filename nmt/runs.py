@@ -78,8 +78,8 @@ class Run:
 
         layer (by default the one of the run's heatmaps, or the guided head), head (None: the mean), decoder_step
         ("output" or "input") and method say which weights the links are read off; `tokenized`: words are what spaces
-        separate. Raises UserError for a model
-        without attention, for what it does not have, and for a sentence that is too long.
+        separate. Raises UserError for a model without attention, for what it does not have, and for a sentence that is
+        too long.
         """
         source, *_ = check_sentences([source] if target is None else [source, target])
         extractor = self.make_extractor(layer, head, decoder_step, method)

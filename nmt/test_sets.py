@@ -25,7 +25,7 @@ class GoldFiles:
     tokenized: bool = False  # words are what spaces separate
 
     def read(self) -> GoldAlignments:
-        """The pairs with their links; raises UserError for a line that is no links and for missing lines."""
+        """The pairs with their links; raises UserError for a line that is not Pharaoh links, and for missing ones."""
         pairs = list(read_pairs(self.source, self.target))
         return read_gold_alignments(self.links, pairs, self.base, self.reverse, self.tokenized)
 
@@ -42,7 +42,7 @@ def corpus_hashes(run: Run) -> set[str]:
 
 
 def own_corpus(name: str, config: Config, hashes: set[str], run_folder: Path) -> Path:
-    """The corpus that a run was trained on; raises UserError where it is not.
+    """The corpus that a run was trained on; raises UserError if it is gone, or its members differ in it.
 
     It is never prepared again: what a stranger's checkpoint names would be downloaded, or copied, where it says.
     """

@@ -18,7 +18,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from nmt.config import DataConfig, config_folder
-from nmt.data import audit, checks, corpus, digests, hub, origin, parallel_text
+from nmt.data import checks, corpus, digests, filtering, hub, origin, parallel_text
 from nmt.data.inspect.misaligned_blocks import AROUND
 from nmt.data.parallel_text import read_lines
 from nmt.errors import UserError
@@ -420,15 +420,15 @@ def test_a_stream_of_pairs_is_not_held(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("held", [1, 2, 5, 100])
 def test_duplicates_are_counted_by_parts_as_in_one(tmp_path: Path, held: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "HELD_PAIRS", held)
+    monkeypatch.setattr(filtering, "HELD_PAIRS", held)
     words = [number * number % 23 for number in range(60)]
-    counter = audit.DuplicateCounter(tmp_path)
+    counter = filtering.DuplicateCounter(tmp_path)
     for number, word in enumerate(words, 10):
         counter.add(f"Wort {word}", "word", number)
     first = next(number for number, word in enumerate(words) if word in words[:number])
     assert counter.count() == (60 - len(set(words)), first + 10)
     assert not list(tmp_path.iterdir())
-    assert audit.DuplicateCounter(tmp_path).count() == (0, 0)
+    assert filtering.DuplicateCounter(tmp_path).count() == (0, 0)
 
 
 def test_a_shifted_corpus_is_said_in_every_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -495,5 +495,5 @@ def test_checksums_and_limits_for_the_real_files(tmp_path: Path) -> None:
         assert digest is None or digests.file_digest(file) == digest
     pairs = parallel_text.read_pairs(folder / "train.de.gz", folder / "train.en.gz")
     assert (
-        sum(audit.rejection_reason(*pair, 1000, 5.0) is not None for pair in pairs) == 1
+        sum(filtering.rejection_reason(*pair, 1000, 5.0) is not None for pair in pairs) == 1
     )  # one side of it is two signs

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nmt.data import line_chunks
 from nmt.data.line_chunks import LineChunk, read_chunks, text_chunks
-from nmt.data.parallel_text import open_lines
+from nmt.data.packed import PackedFile
 from nmt.errors import UserError
 
 
@@ -85,7 +85,7 @@ def test_lines_before_damage_come_first(tmp_path):
     path.write_bytes(packed[:-20])
     got = []
     with pytest.raises(UserError, match=r"some\.gz cannot be read after line \d+: it is cut short or damaged"):
-        with open_lines(path) as file:
+        with PackedFile(path).open() as file:
             for chunk in read_chunks(file, str(path), live=True):
                 got += chunk.texts
     assert len(got) > 10_000 and got == [str(number) for number in range(len(got))]

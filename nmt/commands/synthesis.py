@@ -21,7 +21,7 @@ from nmt.commands.translate_output import search_settings
 from nmt.config import Config
 from nmt.data.language_pairs import is_multilingual
 from nmt.data.line_chunks import LineChunk, read_chunks
-from nmt.data.parallel_text import open_lines
+from nmt.data.packed import PackedFile
 from nmt.data.tags import BACK_TRANSLATED
 from nmt.errors import UserError
 from nmt.files import open_atomic, report_write_errors
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(f"--output {options.output} would overwrite {source}; choose another name.")
     tag = f"{BACK_TRANSLATED} " if options.command == "backtranslate" and options.tag else ""
     with ExitStack() as stack:
-        lines = stack.enter_context(open_lines(source))
+        lines = stack.enter_context(PackedFile(source).open())
         part = stack.enter_context(open_part(str(synthetic), options.resume))
         run = open_engine(options, part.precision)
         part.continue_with({"command": f"{options.command} {tag}".strip()} | search_settings(run))

@@ -18,7 +18,7 @@ from nmt.commands.engine import check_engine, is_live, open_engine
 from nmt.commands.part_file import open_part
 from nmt.commands.translate_output import Output, is_file, open_stream, settings
 from nmt.data.line_chunks import LineChunk, read_chunks
-from nmt.data.parallel_text import open_lines
+from nmt.data.packed import PackedFile
 from nmt.decode.confidences import confidence, with_records
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.translator import Translation, Translator
@@ -140,7 +140,7 @@ def input_chunks(options: argparse.Namespace, live: bool) -> Iterator[LineChunk]
         yield from read_chunks(io.BytesIO(lines.encode()), "the arguments", live)
     elif options.input:
         path = Path(options.input)
-        with open_lines(path) as file:
+        with PackedFile(path).open() as file:
             yield from read_chunks(file, str(path), live and path.suffix != ".gz")
     else:
         if sys.stdin.isatty():

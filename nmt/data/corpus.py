@@ -15,9 +15,9 @@ from typing import Any
 
 from nmt.config import DataConfig
 from nmt.data import hub, mixture, sources
-from nmt.data.audit import DuplicateCounter, HeldOutSentences, log_report
 from nmt.data.checks import PairChecks
 from nmt.data.digests import DigestCache
+from nmt.data.filtering import DuplicateCounter, HeldOutSentences, log_report
 from nmt.data.inspect.pairs import Limits
 from nmt.data.language_pairs import divide_tests, each_pair, is_multilingual
 from nmt.data.origin import Origin

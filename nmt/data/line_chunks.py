@@ -141,7 +141,7 @@ def until_unreadable(blocks: Iterator[bytes | None], problems: list[str]) -> Ite
 
 
 def split_lines(blocks: Iterable[bytes | None]) -> Iterator[bytes | None]:
-    """The lines in blocks of bytes, without "\n", and each None; of a line too long only as much as tells it."""
+    """The lines in blocks of bytes, without line feeds, and each None; an overlong line is cut just past the limit."""
     rest = b""
     for block in blocks:
         if block is None:

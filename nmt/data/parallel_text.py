@@ -9,7 +9,6 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
-from typing import BinaryIO
 
 from nmt.data.packed import OPENERS, PackedFile
 from nmt.errors import UserError
@@ -27,13 +26,6 @@ def find_file(prefix: str, language: str) -> Path:
     raise UserError(
         f"There is no file {plain} (nor {plain.name}.gz, .bz2 or .xz); PREFIX={prefix} stands for PREFIX.{language}."
     )
-
-
-@contextlib.contextmanager
-def open_lines(path: Path) -> Iterator[BinaryIO]:
-    """A plain or packed file opened for reading; raises UserError where it cannot be opened."""
-    with PackedFile(path).open() as file:
-        yield file
 
 
 def read_lines(path: Path | PackedFile) -> Iterator[str]:

@@ -19,17 +19,17 @@ from hashlib import blake2b
 from pathlib import Path
 
 from nmt.config import DataConfig
-from nmt.data.audit import hash_text, rejection_reason
+from nmt.data.filtering import hash_text, rejection_reason
 from nmt.data.origin import Origin
 from nmt.data.parallel_text import LineWriter, read_pairs
 from nmt.data.tables import Pair, Skipped
 from nmt.errors import UserError
+from nmt.evaluate.words import SPACELESS_CHARACTERS
 
 SMALLEST_SHARE = 20  # at most one pair of so many is held out for each set
 MIN_WORDS = 5
-# Words; each character by itself where words are not separated (Thai, Lao, kana, Chinese characters).
-SINGLE = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-WORD = re.compile(f"[{SINGLE}]|[^\\W_{SINGLE}]+")
+# Words; each character by itself where no spaces separate them.
+WORD = re.compile(f"[{SPACELESS_CHARACTERS}]|[^\\W_{SPACELESS_CHARACTERS}]+")
 ROLES = ("test", "valid")  # in this order: a pair that both choose is a test pair
 Thresholds = dict[str, list[int | None]]  # role → the largest hash of each origin that is held out, None = to be found
 

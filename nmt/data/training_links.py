@@ -37,7 +37,7 @@ def find_link_files(data: DataConfig, origins: Sequence[Origin]) -> list[Path]:
 
 
 def with_links(pairs: Iterator[Pair], links: Path | None, place: Path | str) -> Iterator[tuple[Pair, str]]:
-    """Each pair with its line of the file `links`, "" without one; raises UserError for a line that is no links."""
+    """Each pair with its line of the file `links`, "" without one; raises UserError for a line that is not `i-j …`."""
     if links is None:
         yield from ((pair, "") for pair in pairs)
         return

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import DataConfig
-from nmt.data.audit import DuplicateCounter, HeldOutSentences, PairCounts, rejection_reason
 from nmt.data.checks import PairChecks
+from nmt.data.filtering import DuplicateCounter, HeldOutSentences, PairCounts, rejection_reason
 from nmt.data.mixture import copies
 from nmt.data.origin import Origin, PartCounts
 from nmt.data.parallel_text import LineWriter

@@ -47,7 +47,7 @@ class Terms(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Translator:
-    """A model with its tokenizers and the settings of search. It does not change; `with_options` makes another."""
+    """A model with its tokenizers and the settings of search. Immutable: `with_options` returns a copy."""
 
     model: EncoderDecoder
     tokenizers: Tokenizers

@@ -19,11 +19,13 @@ WindowSpan = tuple[float, float, float]  # p_t, first and last word of the windo
 
 SPACE, UNKNOWN, END = "▁", "⁇", "</s>"
 BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-# Thai, Lao, Myanmar, Khmer; kana with their extensions; ideographs, the supplementary planes included.
-SPACELESS = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
-    "\u3005\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
+# Scripts without spaces between words: Thai, Lao, Myanmar, Khmer; kana with their extensions; ideographs, the
+# supplementary planes included.
+SPACELESS_CHARACTERS = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+    "\u3005-\u3005\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
+SPACELESS = re.compile(f"[{SPACELESS_CHARACTERS}]")
 
 
 def piece_spans(pieces: list[str]) -> tuple[str, list[Span]]:

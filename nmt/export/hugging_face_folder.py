@@ -120,7 +120,7 @@ class HuggingFaceExport:
         (folder / "README.md").write_text(self.card(size, provenance), encoding="utf-8")
 
     def generation_config(self) -> dict[str, Any]:
-        """The run's search: scores are log-probability / length^α, <pad>, <unk> and <s> are never written."""
+        """The run's search: scores are log-probability / length^α; <pad> and <s> are never written."""
         decode = self.config.decode
         return {
             "decoder_start_token_id": BOS,

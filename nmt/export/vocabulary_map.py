@@ -36,7 +36,10 @@ def vocabulary_map(translator: Translator, extractor: Extractor, pairs: Sequence
 
 
 def map_lines(translator: Translator, linked: dict[str, Counter[str]], frequency: Counter[str]) -> list[str]:
-    """A source piece that is a target piece too can be copied."""
+    """The lines of the map: the common target pieces, then SOURCE PIECE, tab, its target pieces.
+
+    A source piece that is a target piece too can be copied.
+    """
     source, target = (side.pieces(range(1 + max(PAD, UNK, BOS, EOS), side.size)) for side in translator.tokenizers)
     copied = set(target)
     lines = ["\t" + " ".join(piece for piece, _ in frequency.most_common(COMMON)) + "\n"]

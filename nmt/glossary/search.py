@@ -90,7 +90,7 @@ class TermSearch:
         return sorted({span for term in entry.targets for span in find_target(term, text, any_case)})
 
     def search_again(self, translator: Translator, waiting: Sequence[tuple[Sentence, Demand]]) -> None:
-        """Write a term of each sentence."""
+        """Search each sentence with one of its terms, at each place where it may stand; `nbest` is replaced."""
         variants = [
             list(self.variants.layouts(sentence.best, demand.entry.targets, span))
             for (sentence, demand), span in zip(waiting, self.term_spans(translator, waiting), strict=True)

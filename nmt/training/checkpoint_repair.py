@@ -1,6 +1,6 @@
 """What is done about damaged checkpoints in a run's folder.
 
-A damaged file is set aside as NAME.damaged.safetensors and said aloud. last: the training continues from previous, and
+A damaged file is set aside as NAME.damaged.safetensors, with a warning. last: the training continues from previous, and
 ends with the same bits. step-N: the average is that of the others. best: the best of average and step-N takes its
 place; where none of them reaches the lost score, a warning says so, and later validations are compared with what is
 there.

@@ -54,7 +54,7 @@ class Muon(torch.optim.AdamW):
             parameter.grad = gradient
 
     def change(self, matrix: Tensor, gradient: Tensor) -> None:
-        """Change one matrix."""
+        """One step of a matrix W [n m] with its momentum, both in place; none where found_inf is 1."""
         state = self.state[matrix]
         momentum = state.setdefault("momentum", torch.zeros_like(matrix))
         state.setdefault("step", torch.tensor(0.0))  # not used; AdamW's `__setstate__` asks for it

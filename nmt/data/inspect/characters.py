@@ -5,6 +5,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from nmt.evaluate.words import SPACELESS
+
 SIZE = 0x20000  # characters beyond this are OTHER: emoji, rare Chinese characters
 OTHER, SPACE, SMALL, CAPITAL, UNCASED, DIGIT, MARK = range(7)  # kinds; from SMALL on they are parts of words
 # A script goes by the first word of a letter's name in Unicode; these are written together in one language.
@@ -52,8 +54,5 @@ def scripts() -> tuple[np.ndarray, list[str]]:
 
 @lru_cache
 def single_words() -> np.ndarray:
-    """Whether each character [SIZE] is a word by itself: Thai, Lao, kana, Chinese characters."""
-    table = np.zeros(SIZE, bool)
-    for first, last in ((0x0E00, 0x0EFF), (0x3040, 0x30FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF)):
-        table[first : last + 1] = True
-    return table
+    """Whether each character [SIZE] is a word by itself, since its script has no spaces between words."""
+    return np.array([SPACELESS.match(chr(code)) is not None for code in range(SIZE)])
