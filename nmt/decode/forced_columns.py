@@ -1,4 +1,4 @@
-"""A search in which the pieces of each column are given: one, or some of which the search chooses.
+"""A search in which the pieces of each column are forced: one, or some of which the search chooses.
 
 N sentences, K hypotheses of each, V vocabulary, C columns. The probabilities of the other pieces become 0 and those
 that stay are not changed, so that scores are those of forced decoding. After its last column a sentence must be at its
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 Column = tuple[int, ...]  # the pieces that may stand in it
-Layout = Sequence[Column]  # all columns of a sentence, without </s>
+Template = Sequence[Column]  # all columns of a sentence, without </s>
 
 
 @dataclass
@@ -24,13 +24,13 @@ class ForcedColumns:
     length: int = 0  # pieces of the hypotheses so far
 
     @classmethod
-    def start(cls, layouts: Sequence[Layout], vocabulary: int, device: torch.device) -> "ForcedColumns":
+    def start(cls, templates: Sequence[Template], vocabulary: int, device: torch.device) -> "ForcedColumns":
         """Those of one hypothesis, <s>, for each sentence."""
         numbers: dict[Column, int] = {}
-        width = max(map(len, layouts))
+        width = max(map(len, templates))
         rows = [
-            [numbers.setdefault(column, len(numbers)) for column in layout] + [0] * (width - len(layout))
-            for layout in layouts
+            [numbers.setdefault(column, len(numbers)) for column in template] + [0] * (width - len(template))
+            for template in templates
         ]
         allowed = torch.zeros(max(1, len(numbers)), vocabulary, dtype=torch.bool)
         for column, number in numbers.items():

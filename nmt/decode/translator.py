@@ -18,7 +18,7 @@ from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.decode.beam_search import search
 from nmt.decode.budget import in_parts, with_batch_tokens
 from nmt.decode.constraints import Constraints
-from nmt.decode.forced_columns import ForcedColumns, Layout
+from nmt.decode.forced_columns import ForcedColumns, Template
 from nmt.decode.forced_decoding import AttentionRecord, IdPair, pair_batches, pair_chunks
 from nmt.decode.hypothesis import Hypothesis, NBest, pack_nbest, unpack_nbest
 from nmt.decode.long_lines import join_texts, split_positions
@@ -41,7 +41,7 @@ class Terms(Protocol):
     def unprotect(self, protected: Protected) -> Protected:
         """A source without placeholders for its terms."""
 
-    def obey(self, translator: "Translator", sources: Sequence[Encoded], nbest: NBest) -> NBest:
+    def apply(self, translator: "Translator", sources: Sequence[Encoded], nbest: NBest) -> NBest:
         """The n best of each sentence, with the terms."""
 
 
@@ -149,17 +149,17 @@ class Translator:
     def search_with_terms(self, sources: list[Encoded]) -> NBest:
         """`search`, and again where a term of the glossary is missing."""
         nbest = self.search(sources)
-        return nbest if self.terms is None else self.terms.obey(self, sources, nbest)
+        return nbest if self.terms is None else self.terms.apply(self, sources, nbest)
 
-    def search(self, sources: Sequence[Sequence[int] | Ids], given: Sequence[Layout] | None = None) -> NBest:
-        """The n best of each sentence, by beam search in batches of similar length; `given`: its columns."""
+    def search(self, sources: Sequence[Sequence[int] | Ids], forced: Sequence[Template] | None = None) -> NBest:
+        """The n best of each sentence, by beam search in batches of similar length; `forced`: its columns."""
         results: NBest = [[] for _ in sources]
         batches = self.batches(sources)
 
         def search_rows(number: int) -> NBest:
             rows = batches[number].tolist()
             own = [sources[row] for row in rows]
-            return self.search_batch(own) if given is None else self.search_given(own, [given[row] for row in rows])
+            return self.search_batch(own) if forced is None else self.search_forced(own, [forced[row] for row in rows])
 
         try:
             for rows, batch_results in zip(batches, self.map_batches(search_rows, len(batches)), strict=True):
@@ -199,13 +199,13 @@ class Translator:
         ends = self.limits(np.array([len(ids) for ids in sources])) if limits is None else limits
         return in_parts(lambda rows: self.search_rows(sources[rows], ends[rows]), len(sources))
 
-    def search_given(self, sources: Sequence[Sequence[int] | Ids], given: Sequence[Layout]) -> NBest:
-        """Beam search over one batch of sentences whose columns are given."""
-        limits = np.array([len(layout) + 1 for layout in given])
-        return in_parts(lambda rows: self.search_rows(sources[rows], limits[rows], given[rows]), len(sources))
+    def search_forced(self, sources: Sequence[Sequence[int] | Ids], forced: Sequence[Template]) -> NBest:
+        """Beam search over one batch of sentences whose target columns are forced."""
+        limits = np.array([len(template) + 1 for template in forced])
+        return in_parts(lambda rows: self.search_rows(sources[rows], limits[rows], forced[rows]), len(sources))
 
     def search_rows(
-        self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray, given: Sequence[Layout] | None = None
+        self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray, forced: Sequence[Template] | None = None
     ) -> NBest:
         """Beam search over sentences that fit into the memory together."""
         source = pad([np.append(ids, EOS) for ids in sources])
@@ -214,8 +214,8 @@ class Translator:
         model, decode = self.search_model or self.model, self.decode
         with self.autocast:
             constraints: Constraints | ForcedColumns | None = None
-            if given:
-                constraints = ForcedColumns.start(given, self.tokenizers.target.size, self.device)
+            if forced:
+                constraints = ForcedColumns.start(forced, self.tokenizers.target.size, self.device)
             elif decode.avoid_loops or self.tokenizers.protects:
                 placeholders = self.tokenizers.source.placeholders, self.tokenizers.target.placeholders
                 constraints = Constraints.start(source, *placeholders, avoid_loops=decode.avoid_loops)

@@ -21,7 +21,7 @@ from nmt.data.batches import Ids
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.constraints import has_loop
-from nmt.decode.forced_columns import Layout
+from nmt.decode.forced_columns import Template
 from nmt.decode.translator import NBest, Translator
 from nmt.errors import UserError
 from nmt.export.ctranslate2_model import import_ctranslate2
@@ -107,10 +107,10 @@ class CTranslate2Translator(Translator):
                 results[row] = hypotheses
         return [hypotheses for hypotheses in results if hypotheses is not None]
 
-    def search_given(self, sources: Sequence[Sequence[int] | Ids], given: Sequence[Layout]) -> NBest:
-        """Beam search of our own over one batch of sentences whose columns are given."""
+    def search_forced(self, sources: Sequence[Sequence[int] | Ids], forced: Sequence[Template]) -> NBest:
+        """Beam search of our own over one batch of sentences whose target columns are forced."""
         with self.lock:
-            return super().search_given(sources, given)
+            return super().search_forced(sources, forced)
 
     def run_engine(self, sources: Sequence[Sequence[int] | Ids], limit: int) -> list[Any]:
         """CTranslate2's results for sentences that have the same limit."""

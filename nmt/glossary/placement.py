@@ -24,7 +24,7 @@ class TermSpan(NamedTuple):
 
     start: int
     end: int
-    free: bool = False  # whether the word before may change
+    may_change_previous: bool = False  # the word before it
 
 
 def piece_shares(record: AttentionRecord, without: AttentionRecord, first: int, last: int) -> list[np.ndarray]:
@@ -39,15 +39,15 @@ def piece_shares(record: AttentionRecord, without: AttentionRecord, first: int, 
     return measures
 
 
-def find_term_span(pieces: Sequence[str], measures: Sequence[np.ndarray], taken: Sequence[Span]) -> TermSpan:
-    """The span of a term; the end of the translation where all words are taken.
+def find_term_span(pieces: Sequence[str], measures: Sequence[np.ndarray], protected: Sequence[Span]) -> TermSpan:
+    """The span of a term; the end of the translation where all words are protected.
 
-    measures [T]: of `piece_shares`; `taken`: spans of the text, pieces joined, that must stay.
+    measures [T]: of `piece_shares`; `protected`: spans of the text, pieces joined, that must stay.
     """
     words, spans, of_pieces = split_into_words(list(pieces))
     fractions = word_fractions(of_pieces, spans)
     usable = np.array([
-        not all(map(is_punctuation, word)) and not any(first < end and start < last for first, last in taken)
+        not all(map(is_punctuation, word)) and not any(first < end and start < last for first, last in protected)
         for word, (start, end) in zip(words, spans, strict=True)
     ], dtype=bool)  # fmt: skip
     if not usable.any():

@@ -13,7 +13,7 @@ from os.path import commonprefix
 from nmt.data.known_words import SENTENCE_END
 from nmt.data.protection import Encoded
 from nmt.data.tokenizer import Tokenizer
-from nmt.decode.forced_columns import Column, Layout
+from nmt.decode.forced_columns import Column, Template
 from nmt.evaluate.words import SPACELESS, piece_spans
 from nmt.glossary.placement import TermSpan
 from nmt.glossary.terms import BEFORE, LONGEST_ENDING, inflects
@@ -38,17 +38,17 @@ class Variants:
                 words[piece[1]][piece] = number
         return cls(tokenizer, words)
 
-    def layouts(self, ids: Encoded, targets: Sequence[str], span: TermSpan) -> Iterator[tuple[Layout, float]]:
+    def templates(self, ids: Encoded, targets: Sequence[str], span: TermSpan) -> Iterator[tuple[Template, float]]:
         """What is searched to write one of the target terms in this span of a translation, and what it costs."""
-        given = [(piece,) for piece in ids]
-        before, after = given[: span.start], given[span.end :]
+        forced = [(piece,) for piece in ids]
+        before, after = forced[: span.start], forced[span.end :]
         replaced, _ = piece_spans(self.tokenizer.pieces(ids[span.start : span.end]))
         for target in targets:
             for form in forms(target, replaced):
                 term = [(piece,) for piece in self.encode(ids, span, form)]
                 cost = COST * (form != target)
                 yield [*before, *term, *after], cost
-                if span.free and (words := self.similar_words(ids[: span.start])):
+                if span.may_change_previous and (words := self.similar_words(ids[: span.start])):
                     yield [*before[:-1], words, *term, *after], cost + COST
 
     def similar_words(self, before: Sequence[int]) -> Column:
