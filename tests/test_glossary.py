@@ -133,11 +133,11 @@ def test_the_word_before_a_term_may_become_another_form(word, other, is_one):
 def test_a_term_replaces_the_words_that_depend_on_its_source():
     pieces = ["▁the", "▁train", "▁station", "▁there", "."]
     losses = np.array([0.1, 4.0, 2.0, 0.0, 9.0])
-    assert find_term_span(pieces, [losses], []) == TermSpan(1, 3, free=True)
+    assert find_term_span(pieces, [losses], []) == TermSpan(1, 3, may_change_previous=True)
     assert find_term_span(pieces, [losses], [(4, 9)]) == TermSpan(2, 3)  # "train" must stay, also as the word before
-    assert find_term_span(pieces, [losses / [1, 1, 4, 1, 1]], []) == TermSpan(1, 2, free=True)
+    assert find_term_span(pieces, [losses / [1, 1, 4, 1, 1]], []) == TermSpan(1, 2, may_change_previous=True)
     attention = np.array([0.0, 1.0, 0.9, 0.0, 0.0])
-    assert find_term_span(pieces, [losses / [1, 1, 4, 1, 1], attention], []) == TermSpan(1, 3, free=True)
+    assert find_term_span(pieces, [losses / [1, 1, 4, 1, 1], attention], []) == TermSpan(1, 3, may_change_previous=True)
     assert find_term_span(pieces, [losses], [(0, 24)]) == TermSpan(5, 5)
     assert find_term_span([], [np.zeros(0)], []) == TermSpan(0, 0)
 
