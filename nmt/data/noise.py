@@ -113,27 +113,27 @@ def add_copies(source: str, target: str, placeholders: bool, generator: Random) 
     if generator.random() < ORIGINAL_COPY:
         return target, target
     kind = NUMBERS if generator.random() < 0.3 else OTHERS
-    free = [mark for mark in kind if mark not in source]
+    free = [placeholder for placeholder in kind if placeholder not in source]
     words = [word for word in WORD.findall(source) if word[0].isupper() and len(word) > 1]
     shared = [word for word in words if occurs_once(word, source) and occurs_once(word, target)]
     if shared:
         word = generator.choice(shared)
         name = "".join(generator.choices(SYLLABLES, k=generator.randint(1, 4))).capitalize()
-        by_mark = placeholders and free and generator.random() < 0.5
-        new = generator.choice(free) if by_mark else name
+        by_placeholder = placeholders and free and generator.random() < 0.5
+        new = generator.choice(free) if by_placeholder else name
         return replace_word(word, new, source), replace_word(word, new, target)
     if not (placeholders and free):
         return source, target
-    mark = generator.choice(free)
+    placeholder = generator.choice(free)
     where = generator.random()
     if where < 0.4:
-        return f"{source} {mark}", f"{target} {mark}"
+        return f"{source} {placeholder}", f"{target} {placeholder}"
     if where < 0.6:
-        return f"{mark} {source}", f"{mark} {target}"
+        return f"{placeholder} {source}", f"{placeholder} {target}"
     ends = [FINAL.search(side) for side in (source, target)]
     if ends[0] and ends[1]:
         joint = generator.choice([" ", ": ", ", ", " (", ' "'])
-        inner = joint + mark + {" (": ")", ' "': '"'}.get(joint, "")
+        inner = joint + placeholder + {" (": ")", ' "': '"'}.get(joint, "")
         source = source[: ends[0].start()] + inner + ends[0][0]
         target = target[: ends[1].start()] + inner + ends[1][0]
     return source, target

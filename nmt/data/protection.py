@@ -118,10 +118,10 @@ def with_names(protected: Protected, known: KnownWords, start: int) -> Protected
     """With placeholders for the words from `start` on that can only be names, as many as are left."""
     text, spans = known.cased(protected.text, start, names=protected.capitals), dict(protected.spans)
     parts, end, names = [], 0, (name for name in known.names(text) if name.start >= start)
-    for (first, last), mark in zip(names, [mark for mark in OTHERS if mark not in spans], strict=False):
-        parts += [text[end:first], mark]
+    for (first, last), placeholder in zip(names, unused(protected), strict=False):
+        parts += [text[end:first], placeholder]
         name, end = text[first:last], last
-        spans[mark] = name.upper() if protected.capitals else name
+        spans[placeholder] = name.upper() if protected.capitals else name
     return Protected("".join([*parts, text[end:]]), spans, protected.capitals)
 
 
@@ -130,25 +130,27 @@ def with_mark(protected: Protected, known: KnownWords, start: int) -> Protected:
 
     Not behind a tag: which marks the languages share is not known for each target language.
     """
-    single = WORD_WITH_MARK.fullmatch(protected.text, start)
-    free = [mark for mark in OTHERS if mark not in protected.spans]
+    single, free = WORD_WITH_MARK.fullmatch(protected.text, start), unused(protected)
     if start or not (single and free and all(map(known.has_mark, single[2]))):
         return protected
     if not known.explains(known.with_case(single[1], names=False)):
         return protected
-    spans = protected.spans | {free[0]: single[2]}
-    return Protected(
-        protected.text[: single.end(1)] + free[0] + protected.text[single.end(2) :], spans, protected.capitals
-    )
+    text, spans = protected.text, protected.spans | {free[0]: single[2]}
+    return Protected(text[: single.end(1)] + free[0] + text[single.end(2) :], spans, protected.capitals)
 
 
-def unprotected(protected: Protected, marks: Collection[str]) -> Protected:
+def unused(protected: Protected) -> list[str]:
+    """The placeholders for names and marks that are left."""
+    return [placeholder for placeholder in OTHERS if placeholder not in protected.spans]
+
+
+def unprotected(protected: Protected, placeholders: Collection[str]) -> Protected:
     """The same without these placeholders: what they stand for is text."""
     text = protected.text
-    for mark in marks:
-        span = protected.spans[mark]
-        text = text.replace(mark, span.capitalize() if protected.capitals else span)
-    spans = {mark: span for mark, span in protected.spans.items() if mark not in marks}
+    for placeholder in placeholders:
+        span = protected.spans[placeholder]
+        text = text.replace(placeholder, span.capitalize() if protected.capitals else span)
+    spans = {each: span for each, span in protected.spans.items() if each not in placeholders}
     return Protected(text, spans, protected.capitals)
 
 

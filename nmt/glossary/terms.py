@@ -93,8 +93,8 @@ class Glossary:
             shown = protected.spans.get(character, character)
             text += shown
             origin += [character] * len(shown)
-        marks = {mark for match in self.find(text) for mark in origin[match.start : match.end]}
-        return unprotected(protected, marks & protected.spans.keys())
+        found = {each for match in self.find(text) for each in origin[match.start : match.end]}
+        return unprotected(protected, found & protected.spans.keys())
 
 
 def has_one_case(text: str) -> bool:
