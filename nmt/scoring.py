@@ -15,6 +15,7 @@ from nmt.alignments.gold import GoldAlignments, read_gold_alignments
 from nmt.alignments.layer_selection import LayerSelector
 from nmt.calibration import fit_calibration, measure_confidence, some_pairs, write_calibration
 from nmt.config import DecodeConfig
+from nmt.data.corpus import set_files
 from nmt.data.language_pairs import target_language
 from nmt.data.parallel_text import read_pairs
 from nmt.decode.translator import Translator
@@ -111,7 +112,7 @@ def calibrate(run: Run, corpus: Path) -> Run:
     """The run with confidences that fit its validation set, fitted now and kept in its folder if they are not yet."""
     if "calibration" in run.provenance:
         return run
-    sides = (corpus / f"valid.{side}" for side in (run.config.data.source, run.config.data.target))
+    sides = set_files(corpus, "valid", run.config.data)
     pairs = some_pairs(list(read_pairs(*sides)))
     calibration = fit_calibration(run.translator, pairs)
     with report_write_errors(run.folder):
@@ -125,7 +126,7 @@ def score_sets(run: Run, corpus: Path, sets: list[str], selector: LayerSelector 
     """Score a run on sets of its corpus, with the alignment error rate where the corpus has gold links."""
     results = []
     for name in sets:
-        source, reference = (corpus / f"{name}.{side}" for side in (run.config.data.source, run.config.data.target))
+        source, reference = set_files(corpus, name, run.config.data)
         results.append(score_files(run, name, source, reference, gold_alignments(run, corpus, name), selector))
     by_name = {result.name: result for result in results}
     if {SEEN, UNSEEN} <= by_name.keys():
@@ -161,7 +162,7 @@ def score_before(
         return []
     scores = []
     for name in sets:
-        source, reference = (corpus / f"{name}.{side}" for side in (run.config.data.source, run.config.data.target))
+        source, reference = set_files(corpus, name, run.config.data)
         scores.append(score_files(run, f"{name}-before", source, reference).bleu)
     return scores
 
@@ -210,7 +211,7 @@ def load_in_all(path: Path, decode: DecodeConfig, world: World) -> Run:
 def join_translating(run: Run, corpus: Path, sets: list[str]) -> None:
     """The part of a process other than 0 in `score_sets`: to translate with it the sets that have no score yet."""
     for name in sets:
-        source, reference = (corpus / f"{name}.{side}" for side in (run.config.data.source, run.config.data.target))
+        source, reference = set_files(corpus, name, run.config.data)
         if not run.translator.world.broadcast(0, patient=True):
             for _ in run.translator.translate(pair[0] for pair in read_pairs(source, reference)):
                 pass
@@ -233,7 +234,7 @@ def gold_alignments(run: Run, corpus: Path, name: str) -> GoldAlignments | None:
     links = gold_path(corpus, name)
     if not links.exists():
         return None
-    source, target = (corpus / f"{name}.{side}" for side in (run.config.data.source, run.config.data.target))
+    source, target = set_files(corpus, name, run.config.data)
     return read_gold_alignments(links, list(read_pairs(source, target)))
 
 

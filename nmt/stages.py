@@ -79,7 +79,7 @@ def build_corpus_stage(config: Config, parent: Parent | None = None) -> Path:
 
 def build_tokenizer_stage(config: Config, corpus_folder: Path, parent: Parent | None = None) -> Path:
     """The folder of the tokenizers trained on the training pairs, or of those of the run that is started from."""
-    source, target = (corpus_folder / f"train.{language}" for language in (config.data.source, config.data.target))
+    source, target = corpus.set_files(corpus_folder, "train", config.data)
     if parent:
         check_tags(read_report(corpus_folder)["tags"], parent)
         tokenizers = parent.tokenizers

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.alignments.extractor_choice import default_extractor
+from nmt.data.corpus import set_files
 from nmt.data.parallel_text import read_pairs
 from nmt.errors import UserError
 from nmt.export.argos_folder import SUFFIX, ArgosExport
@@ -92,7 +93,7 @@ def make_vocabulary_map(run: Run) -> str:
     corpus = existing_corpus(run.config, corpus_hashes(run), run.folder)
     if corpus is None:
         raise UserError(f"--vocabulary-map is made from the training text of {run.name}, which is no longer there.")
-    sides = (corpus / f"train.{side}" for side in (run.config.data.source, run.config.data.target))
+    sides = set_files(corpus, "train", run.config.data)
     extractor = default_extractor(run.config.train, run.translator.model)
     return vocabulary_map(run.translator, extractor, list(read_pairs(*sides)))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from nmt.alignments.gold import GoldAlignments, read_gold_alignments
 from nmt.compare.options import CompareOptions
 from nmt.compare.systems import System
+from nmt.data.corpus import set_files
 from nmt.data.parallel_text import read_lines, read_pairs
 from nmt.errors import UserError
 from nmt.evaluate.lengths import count_words
@@ -73,7 +74,7 @@ def longest_source(path: Path) -> int:
 
 def read_corpus_set(corpus: Path, name: str, system: System) -> TestSet:
     """A set of the corpus, with its gold links if it has some."""
-    source, target = (corpus / f"{name}.{side}" for side in (system.config.data.source, system.config.data.target))
+    source, target = set_files(corpus, name, system.config.data)
     test_set, links = read_set(name, source, target), corpus / f"{name}.align"
     if links.exists():
         test_set.gold = read_gold_alignments(links, test_set.pairs)

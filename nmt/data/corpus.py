@@ -150,6 +150,11 @@ def check_phrasebook(data: DataConfig, groups: dict[str, list[str]]) -> None:
                 )
 
 
+def set_files(corpus: Path, name: str, data: DataConfig) -> tuple[Path, Path]:
+    """The two files of a set in a corpus folder: the source's, the target's."""
+    return corpus / f"{name}.{data.source}", corpus / f"{name}.{data.target}"
+
+
 def read_report(folder: Path) -> dict[str, Any]:
     """The report.json of a corpus folder."""
     return json.loads((folder / "report.json").read_text(encoding="utf-8"))
