@@ -1,4 +1,4 @@
-"""Useless updates: skipped, then the training goes back once, then it ends; the same after an interruption."""
+"""Invalid updates: skipped, then the training goes back once, then it ends; the same after an interruption."""
 
 import math
 import re
@@ -17,8 +17,8 @@ from nmt.training.divergence import (
     WINDOW,
     TrainingDiverged,
     find_fault,
-    is_useless,
     loss_limit,
+    must_skip,
     record_loss,
     record_skip,
 )
@@ -38,7 +38,7 @@ def fault(state: TrainState, loss: float, norm: float) -> str | None:
     """What is wrong with an update among 100 pieces; the device decides the same."""
     limit = loss_limit(state, 100)
     found = find_fault(state, loss, norm, limit)
-    on_device = is_useless(torch.tensor(loss, dtype=torch.float64), torch.tensor(norm), limit)
+    on_device = must_skip(torch.tensor(loss, dtype=torch.float64), torch.tensor(norm), limit)
     assert on_device.tolist() == float(found is not None)
     return found
 
@@ -50,7 +50,7 @@ def test_the_running_mean_and_variance_by_hand():
 
 
 @pytest.mark.parametrize("loss, norm", [(math.nan, 1.0), (math.inf, 1.0), (3.0, math.nan), (3.0, math.inf), (30, 1.0)])
-def test_a_useless_number_is_a_fault_from_the_first_update_on(loss, norm):
+def test_an_invalid_number_is_a_fault_from_the_first_update_on(loss, norm):
     assert fault(TrainState(), loss, norm) is not None  # 5 log 100 = 23
     assert fault(TrainState(), 22.0, 1e6) is None
 
@@ -112,7 +112,7 @@ def equal(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> bool
     return all(torch.equal(left[name], right[name]) for name in left)
 
 
-def test_one_useless_update_is_skipped_and_said(train, nan_at, tmp_path):
+def test_one_invalid_update_is_skipped_and_said(train, nan_at, tmp_path):
     nan_at(6)
     answer = train("one")
     assert answer.code == 0
@@ -122,8 +122,8 @@ def test_one_useless_update_is_skipped_and_said(train, nan_at, tmp_path):
 
 
 @pytest.mark.slow
-def test_many_useless_updates_roll_the_training_back_once(train, nan_at, tmp_path):
-    """Updates 7 to 12 are useless: five are skipped, the sixth goes back to update 4; later the same ends it."""
+def test_many_invalid_updates_roll_the_training_back_once(train, nan_at, tmp_path):
+    """Updates 7 to 12 are invalid: five are skipped, the sixth goes back to update 4; later the same ends it."""
     nan_at(*range(7, 13))
     answer = train("back")
     assert answer.code == 0 and answer.err.count("is skipped") == 5

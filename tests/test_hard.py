@@ -194,9 +194,9 @@ def test_the_loss_of_reinforce_by_hand():
     assert log_probability.grad.tolist() == [-3.0, -1.0] and entropy.grad.tolist() == [-2.0, -2.0]
     assert reward.grad is None
     assert reinforce.baseline.item() == -4
-    reinforce.update_baseline(torch.tensor(-2.0), useless=torch.tensor(0.0))
+    reinforce.update_baseline(torch.tensor(-2.0), skip=torch.tensor(0.0))
     assert reinforce.baseline.item() == pytest.approx(-3.8)
-    reinforce.update_baseline(torch.tensor(math.nan), useless=torch.tensor(1.0))
+    reinforce.update_baseline(torch.tensor(math.nan), skip=torch.tensor(1.0))
     assert reinforce.baseline.item() == pytest.approx(-3.8)
 
 
@@ -291,7 +291,7 @@ def test_padding_is_not_rewarded(small_model):
     loss.backward()
     assert loss.isfinite() and hidden.grad.isfinite().all()
     assert ((values.grad != 0) == real).all()
-    model.end_update([nll.detach() / real.sum()], useless=torch.tensor(0.0))
+    model.end_update([nll.detach() / real.sum()], skip=torch.tensor(0.0))
     wanted = -0.9 * math.log(50) - 0.1 * nll.item() / real.sum().item()
     assert model.reinforce.baseline.item() == pytest.approx(wanted)
 

@@ -119,7 +119,7 @@ def test_an_update_reads_no_number_of_the_device(model, optimizer, ahead, monkey
 
 
 def outcome(step: TrainStep, updates: int) -> tuple[list[Tensor], TrainState, dict[str, float]]:
-    """Weights, state and metrics after this many updates; too many useless ones are only counted."""
+    """Weights, state and metrics after this many updates; too many invalid ones are only counted."""
     diverged = 0
     while step.state.step < updates:
         try:
@@ -140,7 +140,7 @@ def outcome(step: TrainStep, updates: int) -> tuple[list[Tensor], TrainState, di
     ],
 )
 def test_an_update_that_is_read_later_is_the_same(optimizer, useless, monkeypatch):
-    """The same weights, buffers, states and decisions; after too many useless updates the next one is made again."""
+    """The same weights, buffers, states and decisions; after too many invalid updates the next one is made again."""
     real = torch.nn.utils.clip_grad_norm_
     outcomes = []
     for later in (False, True):
@@ -159,7 +159,7 @@ def test_an_update_that_is_read_later_is_the_same(optimizer, useless, monkeypatc
     assert metrics["diverged"] == (len(useless) > MAX_SKIPPED) and metrics["updates"] == 10 - len(useless)
 
 
-def test_a_useless_update_changes_nothing(monkeypatch):
+def test_an_invalid_update_changes_nothing(monkeypatch):
     real = torch.nn.utils.clip_grad_norm_
     monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda *arguments: real(*arguments) * math.nan)
     for optimizer in ("adamw", "muon"):

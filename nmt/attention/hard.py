@@ -94,10 +94,10 @@ class Reinforce(nn.Module):
         advantage = reward.detach() - self.baseline
         return -(advantage * log_probability).sum() - self.entropy_weight * entropy.sum()
 
-    def update_baseline(self, mean_reward: Tensor, useless: Tensor) -> None:
+    def update_baseline(self, mean_reward: Tensor, skip: Tensor) -> None:
         """b ← 0.9 b + 0.1 mean r, once for each batch, after the update that all of them belong to.
 
-        Where `useless` is 1, that update was skipped, and b stays. No number is read from the device.
+        Where `skip` is 1, that update was skipped, and b stays. No number is read from the device.
         """
         moved = self.baseline.lerp(mean_reward.to(self.baseline), 1 - BASELINE_DECAY)
-        self.baseline.copy_(torch.where(useless.bool(), self.baseline, moved))
+        self.baseline.copy_(torch.where(skip.bool(), self.baseline, moved))

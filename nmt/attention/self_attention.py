@@ -1,7 +1,7 @@
 """The attention functions of the Transformer's self-attention, and what each keeps from column to column.
 
 B batch, H heads, T target length, P columns so far, K head size. Law: one call over all columns ≡ one call for each
-piece, wherever the sequence is split.
+chunk, wherever the sequence is split.
 """
 
 from abc import ABC, abstractmethod
@@ -106,7 +106,7 @@ class SoftmaxSelfAttention(CachedSelfAttention):
 class LinearSelfAttention(SelfAttention[LinearAttentionState]):
     """φ(q)ᵀ Σ φ(k) vᵀ / φ(q)ᵀ Σ φ(k) (Katharopoulos 2020); its state is one matrix and one vector a head.
 
-    Earlier columns are not kept, so the weights of a piece are over the columns of that piece alone (P = T).
+    Earlier columns are not kept, so the weights of a chunk are over the columns of that chunk alone (P = T).
     """
 
     state_type = LinearAttentionState
@@ -135,7 +135,7 @@ class LinearSelfAttention(SelfAttention[LinearAttentionState]):
 class FlexSelfAttention(CachedSelfAttention):
     """softmax(q kᵀ / √K + bias) v inside a sliding window; FlexAttention for whole sentences on CUDA.
 
-    A piece that continues a cache is computed explicitly there too: it is a few rows, of a new shape each time. So are
+    A chunk that continues a cache is computed explicitly there too: it is a few rows, of a new shape each time. So are
     heads and versions of PyTorch for which FlexAttention cannot be compiled. The numbers are the same.
     """
 

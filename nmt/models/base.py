@@ -1,7 +1,7 @@
-"""The interface of all models: a source is encoded once, a target is decoded in pieces of any length.
+"""The interface of all models: a source is encoded once, a target is decoded in chunks of any length.
 
 B batch, S source length, T target length, M memory size, D model size, V vocabulary, L layers, H heads.
-Law: decoding in pieces ≡ decoding the whole target, wherever it is split. So training (whole sentences) and search (one
+Law: decoding in chunks ≡ decoding the whole target, wherever it is split. So training (whole sentences) and search (one
 column at a time) use the same `decode`, and search reorders hypotheses by indexing the rows of the state (`reorder`).
 """
 
@@ -136,11 +136,11 @@ class EncoderDecoder(nn.Module, ABC):
             if isinstance(module, Window):
                 module.count_batches(batches)
 
-    def end_update(self, nll: Sequence[Tensor], useless: Tensor) -> None:
-        """Called by a training after an update with the mean −log p of each of its batches; `useless` 1: skipped."""
+    def end_update(self, nll: Sequence[Tensor], skip: Tensor) -> None:
+        """Called by a training after an update with the mean −log p of each of its batches; `skip` 1: skipped."""
         if hasattr(self, "reinforce"):
             for mean_nll in nll:
-                self.reinforce.update_baseline(-mean_nll, useless)
+                self.reinforce.update_baseline(-mean_nll, skip)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """hidden [… D] → unnormalised logits [… V], in a tensor that search may overwrite."""

@@ -193,7 +193,7 @@ def decoder_output(
 
 
 def concat_columns(columns: Sequence[Tensor | None]) -> Tensor | None:
-    """[B t] of each piece → [B T]; None if they are None."""
+    """[B t] of each chunk → [B T]; None if they are None."""
     tensors = [column for column in columns if column is not None]
     return torch.cat(tensors, 1) if tensors else None
 

@@ -1,4 +1,4 @@
-"""Updates whose numbers are useless: each is skipped; too many of them, and the training goes back once, then it ends.
+"""Updates with an invalid loss or gradient: each is skipped; after too many the training goes back once, then it ends.
 
 All decisions depend on the TrainState alone, so a continued training makes the same ones.
 """
@@ -19,7 +19,7 @@ MAX_SKIPPED, WINDOW = 5, 100  # so many updates among so many can be skipped
 
 
 class TrainingDiverged(Exception):
-    """Losses or gradients are useless again and again; the text gives the value and the batch it comes from."""
+    """Losses or gradients are invalid again and again; the text gives the value and the batch it comes from."""
 
 
 def loss_limit(state: TrainState, vocabulary: int) -> float:
@@ -33,7 +33,7 @@ def loss_limit(state: TrainState, vocabulary: int) -> float:
     return min(limit, state.loss_mean + max(MIN_RISE, MAX_DEVIATIONS * math.sqrt(state.loss_variance)))
 
 
-def is_useless(loss: Tensor, gradient_norm: Tensor, limit: float) -> Tensor:
+def must_skip(loss: Tensor, gradient_norm: Tensor, limit: float) -> Tensor:
     """Whether an update has a fault, as a number on its device, 1 or 0, which nobody has to wait for."""
     return ((loss <= limit) & loss.isfinite() & gradient_norm.isfinite()).logical_not().float()
 

@@ -17,7 +17,7 @@ from nmt.models.base import EncoderDecoder
 from nmt.training.batch_size import split_batch
 from nmt.training.compile import compile_forward, failed_to_compile, reason
 from nmt.training.deferred import Deferred, runs_ahead
-from nmt.training.divergence import TrainingDiverged, find_fault, is_useless, loss_limit, record_loss, record_skip
+from nmt.training.divergence import TrainingDiverged, find_fault, loss_limit, must_skip, record_loss, record_skip
 from nmt.training.gradient_sum import GradientSum, OrderedSum, UnorderedSum
 from nmt.training.loss import alignment_loss, training_loss
 from nmt.training.metrics import TrainMetrics
@@ -78,7 +78,7 @@ class TrainStep:
     def update(self) -> dict[str, float]:
         """One update; returns a loss, the mean −log p of its target tokens, and the learning rate.
 
-        A useless one is skipped: it counts, but changes no weights. That is decided on the device. A GPU is still busy
+        An invalid one is skipped: it counts, but changes no weights. That is decided on the device. A GPU is still busy
         when `update` returns: its figures are read by `settle`, at the latest when the next update has been queued, and
         the loss is that of the update before. Raises TrainingDiverged if too many are skipped; an update that had been
         queued by then is given up, and its batches come again.
@@ -101,9 +101,9 @@ class TrainStep:
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.optim.clip_norm or math.inf)
         lr = learning_rate(self.config.optim, state.step + 1, state.total_steps or ENDLESS)
         limit = loss_limit(state, self.model.output.out_features)
-        useless = is_useless(sum(nll, start=nll[0].new_zeros(())) / tokens, norm, limit)
-        self.change_weights(lr, useless)
-        self.model.end_update([each / count for each, count in zip(nll, counts, strict=True)], useless)
+        skip = must_skip(sum(nll, start=nll[0].new_zeros(())) / tokens, norm, limit)
+        self.change_weights(lr, skip)
+        self.model.end_update([each / count for each, count in zip(nll, counts, strict=True)], skip)
         self.optimizer.zero_grad()
         state.epoch, state.shard, state.position = self.batches.skip(last, self.world.size - self.world.rank)
         state.step += 1
@@ -131,9 +131,9 @@ class TrainStep:
         state.tokens += pending.tokens
         self.metrics.add(sum(nll), pending.tokens, pending.padding, norm)
 
-    def change_weights(self, lr: float, useless: Tensor) -> None:
-        """A step of the optimizer, which changes nothing where `useless` is 1."""
-        self.optimizer.found_inf = useless  # type: ignore[attr-defined]
+    def change_weights(self, lr: float, skip: Tensor) -> None:
+        """A step of the optimizer, which changes nothing where `skip` is 1."""
+        self.optimizer.found_inf = skip  # type: ignore[attr-defined]
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         with autocast(self.device, self.dtype):  # for Muon's products

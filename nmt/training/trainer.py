@@ -110,7 +110,7 @@ class Trainer:
             self.train_step.metrics = TrainMetrics()
 
     def settle(self) -> None:
-        """Read the figures of the last update; the training goes back where it was one useless update too many."""
+        """Read the figures of the last update; the training goes back where it was one invalid update too many."""
         try:
             self.train_step.settle()
         except TrainingDiverged as error:
