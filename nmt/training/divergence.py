@@ -34,7 +34,7 @@ def loss_limit(state: TrainState, vocabulary: int) -> float:
 
 
 def must_skip(loss: Tensor, gradient_norm: Tensor, limit: float) -> Tensor:
-    """Whether an update has a fault, as a number on its device, 1 or 0, which nobody has to wait for."""
+    """Whether an update has a fault, as 1 or 0 on its device, so that the host does not wait for it."""
     return ((loss <= limit) & loss.isfinite() & gradient_norm.isfinite()).logical_not().float()
 
 
