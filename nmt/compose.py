@@ -24,6 +24,7 @@ from nmt.config_validation import all_keys, first_line, unknown_key, validate
 from nmt.errors import UserError
 
 log = logging.getLogger("nmt")
+NOT_QUOTED = "'\"[]{},\\$"  # signs of a value that means more than its letters
 GROUPS = ("data", "tokenizer", "model", "optim", "train", "decode")
 Suggest = Callable[[Config], Sequence[presets.Suggestion]]  # for the corpus and the time of a configuration
 
@@ -35,6 +36,7 @@ def compose_all(overrides: Sequence[str], multirun: bool, suggest: Suggest = lam
     """
     overrides = fine_tuning.start_words(overrides)
     with hydra.initialize_config_dir(str(config_folder()), version_base="1.3"):
+        overrides = [with_quotes(override) for override in overrides]
         parsed = parse(overrides)
         swept = [override for override in parsed if override.is_sweep_override()]
         if not multirun:
@@ -61,7 +63,35 @@ def parse(overrides: Sequence[str]) -> list[Override]:
     try:
         return OverridesParser.create(GlobalHydra.instance().config_loader()).parse_overrides(list(overrides))
     except HydraException as error:
-        raise UserError(f"An argument cannot be read as KEY=VALUE: {first_line(error)}.") from None
+        raise UserError(
+            f"An argument cannot be read as KEY=VALUE: {first_line(error)}. A value with other signs than letters, "
+            "digits and . _ - / : needs quotes that the shell leaves: KEY='\"VALUE\"'."
+        ) from None
+
+
+def with_quotes(override: str) -> str:
+    """KEY=VALUE with quotes around what Hydra's grammar cannot read, such as the name of a file with spaces or ü.
+
+    What has quotes, brackets or a comma of its own stays, except [A,B].
+    """
+    key, equals, value = override.partition("=")
+    if not equals or can_parse(override):
+        return override
+    is_list = value.startswith("[") and value.endswith("]")
+    parts = value[1:-1].split(",") if is_list else [value]
+    if any(set(part) & set(NOT_QUOTED) for part in parts):
+        return override
+    quoted = ",".join(part if can_parse(f"{key}={part}") else f"'{part}'" for part in parts)
+    return f"{key}=[{quoted}]" if is_list else f"{key}={quoted}"
+
+
+def can_parse(override: str) -> bool:
+    """Whether Hydra's grammar has it."""
+    try:
+        OverridesParser.create().parse_overrides([override])
+    except HydraException:
+        return False
+    return True
 
 
 def name_suffix(combination: Sequence[str], swept: Sequence[str]) -> str:

@@ -64,6 +64,20 @@ def test_csv_with_quotes_and_line_breaks(tmp_path: Path, delimiter: str, end: st
     assert read(with_gaps) == PAIRS and read.skipped == {"another number of columns": 1}
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_two_columns_of_one_name_are_refused(tmp_path: Path, name: str) -> None:
+    comma = "," if name.endswith("csv") else "\t"
+    path = save(tmp_path / name, comma.join(["de", "en", "de"]) + "\n" + comma.join("abc") + "\n")
+    assert refusal(path) == f"{path} has several columns 'de'; give each its own name."
+    save(path, comma.join(["de", "en", "x", "x"]) + "\n" + comma.join("abcd") + "\n")
+    assert read(path) == [("a", "b")]
+
+
+def test_a_csv_with_carriage_returns_alone(tmp_path: Path) -> None:
+    path = save(tmp_path / "a.csv", "de,en\rja,yes\r")
+    assert refusal(path).startswith(f"{path}, line 1: a carriage return stands inside a line")
+
+
 def test_tsv_knows_no_quotes_and_may_have_no_header(tmp_path: Path) -> None:
     rows = [('"Hallo', "x", 'he said "hello"'), ("ja", "y", "yes"), ("a", "b"), ("nein", "z", "no\u2028no")]
     text = "".join("\t".join(row) + "\n" for row in rows)
@@ -185,6 +199,13 @@ def zipped(path: Path, members: dict[str, str]) -> Path:
     return path
 
 
+def test_a_zip_of_macos(tmp_path: Path) -> None:
+    for name in ("a.tsv", "x.de"):
+        texts = {"a.tsv": "de\ten\nja\tyes\n"} if name == "a.tsv" else {"x.de": "ja\n", "x.en": "yes\n"}
+        extra = {f"__MACOSX/._{member}": "\0\5\x16\7" for member in texts}
+        assert read(zipped(tmp_path / f"{name}.zip", texts | extra)) == [("ja", "yes")]
+
+
 def test_zip_of_two_files_or_of_one_table(tmp_path: Path) -> None:
     lines = {f"X.de-en.{code}": "".join(pair[side] + "\n" for pair in FLAT) for side, code in enumerate(("de", "en"))}
     assert read(zipped(tmp_path / "a.zip", lines | {"README": "x"})) == FLAT
@@ -253,6 +274,23 @@ def build(
     """The folder of the corpus below `folder`, as the commands build it."""
     data = replace(default_config().data, train=train, valid=valid, test=test, **more)
     return build_corpus_stage(replace(default_config(), data=data, data_folder=str(folder / "data")))
+
+
+@pytest.mark.parametrize(
+    "name", ["größe", "my file", "a(1).tsv", "~x", "a;b", "été & co/x", "plain", "'quoted'", "[ä,b c]", "[a,b]"]
+)
+def test_names_that_hydra_cannot_read_need_no_quotes(name: str) -> None:
+    words = ["data=files", "data.source=de", "data.target=en", f"data.train={name}"]
+    wanted = name[1:-1].split(",") if name.startswith("[") else name.strip("'")
+    assert compose_all(words, multirun=False)[0].data.train == wanted
+
+
+def test_names_that_cannot_be_meant() -> None:
+    words = ["data=files", "data.source=de", "data.target=en"]
+    with pytest.raises(UserError, match="needs quotes that the shell leaves"):
+        compose_all([*words, "data.train=ß,b"], multirun=False)
+    with pytest.raises(UserError, match=r"a name that is a number is written data.train=./2024"):
+        sources.set_names(compose_all([*words, "data.train=2024"], multirun=False)[0].data)
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,7 @@ def check_member(path: Path, info: zipfile.ZipInfo) -> None:
 
 
 def member_names(path: Path) -> list[str]:
-    """The names of the files in an archive; raises UserError."""
+    """The names of the files in an archive, without what macOS adds to each; raises UserError."""
     with open_zip(path) as archive:
-        return [info.filename for info in archive.infolist() if not info.is_dir()]
+        names = [info.filename for info in archive.infolist() if not info.is_dir()]
+    return [name for name in names if not name.startswith("__MACOSX/")]

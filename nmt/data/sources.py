@@ -67,6 +67,8 @@ def as_list(role: str, value: Any) -> list[str]:
         or not all(isinstance(name, str) and name not in ("", "???") for name in names)
     ):
         also = " or data.test=null" if role == "test" else ""
+        if isinstance(value, int) and not isinstance(value, bool):
+            also += f"; a name that is a number is written data.{role}=./{value}"
         raise UserError(f"data.{role}={value} is not possible; give data.{role}=NAME or data.{role}=[NAME,NAME]{also}.")
     return names
 

@@ -6,6 +6,7 @@ a tab is always the next column, a line always the next row. CSV has quotes as t
 delimiter (comma, semicolon or tab) that gives the columns.
 """
 
+import contextlib
 import csv
 import json
 from collections import Counter
@@ -61,6 +62,8 @@ class Columns:
         """The two names that the table has; raises UserError, naming those that are there."""
         for source, target in self.choices:
             if source in names and target in names:
+                if twice := [name for name in (source, target) if names.count(name) > 1]:
+                    raise UserError(f"{table} has several columns '{printable(twice[0])}'; give each its own name.")
                 return source, target
         raise UserError(self.describe_missing(names, table))
 
@@ -94,9 +97,11 @@ def read_csv(file: PackedFile, columns: Columns, skipped: Skipped) -> Iterator[P
     try:
         yield from rows
     except csv.Error as error:
-        raise UserError(
-            f"{file}, line {reader.line_num}: {error}; a quote inside a quoted field is doubled, and its end must come."
-        ) from None
+        if str(error).startswith("new-line"):
+            reason = "a carriage return stands inside a line; lines must end in line feeds"
+        else:
+            reason = f"{error}; a quote inside a quoted field is doubled, and its end must come"
+        raise UserError(f"{file}, line {reader.line_num}: {reason}.") from None
 
 
 def with_line_ends(first: str, lines: Iterator[str]) -> Iterator[str]:
@@ -108,9 +113,11 @@ def with_line_ends(first: str, lines: Iterator[str]) -> Iterator[str]:
 
 def find_delimiter(line: str, columns: Columns) -> str:
     """The delimiter with which the first line has the columns, else that with which it has most of them."""
-    headers = {}
+    headers: dict[str, list[str]] = {}
     for delimiter in DELIMITERS:
-        headers[delimiter] = next(csv.reader([line], delimiter=delimiter), [])
+        headers[delimiter] = []
+        with contextlib.suppress(csv.Error):  # it comes again when the file is read
+            headers[delimiter] = next(csv.reader([line], delimiter=delimiter), [])
         if any(source in headers[delimiter] and target in headers[delimiter] for source, target in columns.choices):
             return delimiter
     return max(DELIMITERS, key=lambda delimiter: len(headers[delimiter]))
