@@ -9,13 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from nmt.data.inspect.characters import DIGIT
-from nmt.data.inspect.lines import NEWLINE, Lines, is_in
+from nmt.data.inspect.lines import NEWLINE, Lines, is_in, mix
 
 BIGRAMS = 1 << 16  # hash values of two characters
 FITTING = 2.0  # standard deviations below the median: words whose lines are on average farther are not known
+FARTHEST = 6.0  # standard deviations that one line may count
 SEEN = 2  # lines that a known word is in
 LETTERS = 0.7  # share of the characters of a judged line
-LEAST_SPREAD = 1.7  # nats, times the root of the length; text made from templates has less
+LEAST_SPREAD = 2.0  # nats, times the root of the length; text made from templates has less
 UNKNOWN, UNLIKELY, WORDS = 0.7, 1.5, 4  # share of unknown words, standard deviations, words of a judged line
 
 
@@ -58,8 +59,10 @@ def learn_language(side: Lines) -> Language:
     deviation = (mean - median) * np.sqrt(side.lengths + 1)
     center, high = np.quantile(deviation, (0.5, 0.75))
     spread = max(float(high - center) / 0.6745, LEAST_SPREAD)  # of the upper half: faults are in the lower
-    words, index, seen = np.unique(side.words.hash, return_inverse=True, return_counts=True)
-    fit = np.bincount(index, (deviation[side.words.line] - center) / spread, len(words)) / seen
+    _, once = np.unique(mix(side.words.hash ^ mix(side.words.line)), return_index=True)  # each word once in a line
+    words, index, seen = np.unique(side.words.hash[once], return_inverse=True, return_counts=True)
+    fits = np.clip((deviation - center) / spread, -FARTHEST, FARTHEST)
+    fit = np.bincount(index, fits[side.words.line[once]], len(words)) / seen
     return Language(log_probability, median, float(center), spread, words[(seen >= SEEN) & (fit > -FITTING)])
 
 

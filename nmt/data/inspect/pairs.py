@@ -3,10 +3,11 @@
 import re
 import unicodedata
 from dataclasses import dataclass
+from html.entities import name2codepoint
 
 import numpy as np
 
-from nmt.data.inspect.characters import SIZE, SMALL
+from nmt.data.inspect.characters import CAPITAL, SIZE, SMALL, scripts
 from nmt.data.inspect.identifier import other_language
 from nmt.data.inspect.language import bigram_codes
 from nmt.data.inspect.lines import NEWLINE, Lines, is_in
@@ -14,14 +15,21 @@ from nmt.data.inspect.profile import MIN_PAIRS, Profile, name_like
 
 # UTF-8 read as Latin-1 or Windows-1252: Ã or Â and a character that stands for a byte from 0x80 to 0xBF.
 HIGH = "\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
-BROKEN = re.compile(f"Ã[{HIGH}]|Â[\u00a0-\u00bf]|â€|[ÐÑ][{HIGH}][ÐÑ][{HIGH}]|\ufffd")
-ENTITY = re.compile(r"&(?:amp;)*(?:#[0-9]{1,6}|#[xX][0-9a-fA-F]{1,6}|amp|lt|gt|quot|apos|nbsp);")
+BROKEN = re.compile(f"Ã[{HIGH}]|Â[\u00a0-\u00bf]|â€|[ÐÑ][{HIGH}][ÐÑ][{HIGH}]|ï»¿|ï¿½|\ufffd")
+LOST_LETTER = re.compile(r"(?<!\S)[^\W\d_]+\?[^\W\d_]+(?=[.,;:!?]?(?:\s|$))")  # M?ller
+ENTITY = re.compile(rf"&(?:amp;)*(?:#[0-9]{{1,6}}|#[xX][0-9a-fA-F]{{1,6}}|apos|{'|'.join(name2codepoint)});")
+TAG = re.compile(
+    r"</?(?:a|b|i|u|p|br|em|strong|span|div|font|su[bp]|tt|code|li|[uo]l|t[drh]|table|img|h[1-6]|seg|s)\b[^<>\n]{0,200}>",
+    re.I,
+)
 NUMBER = re.compile(r"\d+(?:[.,:'’\u00a0\u202f -]?\d+)*")
 DIGITS = re.compile(r"\d+")
 BYTE_ORDER_MARK = 0xFEFF
 ESCAPED = range(0xDC80, 0xDD00)  # bytes that are not UTF-8, as surrogateescape reads them
 # C0 without tab, line feed and carriage return; DEL; C1; marks that turn the direction of text.
 CONTROLS = [*range(9), 11, 12, *range(14, 32), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+# Tab, carriage return, soft hyphen, zero-width space, ends of a line and of a paragraph, word joiner.
+INVISIBLE = [9, 13, 0xAD, 0x200B, 0x2028, 0x2029, 0x2060]
 MIN_LETTERS = 5  # of a line whose script is judged
 MIN_CASED_WORDS = 3  # of a line whose case is judged, or that may not be equal on both sides
 LANGUAGE_MARGIN = 12.0  # nats by which the other side's language fits better
@@ -46,23 +54,28 @@ def table_of(codes: list[int]) -> np.ndarray:
     return table
 
 
-CONTROL_TABLE, MARK_TABLE = table_of(CONTROLS), table_of([BYTE_ORDER_MARK])
+CONTROL_TABLE, INVISIBLE_TABLE, MARK_TABLE = table_of(CONTROLS), table_of(INVISIBLE), table_of([BYTE_ORDER_MARK])
 ESCAPED_TABLE = table_of([*ESCAPED])
-BROKEN_TABLE = table_of([ord(character) for character in "ÃÂâÐÑ\ufffd"])
+BROKEN_TABLE = table_of([ord(character) for character in "ÃÂâÐÑï\ufffd"])
 
 
 def side_faults(profile: Profile, limits: Limits, number: int, side: Lines) -> dict[str, np.ndarray]:
     """The faults of one side (0 or 1): for each kind, which lines have it."""
     found = {
         "not UTF-8": side.with_any(ESCAPED_TABLE),
-        "characters of a wrong encoding": matching(side, side.with_any(BROKEN_TABLE), BROKEN),
+        "characters of a wrong encoding": has_broken_characters(side),
         "byte order mark": side.with_any(MARK_TABLE),
         "control characters": side.with_any(CONTROL_TABLE),
+        "invisible characters": side.with_any(INVISIBLE_TABLE) & ~side.blank,
         "HTML entities": has_entities(side),
     }
     if profile.pairs < MIN_PAIRS:
         return found
     found["another script"] = other_script(side, profile.scripts[number])
+    if not profile.tagged[number]:
+        found["tags"] = has_tags(side)
+    if not profile.shouted[number]:
+        found["all in capitals"] = in_capitals(side)
     if not profile.spaced[number]:
         found["looks tokenized"] = has_spaced_punctuation(side)
     if profile.capitals[number]:
@@ -96,7 +109,7 @@ def pair_faults(profile: Profile, limits: Limits, source: Lines, target: Lines) 
         found["unusual difference of lengths"] = ~blank & (profile.far(source, target) > limits.deviation)
         found["partly untranslated"] = partly_untranslated(source, target) & ~found["both sides equal"]
         found["number or name not on both sides"] = ~blank & (
-            not_copied(profile, source, target) | not_copied(profile, target, source)
+            not_copied(profile, source, target) | not_copied(profile, target, source) | other_numbers(source, target)
         )
     return found
 
@@ -109,17 +122,45 @@ def matching(side: Lines, candidates: np.ndarray, pattern: re.Pattern[str]) -> n
     return found
 
 
+def has_broken_characters(side: Lines) -> np.ndarray:
+    """Which lines have characters of a wrong encoding, or a question mark in the middle of a word."""
+    letters = side.kinds >= SMALL
+    inside = np.concatenate(([False], (side.codes[1:-1] == ord("?")) & letters[:-2] & letters[2:], [False]))
+    lost = matching(side, side.having(inside[: len(side.codes)]), LOST_LETTER)
+    return lost | matching(side, side.with_any(BROKEN_TABLE), BROKEN)
+
+
+def has_tags(side: Lines) -> np.ndarray:
+    """Which lines have tags of HTML."""
+    return matching(side, side.having(side.codes == ord("<")), TAG)
+
+
+def in_capitals(side: Lines) -> np.ndarray:
+    """Which lines have no small letter, and at least MIN_CASED_WORDS words in capitals."""
+    words = side.words
+    many = words.lines_with((words.kind == CAPITAL) & (words.length > 1)) >= MIN_CASED_WORDS
+    return (side.small == 0) & many
+
+
 def has_entities(side: Lines) -> np.ndarray:
     """Which lines have HTML entities."""
     return matching(side, side.having(side.codes == ord("&")), ENTITY)
 
 
 def other_script(side: Lines, usual: np.ndarray) -> np.ndarray:
-    """Which lines have most of their letters in a script that is not usual."""
+    """Which lines have a third of their letters in a script that is not usual, or a word of Latin and Cyrillic ones."""
     if not usual.any():
         return np.zeros(side.count, bool)
     letters = side.letters_by_script(np.arange(256) > 0)
-    return (letters >= MIN_LETTERS) & (2 * side.letters_by_script(usual) < letters)
+    return ((letters >= MIN_LETTERS) & (3 * side.letters_by_script(usual) < 2 * letters)) | mixes_scripts(side)
+
+
+def mixes_scripts(side: Lines) -> np.ndarray:
+    """Which lines have a Latin letter beside a Cyrillic one, which looks the same perhaps."""
+    table, names = scripts()
+    latin, cyrillic = (table[side.codes] == names.index(name) for name in ("LATIN", "CYRILLIC"))
+    mixed = (latin[:-1] & cyrillic[1:]) | (cyrillic[:-1] & latin[1:])
+    return side.having(np.append(mixed, False))
 
 
 def has_spaced_punctuation(side: Lines) -> np.ndarray:
@@ -162,6 +203,25 @@ def not_copied(profile: Profile, side: Lines, other: Lines) -> np.ndarray:
     for line in np.unique(words.line[numbers]).tolist():
         lost[line] |= not same_numbers(side.texts[line], other.texts[line])
     return lost
+
+
+def other_numbers(source: Lines, target: Lines) -> np.ndarray:
+    """Which pairs have numbers on both sides, and none of one side is on the other; such as 6 and 5."""
+    numbers = np.flatnonzero(source.words.digit)
+    shared = numbers[source.words.in_other(target.words, numbers)]
+    found = (source.words.lines_with(numbers) > 0) & (target.words.lines_with(target.words.digit) > 0)
+    found &= source.words.lines_with(shared) == 0
+    for line in np.flatnonzero(found).tolist():
+        sides = source.texts[line], target.texts[line]
+        found[line] = not any(has_near(text, other) for text, other in (sides, sides[::-1]))
+    return found
+
+
+def has_near(text: str, other: str) -> bool:
+    """Whether one of the numbers of a text is on the other side, by its value or nearly."""
+    groups, others = (NUMBER.findall(unicodedata.normalize("NFKC", each)) for each in (text, other))
+    known = {value for group in others for value in readings(group)}
+    return any(is_near(value, known) for group in groups for value in readings(group) if value)
 
 
 def same_numbers(text: str, other: str) -> bool:

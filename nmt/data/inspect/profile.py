@@ -14,6 +14,7 @@ from nmt.data.inspect.lines import Lines, Words
 SAMPLE = 20_000  # pairs
 MIN_PAIRS = 200  # of a sample by which a fault is judged that depends on what is usual
 MIN_SCRIPT = 0.2  # share of the letters of a script that is usual
+SEEN_OFTEN = 0.05  # share of the lines with tags, or in capitals, from which on they are usual
 HABIT = 0.8  # share of the lines with a habit that is usual
 MIN_SEEN, COPIED, COPIED_NAME = 8, 0.85, 0.97  # it is usually copied if seen so often, and in this share on both sides
 MIN_COPIED_LENGTH = 3
@@ -32,6 +33,8 @@ class Profile:
     scripts: tuple[np.ndarray, np.ndarray]  # a boolean for each number of a script
     capitals: tuple[bool, bool]  # lines have capital letters
     few_capitals: tuple[bool, bool]  # most lines have none, though their script has them
+    tagged: tuple[bool, bool]  # lines have tags of HTML
+    shouted: tuple[bool, bool]  # lines are all in capitals
     spaced: tuple[bool, bool]  # punctuation is separated by spaces, as tokenizers do
     languages: tuple[Language, Language]
     language: np.ndarray  # log P(two characters | source) − log P(… | target) [BIGRAMS]
@@ -51,7 +54,7 @@ def length_difference(source: Lines, target: Lines) -> np.ndarray:
 
 def learn_profile(source: Lines, target: Lines) -> Profile:
     """The profile of a sample of pairs."""
-    from nmt.data.inspect.pairs import has_spaced_punctuation  # circular: these depend on the profile
+    from nmt.data.inspect.pairs import has_spaced_punctuation, has_tags, in_capitals  # these depend on the profile
 
     kept = ~(source.blank | target.blank)
     center, spread = robust(length_difference(source, target)[kept] if kept.any() else np.zeros(1))
@@ -63,6 +66,8 @@ def learn_profile(source: Lines, target: Lines) -> Profile:
         scripts=(usual_scripts(source), usual_scripts(target)),
         capitals=(share(source.capitals > 0) > HABIT, share(target.capitals > 0) > HABIT),
         few_capitals=(share(few_capitals(source)) > 0.5, share(few_capitals(target)) > 0.5),
+        tagged=(share(has_tags(source)) > SEEN_OFTEN, share(has_tags(target)) > SEEN_OFTEN),
+        shouted=(share(in_capitals(source)) > SEEN_OFTEN, share(in_capitals(target)) > SEEN_OFTEN),
         spaced=(share(has_spaced_punctuation(source)) > 0.3, share(has_spaced_punctuation(target)) > 0.3),
         languages=languages,
         language=languages[0].log_probability - languages[1].log_probability,
