@@ -108,6 +108,9 @@ def check_combinations(config: Config) -> None:
         raise UserError(
             f"name={config.name!r:.60} cannot name a run; use up to 200 letters, digits, '.', '_', '+', '-'."
         )
+    for key in ("data_folder", "run_folder"):
+        if not getattr(config, key).strip():
+            raise UserError(f"{key} is empty; give the name of a folder.")
     if not DEVICE.fullmatch(config.device):
         raise UserError(f"device={config.device:.60} is not possible; choose auto, cpu, cuda, or cuda:1 and so on.")
     for side in ("source", "target"):

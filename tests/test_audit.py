@@ -12,6 +12,7 @@ from plant_faults import FAULTS
 
 from nmt.audit import reading, repeated, run
 from nmt.audit.reading import chunks
+from nmt.cli import main
 from nmt.data.inspect import pairs as pair_checks
 from nmt.data.inspect.lines import Lines
 from nmt.errors import UserError
@@ -89,6 +90,14 @@ def test_pairs_of_a_held_out_set_are_found(audit) -> None:
     clean[399] = (clean[399][0], held_out[4][1])
     _, found, _ = audit(clean)
     assert found["in valid or test"] == {300} and found["a side in valid or test"] == {400}
+
+
+def test_nothing_stays_of_an_audit_that_could_not_begin(audit, tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text('{"de": "a", "en": "b"}\n{')
+    assert audit(pairs(300))[0].code == 0
+    before = sorted(Path("data").glob("audit-*"))
+    words = [*WORDS, "data.train=x.jsonl", "data.valid=valid", "data.test=null"]
+    assert main(["audit", *words]) == 2 and sorted(Path("data").glob("audit-*")) == before
 
 
 def test_a_file_with_more_lines_is_read_and_reported(audit, tmp_path: Path) -> None:

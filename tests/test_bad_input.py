@@ -57,6 +57,7 @@ CONFIGURATION = {
     "dropout of one": (["model.dropout=1"], ["model.dropout=1", "less than 1"]),
     "not a number": (["optim.lr=nan"], ["optim.lr=nan"]),
     "no equals sign": (["model"], ["model"]),
+    "no folder of runs": (["run_folder="], ["run_folder is empty"]),
     "a broken bracket": (["optim.betas=[0.9"], ["KEY=VALUE"]),
     "several without -m": (["seed=1,2"], ["'seed=1,2'", "-m"]),
     "a typo in one of several": (["-m", "model=seq2seq,luong_gobal"], ["luong_global"]),

@@ -47,16 +47,24 @@ def audit_folder(data: DataConfig, root: Path) -> Path:
 
 
 def audit(data: DataConfig, root: Path) -> tuple[Path, list[SetReport]]:
-    """Look at all pairs; returns the folder of the results, and them. Raises UserError."""
+    """Look at all pairs; returns the folder of the results, and them.
+
+    Raises UserError; then nothing stays of a folder in which no chunk is finished.
+    """
     folder = audit_folder(data, root)
     with report_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        with only_writer(folder), tempfile.TemporaryDirectory(dir=folder) as generated:
-            if (reports := read_reports(folder)) is None:
-                sets = sources.find_sets(data, root / "downloads", Path(generated))
-                reports = Auditor(data, folder).run(sets)
-                write_reports(folder, reports, provenance(data))
-                shutil.rmtree(folder / "parts", ignore_errors=True)
+        try:
+            with only_writer(folder), tempfile.TemporaryDirectory(dir=folder) as generated:
+                if (reports := read_reports(folder)) is None:
+                    sets = sources.find_sets(data, root / "downloads", Path(generated))
+                    reports = Auditor(data, folder).run(sets)
+                    write_reports(folder, reports, provenance(data))
+                    shutil.rmtree(folder / "parts", ignore_errors=True)
+        except UserError:
+            if not any(folder.rglob("*.npz")) and not (folder / "report.json").exists():
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
     return folder, reports
 
 

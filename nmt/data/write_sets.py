@@ -70,7 +70,10 @@ def write_training_set(
 def check_part(entry: dict[str, Any], data: DataConfig) -> None:
     """Raise UserError when no pair of a part is left."""
     if not entry["lines"]:
-        reasons = ", ".join(f"{number:,} {reason}" for reason, number in entry["dropped"].items())
+        keys = {"too long": "max_characters", "lengths too unlike": "max_length_ratio"}
+        limits = {reason: f" (data.{key}={getattr(data, key):g})" for reason, key in keys.items()}
+        dropped = entry["dropped"].items()
+        reasons = ", ".join(f"{number:,} {reason}{limits.get(reason, '')}" for reason, number in dropped)
         raise UserError(f"No training pair is left of {entry['read']:,} in data.train={entry['origin']}: {reasons}.")
 
 
