@@ -298,7 +298,7 @@ def test_names_that_cannot_be_meant() -> None:
     [
         ("{0}/pairs.tsv", {"columns": ["a", "b"]}, "it has de, en"),
         (["{0}/train", "{0}/empty.tsv"], {}, "empty.tsv has no pair of sentences"),
-        ("{0}/train", {"valid": "{0}/valid", "max_characters": 1}, "too long (data.max_characters=1)"),
+        ("{0}/train", {"valid": "{0}/valid", "test": None, "max_characters": 1}, "too long (data.max_characters=1)"),
         (["{0}/train", "{0}/blank.tsv"], {"valid": "{0}/valid", "test": None}, "blank.tsv: 1 one side blank"),
         (["{0}/train", "{0}/pairs.tsv"], {"weights": [1.0]}, "has 1 numbers, but data.train has 2 parts"),
         (["{0}/train", "{0}/pairs.tsv"], {"weights": [1.0, 0.0]}, "above 0"),
