@@ -148,7 +148,7 @@ def test_a_comparison_is_not_written_into_a_run(run, capfd):
 def test_an_empty_name_is_refused(words, trained: Trained, capfd):
     """A shell passes one for a variable that is not set."""
     answer = run_command(capfd, *words, "--runs", trained.runs)
-    assert answer.code == 2 and "an empty name" in answer.err
+    assert answer.code == 2 and "the name is empty" in answer.err
 
 
 def test_translations_go_to_a_pipe(trained: Trained, capfd, tmp_path):
