@@ -68,6 +68,21 @@ def test_an_odd_line_with_a_span_has_a_sign_of_it():
         ("Er kam - endlich - an.", []),
         ("Der 20-jährige trug in den 90er Jahren z.B. 5kg.", []),
         ("Er sagte: Nein und/oder ja.", []),
+        ("Mail an ina[at]haus.example oder @ina@haus.example!", ["ina[at]haus.example", "@ina@haus.example"]),
+        (
+            "Klone git@git.example:ina/x.git von haus.example/a oder t.me/ina.",
+            ["git@git.example:ina/x.git", "haus.example/a", "t.me/ina"],
+        ),
+        ("In Brief(2).docx, .env und *.jpg steht es.", ["Brief(2).docx", ".env", "*.jpg"]),
+        ("Unter %HOME%\\x\\a.dat und $HOME/bin liegt es.", ["%HOME%\\x\\a.dat", "$HOME/bin"]),
+        ("Größe 38½, Haus 14a, 2x und 3x4, B-XY 12.", ["38½", "14a", "2x", "3x4", "B-XY 12"]),
+        ("In #ina-haus und u/ina42: ¯\\_(ツ)_/¯ (^_^)", ["#ina-haus", "u/ina42", "¯\\_(ツ)_/¯", "(^_^)"]),
+        ("[x] Putzen [ ] Kochen", ["[x]", "[ ]"]),
+        (
+            "Ein java.lang.Error in get_user(id=5) oder print('ja').",
+            ["java.lang.Error", "get_user(id=5)", "print('ja')"],
+        ),
+        ('Die 1950s um 7h05, z.B. Freund(in) und SUMME("a").', []),
     ],
 )
 def test_what_must_not_be_translated_is_found(text, spans):
@@ -208,6 +223,9 @@ def test_no_seen_word_is_a_name_and_nearly_every_other_one_is():
         ("X", []),
         ("Xaver", ["Xaver"]),
         ("Łódź und Δήλος", ["Łódź", "Δήλος"]),
+        ("Ein спасибо, ein 東京 und 水, ein café", ["спасибо", "東京", "水"]),  # of another script
+        ("Ein O'Brian lief", ["O'Brian"]),
+        ("l'Xaver", ["Xaver"]),
     ],
 )
 def test_names_are_words_that_were_never_seen(text, names):

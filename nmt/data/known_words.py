@@ -1,6 +1,6 @@
 """The words of the sources that a tokenizer was trained on: which are unknown names, and which have a capital letter.
 
-Also which marks at the end both languages have.
+Also which letters there are, and which marks at the end both languages have.
 
 A Bloom filter over words in small letters, and again over those that mostly begin with a capital letter inside of
 sentences: 16 bits an entry, 8 of them set, so that 6 in 10,000 unseen words pass for seen ones; no seen word is ever
@@ -16,13 +16,14 @@ from typing import NamedTuple
 WORD = re.compile(r"[^\W\d_]+")
 BESIDE = r"[\s\uf100-\uf2ff]*"  # a word: placeholders
 ONE_WORD = re.compile(f"{BESIDE}({WORD.pattern}){BESIDE}")
-NAME = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
+NAME = re.compile(r"(?:[A-Z]['’])?[^\W\d_]+(?:-[^\W\d_]+)*")  # O'Neill too
 BITS_PER_WORD, BITS_SET = 16, 8
 SHORTEST_PART = 3  # letters of a part of a compound
 # Before a word that has a capital letter anyway; > ends a tag.
 SENTENCE_END = re.compile(r"(?:^|[.!?:…][\s\"'»“”„«)]*|[\"„“«»‚‘¿¡>–—-])\s*$")
 BEFORE_WORD = 12  # characters that are looked at
 CAPITAL = "^"  # before an entry that has a capital letter, or is a mark
+LETTER = "*"  # before each letter; alone where letters are known at all
 MARKS = ".?!"  # at the end of a sentence
 MIN_MARKED = 20  # sources and targets that a mark must end
 LINK, ENDING = 2, 3  # most letters between the parts of a compound, and at the end of an inflected word
@@ -78,10 +79,12 @@ class KnownWords:
         return False
 
     def names(self, text: str) -> list[Found]:
-        """Words with a capital first letter that no seen word explains; of words with hyphens, all parts or some."""
+        """Words that are `is_name`; of words with hyphens, all parts or some."""
         found: list[Found] = []
         for match in NAME.finditer(text):
             parts = [part.span() for part in WORD.finditer(text, *match.span())]
+            if len(parts) > 1 and parts[0][1] - parts[0][0] == 1:
+                del parts[0]
             unknown = [span for span in parts if self.is_name(text[slice(*span)])]
             if len(unknown) == len(parts):
                 found.append(Found(*match.span()))
@@ -90,8 +93,16 @@ class KnownWords:
         return found
 
     def is_name(self, word: str) -> bool:
-        """Whether a word can only be copied."""
-        return len(word) > 1 and word[0].isupper() and not self.explains(word)
+        """Whether a word can only be copied.
+
+        It has a capital first letter and no seen word explains it, or half of its letters were never seen: it is of
+        another script.
+        """
+        if len(word) == 1 and word.isascii():
+            return False
+        if len(word) > 1 and word[0].isupper() and not self.explains(word):
+            return True
+        return LETTER in self and 2 * sum(LETTER + letter not in self for letter in word) >= len(word)
 
     def cased(self, text: str, start: int, names: bool) -> str:
         """A text with the capital letters of training from `start` on, where its own say nothing.
@@ -130,7 +141,10 @@ class KnownWords:
 
 
 def entries(texts: Iterable[str]) -> set[str]:
-    """The words of some texts in small letters, and again with CAPITAL if they mostly have one inside of sentences."""
+    """The words of some texts in small letters, and again with CAPITAL if they mostly have one inside of sentences.
+
+    Also their letters.
+    """
     capitals: Counter[str] = Counter()
     words: set[str] = set()
     for text in texts:
@@ -139,7 +153,8 @@ def entries(texts: Iterable[str]) -> set[str]:
             words.add(word)
             if not begins_sentence(text, match.start()):
                 capitals[word] += 1 if match[0][0].isupper() else -1
-    return words | {CAPITAL + word for word, more in capitals.items() if more > 0}
+    letters = {LETTER + letter for letter in set().union(*words)} | {LETTER}
+    return words | letters | {CAPITAL + word for word, more in capitals.items() if more > 0}
 
 
 def shared_marks(pairs: Iterable[tuple[str, str]]) -> list[str]:

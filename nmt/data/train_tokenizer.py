@@ -11,7 +11,7 @@ from pathlib import Path
 import sentencepiece
 
 from nmt.config import TokenizerConfig
-from nmt.data.known_words import KnownWords, entries, shared_marks
+from nmt.data.known_words import LETTER, KnownWords, entries, shared_marks
 from nmt.data.parallel_text import read_lines
 from nmt.data.protection import PLACEHOLDERS
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers, normalize
@@ -54,7 +54,10 @@ def with_words_of(tokenizers: Tokenizers, source_file: Path) -> Tokenizers:
     if tokenizers.source.known is None:
         return tokenizers
     texts = training_lines([source_file], tokenizers.source.lowercase)
-    known = tokenizers.source.known.extended(entries(texts))
+    found = entries(texts)
+    if LETTER not in tokenizers.source.known:  # of an earlier version: the letters of its own text are not known
+        found = {entry for entry in found if not entry.startswith(LETTER)}
+    known = tokenizers.source.known.extended(found)
     source = Tokenizer(tokenizers.source.model, tokenizers.source.lowercase, known)
     return Tokenizers(source, source if tokenizers.joint else tokenizers.target)
 

@@ -3,13 +3,14 @@
 const BITS_SET = 8;
 const SHORTEST_PART = 3; // letters of a part of a compound
 const CAPITAL = "^"; // before an entry that has a capital letter, or is a mark
+const LETTER_SEEN = "*"; // before each letter; alone where letters are known at all
 const [LINK, ENDING] = [2, 3]; // most letters between the parts of a compound, and at the end of an inflected word
 const LETTER = "[\\p{L}\\p{Nl}\\p{No}]"; // Python's [^\W\d_]
 const WORD = new RegExp(`${LETTER}+`, "gu");
 const BESIDE = "[\\s\\uf100-\\uf2ff]*"; // a word: placeholders
 const WORD_WITH_MARK = new RegExp(`^(${BESIDE})(${LETTER}+)\\s?([.?!]+)(${BESIDE})$`, "u");
 const ONE_WORD = new RegExp(`^(${BESIDE})(${LETTER}+)(${BESIDE})$`, "u");
-const NAME = new RegExp(`${LETTER}+(?:-${LETTER}+)*`, "gu");
+const NAME = new RegExp(`(?:[A-Z]['’])?${LETTER}+(?:-${LETTER}+)*`, "gu");
 
 class KnownWords {
   constructor(bits) {
@@ -47,14 +48,17 @@ class KnownWords {
 
   isName(word) {
     const letters = Array.from(word);
-    return letters.length > 1 && isUpper(letters[0]) && !this.explains(word);
+    if (letters.length === 1 && word < "\u0080") return false;
+    if (letters.length > 1 && isUpper(letters[0]) && !this.explains(word)) return true;
+    return this.has(LETTER_SEEN) && 2 * letters.filter((letter) => !this.has(LETTER_SEEN + letter)).length >= letters.length;
   }
 
-  // [start, end] of words with a capital first letter that no seen word explains; of words with hyphens all or some.
+  // [start, end] of words that can only be copied; of words with hyphens all or some.
   names(text) {
     const found = [];
     for (const match of text.matchAll(NAME)) {
       const parts = [...match[0].matchAll(WORD)].map((part) => [match.index + part.index, part[0]]);
+      if (parts.length > 1 && Array.from(parts[0][1]).length === 1) parts.shift();
       const unknown = parts.filter(([, word]) => this.isName(word));
       if (unknown.length === parts.length) found.push([match.index, match.index + match[0].length]);
       else found.push(...unknown.map(([start, word]) => [start, start + word.length]));
