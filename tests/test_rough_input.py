@@ -78,6 +78,13 @@ def test_an_odd_line_with_a_span_has_a_sign_of_it():
         ("Größe 38½, Haus 14a, 2x und 3x4, B-XY 12.", ["38½", "14a", "2x", "3x4", "B-XY 12"]),
         ("In #ina-haus und u/ina42: ¯\\_(ツ)_/¯ (^_^)", ["#ina-haus", "u/ina42", "¯\\_(ツ)_/¯", "(^_^)"]),
         ("[x] Putzen [ ] Kochen", ["[x]", "[ ]"]),
+        ("Ruf +49 (0)30 555-12 an, am 3.5. um 8.", ["+49 (0)30 555-12", "3.5.", "8"]),
+        ("Auf DE12 3456 7890 1234 5678 90 sind 17 + 25 * 2 €", ["DE12 3456 7890 1234 5678 90", "17 + 25 * 2 €"]),
+        ("Was heißt :user_id, #{x}, $PORT=8081 und [ERROR]?", [":user_id", "#{x}", "$PORT=8081", "[ERROR]"]),
+        ("1️⃣ Eins 2️⃣ Zwei +/- 8192 MB", ["1️⃣", "2️⃣", "+/- 8192 MB"]),
+        ("@tom.w99 hat IMG_2_3.HEIC und a.PDF", ["@tom.w99", "IMG_2_3.HEIC", "a.PDF"]),
+        ("### Das **neue** Haus", ["###", "**", "**"]),
+        ("Ein ![Bild](a/b.jpg) von meineListe[0]", ["![", "](a/b.jpg)", "meineListe[0]"]),
         (
             "Ein java.lang.Error in get_user(id=5) oder print('ja').",
             ["java.lang.Error", "get_user(id=5)", "print('ja')"],
@@ -225,6 +232,8 @@ def test_no_seen_word_is_a_name_and_nearly_every_other_one_is():
         ("Łódź und Δήλος", ["Łódź", "Δήλος"]),
         ("Ein спасибо, ein 東京 und 水, ein café", ["спасибо", "東京", "水"]),  # of another script
         ("Ein O'Brian lief", ["O'Brian"]),
+        ("Novosibirsk Xaver Szczepanski lief, Xaver", ["Novosibirsk Xaver Szczepanski", "Xaver"]),
+        ("Ein XQ 42 hielt, Xaver 42", ["42", "XQ 42", "Xaver"]),
         ("l'Xaver", ["Xaver"]),
     ],
 )

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, SupportsIndex, overload
 
-from nmt.data.known_words import BESIDE, MARKS, WORD, KnownWords
+from nmt.data.known_words import BESIDE, MARKS, WORD, Found, KnownWords
 from nmt.data.spans import Span, find_spans
 from nmt.data.tags import sentence_start
 
@@ -115,14 +115,31 @@ def protect(text: str, tags: Collection[str] = (), known: KnownWords | None = No
 
 
 def with_names(protected: Protected, known: KnownWords, start: int) -> Protected:
-    """With placeholders for the words from `start` on that can only be names, as many as are left."""
+    """With placeholders for the words from `start` on that can only be names, as many as are left.
+
+    Names with a space between them are one, and so is a name in capitals with the number behind it: LH 456.
+    """
     text, spans = known.cased(protected.text, start, names=protected.capitals), dict(protected.spans)
-    parts, end, names = [], 0, (name for name in known.names(text) if name.start >= start)
+    parts, end = [], 0
+    names = joined_names(text, [name for name in known.names(text) if name.start >= start])
     for (first, last), placeholder in zip(names, unused(protected), strict=False):
         parts += [text[end:first], placeholder]
-        name, end = text[first:last], last
+        name, end = "".join(spans.pop(character, character) for character in text[first:last]), last
         spans[placeholder] = name.upper() if protected.capitals else name
     return Protected("".join([*parts, text[end:]]), spans, protected.capitals)
+
+
+def joined_names(text: str, names: list[Found]) -> list[Found]:
+    """Names that stand together, as one; a number is part of the name in capitals before it."""
+    joined: list[Found] = []
+    for start, end in names:
+        if joined and text[joined[-1].end : start] == " ":
+            start = joined.pop().start
+        follows = text[end : end + 2]
+        if text[start:end].isupper() and follows[:1] == " " and follows[1:] in NUMBERS:
+            end += 2
+        joined.append(Found(start, end))
+    return joined
 
 
 def with_mark(protected: Protected, known: KnownWords, start: int) -> Protected:

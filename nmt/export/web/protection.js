@@ -77,6 +77,20 @@ class Protection {
     return { ...replaced, text: text.slice(0, start) + before + word + free + after, spans: { ...spans, [free]: marks } };
   }
 
+  // Names that stand together, as one; a number is part of the name in capitals before it.
+  joinedNames(text, names) {
+    const joined = [];
+    for (let [start, end] of names) {
+      const before = joined[joined.length - 1];
+      if (before && text.slice(before[1], start) === " ") [start] = joined.pop();
+      const [name, number] = [text.slice(start, end), text.slice(end + 1, end + 2)];
+      const isCapital = name === name.toUpperCase() && name !== name.toLowerCase();
+      if (isCapital && text[end] === " " && number && [...this.numbers].includes(number)) end += 2;
+      joined.push([start, end]);
+    }
+    return joined;
+  }
+
   withNames(original, start) {
     const replaced = this.withMark(original, start);
     const { capitals } = replaced;
@@ -84,11 +98,16 @@ class Protection {
     const spans = { ...replaced.spans };
     const free = [...this.others].filter((mark) => !(mark in spans));
     let [joined, end] = ["", 0];
-    for (const [first, last] of this.known.names(text).filter(([place]) => place >= start)) {
+    for (const [first, last] of this.joinedNames(text, this.known.names(text).filter(([place]) => place >= start))) {
       const mark = free.shift();
       if (mark === undefined) break;
       joined += text.slice(end, first) + mark;
-      spans[mark] = capitals ? text.slice(first, last).toUpperCase() : text.slice(first, last);
+      let name = "";
+      for (const character of text.slice(first, last)) {
+        name += character in spans ? spans[character] : character;
+        delete spans[character];
+      }
+      spans[mark] = capitals ? name.toUpperCase() : name;
       end = last;
     }
     return { text: joined + text.slice(end), spans, capitals };
