@@ -79,14 +79,14 @@ class KnownWords:
         return False
 
     def names(self, text: str) -> list[Found]:
-        """Words that are `is_name`; of words with hyphens, all parts or some."""
+        """Words that are `is_name`; of words with hyphens the whole if its last part is, else the parts that are."""
         found: list[Found] = []
         for match in NAME.finditer(text):
             parts = [part.span() for part in WORD.finditer(text, *match.span())]
             if len(parts) > 1 and parts[0][1] - parts[0][0] == 1:
                 del parts[0]
             unknown = [span for span in parts if self.is_name(text[slice(*span)])]
-            if len(unknown) == len(parts):
+            if len(unknown) == len(parts) or (parts[-1] in unknown and match[0][0].isupper()):
                 found.append(Found(*match.span()))
             else:
                 found += [Found(*span) for span in unknown]

@@ -53,14 +53,15 @@ class KnownWords {
     return this.has(LETTER_SEEN) && 2 * letters.filter((letter) => !this.has(LETTER_SEEN + letter)).length >= letters.length;
   }
 
-  // [start, end] of words that can only be copied; of words with hyphens all or some.
+  // [start, end] of words that can only be copied; of those with hyphens the whole if its last part can, else the parts.
   names(text) {
     const found = [];
     for (const match of text.matchAll(NAME)) {
       const parts = [...match[0].matchAll(WORD)].map((part) => [match.index + part.index, part[0]]);
       if (parts.length > 1 && Array.from(parts[0][1]).length === 1) parts.shift();
       const unknown = parts.filter(([, word]) => this.isName(word));
-      if (unknown.length === parts.length) found.push([match.index, match.index + match[0].length]);
+      const isWhole = unknown.includes(parts[parts.length - 1]) && isUpper(initialOf(match[0]));
+      if (unknown.length === parts.length || isWhole) found.push([match.index, match.index + match[0].length]);
       else found.push(...unknown.map(([start, word]) => [start, start + word.length]));
     }
     return found;
