@@ -184,7 +184,10 @@ def test_opus_gives_something_else(server: Server, tmp_path: Path, monkeypatch: 
         monkeypatch.setattr(packed, "MAX_FREE", 1 << 12)
     server.content, part = {
         "no zip": (b"<html>Not here</html>", "is no zip archive"),
-        "no pair": (whole.replace(b"Tatoeba.de-en.en", b"Tatoeba.de-en.fr"), "no two files that end in .de and .en"),
+        "no pair": (
+            whole.replace(b"Tatoeba.de-en.en", b"Tatoeba.de-en.fr"),
+            "does not have one file that ends in .de and one in .en",
+        ),
         "bomb": (archive([("x" * 1000, "y" * 1000)] * 500), "which no text does"),
         "leads out": (archive(pairs(50), **{"../../x": "y"}), "leads elsewhere"),
     }[fault]

@@ -64,6 +64,12 @@ def test_csv_with_quotes_and_line_breaks(tmp_path: Path, delimiter: str, end: st
     assert read(with_gaps) == PAIRS and read.skipped == {"another number of columns": 1}
 
 
+def test_the_first_rows_of_json_lines_may_lack_a_column(tmp_path: Path) -> None:
+    path = save(tmp_path / "a.jsonl", '{"de": "x"}\n{}\n{"de": "ja", "en": "yes"}\n{"de": "nein", "en": "no"}\n')
+    assert read(path) == [("ja", "yes"), ("nein", "no")] and read.skipped == {"a column missing": 2}
+    assert "has no columns 'de' and 'en'" in refusal(save(path, '{"de": "x"}\n{"x": 1}\n'))
+
+
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
 def test_two_columns_of_one_name_are_refused(tmp_path: Path, name: str) -> None:
     comma = "," if name.endswith("csv") else "\t"

@@ -15,6 +15,7 @@ from nmt.data.origin import Origin
 from nmt.data.parallel_text import read_pairs
 from nmt.data.split import HeldOut, SideSet, pair_hashes, words_of
 from nmt.data.split_record import SplitRecord
+from nmt.errors import UserError
 
 Pairs = list[tuple[str, str]]
 
@@ -108,11 +109,15 @@ def test_without_a_record_the_same_text_gives_the_same_sets(tmp_path: Path) -> N
     write_pairs(tmp_path, "all", pairs(300))
     first = build(tmp_path, str(tmp_path / "all"))
     before = sets_of(first)
-    for damaged in ("{", "[1]", '{"de-en test x": 1}', None):
-        record = tmp_path / "data" / "splits.json"
-        record.write_text(damaged) if damaged else record.unlink()
-        shutil.rmtree(first)
-        assert build(tmp_path, str(tmp_path / "all")) == first and sets_of(first) == before
+    record = tmp_path / "data" / "splits.json"
+    content = record.read_text()
+    for damaged in ("{", "", "[1]", '{"de-en test x": 1}', content[:-20]):
+        record.write_text(damaged)
+        with pytest.raises(UserError, match="splits.json is damaged"):
+            build(tmp_path, str(tmp_path / "all"))
+    record.unlink()
+    shutil.rmtree(first)
+    assert build(tmp_path, str(tmp_path / "all")) == first and sets_of(first) == before
 
 
 def test_what_another_training_has_written_meanwhile_stays(tmp_path: Path) -> None:

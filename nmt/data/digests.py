@@ -10,7 +10,7 @@ from nmt.files import write_atomic
 
 
 class DigestCache:
-    """The sha256 of files; a file is hashed again only when its path, size or modification time has changed."""
+    """The sha256 of files; a file is hashed again only when its path, size or times of change are others."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.digests, self.changed = path, {}, False
@@ -20,7 +20,7 @@ class DigestCache:
     def digest(self, path: Path) -> str:
         """The sha256 of a file's bytes, from the cache if possible."""
         status = path.stat()
-        key = f"{path.resolve()} {status.st_size} {status.st_mtime_ns}"
+        key = f"{path.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
         if key not in self.digests:
             self.digests[key], self.changed = file_digest(path), True
         return self.digests[key]

@@ -67,7 +67,7 @@ def check_archive(path: Path, data: DataConfig) -> None:
     """Read both files of an archive to their ends, which checks their CRC; raises UserError."""
     members = find_members(path, data)
     if members is None:
-        raise UserError(f"{path} has no two files that end in .{data.source} and .{data.target}.")
+        raise UserError(f"{path} does not have one file that ends in .{data.source} and one in .{data.target}.")
     for name in members:
         for _ in PackedFile(path, name).blocks():
             pass
@@ -84,7 +84,7 @@ def archive_origin(word: str, name: str, key: str, path: Path, data: DataConfig,
     """The pairs of two files in an archive, line by line; raises UserError if they are not there."""
     members = find_members(path, data)
     if members is None:
-        raise UserError(f"{path} has no two files that end in .{data.source} and .{data.target}.")
+        raise UserError(f"{path} does not have one file that ends in .{data.source} and one in .{data.target}.")
     source, target = (PackedFile(path, member) for member in members)
 
     def read(skipped: Skipped) -> Iterator[Pair]:

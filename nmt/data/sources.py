@@ -170,8 +170,8 @@ def file_origin(word: str, path: Path, data: DataConfig, columns: Columns) -> Or
     if len(known) != 1:
         shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
         raise UserError(
-            f"{path} has {len(known) or 'no'} files of pairs, and no two files that end in .{data.source} and "
-            f".{data.target}; it has {shown or 'no files'}."
+            f"{path} has {len(known) or 'no'} files of pairs, and not one file that ends in .{data.source} "
+            f"and one in .{data.target}; it has {shown or 'no files'}."
         )
     return reader_origin(word, path, PackedFile(path, known[0]), data, columns)
 

@@ -4,7 +4,6 @@ An entry is of a language pair, an origin and a role. It holds for the text that
 other: the text it was found with gives it again, so that it need not be in the recipe of that corpus.
 """
 
-import contextlib
 import hashlib
 import json
 from pathlib import Path
@@ -13,12 +12,16 @@ from typing import Any
 from nmt.config import DataConfig
 from nmt.data.origin import Origin
 from nmt.data.split import ROLES, Thresholds
+from nmt.errors import UserError
 from nmt.files import write_atomic
 from nmt.run_lock import only_writer
 
 
 class SplitRecord:
-    """The entries of splits.json for the training text with these sha256; a missing or broken file has none."""
+    """The entries of splits.json for the training text with these sha256; a missing file has none.
+
+    Raises UserError for a damaged one.
+    """
 
     def __init__(self, path: Path, data: DataConfig, origins: list[Origin], digests: list[list[str]]) -> None:
         self.path, self.data, self.origins = path, data, origins
@@ -60,11 +63,19 @@ class SplitRecord:
 
 
 def read_entries(path: Path) -> dict[str, dict]:
-    """The entries of a file; none of a missing or broken one."""
-    with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
+    """The entries of a file, none of a missing one; raises UserError for a damaged one."""
+    try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return {key: entry for key, entry in dict(content).items() if is_entry(entry)}
-    return {}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict) or not all(is_entry(entry) for entry in content.values()):
+        raise UserError(
+            f"{path} is damaged; it keeps validation and test sets the same when the text grows. Restore it, or delete "
+            "it to split anew: then test pairs may become training pairs."
+        )
+    return content
 
 
 def is_entry(entry: Any) -> bool:

@@ -11,6 +11,7 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ Skipped = Counter[str]  # records that are no pair, by reason
 OTHER_WIDTH, NO_TEXT, NO_COLUMN = "another number of columns", "no text in a column", "a column missing"
 DELIMITERS = (",", ";", "\t")
 ROWS = 4096  # of Parquet that are held in memory
+MAX_UNNAMED = 100  # rows at the beginning of JSON lines that may lack a column
 MAX_SHOWN = 12  # columns that a message names
 
 
@@ -57,6 +59,10 @@ class Columns:
         """The two numbers, from 0, if columns go by number."""
         source, target = self.choices[0]
         return (source - 1, target - 1) if isinstance(source, int) else None
+
+    def has(self, names: Sequence[str]) -> bool:
+        """Whether these names are enough."""
+        return any(source in names and target in names for source, target in self.choices)
 
     def find(self, names: Sequence[str], table: str) -> tuple[Any, Any]:
         """The two names that the table has; raises UserError, naming those that are there."""
@@ -180,11 +186,17 @@ def field_names(field: pyarrow.Field) -> list[str]:
 
 
 def select_fields(rows: Iterable[Mapping[str, Any]], columns: Columns, skipped: Skipped, table: str) -> Iterator[Pair]:
-    """The two columns of rows with names; the first row decides which names there are. Raises UserError."""
-    chosen = None
-    for row in rows:
-        if chosen is None:
-            source, target = chosen = columns.find(row_names(row), table)
+    """The two columns of rows with names; the first row that has two of them decides. Raises UserError."""
+    rows, first = iter(rows), list[Mapping[str, Any]]()
+    for row in islice(rows, MAX_UNNAMED):
+        first.append(row)
+        if columns.has(row_names(row)):
+            break
+    if not first:
+        return
+    names = next((found for found in map(row_names, reversed(first)) if columns.has(found)), row_names(first[0]))
+    source, target = columns.find(names, table)
+    for row in chain(first, rows):
         pair = look_up(row, source), look_up(row, target)
         if all(isinstance(side, str) and (side.isascii() or is_unicode(side)) for side in pair):
             yield pair
