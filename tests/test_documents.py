@@ -142,6 +142,14 @@ def test_translate_toolkit_reads_what_is_written():
     assert [unit.isfuzzy() for unit in messages.units if unit.istranslatable()] == [True, True, True, False]
 
 
+def test_cdata_is_text_of_xliff():
+    unit = "<unit id='1'><segment><source><![CDATA[Ja & <b> &uuml; ]]>gut</source></segment></unit>"
+    text = f'<xliff version="2.0"><file>{unit}</file></xliff>'
+    assert translated(".xlf", text, str.upper) == text.replace("<segment>", '<segment state="translated">').replace(
+        "</source>", "</source><target>JA &amp; &lt;B&gt; &amp;uuml; GUT</target>"
+    )
+
+
 def test_xliff_2():
     unit = '<segment><source>Ja <pc id="1">gut</pc></source></segment>'
     text = f'<xliff version="2.0"><file><unit id="1">{unit}</unit></file></xliff>'

@@ -15,6 +15,7 @@ from xml.parsers import expat
 from nmt.documents.markup_tokens import Token, escape_like, tokens
 from nmt.documents.segment import Malformed, Part, SegmentBuilder, TagKind
 
+CDATA = "<![CDATA["
 PAIRED = {"g", "mrk", "pc"}  # with text inside
 OPENING, CLOSING = {"bpt": "id", "bx": "id", "sc": "id"}, {"ept": "id", "ex": "id", "ec": "startRef"}
 UNTRANSLATED = ("new", "needs-translation", "initial")  # states of a target that is only a copy of the source
@@ -127,7 +128,7 @@ class XliffReader:
         builder = self.inline(source, source.open.end + lead, source.open.end + lead + len(body))
         if not builder.has_words:
             return [raw]
-        return [raw[:lead], builder.build(body, escape_like(body)), raw[lead + len(body) :]]
+        return [raw[:lead], builder.build(body, escape_like("" if CDATA in body else body)), raw[lead + len(body) :]]
 
     def inline(self, source: Element, start: int, end: int) -> SegmentBuilder:
         """The tags and the text of a source, from character `start` to `end`."""
@@ -137,6 +138,8 @@ class XliffReader:
             raw = self.text[max(token.start, start) : min(token.end, end)]
             if token.kind == "text":
                 builder.add_text(html.unescape(raw))
+            elif raw.startswith(CDATA):  # its text is escaped in the target
+                builder.add_text(raw.removeprefix(CDATA).removesuffix("]]>"))
             elif token.kind == "other":
                 builder.add_tag(TagKind.POINT, [raw])
             elif local(token) in PAIRED and not token.closes_itself:
