@@ -102,7 +102,9 @@ class KnownWords:
             return False
         if len(word) > 1 and word[0].isupper() and not self.explains(word):
             return True
-        return LETTER in self and 2 * sum(LETTER + letter not in self for letter in word) >= len(word)
+        if word in self or LETTER not in self:
+            return False
+        return 2 * sum(LETTER + letter not in self for letter in word) >= len(word)
 
     def cased(self, text: str, start: int, names: bool) -> str:
         """A text with the capital letters of training from `start` on, where its own say nothing.

@@ -194,8 +194,8 @@ def select_fields(rows: Iterable[Mapping[str, Any]], columns: Columns, skipped: 
             break
     if not first:
         return
-    names = next((found for found in map(row_names, reversed(first)) if columns.has(found)), row_names(first[0]))
-    source, target = columns.find(names, table)
+    names = row_names(first[-1])
+    source, target = columns.find(names if columns.has(names) else row_names(first[0]), table)
     for row in chain(first, rows):
         pair = look_up(row, source), look_up(row, target)
         if all(isinstance(side, str) and (side.isascii() or is_unicode(side)) for side in pair):
