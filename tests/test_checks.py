@@ -85,6 +85,35 @@ def test_swapped_columns_are_found(find, sides):
     assert finding.number == 3001 and 190 <= int(finding.text.split()[0]) <= 200
 
 
+def test_languages_that_are_not_those_named(drawn):
+    german, english = (side[:300] for side in drawn)
+    japanese, greek = ["これは私たちの新しい家です。"] * 300, ["Αυτό είναι το νέο μας σπίτι."] * 300
+    for sides, codes, said in (
+        ((german, english), ("de", "en"), None),
+        ((german, english), ("de-AT", "en_GB"), None),
+        ((english, german), ("de", "en"), "the sides look exchanged: the source like en, the target like de"),
+        ((english, german), ("de_CH", "en"), "the sides look exchanged: the source like en, the target like de"),
+        ((german, german), ("en_GB", "de"), "the source looks like de, not en_GB"),
+        ((german, english), ("fr", "en"), "the source looks like de, not fr"),
+        ((german, english), ("xx", "en"), None),  # not listed
+        ((german, japanese), ("de", "ja"), None),
+        ((german, japanese), ("de", "zh"), None),  # a script of both
+        ((japanese, german), ("de", "de"), "the source looks like CJK script, not de"),
+        ((german, german), ("de", "ja"), "the target looks like Latin script, not ja"),
+        ((german, german), ("de", "sr_Latn"), None),
+        ((german, greek), ("de", "en"), "the target looks like el, not en"),
+        ((german[:3], english[:3]), ("en", "de"), None),  # too little
+        ((["12 + 3"] * 300, ["---"] * 300), ("en", "de"), None),
+    ):  # fmt: skip
+        checks = PairChecks(languages=codes)
+        for pair in zip(*sides, strict=True):
+            checks.add(*pair)
+        texts = [
+            finding.text for finding in checks.finish() if "look" in finding.text and "swapped" not in finding.text
+        ]
+        assert texts == ([said] if said else [])
+
+
 def test_languages_are_not_judged_by_few_sentences(find, sides, drawn):
     assert find(sides[1], sides[0], (drawn[0][-9:], drawn[1][-9:])) == []
 

@@ -171,12 +171,17 @@ PARAMETER = '<!DOCTYPE t [<!ENTITY % x SYSTEM "file:///etc/passwd"> %x;]><t/>'
         ("a.tmx", PARAMETER, ["declares the entity 'x'"]),
         ("a.tmx", TMX.format(UNIT.format("de", "a&nbsp;b", "en", "x")), ["line 3, uses the entity 'nbsp'"]),
         ("a.tmx", TMX.format("<tu>"), ["line 3, is no well-formed XML (mismatched tag)"]),
-        ("a.tmx", TMX.format(""), ["no unit in de and en; its languages are: none"]),
+        ("a.tmx", TMX.format(""), ["no unit in de and en; it does not name its languages"]),
+        ("a.tmx", TMX.format("")[:-9], ["is no well-formed XML (it ends too early)"]),
         ("a.tmx", b"<tmx>\n\xff\xfe</tmx>", ["line 2, is no well-formed XML"]),
         ("a.tmx", '<?xml version="1.0" encoding="klingon"?><tmx/>', ["encoding"]),
         ("a.tmx", "<a>" * 200, ["more than 100 elements"]),
         ("a.tmx", TMX.format(UNIT.format("de", "x" * 1_100_000, "en", "y")), ["more than 1,048,576 characters"]),
-        ("a.csv", 'de,en\n"ja,yes\nnein,no\n', ["a.csv, line 3: unexpected end of data"]),
+        ("a.csv", 'de,en\n"ja,yes\nnein,no\n', ["a.csv, line 3: unexpected end of data", "the row began in line 2"]),
+        ("a.csv", "de,en\n\"ja\nja\",yes\n\"ja,yes\nnein,no\n", ["a.csv, line 5", "the row began in line 4"]),
+        ("a.tsv", "de\ten\nja\tyes\n".encode("utf-16-le"), ["looks like UTF-16"]),
+        ("a.parquet.gz", b"\x1f\x8b", ["packed once more"]),
+        ("a.de", "ja\n", ["is one side of a corpus; ", "/a names both files"]),
         ("a.csv", 'de,en\n"ja"x,yes\n', ["a.csv, line 2:", "expected after"]),
         ("a.csv", b"de,en\nja,yes\nn\xe4,no\n", ["a.csv, line 3, is not UTF-8"]),
         ("a.csv", "", ["no columns", "it has none"]),
@@ -217,6 +222,7 @@ def test_zip_of_two_files_or_of_one_table(tmp_path: Path) -> None:
     assert read(zipped(tmp_path / "a.zip", lines | {"README": "x"})) == FLAT
     assert read(zipped(tmp_path / "b.zip", {"in/a.tmx": TMX.format(UNIT.format("de", "x", "en", "y"))})) == [("x", "y")]
     assert "it has a.txt" in refusal(zipped(tmp_path / "c.zip", {"a.txt": "x"}))
+    assert "unpack it" in refusal(zipped(tmp_path / "e.zip", {"a.parquet": "PAR1"}))
     assert "has 2 files of pairs" in refusal(zipped(tmp_path / "d.zip", {"a.tsv": "x", "b.tsv": "x"}))
 
 
@@ -312,7 +318,7 @@ def test_names_that_cannot_be_meant() -> None:
         (["{0}/train", "{0}/copy/train"], {"origin_tags": True}, "have the tag <train>"),
         ("split", {}, "data.train=split is not possible"),
         ("{0}/train", {"valid": ["split", "{0}/valid"]}, "either split or a list"),
-        ("{0}/pairs.tsv", {"test": None}, "too few pairs to hold out a validation set (3;"),
+        ("{0}/pairs.tsv", {"test": None}, "too few different pairs to hold out a validation set (of 3 pairs;"),
         ("opus:Tatoeba", {}, "write opus:CORPUS/VERSION"),
         ("opus:../x/v1", {}, "write opus:CORPUS/VERSION"),
         ("hub:name", {}, "write hub:OWNER/NAME"),

@@ -1,5 +1,6 @@
 """The sets that are held out of the training text: apart from it, and the same when text is added."""
 
+import gzip
 import json
 import os
 import random
@@ -103,6 +104,24 @@ def test_the_sets_stay_when_text_is_added(tmp_path: Path, packing: str) -> None:
         draw.shuffle(growing)
     assert len(set(folders)) == len(folders)
     assert build(tmp_path, words, split_size=15) == folders[-1]  # the words of the last step, the same text
+
+
+@pytest.mark.parametrize("name", ["all", "all.tsv"])
+def test_the_sets_stay_when_files_are_packed(tmp_path: Path, name: str) -> None:
+    growing = numbered(300)
+    write_pairs(tmp_path, "all", growing)
+    (tmp_path / "all.tsv").write_text("de\ten\n" + "".join(f"{source}\t{target}\n" for source, target in growing))
+    before = sets_of(build(tmp_path, str(tmp_path / name), split_size=15))
+    growing = numbered(200, 1) + growing
+    rows = "de\ten\n" + "".join(f"{source}\t{target}\n" for source, target in growing)
+    (tmp_path / "all.tsv.gz").write_bytes(gzip.compress(rows.encode()))
+    for side, code in enumerate(("de", "en")):
+        (tmp_path / f"all.{code}").unlink()
+        (tmp_path / f"all.{code}.gz").write_bytes(
+            gzip.compress("".join(f"{pair[side]}\n" for pair in growing).encode())
+        )
+    after = sets_of(build(tmp_path, str(tmp_path / name) + (".gz" if name == "all.tsv" else ""), split_size=15))
+    assert set(before["test"]) <= set(after["test"]) and not set(before["test"]) & set(after["train"])
 
 
 def test_without_a_record_the_same_text_gives_the_same_sets(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 MEANINGS = {
     "both sides blank": "The lines hold nothing; training drops them.",
     "one side blank": "One line has no translation; training drops the pair.",
+    "languages not as named": "The script or the most frequent words are those of another language.",
     "line without a counterpart": "One file has more lines than the other: lines are missing, perhaps before a shift.",
     "not UTF-8": "The line has bytes that are no UTF-8; convert the file. Training refuses it.",
     "characters of a wrong encoding": "UTF-8 that was read as Latin-1 or Windows-1252 (Ã¼ for ü), U+FFFD, or M?ller.",

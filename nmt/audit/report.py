@@ -13,6 +13,7 @@ from nmt.data.inspect.profile import Profile
 from nmt.data.origin import Origin
 from nmt.view.audit_page import PageFault, PageSet, audit_page
 
+OTHER_LANGUAGES = "languages not as named"
 UNMATCHED = "line without a counterpart"
 
 
@@ -61,6 +62,12 @@ class SetReport:
         self.origins.append({"origin": origin.word, "pairs": pairs, "first": self.pairs + 1} | habits(profile))
         self.pairs += pairs
 
+    def add_languages(self, origin: Origin, pairs: int, problem: str | None) -> None:
+        """Count all pairs of an origin whose languages are not those that were named."""
+        if problem:
+            self.origins[-1]["problem"] = problem
+            self.add(OTHER_LANGUAGES, pairs, [{"place": place(origin, 1, BOTH), "remark": problem}], len(self.origins))
+
 
 def example_entry(origin: Origin, example: dict[str, Any]) -> dict[str, Any]:
     """An example as it is reported."""
@@ -95,9 +102,10 @@ def notes(report: SetReport) -> list[str]:
     """A sentence for each origin: what was read, and how most of it is written."""
     found = []
     for origin in report.origins:
-        usual = [f"{key}: {value}" for key, value in origin.items() if key not in ("origin", "pairs", "first")]
-        throughout = f" (throughout {', '.join(usual)})" if usual else ""
-        found.append(f"{origin['pairs']:,} pairs of {origin['origin']}{throughout}")
+        about = {key: value for key, value in origin.items() if key not in ("origin", "pairs", "first", "problem")}
+        throughout = f" (throughout {', '.join(f'{key}: {value}' for key, value in about.items())})" if about else ""
+        problem = f"; {origin['problem']}" if "problem" in origin else ""
+        found.append(f"{origin['pairs']:,} pairs of {origin['origin']}{throughout}{problem}")
     return found
 
 

@@ -28,6 +28,7 @@ from nmt.data.inspect.lines import Lines
 from nmt.data.inspect.misaligned_blocks import merge
 from nmt.data.inspect.pairs import Limits
 from nmt.data.inspect.profile import MIN_PAIRS, SAMPLE, Profile, learn_profile
+from nmt.data.inspect.side_language import describe_languages
 from nmt.data.origin import Origin
 from nmt.errors import UserError
 from nmt.files import report_write_errors, write_atomic
@@ -35,7 +36,8 @@ from nmt.run_lock import only_writer
 from nmt.view.progress import Progress
 
 THRESHOLDS = ("max_characters", "max_length_ratio", *corpus.AUDIT_KEYS)
-VERSION = 2  # raise it when the audit finds something else
+LANGUAGE_SAMPLE = 4000  # pairs by which the languages of an origin are told
+VERSION = 3  # raise it when the audit finds something else
 log = logging.getLogger("nmt")
 
 
@@ -97,7 +99,8 @@ class Auditor:
 
     def __init__(self, data: DataConfig, folder: Path) -> None:
         self.folder, self.examples = folder, data.audit_examples
-        codes = (data.source, data.target) if data.audit_identifier else None
+        self.codes = (data.source, data.target)
+        codes = self.codes if data.audit_identifier else None
         if codes:
             check_languages(*codes)
         self.limits = Limits(data.max_characters, data.max_length_ratio, data.audit_deviation, codes)
@@ -127,6 +130,10 @@ class Auditor:
             return found
         return replace(found, languages=self.profile.languages, language=self.profile.language)
 
+    def languages_problem(self, origin: Origin) -> str | None:
+        """What is wrong with the languages of an origin's first pairs."""
+        return describe_languages(list(islice(Reader(origin).pairs(), LANGUAGE_SAMPLE)), origin.languages or self.codes)
+
     def audit_set(self, name: str, origins: list[Origin]) -> SetReport:
         """Look at the pairs of one set."""
         report, parts = SetReport(name), list[tuple[Origin, int, list[Part]]]()
@@ -142,6 +149,7 @@ class Auditor:
                     found.append(part)
                     bar.update(part.size)
                 report.add_origin(reader, found, profile, self.examples)
+                report.add_languages(origin, report.pairs - before, self.languages_problem(origin))
                 parts.append((origin, before, found))
         self.add_repeated(report, parts)
         self.list_pairs(report, parts)

@@ -12,6 +12,7 @@ from nmt.data.inspect.lines import Lines
 from nmt.data.inspect.misaligned_blocks import AROUND, UNRELATED, MisalignedBlock, merge
 from nmt.data.inspect.pairs import Limits
 from nmt.data.inspect.profile import MIN_PAIRS, Profile, learn_profile
+from nmt.data.inspect.side_language import describe_languages
 
 SAMPLE = 4000  # pairs that are held in memory: what is usual is learnt from the first of them
 MIN_SHARE, MIN_LINES = 0.001, 3  # of lines with a fault of their text, for a warning
@@ -49,8 +50,11 @@ class Count:
 class PairChecks:
     """Looks at the pairs of a set one after the other; `valid` are the checks of the validation set."""
 
-    def __init__(self, valid: "PairChecks | None" = None, limits: Limits | None = None) -> None:
-        self.valid, self.limits = valid, limits or Limits(10**9, 1e9, 5.0)
+    def __init__(
+        self, valid: "PairChecks | None" = None, limits: Limits | None = None, languages: Pair | None = None
+    ) -> None:
+        self.valid, self.limits, self.languages = valid, limits or Limits(10**9, 1e9, 5.0), languages
+        self.other_languages: str | None = None  # what is wrong with the languages of the first pairs
         self.pairs: list[Pair] = []
         self.before, self.read = 0, 0  # pairs in memory that are context only; pairs that were looked at
         self.profile: Profile | None = None
@@ -71,6 +75,8 @@ class PairChecks:
         core = slice(self.before, self.before + size)
         if self.profile is None:
             self.profile = self.learn(self.pairs[core])
+            if self.languages:
+                self.other_languages = describe_languages(self.pairs[core], self.languages)
         found = inspect_chunk(self.pairs, core, self.profile, self.limits, None)
         self.note(found)
         self.read += size
@@ -102,7 +108,9 @@ class PairChecks:
     def finish(self) -> list[Finding]:
         """Look at the last pairs; returns the warnings about the set."""
         self.check_chunk(len(self.pairs) - self.before)
-        warnings = [Finding(self.describe_misaligned_blocks(), self.misaligned[0].first)] if self.misaligned else []
+        warnings = [Finding(self.other_languages, 1)] if self.other_languages else []
+        if self.misaligned:
+            warnings.append(Finding(self.describe_misaligned_blocks(), self.misaligned[0].first))
         if self.swapped.pairs > max(MIN_LINES, MIN_SWAPPED_SHARE * self.read):
             text = f"{self.swapped.pairs:,} of {self.read:,} pairs look swapped: each side in the other's language"
             warnings.append(Finding(text, self.swapped.first))

@@ -102,10 +102,11 @@ def build_corpus(data: DataConfig, folder: Path, downloads: Path, old: OldText |
             old.copy_gold_alignments(folder)
         held_out, audit = HeldOutSentences(), {}
         limits = Limits(data.max_characters, data.max_length_ratio, data.audit_deviation)
-        checks = {name: PairChecks(limits=limits) for name in sets if name != "train"}
+        languages = None if is_multilingual(data) else (data.source, data.target)
+        checks = {name: PairChecks(None, limits, languages) for name in sets if name != "train"}
         for name in checks:
             audit[name] = write_held_out_set(name, sets[name], data, folder, held_out, checks[name])
-        found = held_out, DuplicateCounter(generated), PairChecks(checks["valid"], limits)
+        found = held_out, DuplicateCounter(generated), PairChecks(checks["valid"], limits, languages)
         audit = {"train": write_training_set(plan, data, folder, *found)} | audit
         count_in_training(audit["valid"], data, held_out)
         if data.kind == "phrasebook":

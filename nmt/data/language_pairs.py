@@ -59,7 +59,8 @@ def find_for_pairs(data: DataConfig, word: str, find: Callable[[DataConfig], Fet
             found.append((pair, find(pair)))
         except UserError as error:
             errors.append(error)
-            log.info("%s: no %s-%s.", word, pair.source, pair.target)
+            if is_multilingual(data):
+                log.info("%s: no %s-%s.", word, pair.source, pair.target)
     if not found:
         raise errors[0]
     for pair, fetch in found:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.data.filtering import PairCounts
+from nmt.data.packed import without_packing
 from nmt.data.parallel_text import find_file, read_pairs
 from nmt.data.tables import Pair, Skipped
 from nmt.errors import UserError
@@ -50,8 +51,8 @@ def plain_origin(
     def read(skipped: Skipped) -> Iterator[Pair]:
         return read_pairs(source, target)
 
-    prefix = str(source.resolve()).removesuffix(source.suffix)
-    return Origin(word, Path(word).name, prefix, source, [source, target], read, True, about or {}, links)
+    prefix = without_packing(source.resolve()).with_suffix("")
+    return Origin(word, Path(word).name, str(prefix), source, [source, target], read, True, about or {}, links)
 
 
 def prefix_origin(prefix: str, source: str, target: str) -> Origin:

@@ -31,6 +31,11 @@ class DamagedFile(UserError):
     """A packed file that is not as it was written: cut short, or with other bytes."""
 
 
+def without_packing(path: Path) -> Path:
+    """The name of a file when it is not packed: a.tsv for a.tsv.gz."""
+    return path.with_suffix("") if path.suffix in OPENERS else path
+
+
 @dataclass(frozen=True)
 class PackedFile:
     """A file that is read as a stream, or the member of a zip archive with this name."""

@@ -41,6 +41,8 @@ def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
     """
     for number, line in enumerate(lines, 1):
         line = line.removesuffix(b"\n").removesuffix(b"\r")
+        if number == 1 and line.count(b"\0") > len(line) // 3:
+            raise UserError(f"{name} looks like UTF-16 or UTF-32; convert the file to UTF-8.")
         try:
             yield (line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line).decode()
         except UnicodeDecodeError:

@@ -21,7 +21,7 @@ from nmt.config import DataConfig
 from nmt.data import hub, hub_dataset, opus
 from nmt.data.language_pairs import Fetch, each_pair, find_for_pairs, is_multilingual, of_pair
 from nmt.data.origin import Origin, plain_origin, prefix_origin
-from nmt.data.packed import OPENERS, PackedFile, member_names
+from nmt.data.packed import OPENERS, PackedFile, member_names, without_packing
 from nmt.data.phrasebook import splits
 from nmt.data.tables import Columns, Pair, Skipped, read_csv, read_jsonl, read_parquet, read_tsv
 from nmt.data.translation_memory import read_units
@@ -153,6 +153,9 @@ def explain_missing(word: str, path: Path, data: DataConfig) -> UserError | None
     if any(is_file(Path(f"{path}.{data.source}{ending}")) for ending in ("", *OPENERS)):
         return None
     if is_file(path):
+        side = without_packing(path)
+        if side.suffix in (f".{data.source}", f".{data.target}"):
+            return UserError(f"{word} is one side of a corpus; {side.with_suffix('')} names both files.")
         return UserError(f"{word} is no kind of file that is known; files of pairs end in {', '.join(ENDINGS)}.")
     if PackedFile(path).ending in ENDINGS:
         return UserError(f"There is no file {word}.")
@@ -168,6 +171,8 @@ def file_origin(word: str, path: Path, data: DataConfig, columns: Columns) -> Or
     names = member_names(path)
     known = [name for name in names if PackedFile(path, name).ending in (*TABLES, *MEMORIES)]
     if len(known) != 1:
+        if any(name.lower().endswith(".parquet") for name in names):
+            raise UserError(f"{path} has a Parquet file, which cannot be read inside an archive; unpack it.")
         shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
         raise UserError(
             f"{path} has {len(known) or 'no'} files of pairs, and not one file that ends in .{data.source} "
@@ -179,6 +184,9 @@ def file_origin(word: str, path: Path, data: DataConfig, columns: Columns) -> Or
 def reader_origin(word: str, path: Path, file: PackedFile, data: DataConfig, columns: Columns) -> Origin:
     """The pairs of a table or a translation memory."""
 
+    if file.ending in (".parquet", ".zip") and path.suffix in OPENERS:
+        raise UserError(f"{path} cannot be read while it is packed once more; unpack it.")
+
     def read(skipped: Skipped) -> Iterator[Pair]:
         if file.ending in MEMORIES:
             return read_units(file, (data.source, data.target), skipped)
@@ -186,4 +194,4 @@ def reader_origin(word: str, path: Path, file: PackedFile, data: DataConfig, col
             return read_parquet(path, columns, skipped)
         return TABLES[file.ending](file, columns, skipped)
 
-    return Origin(word, set_name(word), str(path.resolve()), str(file), [path], read)
+    return Origin(word, set_name(word), str(without_packing(path.resolve())), str(file), [path], read)

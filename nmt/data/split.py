@@ -211,8 +211,8 @@ def choose_pairs(role: str, split: Split, lowest: list[Lowest], data: DataConfig
             parts.append(write_part(origin, pairs, data, folder / f"{role}-{len(parts)}"))
     if not parts:
         raise UserError(
-            f"data.train has too few pairs to hold out a {'test' if role == 'test' else 'validation'} set "
-            f"({sum(split.accepted)}; at least {SMALLEST_SHARE} are needed); give data.{role}=PREFIX"
+            f"data.train has too few different pairs to hold out a {'test' if role == 'test' else 'validation'} set "
+            f"(of {sum(split.accepted):,} pairs; at least {SMALLEST_SHARE} are needed); give data.{role}=PREFIX"
             f"{' or data.test=null' if role == 'test' else ''}."
         )
     split.sets[role] = parts

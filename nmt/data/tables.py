@@ -99,15 +99,23 @@ def read_csv(file: PackedFile, columns: Columns, skipped: Skipped) -> Iterator[P
     first = next(lines, "")
     delimiter = find_delimiter(first, columns)
     reader = csv.reader(with_line_ends(first, lines), delimiter=delimiter, strict=True)
-    rows = select(reader, columns, skipped, str(file))
+    start = 1  # the line in which the row begins that is read now
+
+    def rows() -> Iterator[list[str]]:
+        nonlocal start
+        for row in reader:
+            yield row
+            start = reader.line_num + 1
+
     try:
-        yield from rows
+        yield from select(rows(), columns, skipped, str(file))
     except csv.Error as error:
         if str(error).startswith("new-line"):
             reason = "a carriage return stands inside a line; lines must end in line feeds"
         else:
             reason = f"{error}; a quote inside a quoted field is doubled, and its end must come"
-        raise UserError(f"{file}, line {reader.line_num}: {reason}.") from None
+        begun = f"; the row began in line {start}" if start < reader.line_num else ""
+        raise UserError(f"{file}, line {reader.line_num}: {reason}{begun}.") from None
 
 
 def with_line_ends(first: str, lines: Iterator[str]) -> Iterator[str]:

@@ -38,8 +38,9 @@ def read_units(file: PackedFile, languages: Pair, skipped: Skipped) -> Iterator[
     reader.parse(b"", True)
     yield from reader.pairs
     if not (found or reader.pairs):
-        there = ", ".join(printable(code) for code, _ in reader.seen.most_common(10)) or "none"
-        raise UserError(f"{file} has no unit in {' and '.join(languages)}; its languages are: {there}.")
+        there = ", ".join(printable(code) for code, _ in reader.seen.most_common(10) if code)
+        named = f"its languages are: {there}" if there else "it does not name its languages"
+        raise UserError(f"{file} has no unit in {' and '.join(languages)}; {named}.")
 
 
 class UnitReader:
@@ -69,7 +70,7 @@ class UnitReader:
         try:
             self.parser.Parse(block, is_last)
         except expat.ExpatError as error:
-            problem = expat.ErrorString(error.code)
+            problem = "it ends too early" if is_last else expat.ErrorString(error.code)
             raise self.error(f"is no well-formed XML ({problem})", error.lineno) from None
         except (LookupError, ValueError):  # an encoding that Python does not know, or one of several bytes
             raise self.error("has an encoding that cannot be read; convert the file to UTF-8") from None

@@ -1,0 +1,123 @@
+"""Whether a whole side is in the language that its code says, told by script and by the most frequent words.
+
+Exchanged columns and a wrong code are found so, which no single line shows. Languages that are not listed are not
+judged.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from nmt.data.inspect.characters import SIZE, scripts
+from nmt.data.inspect.chunk import Pair
+from nmt.data.inspect.identifier import base
+
+LEAST_LETTERS, LEAST_WORDS = 1000, 300  # of a side that is judged
+MIN_LETTERS = 0.2  # share of the letters that are of the language's own script
+MIN_WORDS = 0.02  # share of the words that are frequent words of the other language
+LONGEST_REGION = 6  # characters of a code with a region, such as de_AT
+TIMES = 2.5  # how much larger it is than that of the language named
+WORD = re.compile(r"[^\W\d_]+")
+SCRIPTS = {
+    "CYRILLIC": "be bg kk ky mk mn ru tg tt uk",
+    "GREEK": "el",
+    "HEBREW": "he yi",
+    "ARABIC": "ar fa ps sd ug ur",
+    "DEVANAGARI": "hi mr ne sa",
+    "BENGALI": "as bn",
+    "CJK": "ja zh",
+    "HANGUL": "ko",
+    "THAI": "th",
+    "ARMENIAN": "hy",
+    "GEORGIAN": "ka",
+    "ETHIOPIC": "am ti",
+    "TAMIL": "ta",
+    "TELUGU": "te",
+}  # script → the languages written in it
+FREQUENT = {
+    "af": "die en is nie het van ek wat sy dit hulle ons vir word met",
+    "bg": "на да се не за от това са ще съм беше как той тя като",
+    "ca": "de la que el és no els amb per una són aquest està hi molt",
+    "cs": "je se že na jsem to jsou byl při jako který aby nebo ale jsme",
+    "da": "det er jeg ikke og en til at på af med den der hvad havde",
+    "de": "der die und ist nicht ich das zu ein sie den mit eine auf dem",
+    "en": "the to of and is you it that was he for with they have this",
+    "eo": "la mi estas ne kaj vi de li al ŝi tio estis kiu por ĉu",
+    "es": "el la que no los una por está es con las pero muy del hay",
+    "et": "on ma ei ja see ta et oli kui mis ning oma tema olen seda",
+    "fi": "on ei ja hän se että oli en minä mutta mitä ovat hänen kun olen",
+    "fr": "le les est pas je une des vous dans et elle nous que qui pour",
+    "hr": "je se da na nije sam su što bio nisam ali ovo kako će biti",
+    "hu": "az nem és mert hogy egy van meg volt ez csak már mint kell vagy",
+    "id": "yang saya dia tidak ini itu dan di akan dengan untuk ada dari kamu apa",
+    "is": "og að ég er það ekki hann hún var við þú sem með fyrir um",
+    "it": "il non che è di un una per sono gli della ha con mi questo",
+    "lt": "ir yra kad jis aš tai ne jos buvo su kaip mano bet nuo iki",
+    "lv": "ir un es nav tas ka viņš par no kas ar bija man lai viņa",
+    "nl": "het een ik niet van de dat zijn hij voor met wat heeft deze naar",
+    "no": "det er jeg ikke og en til på av med som hva har den fra",
+    "pl": "nie się w jest to że na z do jak jestem czy ale który był",
+    "pt": "o não que uma do da em para eu ele você com os está foi",
+    "ro": "nu este un să în la pe și cu am că care sunt mai din",
+    "ru": "не в что я на и он это как был она мы для но они",
+    "sk": "je sa že na som nie to sú bol ako ktorý aby alebo ale sme",
+    "sl": "je se da ne ni sem so kot bil ki ali pri smo tudi bi",
+    "sv": "det är jag inte och en att som på av har den för vad ett",
+    "tl": "ang ng sa na mga ay ako si hindi siya ko at ba ito kung",
+    "tr": "bir bu ve ne için çok değil var ben mi daha o gibi kadar ama",
+    "uk": "не в що я на і він це як був вона ми для але та",
+    "vi": "tôi không là có một anh này của cho và đã người được những với",
+}  # language → its most frequent words in running text
+SCRIPT_OF = {language: script for script, languages in SCRIPTS.items() for language in languages.split()}
+WORDS = {language: set(words.split()) for language, words in FREQUENT.items()}
+LANGUAGES_OF = Counter(word for words in WORDS.values() for word in words)  # word → how many languages have it
+
+
+def describe_languages(pairs: Sequence[Pair], languages: Pair) -> str | None:
+    """What is wrong with the languages of the two sides; None where nothing is, or nothing can be told."""
+    source, target = (other_side_language([pair[side] for pair in pairs], code) for side, code in enumerate(languages))
+    if (source, target) == (base(languages[1]), base(languages[0])):
+        return f"the sides look exchanged: the source like {source}, the target like {target}"
+    found = [
+        f"the {side} looks like {language}, not {code}"
+        for side, language, code in zip(("source", "target"), (source, target), languages, strict=True)
+        if language
+    ]
+    return "; ".join(found) or None
+
+
+def other_side_language(texts: Sequence[str], code: str) -> str | None:
+    """What a side looks like if that is not the language of `code`: another language's code, or a script; else None."""
+    language = base(code)
+    script = main_script(texts)
+    expected = SCRIPT_OF.get(language, "LATIN" if language in WORDS else None)
+    if script and expected and script != expected and len(code) <= LONGEST_REGION:  # sr-Latn says its script itself
+        languages = SCRIPTS.get(script, "").split()
+        return languages[0] if len(languages) == 1 else f"{script if script == 'CJK' else script.capitalize()} script"
+    shares = word_shares(texts)
+    best = max(shares, key=shares.__getitem__, default=language)
+    if language in shares and shares[best] >= MIN_WORDS and shares[best] > TIMES * shares[language]:
+        return best
+    return None
+
+
+def main_script(texts: Sequence[str]) -> str | None:
+    """The script of nearly all letters, as `characters` names it; None for few letters or several scripts."""
+    table, names = scripts()
+    letters = Counter(int(table[ord(each)]) for text in texts for each in text if ord(each) < SIZE)
+    letters.pop(0, None)
+    if letters.total() < LEAST_LETTERS:
+        return None
+    number, count = letters.most_common(1)[0]
+    return names[number] if count >= (1 - MIN_LETTERS) * letters.total() else None
+
+
+def word_shares(texts: Sequence[str]) -> dict[str, float]:
+    """For each language the share of its frequent words; one that n languages have counts 1/n. {} for few words."""
+    counts = Counter(word for text in texts for word in WORD.findall(text.lower()))
+    if counts.total() < LEAST_WORDS:
+        return {}
+    return {
+        language: sum(counts[word] / LANGUAGES_OF[word] for word in words) / counts.total()
+        for language, words in WORDS.items()
+    }
