@@ -46,6 +46,8 @@ LINES = [
     "<b>fett</b> &amp; #tag @du --option=1 fooBar() 0xff AB-12 v2.3 (www.x.de/a).",
     "ein zwei \uf100 drei \uf201",
     "1. 2, 3; 4 · 5 – 6 ٣٤ x² ½",
+    r"x^2 - 5x = 0, p < 0.05, CO₂, Ca(OH)2, \cite{a}, $f: X \to Y$, ^\d{5}$, 230 V, 3 x 4 cm, %{n}{m}",
+    "SELECT a FROM t WHERE b = 'x'; git rebase -i HEAD~3, [::1]:90, >=3.9, 54°10'42\" N, \"a\": true, »Scan 4.tif«",
 ]
 
 
@@ -101,6 +103,7 @@ def test_protection_and_known_words_are_those_of_python():
     )
     lines = [*LINES, "<bt> der hund mag die strasse", "DIE STRASSE MIT XAVER", "Hundehaus und Häusern bei Qwertz"]
     lines += ["Sehr", "sehr", "SEHR", "hund", "strasse", "<bt> Sehr", "sEHR", "Xaver", "Sehr!", "Ω", "É", " Sehr "]
+    lines += ["J. R. Qwertz und Xaver & Qwertz GmbH & Co. KG, AG", "Xaver Y2, H.-P. v. Qwertz 2", "ein สวัสดี hund"]
     lines += ["- Sehr", " • der hund", "Sehr 🙂", "- ", "* * Sehr", "Hund!", "sehr!.", "Hund?", "- SEHR!", "Xaver!"]
     data = {
         "rules": protection_rules(), "lines": lines, "words": ["Hund", "straße", "", "x" * 300],

@@ -22,7 +22,7 @@ from nmt.data.protection import (
     protect_pair,
     restore,
 )
-from nmt.data.spans import POSSIBLE, SPANS
+from nmt.data.span_patterns import CODE_SIGNS, POSSIBLE, SPANS, TEXT_SPANS
 from nmt.data.tokenizer import EOS, Tokenizer, Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers, with_words_of
 from nmt.decode.beam_search import search
@@ -43,6 +43,23 @@ MARKED_PAIR = [(f"Tom kam um {ONE} nach Boston.", f"Tom came to Boston at {ONE}.
 def test_a_text_without_any_sign_of_a_span_has_none(text):
     """`find_spans` reads only the others."""
     assert POSSIBLE.search(text) or not SPANS.search(text)
+
+
+PARTS = [
+    "SELECT ", "a", " FROM ", "b", " WHERE ", "DROP TABLE ", "GROUP BY ", "git ", "status", "rm ", "find ", ".",
+    " -", "x", "Get-", "Item", " ", "\\d", "[A-Z", "]", "+", "*", "?", "(", ")", "$", "=", " = ", " < ", "C", "O",
+    "2", "₂", "-", "^", "°", " N", "e", "x10", "·", "{", "}", "\"", ":", ";", "::", "\\", "/", "'", ".py", "1", ".",
+    "rc1", "#", "->", " -> ", "_", "|", "\n",
+]  # fmt: skip
+
+
+@settings(max_examples=1500, deadline=None)
+@given(text=st.lists(st.sampled_from(PARTS), max_size=9).map("".join))
+def test_code_has_signs_of_it(text):
+    """Patterns of code are read only where there are some, and what has no sign of any span has none."""
+    assert POSSIBLE.search(text) or not SPANS.search(text)
+    spans = [match.span() for match in SPANS.finditer(text)]
+    assert CODE_SIGNS.search(text) or spans == [match.span() for match in TEXT_SPANS.finditer(text)]
 
 
 def test_an_odd_line_with_a_span_has_a_sign_of_it():
@@ -66,7 +83,21 @@ def test_an_odd_line_with_a_span_has_a_sign_of_it():
         ("- Milch und 3 Eier", ["-", "3"]),  # a list
         ("  • Brot", ["  •"]),
         ("Er kam - endlich - an.", []),
-        ("Der 20-jährige trug in den 90er Jahren z.B. 5kg.", []),
+        ("Der 20-jährige trug in den 90er Jahren z.B. 5kg.", ["5kg"]),
+        ("Ein Rohr, Ø 5 mm und 3 x 4 cm, hält 230 V oder 10^-7 mol/l.", ["Ø 5 mm", "3 x 4 cm", "230 V", "10^-7 mol/l"]),
+        ("Nach 5 Minuten, 3 Metern und 2 A-Klassen.", ["5", "3", "2"]),  # words, no units
+        ("Es gilt x^2 - 5x = 0, p < 0.05 und 1e-9.", ["x^2 - 5x = 0", "p < 0.05", "1e-9"]),
+        ("CO₂ und Ca(OH)2 in Zelle (A1) mit NO3-.", ["CO₂", "Ca(OH)2", "A1", "NO3-"]),
+        (r"Sei $f: X \to Y$ wie in \cite{ina} und \(a_1\).", [r"$f: X \to Y$", r"\cite{ina}", r"\(a_1\)"]),
+        ("Mit git rebase -i HEAD~3 oder rm -rf /tmp/x löscht man.", ["git rebase -i HEAD~3", "rm -rf /tmp/x"]),
+        ('They make 100 cakes and cannot find "home".', ["100"]),
+        ("Ein SELECT a, b FROM t WHERE c = 'x'; läuft.", ["SELECT a, b FROM t WHERE c = 'x';"]),
+        ("Dass ^\\d{5}$ und [A-Za-z]+ passt.", ["^\\d{5}$", "[A-Za-z]+"]),
+        ('Es ist "C:\\Meine Daten\\a b.pdf" oder »Scan 4.tif«.', ["C:\\Meine Daten\\a b.pdf", "Scan 4.tif"]),
+        ('In =SUMME(A1;B2) steht {"a": 5} und "b": true.', ["=SUMME(A1;B2)", '{"a": 5}', '"b": true']),
+        ("Bei [::1]:9090 läuft >=3.9,<4 und 4.1.0-rc2.", ["[::1]:9090", ">=3.9,<4", "4.1.0-rc2"]),
+        ("Auf 54°10'42\" N steht %{n}, @string/a und $N$.", ["54°10'42\" N", "%{n}", "@string/a", "$N$"]),
+        ("Die JavaKlasse der StudentInnen und LehrerIn", ["JavaKlasse"]),
         ("Er sagte: Nein und/oder ja.", []),
         ("Mail an ina[at]haus.example oder @ina@haus.example!", ["ina[at]haus.example", "@ina@haus.example"]),
         (
@@ -126,7 +157,49 @@ def test_a_line_without_a_letter_to_translate_is_copied(line):
 
 
 @pytest.mark.parametrize(
-    "part", ["a", "A-", "1", "1.", "_", "a.", "a/", "%", "{", "[", "<a", "`", "1 ", "/a", "@", "+1", "€", ":"]
+    "part",
+    [
+        "a",
+        "A-",
+        "1",
+        "1.",
+        "_",
+        "a.",
+        "a/",
+        "%",
+        "{",
+        "[",
+        "<a",
+        "`",
+        "1 ",
+        "/a",
+        "@",
+        "+1",
+        "€",
+        ":",
+        "Aa",
+        "A1",
+        "(A",
+        "x(",
+    ]
+    + [
+        "\\",
+        "\\a",
+        "$a",
+        "a = ",
+        "1 x ",
+        "a, ",
+        "SELECT a, ",
+        " OR a",
+        "rm -a ",
+        " -a",
+        " 'a' ",
+        "1° ",
+        ">=1,",
+        "a->",
+        "::",
+        "^",
+    ],
 )
 def test_long_lines_take_no_long_time(part):
     """Patterns that try every division of a line would not end here."""
@@ -166,7 +239,7 @@ APART = [
     ("an {a}, um {b}", "at{0}, ({1})", "at {a}, ({b})"),
     ("an {a}, um {b}", '"{0}" or-{1}/{0}', '"{a}" or-{b}/{a}'),
     ("an {a}, um {b}", "{0} at {1}.", "{a} at {b}."),
-    ("um 8:15 an {a}{b}", "at{2}{1}{0}", "at{b} {a} 8:15"),
+    ("um 8:15 an {a}🙂", "at{2}{1}{0}", "at🙂 {a} 8:15"),
     ("Preis:{a} ({b})", "price:{0}{1}.", "price:{a}{b}."),
     ("RUF {a} AN", "call{0}", "CALL {a}"),
     ("I have 3 dogs.", "我有{0}只狗。", "我有3只狗。"),
@@ -237,6 +310,10 @@ def test_no_seen_word_is_a_name_and_nearly_every_other_one_is():
         ("Novosibirsk Xaver Szczepanski lief, Xaver", ["Novosibirsk Xaver Szczepanski", "Xaver"]),
         ("Ein XQ 42 hielt, Xaver 42", ["42", "XQ 42", "Xaver"]),
         ("l'Xaver", ["Xaver"]),
+        ("Ein Brexit & Xaver GmbH & Co. KG, AG", ["Brexit & Xaver GmbH & Co. KG", "AG"]),
+        ("Ein J. R. Xaver und H.-P. v. Brexit", ["J. R. Xaver", "H.-P. v. Brexit"]),
+        ("Ein Xaver Y2 und Xaver 2", ["2", "Xaver Y2", "Xaver"]),
+        ("Ein สวัสดี lief", ["สวัสดี"]),
     ],
 )
 def test_names_are_words_that_were_never_seen(text, names):

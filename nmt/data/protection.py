@@ -27,6 +27,14 @@ PLACEHOLDERS = NUMBERS + OTHERS
 # What a space follows. Letters of other scripts than Latin, Greek and Cyrillic may be a prefix, or need no space.
 ENDS_WORD = re.compile(r"[A-Za-z\u00c0-\u024f\u0370-\u052f0-9.,;:!?)…]")
 WORD_WITH_MARK = re.compile(rf"{BESIDE}({WORD.pattern})\s?([{re.escape(MARKS)}]+){BESIDE}")  # French: a space before it
+# Accents that are characters of their own, as in Thai or Hindi, are part of a name; so are the legal forms of firms.
+ACCENTS = "\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0903\u093a-\u094f\u09be-\u09cd\u0e31-\u0e4e"
+JOINS_NAMES = re.compile("(?: (?:& )?)?")  # nothing: behind accents
+FIRMS = r"GmbH|mbH|AG|KGaA|KG|OHG|UG|SE|Ltd|Inc|LLC|LLP|PLC|S\.A|B\.V"
+AFTER_NAME = re.compile(rf"[{ACCENTS}]*(?: (?:& Co\. )?(?:{FIRMS})(?!\w))*")
+INITIALS = re.compile(r"(?<![\w.])(?:[A-Z\u00c0-\u00de]\.[ -]?)+(?:v\. )?$")
+BEFORE_NAME = 12  # characters that are searched for initials
+CODE = re.compile(r"[A-Z]{1,3}\d+[A-Za-z]?")
 
 
 @dataclass(frozen=True)
@@ -121,7 +129,7 @@ def with_names(protected: Protected, known: KnownWords, start: int) -> Protected
     """
     text, spans = known.cased(protected.text, start, names=protected.capitals), dict(protected.spans)
     parts, end = [], 0
-    names = joined_names(text, [name for name in known.names(text) if name.start >= start])
+    names = joined_names(text, [name for name in known.names(text) if name.start >= start], spans)
     for (first, last), placeholder in zip(names, unused(protected), strict=False):
         parts += [text[end:first], placeholder]
         name, end = "".join(spans.pop(character, character) for character in text[first:last]), last
@@ -129,14 +137,23 @@ def with_names(protected: Protected, known: KnownWords, start: int) -> Protected
     return Protected("".join([*parts, text[end:]]), spans, protected.capitals)
 
 
-def joined_names(text: str, names: list[Found]) -> list[Found]:
-    """Names that stand together, as one; a number is part of the name in capitals before it."""
+def joined_names(text: str, names: list[Found], spans: Mapping[str, str]) -> list[Found]:
+    """Names that stand together, as one; with initials, a legal form (GmbH), or a code (Grasmo S4) beside them.
+
+    A number is part of the name in capitals before it.
+    """
     joined: list[Found] = []
     for start, end in names:
-        if joined and text[joined[-1].end : start] == " ":
+        if joined and start < joined[-1].end:  # a legal form that was added
+            continue
+        if joined and JOINS_NAMES.fullmatch(text, joined[-1].end, start):
             start = joined.pop().start
+        elif initials := INITIALS.search(text, max(joined[-1].end if joined else 0, start - BEFORE_NAME), start):
+            start = initials.start()
+        end = AFTER_NAME.match(text, end).end()
         follows = text[end : end + 2]
-        if text[start:end].isupper() and follows[:1] == " " and follows[1:] in NUMBERS:
+        is_number = follows[1:] in NUMBERS and text[start:end].isupper()
+        if follows[:1] == " " and (is_number or CODE.fullmatch(spans.get(follows[1:], ""))):
             end += 2
         joined.append(Found(start, end))
     return joined

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from nmt.data.protection import NUMBERS, OTHERS
-from nmt.data.spans import BETWEEN, JOINED, SPANS, TRAILING
+from nmt.data.protection import AFTER_NAME, BEFORE_NAME, CODE, INITIALS, JOINS_NAMES, NUMBERS, OTHERS
+from nmt.data.span_patterns import SPANS
+from nmt.data.spans import BETWEEN, JOINED, TOUCHING, TRAILING
 from nmt.data.tags import TAG
 from nmt.data.tokenizer import Tokenizer
 
@@ -42,6 +43,12 @@ def protection_rules() -> dict[str, Any]:
         "others": OTHERS,
         "trailing": TRAILING,
         "joined": JOINED,
+        "touching": TOUCHING,
+        "joinsNames": javascript_pattern(JOINS_NAMES.pattern),
+        "afterName": javascript_pattern(AFTER_NAME.pattern),
+        "initials": javascript_pattern(INITIALS.pattern),
+        "beforeName": BEFORE_NAME,
+        "code": javascript_pattern(CODE.pattern),
     }
 
 

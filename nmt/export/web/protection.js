@@ -1,6 +1,6 @@
 "use strict";
 // What must not be translated, as placeholders: nmt/data/protection.py; the patterns of spans.py come with the page.
-// rules: {pattern, between, tag, numbers, others, trailing, joined}
+// rules: those of nmt/export/javascript.py
 
 class Protection {
   constructor(rules, tags, known) {
@@ -8,6 +8,8 @@ class Protection {
     this.spans = new RegExp(rules.pattern, "gu");
     this.between = new RegExp(`^(?:${rules.between})$`, "u");
     this.tag = new RegExp(rules.tag, "uy");
+    [this.joinsNames, this.initials] = [new RegExp(`^(?:${rules.joinsNames})$`, "u"), new RegExp(rules.initials, "u")];
+    [this.afterName, this.code] = [new RegExp(rules.afterName, "uy"), new RegExp(`^(?:${rules.code})$`, "u")];
   }
 
   // A source as it is encoded: {text, spans, capitals}.
@@ -20,7 +22,7 @@ class Protection {
 
   findSpans(text) {
     const spans = [];
-    let before = null; // the kind of the last span, if it may go on
+    let before = null; // the kind of the last span
     for (const match of text.matchAll(this.spans)) {
       if (this.tags.has(match[0])) continue;
       const name = Object.keys(match.groups).find((key) => match.groups[key] !== undefined);
@@ -31,11 +33,11 @@ class Protection {
           end--;
         }
       }
-      const kind = this.joined.includes(name) ? name : null;
-      if (kind && kind === before && this.between.test(text.slice(spans[spans.length - 1].end, start))) {
-        start = spans.pop().start;
-      }
-      before = kind;
+      const last = spans[spans.length - 1];
+      const joins = name === before && this.joined.includes(name) && this.between.test(text.slice(last.end, start));
+      const touches = this.touching.includes(name) && this.touching.includes(before) && last.end === start;
+      if (joins || touches) start = spans.pop().start;
+      before = name;
       spans.push({ start, end, text: text.slice(start, end) });
     }
     return spans;
@@ -77,15 +79,24 @@ class Protection {
     return { ...replaced, text: text.slice(0, start) + before + word + free + after, spans: { ...spans, [free]: marks } };
   }
 
-  // Names that stand together, as one; a number is part of the name in capitals before it.
-  joinedNames(text, names) {
+  // Names that stand together, as one; with initials, a legal form or a code beside them.
+  joinedNames(text, names, spans) {
+    const { joinsNames, afterName, initials } = this;
     const joined = [];
     for (let [start, end] of names) {
       const before = joined[joined.length - 1];
-      if (before && text.slice(before[1], start) === " ") [start] = joined.pop();
-      const [name, number] = [text.slice(start, end), text.slice(end + 1, end + 2)];
-      const isCapital = name === name.toUpperCase() && name !== name.toLowerCase();
-      if (isCapital && text[end] === " " && number && [...this.numbers].includes(number)) end += 2;
+      if (before && start < before[1]) continue; // a legal form that was added
+      if (before && joinsNames.test(text.slice(before[1], start))) {
+        [start] = joined.pop();
+      } else {
+        const found = initials.exec(text.slice(0, start));
+        if (found && found.index >= Math.max(before ? before[1] : 0, start - this.beforeName)) start = found.index;
+      }
+      afterName.lastIndex = end;
+      end += afterName.exec(text)[0].length;
+      const [name, mark] = [text.slice(start, end), text.slice(end + 1, end + 2)];
+      const isNumber = mark && [...this.numbers].includes(mark) && name === name.toUpperCase() && name !== name.toLowerCase();
+      if (text[end] === " " && (isNumber || this.code.test(spans[mark] ?? ""))) end += 2;
       joined.push([start, end]);
     }
     return joined;
@@ -98,7 +109,7 @@ class Protection {
     const spans = { ...replaced.spans };
     const free = [...this.others].filter((mark) => !(mark in spans));
     let [joined, end] = ["", 0];
-    for (const [first, last] of this.joinedNames(text, this.known.names(text).filter(([place]) => place >= start))) {
+    for (const [first, last] of this.joinedNames(text, this.known.names(text).filter(([place]) => place >= start), spans)) {
       const mark = free.shift();
       if (mark === undefined) break;
       joined += text.slice(end, first) + mark;
