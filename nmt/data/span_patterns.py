@@ -14,7 +14,8 @@ FILES = (
     "txt|md|pdf|docx?|xlsx?|pptx?|od[tsp]|csv|tsv|json|xml|ya?ml|toml|ini|cfg|conf|log|html?|css|js|ts|py|cpp|java"
     "|rs|go|sh|bat|exe|dll|so|zip|gz|tar|7z|rar|iso|png|jpe?g|gif|svg|bmp|webp|tiff?|dwg|dxf|psd|stl|mp[34]|wav|avi|mkv"
     "|mov|tmx|xlf|heic|ogg|flac|epub|apk|deb|jar|sql|php|tex|db|bak|tmp|PDF|DOCX?|XLSX?|TXT|CSV|ZIP|PNG|JPE?G|HEIC|MP[34]"
-    "|MOV|TIFF?"
+    "|MOV|TIFF?|opus|aac|m4[av]|webm|mpe?g|srt|vtt|ics|vcf|eml|msg|p7s|pem|crt|csr|bin|img|dmg|pkg|rpm|msi|lnk|[to]tf|woff2?"
+    "|gpx|kml|sqlite|ipynb|swift|kt|cs|hpp|cc|lua|pl|ps1|vbs|rtf|mobi|azw3|ai|eps|raw|cr2|nef|blend|obj|step|gcode|torrent"
 )
 EMOJI = "\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u2190-\u21ff\u2300-\u23ff"
 JOINERS = "\ufe0f\u200d\u20e3\U000e0020-\U000e007f"
@@ -26,7 +27,7 @@ NUMBER = (
 )
 SYMBOLS = (
     "[mcdk]?m|[mkµ]?g|[mcdh]?l|[kMG]?Wh|[kMm]?W|[kMm]?V|mA|A|[kMG]?Hz|[hkM]?Pa|m?bar|k?J|k?N|Nm|K|dB|px|dpi|ppm|mol|lx|lm"
-    "|ha"
+    "|ha|[kMGT]?bit|[kMGT]i?B"
 )  # of units, the same in all languages
 UNIT = rf"(?:(?:{SYMBOLS})(?:[²³]|\^[23])?(?:/(?:{SYMBOLS}|h|s|min)[²³]?)?(?![\w'’]|-\w))"
 INSIDE = r"(?:[^()\n]|\([^()\n]{0,80}\)){0,80}"  # of parentheses, with others in them
@@ -44,10 +45,10 @@ TOOLS = (
     "(?:chmod|chown|grep|ssh|scp|curl|wget|tar|ipconfig|ifconfig|sed|awk|python3?|rsync|mkdir|rm|cp|mv|ls|cd|wc|xargs|npx"
     "|git|docker|npm|pip3?|kubectl)"
 )
-WORDS = "(?:find|cat|echo|kill|touch|head|tail|sort|make|node|cargo)"  # also words of English
+WORDS = "(?:ping|find|cat|echo|kill|touch|head|tail|sort|make|node|cargo)"  # also words of English
 ARGUMENT = (
-    r"(?: (?:-{1,2}[A-Za-z][\w-]*(?:=[^\s,;]+)?|'[^'\n]{0,80}'|\"[^\"\n]{0,80}\"|(?:\||&&)(?: [a-z]+)?|>>?"
-    r"|[\w:@+-]*(?:[/.~*=][\w./~*:@+=-]*[\w/*~]|[/~*])|\.\.|\.(?= -)|\+?\d+)(?![\w/]))"
+    r"(?: (?:-{1,2}[A-Za-z][\w-]*(?:=[^\s,;]+)?|'[^'\n]{0,80}'|\"[^\"\n]{0,80}\"|(?:\||&&)(?: (?:grep \w|[a-z])\w*)?"
+    r"|>>?|[\w:@+-]*(?:[/.~*=][\w./~*:@+=-]*[\w/*~]|[/~*])|\.\.|\.(?= -)|\+?\d+)(?![\w/]))"
 )
 VERBS = (
     "Get|Set|New|Remove|Start|Stop|Invoke|Test|Import|Export|Write|Out|Select|Measure|Where|ForEach|Add|Clear|Copy|Move"
@@ -57,7 +58,7 @@ COLUMN = rf"(?:[\w.*]+(?:\({INSIDE}\))?|'[^'\n]{{0,80}}'|\({INSIDE}\))"
 OPERAND = rf"{COLUMN}(?:, ?{COLUMN})*(?: ?(?:=|<>|!=|[<>]=?) ?{COLUMN})?"  # of SQL
 KEYWORDS = "FROM|WHERE|SET|INTO|(?:LEFT |RIGHT |INNER )?JOIN|ON|AND|OR|(?:GROUP|ORDER) BY|HAVING|LIMIT|LIKE|IN|AS"
 CLAUSES = rf"(?: (?:(?:{KEYWORDS}) {OPERAND}|IS (?:NOT )?NULL|CASCADE|ASC|DESC|VALUES ?\({INSIDE}\)))"
-VARIABLE = r"[A-Za-zα-ωΑ-Ω](?:[₀-₉²³]|\^[+−-]?\w+|_\w+)?"
+VARIABLE = r"[A-Za-zα-ωΑ-Ω](?:\(\w(?:, ?\w)*\)|[₀-₉²³]|\^[+−-]?\w+|_\w+)?"
 TERM = rf"(?:{DIGITS}(?:{VARIABLE})?(?:\^-?\w+)?|[a-zA-Z]{{2,3}}[²³]|{VARIABLE})(?!\w)"
 TERMS = rf"[+−-]?{TERM}(?: ?[+*/·×−-] ?{TERM}){{0,12}}"
 MOLECULE = (
@@ -69,7 +70,7 @@ PATTERNS = {
     "placeholder": "[\uf100-\uf2ff]",
     "bullet": r"^\s*[*+•‣▪◦●○■□►·–—-](?=\s+\S)|\[[ xX]\](?=\s)|^\s*(?:#{1,6}|>+)(?=\s+\S)",
     "emphasis": r"\*\*|~~|(?<!\S)\*(?=\w)|(?<=\w)\*(?![\w*])|(?<!\S)\|(?!\S)|!?\[(?=[^\[\]\n]+\]\()|\]\([^()\s]+\)",
-    "url": r"(?<![A-Za-z0-9+.-])(?:[a-z][a-z0-9+.-]*://|www\.|mailto:)[^\s<>\"“”„»«]+",
+    "url": r"(?<![A-Za-z0-9+.-])(?:(?:[a-z][a-z0-9+.-]*|HTTPS?)://|www\.|mailto:)[^\s<>\"“”„»«]+",
     "email": r"(?<![\w.+%@'’-])(?:@?[\w.+%-]+(?:['’][\w.+%-]+)*@|[\w.+-]+(?:\[at\]|\(at\)))[\w-]+"
     r"(?:(?:\.|\[dot\]|\(dot\))[\w-]+)+(?::[\w.~-]+/[\w./~-]*\w)?",
     "domain": rf"(?<![\w@.-])[\w-]+(?:\.[\w-]+)*\.(?:(?:{DOMAINS})(?![\w-])(?:[:/][^\s<>\"“”„»«]*)?"
@@ -79,6 +80,8 @@ PATTERNS = {
     "quoted": rf"(?<=[\"'„“‚»«])(?:[A-Za-z]:\\[^\"'“”‘»«\n]{{1,120}}"
     rf"|/(?:[^\"'“”‘»«\n/]{{1,60}}/){{1,20}}[^\"'“”‘»«\n/]{{0,60}}"
     rf"|[^\s\"'„“”‚‘»«\n][^\"'„“”‚‘»«\n]{{0,60}}\.(?:{FILES}))(?=[\"'“”‘»«])",
+    "regex": r"(?<![^\s\"'„“»])(?=\S{0,80}(?:\\[dwsbDWSB](?![A-Za-z])|\[\^|\[(?:A-Z|a-z|0-9)|\.[*+]|\(\?[:i=!<]|/g$))"
+    r"\S{0,120}(?:[*+]\?|[^\s.,;:!?])",
     "latex": r"\\\([^\n]{1,160}?\\\)|\\\[[^\n]{1,160}?\\\]"
     r"|\$(?=[^$\n]{0,100}[\\^_=<>])[^\s$\n](?:[^$\n]{0,100}[^\s$\n])?\$(?!\w)"
     r"|\$[A-Za-z]\$|~?(?<![\w\\])\\[A-Za-z]+(?![\\\w])(?:\[[^\[\]\n]{0,40}\])?(?:\{[^{}\n]{0,80}\})*",
@@ -91,31 +94,34 @@ PATTERNS = {
     r"|(?<!\S)(?=[\d,/ -]{0,40}\*)(?:(?:\*(?:/\d+)?|\d[\d,/-]*) ){4}(?:\*|\d[\d,-]*)(?!\S)",
     "json": r'"\w+":\s?(?:\{[^{}\n]{0,120}\}|\[[^\[\]\n]{0,120}\]|"[^"\n]{0,80}"|-?\d[\d.]*|true|false|null)'
     r'|\{"[^{}\n]{0,120}\}',
-    "variable": r"[$#%]?\{\{?[^{}\n]{0,40}\}\}?|%\(\w+\)[a-zA-Z]|%(?:\d+\$)?[-+0]?\d*(?:\.\d+)?[sdifuxXegc@](?!\w)"
-    r"|%%\w+%%|##\w+##|\$\w+\$|@[a-z]+/\w+|\[[A-Z]+_[A-Z0-9_]+\]"
+    "variable": r"\{\w+, ?(?:plural|select|selectordinal), ?=?\w+ ?\{#?|\} =?\w+ \{#?|\}\}|"
+    r"[$#%]?\{\{?[^{}\n]{0,40}\}\}?|%\(\w+\)[a-zA-Z]|%(?:\d+\$)?[-+0]?\d*(?:\.\d+)?[sdifuxXegc@](?!\w)"
+    r"|%%\w+%%|###?\w+###?|<\?(?:=|php|xml)[^?\n]*\?>|<%[^%\n]*%>|(?<![\w-])[A-Z_][A-Z0-9_]+=[\w./-]*\w|\$\w+\$|@[a-z]+/\w+|\[[A-Z]+_[A-Z0-9_]+\]"
     r"|%%|%\d+(?!\d)|%\w+%(?:\\[^\s<>\"|?*]+)?|\$[A-Za-z_]\w*(?:->\w+)*(?:=[\w./-]*\w|(?:/[\w.+@~-]+)*)"
     r"|\[\[[^\[\]\n]*\]\]|(?<!\w)__\w+__",
-    "markup": r"<[A-Za-z][^<>\n]*>(?:\{\{?[^{}\n]{0,40}\}\}?|%\w+)</[A-Za-z][^<>\n]*>"
-    r"|</?[A-Za-z][^<>\n]*>|&(?:#\d+|#x[0-9a-fA-F]+|[a-zA-Z]+\d*);|`[^`\n]+`",
-    "path": r"[A-Za-z]:\\[^\s<>\"|?*]+|\\\\[^\s<>\"|?*]+|(?<![\w./])(?:~|\.{1,2})?/(?:[\w.+@~-]+/)*[\w.+@~-]+/?"
+    "markup": r"<[A-Za-z][^<>\n]*>(?:\{\{?[^{}\n]{0,40}\}\}?|%\w+|[\d.,]+)</[A-Za-z][^<>\n]*>"
+    r"|</?[A-Za-z][^<>\n]*>|</?\d+/?>|&(?:#\d+|#x[0-9a-fA-F]+|[a-zA-Z]+\d*);|`[^`\n]+`",
+    "path": r"[A-Za-z]:\\[^\s<>\"|?*]*|\\\\[^\s<>\"|?*]+|(?<![\w./])(?:~|\.{1,2})?/(?:[\w.+@~-]+/)*[\w.+@~-]+/?"
     r"|(?<![\w\\])[A-Za-z]\w+(?:\\[\w.-]*\w)+",
-    "regex": r"(?<![^\s\"'„“»])(?=\S{0,80}(?:\\[dwsbDWSB](?![A-Za-z])|\[\^|\[(?:A-Z|a-z|0-9)|\.[*+]|\(\?[:i=!<]|/g$))"
-    r"\S{0,120}(?:[*+]\?|[^\s.,;:!?])",
     "file": rf"(?<![\w./-])[\w-]+(?:[./][\w-]+)*(?:\(\d+\))?\.(?:{FILES})(?:\.\d+)*(?!\w)|(?<!\S)\*?\.[a-z][\w.]*\w",
     "option": r"(?<![\w-])--[A-Za-z][\w-]*(?:=\S+)?",
-    "handle": r"(?<![\w@#])(?:@\w+(?:[.-]\w+)*|#\w+(?:-[a-z0-9_]+)*)|(?<![\w/])[ur]/\w+|(?<!\S):[a-z]\w+:?(?!\w)",
+    "handle": r"(?<![\w@#])(?:(?:RT )?@\w+(?:[.-]\w+)*|#\w+(?:-[a-z0-9_]+)*)"
+    r"|(?<![\w/])[ur]/\w+|(?<!\S):[a-z]\w+:?(?!\w)",
     "formula": rf"(?<![\w.,=]){TERMS}(?:(?: ?(?:[=≤≥≈≠]|[<>!:=]=) ?| [<>] ){TERMS})+"
     rf"|(?<![\w.])[A-Za-z0-9]+\^[+−-]?\w+(?: ?{UNIT})?",
     "molecule": rf"(?<!\w)(?:{MOLECULE}(?: (?:\+|->|→|⇌|=) \d*{MOLECULE})+"
     rf"|(?=\(|[A-Z][A-Za-z\d]*(?:\([A-Z]|[₀-₉])){MOLECULE}[⁺⁻]?"
     rf"|(?=[A-Z][a-z]?\d*[A-Z]){MOLECULE}(?:[²³]?[⁺⁻]|[+-](?![\w-])))",
-    "spreadsheet": rf"(?<![\w=])=[A-ZÄÖÜ][A-ZÄÖÜ.0-9]*\({INSIDE}\)",
+    "spreadsheet": rf"(?<![\w=])=(?:[A-ZÄÖÜ][A-ZÄÖÜ.0-9]*\({INSIDE}\)"
+    rf"|\$?[A-Z]{{1,2}}\$?\d+(?:[*/:+-]\$?[A-Z\d][A-Z\d$]*)+)",
     "style": r"(?<!\S)[a-z]+(?:-[a-z]+)+: ?[#\w.%]+;",
     "identifier": r"(?<!\w)(?:[a-z_][\w.]*\((?=[^()\n]*[\"'=])[^()\n]{0,80}\)|\w+_\w+\([^()\n]{0,80}\)"
     r"|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\([^()\n]{0,80}\)|[a-z]\w*\((?=[\d., %]+\))[^()\n]{1,40}\)"
-    r"|[a-z_]\w+(?:\.[A-Za-z_]\w+){2,}|\w+(?:::|->)\w+(?:<\w+>)?"
+    r"|(?=[\w.]*\w{4})[a-z_]\w*(?:\.[A-Za-z_]\w*){2,}|\w+(?:::|->)\w+(?:<\w+>)?"
     r"|[A-Z][a-z]+(?:[A-Z][a-z]+)+[A-Z]*(?<!In)(?<!Innen)|[A-Za-z_]\w*\(\)|[A-Za-z]\w*_\w+(?:\.[a-z]\w*)*"
     r"|[a-z]+[A-Z]\w*(?:\[\w*\]|\.[a-z]\w*(?:\([^()\n]{0,80}\))?)*)(?!\w)|\[(?:ERROR|WARN(?:ING)?|INFO|DEBUG|FATAL)\]",
+    "mixed": r"(?<![^\s\"'„(])(?=[^\s\d]{0,40}\d)(?=\S{0,40}\w[#=!*~|$@&^]\w)"
+    r"[^\s.,;:!?\"'“”()](?:\S{0,60}[^\s.,;:!?\"'“”()])?",
     "hexadecimal": r"(?<!\w)(?:(?:sha\d{1,3}|md5)[:=][0-9a-fA-F]+|[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
     r"|0x[0-9a-fA-F]+|(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,})(?!\w)",
     "mac": r"(?<!\w)[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}(?!\w)",
@@ -124,6 +130,8 @@ PATTERNS = {
     "coordinate": rf"(?<!\w)[NSEWO] {ANGLE} ?{DIGITS}['′]?(?!\w)|(?<![\w.,]){ANGLE} [NSEWO](?!\w)",
     "release": r"(?:(?<![\w=<>!~])[<>=~!]=|(?<!\S)[<>^~])v?\d+(?:\.\d+)*(?:,[<>=!]=?\d+(?:\.\d+)*)*"
     r"|(?<![\w.])v?\d+(?:\.\d+)+-?(?:rc|alpha|beta|dev|post|pre|SNAPSHOT|LTS|[abp])[.-]?\d*(?!\w)",
+    "timestamp": r"(?<![\w.,:])\d{1,2}:\d{2}(?::\d{2})?(?:[+−-]\d{2}:?\d{2}|Z)(?!\w)",
+    "case": r"(?<![\w.,])\d{1,4} [A-Z][A-Za-z]{0,3} \d+/\d{2,4}(?!\w)",
     "scientific": rf"(?<![\w.,]){DIGITS}(?:[eE][+−-]?\d+|\s?[·×]\s?10(?:\^[+−-]?\d+|[⁺⁻]?[⁰¹²³⁴-⁹]+))(?!\w)",
     "dimension": rf"(?<![\w.,]){DIGITS}(?: ?[x×] ?{DIGITS})+(?: ?{UNIT})?(?!\w)",
     "phone": r"(?<![\w)])\(0\d{1,5}\) ?\d+(?:[ /-]\d+)*",
@@ -161,7 +169,7 @@ CODE_SIGNS = re.compile(
 )
 # Every span has one of these in it; most sentences have none, and are found to have none twenty times as fast.
 POSSIBLE = re.compile(
-    rf"[\d@#/\\$%{{<>&`\[_^=:;(*|>~≤≥≈≠₀-₉½⅓¼⅔¾⅛\uf100-\uf2ff{EMOJI}]|\.\w|www\.|[a-z][A-Z]|[xX]D|--[A-Za-z]"
+    rf"[\d@#/\\$%{{}}<>&`\[_^=:;(*|>~≤≥≈≠₀-₉½⅓¼⅔¾⅛\uf100-\uf2ff{EMOJI}]|\.\w|www\.|[a-z][A-Z]|[xX]D|--[A-Za-z]"
     r"|[A-Fa-f]{2}-[A-Fa-f]{2}|^\s*[*+•‣▪◦●○■□►·–—-]\s|[A-Z](?:E|T|P|R|N|Y|IN) \S|[a-z]-[A-Z]"
     r"|(?:git|docker|systemctl|np[mx]|yarn|pip3?|apt|apt-get|brew|conda|dnf|yum|kubectl) [a-z]"
     r"|[a-z] ['\"+-]| \.(?:\.| -)|\.[:@+-]"
