@@ -150,7 +150,8 @@ def joined_names(text: str, names: list[Found], spans: Mapping[str, str]) -> lis
             start = joined.pop().start
         elif initials := INITIALS.search(text, max(joined[-1].end if joined else 0, start - BEFORE_NAME), start):
             start = initials.start()
-        end = AFTER_NAME.match(text, end).end()
+        if beside := AFTER_NAME.match(text, end):
+            end = beside.end()
         follows = text[end : end + 2]
         is_number = follows[1:] in NUMBERS and text[start:end].isupper()
         if follows[:1] == " " and (is_number or CODE.fullmatch(spans.get(follows[1:], ""))):

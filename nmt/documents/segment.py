@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from nmt.data.spans import PATTERNS, TRAILING
+from nmt.data.span_patterns import PATTERNS
+from nmt.data.spans import TRAILING
 
 FIRST_UNIT, MOST_UNITS = 0xF2A0, 64  # characters of the private use area that stand for units
 UNITS = re.compile(f"[{chr(FIRST_UNIT)}-{chr(FIRST_UNIT + MOST_UNITS - 1)}]")
