@@ -97,6 +97,7 @@ def test_an_odd_line_with_a_span_has_a_sign_of_it():
         ('In =SUMME(A1;B2) steht {"a": 5} und "b": true.', ["=SUMME(A1;B2)", '{"a": 5}', '"b": true']),
         ("Bei [::1]:9090 läuft >=3.9,<4 und 4.1.0-rc2.", ["[::1]:9090", ">=3.9,<4", "4.1.0-rc2"]),
         ("Auf 54°10'42\" N steht %{n}, @string/a und $N$.", ["54°10'42\" N", "%{n}", "@string/a", "$N$"]),
+        ("<2fr> <3 und <tatoeba-2> > 5", ["<3", "<tatoeba-2>", "5"]),
         ("Die JavaKlasse der StudentInnen und LehrerIn", ["JavaKlasse"]),
         ("Er sagte: Nein und/oder ja.", []),
         ("Mail an ina[at]haus.example oder @ina@haus.example!", ["ina[at]haus.example", "@ina@haus.example"]),
@@ -125,7 +126,7 @@ def test_an_odd_line_with_a_span_has_a_sign_of_it():
     ],
 )
 def test_what_must_not_be_translated_is_found(text, spans):
-    protected = protect(text)
+    protected = protect(text, ("<2fr>",))
     assert list(protected.spans.values()) == spans
     filled = Encoded([0], protected.spans)
     assert "".join(filled.spans.get(character, character) for character in protected.text) == text
@@ -279,6 +280,23 @@ KNOWN = KnownWords.of(
         "Ja, ja, ja.",
     ]
 )
+
+
+def test_words_are_formed_as_in_the_text():
+    """Endings, links and last parts are those that several words have; another one does not explain a name."""
+    draw = Random(1)
+    stems = ["".join(draw.choice("bdfgklmnprst") + draw.choice("aeiou") for _ in range(3)) for _ in range(900)]
+    texts = 3 * [" ".join(stems)]
+    texts += [f"{stem}en {stem}s {stem}shof" for stem in stems] + 3 * ["hof wig gut berg ort"] + ["gutsort bergort"]
+    known = KnownWords.of(texts)
+    stem = stems[5]
+    for word in ("ev", "xx", "wig", "nau"):  # no ending, no ending, no last part, no word
+        assert not known.explains(stem + word)
+    for word in ("en", "s", "hof", "shof", "shofen", "shofs", "sort"):
+        assert known.explains(stem + word)
+    assert not known.explains(stem + "xhof") and known.explains(stem + "sgutsort")
+    grown = known.extended(entries(["etwas neues"]))
+    assert grown.explains("neuesen") and not grown.explains("neuesxx")
 
 
 def test_no_seen_word_is_a_name_and_nearly_every_other_one_is():

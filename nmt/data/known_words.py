@@ -24,9 +24,16 @@ SENTENCE_END = re.compile(r"(?:^|[.!?:…][\s\"'»“”„«)]*|[\"„“«»�
 BEFORE_WORD = 12  # characters that are looked at
 CAPITAL = "^"  # before an entry that has a capital letter, or is a mark
 LETTER = "*"  # before each letter; alone where letters are known at all
+INFLECTED, LINKED, LAST = "$", "+", "/"  # before endings, links and last parts of compounds; alone where they are known
 MARKS = ".?!"  # at the end of a sentence
 MIN_MARKED = 20  # sources and targets that a mark must end
+SIGNS = (LETTER, INFLECTED, LINKED, LAST)
 LINK, ENDING = 2, 3  # most letters between the parts of a compound, and at the end of an inflected word
+LONG_PART = 5  # letters of a last part that is one even if no compound was seen to end with it
+FEWEST_WORDS = 2000  # of a text that tells how words are formed
+COMMON_WORDS = 50_000  # that are looked at for endings and compounds
+MIN_ENDING, MIN_LINK = 1 / 600, 1 / 1500  # of these words, that an ending or a link is seen in
+MIN_LAST, MIN_PART = 2, 3  # compounds with a last part; how often a part of them is seen as a word
 
 
 class Found(NamedTuple):
@@ -64,19 +71,29 @@ class KnownWords:
         return CAPITAL + mark in self
 
     def explains(self, word: str) -> bool:
-        """Whether a word was seen, is one that was seen with another ending, or two with some letters between."""
+        """Whether a word was seen, is one that was seen with another ending, or two with a link between."""
         word = word.lower()
-        if word in self:
-            return True
-        shortest = max(SHORTEST_PART + 1, len(word) - ENDING)
-        if any(word[:end] in self for end in range(shortest, len(word))):
+        if self.stem(word):
             return True
         for start in range(SHORTEST_PART, len(word) - SHORTEST_PART + 1):
-            if word[start:] in self:
+            last = self.stem(word[start:])
+            if last and (len(last) >= LONG_PART or self.is_part(LAST, last)):
                 ends = range(start, max(SHORTEST_PART, start - LINK) - 1, -1)
-                if any(word[:end] in self for end in ends):
+                if any(word[:end] in self and self.is_part(LINKED, word[end:start]) for end in ends):
                     return True
         return False
+
+    def stem(self, word: str) -> str | None:
+        """A word that was seen, or what was seen of it without its ending; None for another word."""
+        if word in self:
+            return word
+        shortest = max(SHORTEST_PART + 1, len(word) - ENDING)
+        stems = (end for end in range(shortest, len(word)) if word[:end] in self)
+        return next((word[:end] for end in stems if self.is_part(INFLECTED, word[end:])), None)
+
+    def is_part(self, sign: str, letters: str) -> bool:
+        """Whether words are formed with these letters; true where this is not known, and for no letters."""
+        return not letters or sign not in self or sign + letters in self
 
     def names(self, text: str) -> list[Found]:
         """Words that are `is_name`; of words with hyphens the whole if its last part is, else the parts that are."""
@@ -145,18 +162,49 @@ class KnownWords:
 def entries(texts: Iterable[str]) -> set[str]:
     """The words of some texts in small letters, and again with CAPITAL if they mostly have one inside of sentences.
 
-    Also their letters.
+    Also their letters and their `word_parts`.
     """
     capitals: Counter[str] = Counter()
-    words: set[str] = set()
+    words: Counter[str] = Counter()
     for text in texts:
         for match in WORD.finditer(text):
             word = match[0].lower()
-            words.add(word)
+            words[word] += 1
             if not begins_sentence(text, match.start()):
                 capitals[word] += 1 if match[0][0].isupper() else -1
     letters = {LETTER + letter for letter in set().union(*words)} | {LETTER}
-    return words | letters | {CAPITAL + word for word, more in capitals.items() if more > 0}
+    return {*words, *letters, *word_parts(words), *(CAPITAL + word for word, more in capitals.items() if more > 0)}
+
+
+def word_parts(words: Counter[str]) -> set[str]:
+    """Endings that many words have, links of compounds (s, n, en), and what several compounds end with; with signs.
+
+    An ending is what a word has more than another one. A compound is two words, each seen MIN_PART times, with at most
+    LINK letters between. Of few words none is found, and then nothing is asked of endings and compounds.
+    """
+    seen = {word: count for word, count in words.most_common(COMMON_WORDS) if len(word) >= SHORTEST_PART}
+    if len(seen) < FEWEST_WORDS:
+        return set()
+    endings: Counter[str] = Counter()
+    links: Counter[str] = Counter()
+    lasts: Counter[str] = Counter()
+    for word in seen:
+        for end in range(max(SHORTEST_PART + 1, len(word) - ENDING), len(word)):
+            endings[word[end:]] += word[:end] in seen
+        for start in range(SHORTEST_PART, len(word) - SHORTEST_PART + 1):
+            if seen.get(word[start:], 0) >= MIN_PART:
+                for end in range(max(SHORTEST_PART, start - LINK), start + 1):
+                    if seen.get(word[:end], 0) >= MIN_PART:
+                        links[word[end:start]] += 1
+                        lasts[word[start:]] += 1
+    found = {INFLECTED, LINKED, LAST}
+    for sign, counts, least in (
+        (INFLECTED, endings, max(MIN_PART, MIN_ENDING * len(seen))),
+        (LINKED, links, max(MIN_PART, MIN_LINK * len(seen))),
+        (LAST, lasts, MIN_LAST),
+    ):
+        found |= {sign + letters for letters, count in counts.items() if count >= least}
+    return found
 
 
 def shared_marks(pairs: Iterable[tuple[str, str]]) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import sentencepiece
 
 from nmt.config import TokenizerConfig
-from nmt.data.known_words import LETTER, KnownWords, entries, shared_marks
+from nmt.data.known_words import SIGNS, KnownWords, entries, shared_marks
 from nmt.data.parallel_text import read_lines
 from nmt.data.protection import PLACEHOLDERS
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers, normalize
@@ -55,8 +55,9 @@ def with_words_of(tokenizers: Tokenizers, source_file: Path) -> Tokenizers:
         return tokenizers
     texts = training_lines([source_file], tokenizers.source.lowercase)
     found = entries(texts)
-    if LETTER not in tokenizers.source.known:  # of an earlier version: the letters of its own text are not known
-        found = {entry for entry in found if not entry.startswith(LETTER)}
+    for sign in SIGNS:  # what an earlier version did not know of its own text is not known of other text either
+        if sign not in tokenizers.source.known:
+            found = {entry for entry in found if not entry.startswith(sign)}
     known = tokenizers.source.known.extended(found)
     source = Tokenizer(tokenizers.source.model, tokenizers.source.lowercase, known)
     return Tokenizers(source, source if tokenizers.joint else tokenizers.target)

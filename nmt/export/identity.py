@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nmt.config import Config
-from nmt.data import known_words, protection, spans, tags
+from nmt.data import known_words, protection, span_patterns, spans, tags
 from nmt.data.tokenizer import KNOWN_WORDS, Tokenizers
 from nmt.decode.translator import Translator
 
@@ -40,7 +40,7 @@ def write_protection(folder: Path, tokenizers: Tokenizers) -> None:
     """protection.py and what it needs, which run without this program, if there are placeholders."""
     if not tokenizers.protects:
         return
-    for module in (tags, known_words, spans, protection):
+    for module in (tags, known_words, span_patterns, spans, protection):
         assert module.__file__
         code = Path(module.__file__).read_text(encoding="utf-8").replace("from nmt.data.", "from ")
         (folder / Path(module.__file__).name).write_text(code, encoding="utf-8")

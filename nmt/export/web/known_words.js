@@ -4,6 +4,8 @@ const BITS_SET = 8;
 const SHORTEST_PART = 3; // letters of a part of a compound
 const CAPITAL = "^"; // before an entry that has a capital letter, or is a mark
 const LETTER_SEEN = "*"; // before each letter; alone where letters are known at all
+const [INFLECTED, LINKED, LAST] = ["$", "+", "/"]; // before endings, links and last parts of compounds
+const LONG_PART = 5; // letters of a last part that is one even if no compound was seen to end with it
 const [LINK, ENDING] = [2, 3]; // most letters between the parts of a compound, and at the end of an inflected word
 const LETTER = "[\\p{L}\\p{Nl}\\p{No}]"; // Python's [^\W\d_]
 const WORD = new RegExp(`${LETTER}+`, "gu");
@@ -31,19 +33,33 @@ class KnownWords {
     return this.has(CAPITAL + mark);
   }
 
-  // Whether a word was seen, is one that was seen with another ending, or two with some letters between.
+  // Whether a word was seen, is one that was seen with another ending, or two with a link between.
   explains(word) {
     const letters = Array.from(word.toLowerCase());
-    const part = (start, end) => letters.slice(start, end).join("");
-    if (this.has(part(0))) return true;
-    for (let end = Math.max(SHORTEST_PART + 1, letters.length - ENDING); end < letters.length; end++) {
-      if (this.has(part(0, end))) return true;
-    }
+    if (this.stem(letters)) return true;
     for (let start = SHORTEST_PART; start <= letters.length - SHORTEST_PART; start++) {
-      if (!this.has(part(start))) continue;
-      for (let end = start; end >= Math.max(SHORTEST_PART, start - LINK); end--) if (this.has(part(0, end))) return true;
+      const last = this.stem(letters.slice(start));
+      if (!last || (last.length < LONG_PART && !this.isPart(LAST, last))) continue;
+      for (let end = start; end >= Math.max(SHORTEST_PART, start - LINK); end--) {
+        if (this.has(letters.slice(0, end).join("")) && this.isPart(LINKED, letters.slice(end, start))) return true;
+      }
     }
     return false;
+  }
+
+  // The letters of a word that was seen, or those that were seen without its ending; null for another word.
+  stem(letters) {
+    if (this.has(letters.join(""))) return letters;
+    for (let end = Math.max(SHORTEST_PART + 1, letters.length - ENDING); end < letters.length; end++) {
+      const stem = letters.slice(0, end);
+      if (this.has(stem.join("")) && this.isPart(INFLECTED, letters.slice(end))) return stem;
+    }
+    return null;
+  }
+
+  // Whether words are formed with these letters; true where this is not known, and for no letters.
+  isPart(sign, letters) {
+    return letters.length === 0 || !this.has(sign) || this.has(sign + letters.join(""));
   }
 
   isName(word) {
