@@ -31,7 +31,9 @@ WORD_WITH_MARK = re.compile(rf"{BESIDE}({WORD.pattern})\s?([{re.escape(MARKS)}]+
 ACCENTS = "\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0903\u093a-\u094f\u09be-\u09cd\u0e31-\u0e4e"
 JOINS_NAMES = re.compile("(?: (?:& )?)?")  # nothing: behind accents
 FIRMS = r"GmbH|mbH|AG|KGaA|KG|OHG|UG|SE|Ltd|Inc|LLC|LLP|PLC|S\.A|B\.V"
-AFTER_NAME = re.compile(rf"[{ACCENTS}]*(?: (?:& Co\. )?(?:{FIRMS})(?!\w))*(?: [A-Z]\.(?= [(a-z]))?")
+AFTER_NAME = re.compile(
+    rf"[{ACCENTS}]*(?: (?:& (?:Co\.|Cie\.|Söhne|Sohn|Partner|Sons) )?(?:{FIRMS})(?!\w))*(?: [A-Z]\.(?= [(a-z]))?"
+)
 INITIALS = re.compile(r"(?<![\w.])(?:[A-Z\u00c0-\u00de]\.[ -]?)+(?:v\. )?$")
 BEFORE_NAME = 12  # characters that are searched for initials
 CODE = re.compile(r"[A-Z]{1,3}\d+[A-Za-z]?")

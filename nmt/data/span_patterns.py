@@ -9,6 +9,9 @@ from collections.abc import Iterable
 DOMAINS = (
     "com|org|net|edu|gov|info|io|dev|app|eu|de|at|ch|uk|fr|it|es|nl|pl|cz|ru|jp|cn|us|tv|br|kr|tr|ua|se|dk|fi|hu|ro|gr|pt"
     "|example|invalid|localhost|local|online|shop|club|blog|wiki|social|cloud|tech|site|store|news|xyz|biz|berlin|wien"
+    "|forum|support|academy|agency|bayern|chat|click|community|design|digital|email|games|gg|group|hamburg|koeln|link|live"
+    "|media|mobi|ngo|page|reise|reisen|ruhr|schule|services|software|space|studio|swiss|team|tirol|today|tools|video|website"
+    "|world|zone|be|ca|lu|li|sk|si|hr|nz|mx|ie|fm|ly"
 )  # of names without a path; with one, any ending
 FILES = (
     "txt|md|pdf|docx?|xlsx?|pptx?|od[tsp]|csv|tsv|json|xml|ya?ml|toml|ini|cfg|conf|log|html?|css|js|ts|py|cpp|java"
@@ -16,6 +19,7 @@ FILES = (
     "|mov|tmx|xlf|heic|ogg|flac|epub|apk|deb|jar|sql|php|tex|db|bak|tmp|PDF|DOCX?|XLSX?|TXT|CSV|ZIP|PNG|JPE?G|HEIC|MP[34]"
     "|MOV|TIFF?|opus|aac|m4[av]|webm|mpe?g|srt|vtt|ics|vcf|eml|msg|p7s|pem|crt|csr|bin|img|dmg|pkg|rpm|msi|lnk|[to]tf|woff2?"
     "|gpx|kml|sqlite|ipynb|swift|kt|cs|hpp|cc|lua|pl|ps1|vbs|rtf|mobi|azw3|ai|eps|raw|cr2|nef|blend|obj|step|gcode|torrent"
+    "|mscz|mxl|midi?|hex|ino|stp|3mf|dcm|fasta|parquet|npy|npz|pt|onnx|gguf|safetensors|whl|xpi|AppImage|xcf|kra|fig|sketch"
 )
 EMOJI = "\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u2190-\u21ff\u2300-\u23ff"
 JOINERS = "\ufe0f\u200d\u20e3\U000e0020-\U000e007f"
@@ -27,7 +31,7 @@ NUMBER = (
 )
 SYMBOLS = (
     "[mcdk]?m|[mkµ]?g|[mcdh]?l|[kMG]?Wh|[kMm]?W|[kMm]?V|mA|A|[kMG]?Hz|[hkM]?Pa|m?bar|k?J|k?N|Nm|K|dB|px|dpi|ppm|mol|lx|lm"
-    "|ha|[kMGT]?bit|[kMGT]i?B"
+    "|ha|mmHg|°dH|[kMGT]?bit|[kMGT]i?B"
 )  # of units, the same in all languages
 UNIT = rf"(?:(?:{SYMBOLS})(?:[²³]|\^[23])?(?:/(?:{SYMBOLS}|h|s|min)[²³]?)?(?![\w'’]|-\w))"
 INSIDE = r"(?:[^()\n]|\([^()\n]{0,80}\)){0,80}"  # of parentheses, with others in them
@@ -47,7 +51,7 @@ TOOLS = (
 )
 WORDS = "(?:ping|find|cat|echo|kill|touch|head|tail|sort|make|node|cargo)"  # also words of English
 ARGUMENT = (
-    r"(?: (?:-{1,2}[A-Za-z][\w-]*(?:=[^\s,;]+)?|'[^'\n]{0,80}'|\"[^\"\n]{0,80}\"|(?:\||&&)(?: (?:grep \w|[a-z])\w*)?"
+    r"(?: (?:-{1,2}[A-Za-z][\w-]*(?:=[^\s,;]+)?|'[^'\n]{0,80}'|\"[^\"\n]{0,80}\"|\|(?: (?:grep \w|[a-z])\w*)?"
     r"|>>?|[\w:@+-]*(?:[/.~*=][\w./~*:@+=-]*[\w/*~]|[/~*])|\.\.|\.(?= -)|\+?\d+)(?![\w/]))"
 )
 VERBS = (
@@ -80,35 +84,44 @@ PATTERNS = {
     "quoted": rf"(?<=[\"'„“‚»«])(?:[A-Za-z]:\\[^\"'“”‘»«\n]{{1,120}}"
     rf"|/(?:[^\"'“”‘»«\n/]{{1,60}}/){{1,20}}[^\"'“”‘»«\n/]{{0,60}}"
     rf"|[^\s\"'„“”‚‘»«\n][^\"'„“”‚‘»«\n]{{0,60}}\.(?:{FILES}))(?=[\"'“”‘»«])",
-    "regex": r"(?<![^\s\"'„“»])(?=\S{0,80}(?:\\[dwsbDWSB](?![A-Za-z])|\[\^|\[(?:A-Z|a-z|0-9)|\.[*+]|\(\?[:i=!<]|/g$))"
+    "regex": r"(?<!\S)s/[^/\s]{1,40}/[^/\s]{0,40}/[gi]*(?![\w/])|"
+    r"(?<![^\s\"'„“»])(?=\S{0,80}(?:\\[dwsbDWSB](?![A-Za-z])|\[\^|\[(?:A-Z|a-z|0-9)|\.[*+]|\(\?[:i=!<]|/g$))"
     r"\S{0,120}(?:[*+]\?|[^\s.,;:!?])",
     "latex": r"\\\([^\n]{1,160}?\\\)|\\\[[^\n]{1,160}?\\\]"
     r"|\$(?=[^$\n]{0,100}[\\^_=<>])[^\s$\n](?:[^$\n]{0,100}[^\s$\n])?\$(?!\w)"
-    r"|\$[A-Za-z]\$|~?(?<![\w\\])\\[A-Za-z]+(?![\\\w])(?:\[[^\[\]\n]{0,40}\])?(?:\{[^{}\n]{0,80}\})*",
+    r"|\$[A-Za-z]\$|~?(?<![\w\\])\\[A-Za-z]+(?![\\\w/])(?:\[[^\[\]\n]{0,40}\])?(?:\{[^{}\n]{0,80}\})*",
     "sql": rf"(?<!\w)(?:(?:SELECT|UPDATE|DELETE FROM|INSERT INTO) {OPERAND}{CLAUSES}+"
     rf"|(?:DELETE FROM|(?:DROP|CREATE|ALTER|TRUNCATE) (?:TABLE|DATABASE|INDEX|VIEW)|(?:GROUP|ORDER) BY|JOIN)"
     rf" {OPERAND}{CLAUSES}*);?",
-    "shell": rf"(?<![\w.-])(?:(?:sudo )?(?:{COMMANDS}{ARGUMENT}*(?!\w)|{TOOLS}{ARGUMENT}+"
+    "shell": rf"(?<![\w.-])(?:(?:sudo )?(?:{COMMANDS}{ARGUMENT}*(?!\w)(?: (?:&&|\|) {COMMANDS}{ARGUMENT}*(?!\w))*"
+    rf"|{TOOLS}{ARGUMENT}+"
     rf"|{WORDS}(?= (?:-[A-Za-z]|~?/\w|\.{{1,2}}(?:/| -))){ARGUMENT}+)"
     rf"|{CMDLET}(?: (?:-[A-Z]\w*|\| {CMDLET}|\"[^\"\n]{{0,80}}\"))*)"
     r"|(?<!\S)(?=[\d,/ -]{0,40}\*)(?:(?:\*(?:/\d+)?|\d[\d,/-]*) ){4}(?:\*|\d[\d,-]*)(?!\S)",
     "json": r'"\w+":\s?(?:\{[^{}\n]{0,120}\}|\[[^\[\]\n]{0,120}\]|"[^"\n]{0,80}"|-?\d[\d.]*|true|false|null)'
     r'|\{"[^{}\n]{0,120}\}',
     "variable": r"\{\w+, ?(?:plural|select|selectordinal), ?=?\w+ ?\{#?|\} =?\w+ \{#?|\}\}|"
-    r"[$#%]?\{\{?[^{}\n]{0,40}\}\}?|%\(\w+\)[a-zA-Z]|%(?:\d+\$)?[-+0]?\d*(?:\.\d+)?[sdifuxXegc@](?!\w)"
-    r"|%%\w+%%|###?\w+###?|<\?(?:=|php|xml)[^?\n]*\?>|<%[^%\n]*%>|(?<![\w-])[A-Z_][A-Z0-9_]+=[\w./-]*\w|\$\w+\$|@[a-z]+/\w+|\[[A-Z]+_[A-Z0-9_]+\]"
+    r"[$#%]?\{\{?[^{}\n]{0,40}\}\}?|%\(\w+\)[a-zA-Z]|%(?:\d+\$)?[-+0]?\d*(?:\.\d+)?(?:hh?|ll?|z)?[sdifuxXegc@](?!\w)"
+    r"|%%\w+%%|###?\w+###?|<\?(?:=|php|xml)[^?\n]*\?>|<%[^%\n]*%>|@@\w+@@"
+    r"|(?<![\w-])[A-Za-z_]\w+=(?:[\w./-]*\w|\{[^{}\s]{1,40}\})|\$\w+\$|@[a-z]+/\w+|\[[A-Z]+_[A-Z0-9_]+\]"
     r"|%%|%\d+(?!\d)|%\w+%(?:\\[^\s<>\"|?*]+)?|\$[A-Za-z_]\w*(?:->\w+)*(?:=[\w./-]*\w|(?:/[\w.+@~-]+)*)"
     r"|\[\[[^\[\]\n]*\]\]|(?<!\w)__\w+__",
+    "entity": r"&(?:#\d+|#x[0-9a-fA-F]+|[a-zA-Z]+\d*);",
     "markup": r"<[A-Za-z][^<>\n]*>(?:\{\{?[^{}\n]{0,40}\}\}?|%\w+|[\d.,]+)</[A-Za-z][^<>\n]*>"
-    r"|</?[A-Za-z][^<>\n]*>|</?\d+/?>|&(?:#\d+|#x[0-9a-fA-F]+|[a-zA-Z]+\d*);|`[^`\n]+`",
-    "path": r"[A-Za-z]:\\[^\s<>\"|?*]*|\\\\[^\s<>\"|?*]+|(?<![\w./])(?:~|\.{1,2})?/(?:[\w.+@~-]+/)*[\w.+@~-]+/?"
+    r"|<(?:kbd|code|samp|var)>[^<>\n]{0,60}</(?:kbd|code|samp|var)>"
+    r"|</?[A-Za-z][^<>\n]*>|</?\d+/?>|`[^`\n]+`",
+    "path": r"[A-Za-z]:\\(?:[\w .()+&-]{1,60}\\)*[^\s<>\"|?*]*|\\\\[^\s<>\"|?*]+"
+    r"|(?<![\w./])(?:~|\.{1,2})?/(?:[\w.+@~-]+/)*[\w.+@~-]+/?"
     r"|(?<![\w\\])[A-Za-z]\w+(?:\\[\w.-]*\w)+",
-    "file": rf"(?<![\w./-])[\w-]+(?:[./][\w-]+)*(?:\(\d+\))?\.(?:{FILES})(?:\.\d+)*(?!\w)|(?<!\S)\*?\.[a-z][\w.]*\w",
+    "file": rf"(?<![\w./-])[\w-]+(?:[./][\w-]+)*(?:\(\d+\))?\.(?:{FILES})(?:\.\d+)*(?!\w)"
+    rf"|(?<!\S)\*?\.[a-z][\w.]*\w(?:/[\w.+-]*\w)*",
     "option": r"(?<![\w-])--[A-Za-z][\w-]*(?:=\S+)?",
     "handle": r"(?<![\w@#])(?:(?:RT )?@\w+(?:[.-]\w+)*|#\w+(?:-[a-z0-9_]+)*)"
-    r"|(?<![\w/])[ur]/\w+|(?<!\S):[a-z]\w+:?(?!\w)",
+    r"|(?<!\S)~\w+~(?!\w)|(?<![\w/])[ur]/\w+|(?<!\S):[a-z]\w+:?(?!\w)",
     "formula": rf"(?<![\w.,=]){TERMS}(?:(?: ?(?:[=≤≥≈≠]|[<>!:=]=) ?| [<>] ){TERMS})+"
     rf"|(?<![\w.])[A-Za-z0-9]+\^[+−-]?\w+(?: ?{UNIT})?",
+    "comparison": r"(?<![\w.])[A-Za-z_][\w.]*(?:\(\))? (?:[!=]==?|&&|\|\||:=|=>|[<>]=)"
+    r" (?:[\w.]*\w(?:\(\))?|'[^'\n]{0,40}')",
     "molecule": rf"(?<!\w)(?:{MOLECULE}(?: (?:\+|->|→|⇌|=) \d*{MOLECULE})+"
     rf"|(?=\(|[A-Z][A-Za-z\d]*(?:\([A-Z]|[₀-₉])){MOLECULE}[⁺⁻]?"
     rf"|(?=[A-Z][a-z]?\d*[A-Z]){MOLECULE}(?:[²³]?[⁺⁻]|[+-](?![\w-])))",
@@ -119,8 +132,9 @@ PATTERNS = {
     r"|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\([^()\n]{0,80}\)|[a-z]\w*\((?=[\d., %]+\))[^()\n]{1,40}\)"
     r"|(?=[\w.]*\w{4})[a-z_]\w*(?:\.[A-Za-z_]\w*){2,}|\w+(?:::|->)\w+(?:<\w+>)?"
     r"|[A-Z][a-z]+(?:[A-Z][a-z]+)+[A-Z]*(?<!In)(?<!Innen)|[A-Za-z_]\w*\(\)|[A-Za-z]\w*_\w+(?:\.[a-z]\w*)*"
+    r"|[a-z]+[A-Z]\w*\([^()\n]{0,80}\)|[a-z_]\w*\[(?:[ijkn]|\w+[+*:-]\w+)\]"
     r"|[a-z]+[A-Z]\w*(?:\[\w*\]|\.[a-z]\w*(?:\([^()\n]{0,80}\))?)*)(?!\w)|\[(?:ERROR|WARN(?:ING)?|INFO|DEBUG|FATAL)\]",
-    "mixed": r"(?<![^\s\"'„(])(?=[^\s\d]{0,40}\d)(?=\S{0,40}\w[#=!*~|$@&^]\w)"
+    "mixed": r"(?<![^\s\"'„(])(?=[^\s\d]{0,40}\d)(?!\S{0,60}(?:\]\(|://))(?=\S{0,40}\w[#=!*~|$@&^]\w)"
     r"[^\s.,;:!?\"'“”()](?:\S{0,60}[^\s.,;:!?\"'“”()])?",
     "hexadecimal": r"(?<!\w)(?:(?:sha\d{1,3}|md5)[:=][0-9a-fA-F]+|[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
     r"|0x[0-9a-fA-F]+|(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,})(?!\w)",
@@ -134,12 +148,13 @@ PATTERNS = {
     "case": r"(?<![\w.,])\d{1,4} [A-Z][A-Za-z]{0,3} \d+/\d{2,4}(?!\w)",
     "scientific": rf"(?<![\w.,]){DIGITS}(?:[eE][+−-]?\d+|\s?[·×]\s?10(?:\^[+−-]?\d+|[⁺⁻]?[⁰¹²³⁴-⁹]+))(?!\w)",
     "dimension": rf"(?<![\w.,]){DIGITS}(?: ?[x×] ?{DIGITS})+(?: ?{UNIT})?(?!\w)",
-    "phone": r"(?<![\w)])\(0\d{1,5}\) ?\d+(?:[ /-]\d+)*",
+    "phone": r"(?<![\w)])\(0[\d ]{1,9}\) ?\d+(?:[ /-]\d+)*",
     "amount": r"(?<![\w.,:/-])\d+[a-df-gi-rt-z](?![\w-])",  # 1950s, 7h and 2e have translations
     "code": r"(?<!\w)(?:\[[A-Za-z]\w*#\d+\]|[A-Za-z]\w*#\d+"
     r"|(?=[A-Z0-9_./:-]*\d)(?=[A-Z0-9_./:-]*[A-Z])[A-Z0-9]+(?:[-_./:][A-Z0-9]+)*)(?![\w])",
     "version": r"(?<!\w)[^\W\d_]+[-_]?\d+(?:[\w.-]*\w)?",
-    "emoticon": r"(?<!\S)(?:[:;=][-o*']?[)(\]\[DPpOo/\\|*]+|<3|\^_?\^|[xX]D|[oO]_[oO]"
+    "emoticon": r"(?<!\S)(?:\\o[/\\]|-[._]+-|[>][._]+<|[uT]_[uT]"
+    r"|[:;=][-o*']?[)(\]\[DPpOo/\\|*]+|<3|\^_?\^|[xX]D|[oO]_[oO]"
     r"|¯\\_\(ツ\)_/¯|\([^\w\s()]_[^\w\s()]\))(?!\w)",
     "emoji": f"[0-9#*]\ufe0f?\u20e3|[{EMOJI}][{EMOJI}{JOINERS}]*",
     "number": rf"\+/-|(?<![\w])(?:Ø ?)?{NUMBER}(?:\s?(?:(?:[€$£¥%‰°]C?|[KMGT]i?B|EUR|USD|CHF|GBP)(?!\w)"
@@ -147,7 +162,8 @@ PATTERNS = {
     rf"|[€$£¥]\s?{NUMBER}(?!\w)",
 }
 CODE = (
-    "address", "quoted", "latex", "sql", "shell", "json", "regex", "formula", "molecule", "spreadsheet", "style",
+    "comparison", "address", "quoted", "latex", "sql", "shell", "json", "regex", "formula", "molecule", "spreadsheet",
+    "style",
     "coordinate", "release", "scientific",
 )  # fmt: skip
 
@@ -161,7 +177,8 @@ SPANS = compiled(PATTERNS)
 TEXT_SPANS = compiled(kind for kind in PATTERNS if kind not in CODE)
 # What each kind of CODE has one of; most lines have none, and are searched for the other kinds in half the time.
 CODE_SIGNS = re.compile(
-    rf"[\\^=<>~≤≥≈≠°*₀-₉⁺⁻]|::|\[[0-9a-fA-F.]*:|\$[^$\n]*[_$]|[\"'„“‚»«]/|\.(?:{FILES})[\"'“”‘»«]|\w\":|\{{\"|\[[A-Za-z0-9]-|\.\+"
+    rf"[\\^=<>~≤≥≈≠°*₀-₉⁺⁻]|::|(?<!\S)s/|&&|\|\||\[[0-9a-fA-F.]*:|\$[^$\n]*[_$]|[\"'„“‚»«]/|\.(?:{FILES})[\"'“”‘»«]|\w\":"
+    rf"|\{{\"|\[[A-Za-z0-9]-|\.\+"
     rf"|\(\?|/g$|[A-Za-z0-9]\(|[A-Za-z0-9][+-](?![\w-])|[A-Z0-9)] (?:\+|->|→|⇌) |: ?[#\w.%]+;"
     rf"|\d-?(?:rc|alpha|beta|dev|post|pre|SN|LT|[abpeE])"
     rf"|[·×]\s?10|(?:SELECT|UPDATE|INTO|DELETE|TABLE|DATABASE|INDEX|VIEW|BY|JOIN) |(?:{VERBS})-[A-Z]"

@@ -17,6 +17,7 @@ JOINED = (
 BETWEEN = re.compile(r"[ ,;/·–-]{0,3}| (?:[+*/×÷=<>-]|==|-->|->|→) ")  # of neighbours
 TOUCHING = (
     "latex",
+    "entity",
     "variable",
     "identifier",
     "hexadecimal",
