@@ -62,10 +62,11 @@ def parse(overrides: Sequence[str]) -> list[Override]:
             raise UserError(f"'{word}' has no effect here: nmt only uses Hydra to compose its own configuration.")
     try:
         return OverridesParser.create(GlobalHydra.instance().config_loader()).parse_overrides(list(overrides))
-    except HydraException as error:
+    except HydraException:
+        word = next((word for word in overrides if not can_parse(word)), " ".join(overrides))
         raise UserError(
-            f"An argument cannot be read as KEY=VALUE: {first_line(error)}. A value with other signs than letters, "
-            "digits and . _ - / : needs quotes that the shell leaves: KEY='\"VALUE\"'."
+            f"{word} cannot be read as KEY=VALUE or KEY=[VALUE,VALUE]. A value with other signs than letters, "
+            " digits and . _ - / : needs quotes that the shell leaves: KEY='\"VALUE\"'."
         ) from None
 
 

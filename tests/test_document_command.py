@@ -107,6 +107,12 @@ def test_what_cannot_be_read_or_written(refuse, refused, trained, tmp_path):
     assert "cannot be read: No such file" in refused(*command, "--document", str(tmp_path / "none.txt"))
     assert "cannot be written: No such file" in refuse("a.txt", "Ja.", "--output", str(tmp_path / "no" / "out"))
     assert "--retranslate" in refused(*command, "--retranslate", "Ja.")
+    text = tmp_path / "b.txt"
+    text.write_text("Ja.")
+    (tmp_path / "link.txt").symlink_to(text)
+    for option in ("--document", "--input"):
+        answer = refused(*command, option, str(text), "--output", str(tmp_path / "link.txt"))
+        assert "would overwrite the text that is translated" in answer and text.read_text() == "Ja."
 
 
 @pytest.mark.parametrize("library", ["sentencex", "markdown_it", "translate.storage.pypo"])

@@ -16,7 +16,7 @@ from nmt.alignments.extraction import Extractor, record_words
 from nmt.commands import check_sentence, translate_document
 from nmt.commands.engine import check_engine, is_live, open_engine
 from nmt.commands.part_file import open_part
-from nmt.commands.translate_output import Output, is_file, open_stream, settings
+from nmt.commands.translate_output import Output, check_not_input, is_file, open_stream, settings
 from nmt.data.line_chunks import LineChunk, read_chunks
 from nmt.data.packed import PackedFile
 from nmt.decode.confidences import confidence, with_records
@@ -113,6 +113,7 @@ def check_options(options: argparse.Namespace) -> None:
         raise UserError("--retranslate is about the translations in a file of messages; it needs --document FILE.")
     if options.resume and not is_file(options.output):
         raise UserError("--resume continues a file; it needs --output FILE.")
+    check_not_input(options.output, options.input)
     check_engine(options)
     if options.copy_doubtful and options.min_confidence is None:
         raise UserError("--copy-doubtful copies lines below a confidence; it needs --min-confidence X.")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.commands.engine import check_engine, open_engine
-from nmt.commands.translate_output import report_output_errors
+from nmt.commands.translate_output import check_not_input, report_output_errors
 from nmt.documents.formats import OpenDocument, open_document
 from nmt.documents.links import LinkReader
 from nmt.documents.segment import Segment, nested_segments
@@ -51,6 +51,7 @@ def check_options(options: argparse.Namespace) -> None:
     if given:
         names = ", ".join(name if name == "sentences" else f"--{name.replace('_', '-')}" for name in given)
         raise UserError(f"--document translates one document as it is; it cannot go with {names}.")
+    check_not_input(options.output, options.document)
     check_engine(options)
 
 

@@ -85,6 +85,13 @@ def is_file(path: str | None) -> bool:
     return os.path.isfile(path) or not os.path.exists(path)
 
 
+def check_not_input(output: str | None, source: str | None) -> None:
+    """Raise UserError if the output would overwrite what is translated."""
+    if output and source and is_file(output) and os.path.exists(output) and os.path.exists(source):
+        if os.path.samefile(output, source):
+            raise UserError(f"--output {output} would overwrite the text that is translated; choose another name.")
+
+
 @contextmanager
 def report_output_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Around code that only writes the output: an OSError becomes a UserError."""
