@@ -66,7 +66,7 @@ def parse(overrides: Sequence[str]) -> list[Override]:
         word = next((word for word in overrides if not can_parse(word)), " ".join(overrides))
         raise UserError(
             f"{word} cannot be read as KEY=VALUE or KEY=[VALUE,VALUE]. A value with other signs than letters, "
-            " digits and . _ - / : needs quotes that the shell leaves: KEY='\"VALUE\"'."
+            "digits and . _ - / : needs quotes that the shell leaves: KEY='\"VALUE\"'."
         ) from None
 
 

@@ -22,6 +22,7 @@ LAYERS = {
     "cpu": 0,
     "locks": 0,
     "leftovers": 1,
+    "processes": 1,
     "run_lock": 1,
     "files": 2,
     "option_parser": 1,

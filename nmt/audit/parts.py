@@ -4,14 +4,9 @@ Only what a person reads is held: counts, and the first examples of each fault. 
 """
 
 import json
-import multiprocessing
-import os
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +17,8 @@ from nmt.data.inspect.chunk import ChunkFaults, HeldOutHashes, inspect_chunk
 from nmt.data.inspect.misaligned_blocks import MisalignedBlock
 from nmt.data.inspect.pairs import Limits
 from nmt.data.inspect.profile import Profile
-from nmt.data.tokenize_files import usable_processors
-from nmt.decode.parallel import end_with_parent
-from nmt.errors import UserError
 from nmt.files import open_atomic
+from nmt.processes import map_in_order, usable_processors
 
 LONGEST_EXAMPLE = 300  # characters
 COLUMNS = ("kind", "number", "side", "misaligned", "exact", "near", "source", "target", "text")
@@ -56,22 +49,6 @@ class Part:
         """One of COLUMNS of its file."""
         with np.load(self.path, allow_pickle=False) as file:
             return file[name]
-
-
-settings: Settings | None = None  # of a worker process
-
-
-def start_worker(given: Settings, parent: int) -> None:
-    """In a new process: keep the settings, and end when the parent does."""
-    global settings
-    end_with_parent(parent)
-    settings = given
-
-
-def run_worker(path: Path, chunk: Chunk) -> None:
-    """In a worker process: look at a chunk and write the result."""
-    assert settings is not None
-    write_part(path, chunk, settings)
 
 
 def write_part(path: Path, chunk: Chunk, given: Settings) -> None:
@@ -128,36 +105,13 @@ def inspect_parts(chunks: Iterator[Chunk], folder: Path, given: Settings) -> Ite
 
     Raises UserError when a process is killed.
     """
-    processes = usable_processors()
-    waiting: deque[tuple[Path, Future[None] | None]] = deque()
-    with ExitStack() as stack:
-        pool = None
-        for number, chunk in enumerate(chunks):
-            path, future = folder / f"{number:06}.npz", None
-            if not path.exists():
-                if processes == 1 or (number == 0 and len(chunk.pairs) == chunk.size):
-                    write_part(path, chunk, given)
-                else:
-                    pool = pool or stack.enter_context(start_pool(processes, given))
-                    future = pool.submit(run_worker, path, chunk)
-            waiting.append((path, future))
-            if len(waiting) > 2 * processes:
-                yield finish(*waiting.popleft())
-        while waiting:
-            yield finish(*waiting.popleft())
+    numbered = ((folder / f"{number:06}.npz", chunk) for number, chunk in enumerate(chunks))
+    yield from map(read_part, map_in_order(partial(finish_part, given), numbered, usable_processors(), "audits"))
 
 
-def start_pool(processes: int, given: Settings) -> ProcessPoolExecutor:
-    """Processes that look at chunks."""
-    context = multiprocessing.get_context("fork")
-    return ProcessPoolExecutor(processes, context, start_worker, (given, os.getpid()))
-
-
-def finish(path: Path, future: "Future[None] | None") -> Part:
-    """Wait for a chunk and read its result."""
-    try:
-        if future is not None:
-            future.result()
-    except BrokenProcessPool:
-        raise UserError("A process of the audit was killed, possibly because memory ran out.") from None
-    return read_part(path)
+def finish_part(given: Settings, numbered: tuple[Path, Chunk]) -> Path:
+    """The file of a chunk, written unless it is there."""
+    path, chunk = numbered
+    if not path.exists():
+        write_part(path, chunk, given)
+    return path

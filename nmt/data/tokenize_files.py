@@ -1,18 +1,8 @@
-"""Tokenizes two corpus files by several processes.
+"""Tokenizes two corpus files by several processes, block by block; order and content do not depend on their number."""
 
-Each process reads the files and encodes every N-th block of pairs; this process takes their blocks in turn. Order and
-content do not depend on N.
-"""
-
-import multiprocessing
-import os
-import signal
-import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Generator, Iterator
+from functools import partial
 from itertools import count, islice
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pyarrow
@@ -21,101 +11,46 @@ from pyarrow import ipc
 from nmt.data.dataset import SCHEMA
 from nmt.data.parallel_text import read_pairs
 from nmt.data.tokenizer import Tokenizers
-from nmt.errors import UserError
+from nmt.processes import map_in_order, usable_processors
 
-ROWS = 20_000  # pairs in a block; each process holds one in memory
+ROWS = 20_000  # pairs in a block; a few for each process are in memory
 BYTES_PER_PROCESS = 4 << 20  # of the source file; for less, another process does not pay
 Files = tuple[Path, Path]
 Block = tuple[pyarrow.RecordBatch, dict[str, int]]  # the pairs that are kept, how many had which outcome
+Texts = tuple[int, list[tuple[str, str]]]  # the line of the first pair, the pairs
 
 
-@contextmanager
 def tokenized_blocks(
     tokenizers: Tokenizers, files: Files, limit: int | None, processes: int | None = None
-) -> Iterator[Iterator[Block]]:
-    """The pairs of two files as ids, ROWS at a time in order; as a context manager, which ends the processes.
+) -> Generator[Block, None, None]:
+    """The pairs of two files as ids, ROWS at a time in order.
 
     Pairs without a piece on one side are left out, and with `limit` those with a longer side. `processes`: by default
-    one for each processor.
+    one for each processor. Raises UserError for damaged files, and when a process is killed.
     """
     if processes is None:
         processes = min(usable_processors(), 1 + files[0].stat().st_size // BYTES_PER_PROCESS)
-    if processes == 1:
-        yield encode_part(tokenizers, files, limit, 0, 1, -1)
-        return
-    context = multiprocessing.get_context("fork")
-    pipes: list[Connection] = []
-    with ExitStack() as stack:
-        for part in range(processes):
-            mine, theirs = context.Pipe(duplex=False)
-            stack.callback(mine.close)
-            pipes.append(mine)
-            arguments = (tokenizers, files, limit, part, processes, theirs, list(pipes))
-            process = context.Process(target=send_part, args=arguments, daemon=True)
-            with warnings.catch_warnings():  # PyTorch's threads are idle, and a child does not use them
-                warnings.simplefilter("ignore", DeprecationWarning)
-                process.start()
-            stack.callback(process.join)
-            stack.callback(process.terminate)
-            theirs.close()
-        yield receive_in_turn(pipes)
-
-
-def usable_processors() -> int:
-    """As many as this process may use processors; 1 where processes cannot be forked."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
-
-
-def receive_in_turn(pipes: list[Connection]) -> Iterator[Block]:
-    """The blocks of all processes in order; raises UserError when one is killed."""
-    for number in count():
-        try:
-            kind, content, outcomes = pipes[number % len(pipes)].recv()
-        except (EOFError, OSError):
-            raise UserError("A process that tokenizes was killed, possibly because memory ran out.") from None
-        if kind == "error":
-            raise UserError(content)
-        if kind == "end":
-            return
+    encode = partial(serialized_block, tokenizers, limit, -1 if processes == 1 else 1)
+    for content, outcomes in map_in_order(encode, read_blocks(files), processes, "tokenizes"):
         yield ipc.read_record_batch(pyarrow.py_buffer(content), SCHEMA), outcomes
 
 
-def send_part(
-    tokenizers: Tokenizers,
-    files: Files,
-    limit: int | None,
-    part: int,
-    parts: int,
-    pipe: Connection,
-    others: list[Connection],
-) -> None:
-    """In the new process: send the blocks of this part, then the end. SIGINT is left to the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    for other in others:  # while a child holds one of them open, no child notices that the parent has died
-        other.close()
-    try:
-        try:
-            for pairs, outcomes in encode_part(tokenizers, files, limit, part, parts, 1):
-                pipe.send(("block", pairs.serialize().to_pybytes(), outcomes))
-            pipe.send(("end", None, None))
-        except UserError as error:
-            pipe.send(("error", str(error), None))
-    except ConnectionError:  # the parent has ended
-        return
-
-
-def encode_part(
-    tokenizers: Tokenizers, files: Files, limit: int | None, part: int, parts: int, threads: int
-) -> Iterator[Block]:
-    """Blocks number part, part + parts, … of the files."""
+def read_blocks(files: Files) -> Iterator[Texts]:
+    """The pairs of the files, ROWS at a time."""
     pairs = read_pairs(*files)
     for number in count():
-        texts = list(islice(pairs, ROWS))
-        if not texts:
+        if not (texts := list(islice(pairs, ROWS))):
             return
-        if number % parts == part:
-            yield encode_block(tokenizers, texts, number * ROWS + 1, limit, threads)
+        yield number * ROWS + 1, texts
+
+
+def serialized_block(
+    tokenizers: Tokenizers, limit: int | None, threads: int, block: Texts
+) -> tuple[bytes, dict[str, int]]:
+    """One block as bytes, and the number of each outcome."""
+    first_line, texts = block
+    pairs, outcomes = encode_block(tokenizers, texts, first_line, limit, threads)
+    return pairs.serialize().to_pybytes(), outcomes
 
 
 def encode_block(

@@ -6,7 +6,7 @@ A pair goes to the shard that a hash of its line gives, so that each shard is a 
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import numpy
@@ -45,7 +45,7 @@ def write_datasets(
         limit = max_pieces if name in ("train", "words") else None
         files = corpus / f"{name}.{source}", corpus / f"{name}.{target}"
         paths = shard_paths(folder, name, shards if name == "train" else 1)
-        with report_write_errors(folder), tokenized_blocks(tokenizers, files, limit) as blocks:
+        with report_write_errors(folder), closing(tokenized_blocks(tokenizers, files, limit)) as blocks:
             write_shards(paths, kept_pairs(blocks, counts))
         if not counts["kept"]:
             raise UserError(f"No pair of '{name}' is left with at most tokenizer.max_pieces={max_pieces} pieces.")

@@ -6,7 +6,6 @@ forked, so that they share the memory of the model. One that is killed is replac
 """
 
 import contextlib
-import ctypes
 import logging
 import multiprocessing
 import os
@@ -24,11 +23,11 @@ from typing import Any
 import torch
 
 from nmt.errors import UserError
+from nmt.processes import end_with_parent
 
 log = logging.getLogger("nmt")
 MOST_KILLS = 3  # of processes that work on the same task
 LISTED_LINES = 10  # in an error message
-PR_SET_PDEATHSIG = 1  # of Linux: the signal that a process gets when the one that forked it ends
 
 
 class WorkersKilled(UserError):
@@ -183,14 +182,6 @@ def worker_loop(function: Callable[[int], Any], pipe: Connection, parent_ends: l
             run_task(pipe, function, pipe.recv())
     except (EOFError, ConnectionError):
         return
-
-
-def end_with_parent(parent: int) -> None:
-    """Let Linux kill this process when the one that forked it ends, also in the middle of a task."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before that
-        os._exit(1)
 
 
 def run_task(pipe: Connection, function: Callable[[int], Any], index: int) -> None:
