@@ -16,6 +16,7 @@ from nmt.alignments.extractor_choice import make_extractor
 from nmt.calibration import read_calibration
 from nmt.config import Config, DecodeConfig
 from nmt.cpu import keep_freed_memory
+from nmt.data.language_pairs import tagged_language
 from nmt.data.parallel_text import check_sentences
 from nmt.decode.budget import with_batch_tokens
 from nmt.decode.forced_decoding import IdPair, Layers
@@ -106,12 +107,15 @@ class Run:
         return make_extractor(self.name, self.translator.model, self.config.train, layer, head, decoder_step, method)
 
     def score(self, sources: Iterable[str], references: Iterable[str], beam: int | None = None) -> Scores:
-        """BLEU and chrF of the translations of `sources`; raises UserError if there are not as many references."""
+        """BLEU and chrF of the translations of `sources`; raises UserError if there are not as many references.
+
+        BLEU's tokenization is that of the target language, of several the one that all tags of the sources name.
+        """
         sources, references = check_sentences(sources), check_sentences(references)
         if len(sources) != len(references):
             raise UserError(f"{len(sources)} sources cannot be scored against {len(references)} references.")
         hypotheses = [translation.text for translation in self.translate(sources, beam)]
-        return Scores(hypotheses=hypotheses, **score(hypotheses, references, self.config.data.target))
+        return Scores(hypotheses=hypotheses, **score(hypotheses, references, tagged_language(sources, self.config.data)))
 
     def with_beam(self, beam: int | None) -> Run:
         """The same run with another beam; None: itself."""

@@ -7,7 +7,7 @@ from corpora import pairs, run_command, small
 
 from nmt.data.corpus import read_report
 from nmt.data.hub import possible_sets
-from nmt.data.language_pairs import target_language
+from nmt.data.language_pairs import tagged_language, target_language
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.write_sets import IN_TRAINING
 from nmt.training import checkpoint
@@ -108,6 +108,8 @@ def test_scores_are_those_of_the_language_of_the_set():
     names = ("test-en-zh", "test-en-zh-before", "old-test-en-de", "test", "my-de-en-zh-capitals", "a-en-zh-joined2")
     assert [target_language(data, name) for name in names] == ["zh", "zh", "de", "de+zh", "zh", "zh"]
     assert target_language(DataConfig("files", "en", "de", "a", "b", "c", 1, 1.0), "test-zh-en") == "de"
+    for sources, language in ((["<2zh> a", "<bt> <2zh> b"], "zh"), (["<2zh> a", "<2de> b"], "de+zh"), ([], "de+zh")):
+        assert tagged_language(sources, data) == language
 
 
 def test_multi30k_has_these_sets():

@@ -6,14 +6,14 @@ set for each pair, NAME-SOURCE-TARGET.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
 
 from nmt.config import DataConfig
 from nmt.data.origin import Origin
-from nmt.data.tags import language_tag
+from nmt.data.tags import language_tag, leading_tags
 from nmt.errors import UserError
 
 Sets = dict[str, list[Origin]]
@@ -94,3 +94,12 @@ def target_language(data: DataConfig, name: str) -> str:
     places = {language: f"{name}-".rfind(f"-{language}-") for language in languages}
     last = max(languages, key=places.__getitem__)
     return last if len(languages) > 1 and places[last] >= 0 else data.target
+
+
+def tagged_language(sources: Sequence[str], data: DataConfig) -> str:
+    """The target language of sources that all have its tag, such as zh of <2zh>; else data.target."""
+    tags = [leading_tags(source) for source in sources]
+    for language in data.target.split("+"):
+        if tags and all(language_tag(language) in each for each in tags):
+            return language
+    return data.target
