@@ -15,7 +15,7 @@ from nmt.config import Config, to_dict
 from nmt.data.corpus import read_report
 from nmt.data.replay import OldText
 from nmt.errors import UserError
-from nmt.runs import find_checkpoint
+from nmt.run_folders import find_checkpoint
 from nmt.trained_corpus import existing_corpus
 from nmt.training.parent import Parent, load_parent, parent_config
 

@@ -5,7 +5,8 @@ from pathlib import Path
 from nmt import pipeline
 from nmt.compose import compose_all
 from nmt.errors import UserError
-from nmt.runs import Run, find_checkpoints
+from nmt.run_folders import find_checkpoints
+from nmt.runs import Run
 from nmt.runs import load as load_checkpoints
 from nmt.scoring import Result
 from nmt.view.progress import install_logging

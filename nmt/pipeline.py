@@ -19,8 +19,8 @@ from nmt.errors import UserError
 from nmt.files import report_write_errors, write_atomic
 from nmt.fine_tuning import open_parent
 from nmt.presets import Suggestion, read_corpus_size, suggest
+from nmt.run_folders import run_folder
 from nmt.run_lock import only_writer
-from nmt.runs import run_folder
 from nmt.scoring import Result, score_trained
 from nmt.stages import build_corpus_stage, build_stages
 from nmt.training.build import build_trainer

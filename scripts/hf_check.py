@@ -13,7 +13,8 @@ import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from nmt.data.tokenizer import BOS
-from nmt.runs import find_checkpoints, load
+from nmt.run_folders import find_checkpoints
+from nmt.runs import load
 
 BATCH = 50
 

@@ -47,6 +47,7 @@ LAYERS = {
     "training": 6,
     "audit": 6,
     "trained_corpus": 4,
+    "run_folders": 4,
     "runs": 7,
     "scoring": 8,
     "fine_tuning": 8,

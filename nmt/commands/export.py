@@ -25,7 +25,8 @@ from nmt.export.onnx_folder import OnnxExport
 from nmt.export.vocabulary_map import vocabulary_map
 from nmt.files import atomic_folder
 from nmt.results import damaged_files, read_json, write_checksums
-from nmt.runs import Run, find_checkpoints, load
+from nmt.run_folders import find_checkpoints
+from nmt.runs import Run, load
 from nmt.test_sets import corpus_hashes
 from nmt.trained_corpus import existing_corpus
 

@@ -25,7 +25,8 @@ from nmt.data.packed import PackedFile
 from nmt.data.tags import BACK_TRANSLATED
 from nmt.errors import UserError
 from nmt.files import open_atomic, report_write_errors
-from nmt.runs import Run, find_checkpoints
+from nmt.run_folders import find_checkpoints
+from nmt.runs import Run
 from nmt.trained_corpus import existing_corpus
 from nmt.training.checkpoint import load
 from nmt.training.parent import parent_config

@@ -7,7 +7,7 @@ from pathlib import Path
 from nmt import calibration
 from nmt.errors import UserError, is_printable
 from nmt.results import damaged_files, digest_or_empty, read_json
-from nmt.runs import find_checkpoint
+from nmt.run_folders import find_checkpoint
 from nmt.training import tensor_file
 
 STATES = {True: "ok", False: "damaged"}

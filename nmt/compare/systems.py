@@ -9,6 +9,7 @@ from typing import Any
 from nmt import runs
 from nmt.config import Config
 from nmt.errors import UserError
+from nmt.run_folders import find_checkpoints
 from nmt.runs import Run
 from nmt.training import checkpoint
 from nmt.training.state import TrainState
@@ -95,7 +96,7 @@ def open_systems(names: Sequence[str], runs_folder: Path, beam: int | None, own_
 
 def open_system(name: str, runs_folder: Path, beam: int | None) -> System:
     """The system of RUN or RUN,RUN; raises UserError when it cannot be loaded."""
-    paths = runs.find_checkpoints(name, runs_folder)
+    paths = find_checkpoints(name, runs_folder)
     run = runs.load(paths, beam)
     return System(
         name="+".join(short_name(path) for path in paths),
