@@ -7,10 +7,18 @@ from html.entities import name2codepoint
 
 import numpy as np
 
-from nmt.data.inspect.characters import CAPITAL, SIZE, SMALL, scripts
+from nmt.data.inspect.characters import SIZE, SMALL, scripts
+from nmt.data.inspect.habits import (
+    MIN_CASED_WORDS,
+    has_spaced_punctuation,
+    has_tags,
+    in_capitals,
+    matching,
+    without_capitals,
+)
 from nmt.data.inspect.identifier import other_language
 from nmt.data.inspect.language import bigram_codes
-from nmt.data.inspect.lines import NEWLINE, Lines, is_in
+from nmt.data.inspect.lines import Lines, is_in
 from nmt.data.inspect.profile import MIN_PAIRS, Profile, name_like
 
 # UTF-8 read as Latin-1 or Windows-1252: Ã or Â and a character that stands for a byte from 0x80 to 0xBF.
@@ -18,10 +26,6 @@ HIGH = "\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜�
 BROKEN = re.compile(f"Ã[{HIGH}]|Â[\u00a0-\u00bf]|â€|[ÐÑ][{HIGH}][ÐÑ][{HIGH}]|ï»¿|ï¿½|\ufffd")
 LOST_LETTER = re.compile(r"(?<!\S)[^\W\d_]+\?[^\W\d_]+(?=[.,;:!?]?(?:\s|$))")  # M?ller
 ENTITY = re.compile(rf"&(?:amp;)*(?:#[0-9]{{1,6}}|#[xX][0-9a-fA-F]{{1,6}}|apos|{'|'.join(name2codepoint)});")
-TAG = re.compile(
-    r"</?(?:a|b|i|u|p|br|em|strong|span|div|font|su[bp]|tt|code|li|[uo]l|t[drh]|table|img|h[1-6]|seg|s)\b[^<>\n]{0,200}>",
-    re.I,
-)
 NUMBER = re.compile(r"\d+(?:[.,:'’\u00a0\u202f -]?\d+)*")
 DIGITS = re.compile(r"\d+")
 BYTE_ORDER_MARK = 0xFEFF
@@ -31,7 +35,6 @@ CONTROLS = [*range(9), 11, 12, *range(14, 32), *range(0x7F, 0xA0), *range(0x202A
 # Tab, carriage return, soft hyphen, zero-width space, ends of a line and of a paragraph, word joiner.
 INVISIBLE = [9, 13, 0xAD, 0x200B, 0x2028, 0x2029, 0x2060]
 MIN_LETTERS = 5  # of a line whose script is judged
-MIN_CASED_WORDS = 3  # of a line whose case is judged, or that may not be equal on both sides
 LANGUAGE_MARGIN = 12.0  # nats by which the other side's language fits better
 LANGUAGE_MARGIN_PER_CHARACTER = 0.3
 COPIED_WORDS, COPIED_SHARE = 3, 0.5  # words from three letters on that a side has from the other
@@ -114,32 +117,12 @@ def pair_faults(profile: Profile, limits: Limits, source: Lines, target: Lines) 
     return found
 
 
-def matching(side: Lines, candidates: np.ndarray, pattern: re.Pattern[str]) -> np.ndarray:
-    """Which of the candidate lines match a pattern."""
-    found = candidates.copy()
-    for line in np.flatnonzero(candidates).tolist():
-        found[line] = pattern.search(side.texts[line]) is not None
-    return found
-
-
 def has_broken_characters(side: Lines) -> np.ndarray:
     """Which lines have characters of a wrong encoding, or a question mark in the middle of a word."""
     letters = side.kinds >= SMALL
     inside = np.concatenate(([False], (side.codes[1:-1] == ord("?")) & letters[:-2] & letters[2:], [False]))
     lost = matching(side, side.having(inside[: len(side.codes)]), LOST_LETTER)
     return lost | matching(side, side.with_any(BROKEN_TABLE), BROKEN)
-
-
-def has_tags(side: Lines) -> np.ndarray:
-    """Which lines have tags of HTML."""
-    return matching(side, side.having(side.codes == ord("<")), TAG)
-
-
-def in_capitals(side: Lines) -> np.ndarray:
-    """Which lines have no small letter, and at least MIN_CASED_WORDS words in capitals."""
-    words = side.words
-    many = words.lines_with((words.kind == CAPITAL) & (words.length > 1)) >= MIN_CASED_WORDS
-    return (side.small == 0) & many
 
 
 def has_entities(side: Lines) -> np.ndarray:
@@ -161,23 +144,6 @@ def mixes_scripts(side: Lines) -> np.ndarray:
     latin, cyrillic = (table[side.codes] == names.index(name) for name in ("LATIN", "CYRILLIC"))
     mixed = (latin[:-1] & cyrillic[1:]) | (cyrillic[:-1] & latin[1:])
     return side.having(np.append(mixed, False))
-
-
-def has_spaced_punctuation(side: Lines) -> np.ndarray:
-    """Which lines have a full stop or comma between spaces, or a space before a full stop at the end."""
-    codes = side.codes
-    middle = (codes[1:-1] == ord(".")) | (codes[1:-1] == ord(","))
-    after = (codes[2:] == 32) | (codes[2:] == NEWLINE)
-    found = np.concatenate(([False], (codes[:-2] == 32) & middle & after, [False])) if len(codes) > 2 else codes < 0
-    return side.having(found)
-
-
-def without_capitals(side: Lines) -> np.ndarray:
-    """Which lines begin with a small letter, have no capital letter, and at least MIN_CASED_WORDS words."""
-    words = side.words
-    many = words.lines_with((words.kind == SMALL) & (words.length > 1)) >= MIN_CASED_WORDS
-    first = np.append(words.kind, 0)[np.minimum(np.cumsum(words.count) - words.count, len(words.kind))]
-    return (side.capitals == 0) & many & (first == SMALL)
 
 
 def partly_untranslated(source: Lines, target: Lines) -> np.ndarray:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nmt.data.inspect.characters import CAPITAL, NO_SCRIPT, UNCASED, scripts
+from nmt.data.inspect.habits import few_capitals, has_spaced_punctuation, has_tags, in_capitals
 from nmt.data.inspect.language import Language, learn_language
 from nmt.data.inspect.lines import Lines, Words
 
@@ -54,8 +55,6 @@ def length_difference(source: Lines, target: Lines) -> np.ndarray:
 
 def learn_profile(source: Lines, target: Lines) -> Profile:
     """The profile of a sample of pairs."""
-    from nmt.data.inspect.pairs import has_spaced_punctuation, has_tags, in_capitals  # these depend on the profile
-
     kept = ~(source.blank | target.blank)
     center, spread = robust(length_difference(source, target)[kept] if kept.any() else np.zeros(1))
     languages = learn_language(source), learn_language(target)
@@ -80,11 +79,6 @@ def learn_profile(source: Lines, target: Lines) -> Profile:
 def share(lines: np.ndarray) -> float:
     """The fraction of lines."""
     return float(lines.mean()) if len(lines) else 0.0
-
-
-def few_capitals(side: Lines) -> np.ndarray:
-    """Which lines have small letters and no capitals."""
-    return (side.small > 0) & (side.capitals == 0)
 
 
 def robust(values: np.ndarray) -> tuple[float, float]:
