@@ -90,8 +90,8 @@ PATTERNS = {
     "latex": r"\\\([^\n]{1,160}?\\\)|\\\[[^\n]{1,160}?\\\]"
     r"|\$(?=[^$\n]{0,100}[\\^_=<>])[^\s$\n](?:[^$\n]{0,100}[^\s$\n])?\$(?!\w)"
     r"|\$[A-Za-z]\$|~?(?<![\w\\])\\[A-Za-z]+(?![\\\w/])(?:\[[^\[\]\n]{0,40}\])?(?:\{[^{}\n]{0,80}\})*",
-    "sql": rf"(?<!\w)(?:(?:SELECT|UPDATE|DELETE FROM|INSERT INTO) {OPERAND}{CLAUSES}+"
-    rf"|(?:DELETE FROM|(?:DROP|CREATE|ALTER|TRUNCATE) (?:TABLE|DATABASE|INDEX|VIEW)|(?:GROUP|ORDER) BY|JOIN)"
+    "sql": rf"(?<!\w)(?=[^\n]{{0,80}}[a-z*])(?:(?:SELECT {OPERAND} FROM|UPDATE {OPERAND} SET|DELETE FROM|INSERT INTO"
+    r"|(?:DROP|CREATE|ALTER|TRUNCATE) (?:TABLE|DATABASE|INDEX|VIEW)|(?:GROUP|ORDER) BY)"
     rf" {OPERAND}{CLAUSES}*);?",
     "shell": rf"(?<![\w.-])(?:(?:sudo )?(?:{COMMANDS}{ARGUMENT}*(?!\w)(?: (?:&&|\|) {COMMANDS}{ARGUMENT}*(?!\w))*"
     rf"|{TOOLS}{ARGUMENT}+"
@@ -111,7 +111,7 @@ PATTERNS = {
     r"|<(?:kbd|code|samp|var)>[^<>\n]{0,60}</(?:kbd|code|samp|var)>"
     r"|</?[A-Za-z][^<>\n]*>|</?\d+/?>|`[^`\n]+`",
     "path": r"[A-Za-z]:\\(?:[\w .()+&-]{1,60}\\)*[^\s<>\"|?*]*|\\\\[^\s<>\"|?*]+"
-    r"|(?<![\w./])(?:~|\.{1,2})?/(?:[\w.+@~-]+/)*[\w.+@~-]+/?"
+    r"|(?<![\w./)])(?:~|\.{1,2})?/(?:[\w.+@~-]+/)*[\w.+@~-]+/?"
     r"|(?<![\w\\])[A-Za-z]\w+(?:\\[\w.-]*\w)+",
     "file": rf"(?<![\w./-])[\w-]+(?:[./][\w-]+)*(?:\(\d+\))?\.(?:{FILES})(?:\.\d+)*(?!\w)"
     rf"|(?<!\S)\*?\.[a-z][\w.]*\w(?:/[\w.+-]*\w)*",
@@ -131,7 +131,7 @@ PATTERNS = {
     "identifier": r"(?<!\w)(?:[a-z_][\w.]*\((?=[^()\n]*[\"'=])[^()\n]{0,80}\)|\w+_\w+\([^()\n]{0,80}\)"
     r"|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\([^()\n]{0,80}\)|[a-z]\w*\((?=[\d., %]+\))[^()\n]{1,40}\)"
     r"|(?=[\w.]*\w{4})[a-z_]\w*(?:\.[A-Za-z_]\w*){2,}|\w+(?:::|->)\w+(?:<\w+>)?"
-    r"|[A-Z][a-z]+(?:[A-Z][a-z]+)+[A-Z]*(?<!In)(?<!Innen)|[A-Za-z_]\w*\(\)|[A-Za-z]\w*_\w+(?:\.[a-z]\w*)*"
+    r"|(?=\w{5})[A-Z][a-z]+(?:[A-Z][a-z]+)+[A-Z]*(?<!In)(?<!Innen)|[A-Za-z_]\w*\(\)|[A-Za-z]\w*_\w+(?:\.[a-z]\w*)*"
     r"|[a-z]+[A-Z]\w*\([^()\n]{0,80}\)|[a-z_]\w*\[(?:[ijkn]|\w+[+*:-]\w+)\]"
     r"|[a-z]+[A-Z]\w*(?:\[\w*\]|\.[a-z]\w*(?:\([^()\n]{0,80}\))?)*)(?!\w)|\[(?:ERROR|WARN(?:ING)?|INFO|DEBUG|FATAL)\]",
     "mixed": r"(?<![^\s\"'„(])(?=[^\s\d]{0,40}\d)(?!\S{0,60}(?:\]\(|://))(?=\S{0,40}\w[#=!*~|$@&^]\w)"
