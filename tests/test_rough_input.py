@@ -98,7 +98,7 @@ def test_an_odd_line_with_a_span_has_a_sign_of_it():
         ("Bei [::1]:9090 läuft >=3.9,<4 und 4.1.0-rc2.", ["[::1]:9090", ">=3.9,<4", "4.1.0-rc2"]),
         ("Auf 54°10'42\" N steht %{n}, @string/a und $N$.", ["54°10'42\" N", "%{n}", "@string/a", "$N$"]),
         ("<2fr> <3 und <tatoeba-2> > 5", ["<3", "<tatoeba-2>", "5"]),
-        ("UPDATE AVAILABLE ON MONDAY, JOIN US; SELECT ONE FROM THE LIST", []),
+        ("Das UPDATE AVAILABLE ON MONDAY, JOIN US; SELECT ONE FROM THE LIST", []),
         ("5 € (inkl. MwSt.)/Monat", ["5 €"]),
         ("Die JavaKlasse der StudentInnen und LehrerIn", ["JavaKlasse"]),
         ("Er sagte: Nein und/oder ja.", []),
