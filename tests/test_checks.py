@@ -100,7 +100,8 @@ def test_languages_that_are_not_those_named(drawn):
         ((german, japanese), ("de", "zh"), None),  # a script of both
         ((japanese, german), ("de", "de"), "the source looks like CJK script, not de"),
         ((german, german), ("de", "ja"), "the target looks like Latin script, not ja"),
-        ((german, german), ("de", "sr_Latn"), None),
+        ((german, ["Zorp blik nad qvu smel tarpo."] * 300), ("de", "uk_Latn"), None),
+        ((german, ["Zorp blik nad qvu smel tarpo."] * 300), ("de", "uk"), "the target looks like Latin script, not uk"),
         ((german, greek), ("de", "en"), "the target looks like el, not en"),
         ((german[:3], english[:3]), ("en", "de"), None),  # too little
         ((["12 + 3"] * 300, ["---"] * 300), ("en", "de"), None),

@@ -134,6 +134,31 @@ def test_what_must_not_be_translated_is_found(text, spans):
     assert "".join(filled.spans.get(character, character) for character in protected.text) == text
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Test-Phase, Export-Weltmeister, Copy-Shop und Add-On", "Der Start-Up in New-York", "Nel duemila ha vinto",
+        "Jetzt kostenlos testen.*", "Wirklich(?!)", "Problem => Lösung", "Ja || Nein, schön && gut", "EZ=Einzelzimmer",
+        "Gewinn=Menge", "Schüler*innen", "z.B.morgen, d.h.wenn", "TeilnehmerInnenzahl", "ja.bin gleich da",
+        "gut.live, ok.be",
+        'hab ne cd "gute laune" gekauft', "make -and keep- it, head -on", "Please ORDER BY Friday",
+        "CREATE TABLE decorations",
+        r"\(siehe oben\)", '"Peter": "Ich komme."', r"und\oder", "IF(A)",
+    ],
+)  # fmt: skip
+def test_what_looks_like_code_is_text(text):
+    assert not protect(text).spans
+
+
+def test_numbers_keep_to_themselves():
+    for text, spans in (
+        ("LE 12 A PARIS", ["12"]), ("In 2010 V. Putin", ["2010"]), ("Ich zahle 20 bar, 8 J. frei", ["20", "8"]),
+        ("1=sehr gut, 2=gut", ["1", "2"]), ("nachgewiesen(2), war(1990)", ["2", "1990"]), ("Ab >= 18", ["18"]),
+        ("Über-60-Jährige, Top-10-Liste", ["60", "Top-10"]), ("BMW3- und SUM(A1:A6)", ["BMW3", "A1:A6"]),
+    ):  # fmt: skip
+        assert list(protect(text).spans.values()) == spans
+
+
 def test_placeholders_of_a_pair_stand_for_what_is_on_both_sides():
     source, target = protect_pair("Um 8:15 traf {b} 3 Leute und {a}.", "{a} met {b} and three people at 8:15.")
     assert source.text == f"Um {ONE} traf {X1} 3 Leute und {X2}."
@@ -333,6 +358,7 @@ def test_no_seen_word_is_a_name_and_nearly_every_other_one_is():
         ("Ein Brexit & Xaver GmbH & Co. KG, AG", ["Brexit & Xaver GmbH & Co. KG", "AG"]),
         ("Ein J. R. Xaver und H.-P. v. Brexit", ["J. R. Xaver", "H.-P. v. Brexit"]),
         ("Ein Xaver Y2 und Xaver 2", ["2", "Xaver Y2", "Xaver"]),
+        ("Ein Hund, z. B. Xaver", ["Xaver"]),
         ("Ein สวัสดี lief", ["สวัสดี"]),
     ],
 )

@@ -193,10 +193,10 @@ def word_parts(words: Counter[str]) -> set[str]:
             endings[word[end:]] += word[:end] in seen
         for start in range(SHORTEST_PART, len(word) - SHORTEST_PART + 1):
             if seen.get(word[start:], 0) >= MIN_PART:
-                for end in range(max(SHORTEST_PART, start - LINK), start + 1):
-                    if seen.get(word[:end], 0) >= MIN_PART:
-                        links[word[end:start]] += 1
-                        lasts[word[start:]] += 1
+                ends = range(max(SHORTEST_PART, start - LINK), start + 1)
+                found_links = [word[end:start] for end in ends if seen.get(word[:end], 0) >= MIN_PART]
+                links.update(found_links)
+                lasts[word[start:]] += bool(found_links)
     found = {INFLECTED, LINKED, LAST}
     for sign, counts, least in (
         (INFLECTED, endings, max(MIN_PART, MIN_ENDING * len(seen))),

@@ -34,7 +34,7 @@ FIRMS = r"GmbH|mbH|AG|KGaA|KG|OHG|UG|SE|Ltd|Inc|LLC|LLP|PLC|S\.A|B\.V"
 AFTER_NAME = re.compile(
     rf"[{ACCENTS}]*(?: (?:& (?:Co\.|Cie\.|Söhne|Sohn|Partner|Sons) )?(?:{FIRMS})(?!\w))*(?: [A-Z]\.(?= [(a-z]))?"
 )
-INITIALS = re.compile(r"(?<![\w.])(?:[A-Z\u00c0-\u00de]\.[ -]?)+(?:v\. )?$")
+INITIALS = re.compile(r"(?<![\w.])(?<![a-z]\. )(?:[A-Z\u00c0-\u00de]\.[ -]?)+(?:v\. )?$")
 BEFORE_NAME = 12  # characters that are searched for initials
 CODE = re.compile(r"[A-Z]{1,3}\d+[A-Za-z]?")
 

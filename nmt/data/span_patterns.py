@@ -7,19 +7,17 @@ import re
 from collections.abc import Iterable
 
 DOMAINS = (
-    "com|org|net|edu|gov|info|io|dev|app|eu|de|at|ch|uk|fr|it|es|nl|pl|cz|ru|jp|cn|us|tv|br|kr|tr|ua|se|dk|fi|hu|ro|gr|pt"
+    "com|org|net|edu|gov|info|io|dev|app|eu|de|at|ch|uk|fr|it|es|nl|cz|ru|jp|cn|us|tv|br|kr|tr|ua|se|dk|fi|hu|ro|gr|pt"
     "|example|invalid|localhost|local|online|shop|club|blog|wiki|social|cloud|tech|site|store|news|xyz|biz|berlin|wien"
-    "|forum|support|academy|agency|bayern|chat|click|community|design|digital|email|games|gg|group|hamburg|koeln|link|live"
-    "|media|mobi|ngo|page|reise|reisen|ruhr|schule|services|software|space|studio|swiss|team|tirol|today|tools|video|website"
-    "|world|zone|be|ca|lu|li|sk|si|hr|nz|mx|ie|fm|ly"
+    "|forum|academy|agency|bayern|gg|hamburg|koeln|mobi|ngo|ruhr|swiss|tirol|website|nz|mx"
 )  # of names without a path; with one, any ending
 FILES = (
     "txt|md|pdf|docx?|xlsx?|pptx?|od[tsp]|csv|tsv|json|xml|ya?ml|toml|ini|cfg|conf|log|html?|css|js|ts|py|cpp|java"
     "|rs|go|sh|bat|exe|dll|so|zip|gz|tar|7z|rar|iso|png|jpe?g|gif|svg|bmp|webp|tiff?|dwg|dxf|psd|stl|mp[34]|wav|avi|mkv"
     "|mov|tmx|xlf|heic|ogg|flac|epub|apk|deb|jar|sql|php|tex|db|bak|tmp|PDF|DOCX?|XLSX?|TXT|CSV|ZIP|PNG|JPE?G|HEIC|MP[34]"
-    "|MOV|TIFF?|opus|aac|m4[av]|webm|mpe?g|srt|vtt|ics|vcf|eml|msg|p7s|pem|crt|csr|bin|img|dmg|pkg|rpm|msi|lnk|[to]tf|woff2?"
-    "|gpx|kml|sqlite|ipynb|swift|kt|cs|hpp|cc|lua|pl|ps1|vbs|rtf|mobi|azw3|ai|eps|raw|cr2|nef|blend|obj|step|gcode|torrent"
-    "|mscz|mxl|midi?|hex|ino|stp|3mf|dcm|fasta|parquet|npy|npz|pt|onnx|gguf|safetensors|whl|xpi|AppImage|xcf|kra|fig|sketch"
+    "|MOV|TIFF?|opus|aac|m4[av]|webm|mpe?g|srt|vtt|ics|vcf|eml|msg|p7s|pem|crt|csr|img|dmg|pkg|rpm|msi|lnk|[to]tf|woff2?"
+    "|gpx|kml|sqlite|ipynb|swift|kt|cs|hpp|lua|pl|ps1|vbs|rtf|mobi|azw3|cr2|nef|gcode|torrent"
+    "|mscz|mxl|midi?|ino|stp|3mf|dcm|fasta|parquet|npy|npz|pt|onnx|gguf|safetensors|whl|xpi|AppImage|xcf|kra|sketch"
 )
 EMOJI = "\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u2190-\u21ff\u2300-\u23ff"
 JOINERS = "\ufe0f\u200d\u20e3\U000e0020-\U000e007f"
@@ -30,10 +28,13 @@ NUMBER = (
     r"|(?:[+−±]|(?<!\S)-)?\d+(?:[.,:/'’–-]\d+)*[½⅓¼⅔¾⅛]?|[½⅓¼⅔¾⅛])"
 )
 SYMBOLS = (
-    "[mcdk]?m|[mkµ]?g|[mcdh]?l|[kMG]?Wh|[kMm]?W|[kMm]?V|mA|A|[kMG]?Hz|[hkM]?Pa|m?bar|k?J|k?N|Nm|K|dB|px|dpi|ppm|mol|lx|lm"
-    "|ha|mmHg|°dH|[kMGT]?bit|[kMGT]i?B"
+    "[mcdk]?m|[mkµ]?g|[mcdh]?l|[kMG]?Wh|[kMm]W|[kMm]V|mA|[kMG]?Hz|[hkM]?Pa|mbar|kJ|kN|Nm|dB|px|dpi|ppm|mol|lx|lm|mmHg|°dH"
+    "|[kMGT]?bit|[kMGT]i?B"
 )  # of units, the same in all languages
-UNIT = rf"(?:(?:{SYMBOLS})(?:[²³]|\^[23])?(?:/(?:{SYMBOLS}|h|s|min)[²³]?)?(?![\w'’]|-\w))"
+UNIT = (
+    rf"(?:(?:{SYMBOLS})(?:[²³]|\^[23])?(?:/(?:{SYMBOLS}|h|s|min)[²³]?)?(?![\w'’]|-\w)"
+    r"|[VWAKN](?=[,;:)/]|\s*[.!?]?$|\s[a-zß-ü]{2}))"  # elsewhere also words and initials
+)
 INSIDE = r"(?:[^()\n]|\([^()\n]{0,80}\)){0,80}"  # of parentheses, with others in them
 # Commands of a shell that are told by their second word, and those that are told by what follows, which is no word.
 GIT = (
@@ -46,28 +47,37 @@ COMMANDS = (
     r"|(?:npm|yarn|pip3?|apt|apt-get|brew|conda|dnf|yum) (?:install|remove|update|upgrade)(?: [\w@./=-]*[\w/])?)"
 )
 TOOLS = (
-    "(?:chmod|chown|grep|ssh|scp|curl|wget|tar|ipconfig|ifconfig|sed|awk|python3?|rsync|mkdir|rm|cp|mv|ls|cd|wc|xargs|npx"
-    "|git|docker|npm|pip3?|kubectl)"
+    "(?:chmod|chown|grep|ssh|scp|curl|wget|ipconfig|ifconfig|sed|awk|python3?|rsync|mkdir|xargs|npx|git|docker|npm|pip3?"
+    "|kubectl)"
 )
 WORDS = "(?:ping|find|cat|echo|kill|touch|head|tail|sort|make|node|cargo)"  # also words of English
+SHORT = "(?:tar|rm|cp|mv|ls|cd|wc)"  # also other words
 ARGUMENT = (
-    r"(?: (?:-{1,2}[A-Za-z][\w-]*(?:=[^\s,;]+)?|'[^'\n]{0,80}'|\"[^\"\n]{0,80}\"|\|(?: (?:grep \w|[a-z])\w*)?"
+    r"(?: (?:-{1,2}[A-Za-z](?:[\w-]*\w)?(?![\w-])(?:=[^\s,;]+)?|'[^'\n]{0,80}'|\"[^\"\n]{0,80}\""
+    r"|\|(?: (?:grep \w|[a-z])\w*)?"
     r"|>>?|[\w:@+-]*(?:[/.~*=][\w./~*:@+=-]*[\w/*~]|[/~*])|\.\.|\.(?= -)|\+?\d+)(?![\w/]))"
 )
 VERBS = (
     "Get|Set|New|Remove|Start|Stop|Invoke|Test|Import|Export|Write|Out|Select|Measure|Where|ForEach|Add|Clear|Copy|Move"
+)
+NOUNS = (
+    "Item|ChildItem|Content|Object|Process|Service|Command|Location|Host|Csv|Json|Help|Date|Path|Connection|WebRequest"
 )
 CMDLET = rf"(?:{VERBS})-[A-Z]\w+"  # of PowerShell
 COLUMN = rf"(?:[\w.*]+(?:\({INSIDE}\))?|'[^'\n]{{0,80}}'|\({INSIDE}\))"
 OPERAND = rf"{COLUMN}(?:, ?{COLUMN})*(?: ?(?:=|<>|!=|[<>]=?) ?{COLUMN})?"  # of SQL
 KEYWORDS = "FROM|WHERE|SET|INTO|(?:LEFT |RIGHT |INNER )?JOIN|ON|AND|OR|(?:GROUP|ORDER) BY|HAVING|LIMIT|LIKE|IN|AS"
 CLAUSES = rf"(?: (?:(?:{KEYWORDS}) {OPERAND}|IS (?:NOT )?NULL|CASCADE|ASC|DESC|VALUES ?\({INSIDE}\)))"
+CODE_WORD = r"(?:[A-Za-z_]\w*(?:\.\w+)+|[A-Za-z]*_\w*|[a-z]+[A-Z]\w*|[A-Za-z_]\w*\(\))"
 VARIABLE = r"[A-Za-zα-ωΑ-Ω](?:\(\w(?:, ?\w)*\)|[₀-₉²³]|\^[+−-]?\w+|_\w+)?"
 TERM = rf"(?:{DIGITS}(?:{VARIABLE})?(?:\^-?\w+)?|[a-zA-Z]{{2,3}}[²³]|{VARIABLE})(?!\w)"
 TERMS = rf"[+−-]?{TERM}(?: ?[+*/·×−-] ?{TERM}){{0,12}}"
+ELEMENT = (
+    "(?:H[eg]?|L[ai]|B[aeir]?|C[adlorsu]?|N[aibe]?|O|F[e]?|M[gno]|A[lgrsu]|S[icnrbe]?|P[btd]?|K|T[il]|V|Zn|W|I|U|Xe|Kr)"
+)
 MOLECULE = (
-    r"(?=[A-Z]|\([A-Z][A-Za-z\d]*\)[\d₀-₉])(?=[A-Za-z()]*[\d₀-₉])"
-    r"(?:[A-Z][a-z]?|[\d₀-₉]|\((?=[A-Z])|\)(?=[\d₀-₉]))+(?!\w|-\w)"
+    rf"(?=[A-Z]|\([A-Z][A-Za-z\d]*\)[\d₀-₉])(?=[A-Za-z()]*[\d₀-₉])"
+    rf"(?:{ELEMENT}|[\d₀-₉]|\((?=[A-Z][A-Za-z\d₀-₉]*\)[\d₀-₉])|\)(?=[\d₀-₉]))+(?!\w|-\w)"
 )
 ANGLE = rf"\d{{1,3}}°(?: ?{DIGITS}['′])?(?: ?{DIGITS}[\"″])?"
 PATTERNS = {
@@ -82,28 +92,35 @@ PATTERNS = {
     "address": r"\[[0-9a-fA-F.]*:[0-9a-fA-F:.]*\](?::\d+)?"
     r"|(?<![\w:.])(?:[0-9a-fA-F]{1,4}:){1,7}:[0-9a-fA-F:]*(?:/\d+)?(?!\w)",
     "quoted": rf"(?<=[\"'„“‚»«])(?:[A-Za-z]:\\[^\"'“”‘»«\n]{{1,120}}"
-    rf"|/(?:[^\"'“”‘»«\n/]{{1,60}}/){{1,20}}[^\"'“”‘»«\n/]{{0,60}}"
+    rf"|/(?:[^\"'“”‘»«\n/]{{1,60}}/){{1,20}}[^\"'“”‘»«\n/]{{1,60}}"
     rf"|[^\s\"'„“”‚‘»«\n][^\"'„“”‚‘»«\n]{{0,60}}\.(?:{FILES}))(?=[\"'“”‘»«])",
     "regex": r"(?<!\S)s/[^/\s]{1,40}/[^/\s]{0,40}/[gi]*(?![\w/])|"
-    r"(?<![^\s\"'„“»])(?=\S{0,80}(?:\\[dwsbDWSB](?![A-Za-z])|\[\^|\[(?:A-Z|a-z|0-9)|\.[*+]|\(\?[:i=!<]|/g$))"
+    r"(?<![^\s\"'„“»])(?=\S{0,80}(?:\\[dwsbDWSB](?![A-Za-z])|\[\^(?!\d+\])|\[(?:A-Z|a-z|0-9)|\.[*+](?:\?|[\w()\[\]\\|$^/])"
+    r"|\(\?(?:[imsx]+\)|[:=!<][^)\s])|/g$))"
     r"\S{0,120}(?:[*+]\?|[^\s.,;:!?])",
-    "latex": r"\\\([^\n]{1,160}?\\\)|\\\[[^\n]{1,160}?\\\]"
-    r"|\$(?=[^$\n]{0,100}[\\^_=<>])[^\s$\n](?:[^$\n]{0,100}[^\s$\n])?\$(?!\w)"
+    "latex": r"\\\((?=[^\n\\]{0,100}(?:[\^_={}]|\\[A-Za-z]))[^\n]{1,160}?\\\)"
+    r"|\\\[(?=[^\n\\]{0,100}(?:[\^_={}]|\\[A-Za-z]))[^\n]{1,160}?\\\]"
+    r"|\$(?=[^$\n]{0,100}[\\^_=<>])[^\s\d$](?:[^$\n]{0,100}[^\s$\n])?\$(?!\w)"
     r"|\$[A-Za-z]\$|~?(?<![\w\\])\\[A-Za-z]+(?![\\\w/])(?:\[[^\[\]\n]{0,40}\])?(?:\{[^{}\n]{0,80}\})*",
-    "sql": rf"(?<!\w)(?=[^\n]{{0,80}}[a-z*])(?:(?:SELECT {OPERAND} FROM|UPDATE {OPERAND} SET|DELETE FROM|INSERT INTO"
-    r"|(?:DROP|CREATE|ALTER|TRUNCATE) (?:TABLE|DATABASE|INDEX|VIEW)|(?:GROUP|ORDER) BY)"
-    rf" {OPERAND}{CLAUSES}*);?",
+    "sql": rf"(?<!\w)(?=[^\n]{{0,80}}[a-z*])(?:SELECT {OPERAND} FROM|UPDATE {OPERAND} SET) {OPERAND}{CLAUSES}*;?"
+    rf"|(?<!\w)(?:DELETE FROM|INSERT INTO) {OPERAND}(?:{CLAUSES}+;?|;)"
+    r"|(?<!\w)(?:(?:DROP|CREATE|ALTER|TRUNCATE) (?:TABLE|DATABASE|INDEX|VIEW)|(?:GROUP|ORDER) BY)"
+    r" (?:\w+(?: CASCADE)?;|\w*[_.(]\w[\w.()]*(?: (?:CASCADE|ASC|DESC))*;?)",
     "shell": rf"(?<![\w.-])(?:(?:sudo )?(?:{COMMANDS}{ARGUMENT}*(?!\w)(?: (?:&&|\|) {COMMANDS}{ARGUMENT}*(?!\w))*"
     rf"|{TOOLS}{ARGUMENT}+"
-    rf"|{WORDS}(?= (?:-[A-Za-z]|~?/\w|\.{{1,2}}(?:/| -))){ARGUMENT}+)"
-    rf"|{CMDLET}(?: (?:-[A-Z]\w*|\| {CMDLET}|\"[^\"\n]{{0,80}}\"))*)"
+    rf"|(?:{WORDS}(?= -[A-Za-z](?![\w-]))|{SHORT}(?= -[A-Za-z]{{1,4}}(?![\w-]))"
+    rf"|(?:{WORDS}|{SHORT})(?= (?:--[a-z]|~?/[\w*]|\.{{1,2}}(?:/| -)|\.\.(?!\w))))"
+    rf"{ARGUMENT}+)"
+    rf"|{CMDLET}(?: -[A-Z]\w*| \| {CMDLET})(?: (?:-[A-Z]\w*|\| {CMDLET}|\"[^\"\n]{{0,80}}\"))*"
+    rf"|(?:{VERBS})-(?:{NOUNS})(?![\w-]))"
     r"|(?<!\S)(?=[\d,/ -]{0,40}\*)(?:(?:\*(?:/\d+)?|\d[\d,/-]*) ){4}(?:\*|\d[\d,-]*)(?!\S)",
-    "json": r'"\w+":\s?(?:\{[^{}\n]{0,120}\}|\[[^\[\]\n]{0,120}\]|"[^"\n]{0,80}"|-?\d[\d.]*|true|false|null)'
+    "json": r'"[a-z_]\w*":\s?(?:\{[^{}\n]{0,120}\}|\[[^\[\]\n]{0,120}\]|"[^"\s]{0,80}"|-?\d[\d.]*|true|false|null)'
     r'|\{"[^{}\n]{0,120}\}',
-    "variable": r"\{\w+, ?(?:plural|select|selectordinal), ?=?\w+ ?\{#?|\} =?\w+ \{#?|\}\}|"
+    "variable": r"\\[nrt](?=[A-Z\u00c4-\u00dc\s%{<]|$)|"
+    r"\{\w+, ?(?:plural|select|selectordinal), ?=?\w+ ?\{#?|\} =?\w+ \{#?|\}\}|"
     r"[$#%]?\{\{?[^{}\n]{0,40}\}\}?|%\(\w+\)[a-zA-Z]|%(?:\d+\$)?[-+0]?\d*(?:\.\d+)?(?:hh?|ll?|z)?[sdifuxXegc@](?!\w)"
     r"|%%\w+%%|###?\w+###?|<\?(?:=|php|xml)[^?\n]*\?>|<%[^%\n]*%>|@@\w+@@"
-    r"|(?<![\w-])[A-Za-z_]\w+=(?:[\w./-]*\w|\{[^{}\s]{1,40}\})|\$\w+\$|@[a-z]+/\w+|\[[A-Z]+_[A-Z0-9_]+\]"
+    r"|(?<![\w-])[A-Za-z_]\w+=(?:true|false|null|\d[\w.]*|\w*[_/]\w[\w./-]*|\{[^{}\s]{1,40}\})(?![\w-])|\$\w+\$|@[a-z]+/\w+|\[[A-Z]+_[A-Z0-9_]+\]"
     r"|%%|%\d+(?!\d)|%\w+%(?:\\[^\s<>\"|?*]+)?|\$[A-Za-z_]\w*(?:->\w+)*(?:=[\w./-]*\w|(?:/[\w.+@~-]+)*)"
     r"|\[\[[^\[\]\n]*\]\]|(?<!\w)__\w+__",
     "entity": r"&(?:#\d+|#x[0-9a-fA-F]+|[a-zA-Z]+\d*);",
@@ -112,7 +129,7 @@ PATTERNS = {
     r"|</?[A-Za-z][^<>\n]*>|</?\d+/?>|`[^`\n]+`",
     "path": r"[A-Za-z]:\\(?:[\w .()+&-]{1,60}\\)*[^\s<>\"|?*]*|\\\\[^\s<>\"|?*]+"
     r"|(?<![\w./)])(?:~|\.{1,2})?/(?:[\w.+@~-]+/)*[\w.+@~-]+/?"
-    r"|(?<![\w\\])[A-Za-z]\w+(?:\\[\w.-]*\w)+",
+    r"|(?<![\w\\])(?:[A-Za-z]\w+\\\w[\w.-]*|[A-Z][A-Z0-9_-]{2,})(?:\\\w(?:[\w.-]*\w)?)+",
     "file": rf"(?<![\w./-])[\w-]+(?:[./][\w-]+)*(?:\(\d+\))?\.(?:{FILES})(?:\.\d+)*(?!\w)"
     rf"|(?<!\S)\*?\.[a-z][\w.]*\w(?:/[\w.+-]*\w)*",
     "option": r"(?<![\w-])--[A-Za-z][\w-]*(?:=\S+)?",
@@ -120,22 +137,22 @@ PATTERNS = {
     r"|(?<!\S)~\w+~(?!\w)|(?<![\w/])[ur]/\w+|(?<!\S):[a-z]\w+:?(?!\w)",
     "formula": rf"(?<![\w.,=]){TERMS}(?:(?: ?(?:[=≤≥≈≠]|[<>!:=]=) ?| [<>] ){TERMS})+"
     rf"|(?<![\w.])[A-Za-z0-9]+\^[+−-]?\w+(?: ?{UNIT})?",
-    "comparison": r"(?<![\w.])[A-Za-z_][\w.]*(?:\(\))? (?:[!=]==?|&&|\|\||:=|=>|[<>]=)"
-    r" (?:[\w.]*\w(?:\(\))?|'[^'\n]{0,40}')",
+    "comparison": rf"(?<![\w.]){CODE_WORD} (?:[!=]==?|&&|\|\||:=|=>|[<>]=) (?:[\w.]*\w(?:\(\))?|'[^'\n]{{0,40}}')"
+    rf"|(?<![\w.])[A-Za-z_]\w* (?:[!=]==?|:=) (?:{CODE_WORD}|true|false|null|None|\d[\d.]*|'[^'\n]{{0,40}}')(?!\w)",
     "molecule": rf"(?<!\w)(?:{MOLECULE}(?: (?:\+|->|→|⇌|=) \d*{MOLECULE})+"
-    rf"|(?=\(|[A-Z][A-Za-z\d]*(?:\([A-Z]|[₀-₉])){MOLECULE}[⁺⁻]?"
+    rf"|(?=\(|[A-Z][A-Za-z\d]*(?:\([A-Z][A-Za-z\d₀-₉]*\)[\d₀-₉]|[₀-₉])){MOLECULE}[⁺⁻]?"
     rf"|(?=[A-Z][a-z]?\d*[A-Z]){MOLECULE}(?:[²³]?[⁺⁻]|[+-](?![\w-])))",
     "spreadsheet": rf"(?<![\w=])=(?:[A-ZÄÖÜ][A-ZÄÖÜ.0-9]*\({INSIDE}\)"
     rf"|\$?[A-Z]{{1,2}}\$?\d+(?:[*/:+-]\$?[A-Z\d][A-Z\d$]*)+)",
-    "style": r"(?<!\S)[a-z]+(?:-[a-z]+)+: ?[#\w.%]+;",
+    "style": r"(?<!\S)[a-z]+(?:-[a-z]+)+: ?(?:\d+(?:\.\d+)?(?:px|em|rem|%|pt|vh|vw)|#[0-9a-fA-F]{3,8});",
+    "mixed": r"(?<![^\s\"'„(])(?=[^\s\d]{0,40}\d)(?!\S{0,60}(?:\]\(|://))(?=\S{0,40}\w[#!~|$@&^]\w)"
+    r"[^\s.,;:!?\"'“”()](?:\S{0,60}[^\s.,;:!?\"'“”()])?",
     "identifier": r"(?<!\w)(?:[a-z_][\w.]*\((?=[^()\n]*[\"'=])[^()\n]{0,80}\)|\w+_\w+\([^()\n]{0,80}\)"
-    r"|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\([^()\n]{0,80}\)|[a-z]\w*\((?=[\d., %]+\))[^()\n]{1,40}\)"
-    r"|(?=[\w.]*\w{4})[a-z_]\w*(?:\.[A-Za-z_]\w*){2,}|\w+(?:::|->)\w+(?:<\w+>)?"
-    r"|(?=\w{5})[A-Z][a-z]+(?:[A-Z][a-z]+)+[A-Z]*(?<!In)(?<!Innen)|[A-Za-z_]\w*\(\)|[A-Za-z]\w*_\w+(?:\.[a-z]\w*)*"
+    r"|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\([^()\n]{0,80}\)|[a-z]\w*\((?=\d[\d.]*%?, )[\d., %]{1,40}\)"
+    r"|[a-z_]\w+(?:\.[A-Za-z_]\w+){2,}|\w+(?:::|->)\w+(?:<\w+>)?"
+    r"|(?=\w{5})[A-Z][a-z]+(?!Innen|In(?!\w))(?:[A-Z][a-z]+)+[A-Z]*|[A-Za-z_]\w*\(\)|[A-Za-z]\w*_\w+(?:\.[a-z]\w*)*"
     r"|[a-z]+[A-Z]\w*\([^()\n]{0,80}\)|[a-z_]\w*\[(?:[ijkn]|\w+[+*:-]\w+)\]"
     r"|[a-z]+[A-Z]\w*(?:\[\w*\]|\.[a-z]\w*(?:\([^()\n]{0,80}\))?)*)(?!\w)|\[(?:ERROR|WARN(?:ING)?|INFO|DEBUG|FATAL)\]",
-    "mixed": r"(?<![^\s\"'„(])(?=[^\s\d]{0,40}\d)(?!\S{0,60}(?:\]\(|://))(?=\S{0,40}\w[#=!*~|$@&^]\w)"
-    r"[^\s.,;:!?\"'“”()](?:\S{0,60}[^\s.,;:!?\"'“”()])?",
     "hexadecimal": r"(?<!\w)(?:(?:sha\d{1,3}|md5)[:=][0-9a-fA-F]+|[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
     r"|0x[0-9a-fA-F]+|(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,})(?!\w)",
     "mac": r"(?<!\w)[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}(?!\w)",
@@ -143,7 +160,7 @@ PATTERNS = {
     "plate": r"(?<!\w)[A-ZÄÖÜ]{1,3}[-·][A-ZÄÖÜ]{1,2} \d{1,4}[EH]?(?!\w)",
     "coordinate": rf"(?<!\w)[NSEWO] {ANGLE} ?{DIGITS}['′]?(?!\w)|(?<![\w.,]){ANGLE} [NSEWO](?!\w)",
     "release": r"(?:(?<![\w=<>!~])[<>=~!]=|(?<!\S)[<>^~])v?\d+(?:\.\d+)*(?:,[<>=!]=?\d+(?:\.\d+)*)*(?![\w>.])"
-    r"|(?<![\w.])v?\d+(?:\.\d+)+-?(?:rc|alpha|beta|dev|post|pre|SNAPSHOT|LTS|[abp])[.-]?\d*(?!\w)",
+    r"|(?<![\w.])v?\d+(?:\.\d+)+-?(?:(?:rc|alpha|beta|dev|post|pre|SNAPSHOT|LTS)[.-]?\d*|[abp]\d+)(?!\w)",
     "timestamp": r"(?<![\w.,:])\d{1,2}:\d{2}(?::\d{2})?(?:[+−-]\d{2}:?\d{2}|Z)(?!\w)",
     "case": r"(?<![\w.,])\d{1,4} [A-Z][A-Za-z]{0,3} \d+/\d{2,4}(?!\w)",
     "scientific": rf"(?<![\w.,]){DIGITS}(?:[eE][+−-]?\d+|\s?[·×]\s?10(?:\^[+−-]?\d+|[⁺⁻]?[⁰¹²³⁴-⁹]+))(?!\w)",
@@ -152,7 +169,7 @@ PATTERNS = {
     "amount": r"(?<![\w.,:/-])\d+[a-df-gi-rt-z](?![\w-])",  # 1950s, 7h and 2e have translations
     "code": r"(?<!\w)(?:\[[A-Za-z]\w*#\d+\]|[A-Za-z]\w*#\d+"
     r"|(?=[A-Z0-9_./:-]*\d)(?=[A-Z0-9_./:-]*[A-Z])[A-Z0-9]+(?:[-_./:][A-Z0-9]+)*)(?![\w])",
-    "version": r"(?<!\w)[^\W\d_]+[-_]?\d+(?:[\w.-]*\w)?",
+    "version": r"(?<!\w)(?:[A-Za-z]+|[^\W\d_\u0000-\u024f]+)[-_]?\d+(?:(?:(?!-[^\W\d_]{3})[\w.-])*(?<=\w))?",
     "emoticon": r"(?<!\S)(?:\\o[/\\]|-[._]+-|[>][._]+<|[uT]_[uT]"
     r"|[:;=][-o*']?[)(\]\[DPpOo/\\|*]+|<3|\^_?\^|[xX]D|[oO]_[oO]"
     r"|¯\\_\(ツ\)_/¯|\([^\w\s()]_[^\w\s()]\))(?!\w)",
@@ -179,10 +196,10 @@ TEXT_SPANS = compiled(kind for kind in PATTERNS if kind not in CODE)
 CODE_SIGNS = re.compile(
     rf"[\\^=<>~≤≥≈≠°*₀-₉⁺⁻]|::|(?<!\S)s/|&&|\|\||\[[0-9a-fA-F.]*:|\$[^$\n]*[_$]|[\"'„“‚»«]/|\.(?:{FILES})[\"'“”‘»«]|\w\":"
     rf"|\{{\"|\[[A-Za-z0-9]-|\.\+"
-    rf"|\(\?|/g$|[A-Za-z0-9]\(|[A-Za-z0-9][+-](?![\w-])|[A-Z0-9)] (?:\+|->|→|⇌) |: ?[#\w.%]+;"
+    rf"|\(\?|/g$|[A-Za-z0-9]\(|[A-Za-z0-9][+-](?![\w-])|[A-Za-z0-9)] (?:\+|->|→|⇌) |: ?[#\w.%]+;"
     rf"|\d-?(?:rc|alpha|beta|dev|post|pre|SN|LT|[abpeE])"
-    rf"|[·×]\s?10|(?:SELECT|UPDATE|INTO|DELETE|TABLE|DATABASE|INDEX|VIEW|BY|JOIN) |(?:{VERBS})-[A-Z]"
-    rf"|(?<![\w.-])(?:{TOOLS}|{WORDS}|systemctl|yarn|apt|apt-get|brew|conda|dnf|yum) \S"
+    rf"|[·×]\s?10|(?:SELECT|UPDATE|INTO|DELETE|TABLE|DATABASE|INDEX|VIEW|BY) |(?:{VERBS})-[A-Z]"
+    rf"|(?<![\w.-])(?:{TOOLS}|{WORDS}|{SHORT}|systemctl|yarn|apt|apt-get|brew|conda|dnf|yum) \S"
 )
 # Every span has one of these in it; most sentences have none, and are found to have none twenty times as fast.
 POSSIBLE = re.compile(

@@ -6,11 +6,13 @@ other: the text it was found with gives it again, so that it need not be in the 
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from nmt.config import DataConfig
 from nmt.data.origin import Origin
+from nmt.data.packed import without_packing
 from nmt.data.split import ROLES, Thresholds
 from nmt.errors import UserError
 from nmt.files import write_atomic
@@ -35,11 +37,18 @@ class SplitRecord:
         languages = "-".join(sorted(origin.languages or (self.data.source, self.data.target)))
         return f"{languages} {role} {origin.key}"
 
+    def find(self, role: str, origin: Origin) -> dict[str, Any] | None:
+        """The entry of an origin; of packed files also under the name that earlier versions gave it."""
+        path = origin.files[0].resolve()
+        names = [origin.key, str(path), str(without_packing(path))]
+        keys = [self.key(role, replace(origin, key=name)) for name in names]
+        return next((self.entries[key] for key in keys if key in self.entries), None)
+
     def thresholds(self, roles: list[str]) -> Thresholds:
         """For each role that is split, the threshold of each origin that other text has set; None for the others."""
         found: Thresholds = {}
         for role in (role for role in ROLES if role in roles):
-            entries = [self.entries.get(self.key(role, origin)) for origin in self.origins]
+            entries = [self.find(role, origin) for origin in self.origins]
             found[role] = [
                 entry["threshold"]
                 if entry and entry["corpus"] != self.corpus and entry["split_size"] == self.data.split_size

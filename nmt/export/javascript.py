@@ -34,7 +34,7 @@ def tokenizer_table(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def protection_rules() -> dict[str, Any]:
-    """The patterns of nmt/data/spans.py as JavaScript reads them, and its other constants."""
+    """The patterns of nmt/data/span_patterns.py as JavaScript reads them, and its other constants."""
     return {
         "pattern": javascript_pattern(SPANS.pattern),
         "between": javascript_pattern(BETWEEN.pattern),

@@ -13,7 +13,7 @@ from nmt.data.inspect.chunk import Pair
 from nmt.data.inspect.identifier import base
 
 LEAST_LETTERS, LEAST_WORDS = 1000, 300  # of a side that is judged
-MIN_LETTERS = 0.2  # share of the letters that are of the language's own script
+MAIN_SCRIPT = 0.8  # share of the letters that are of one script
 MIN_WORDS = 0.02  # share of the words that are frequent words of the other language
 LONGEST_REGION = 6  # characters of a code with a region, such as de_AT
 TIMES = 2.5  # how much larger it is than that of the language named
@@ -109,7 +109,7 @@ def main_script(texts: Sequence[str]) -> str | None:
     if letters.total() < LEAST_LETTERS:
         return None
     number, count = letters.most_common(1)[0]
-    return names[number] if count >= (1 - MIN_LETTERS) * letters.total() else None
+    return names[number] if count >= MAIN_SCRIPT * letters.total() else None
 
 
 def word_shares(texts: Sequence[str]) -> dict[str, float]:

@@ -66,6 +66,7 @@ class KnownWords {
     const letters = Array.from(word);
     if (letters.length === 1 && word < "\u0080") return false;
     if (letters.length > 1 && isUpper(letters[0]) && !this.explains(word)) return true;
+    if (this.has(word)) return false;
     return this.has(LETTER_SEEN) && 2 * letters.filter((letter) => !this.has(LETTER_SEEN + letter)).length >= letters.length;
   }
 

@@ -1,5 +1,5 @@
 "use strict";
-// What must not be translated, as placeholders: nmt/data/protection.py; the patterns of spans.py come with the page.
+// What must not be translated, as placeholders: nmt/data/protection.py; the patterns of span_patterns.py come with the page.
 // rules: those of nmt/export/javascript.py
 
 class Protection {
@@ -8,7 +8,7 @@ class Protection {
     this.spans = new RegExp(rules.pattern, "gu");
     this.between = new RegExp(`^(?:${rules.between})$`, "u");
     this.tag = new RegExp(rules.tag, "uy");
-    [this.joinsNames, this.initials] = [new RegExp(`^(?:${rules.joinsNames})$`, "u"), new RegExp(rules.initials, "u")];
+    [this.joinsNames, this.initials] = [new RegExp(`^(?:${rules.joinsNames})$`, "u"), new RegExp(rules.initials, "gu")];
     [this.afterName, this.code] = [new RegExp(rules.afterName, "uy"), new RegExp(`^(?:${rules.code})$`, "u")];
   }
 
@@ -89,8 +89,9 @@ class Protection {
       if (before && joinsNames.test(text.slice(before[1], start))) {
         [start] = joined.pop();
       } else {
+        initials.lastIndex = Math.max(before ? before[1] : 0, start - this.beforeName);
         const found = initials.exec(text.slice(0, start));
-        if (found && found.index >= Math.max(before ? before[1] : 0, start - this.beforeName)) start = found.index;
+        if (found) start = found.index;
       }
       afterName.lastIndex = end;
       end += afterName.exec(text)[0].length;
