@@ -13,6 +13,7 @@ from nmt.data.inspect.chunk import Pair
 from nmt.data.inspect.identifier import base
 
 LEAST_LETTERS, LEAST_WORDS = 1000, 300  # of a side that is judged
+LEAST_DIFFERENT = 5  # frequent words of a language that a side must have
 MAIN_SCRIPT = 0.8  # share of the letters that are of one script
 MIN_WORDS = 0.02  # share of the words that are frequent words of the other language
 LONGEST_REGION = 6  # characters of a code with a region, such as de_AT
@@ -96,9 +97,10 @@ def other_side_language(texts: Sequence[str], code: str) -> str | None:
         return languages[0] if len(languages) == 1 else f"{script if script == 'CJK' else script.capitalize()} script"
     shares = word_shares(texts)
     best = max(shares, key=shares.__getitem__, default=language)
-    if language in shares and shares[best] >= MIN_WORDS and shares[best] > TIMES * shares[language]:
-        return best
-    return None
+    if language not in WORDS or best == language:
+        return None
+    is_other = shares[best] >= MIN_WORDS and shares[best] > TIMES * shares.get(language, 0.0)
+    return best if is_other else None
 
 
 def main_script(texts: Sequence[str]) -> str | None:
@@ -113,11 +115,12 @@ def main_script(texts: Sequence[str]) -> str | None:
 
 
 def word_shares(texts: Sequence[str]) -> dict[str, float]:
-    """For each language the share of its frequent words; one that n languages have counts 1/n. {} for few words."""
+    """For each language the share of its frequent words, of which one of n languages counts 1/n; {} for few words."""
     counts = Counter(word for text in texts for word in WORD.findall(text.lower()))
     if counts.total() < LEAST_WORDS:
         return {}
     return {
         language: sum(counts[word] / LANGUAGES_OF[word] for word in words) / counts.total()
         for language, words in WORDS.items()
+        if len(words & counts.keys()) >= LEAST_DIFFERENT
     }
