@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import fields
@@ -111,6 +112,8 @@ def check_combinations(config: Config) -> None:
     for key in ("data_folder", "run_folder"):
         if not getattr(config, key).strip():
             raise UserError(f"{key} is empty; give the name of a folder.")
+        if os.path.isfile(getattr(config, key)):
+            raise UserError(f"{key}={getattr(config, key)} is a file; give the name of a folder.")
     if not DEVICE.fullmatch(config.device):
         raise UserError(f"device={config.device:.60} is not possible; choose auto, cpu, cuda, or cuda:1 and so on.")
     for side in ("source", "target"):

@@ -6,6 +6,7 @@ import json
 import struct
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from io import BytesIO
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -21,7 +22,8 @@ from nmt.compose import compose_all
 from nmt.config import DataConfig, flatten, to_dict
 from nmt.config_validation import validate
 from nmt.data.corpus import build_corpus
-from nmt.data.parallel_text import decode_lines, read_pairs
+from nmt.data.line_chunks import read_chunks
+from nmt.data.parallel_text import read_pairs
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.results import read_result
@@ -261,7 +263,7 @@ def lines_to_translate(material: Material) -> Prepared:
         return mutate_bytes(random, random.choice(samples)[:300])[:400]
 
     def read(given: bytes) -> None:
-        lines = list(decode_lines(given.split(b"\n"), "stdin"))
+        lines = [text for chunk in read_chunks(BytesIO(given), "stdin", live=False) for text in chunk.texts] or [""]
         check_sentence(lines[0], "--input")
         assert len(run.translate(lines)) == len(lines)
 

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from nmt.audit.run import audit
 from nmt.compose import compose_all
-from nmt.data.packed import PackedFile
-from nmt.data.parallel_text import decode_lines, find_file
+from nmt.data.parallel_text import find_file, read_lines
 
 Pair = tuple[str, str]
 BLOCK = 50  # pairs of a shifted block
@@ -36,7 +35,7 @@ class Corpus:
 def lines(prefix: Path) -> list[str]:
     """The lines of a file, packed perhaps."""
     path = find_file(str(prefix.with_suffix("")), prefix.suffix[1:])
-    return list(decode_lines(PackedFile(path).lines(), str(path)))
+    return list(read_lines(path))
 
 
 def one_side(change: Callable[[str], str]) -> Callable[..., Pair]:

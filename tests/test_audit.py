@@ -2,6 +2,7 @@
 
 import json
 import re
+import zipfile
 from itertools import product
 from pathlib import Path
 
@@ -112,6 +113,31 @@ def test_a_file_with_more_lines_is_read_and_reported(audit, tmp_path: Path) -> N
     answer, found, _ = audit(lost)
     assert answer.code == 0 and abs(min(found["in a misaligned block"]) - 701) <= 5
     assert max(found["in a misaligned block"]) >= LINES - 5
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", "a.zip"])
+def test_a_line_of_a_table_that_is_not_utf_8_is_reported(audit, capfd, tmp_path: Path, name: str) -> None:
+    """Pair 70 of 300; a training of the same file is refused."""
+    given = pairs(1200)[:300]
+    given[69] = (given[69][0] + " \udce4", given[69][1])
+    assert audit(given)[1]["not UTF-8"] == {70}
+    if name.endswith("zip"):
+        with zipfile.ZipFile(name, "w") as archive:
+            for side in ("train.de", "train.en"):
+                archive.write(side)
+    else:
+        table = [("de", "en"), *given]
+        if name.endswith("jsonl"):
+            lines = [json.dumps({"de": source, "en": target}, ensure_ascii=False) for source, target in given]
+        else:
+            lines = [("\t" if name.endswith("tsv") else ",").join(f'"{side}"' for side in row) for row in table]
+            lines[0] = lines[0].replace('"', "")
+        Path(name).write_bytes("".join(line + "\n" for line in lines).encode(errors="surrogateescape"))
+    words = [*WORDS, "data.valid=valid", "data.test=null", f"data.train={name}"]
+    found = rows(run_command(capfd, "audit", *words).out)["train", "not UTF-8"]
+    assert found[0] == "1" and found[1].endswith(":70" if name.endswith("zip") else ", pair 70")
+    assert main(["train", *words, "train.max_steps=1"]) == 2
+    assert "is not UTF-8" in capfd.readouterr().err
 
 
 def test_an_interrupted_audit_continues(audit, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,7 @@ CONFIGURATION = {
     "not a number": (["optim.lr=nan"], ["optim.lr=nan"]),
     "no equals sign": (["model"], ["model"]),
     "no folder of runs": (["run_folder="], ["run_folder is empty"]),
+    "a file for a folder": ([f"data_folder={__file__}"], [f"data_folder={__file__} is a file"]),
     "a broken bracket": (["optim.betas=[0.9"], ["KEY=VALUE"]),
     "several without -m": (["seed=1,2"], ["'seed=1,2'", "-m"]),
     "a typo in one of several": (["-m", "model=seq2seq,luong_gobal"], ["luong_global"]),

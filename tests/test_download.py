@@ -47,6 +47,11 @@ class Handler(BaseHTTPRequestHandler):
         server = self.server
         server.ranges.append(self.headers["Range"])
         fault = server.script.pop(0) if server.script else ""
+        if fault == "302":
+            self.send_response(302)
+            self.send_header("Location", PATH)
+            self.send_header("Content-Length", "0")
+            return self.end_headers()
         if fault.isdigit():
             return self.send_error(int(fault))
         if fault == "close":
@@ -120,6 +125,7 @@ def test_what_breaks_off_is_continued(server: Server, tmp_path: Path, script: st
     [
         ("404", 1, "HTTP error 404"),
         ("403", 1, "HTTP error 403"),
+        (", ".join(5 * ["302"]), 5, "it is redirected again and again"),
         ("500, 500, 500, 500, 500", 5, "HTTP error 500 (5 tries)"),
         ("close, close, close, close, close", 5, "(5 tries)"),
         ("too long, 416, too long, 416, too long", 5, "300,000 of 300,007 bytes came"),

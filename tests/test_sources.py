@@ -64,6 +64,11 @@ def test_csv_with_quotes_and_line_breaks(tmp_path: Path, delimiter: str, end: st
     assert read(with_gaps) == PAIRS and read.skipped == {"another number of columns": 1}
 
 
+def test_a_csv_field_may_be_as_long_as_a_line(tmp_path: Path) -> None:
+    long = "x" * 200_000  # the csv module's own limit is 131,072
+    assert read(save(tmp_path / "a.csv", f"de,en\n{long},yes\nja,yes\n")) == [(long, "yes"), ("ja", "yes")]
+
+
 def test_the_first_rows_of_json_lines_may_lack_a_column(tmp_path: Path) -> None:
     path = save(tmp_path / "a.jsonl", '{"de": "x"}\n{}\n{"de": "ja", "en": "yes"}\n{"de": "nein", "en": "no"}\n')
     assert read(path) == [("ja", "yes"), ("nein", "no")] and read.skipped == {"a column missing": 2}

@@ -7,7 +7,6 @@ from itertools import islice, zip_longest
 from nmt.data.inspect.chunk import Pair
 from nmt.data.inspect.misaligned_blocks import AROUND
 from nmt.data.origin import Origin
-from nmt.data.packed import PackedFile
 from nmt.data.tables import Skipped
 
 CHUNK = 20_000  # pairs that are looked at together
@@ -23,11 +22,10 @@ class Reader:
 
     def pairs(self) -> Iterator[Pair]:
         """The pairs, up to the end of the shorter of two files. Bytes that are not UTF-8 become lone surrogates."""
-        if not (self.origin.has_lines and len(self.origin.files) == 2):
-            yield from self.origin.pairs(self.skipped)
+        if self.origin.sides is None:
+            yield from self.origin.pairs(self.skipped, "surrogateescape")
             return
-        sides = (map(decode, PackedFile(path).lines()) for path in self.origin.files)
-        for source, target in zip_longest(*sides):
+        for source, target in zip_longest(*(map(decode, file.lines()) for file in self.origin.sides)):
             self.lines[0] += source is not None
             self.lines[1] += target is not None
             if source is not None and target is not None:

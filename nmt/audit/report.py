@@ -82,10 +82,9 @@ def misaligned_entry(origin: Origin, block: MisalignedBlock) -> dict[str, Any]:
 
 def place(origin: Origin, number: int, side: int) -> str:
     """FILE:LINE, of the target's file for a fault of the target; `FILE, pair N` where pairs are no lines."""
-    if not origin.has_lines:
+    if origin.sides is None:
         return f"{origin.place}, pair {number}"
-    path = origin.files[1] if side == 1 and len(origin.files) == 2 else origin.place
-    return f"{path}:{number}"
+    return f"{origin.sides[side == 1]}:{number}"
 
 
 def habits(profile: Profile) -> dict[str, Any]:

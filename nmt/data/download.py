@@ -108,7 +108,10 @@ class Transfer:
             error.close()
             if error.code >= 500 or error.code in (*PASSING, 416):  # 416: the rest that was asked for does not exist
                 raise BrokenDownload(f"HTTP error {error.code}", restart=error.code == 416) from None
-            raise UserError(f"{self.url} cannot be downloaded: HTTP error {error.code} ({error.reason}).") from None
+            reason = f"HTTP error {error.code} ({reason_of(error.reason)})"
+            if error.code < 400:  # urllib follows redirects, up to ten
+                reason = "it is redirected again and again"
+            raise UserError(f"{self.url} cannot be downloaded: {reason}.") from None
         except urllib.error.URLError as error:
             raise BrokenDownload(reason_of(error.reason)) from None
         except NETWORK as error:

@@ -2,17 +2,18 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nmt.config import DataConfig
 from nmt.data.digests import DigestCache
 from nmt.data.download import download
-from nmt.data.origin import Origin
+from nmt.data.origin import Origin, read_sides
 from nmt.data.packed import PackedFile, member_names
-from nmt.data.parallel_text import read_lines, read_pairs
-from nmt.data.tables import Pair, Skipped
+from nmt.data.parallel_text import read_lines
+from nmt.data.tables import Pair
 from nmt.errors import UserError
 from nmt.files import report_write_errors, write_atomic
 
@@ -85,12 +86,8 @@ def archive_origin(word: str, name: str, key: str, path: Path, data: DataConfig,
     members = find_members(path, data)
     if members is None:
         raise UserError(f"{path} does not have one file that ends in .{data.source} and one in .{data.target}.")
-    source, target = (PackedFile(path, member) for member in members)
-
-    def read(skipped: Skipped) -> Iterator[Pair]:
-        return read_pairs(source, target)
-
-    return Origin(word, name, key, str(source), [path], read, True, about)
+    sides = PackedFile(path, members[0]), PackedFile(path, members[1])
+    return Origin(word, name, key, str(sides[0]), [path], partial(read_sides, sides), sides, about)
 
 
 def read_license(path: Path) -> dict[str, str]:

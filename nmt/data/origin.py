@@ -3,11 +3,12 @@
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nmt.data.filtering import PairCounts
-from nmt.data.packed import without_packing
+from nmt.data.packed import PackedFile, without_packing
 from nmt.data.parallel_text import find_file, read_pairs
 from nmt.data.tables import Pair, Skipped
 from nmt.errors import UserError
@@ -22,18 +23,26 @@ class Origin:
     key: str  # what stays the same when its text grows
     place: Path | str  # what messages call it
     files: list[Path]  # whose content it is
-    read: Callable[[Skipped], Iterator[Pair]]  # records that are no pair are counted by reason
-    has_lines: bool = False  # pair n is line n
+    read: Callable[[Skipped, str], Iterator[Pair]]  # records that are no pair are counted by reason; see `pairs`
+    sides: tuple[PackedFile, PackedFile] | None = None  # two files of which lines n are pair n
     about: dict[str, Any] = field(default_factory=dict)  # url, revision, license
     links: Path | None = None  # PREFIX.align, if there is one: word links, line by line
     part: int = 0  # which word of its list it is
     tag: str = ""  # before each source: the target language, the origin
     languages: tuple[str, str] | None = None  # of the pairs, where the corpus has several language pairs
 
-    def pairs(self, skipped: Skipped) -> Iterator[Pair]:
-        """The pairs; raises UserError when there is none."""
+    @property
+    def has_lines(self) -> bool:
+        """Whether pair n is line n."""
+        return self.sides is not None
+
+    def pairs(self, skipped: Skipped, errors: str = "strict") -> Iterator[Pair]:
+        """The pairs; raises UserError when there is none.
+
+        `errors`: what becomes of bytes in a table that are not UTF-8, as in bytes.decode.
+        """
         empty = True
-        for pair in self.read(skipped):
+        for pair in self.read(skipped, errors):
             empty = False
             yield pair
         if empty:
@@ -48,11 +57,15 @@ def plain_origin(
     if source.samefile(target):
         raise UserError(f"{source} and {target} are the same file; one must be the other's translation.")
 
-    def read(skipped: Skipped) -> Iterator[Pair]:
-        return read_pairs(source, target)
-
     prefix = without_packing(source.resolve()).with_suffix("")
-    return Origin(word, Path(word).name, str(prefix), source, [source, target], read, True, about or {}, links)
+    sides = PackedFile(source), PackedFile(target)
+    read = partial(read_sides, sides)
+    return Origin(word, Path(word).name, str(prefix), source, [source, target], read, sides, about or {}, links)
+
+
+def read_sides(sides: tuple[PackedFile, PackedFile], skipped: Skipped, errors: str) -> Iterator[Pair]:
+    """The pairs of two files, line by line, which must be UTF-8."""
+    return read_pairs(*sides)
 
 
 def prefix_origin(prefix: str, source: str, target: str) -> Origin:

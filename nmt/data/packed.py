@@ -42,6 +42,7 @@ class PackedFile:
 
     path: Path
     member: str = ""
+    errors: str = "strict"  # what becomes of bytes that are not UTF-8, as in bytes.decode
 
     def __str__(self) -> str:
         return f"{self.path}:{self.member}" if self.member else str(self.path)

@@ -29,24 +29,19 @@ def find_file(prefix: str, language: str) -> Path:
 
 
 def read_lines(path: Path | PackedFile) -> Iterator[str]:
-    """Yield the sentences of a plain or packed file; raises UserError for bytes that are no UTF-8 and for damage."""
-    file = PackedFile(path) if isinstance(path, Path) else path
-    return decode_lines(file.lines(), str(file))
+    """Yield the sentences of a plain or packed file, without line ends and byte order mark.
 
-
-def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
-    """Yield lines as text, without line ends and byte order mark; raises UserError for bytes that are no UTF-8.
-
-    `name` is what the error message calls the file.
+    Raises UserError for damage, and for bytes that are no UTF-8 unless the file says what becomes of them.
     """
-    for number, line in enumerate(lines, 1):
+    file = PackedFile(path) if isinstance(path, Path) else path
+    for number, line in enumerate(file.lines(), 1):
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         if number == 1 and line.count(b"\0") > len(line) // 3:
-            raise UserError(f"{name} looks like UTF-16 or UTF-32; convert the file to UTF-8.")
+            raise UserError(f"{file} looks like UTF-16 or UTF-32; convert the file to UTF-8.")
         try:
-            yield (line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line).decode()
+            yield (line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line).decode(errors=file.errors)
         except UnicodeDecodeError:
-            raise UserError(f"{name}, line {number}, is not UTF-8; convert the file to UTF-8.") from None
+            raise UserError(f"{file}, line {number}, is not UTF-8; convert the file to UTF-8.") from None
 
 
 def read_pairs(source: Path | PackedFile, target: Path | PackedFile) -> Iterator[tuple[str, str]]:
@@ -105,10 +100,10 @@ def check_sentences(sentences: Iterable[str]) -> list[str]:
     return sentences
 
 
-def is_unicode(text: str) -> bool:
-    """Whether text can be written as UTF-8: it has no lone surrogate."""
+def is_unicode(text: str, errors: str = "strict") -> bool:
+    """Whether text can be written as UTF-8: it has no lone surrogate, except those that `errors` lets pass."""
     try:
-        text.encode()
+        text.encode(errors=errors)
     except UnicodeEncodeError:
         return False
     return True

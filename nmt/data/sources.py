@@ -187,11 +187,11 @@ def reader_origin(word: str, path: Path, file: PackedFile, data: DataConfig, col
     if file.ending in (".parquet", ".zip") and path.suffix in OPENERS:
         raise UserError(f"{path} cannot be read while it is packed once more; unpack it.")
 
-    def read(skipped: Skipped) -> Iterator[Pair]:
+    def read(skipped: Skipped, errors: str) -> Iterator[Pair]:
         if file.ending in MEMORIES:
             return read_units(file, (data.source, data.target), skipped)
         if file.ending == ".parquet":
             return read_parquet(path, columns, skipped)
-        return TABLES[file.ending](file, columns, skipped)
+        return TABLES[file.ending](replace(file, errors=errors), columns, skipped)
 
     return Origin(word, set_name(word), str(without_packing(path.resolve())), str(file), [path], read)

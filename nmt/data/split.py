@@ -187,7 +187,7 @@ def copy_origin(origin: Origin, accept: Callable[[Pair], bool], data: DataConfig
                 writer.write(sentence)
     if origin.has_lines:
         return origin, count
-    return replace(origin, read=lambda counter: read_copy(prefix, data, counter, skipped)), count
+    return replace(origin, read=lambda counter, _: read_copy(prefix, data, counter, skipped)), count
 
 
 def read_copy(prefix: Path, data: DataConfig, counter: Skipped, skipped: Skipped | None = None) -> Iterator[Pair]:
@@ -230,4 +230,4 @@ def write_part(origin: Origin, pairs: list[Pair], data: DataConfig, prefix: Path
             writer.write(pair[number])
         writer.close()
     place = f"{origin.word} (split)"
-    return replace(origin, read=lambda skipped: read_copy(prefix, data, skipped), has_lines=False, place=place)
+    return replace(origin, read=lambda skipped, _: read_copy(prefix, data, skipped), sides=None, place=place)

@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow
 from pyarrow import parquet
 
-from nmt.data.packed import PackedFile
-from nmt.data.parallel_text import decode_lines, is_unicode
+from nmt.data.packed import LONGEST_LINE, PackedFile
+from nmt.data.parallel_text import is_unicode, read_lines
 from nmt.errors import UserError
 
 Pair = tuple[str, str]
@@ -90,13 +90,14 @@ def printable(name: str) -> str:
 
 def read_tsv(file: PackedFile, columns: Columns, skipped: Skipped) -> Iterator[Pair]:
     """The pairs of a file whose columns are separated by tabs. Raises UserError."""
-    yield from select((line.split("\t") for line in decode_lines(file.lines(), str(file))), columns, skipped, str(file))
+    yield from select((line.split("\t") for line in read_lines(file)), columns, skipped, str(file))
 
 
 def read_csv(file: PackedFile, columns: Columns, skipped: Skipped) -> Iterator[Pair]:
     """The pairs of a CSV file, in which a quoted field may have delimiters and line breaks. Raises UserError."""
-    lines = decode_lines(file.lines(), str(file))
+    lines = read_lines(file)
     first = next(lines, "")
+    csv.field_size_limit(LONGEST_LINE)  # of this process; a field may have as much as a line
     delimiter = find_delimiter(first, columns)
     reader = csv.reader(with_line_ends(first, lines), delimiter=delimiter, strict=True)
     start = 1  # the line in which the row begins that is read now
@@ -160,7 +161,7 @@ def read_jsonl(file: PackedFile, columns: Columns, skipped: Skipped) -> Iterator
     """The pairs of a file with one JSON object a line. Raises UserError."""
 
     def rows() -> Iterator[dict[str, Any]]:
-        for number, line in enumerate(decode_lines(file.lines(), str(file)), 1):
+        for number, line in enumerate(read_lines(file), 1):
             if not line.strip():
                 continue
             try:
@@ -171,7 +172,7 @@ def read_jsonl(file: PackedFile, columns: Columns, skipped: Skipped) -> Iterator
                 raise UserError(f"{file}, line {number}, is no JSON object.")
             yield row
 
-    yield from select_fields(rows(), columns, skipped, str(file))
+    yield from select_fields(rows(), columns, skipped, str(file), file.errors)
 
 
 def read_parquet(path: Path, columns: Columns, skipped: Skipped) -> Iterator[Pair]:
@@ -193,8 +194,13 @@ def field_names(field: pyarrow.Field) -> list[str]:
     return [field.name]
 
 
-def select_fields(rows: Iterable[Mapping[str, Any]], columns: Columns, skipped: Skipped, table: str) -> Iterator[Pair]:
-    """The two columns of rows with names; the first row that has two of them decides. Raises UserError."""
+def select_fields(
+    rows: Iterable[Mapping[str, Any]], columns: Columns, skipped: Skipped, table: str, errors: str = "strict"
+) -> Iterator[Pair]:
+    """The two columns of rows with names; the first row that has two of them decides. Raises UserError.
+
+    A text with a lone surrogate is skipped unless `errors` lets it pass.
+    """
     rows, first = iter(rows), list[Mapping[str, Any]]()
     for row in islice(rows, MAX_UNNAMED):
         first.append(row)
@@ -206,7 +212,7 @@ def select_fields(rows: Iterable[Mapping[str, Any]], columns: Columns, skipped: 
     source, target = columns.find(names if columns.has(names) else row_names(first[0]), table)
     for row in chain(first, rows):
         pair = look_up(row, source), look_up(row, target)
-        if all(isinstance(side, str) and (side.isascii() or is_unicode(side)) for side in pair):
+        if all(isinstance(side, str) and (side.isascii() or is_unicode(side, errors)) for side in pair):
             yield pair
         else:
             skipped[NO_TEXT if None not in pair else NO_COLUMN] += 1
