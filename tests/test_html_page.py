@@ -104,7 +104,7 @@ def test_protection_and_known_words_are_those_of_python():
     lines = [*LINES, "<bt> der hund mag die strasse", "DIE STRASSE MIT XAVER", "Hundehaus und Häusern bei Qwertz"]
     lines += ["Sehr", "sehr", "SEHR", "hund", "strasse", "<bt> Sehr", "sEHR", "Xaver", "Sehr!", "Ω", "É", " Sehr "]
     lines += ["J. R. Qwertz und Xaver & Qwertz GmbH & Co. KG, AG", "Xaver Y2, H.-P. v. Qwertz 2", "ein สวัสดี hund"]
-    lines += ["A. B. C. D. E. F. Qwertz", "ein hund, z. B. Qwertz", "C2H5Br + NH3 ist"]
+    lines += ["ein Dr. H.-P. Qwertz", "A. B. C. D. E. F. Qwertz", "ein hund, z. B. Qwertz", "C2H5Br + NH3 ist"]
     lines += ["- Sehr", " • der hund", "Sehr 🙂", "- ", "* * Sehr", "Hund!", "sehr!.", "Hund?", "- SEHR!", "Xaver!"]
     data = {
         "rules": protection_rules(), "lines": lines, "words": ["Hund", "straße", "", "x" * 300],

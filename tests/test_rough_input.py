@@ -357,6 +357,7 @@ def test_no_seen_word_is_a_name_and_nearly_every_other_one_is():
         ("l'Xaver", ["Xaver"]),
         ("Ein Brexit & Xaver GmbH & Co. KG, AG", ["Brexit & Xaver GmbH & Co. KG", "AG"]),
         ("Ein J. R. Xaver und H.-P. v. Brexit", ["J. R. Xaver", "H.-P. v. Brexit"]),
+        ("Ein Hund. A. Xaver und Prof. Dr. H.-P. Brexit", ["Xaver", "Prof", "Dr", "H.-P. Brexit"]),
         ("Ein Xaver Y2 und Xaver 2", ["2", "Xaver Y2", "Xaver"]),
         ("Ein Hund, z. B. Xaver", ["Xaver"]),
         ("Ein สวัสดี lief", ["สวัสดี"]),

@@ -34,7 +34,8 @@ FIRMS = r"GmbH|mbH|AG|KGaA|KG|OHG|UG|SE|Ltd|Inc|LLC|LLP|PLC|S\.A|B\.V"
 AFTER_NAME = re.compile(
     rf"[{ACCENTS}]*(?: (?:& (?:Co\.|Cie\.|Söhne|Sohn|Partner|Sons) )?(?:{FIRMS})(?!\w))*(?: [A-Z]\.(?= [(a-z]))?"
 )
-INITIALS = re.compile(r"(?<![\w.])(?<![a-z]\. )(?:[A-Z\u00c0-\u00de]\.[ -]?)+(?:v\. )?$")
+TITLE = r"(?<=\b[DFH]r\. )|(?<=\bProf\. )"  # behind any other "r. " a sentence ends, and initials may be a word
+INITIALS = re.compile(rf"(?<![\w.])(?:{TITLE}|(?<![a-z]\. ))(?:[A-Z\u00c0-\u00de]\.[ -]?)+(?:v\. )?$")
 BEFORE_NAME = 12  # characters that are searched for initials
 CODE = re.compile(r"[A-Z]{1,3}\d+[A-Za-z]?")
 
