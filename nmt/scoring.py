@@ -83,11 +83,9 @@ def score_files(
         with report_write_errors(folder):
             check_writable(folder)  # before the work, not after it
         aligned = {} if gold is None or selector is None else selector.score(gold)  # first, for it may refuse the links
-        began, translations = time.monotonic(), []
+        began = time.monotonic()
         with Progress(len(pairs), "sentence", f"translating {name}") as bar:
-            for translation in run.translator.translate(pair[0] for pair in pairs):
-                translations.append(translation)
-                bar.update(1)
+            translations = list(run.translator.translate((pair[0] for pair in pairs), bar.update))
         seconds = time.monotonic() - began
         hypotheses = [translation.text for translation in translations]
         language = target_language(run.config.data, name)

@@ -36,7 +36,7 @@ LAYERS = {
     "evaluate": 2,
     "config_validation": 4,
     "decode": 4,
-    "view": 4,
+    "view": 2,
     "alignments": 5,
     "documents": 6,
     "export": 6,

@@ -2,13 +2,16 @@
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from nmt.alignments.alignment import Alignment
 from nmt.alignments.extraction import Extractor, encode_pairs, translate_to_pairs
 from nmt.alignments.gold import GoldAlignments, read_gold_alignments
 from nmt.commands import check_sentence, heatmaps, open_run
 from nmt.commands.alignment_error_rates import print_error_rates, table_extractors
+from nmt.data.packed import PackedFile
 from nmt.data.parallel_text import read_lines, read_pairs
 from nmt.decode.forced_decoding import IdPair
 from nmt.decode.translator import Translator
@@ -16,6 +19,7 @@ from nmt.errors import UserError
 from nmt.evaluate.alignment_error_rate import format_links
 from nmt.runs import Run
 from nmt.view.alignment_page import PagePair
+from nmt.view.progress import Progress
 
 
 def run(options: argparse.Namespace) -> int:
@@ -79,7 +83,7 @@ def write_alignments(options: argparse.Namespace, run: Run, extractor: Extractor
     """Print each pair, or draw it with --png and --html."""
     page_pairs: list[PagePair] = []
     alignments = run.align_all(id_pairs(options, run.translator), extractor, options.tokenized)
-    for number, alignment in enumerate(alignments, 1):
+    for number, alignment in enumerate(shown(alignments, options), 1):
         if gold is not None:
             gold.check(number - 1, alignment.word_pair)
         links = gold.links[number - 1] if gold else None
@@ -97,6 +101,17 @@ def write_alignments(options: argparse.Namespace, run: Run, extractor: Extractor
             print(f"{alignment}\n" if options.source else alignment)
     if options.html:
         heatmaps.write_page(Path(options.html), options.name, page_pairs, run, extractor)
+
+
+def shown(alignments: Iterator[Alignment], options: argparse.Namespace) -> Iterator[Alignment]:
+    """The alignments, with a bar for those of a file, unless they are printed on the terminal."""
+    if not options.source or (sys.stdout.isatty() and not (options.png or options.html)):
+        yield from alignments
+        return
+    with Progress(PackedFile(Path(options.source)).count_lines(), "pair", f"aligning {options.source}") as bar:
+        for alignment in alignments:
+            yield alignment
+            bar.update(1)
 
 
 def id_pairs(options: argparse.Namespace, translator: Translator) -> Iterator[IdPair]:

@@ -17,12 +17,13 @@ from typing import BinaryIO
 from nmt.commands.engine import check_engine, open_engine
 from nmt.commands.part_file import open_part
 from nmt.commands.translate import write_answers
-from nmt.commands.translate_output import search_settings
+from nmt.commands.translate_output import line_progress, search_settings
 from nmt.config import Config
 from nmt.data.language_pairs import is_multilingual
 from nmt.data.line_chunks import LineChunk, read_chunks
 from nmt.data.packed import PackedFile
 from nmt.data.tags import BACK_TRANSLATED
+from nmt.decode.long_lines import Report
 from nmt.errors import UserError
 from nmt.files import open_atomic, report_write_errors
 from nmt.run_folders import find_checkpoints
@@ -56,7 +57,8 @@ def run(options: argparse.Namespace) -> int:
         stack.enter_context(report_write_errors(copy.parent))
         file = stack.enter_context(open_atomic(copy))
         chunks = copied(read_chunks(lines, str(source), live=False), file)
-        write_answers(chunks, lambda chunk: translations(run, tag, chunk), part)
+        report = stack.enter_context(line_progress(source, str(synthetic), part.start.lines))
+        write_answers(chunks, lambda chunk: translations(run, tag, report, chunk), part)
     log.info("%s and %s are pairs to train on: data.train=[…,%s].", synthetic, copy, options.output)
     return 0
 
@@ -76,7 +78,7 @@ def copied(chunks: Iterator[LineChunk], file: BinaryIO) -> Iterator[LineChunk]:
         yield chunk
 
 
-def translations(run: Run, tag: str, chunk: LineChunk) -> Iterator[str]:
+def translations(run: Run, tag: str, report: Report | None, chunk: LineChunk) -> Iterator[str]:
     """The other side of each line of a chunk, with the tag; a blank line stays blank."""
-    for translation in run.translator.translate_chunk(chunk.texts, chunk.start):
+    for translation in run.translator.translate_chunk(chunk.texts, chunk.start, report):
         yield f"{tag}{translation.text}" if translation.text else ""

@@ -16,11 +16,12 @@ from nmt.alignments.extraction import Extractor, record_words
 from nmt.commands import check_sentence, translate_document
 from nmt.commands.engine import check_engine, is_live, open_engine
 from nmt.commands.part_file import open_part
-from nmt.commands.translate_output import Output, check_not_input, is_file, open_stream, settings
+from nmt.commands.translate_output import Output, check_not_input, is_file, line_progress, open_stream, settings
 from nmt.data.line_chunks import LineChunk, read_chunks
 from nmt.data.packed import PackedFile
 from nmt.decode.confidences import confidence, with_records
 from nmt.decode.forced_decoding import AttentionRecord
+from nmt.decode.long_lines import Report
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
 from nmt.runs import Run
@@ -40,7 +41,9 @@ def run(options: argparse.Namespace) -> int:
         if part:
             part.continue_with(settings(options, run))
         out = part or stack.enter_context(open_stream(options.output))
-        translate = functools.partial(answers, run.translator, extractor, options)
+        source = Path(options.input) if options.input else None
+        report = stack.enter_context(line_progress(source, options.output, part.start.lines if part else 0))
+        translate = functools.partial(answers, run.translator, extractor, options, report)
         write_answers(input_chunks(options, live=part is None), translate, out)
     return 0
 
@@ -78,10 +81,14 @@ def write_answers(chunks: Iterable[LineChunk], translate: Callable[[LineChunk], 
 
 
 def answers(
-    translator: Translator, extractor: Extractor | None, options: argparse.Namespace, chunk: LineChunk
+    translator: Translator,
+    extractor: Extractor | None,
+    options: argparse.Namespace,
+    report: Report | None,
+    chunk: LineChunk,
 ) -> Iterator[str]:
     """What is written for each line of a chunk: its translation, its n best, or its JSON object."""
-    translations = translator.translate_chunk(chunk.texts, chunk.start)
+    translations = translator.translate_chunk(chunk.texts, chunk.start, report)
     if options.format != "jsonl":
         if options.copy_doubtful:
             translations = copy_doubtful(translator, translations, options.min_confidence, chunk.texts)

@@ -7,13 +7,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, TextIO
 
 from nmt import cpu
 from nmt.data.line_chunks import LineChunk
+from nmt.data.packed import PackedFile
+from nmt.decode.long_lines import Report
 from nmt.errors import UserError
 from nmt.files import is_stream
 from nmt.runs import Run
+from nmt.view.progress import Progress
 
 OPTIONS = (
     "format",
@@ -76,6 +80,19 @@ def open_stream(path: str | None) -> Iterator[Output]:
         return
     with report_output_errors(path), open(path, "a", encoding="utf-8", newline="\n") as file:
         yield Stream(file)
+
+
+@contextmanager
+def line_progress(source: Path | None, output: str | None, done: int) -> Iterator[Report | None]:
+    """What a bar learns from how many lines of a file are translated; `done`: how many are there already.
+
+    None for other input, and where the answers appear on the terminal.
+    """
+    if source is None or (output is None and sys.stdout.isatty()):
+        yield None
+        return
+    with Progress(PackedFile(source).count_lines(), "line", f"translating {source}", done) as bar:
+        yield bar.update
 
 
 def is_file(path: str | None) -> bool:

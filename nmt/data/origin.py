@@ -12,6 +12,7 @@ from nmt.data.packed import PackedFile, without_packing
 from nmt.data.parallel_text import find_file, read_pairs
 from nmt.data.tables import Pair, Skipped
 from nmt.errors import UserError
+from nmt.view.progress import Progress
 
 
 @dataclass
@@ -28,6 +29,7 @@ class Origin:
     about: dict[str, Any] = field(default_factory=dict)  # url, revision, license
     links: Path | None = None  # PREFIX.align, if there is one: word links, line by line
     part: int = 0  # which word of its list it is
+    table: PackedFile | None = None  # a file of which most lines are a pair
     tag: str = ""  # before each source: the target language, the origin
     languages: tuple[str, str] | None = None  # of the pairs, where the corpus has several language pairs
 
@@ -35,6 +37,11 @@ class Origin:
     def has_lines(self) -> bool:
         """Whether pair n is line n."""
         return self.sides is not None
+
+    def count(self) -> int | None:
+        """About how many pairs there are; None where lines do not tell it."""
+        file = self.sides[0] if self.sides else self.table
+        return file.count_lines() if file else None
 
     def pairs(self, skipped: Skipped, errors: str = "strict") -> Iterator[Pair]:
         """The pairs; raises UserError when there is none.
@@ -76,6 +83,14 @@ def prefix_origin(prefix: str, source: str, target: str) -> Origin:
     return plain_origin(prefix, find_file(prefix, source), find_file(prefix, target), links=links)
 
 
+def read_with_progress(origin: Origin, skipped: Skipped) -> Iterator[Pair]:
+    """The pairs of an origin, while a bar shows how many of them have been read."""
+    with Progress(origin.count(), "pair", f"reading {origin.word}") as bar:
+        for pair in origin.pairs(skipped):
+            yield pair
+            bar.update(1)
+
+
 class PartCounts:
     """What came from each origin of a set: counts that grow together with those of the whole set."""
 
@@ -88,7 +103,7 @@ class PartCounts:
         counts, skipped = self.counts, Skipped()
         counts.start_file(origin.place, origin.has_lines)
         read, kept, dropped = counts.read, counts.kept, dict(counts.dropped)
-        for pair in origin.pairs(skipped):
+        for pair in read_with_progress(origin, skipped):
             counts.read += 1
             yield pair
         lost = {reason: number - dropped.get(reason, 0) for reason, number in counts.dropped.items()}

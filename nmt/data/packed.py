@@ -111,6 +111,16 @@ class PackedFile:
             except OSError as error:
                 raise UserError(f"{self} cannot be read: {error.strerror or error}.") from None
 
+    def count_lines(self) -> int | None:
+        """How many lines there are; None for no regular file, and for damage, which is reported when it is read."""
+        number, end = 0, b"\n"
+        try:
+            for block in self.blocks() if self.path.is_file() else ():
+                number, end = number + block.count(b"\n"), block[-1:]
+        except (UserError, OSError):
+            return None
+        return number + (end != b"\n") or None
+
     def check_size(self, rest: float) -> None:
         """Raise UserError if more has been unpacked than may be."""
         if rest < 0:

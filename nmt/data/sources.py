@@ -194,4 +194,5 @@ def reader_origin(word: str, path: Path, file: PackedFile, data: DataConfig, col
             return read_parquet(path, columns, skipped)
         return TABLES[file.ending](replace(file, errors=errors), columns, skipped)
 
-    return Origin(word, set_name(word), str(without_packing(path.resolve())), str(file), [path], read)
+    key, table = str(without_packing(path.resolve())), file if file.ending in TABLES else None
+    return Origin(word, set_name(word), key, str(file), [path], read, table=table)

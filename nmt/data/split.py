@@ -20,7 +20,7 @@ from pathlib import Path
 
 from nmt.config import DataConfig
 from nmt.data.filtering import hash_text, rejection_reason
-from nmt.data.origin import Origin
+from nmt.data.origin import Origin, read_with_progress
 from nmt.data.parallel_text import LineWriter, read_pairs
 from nmt.data.tables import Pair, Skipped
 from nmt.errors import UserError
@@ -181,7 +181,7 @@ def copy_origin(origin: Origin, accept: Callable[[Pair], bool], data: DataConfig
             writers = [LineWriter(Path(f"{prefix}.{language}")) for language in (data.source, data.target)]
             for writer in writers:
                 stack.callback(writer.close)
-        for pair in origin.pairs(skipped):
+        for pair in read_with_progress(origin, skipped):
             count += accept(pair)
             for writer, sentence in zip(writers, pair, strict=False):
                 writer.write(sentence)
@@ -230,4 +230,6 @@ def write_part(origin: Origin, pairs: list[Pair], data: DataConfig, prefix: Path
             writer.write(pair[number])
         writer.close()
     place = f"{origin.word} (split)"
-    return replace(origin, read=lambda skipped, _: read_copy(prefix, data, skipped), sides=None, place=place)
+    return replace(
+        origin, read=lambda skipped, _: read_copy(prefix, data, skipped), sides=None, table=None, place=place
+    )

@@ -14,11 +14,13 @@ import pyarrow
 from pyarrow import ipc
 
 from nmt.data.dataset import SCHEMA, ParallelDataset
+from nmt.data.packed import PackedFile
 from nmt.data.shards import shard_paths, write_length_runs
 from nmt.data.tokenize_files import Block, tokenized_blocks
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.files import report_write_errors
+from nmt.view.progress import Progress
 
 ROWS_PER_WRITE = 200_000  # pairs that are held in memory before they are dealt to the shards
 logger = logging.getLogger("nmt")
@@ -45,8 +47,12 @@ def write_datasets(
         limit = max_pieces if name in ("train", "words") else None
         files = corpus / f"{name}.{source}", corpus / f"{name}.{target}"
         paths = shard_paths(folder, name, shards if name == "train" else 1)
-        with report_write_errors(folder), closing(tokenized_blocks(tokenizers, files, limit)) as blocks:
-            write_shards(paths, kept_pairs(blocks, counts))
+        with (
+            report_write_errors(folder),
+            Progress(PackedFile(files[0]).count_lines(), "pair", f"tokenizing {name}") as bar,
+            closing(tokenized_blocks(tokenizers, files, limit)) as blocks,
+        ):
+            write_shards(paths, kept_pairs(blocks, counts, bar))
         if not counts["kept"]:
             raise UserError(f"No pair of '{name}' is left with at most tokenizer.max_pieces={max_pieces} pieces.")
         if len(paths) > 1:
@@ -61,9 +67,10 @@ def write_datasets(
         (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
-def kept_pairs(blocks: Iterator[Block], counts: dict[str, int]) -> Iterator[pyarrow.RecordBatch]:
-    """The pairs of all blocks that are kept; `counts` gets the number of each outcome."""
+def kept_pairs(blocks: Iterator[Block], counts: dict[str, int], bar: Progress) -> Iterator[pyarrow.RecordBatch]:
+    """The pairs of all blocks that are kept; `counts` gets the number of each outcome, `bar` their sum."""
     for pairs, outcomes in blocks:
+        bar.update(sum(outcomes.values()))
         for outcome, number in outcomes.items():
             counts[outcome] += number
         if pairs.num_rows:

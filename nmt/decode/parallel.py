@@ -77,8 +77,8 @@ def usable_processes(device: torch.device) -> int:
     return torch.get_num_threads() if forks and device.type == "cpu" else 1
 
 
-def parallel_map(function: Callable[[int], Any], count: int, num_processes: int) -> list[Any]:
-    """[function(0), …, function(count − 1)], started in this order; a free process gets the next index.
+def parallel_map(function: Callable[[int], Any], count: int, num_processes: int) -> Iterator[Any]:
+    """function(0), …, function(count − 1), started in this order; a free process gets the next index.
 
     An exception in `function` is raised here. A process that is killed is replaced, with a warning
     (multiprocessing.Pool would wait without end); raises WorkersKilled for the third one on the same index. Where the
@@ -89,8 +89,12 @@ def parallel_map(function: Callable[[int], Any], count: int, num_processes: int)
     try:
         while len(workers) < min(num_processes, count) and start_worker(workers, function):
             pass
-        results = distribute(workers, function, count)
-        return [results[index] if index in results else function(index) for index in range(count)]
+        results: dict[int, Any] = {}
+        found = distribute(workers, function, count)
+        for wanted in range(count):
+            while wanted not in results and (answer := next(found, None)) is not None:
+                results[answer[0]] = answer[1]
+            yield results.pop(wanted) if wanted in results else function(wanted)
     finally:
         for worker in workers:
             worker.end()
@@ -127,11 +131,10 @@ def interrupts_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def distribute(workers: list[Worker], function: Callable[[int], Any], count: int) -> dict[int, Any]:
-    """The results of the indices 0 … count − 1; of fewer if no worker is left and none can be started."""
-    results: dict[int, Any] = {}
-    waiting, kills = deque(range(count)), Counter[int]()
-    while workers and len(results) < count:
+def distribute(workers: list[Worker], function: Callable[[int], Any], count: int) -> Iterator[tuple[int, Any]]:
+    """The indices 0 … count − 1 with their results, as they come; fewer if no worker is left and none can start."""
+    waiting, kills, done = deque(range(count)), Counter[int](), 0
+    while workers and done < count:
         for worker in workers:
             if worker.index is None and waiting:
                 worker.give(waiting.popleft())
@@ -144,8 +147,9 @@ def distribute(workers: list[Worker], function: Callable[[int], Any], count: int
                 continue
             if error is not None:
                 raise error from RuntimeError(trace)
-            results[index], worker.index = value, None
-    return results
+            worker.index = None
+            done += 1
+            yield index, value
 
 
 def replace_worker(worker: Worker, workers: list[Worker], function: Callable[[int], Any], kills: "Counter[int]") -> int:

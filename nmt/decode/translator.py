@@ -21,7 +21,7 @@ from nmt.decode.constraints import Constraints
 from nmt.decode.forced_columns import ForcedColumns, Template
 from nmt.decode.forced_decoding import AttentionRecord, IdPair, pair_batches, pair_chunks
 from nmt.decode.hypothesis import Hypothesis, NBest, pack_nbest, unpack_nbest
-from nmt.decode.long_lines import join_texts, split_positions
+from nmt.decode.long_lines import Done, Report, join_texts, report_lines, split_positions
 from nmt.decode.parallel import WorkersKilled, parallel_map
 from nmt.decode.recording import attention_tensors, record_batch
 from nmt.decode.translation import Translation
@@ -70,14 +70,19 @@ class Translator:
         """The same translator with other settings of search or another number of processes."""
         return replace(self, decode=decode or self.decode, num_processes=num_processes or self.num_processes)
 
-    def translate(self, lines: Iterable[str]) -> Iterator[Translation]:
-        """One translation for each line, in order; a blank line stays blank."""
+    def translate(self, lines: Iterable[str], report: Report | None = None) -> Iterator[Translation]:
+        """One translation for each line, in order; a blank line stays blank.
+
+        `report` gets the number of lines that are done, more often than their translations come.
+        """
         start = 1
         for texts in text_chunks(lines):
-            yield from self.translate_chunk(texts, start)
+            yield from self.translate_chunk(texts, start, report)
             start += len(texts)
 
-    def translate_chunk(self, texts: Sequence[str], start: int = 1) -> Iterator[Translation]:
+    def translate_chunk(
+        self, texts: Sequence[str], start: int = 1, report: Report | None = None
+    ) -> Iterator[Translation]:
         """`translate` of lines that are searched together; `start` is the number of the first one."""
         protected = self.tokenizers.protect_sources(texts)
         if self.terms is not None:
@@ -88,7 +93,7 @@ class Translator:
         parts = [[] if number in copies else self.split_long(row, start + number) for number, row in enumerate(ids)]
         try:
             sources = [part for row in parts for part in row]
-            hypotheses = iter(self.search_with_terms(sources))
+            hypotheses = iter(self.search_with_terms(sources, report_lines(parts, report) if report else None))
         except WorkersKilled as error:
             numbers = [start + number for number, row in enumerate(parts) for _ in row]
             raise UserError(error.describe({numbers[row] for row in error.rows})) from None
@@ -146,13 +151,18 @@ class Translator:
         text = " ".join([self.tokenizers.target.decode(ids), *lost]).strip()
         return Translation(text, hypothesis.score, source, ids, translator=self)
 
-    def search_with_terms(self, sources: list[Encoded]) -> NBest:
+    def search_with_terms(self, sources: list[Encoded], done: Done | None = None) -> NBest:
         """`search`, and again where a term of the glossary is missing."""
-        nbest = self.search(sources)
+        nbest = self.search(sources, done=done)
         return nbest if self.terms is None else self.terms.apply(self, sources, nbest)
 
-    def search(self, sources: Sequence[Sequence[int] | Ids], forced: Sequence[Template] | None = None) -> NBest:
-        """The n best of each sentence, by beam search in batches of similar length; `forced`: its columns."""
+    def search(
+        self, sources: Sequence[Sequence[int] | Ids], forced: Sequence[Template] | None = None, done: Done | None = None
+    ) -> NBest:
+        """The n best of each sentence, by beam search in batches of similar length; `forced`: its columns.
+
+        `done` is called with the rows of each batch that has been searched.
+        """
         results: NBest = [[] for _ in sources]
         batches = self.batches(sources)
 
@@ -165,6 +175,8 @@ class Translator:
             for rows, batch_results in zip(batches, self.map_batches(search_rows, len(batches)), strict=True):
                 for row, hypotheses in zip(rows, batch_results, strict=True):
                     results[row] = hypotheses
+                if done:
+                    done(rows.tolist())
         except WorkersKilled as error:
             error.rows = batches[error.index].tolist()
             raise

@@ -18,6 +18,7 @@ from nmt.errors import UserError
 from nmt.view.text import visible
 
 LOG_INTERVAL = 30.0  # seconds between two log lines
+DELAY = 1.0  # seconds before a bar is shown, so that short work leaves none
 log = logging.getLogger("nmt")
 
 
@@ -41,6 +42,7 @@ class Progress:
             file=sys.stderr,
             dynamic_ncols=True,
             disable=not terminal,
+            delay=DELAY,
         )
 
     def update(self, count: int, figures: Mapping[str, float] | None = None) -> None:

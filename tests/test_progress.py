@@ -1,0 +1,124 @@
+"""What progress bars count: the lines that are translated, and the pairs that are read, tokenized and aligned."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from corpora import Trained, pairs, run_command, small, write_pairs
+
+import nmt
+from nmt import cli
+from nmt.data import line_chunks
+from nmt.data.packed import PackedFile
+from nmt.decode.long_lines import report_lines
+from nmt.decode.translator import Translator
+from nmt.view.progress import Progress
+
+LINES = ["Ein Junge malt.", "", "Mein Bruder sucht kein Brot und eine Frau kauft zwei Bücher.", "Ja.", "Ein Junge."]
+
+
+class Bar(NamedTuple):
+    """A bar at its end."""
+
+    description: str
+    start: int
+    total: int | None
+    count: int
+
+
+@pytest.fixture
+def bars(monkeypatch: pytest.MonkeyPatch) -> list[Bar]:
+    """All bars that have ended."""
+    found: list[Bar] = []
+
+    def end(self: Progress, *error: object) -> None:
+        found.append(Bar(self.description, self.start, self.total, self.count))
+
+    monkeypatch.setattr(Progress, "__exit__", end)
+    return found
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.usefixtures("one_thread")
+def test_a_line_is_done_with_its_last_part(trained: Trained, processes: int) -> None:
+    """Lines that need no search are done at once; the others batch by batch, here one sentence or part each."""
+    translator = nmt.load("tiny", run_folder=trained.runs).translator
+    decode = replace(translator.decode, batch_tokens=1)
+    translator = replace(translator.with_options(decode=decode, num_processes=processes), max_pieces=8)
+    reports: list[int] = []
+    found = list(translator.translate(LINES, reports.append))
+    assert any(each.parts for each in found) and sum(reports) == len(LINES)
+    assert reports[0] == 2 and len(reports) > len(LINES)  # *Ja* is no word that the model knows, so it is copied
+
+
+def test_lines_by_the_parts_that_are_done() -> None:
+    reports: list[int] = []
+    done = report_lines(["", "a", "bcd", "", "e"], reports.append)
+    done([1, 3, 4])  # two lines end there
+    done([0, 2])  # the only part of its line, and one in the middle
+    assert reports == [2, 2, 1]
+
+
+def test_the_lines_of_a_file(
+    trained: Trained, bars: list[Bar], capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch
+) -> None:
+    """A translation that is continued begins at the lines that are there."""
+    monkeypatch.setattr(line_chunks, "CHUNK_LINES", 2)
+    source, output = tmp_path / "some.de", tmp_path / "some.en"
+    source.write_text("\n".join(LINES))
+    words = ["translate", "tiny", "--runs", trained.runs, "--input", str(source), "--output", str(output)]
+    real, calls = Translator.translate_chunk, []
+
+    def fail(self: Translator, texts, start=1, report=None):
+        calls.append(start)
+        return real(self, texts, start, report) if start < 5 else 1 / 0
+
+    with monkeypatch.context() as context:
+        context.setattr(Translator, "translate_chunk", fail)
+        with pytest.raises(ZeroDivisionError):
+            cli.main(words)
+    assert calls == [1, 3, 5] and run_command(capfd, *words, "--resume").code == 0
+    name = f"translating {source}"
+    assert bars == [Bar(name, 0, 5, 4), Bar(name, 4, 5, 5)]
+    bars.clear()
+    answer = run_command(capfd, "align", "tiny", "--runs", trained.runs, "--source", str(source), "--pharaoh")
+    assert answer.code == 0 and bars == [Bar(f"aligning {source}", 0, 5, 5)]
+
+
+def test_no_bar_beside_answers_on_the_terminal(trained: Trained, bars: list[Bar], capfd, tmp_path, monkeypatch) -> None:
+    (tmp_path / "some.de").write_text("Ja.\n")
+    words = ["translate", "tiny", "--runs", trained.runs]
+    assert run_command(capfd, *words, "--input", str(tmp_path / "some.de")).code == 0 and len(bars) == 1
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert run_command(capfd, *words, "--input", str(tmp_path / "some.de")).code == 0 and len(bars) == 1
+    assert run_command(capfd, *words, "Ja.").code == 0 and len(bars) == 1
+
+
+def test_the_pairs_of_the_preparation(bars: list[Bar], tmp_path: Path, capfd) -> None:
+    """A split reads the text twice; of a table, the line of the header is counted too."""
+    given = pairs(300)
+    write_pairs(tmp_path, "a", given)
+    (tmp_path / "b.tsv").write_text("de\ten\n" + "".join("\t".join(pair) + "\n" for pair in pairs(300, 1)))
+    train = f"data.train=[{tmp_path / 'a'},{tmp_path / 'b.tsv'}]"
+    words = ["data=files", "data.source=de", "data.target=en", train, "data.split_size=20"]
+    assert (
+        run_command(
+            capfd, "tokenize", *small(tmp_path, words, "tokenizer.vocabulary_size=350", "train.max_steps=1")
+        ).code
+        == 0
+    )
+    reading = [bar for bar in bars if bar.description.startswith("reading") and bar.total is not None]
+    assert [(bar.total, bar.count) for bar in reading] == 2 * [(300, 300), (301, 300)]
+    tokenizing = {bar.description: (bar.total, bar.count) for bar in bars if bar.description.startswith("tokenizing")}
+    assert set(tokenizing) >= {"tokenizing train", "tokenizing valid"}
+    assert all(total == count > 0 for total, count in tokenizing.values())
+
+
+@pytest.mark.parametrize(("content", "lines"), [(b"", None), (b"a", 1), (b"a\n", 1), (b"a\n\nb", 3), (b"\n", 1)])
+def test_lines_are_counted(content: bytes, lines: int | None, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(content)
+    assert PackedFile(tmp_path / "x").count_lines() == lines
+    assert PackedFile(tmp_path / "y").count_lines() is None
+    (tmp_path / "x.gz").write_bytes(b"no gzip")
+    assert PackedFile(tmp_path / "x.gz").count_lines() is None
