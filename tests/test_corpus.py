@@ -412,7 +412,7 @@ def test_a_stream_of_pairs_is_not_held(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(
         origin,
         "read_pairs",
-        lambda source, target: invented(count, alive) if source.stem == "train" else files(source, target),
+        lambda source, target: invented(count, alive) if source.path.stem == "train" else files(source, target),
     )
     assert build(data, tmp_path)["audit"]["train"]["kept"] == count
     assert max(alive) <= 2 * (checks.SAMPLE + 2 * AROUND) + 4

@@ -54,10 +54,10 @@ def interrupt_after(chunks: int, patch: pytest.MonkeyPatch) -> None:
     """Ctrl-C when so many chunks have been translated."""
     real, calls = Translator.translate_chunk, count()
 
-    def interrupted(self, texts, start=1):
+    def interrupted(self, *arguments):
         if next(calls) == chunks:
             raise KeyboardInterrupt
-        return real(self, texts, start)
+        return real(self, *arguments)
 
     patch.setattr(Translator, "translate_chunk", interrupted)
 
@@ -75,7 +75,7 @@ def test_continued_after_an_interruption_it_is_the_same(trained: Trained, text, 
     assert "--resume continues it" in run_command(capfd, *words, str(tmp_path / "part")).err
     done = []
     monkeypatch.setattr(
-        Translator, "translate_chunk", lambda self, texts, start=1: done.append(start) or real(self, texts, start)
+        Translator, "translate_chunk", lambda self, texts, start, *rest: done.append(start) or real(self, texts, start)
     )
     assert run_command(capfd, *words, str(tmp_path / "part"), "--resume").code == 0
     assert done == [21, 31, 41]

@@ -246,10 +246,10 @@ def test_an_error_keeps_what_is_finished(translate, tmp_path, monkeypatch):
     translate_chunk = Translator.translate_chunk
     for error, code in ((UserError("enough"), 2), (KeyboardInterrupt(), 130), (OSError(28, "No space left"), 2)):
 
-        def fail(self, texts, start=1, error=error):
+        def fail(self, texts, start, report, error=error):
             if start > 6:
                 raise error
-            return translate_chunk(self, texts, start)
+            return translate_chunk(self, texts, start, report)
 
         with monkeypatch.context() as patch:
             patch.setattr(Translator, "translate_chunk", fail)
