@@ -83,7 +83,7 @@ tensorboard: $(VENV)/.installed ## curves, translations and heatmaps of all runs
 	@echo 'Open http://localhost:$(PORT) in a browser; Ctrl-C here ends it.' >&2
 	@$(VENV)/bin/tensorboard --logdir runs --port '$(PORT)' $(ARGS)
 
-bench: $(VENV)/.installed ## speed and memory of every model here: training, translating, starting; ARGS="--models … --rounds …"
+bench: $(VENV)/.installed ## speed and memory of the models: training, translating, starting; ARGS="--models … --rounds …"
 	@$(VENV)/bin/python scripts/bench.py $(ARGS)
 
 bench-peers: $(VENV)/.installed ## other toolkits, each in an environment of its own, in turn with nmt on the same data
