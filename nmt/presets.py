@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt.data.corpus import read_report
+from nmt.view.text import short_number
 
 AUTO = "auto"
 BASE = {"model": "transformer", "tokenizer": "unigram"}  # the files of conf/ whose values `auto` changes
@@ -96,7 +97,7 @@ def suggest(corpus: CorpusSize, minutes: float | None, gpu: bool) -> list[Sugges
     size = [each for each in SIZES if each.minutes <= worth and each.pairs <= corpus.pairs][-1]
     passes = corpus.passes(size, worth)
     pairs = f"{corpus.pairs:,} pairs"
-    often = f"about {passes:.3g} passes over {pairs} in {time}"
+    often = f"about {short_number(passes)} passes over {pairs} in {time}"
     device = "a GPU" if gpu else "two CPU cores"
     wide = f"{time} on {device} and {pairs}"
     dropout = DROPOUT[-1][1] if corpus.pairs < FEW_PAIRS else last(DROPOUT, passes)

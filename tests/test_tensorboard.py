@@ -138,6 +138,13 @@ def test_unknown_totals_have_no_time_left(logger_nmt, monotonic, capsys):
     assert capsys.readouterr().err == "translating: 80 line, 2 line/s\n"
 
 
+def test_a_large_rate_has_no_exponent(logger_nmt, monotonic, capsys):
+    with Progress(None, "pair", "reading") as bar:
+        monotonic[0] += 40
+        bar.update(668_000)
+    assert capsys.readouterr().err == "reading: 668000 pair, 16,700 pair/s\n"
+
+
 def test_on_a_terminal_log_lines_are_above_the_bar(logger_nmt, monkeypatch):
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)

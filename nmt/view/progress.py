@@ -15,7 +15,7 @@ from types import TracebackType
 from tqdm import tqdm
 
 from nmt.errors import UserError
-from nmt.view.text import visible
+from nmt.view.text import short_number, visible
 
 LOG_INTERVAL = 30.0  # seconds between two log lines
 DELAY = 1.0  # seconds before a bar is shown, so that short work leaves none
@@ -63,7 +63,7 @@ class Progress:
         """The log line: `training: 120/1000 step, 4.0 step/s, 3:40 left, loss 3.2`."""
         speed = (self.count - self.start) / max(time.monotonic() - self.started, 1e-9)
         position = f"{self.count}/{self.total}" if self.total is not None else str(self.count)
-        parts = [f"{self.description}: {position} {self.unit}", f"{speed:.3g} {self.unit}/s"]
+        parts = [f"{self.description}: {position} {self.unit}", f"{short_number(speed)} {self.unit}/s"]
         if self.total is not None and speed > 0:
             parts.append(f"{tqdm.format_interval(max(self.total - self.count, 0) / speed)} left")
         return ", ".join(parts + ([format_figures(figures)] if figures else []))

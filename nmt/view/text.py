@@ -13,6 +13,11 @@ HIDDEN = {"Cc", "Cs", "Zl", "Zp"}  # controls, lone surrogates, separators of li
 DIRECTIONS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
 
+def short_number(value: float) -> str:
+    """Three digits of a number, without an exponent where it is large: 0.0123, 1.23, 16,700."""
+    return f"{value:.3g}" if value < 100 else f"{value:,.0f}"
+
+
 def visible(text: str, keep: str = "") -> str:
     r"""Text for a terminal, with `\x1b` or `\u202e` in place of what would act on it; characters in `keep` stay."""
     if text.isascii() and text.isprintable():
