@@ -86,9 +86,9 @@ def open_stream(path: str | None) -> Iterator[Output]:
 def line_progress(source: Path | None, output: str | None, done: int) -> Iterator[Report | None]:
     """What a bar learns from how many lines of a file are translated; `done`: how many are there already.
 
-    None for other input, and where the answers appear on the terminal.
+    None for pipes and other input, and where the answers appear on the terminal.
     """
-    if source is None or (output is None and sys.stdout.isatty()):
+    if source is None or not source.is_file() or (output is None and sys.stdout.isatty()):
         yield None
         return
     with Progress(PackedFile(source).count_lines(), "line", f"translating {source}", done) as bar:
