@@ -22,7 +22,7 @@ from nmt.data.known_words import KnownWords, places
 from nmt.data.protection import protect
 from nmt.data.tokenizer import EOS, PAD, UNK, Tokenizer, normalize
 from nmt.data.train_tokenizer import train_sentencepiece
-from nmt.decode.constraints import source_repeats
+from nmt.decode.constraints import most_equal, source_repeats
 from nmt.decode.long_lines import join_texts, split_position
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
@@ -179,17 +179,19 @@ def test_long_lines_are_split_and_joined_as_in_python():
     pieces = [*"▁a b . ▁c d ▁e".split(" ")] * 6
     texts = [["Ja.", "Nein"], ["日本。", "語"], ["a", "日"], ["x"]]
     data = {"pieces": pieces, "texts": texts, "repeats": [[5, 6, 5, 6, 5, 3], [5, 5, 3], [4, 5, 6, 3], [7, 3]]}
-    splits, joined, repeats = run_web(
+    splits, joined, repeats, most = run_web(
         [
             "[5, 9, 12, 20].map((stop) => splitPosition(data.pieces, 2, stop))",
             "data.texts.map(joinTexts)",
             "data.repeats.map(sourceRepeats)",
+            "[1, 2, 3].map(mostEqual)",
         ],
         data,
     )
     assert splits == [split_position(pieces, 2, stop) for stop in (5, 9, 12, 20)]
     assert joined == [join_texts(each) for each in texts]
     assert repeats == [int(source_repeats(torch.tensor([each]))[0]) for each in data["repeats"]]
+    assert most == most_equal(torch.tensor([1, 2, 3])).tolist()
 
 
 def test_patterns_mean_the_same():

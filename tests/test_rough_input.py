@@ -26,7 +26,7 @@ from nmt.data.span_patterns import CODE_SIGNS, POSSIBLE, SPANS, TEXT_SPANS
 from nmt.data.tokenizer import EOS, Tokenizer, Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers, with_words_of
 from nmt.decode.beam_search import search
-from nmt.decode.constraints import Constraints, has_loop, source_repeats
+from nmt.decode.constraints import LONG, Constraints, has_loop, source_repeats
 from nmt.errors import UserError
 from nmt.evaluate.loops import is_loop
 from nmt.evaluate.odd_lines import OddLine, OddResult, odd_report, read_odd_lines
@@ -527,6 +527,34 @@ def test_repeats_of_a_source():
     assert has_loop([5, 6, 7], [8, 9, 8, 9, 8, 9])
     assert not has_loop([5, 6, 5, 6, 5, 6], [8, 9, 8, 9, 8, 9])
     assert not has_loop([5, 6, 7], [8, 9, 8, 9, 8])
+    assert has_loop([5, 6, 7], [1, 8, 9, 2, 8, 9, 2, 8, 9]) and not has_loop([5, 6, 7], [1, 8, 9, 2, 8, 9, 2, 8])
+    assert has_loop([5, 6], [*range(20, 28), *range(20, 28)]) and not has_loop([5, 6], [*range(20, 28), *range(20, 27)])
+
+
+@pytest.mark.parametrize("period", [1, 2, 3, 7, 8])
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_where_a_loop_is_stopped(period: int, repeats: int):
+    """The longest that is left has twice the span, or as often as the source repeats one, and a part of the next."""
+    loop = [5 + number % period for number in range(40)]
+    source = [7] * repeats if repeats > 1 else [7, 8]
+    longest = max(length for length in range(2, 40) if not has_loop(source, loop[:length]))
+    allowed = repeats if period >= LONG else max(2, repeats)
+    assert longest == (allowed + 1) * period - (2 if 3 <= period < LONG else 1)
+
+
+def test_the_search_stops_a_loop_where_it_is_noticed():
+    """Constraints forbid a piece exactly if `has_loop` would notice the text with it."""
+    for period in (1, 2, 3, 7, 8, 12):
+        loop = [5 + number % period for number in range(60)]
+        constraints = Constraints.start(torch.tensor([[7, 8, EOS]]), [], [])
+        for length, piece in enumerate(loop):
+            scores = torch.zeros(1, 1, 30)
+            constraints.apply(scores)
+            assert (scores[0, 0, piece] == float("-inf")) == has_loop([7, 8, EOS], loop[: length + 1])
+            if scores[0, 0, piece] == float("-inf"):
+                break
+            constraints = constraints.extend(torch.tensor([0]), torch.tensor([[0]]), torch.tensor([[piece]]))
+        assert length < 40
 
 
 def test_loops_in_text():

@@ -4,9 +4,10 @@ N open sentences, K hypotheses of each, P placeholders, W the longest period of 
 
 A loop is a span of pieces that stands more often in a row than it may: twice, or once if it has LONG pieces or more;
 always as often as any span of the source does, so that "ha ha ha" stays. The piece that would complete one repetition
-too many gets the probability 0. A placeholder of the source is written exactly once: before that, </s> gives way to the
-first that is missing, with the larger of both probabilities. These are deviations from plain beam search; a hypothesis
-that none of them concerns has the score of forced decoding.
+too many gets the probability 0; of spans of three to LONG − 1 pieces already the one before it, since the first piece
+of a loop may differ by its capital letter ("The part of the part of the part"). A placeholder of the source is written
+exactly once: before that, </s> gives way to the first that is missing, with the larger of both probabilities. These
+are deviations from plain beam search; a hypothesis that none of them concerns has the score of forced decoding.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from torch import Tensor
 from nmt.data.tokenizer import EOS, PAD
 
 WINDOW = 32  # W: pieces in the longest span whose repetition is noticed
-LONG = 8  # pieces of a span that is not repeated at all
+MIDDLE, LONG = 3, 8  # pieces of a span that is stopped earlier, and of one that is not repeated at all
 
 
 @dataclass
@@ -29,7 +30,7 @@ class Constraints:
     missing: Tensor  # [N K P]: still to be written
     runs: Tensor  # [N K W]: how many pieces at the end equal the piece 1, 2, … W before them
     history: Tensor  # [N K T]: the last pieces, at most W + 1
-    needed: Tensor  # [N W]: so many, and the next piece would complete one repetition too many
+    most: Tensor  # [N W]: how many of them may
 
     @classmethod
     def start(
@@ -39,20 +40,19 @@ class Constraints:
         device = source.device
         own = torch.tensor(source_placeholders, dtype=torch.long, device=device)
         missing = (source[:, None, :] == own[:, None]).any(2)
-        periods = torch.arange(1, WINDOW + 1, device=device)
-        repeats = source_repeats(source)[:, None]
-        allowed = torch.where(periods < LONG, repeats.clamp(min=2), repeats)
         runs = torch.zeros(len(source), 1, WINDOW, dtype=torch.long, device=device)
         targets = torch.tensor(placeholders, dtype=torch.long, device=device)
-        needed = allowed * periods - 1 if avoid_loops else torch.full_like(runs[:, 0], torch.iinfo(runs.dtype).max)
-        return cls(targets, missing[:, None], runs, source.new_zeros(len(source), 1, 0), needed)
+        most = most_equal(source_repeats(source))
+        if not avoid_loops:
+            most = torch.full_like(most, torch.iinfo(most.dtype).max)
+        return cls(targets, missing[:, None], runs, source.new_zeros(len(source), 1, 0), most)
 
     def apply(self, log_probabilities: Tensor) -> None:
         """Change log_probabilities [N K V] in place."""
         window = min(WINDOW, self.history.size(2))
         if window:
             back = self.history[:, :, -window:].flip(2)  # the piece 1, 2, … before the next one
-            loops = self.runs[:, :, :window] >= self.needed[:, None, :window]
+            loops = self.runs[:, :, :window] >= self.most[:, None, :window]
             log_probabilities.scatter_(2, back.masked_fill(~loops, PAD), float("-inf"))
         if not len(self.placeholders):
             return
@@ -73,7 +73,15 @@ class Constraints:
             same[:, :, :window] = history[:, :, -window:].flip(2) == last
         history = torch.cat((history[:, :, -WINDOW:], last), 2)
         missing = missing & (last != self.placeholders)
-        return Constraints(self.placeholders, missing, torch.where(same, runs + 1, 0), history, self.needed[rows])
+        return Constraints(self.placeholders, missing, torch.where(same, runs + 1, 0), history, self.most[rows])
+
+
+def most_equal(repeats: Tensor) -> Tensor:
+    """repeats [N] of the source → [N W]: how many pieces in a row may equal the piece 1, 2, … W before them."""
+    periods = torch.arange(1, WINDOW + 1, device=repeats.device)
+    repeats = repeats[:, None]
+    allowed = torch.where(periods < LONG, repeats.clamp(min=2), repeats)
+    return allowed * periods - 1 - ((periods >= MIDDLE) & (periods < LONG)).long()
 
 
 def source_repeats(source: Tensor) -> Tensor:
@@ -95,12 +103,11 @@ def has_loop(source: Sequence[int], ids: Sequence[int]) -> bool:
     if len(ids) < 2:
         return False
     target, wanted = torch.tensor([ids]), torch.tensor([list(source) or [PAD]])
-    repeats = int(source_repeats(wanted)[0])
+    most = most_equal(source_repeats(wanted))[0].tolist()
     for period in range(1, min(WINDOW, len(ids) - 1) + 1):
-        same = (target[0, period:] == target[0, :-period]).tolist()
-        needed, run = (max(repeats, 2) if period < LONG else repeats) * period, 0
-        for each in same:
-            run = run + 1 if each else 0
-            if run >= needed:
+        run = 0
+        for same in (target[0, period:] == target[0, :-period]).tolist():
+            run = run + 1 if same else 0
+            if run > most[period - 1]:
                 return True
     return False

@@ -1,29 +1,35 @@
 "use strict";
 // What a hypothesis may not contain, as nmt/decode/constraints.py: loops, and placeholders missing or written twice.
 const WINDOW = 32; // pieces in the longest span whose repetition is noticed
+const MIDDLE = 3; // pieces of a span that is stopped a piece earlier
 const LONG = 8; // pieces of a span that is not repeated at all
 
+// How many pieces in a row may equal the piece 1, 2, … before them.
+function mostEqual(repeats) {
+  return Array.from({ length: WINDOW }, (_, index) => {
+    const period = index + 1;
+    const allowed = period < LONG ? Math.max(2, repeats) : repeats;
+    return allowed * period - (period >= MIDDLE && period < LONG ? 2 : 1);
+  });
+}
+
 class Constraints {
-  constructor(targets, missing, runs, history, needed) {
-    Object.assign(this, { targets, missing, runs, history, needed });
+  constructor(targets, missing, runs, history, most) {
+    Object.assign(this, { targets, missing, runs, history, most });
   }
 
   // Those of <s>, for a source with its </s>.
   static start(source, sourcePlaceholders, placeholders, avoidLoops) {
     const missing = sourcePlaceholders.map((id) => source.includes(id));
-    const repeats = sourceRepeats(source);
-    const needed = Array.from({ length: WINDOW }, (_, index) => {
-      const period = index + 1;
-      return avoidLoops ? (period < LONG ? Math.max(2, repeats) : repeats) * period - 1 : Infinity;
-    });
-    return new Constraints(placeholders, missing, new Array(WINDOW).fill(0), [], needed);
+    const most = avoidLoops ? mostEqual(sourceRepeats(source)) : new Array(WINDOW).fill(Infinity);
+    return new Constraints(placeholders, missing, new Array(WINDOW).fill(0), [], most);
   }
 
   // Change the log-probabilities of the next piece in place.
   apply(logProbabilities, pad, end) {
     const { history } = this;
     for (let back = 1; back <= Math.min(WINDOW, history.length); back++) {
-      if (this.runs[back - 1] >= this.needed[back - 1]) logProbabilities[history[history.length - back]] = -Infinity;
+      if (this.runs[back - 1] >= this.most[back - 1]) logProbabilities[history[history.length - back]] = -Infinity;
     }
     const first = this.missing.indexOf(true);
     if (first >= 0) {
@@ -44,7 +50,7 @@ class Constraints {
       return isSame ? run + 1 : 0;
     });
     const missing = this.missing.map((isMissing, index) => isMissing && this.targets[index] !== token);
-    return new Constraints(this.targets, missing, runs, [...history.slice(-WINDOW), token], this.needed);
+    return new Constraints(this.targets, missing, runs, [...history.slice(-WINDOW), token], this.most);
   }
 }
 
