@@ -124,6 +124,11 @@ def test_an_odd_line_with_a_span_has_a_sign_of_it():
             "Ein java.lang.Error in get_user(id=5) oder print('ja').",
             ["java.lang.Error", "get_user(id=5)", "print('ja')"],
         ),
+        (
+            "Frau [NACHNAME], ina@localhost hat S355J2+N, #A83-7-K und a.m3u8.",
+            ["[NACHNAME]", "ina@localhost", "S355J2+N", "#A83-7-K", "a.m3u8"],
+        ),
+        ("Ein console.log(typeof x) in a.log und (a.pdf)", ["console.log(typeof x)", "a.log", "a.pdf"]),
         ('Die 1950s um 7h05, z.B. Freund(in) und SUMME("a").', []),
     ],
 )

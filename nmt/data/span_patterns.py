@@ -16,7 +16,7 @@ FILES = (
     "|rs|go|sh|bat|exe|dll|so|zip|gz|tar|7z|rar|iso|png|jpe?g|gif|svg|bmp|webp|tiff?|dwg|dxf|psd|stl|mp[34]|wav|avi|mkv"
     "|mov|tmx|xlf|heic|ogg|flac|epub|apk|deb|jar|sql|php|tex|db|bak|tmp|PDF|DOCX?|XLSX?|TXT|CSV|ZIP|PNG|JPE?G|HEIC|MP[34]"
     "|MOV|TIFF?|opus|aac|m4[av]|webm|mpe?g|srt|vtt|ics|vcf|eml|msg|p7s|pem|crt|csr|img|dmg|pkg|rpm|msi|lnk|[to]tf|woff2?"
-    "|gpx|kml|sqlite|ipynb|swift|kt|cs|hpp|lua|pl|ps1|vbs|rtf|mobi|azw3|cr2|nef|gcode|torrent"
+    "|m3u8?|gpx|kml|sqlite|ipynb|swift|kt|cs|hpp|lua|pl|ps1|vbs|rtf|mobi|azw3|cr2|nef|gcode|torrent"
     "|mscz|mxl|midi?|ino|stp|3mf|dcm|fasta|parquet|npy|npz|pt|onnx|gguf|safetensors|whl|xpi|AppImage|xcf|kra|sketch"
 )
 EMOJI = "\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u2190-\u21ff\u2300-\u23ff"
@@ -85,8 +85,8 @@ PATTERNS = {
     "bullet": r"^\s*[*+•‣▪◦●○■□►·–—-](?=\s+\S)|\[[ xX]\](?=\s)|^\s*(?:#{1,6}|>+)(?=\s+\S)",
     "emphasis": r"\*\*|~~|(?<!\S)\*(?=\w)|(?<=\w)\*(?![\w*])|(?<!\S)\|(?!\S)|!?\[(?=[^\[\]\n]+\]\()|\]\([^()\s]+\)",
     "url": r"(?<![A-Za-z0-9+.-])(?:(?:[a-z][a-z0-9+.-]*|HTTPS?)://|www\.|mailto:)[^\s<>\"“”„»«]+",
-    "email": r"(?<![\w.+%@'’-])(?:@?[\w.+%-]+(?:['’][\w.+%-]+)*@|[\w.+-]+(?:\[at\]|\(at\)))[\w-]+"
-    r"(?:(?:\.|\[dot\]|\(dot\))[\w-]+)+(?::[\w.~-]+/[\w./~-]*\w)?",
+    "email": r"(?<![\w.+%@'’-])(?:@?[\w.+%-]+(?:['’][\w.+%-]+)*@|[\w.+-]+(?:\[at\]|\(at\)))(?:[\w-]+"
+    r"(?:(?:\.|\[dot\]|\(dot\))[\w-]+)+|localhost(?![\w-]))(?::[\w.~-]+/[\w./~-]*\w)?",
     "domain": rf"(?<![\w@.-])[\w-]+(?:\.[\w-]+)*\.(?:(?:{DOMAINS})(?![\w-])(?:[:/][^\s<>\"“”„»«]*)?"
     r"|[a-z]{2,10}/[^\s<>\"“”„»«]+)",
     "address": r"\[[0-9a-fA-F.]*:[0-9a-fA-F:.]*\](?::\d+)?"
@@ -120,7 +120,8 @@ PATTERNS = {
     r"\{\w+, ?(?:plural|select|selectordinal), ?=?\w+ ?\{#?|\} =?\w+ \{#?|\}\}|"
     r"[$#%]?\{\{?[^{}\n]{0,40}\}\}?|%\(\w+\)[a-zA-Z]|%(?:\d+\$)?[-+0]?\d*(?:\.\d+)?(?:hh?|ll?|z)?[sdifuxXegc@](?!\w)"
     r"|%%\w+%%|###?\w+###?|<\?(?:=|php|xml)[^?\n]*\?>|<%[^%\n]*%>|@@\w+@@"
-    r"|(?<![\w-])[A-Za-z_]\w+=(?:true|false|null|\d[\w.]*|\w*[_/]\w[\w./-]*|\{[^{}\s]{1,40}\})(?![\w-])|\$\w+\$|@[a-z]+/\w+|\[[A-Z]+_[A-Z0-9_]+\]"
+    r"|(?<![\w-])[A-Za-z_]\w+=(?:true|false|null|\d[\w.]*|\w*[_/]\w[\w./-]*|\{[^{}\s]{1,40}\})(?![\w-])|\$\w+\$|@[a-z]+/\w+"
+    r"|\[[A-Z\u00c4-\u00dc][A-Z0-9_\u00c4-\u00dc]{2,}\]"
     r"|%%|%\d+(?!\d)|%\w+%(?:\\[^\s<>\"|?*]+)?|\$[A-Za-z_]\w*(?:->\w+)*(?:=[\w./-]*\w|(?:/[\w.+@~-]+)*)"
     r"|\[\[[^\[\]\n]*\]\]|(?<!\w)__\w+__",
     "entity": r"&(?:#\d+|#x[0-9a-fA-F]+|[a-zA-Z]+\d*);",
@@ -130,10 +131,10 @@ PATTERNS = {
     "path": r"[A-Za-z]:\\(?:[\w .()+&-]{1,60}\\)*[^\s<>\"|?*]*|\\\\[^\s<>\"|?*]+"
     r"|(?<![\w./)])(?:~|\.{1,2})?/(?:[\w.+@~-]+/)*[\w.+@~-]+/?"
     r"|(?<![\w\\])(?:[A-Za-z]\w+\\\w[\w.-]*|[A-Z][A-Z0-9_-]{2,})(?:\\\w(?:[\w.-]*\w)?)+",
-    "file": rf"(?<![\w./-])[\w-]+(?:[./][\w-]+)*(?:\(\d+\))?\.(?:{FILES})(?:\.\d+)*(?!\w)"
+    "file": rf"(?<![\w./-])[\w-]+(?:[./][\w-]+)*(?:\(\d+\))?\.(?:{FILES})(?:\.\d+)*(?![\w(])"
     rf"|(?<!\S)\*?\.[a-z][\w.]*\w(?:/[\w.+-]*\w)*",
     "option": r"(?<![\w-])--[A-Za-z][\w-]*(?:=\S+)?",
-    "handle": r"(?<![\w@#])(?:(?:RT )?@\w+(?:[.-]\w+)*|#\w+(?:-[a-z0-9_]+)*)"
+    "handle": r"(?<![\w@#])(?:(?:RT )?@\w+(?:[.-]\w+)*|#(?=[A-Z]*\d)\w+(?:-\w+)*|#\w+(?:-[a-z0-9_]+)*)"
     r"|(?<!\S)~\w+~(?!\w)|(?<![\w/])[ur]/\w+|(?<!\S):[a-z]\w+:?(?!\w)",
     "formula": rf"(?<![\w.,=]){TERMS}(?:(?: ?(?:[=≤≥≈≠]|[<>!:=]=) ?| [<>] ){TERMS})+"
     rf"|(?<![\w.])[A-Za-z0-9]+\^[+−-]?\w+(?: ?{UNIT})?",
@@ -168,7 +169,7 @@ PATTERNS = {
     "phone": r"(?<![\w)])\(0[\d ]{1,9}\) ?\d+(?:[ /-]\d+)*",
     "amount": r"(?<![\w.,:/-])\d+[a-df-gi-rt-z](?![\w-])",  # 1950s, 7h and 2e have translations
     "code": r"(?<!\w)(?:\[[A-Za-z]\w*#\d+\]|[A-Za-z]\w*#\d+"
-    r"|(?=[A-Z0-9_./:-]*\d)(?=[A-Z0-9_./:-]*[A-Z])[A-Z0-9]+(?:[-_./:][A-Z0-9]+)*)(?![\w])",
+    r"|(?=[A-Z0-9_./:-]*\d)(?=[A-Z0-9_./:-]*[A-Z])[A-Z0-9]+(?:[-_./:][A-Z0-9]+)*(?:\+[A-Z]{1,2})?)(?![\w])",
     "version": r"(?<!\w)(?:[A-Za-z]+|[^\W\d_\u0000-\u024f]+)[-_]?\d+(?:(?:(?!-[^\W\d_]{3})[\w.-])*(?<=\w))?",
     "emoticon": r"(?<!\S)(?:\\o[/\\]|-[._]+-|[>][._]+<|[uT]_[uT]"
     r"|[:;=][-o*']?[)(\]\[DPpOo/\\|*]+|<3|\^_?\^|[xX]D|[oO]_[oO]"
