@@ -46,6 +46,7 @@ LINES = [
     "<b>fett</b> &amp; #tag @du --option=1 fooBar() 0xff AB-12 v2.3 (www.x.de/a).",
     "ein zwei \uf100 drei \uf201",
     "Frau [ÄNNE], ina@localhost hat S355J2+N, #A83-7-K, a.m3u8 und console.log(typeof x).",
+    "Teil 7L0 407 182 E für np.zeros((3, 4)) auf localhost:8080/a von B-XY 12 E.",
     "1. 2, 3; 4 · 5 – 6 ٣٤ x² ½",
     r"x^2 - 5x = 0, p < 0.05, CO₂, Ca(OH)2, \cite{a}, $f: X \to Y$, ^\d{5}$, 230 V, 3 x 4 cm, %{n}{m}",
     "SELECT a FROM t WHERE b = 'x'; git rebase -i HEAD~3, [::1]:90, >=3.9, 54°10'42\" N, \"a\": true, »Scan 4.tif«",

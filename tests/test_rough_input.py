@@ -128,6 +128,10 @@ def test_an_odd_line_with_a_span_has_a_sign_of_it():
             "Frau [NACHNAME], ina@localhost hat S355J2+N, #A83-7-K und a.m3u8.",
             ["[NACHNAME]", "ina@localhost", "S355J2+N", "#A83-7-K", "a.m3u8"],
         ),
+        (
+            "Teil 7L0 407 182 E für np.zeros((3, 4)) auf localhost:8080/a von B-XY 12 E",
+            ["7L0 407 182 E", "np.zeros((3, 4))", "localhost:8080/a", "B-XY 12 E"],
+        ),
         ("Ein console.log(typeof x) in a.log und (a.pdf)", ["console.log(typeof x)", "a.log", "a.pdf"]),
         ('Die 1950s um 7h05, z.B. Freund(in) und SUMME("a").', []),
     ],

@@ -16,7 +16,7 @@ FILES = (
     "|rs|go|sh|bat|exe|dll|so|zip|gz|tar|7z|rar|iso|png|jpe?g|gif|svg|bmp|webp|tiff?|dwg|dxf|psd|stl|mp[34]|wav|avi|mkv"
     "|mov|tmx|xlf|heic|ogg|flac|epub|apk|deb|jar|sql|php|tex|db|bak|tmp|PDF|DOCX?|XLSX?|TXT|CSV|ZIP|PNG|JPE?G|HEIC|MP[34]"
     "|MOV|TIFF?|opus|aac|m4[av]|webm|mpe?g|srt|vtt|ics|vcf|eml|msg|p7s|pem|crt|csr|img|dmg|pkg|rpm|msi|lnk|[to]tf|woff2?"
-    "|m3u8?|gpx|kml|sqlite|ipynb|swift|kt|cs|hpp|lua|pl|ps1|vbs|rtf|mobi|azw3|cr2|nef|gcode|torrent"
+    "|m3u8?|[jt]sx|vue|scss|rb|po|pst|gpx|kml|sqlite|ipynb|swift|kt|cs|hpp|lua|pl|ps1|vbs|rtf|mobi|azw3|cr2|nef|gcode|torrent"
     "|mscz|mxl|midi?|ino|stp|3mf|dcm|fasta|parquet|npy|npz|pt|onnx|gguf|safetensors|whl|xpi|AppImage|xcf|kra|sketch"
 )
 EMOJI = "\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u2190-\u21ff\u2300-\u23ff"
@@ -88,7 +88,7 @@ PATTERNS = {
     "email": r"(?<![\w.+%@'’-])(?:@?[\w.+%-]+(?:['’][\w.+%-]+)*@|[\w.+-]+(?:\[at\]|\(at\)))(?:[\w-]+"
     r"(?:(?:\.|\[dot\]|\(dot\))[\w-]+)+|localhost(?![\w-]))(?::[\w.~-]+/[\w./~-]*\w)?",
     "domain": rf"(?<![\w@.-])[\w-]+(?:\.[\w-]+)*\.(?:(?:{DOMAINS})(?![\w-])(?:[:/][^\s<>\"“”„»«]*)?"
-    r"|[a-z]{2,10}/[^\s<>\"“”„»«]+)",
+    r"|[a-z]{2,10}/[^\s<>\"“”„»«]+)|(?<![\w@.-])localhost:\d+(?:/[^\s<>\"“”„»«]*)?",
     "address": r"\[[0-9a-fA-F.]*:[0-9a-fA-F:.]*\](?::\d+)?"
     r"|(?<![\w:.])(?:[0-9a-fA-F]{1,4}:){1,7}:[0-9a-fA-F:]*(?:/\d+)?(?!\w)",
     "quoted": rf"(?<=[\"'„“‚»«])(?:[A-Za-z]:\\[^\"'“”‘»«\n]{{1,120}}"
@@ -149,7 +149,8 @@ PATTERNS = {
     "mixed": r"(?<![^\s\"'„(])(?=[^\s\d]{0,40}\d)(?!\S{0,60}(?:\]\(|://))(?=\S{0,40}\w[#!~|$@&^]\w)"
     r"[^\s.,;:!?\"'“”()](?:\S{0,60}[^\s.,;:!?\"'“”()])?",
     "identifier": r"(?<!\w)(?:[a-z_][\w.]*\((?=[^()\n]*[\"'=])[^()\n]{0,80}\)|\w+_\w+\([^()\n]{0,80}\)"
-    r"|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\([^()\n]{0,80}\)|[a-z]\w*\((?=\d[\d.]*%?, )[\d., %]{1,40}\)"
+    rf"|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\({INSIDE}\)"
+    r"|[a-z]\w*\((?=\d[\d.]*%?, )[\d., %]{1,40}\)"
     r"|[a-z_]\w+(?:\.[A-Za-z_]\w+){2,}|\w+(?:::|->)\w+(?:<\w+>)?"
     r"|(?=\w{5})[A-Z][a-z]+(?!Innen|In(?!\w))(?:[A-Z][a-z]+)+[A-Z]*|[A-Za-z_]\w*\(\)|[A-Za-z]\w*_\w+(?:\.[a-z]\w*)*"
     r"|[a-z]+[A-Z]\w*\([^()\n]{0,80}\)|[a-z_]\w*\[(?:[ijkn]|\w+[+*:-]\w+)\]"
@@ -158,11 +159,12 @@ PATTERNS = {
     r"|0x[0-9a-fA-F]+|(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,})(?!\w)",
     "mac": r"(?<!\w)[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}(?!\w)",
     "iban": r"(?<!\w)[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?\d{1,3})?(?!\w)",
-    "plate": r"(?<!\w)[A-ZÄÖÜ]{1,3}[-·][A-ZÄÖÜ]{1,2} \d{1,4}[EH]?(?!\w)",
+    "plate": r"(?<!\w)[A-ZÄÖÜ]{1,3}[-·][A-ZÄÖÜ]{1,2} \d{1,4}(?: ?[EH])?(?!\w)",
     "coordinate": rf"(?<!\w)[NSEWO] {ANGLE} ?{DIGITS}['′]?(?!\w)|(?<![\w.,]){ANGLE} [NSEWO](?!\w)",
     "release": r"(?:(?<![\w=<>!~])[<>=~!]=|(?<!\S)[<>^~])v?\d+(?:\.\d+)*(?:,[<>=!]=?\d+(?:\.\d+)*)*(?![\w>.])"
     r"|(?<![\w.])v?\d+(?:\.\d+)+-?(?:(?:rc|alpha|beta|dev|post|pre|SNAPSHOT|LTS)[.-]?\d*|[abp]\d+)(?!\w)",
     "timestamp": r"(?<![\w.,:])\d{1,2}:\d{2}(?::\d{2})?(?:[+−-]\d{2}:?\d{2}|Z)(?!\w)",
+    "part": r"(?<!\w)(?=\d{0,2}[A-Z])[A-Z0-9]{3} \d{3} \d{3}(?: [A-Z]{1,2})?(?!\w)",
     "case": r"(?<![\w.,])\d{1,4} [A-Z][A-Za-z]{0,3} \d+/\d{2,4}(?!\w)",
     "scientific": rf"(?<![\w.,]){DIGITS}(?:[eE][+−-]?\d+|\s?[·×]\s?10(?:\^[+−-]?\d+|[⁺⁻]?[⁰¹²³⁴-⁹]+))(?!\w)",
     "dimension": rf"(?<![\w.,]){DIGITS}(?: ?[x×] ?{DIGITS})+(?: ?{UNIT})?(?!\w)",
