@@ -122,3 +122,8 @@ def test_lines_are_counted(content: bytes, lines: int | None, tmp_path: Path) ->
     assert PackedFile(tmp_path / "y").count_lines() is None
     (tmp_path / "x.gz").write_bytes(b"no gzip")
     assert PackedFile(tmp_path / "x.gz").count_lines() is None
+
+
+def test_a_name_that_is_too_long_is_one_sentence(trained: Trained, refused) -> None:
+    message = refused("translate", "tiny", "--runs", trained.runs, "--input", 300 * "a")
+    assert message.endswith("cannot be read: File name too long.")

@@ -88,7 +88,7 @@ def line_progress(source: Path | None, output: str | None, done: int) -> Iterato
 
     None for pipes and other input, and where the answers appear on the terminal.
     """
-    if source is None or not source.is_file() or (output is None and sys.stdout.isatty()):
+    if source is None or not os.path.isfile(source) or (output is None and sys.stdout.isatty()):
         yield None
         return
     with Progress(PackedFile(source).count_lines(), "line", f"translating {source}", done) as bar:
