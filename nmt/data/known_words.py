@@ -102,6 +102,8 @@ class KnownWords:
             parts = [part.span() for part in WORD.finditer(text, *match.span())]
             if len(parts) > 1 and parts[0][1] - parts[0][0] == 1:
                 del parts[0]
+            if len(parts) > 1 and parts[-1][1] - parts[-1][0] == 1:
+                del parts[-1]
             unknown = [span for span in parts if self.is_name(text[slice(*span)])]
             if len(unknown) == len(parts) or (parts[-1] in unknown and match[0][0].isupper()):
                 found.append(Found(*match.span()))

@@ -29,14 +29,20 @@ ENDS_WORD = re.compile(r"[A-Za-z\u00c0-\u024f\u0370-\u052f0-9.,;:!?)…]")
 WORD_WITH_MARK = re.compile(rf"{BESIDE}({WORD.pattern})\s?([{re.escape(MARKS)}]+){BESIDE}")  # French: a space before it
 # Accents that are characters of their own, as in Thai or Hindi, are part of a name; so are the legal forms of firms.
 ACCENTS = "\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0903\u093a-\u094f\u09be-\u09cd\u0e31-\u0e4e"
-JOINS_NAMES = re.compile("(?: (?:& )?)?")  # nothing: behind accents
+# Of surnames; von also means of.
+PARTICLES = "van(?: de[rn]?| het)?|ten|ter|de(?: la|los)?|del|della|di|da|dos|du|bin|ibn|af|av"
+PLACES = r"Bad|Klein|Groß|Gross|Alt|Sankt|St\.|Saint|San|Santa|New|Port|Fort|Mount"  # before the name of a place
+JOINS_NAMES = re.compile(rf"(?: (?:& |(?:{PARTICLES}) )?)?")  # nothing: behind accents
 FIRMS = r"GmbH|mbH|AG|KGaA|KG|OHG|UG|SE|Ltd|Inc|LLC|LLP|PLC|S\.A|B\.V"
 AFTER_NAME = re.compile(
     rf"[{ACCENTS}]*(?: (?:& (?:Co\.|Cie\.|Söhne|Sohn|Partner|Sons) )?(?:{FIRMS})(?!\w))*(?: [A-Z]\.(?= [(a-z]))?"
 )
 TITLE = r"(?<=\b[DFH]r\. )|(?<=\bProf\. )"  # behind any other "r. " a sentence ends, and initials may be a word
-INITIALS = re.compile(rf"(?<![\w.])(?:{TITLE}|(?<![a-z]\. ))(?:[A-Z\u00c0-\u00de]\.[ -]?)+(?:v\. )?$")
-BEFORE_NAME = 12  # characters that are searched for initials
+BEFORE_NAME = re.compile(  # initials, or a word of PLACES
+    rf"(?<![\w.])(?:(?:{TITLE}|(?<![a-z]\. ))(?:[A-Z\u00c0-\u00de]\.[ -]?)+"
+    rf"(?:v\. |(?:von(?: de[rnm])?|{PARTICLES}) )?|(?:{PLACES}) )$"
+)
+LONGEST_BEFORE = 20  # characters that are searched for it
 CODE = re.compile(r"[A-Z]{1,3}\d+[A-Za-z]?")
 
 
@@ -141,9 +147,9 @@ def with_names(protected: Protected, known: KnownWords, start: int) -> Protected
 
 
 def joined_names(text: str, names: list[Found], spans: Mapping[str, str]) -> list[Found]:
-    """Names that stand together, as one; with initials, a legal form (GmbH), or a code (Grasmo S4) beside them.
+    """Names that stand together, as one; with initials, Bad or Klein, a legal form (GmbH) or a code beside them.
 
-    A number is part of the name in capitals before it.
+    A number is part of the name in capitals before it. Grasmo S4 is a name with a code.
     """
     joined: list[Found] = []
     for start, end in names:
@@ -151,12 +157,12 @@ def joined_names(text: str, names: list[Found], spans: Mapping[str, str]) -> lis
             continue
         if joined and JOINS_NAMES.fullmatch(text, joined[-1].end, start):
             start = joined.pop().start
-        elif initials := INITIALS.search(text, max(joined[-1].end if joined else 0, start - BEFORE_NAME), start):
-            start = initials.start()
+        elif before := BEFORE_NAME.search(text, max(joined[-1].end if joined else 0, start - LONGEST_BEFORE), start):
+            start = before.start()
         if beside := AFTER_NAME.match(text, end):
             end = beside.end()
         follows = text[end : end + 2]
-        is_number = follows[1:] in NUMBERS and text[start:end].isupper()
+        is_number = follows[1:] in NUMBERS and text[start:end].split()[-1].isupper()
         if follows[:1] == " " and (is_number or CODE.fullmatch(spans.get(follows[1:], ""))):
             end += 2
         joined.append(Found(start, end))

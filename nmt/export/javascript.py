@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nmt.data.protection import AFTER_NAME, BEFORE_NAME, CODE, INITIALS, JOINS_NAMES, NUMBERS, OTHERS
+from nmt.data.protection import AFTER_NAME, BEFORE_NAME, CODE, JOINS_NAMES, LONGEST_BEFORE, NUMBERS, OTHERS
 from nmt.data.span_patterns import SPANS
 from nmt.data.spans import BETWEEN, JOINED, TOUCHING, TRAILING
 from nmt.data.tags import TAG
@@ -46,8 +46,8 @@ def protection_rules() -> dict[str, Any]:
         "touching": TOUCHING,
         "joinsNames": javascript_pattern(JOINS_NAMES.pattern),
         "afterName": javascript_pattern(AFTER_NAME.pattern),
-        "initials": javascript_pattern(INITIALS.pattern),
-        "beforeName": BEFORE_NAME,
+        "beforeName": javascript_pattern(BEFORE_NAME.pattern),
+        "longestBefore": LONGEST_BEFORE,
         "code": javascript_pattern(CODE.pattern),
     }
 

@@ -76,6 +76,7 @@ class KnownWords {
     for (const match of text.matchAll(NAME)) {
       const parts = [...match[0].matchAll(WORD)].map((part) => [match.index + part.index, part[0]]);
       if (parts.length > 1 && Array.from(parts[0][1]).length === 1) parts.shift();
+      if (parts.length > 1 && Array.from(parts[parts.length - 1][1]).length === 1) parts.pop();
       const unknown = parts.filter(([, word]) => this.isName(word));
       const isWhole = unknown.includes(parts[parts.length - 1]) && isUpper(initialOf(match[0]));
       if (unknown.length === parts.length || isWhole) found.push([match.index, match.index + match[0].length]);

@@ -8,7 +8,7 @@ class Protection {
     this.spans = new RegExp(rules.pattern, "gu");
     this.between = new RegExp(`^(?:${rules.between})$`, "u");
     this.tag = new RegExp(rules.tag, "uy");
-    [this.joinsNames, this.initials] = [new RegExp(`^(?:${rules.joinsNames})$`, "u"), new RegExp(rules.initials, "gu")];
+    [this.joinsNames, this.beforeName] = [new RegExp(`^(?:${rules.joinsNames})$`, "u"), new RegExp(rules.beforeName, "gu")];
     [this.afterName, this.code] = [new RegExp(rules.afterName, "uy"), new RegExp(`^(?:${rules.code})$`, "u")];
   }
 
@@ -79,9 +79,9 @@ class Protection {
     return { ...replaced, text: text.slice(0, start) + before + word + free + after, spans: { ...spans, [free]: marks } };
   }
 
-  // Names that stand together, as one; with initials, a legal form or a code beside them.
+  // Names that stand together, as one; with initials, Bad or Klein, a legal form or a code beside them.
   joinedNames(text, names, spans) {
-    const { joinsNames, afterName, initials } = this;
+    const { joinsNames, afterName, beforeName } = this;
     const joined = [];
     for (let [start, end] of names) {
       const before = joined[joined.length - 1];
@@ -89,8 +89,8 @@ class Protection {
       if (before && joinsNames.test(text.slice(before[1], start))) {
         [start] = joined.pop();
       } else {
-        initials.lastIndex = Math.max(before ? before[1] : 0, start - this.beforeName);
-        const found = initials.exec(text.slice(0, start));
+        beforeName.lastIndex = Math.max(before ? before[1] : 0, start - this.longestBefore);
+        const found = beforeName.exec(text.slice(0, start));
         if (found) start = found.index;
       }
       afterName.lastIndex = end;
