@@ -133,6 +133,28 @@ def test_an_odd_line_with_a_span_has_a_sign_of_it():
             ["7L0 407 182 E", "np.zeros((3, 4))", "localhost:8080/a", "B-XY 12 E"],
         ),
         ("Ein console.log(typeof x) in a.log und (a.pdf)", ["console.log(typeof x)", "a.log", "a.pdf"]),
+        (
+            "Ein ***NAME***, <<name>>, ((NAME)), *|NAME|*, !NAME!, $(name) und @{name}",
+            ["***NAME***", "<<name>>", "((NAME))", "*|NAME|*", "!NAME!", "$(name)", "@{name}"],
+        ),
+        (
+            "Die WTX-550 Pro, der A5 und S23+ zu 12,- € auf 205/55 R16 91V am LÖ BM 22 E.",
+            ["WTX-550 Pro", "A5", "S23+", "12,- €", "205/55 R16 91V", "LÖ BM 22 E"],
+        ),
+        (
+            "Unter /home/ina/Alte Bilder/ und a/.cache liegt C:\\Ina\\Neuer Plan.docx, in src/main/ main.py:4.",
+            ["/home/ina/Alte Bilder/", "a/.cache", "C:\\Ina\\Neuer Plan.docx", "src/main/", "main.py:4"],
+        ),
+        ("Sagt 'E:\\Büro (alt)\\a.pst' und C:/Temp?", ["E:\\Büro (alt)\\a.pst", "C:/Temp"]),
+        (
+            "In List<String>, int[], a[0] und C++ mit npm run build, chmod +x a, -v und Alt+F4",
+            ["List<String>", "int[]", "a[0]", "C++", "npm run build", "chmod +x", "-v", "Alt+F4"],
+        ),
+        (
+            "Auf 6.8.0-31-generic und 22.04.3 LTS mit $A$1, USB-C 3.2 und rgb(1,2,3)",
+            ["6.8.0-31-generic", "22.04.3 LTS", "$A$1", "3.2", "rgb(1,2,3)"],
+        ),
+        ("Wer kam - a - und/oder/nie zu Nr. 3 R? Sagt /me lacht/ oft.", ["3", "/me"]),
         ('Die 1950s um 7h05, z.B. Freund(in) und SUMME("a").', []),
     ],
 )
@@ -366,6 +388,8 @@ def test_no_seen_word_is_a_name_and_nearly_every_other_one_is():
         ("l'Xaver", ["Xaver"]),
         ("Ein Brexit & Xaver GmbH & Co. KG, AG", ["Brexit & Xaver GmbH & Co. KG", "AG"]),
         ("Ein J. R. Xaver und H.-P. v. Brexit", ["J. R. Xaver", "H.-P. v. Brexit"]),
+        ("Ein Brexit van der Xaver in Bad Brexit, von Xaver", ["Brexit van der Xaver", "Bad Brexit", "Xaver"]),
+        ("Ein NYM-J 5x2,5 von J. von Brexit", ["NYM-J 5x2,5", "J. von Brexit"]),
         ("Ein Hund. A. Xaver und Prof. Dr. H.-P. Brexit", ["Xaver", "Prof", "Dr", "H.-P. Brexit"]),
         ("Ein Xaver Y2 und Xaver 2", ["2", "Xaver Y2", "Xaver"]),
         ("Ein Hund, z. B. Xaver", ["Xaver"]),

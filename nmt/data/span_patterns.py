@@ -217,15 +217,15 @@ TEXT_SPANS = compiled(kind for kind in PATTERNS if kind not in CODE)
 CODE_SIGNS = re.compile(
     rf"[\\^=<>~≤≥≈≠°*₀-₉⁺⁻]|::|(?<!\S)s/|&&|\|\||\[[0-9a-fA-F.]*:|\$[^$\n]*[_$]|[\"'„“‚»«]/|\.(?:{FILES})[\"'“”‘»«]|\w\":"
     rf"|\{{\"|\[[A-Za-z0-9]-|\.\+"
-    rf"|\(\?|/g$|[A-Za-z0-9]\(|[A-Za-z0-9][+-](?![\w-])|[A-Za-z0-9)] (?:\+|->|→|⇌) |: ?[#\w.%]+;"
+    rf"|\(\?|/g$|[A-Za-z0-9]\(|[A-Za-z0-9][+-](?![\w-])|[A-Za-z0-9)] (?:\+|->|→|⇌) |: ?[#\w.%-]+;"
     rf"|\d LTS|\d-\d+-[a-z]|\d-?(?:rc|alpha|beta|dev|post|pre|SN|LT|[abpeE])"
     rf"|[·×]\s?10|(?:SELECT|UPDATE|INTO|DELETE|TABLE|DATABASE|INDEX|VIEW|BY) |(?:{VERBS})-[A-Z]"
-    rf"|(?<![\w.-])(?:{TOOLS}|{WORDS}|{SHORT}|systemctl|yarn|apt|apt-get|brew|conda|dnf|yum) \S"
+    rf"|(?<![\w.-])(?:{TOOLS}|{WORDS}|{SHORT}|systemctl|yarn|pnpm|apt|apt-get|brew|conda|dnf|yum) \S"
 )
 # Every span has one of these in it; most sentences have none, and are found to have none twenty times as fast.
 POSSIBLE = re.compile(
     rf"[\d@#/\\$%{{}}<>&`\[_^=:;(*|>~≤≥≈≠₀-₉½⅓¼⅔¾⅛\uf100-\uf2ff{EMOJI}]|\.\w|www\.|[a-z][A-Z]|[xX]D|--[A-Za-z]"
     r"|[A-Fa-f]{2}-[A-Fa-f]{2}|^\s*[*+•‣▪◦●○■□►·–—-]\s|[A-Z](?:E|T|P|R|N|Y|IN) \S|[a-z]-[A-Z]"
     r"|(?:git|docker|systemctl|np[mx]|yarn|pip3?|apt|apt-get|brew|conda|dnf|yum|kubectl) [a-z]"
-    r"|[a-z] ['\"+-]|\+\+| \.(?:\.| -)|\.[:@+-]"
+    r"|[a-z] ['\"+-]|[A-Za-z]\+|(?<!\S)-[A-Za-z]|![A-Z]| \.(?:\.| -)|\.[:@+-]"
 )
