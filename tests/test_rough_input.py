@@ -341,17 +341,23 @@ KNOWN = KnownWords.of(
 
 
 def test_words_are_formed_as_in_the_text():
-    """Endings, links and last parts are those that several words have; another one does not explain a name."""
+    """Endings, beginnings, links and last parts are those of several words; another one does not explain a name."""
     draw = Random(1)
     stems = ["".join(draw.choice("bdfgklmnprst") + draw.choice("aeiou") for _ in range(3)) for _ in range(900)]
     texts = 3 * [" ".join(stems)]
-    texts += [f"{stem}en {stem}s {stem}shof" for stem in stems] + 3 * ["hof wig gut berg ort"] + ["gutsort bergort"]
+    texts += (
+        [f"{stem}en {stem}s {stem}shof" for stem in stems]
+        + 3 * ["hof wig gut berg ort"]
+        + ["ver" + stem for stem in stems[6:40]]
+        + ["gutsort bergort"]
+    )
     known = KnownWords.of(texts)
     stem = stems[5]
     for word in ("ev", "xx", "wig", "nau"):  # no ending, no ending, no last part, no word
         assert not known.explains(stem + word)
     for word in ("en", "s", "hof", "shof", "shofen", "shofs", "sort"):
         assert known.explains(stem + word)
+    assert known.explains("ver" + stem) and not known.explains("vux" + stem)
     assert not known.explains(stem + "xhof") and known.explains(stem + "sgutsort")
     grown = known.extended(entries(["etwas neues"]))
     assert grown.explains("neuesen") and not grown.explains("neuesxx")
@@ -411,7 +417,9 @@ def test_names_are_words_that_were_never_seen(text, names):
         ("als der stadtzug hielt", "Als der Stadtzug hielt"),  # its last part has a capital letter
         ("ein Hund lief nach hause", "ein Hund lief nach hause"),  # somebody has thought about the letters
         ("gute bücher", "Gute Bücher"),
-        ("ein hund in hamburk", "Ein Hund in hamburk"),  # as likely a typo as a name
+        ("ein hund in hamburk", "Ein Hund in " + X1),  # no seen word explains it
+        ("eine strasße, eine staße, eine strafe", "Eine strasße, eine staße, eine strafe"),  # typos, no names
+        ("ein hund in ulm", "Ein Hund in ulm"),  # too short to be taken for a name
         ("EINE STRASSE IM HAUS", "Eine Straße im Haus"),
         ("42", "42"),
         ("  - Lief", f"{X1} lief"),

@@ -11,7 +11,7 @@ MEANINGS = {
     "control characters": "Characters that control a terminal or the direction of text.",
     "invisible characters": "A tab, a carriage return or U+2028 in the line, a soft hyphen, a zero-width space.",
     "HTML entities": "Such as &amp;, which stands for &.",
-    "tags": "Tags of HTML, such as <br>. Not reported where a twentieth of the lines have them.",
+    "tags": "Tags of HTML, such as <br>. Not reported where a twentieth of the pairs have them on both sides.",
     "duplicate": "The pair repeats an earlier one to the letter.",
     "near duplicate": "The pair has the words of an earlier one, apart from case, punctuation and order.",
     "in valid or test": "Both sides are those of a pair of a validation or test set: scores would be too good.",
@@ -28,6 +28,6 @@ MEANINGS = {
     "unusual difference of lengths": "More than data.audit_deviation standard deviations from what is usual.",
     "number or name not on both sides": "A number, or a name that this corpus usually copies, is on one side only.",
     "looks tokenized": "A full stop or comma between spaces. Not reported where most lines have them.",
-    "all in capitals": "At least three words, and no small letter. Not reported where a twentieth of the lines are so.",
+    "all in capitals": "At least three words, and no small letter. Not reported where a twentieth of the pairs are so.",
     "no capital letters": "Begins with a small letter and has no capital. Not reported where that is usual.",
 }

@@ -25,14 +25,18 @@ BEFORE_WORD = 12  # characters that are looked at
 CAPITAL = "^"  # before an entry that has a capital letter, or is a mark
 LETTER = "*"  # before each letter; alone where letters are known at all
 INFLECTED, LINKED, LAST = "$", "+", "/"  # before endings, links and last parts of compounds; alone where they are known
+FIRST = "("  # before what words begin with
 MARKS = ".?!"  # at the end of a sentence
 MIN_MARKED = 20  # sources and targets that a mark must end
-SIGNS = (LETTER, INFLECTED, LINKED, LAST)
+SIGNS = (LETTER, INFLECTED, LINKED, LAST, FIRST)
 LINK, ENDING = 2, 3  # most letters between the parts of a compound, and at the end of an inflected word
+BEGINNINGS = range(2, 5)  # letters of what a word begins with
+LONG_NAME = 5  # letters of a word in small letters that may be a name
+LETTERS = "abcdefghijklmnopqrstuvwxyzàáâäåæçèéêëìíîïñòóôöøùúûüýßœ"  # that a typo may replace or leave out
 LONG_PART = 5  # letters of a last part that is one even if no compound was seen to end with it
 FEWEST_WORDS = 2000  # of a text that tells how words are formed
 COMMON_WORDS = 50_000  # that are looked at for endings and compounds
-MIN_ENDING, MIN_LINK = 1 / 600, 1 / 1500  # of these words, that an ending or a link is seen in
+MIN_ENDING, MIN_LINK, MIN_FIRST = 1 / 600, 1 / 1500, 1 / 300  # of these words, that an ending and so on is seen in
 MIN_LAST, MIN_PART = 2, 3  # compounds with a last part; how often a part of them is seen as a word
 
 
@@ -71,9 +75,10 @@ class KnownWords:
         return CAPITAL + mark in self
 
     def explains(self, word: str) -> bool:
-        """Whether a word was seen, is one that was seen with another ending, or two with a link between."""
+        """Whether a word was seen, is one with another ending or beginning, or two with a link between."""
         word = word.lower()
-        if self.stem(word):
+        sizes = [size for size in BEGINNINGS if len(word) > size + SHORTEST_PART and FIRST + word[:size] in self]
+        if self.stem(word) or any(self.stem(word[size:]) for size in sizes):
             return True
         for start in range(SHORTEST_PART, len(word) - SHORTEST_PART + 1):
             last = self.stem(word[start:])
@@ -81,6 +86,17 @@ class KnownWords:
                 ends = range(start, max(SHORTEST_PART, start - LINK) - 1, -1)
                 if any(word[:end] in self and self.is_part(LINKED, word[end:start]) for end in ends):
                     return True
+        return False
+
+    def is_misspelled(self, word: str) -> bool:
+        """Whether a word in small letters is a seen one with a letter more, less or replaced, or two exchanged."""
+        letters = [letter for letter in LETTERS if LETTER + letter in self]
+        for place in range(len(word) + 1):
+            before, after = word[:place], word[place:]
+            changed = [before + after[1:], before + after[1:2] + after[:1] + after[2:]] if after else []
+            changed += [before + letter + rest for letter in letters for rest in {after, after[1:]}]
+            if any(each != word and each in self for each in changed):
+                return True
         return False
 
     def stem(self, word: str) -> str | None:
@@ -141,24 +157,31 @@ class KnownWords:
     def truecased(self, text: str, start: int, names: bool) -> str:
         """A text in small letters with the capital letters that its words mostly have, from `start` on.
 
-        Its first letter gets one, and so do words that were never seen if they are `names`.
+        Its first letter gets one, and so do words that were never seen if they are `names`, or long and no typos.
         """
         first = WORD.search(text, start)
         if not first:
             return text
-        cased = WORD.sub(lambda match: self.with_case(match[0], names), text[first.start() :])
+        cased = WORD.sub(lambda match: self.with_case(match[0], names, long_names=True), text[first.start() :])
         return text[: first.start()] + cased[:1].upper() + cased[1:]
 
-    def with_case(self, word: str, names: bool) -> str:
-        """A word with the first letter that it, or the last part of a compound, mostly has."""
+    def with_case(self, word: str, names: bool, long_names: bool = False) -> str:
+        """A word with the first letter that it, or the last part of a compound, mostly has; a capital one of a name.
+
+        Names are words that no seen word explains: all if they are `names`, `long_names` if they are no typos.
+        """
         word = word.lower()
         if word not in self and word.replace("ss", "ß") in self:  # the capital letters of ß are SS
             word = word.replace("ss", "ß")
         if word in self:
             return word.capitalize() if CAPITAL + word in self else word
         parts = range(SHORTEST_PART, len(word) - SHORTEST_PART + 1)
-        is_capital = any(CAPITAL + word[start:] in self for start in parts) or (names and not self.explains(word))
-        return word.capitalize() if is_capital else word
+        if any(CAPITAL + word[start:] in self for start in parts):
+            return word.capitalize()
+        long_names = long_names and len(word) >= LONG_NAME
+        if (names or long_names) and not self.explains(word) and (names or not self.is_misspelled(word)):
+            return word.capitalize()
+        return word
 
 
 def entries(texts: Iterable[str]) -> set[str]:
@@ -179,10 +202,10 @@ def entries(texts: Iterable[str]) -> set[str]:
 
 
 def word_parts(words: Counter[str]) -> set[str]:
-    """Endings that many words have, links of compounds (s, n, en), and what several compounds end with; with signs.
+    """Endings and beginnings of words, links of compounds (s, n, en), and what several compounds end with; with signs.
 
-    An ending is what a word has more than another one. A compound is two words, each seen MIN_PART times, with at most
-    LINK letters between. Of few words none is found, and then nothing is asked of endings and compounds.
+    An ending, or a beginning, is what a word has more than another one. A compound is two words, each seen MIN_PART
+    times, with at most LINK letters between. Of few words none is found, and then nothing is asked of all this.
     """
     seen = {word: count for word, count in words.most_common(COMMON_WORDS) if len(word) >= SHORTEST_PART}
     if len(seen) < FEWEST_WORDS:
@@ -190,7 +213,11 @@ def word_parts(words: Counter[str]) -> set[str]:
     endings: Counter[str] = Counter()
     links: Counter[str] = Counter()
     lasts: Counter[str] = Counter()
+    firsts: Counter[str] = Counter()
     for word in seen:
+        for size in BEGINNINGS:
+            if len(word) > size + SHORTEST_PART:
+                firsts[word[:size]] += seen.get(word[size:], 0) >= MIN_PART
         for end in range(max(SHORTEST_PART + 1, len(word) - ENDING), len(word)):
             endings[word[end:]] += word[:end] in seen
         for start in range(SHORTEST_PART, len(word) - SHORTEST_PART + 1):
@@ -199,11 +226,12 @@ def word_parts(words: Counter[str]) -> set[str]:
                 found_links = [word[end:start] for end in ends if seen.get(word[:end], 0) >= MIN_PART]
                 links.update(found_links)
                 lasts[word[start:]] += bool(found_links)
-    found = {INFLECTED, LINKED, LAST}
+    found = {INFLECTED, LINKED, LAST, FIRST}
     for sign, counts, least in (
         (INFLECTED, endings, max(MIN_PART, MIN_ENDING * len(seen))),
         (LINKED, links, max(MIN_PART, MIN_LINK * len(seen))),
         (LAST, lasts, MIN_LAST),
+        (FIRST, firsts, max(MIN_PART, MIN_FIRST * len(seen))),
     ):
         found |= {sign + letters for letters, count in counts.items() if count >= least}
     return found

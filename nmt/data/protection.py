@@ -38,9 +38,9 @@ AFTER_NAME = re.compile(
     rf"[{ACCENTS}]*(?: (?:& (?:Co\.|Cie\.|Söhne|Sohn|Partner|Sons) )?(?:{FIRMS})(?!\w))*(?: [A-Z]\.(?= [(a-z]))?"
 )
 TITLE = r"(?<=\b[DFH]r\. )|(?<=\bProf\. )"  # behind any other "r. " a sentence ends, and initials may be a word
-BEFORE_NAME = re.compile(  # initials, or a word of PLACES
+BEFORE_NAME = re.compile(  # initials, a word of PLACES, or van der
     rf"(?<![\w.])(?:(?:{TITLE}|(?<![a-z]\. ))(?:[A-Z\u00c0-\u00de]\.[ -]?)+"
-    rf"(?:v\. |(?:von(?: de[rnm])?|{PARTICLES}) )?|(?:{PLACES}) )$"
+    rf"(?:v\. |(?:von(?: de[rnm])?|{PARTICLES}) )?|(?:{PLACES}|van de[rn]) )$"
 )
 LONGEST_BEFORE = 20  # characters that are searched for it
 CODE = re.compile(r"[A-Z]{1,3}\d+[A-Za-z]?")
@@ -134,15 +134,18 @@ def protect(text: str, tags: Collection[str] = (), known: KnownWords | None = No
 def with_names(protected: Protected, known: KnownWords, start: int) -> Protected:
     """With placeholders for the words from `start` on that can only be names, as many as are left.
 
-    Names with a space between them are one, and so is a name in capitals with the number behind it: LH 456.
+    Names with a space between them are one, and so is a name in capitals with the number behind it: LH 456. A name is
+    written as it was.
     """
+    written = protected.text[start:]
+    case = str.upper if protected.capitals else str.lower if written == written.lower() else str
     text, spans = known.cased(protected.text, start, names=protected.capitals), dict(protected.spans)
     parts, end = [], 0
     names = joined_names(text, [name for name in known.names(text) if name.start >= start], spans)
     for (first, last), placeholder in zip(names, unused(protected), strict=False):
         parts += [text[end:first], placeholder]
-        name, end = "".join(spans.pop(character, character) for character in text[first:last]), last
-        spans[placeholder] = name.upper() if protected.capitals else name
+        name = "".join(spans.pop(each) if each in spans else case(each) for each in text[first:last])
+        spans[placeholder], end = name, last
     return Protected("".join([*parts, text[end:]]), spans, protected.capitals)
 
 

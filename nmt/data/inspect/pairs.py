@@ -75,7 +75,7 @@ def side_faults(profile: Profile, limits: Limits, number: int, side: Lines) -> d
     if profile.pairs < MIN_PAIRS:
         return found
     found["another script"] = other_script(side, profile.scripts[number])
-    if not profile.tagged[number]:
+    if not profile.tagged:
         found["tags"] = has_tags(side)
     if not profile.shouted[number]:
         found["all in capitals"] = in_capitals(side)

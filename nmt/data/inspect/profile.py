@@ -15,7 +15,7 @@ from nmt.data.inspect.lines import Lines, Words
 SAMPLE = 20_000  # pairs
 MIN_PAIRS = 200  # of a sample by which a fault is judged that depends on what is usual
 MIN_SCRIPT = 0.2  # share of the letters of a script that is usual
-SEEN_OFTEN = 0.05  # share of the lines with tags, or in capitals, from which on they are usual
+SEEN_OFTEN = 0.05  # share of the pairs with tags, or in capitals, from which on they are usual
 HABIT = 0.8  # share of the lines with a habit that is usual
 MIN_SEEN, COPIED, COPIED_NAME = 8, 0.85, 0.97  # it is usually copied if seen so often, and in this share on both sides
 MIN_COPIED_LENGTH = 3
@@ -34,8 +34,8 @@ class Profile:
     scripts: tuple[np.ndarray, np.ndarray]  # a boolean for each number of a script
     capitals: tuple[bool, bool]  # lines have capital letters
     few_capitals: tuple[bool, bool]  # most lines have none, though their script has them
-    tagged: tuple[bool, bool]  # lines have tags of HTML
-    shouted: tuple[bool, bool]  # lines are all in capitals
+    tagged: bool  # pairs have tags of HTML on both sides
+    shouted: tuple[bool, bool]  # lines are all in capitals, and so is the other side if its script has them
     spaced: tuple[bool, bool]  # punctuation is separated by spaces, as tokenizers do
     languages: tuple[Language, Language]
     language: np.ndarray  # log P(two characters | source) − log P(… | target) [BIGRAMS]
@@ -65,8 +65,8 @@ def learn_profile(source: Lines, target: Lines) -> Profile:
         scripts=(usual_scripts(source), usual_scripts(target)),
         capitals=(share(source.capitals > 0) > HABIT, share(target.capitals > 0) > HABIT),
         few_capitals=(share(few_capitals(source)) > 0.5, share(few_capitals(target)) > 0.5),
-        tagged=(share(has_tags(source)) > SEEN_OFTEN, share(has_tags(target)) > SEEN_OFTEN),
-        shouted=(share(in_capitals(source)) > SEEN_OFTEN, share(in_capitals(target)) > SEEN_OFTEN),
+        tagged=share(has_tags(source) & has_tags(target)) > SEEN_OFTEN,
+        shouted=(often_in_capitals(source, target), often_in_capitals(target, source)),
         spaced=(share(has_spaced_punctuation(source)) > 0.3, share(has_spaced_punctuation(target)) > 0.3),
         languages=languages,
         language=languages[0].log_probability - languages[1].log_probability,
@@ -79,6 +79,11 @@ def learn_profile(source: Lines, target: Lines) -> Profile:
 def share(lines: np.ndarray) -> float:
     """The fraction of lines."""
     return float(lines.mean()) if len(lines) else 0.0
+
+
+def often_in_capitals(side: Lines, other: Lines) -> bool:
+    """Whether capitals are usual: SEEN_OFTEN of the lines have them alone, and the other side no small letters."""
+    return share(in_capitals(side) & (other.small == 0)) > SEEN_OFTEN
 
 
 def robust(values: np.ndarray) -> tuple[float, float]:

@@ -5,6 +5,9 @@ const SHORTEST_PART = 3; // letters of a part of a compound
 const CAPITAL = "^"; // before an entry that has a capital letter, or is a mark
 const LETTER_SEEN = "*"; // before each letter; alone where letters are known at all
 const [INFLECTED, LINKED, LAST] = ["$", "+", "/"]; // before endings, links and last parts of compounds
+const [FIRST, BEGINNINGS] = ["(", [2, 3, 4]]; // before what words begin with; its letters
+const LONG_NAME = 5; // letters of a word in small letters that may be a name
+const LETTERS = Array.from("abcdefghijklmnopqrstuvwxyzàáâäåæçèéêëìíîïñòóôöøùúûüýßœ"); // that a typo may replace or leave out
 const LONG_PART = 5; // letters of a last part that is one even if no compound was seen to end with it
 const [LINK, ENDING] = [2, 3]; // most letters between the parts of a compound, and at the end of an inflected word
 const LETTER = "[\\p{L}\\p{Nl}\\p{No}]"; // Python's [^\W\d_]
@@ -33,16 +36,32 @@ class KnownWords {
     return this.has(CAPITAL + mark);
   }
 
-  // Whether a word was seen, is one that was seen with another ending, or two with a link between.
+  // Whether a word was seen, is one with another ending or beginning, or two with a link between.
   explains(word) {
     const letters = Array.from(word.toLowerCase());
-    if (this.stem(letters)) return true;
+    const sizes = BEGINNINGS.filter((size) => letters.length > size + SHORTEST_PART);
+    const begins = (size) => this.has(FIRST + letters.slice(0, size).join("")) && this.stem(letters.slice(size));
+    if (this.stem(letters) || sizes.some(begins)) return true;
     for (let start = SHORTEST_PART; start <= letters.length - SHORTEST_PART; start++) {
       const last = this.stem(letters.slice(start));
       if (!last || (last.length < LONG_PART && !this.isPart(LAST, last))) continue;
       for (let end = start; end >= Math.max(SHORTEST_PART, start - LINK); end--) {
         if (this.has(letters.slice(0, end).join("")) && this.isPart(LINKED, letters.slice(end, start))) return true;
       }
+    }
+    return false;
+  }
+
+  // Whether a word in small letters is a seen one with a letter more, less or replaced, or two exchanged.
+  isMisspelled(word) {
+    const all = Array.from(word);
+    const letters = LETTERS.filter((letter) => this.has(LETTER_SEEN + letter));
+    for (let place = 0; place <= all.length; place++) {
+      const [before, after] = [all.slice(0, place).join(""), all.slice(place)];
+      const [rest, later] = [after.slice(1).join(""), after.slice(2).join("")];
+      const changed = after.length > 0 ? [before + rest, before + (after[1] ?? "") + after[0] + later] : [];
+      for (const letter of letters) changed.push(before + letter + after.join(""), before + letter + rest);
+      if (changed.some((each) => each !== word && this.has(each))) return true;
     }
     return false;
   }
@@ -102,12 +121,12 @@ class KnownWords {
   truecased(text, start, names) {
     const first = text.slice(start).search(new RegExp(LETTER, "u"));
     if (first < 0) return text;
-    const cased = text.slice(start + first).replace(WORD, (word) => this.withCase(word, names));
+    const cased = text.slice(start + first).replace(WORD, (word) => this.withCase(word, names, true));
     const initial = initialOf(cased);
     return text.slice(0, start + first) + initial.toUpperCase() + cased.slice(initial.length);
   }
 
-  withCase(original, names) {
+  withCase(original, names, longNames = false) {
     let word = original.toLowerCase();
     const sharp = word.replaceAll("ss", "ß"); // the capital letters of ß are SS
     if (!this.has(word) && sharp !== word && this.has(sharp)) word = sharp;
@@ -116,7 +135,9 @@ class KnownWords {
     for (let start = SHORTEST_PART; start <= letters.length - SHORTEST_PART; start++) {
       if (this.has(CAPITAL + letters.slice(start).join(""))) return capitalized(word);
     }
-    return names && !this.explains(word) ? capitalized(word) : word;
+    const isLong = longNames && letters.length >= LONG_NAME;
+    if (!(names || isLong) || this.explains(word)) return word;
+    return names || !this.isMisspelled(word) ? capitalized(word) : word;
   }
 }
 

@@ -107,6 +107,9 @@ class Protection {
     const replaced = this.withMark(original, start);
     const { capitals } = replaced;
     const text = this.known.cased(replaced.text, start, capitals);
+    const written = replaced.text.slice(start);
+    const isSmall = written === written.toLowerCase();
+    const asWritten = (letter) => (capitals ? letter.toUpperCase() : isSmall ? letter.toLowerCase() : letter);
     const spans = { ...replaced.spans };
     const free = [...this.others].filter((mark) => !(mark in spans));
     let [joined, end] = ["", 0];
@@ -116,10 +119,10 @@ class Protection {
       joined += text.slice(end, first) + mark;
       let name = "";
       for (const character of text.slice(first, last)) {
-        name += character in spans ? spans[character] : character;
+        name += character in spans ? spans[character] : asWritten(character);
         delete spans[character];
       }
-      spans[mark] = capitals ? name.toUpperCase() : name;
+      spans[mark] = name;
       end = last;
     }
     return { text: joined + text.slice(end), spans, capitals };
