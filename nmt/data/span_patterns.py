@@ -9,7 +9,7 @@ from collections.abc import Iterable
 DOMAINS = (
     "com|org|net|edu|gov|info|io|dev|app|eu|de|at|ch|uk|fr|it|es|nl|cz|ru|jp|cn|us|tv|br|kr|tr|ua|se|dk|fi|hu|ro|gr|pt"
     "|example|invalid|localhost|local|online|shop|club|blog|wiki|social|cloud|tech|site|store|news|xyz|biz|berlin|wien"
-    "|forum|gmbh|nrw|studio|digital|saarland|academy|agency|bayern|gg|hamburg|koeln|mobi|ngo|ruhr|swiss|tirol|website|nz|mx"
+    "|forum|gmbh|nrw|studio|digital|saarland|academy|agency|bayern|gg|hamburg|koeln|mobi|ngo|ruhr|swiss|tirol|website|nz|mx|fm|events|page|reisen|rocks|solutions"
 )  # of names without a path; with one, any ending
 FILES = (
     "txt|md|pdf|docx?|xlsx?|pptx?|od[tsp]|csv|tsv|json|xml|ya?ml|toml|ini|cfg|conf|log|html?|css|js|ts|py|cpp|java"
