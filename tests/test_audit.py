@@ -17,6 +17,7 @@ from nmt.cli import main
 from nmt.data.inspect import pairs as pair_checks
 from nmt.data.inspect.lines import Lines
 from nmt.errors import UserError
+from nmt.view.progress import Progress
 
 LINES = 1000
 FRENCH = "Plusieurs personnes regardent une voiture devant leur maison blanche."
@@ -165,7 +166,12 @@ def test_an_interrupted_audit_continues(audit, monkeypatch: pytest.MonkeyPatch) 
         run_command_raising(audit, given)
     seen.clear()
     monkeypatch.setattr(parts, "write_part", lambda path, *rest: (seen.append(1), write(path, *rest)))
+    bars: list[tuple[str, int, int | None, int]] = []
+    monkeypatch.setattr(
+        Progress, "__exit__", lambda bar, *_: bars.append((bar.description, bar.start, bar.total, bar.count))
+    )
     assert audit(given)[1] == expected and len(seen) == 7
+    assert ("audit of train", 300, LINES, LINES) in bars  # its speed is that of the seven chunks
     assert json.loads((folder / "report.json").read_text(encoding="utf-8")) == whole
     assert not (folder / "parts").exists()
 

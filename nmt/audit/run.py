@@ -138,16 +138,16 @@ class Auditor:
         """Look at the pairs of one set."""
         report, parts = SetReport(name), list[tuple[Origin, int, list[Part]]]()
         held_out = self.held_out if name == "train" else None
-        with Progress(None, "pairs", f"audit of {name}") as bar:
+        with Progress(total_pairs(origins), "pair", f"audit of {name}") as bar:
             for number, origin in enumerate(origins):
                 profile, reader, before = self.learn(Reader(origin)), Reader(origin), report.pairs
                 folder = self.folder / "parts" / f"{name}-{number}"
                 folder.mkdir(parents=True, exist_ok=True)
-                found = []
+                found, finished = [], set(folder.iterdir())
                 settings = Settings(profile, self.limits, held_out, self.examples)
                 for part in inspect_parts(chunks(reader.pairs()), folder, settings):
                     found.append(part)
-                    bar.update(part.size)
+                    (bar.skip if part.path in finished else bar.update)(part.size)
                 report.add_origin(reader, found, profile, self.examples)
                 report.add_languages(origin, report.pairs - before, self.languages_problem(origin))
                 parts.append((origin, before, found))
@@ -188,6 +188,12 @@ class Auditor:
                 columns = (part.column(name).tolist() for name in ("kind", "number", "side"))
                 for kind, number, side in zip(*columns, strict=True):
                     self.every.write(f"{report.name}\t{kinds[kind]}\t{place(origin, number, side)}\n")
+
+
+def total_pairs(origins: list[Origin]) -> int | None:
+    """About how many pairs there are; None where lines do not tell it."""
+    counts = [origin.count() for origin in origins]
+    return None if None in counts else sum(count or 0 for count in counts)
 
 
 def locate(parts: list[tuple[Origin, int, list[Part]]], number: int) -> str:

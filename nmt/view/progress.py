@@ -55,6 +55,13 @@ class Progress:
             self.last_logged = time.monotonic()
             log.info("%s", self.line(figures))
 
+    def skip(self, count: int) -> None:
+        """Add `count` units that an earlier process has finished; they are no part of the speed."""
+        self.count, self.start = self.count + count, self.start + count
+        if not self.bar.disable:
+            self.bar.initial, self.bar.n = self.bar.initial + count, self.bar.n + count
+            self.bar.last_print_n = self.bar.n
+
     def set_total(self, total: int) -> None:
         """Set or change the number of units at the end."""
         self.total = self.bar.total = total
