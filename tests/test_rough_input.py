@@ -154,6 +154,11 @@ def test_an_odd_line_with_a_span_has_a_sign_of_it():
             "Auf 6.8.0-31-generic und 22.04.3 LTS mit $A$1, USB-C 3.2 und rgb(1,2,3)",
             ["6.8.0-31-generic", "22.04.3 LTS", "$A$1", "3.2", "rgb(1,2,3)"],
         ),
+        (
+            "Auf ina-haus.top steht VG/88-2041/LZ und 4029-GRÜN/XL, KD_55-33, [Datum1], u/Ina-aus-X und a.dat.",
+            ["ina-haus.top", "VG/88-2041/LZ", "4029-GRÜN/XL", "KD_55-33", "[Datum1]", "u/Ina-aus-X", "a.dat"],
+        ),
+        ("Das war gut.top und fein.dat sagt er, E-Mail.die", []),
         ("Wer kam - a - und/oder/nie zu Nr. 3 R? Sagt /me lacht/ oft.", ["3", "/me"]),
         ('Die 1950s um 7h05, z.B. Freund(in) und SUMME("a").', []),
     ],

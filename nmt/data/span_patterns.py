@@ -11,13 +11,14 @@ DOMAINS = (
     "|example|invalid|localhost|local|online|shop|club|blog|wiki|social|cloud|tech|site|store|news|xyz|biz|berlin|wien"
     "|forum|gmbh|nrw|studio|digital|saarland|academy|agency|bayern|gg|hamburg|koeln|mobi|ngo|ruhr|swiss|tirol|website|nz|mx|fm|events|page|reisen|rocks|solutions"
 )  # of names without a path; with one, any ending
+HYPHENATED = "top|click|link|live|jetzt|haus|plus|team|bio|art|design|media|today|world|life"  # words in other names
 FILES = (
     "txt|md|pdf|docx?|xlsx?|pptx?|od[tsp]|csv|tsv|json|xml|ya?ml|toml|ini|cfg|conf|log|html?|css|js|ts|py|cpp|java"
     "|rs|go|sh|bat|exe|dll|so|zip|gz|tar|7z|rar|iso|png|jpe?g|gif|svg|bmp|webp|tiff?|dwg|dxf|psd|stl|mp[34]|wav|avi|mkv"
     "|mov|tmx|xlf|heic|ogg|flac|epub|apk|deb|jar|sql|php|tex|db|bak|tmp|PDF|DOCX?|XLSX?|TXT|CSV|ZIP|PNG|JPE?G|HEIC|MP[34]"
     "|MOV|TIFF?|opus|aac|m4[av]|webm|mpe?g|srt|vtt|ics|vcf|eml|msg|p7s|pem|crt|csr|img|dmg|pkg|rpm|msi|lnk|[to]tf|woff2?"
     "|m3u8?|[jt]sx|vue|scss|rb|po|pst|gpx|kml|sqlite|ipynb|swift|kt|cs|hpp|lua|pl|ps1|vbs|rtf|mobi|azw3|cr2|nef|gcode|torrent"
-    "|NEF|CR2|ARW|DNG|GIF|AVI|WAV|HTML?|mscz|mxl|midi?|ino|stp|3mf|dcm|fasta|parquet|npy|npz|pt|onnx|gguf|safetensors|whl|xpi|AppImage|xcf|kra|sketch"
+    "|pkpass|apkg|ipa|p12|pfx|kdbx|ova|vmdk|vhdx?|m4b|cb[rz]|od[gb]|indd|blend|fbx|skp|igs|f3d|NEF|CR2|ARW|DNG|GIF|AVI|WAV|HTML?|mscz|mxl|midi?|ino|stp|3mf|dcm|fasta|parquet|npy|npz|pt|onnx|gguf|safetensors|whl|xpi|AppImage|xcf|kra|sketch"
 )
 EMOJI = "\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u2190-\u21ff\u2300-\u23ff"
 JOINERS = "\ufe0f\u200d\u20e3\U000e0020-\U000e007f"
@@ -90,7 +91,8 @@ PATTERNS = {
     "url": r"(?<![A-Za-z0-9+.-])(?:(?:[a-z][a-z0-9+.-]*|HTTPS?)://|www\.|mailto:|(?:tel|sms):\+?(?=\d))[^\s<>\"“”„»«]+",
     "email": r"(?<![\w.+%@'’-])(?:@?[\w.+%-]+(?:['’][\w.+%-]+)*@|[\w.+-]+ ?(?:\[at\]|\(at\)) ?)(?:[\w-]+"
     r"(?:(?:\.| ?[\[(](?:dot|punkt)[\])] ?)[\w-]+)+|localhost(?![\w-]))(?::[\w.~-]+/[\w./~-]*\w)?",
-    "domain": rf"(?<![\w@.-])[\w-]+(?:\.[\w-]+)*\.(?:(?:{DOMAINS})(?![\w-])(?:[:/][^\s<>\"“”„»«]*)?"
+    "domain": rf"(?<![\w@.-])\w+(?:-\w+)+\.(?:{HYPHENATED})(?![\w-])"
+    rf"|(?<![\w@.-])[\w-]+(?:\.[\w-]+)*\.(?:(?:{DOMAINS})(?![\w-])(?:[:/][^\s<>\"“”„»«]*)?"
     r"|[a-z]{2,10}/[^\s<>\"“”„»«]+)|(?<![\w@.-])localhost:\d+(?:/[^\s<>\"“”„»«]*)?",
     "address": r"\[[0-9a-fA-F.]*:[0-9a-fA-F:.]*\](?::\d+)?"
     r"|(?<![\w:.])(?:[0-9a-fA-F]{1,4}:){1,7}:[0-9a-fA-F:]*(?:/\d+)?(?!\w)",
@@ -128,7 +130,7 @@ PATTERNS = {
     r"|(?<![\w-])(?:data(?:-[a-z]+){2,4}|aria-[a-z]+)(?![\w-])"
     r"|\$\(\w+\)|###?\w+###?|<\?(?:=|php|xml)[^?\n]*\?>|<%[^%\n]*%>|@@\w+@@"
     r"|(?<![\w.-])[A-Za-z_][\w.]*\w=(?:true|false|null|\d[\w.]*|\w*[_/]\w[\w./-]*|\{[^{}\s]{1,40}\})(?![\w-])|\$[A-Z]{1,2}\$\d+(?::\$[A-Z]{1,2}\$\d+)?|\$\w+\$|@[a-z]+/\w+"
-    r"|\[[A-Z\u00c4-\u00dc][A-Z0-9_\u00c4-\u00dc]{2,}\]"
+    r"|\[[A-Za-z\u00c4-\u00fc]+\d\]|\[[A-Z\u00c4-\u00dc][A-Z0-9_\u00c4-\u00dc]{2,}\]"
     r"|%%|%\d+(?!\d)|%\w+%(?:\\[^\s<>\"|?*]+)?|\$[A-Za-z_]\w*(?:->\w+)*(?:=[\w./-]*\w|(?::?/[\w.+@~-]+)*)"
     r"|\[\[[^\[\]\n]*\]\]|(?<!\w)__\w+__",
     "entity": r"&(?:#\d+|#x[0-9a-fA-F]+|[a-zA-Z]+\d*);",
@@ -144,12 +146,12 @@ PATTERNS = {
     r"|(?<![\w\\])(?:[A-Za-z]\w+\\\w[\w.-]*|[A-Z][A-Z0-9_-]{2,})(?:\\\w(?:[\w.-]*\w)?)+",
     "file": rf"(?<![\w./-])[\w-]+(?:[./][\w-]+)*(?: ?\(\d+\))?\.(?:{FILES})(?:\.\d+)*(?::\d+){{0,2}}(?![\w(])"
     rf"|(?<!\S)\d{{1,3}} - \w+\.(?:{FILES})(?!\w)"
-    r"|(?<![\w./-])(?=[\w.-]*[\d_])[\w-]+(?:\.[\w-]+)*\.(?:bin|hex|dat)(?!\w)"
+    r"|(?<![\w./-])(?=[\w.-]*[\d_])[\w-]+(?:\.[\w-]+)*\.(?:bin|hex|dat)(?!\w)|(?<![\w./-])\w+\.dat(?=[?!.,;:)]|$)"
     r"|(?<!\S)\*?\.[a-z][\w.]*\w(?:-[a-z]\w*)*(?:/[\w.+-]*\w)*",
     "option": r"(?<![\w-])--[A-Za-z][\w-]*(?:=\S+)?|(?<!\S)-[a-zA-Z](?![\w-])"
     r"|(?<![\w+])(?:(?:Ctrl|Alt|AltGr|Shift|Cmd|Win)\+)+(?:F?\d{1,2}|[A-Z])(?!\w)",
     "handle": r"(?<![\w@#])(?:(?:RT )?@\w+(?:[.-]\w+)*|#(?=[A-Z]*\d)\w+(?:-\w+)*|#\w+(?:-[a-z0-9_]+)*)"
-    r"|(?<!\S)~\w+~(?!\w)|(?<![\w/])[ur]/\w+|(?<!\S):[a-z]\w+:?(?!\w)",
+    r"|(?<!\S)~\w+~(?!\w)|(?<![\w/])[ur]/\w+(?:-\w+)*|(?<!\S):[a-z]\w+:?(?!\w)",
     "formula": rf"(?<![\w.,=]){TERMS}(?:(?: ?(?:[=≤≥≈≠]|[<>!:=]=) ?| [<>] ){TERMS})+"
     rf"|(?<![\w.])[A-Za-z0-9]+\^[+−-]?\w+(?: ?{UNIT})?",
     "comparison": rf"(?<![\w.]){CODE_WORD} (?:[!=]==?|&&|\|\||:=|=>|[<>]=) (?:[\w.]*\w(?:\(\))?|'[^'\n]{{0,40}}')"
@@ -168,7 +170,7 @@ PATTERNS = {
     r"|(?:rgb|hsl)a?\([\d., %]{1,40}\)|[a-z]\w*\((?=\d[\d.]*%?, )[\d., %]{1,40}\)"
     r"|[a-z_]\w+(?:\.[A-Za-z_]\w+){2,}|\w+(?:::|->)\w+(?:<\w+>)?"
     r"|[A-Z]\w*<[A-Z]\w*(?:, ?[A-Z]\w*)*>|[a-z_]\w*\[\]|[a-z]\[\d+\]|[CF](?:\+\+|\#)|\.NET"
-    r"|(?=\w{5})[A-Z][a-z]+(?!Innen|In(?!\w))(?:[A-Z][a-z]+)+[A-Z]*|[A-Za-z_]\w*\(\)|[A-Za-z]\w*_\w+(?:\.[a-z]\w*)*"
+    r"|(?=\w{5})[A-Z][a-z]+(?!Innen|In(?!\w))(?:[A-Z][a-z]+)+[A-Z]*|[A-Za-z_]\w*\(\)|[A-Za-z]\w*_\w+(?:\.[a-z]\w*)*(?:-\d{2,})*"
     r"|[a-z]+[A-Z]\w*\([^()\n]{0,80}\)|[a-z_]\w*\[(?:[ijkn]|\w+[+*:-]\w+)\]"
     r"|[a-z]+[A-Z]\w*(?:\[\w*\]|\.[a-z]\w*(?:\([^()\n]{0,80}\))?)*)(?!\w)|\[(?:ERROR|WARN(?:ING)?|INFO|DEBUG|FATAL)\]",
     "hexadecimal": r"(?<!\w)(?:(?:sha\d{1,3}|md5)[:=][0-9a-fA-F]+|[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
@@ -191,7 +193,8 @@ PATTERNS = {
     "phone": r"(?<![\w)])\(0[\d ]{1,9}\) ?\d+(?:[ /-]\d+)*",
     "amount": r"(?<![\w.,:/-])\d+[a-df-gi-rt-z](?![\w-])",  # 1950s, 7h and 2e have translations
     "code": r"(?<!\w)(?:\[[A-Za-z]\w*#\d+\]|[A-Za-z]\w*#\d+"
-    r"|[A-Z]+\d+-[A-Z][a-z]|[A-Z]{1,4}/\d+(?:[-/](?:\d+|[a-zß-ü]{1,4}))+"
+    r"|[A-Z]+\d+-[A-Z][a-z]|[A-Z]{1,4}/\d+(?:[-/](?:\d+|[a-zß-ü]{1,4}|[A-Z]{1,4}))+"
+    r"|\d{3,}-[A-ZÄÖÜ]{2,}(?:/[A-Z0-9]+)*"
     r"|(?=[A-Z0-9_./:-]*\d)(?=[A-Z0-9_./:-]*[A-Z])[A-Z0-9]+(?:[-_./:][A-Z0-9]+)*(?:\+(?:[A-Z]{1,2})?)?)"
     rf"(?:{PRODUCT})?(?![\w])",
     "version": r"(?<!\w)(?:[A-Za-z]+|[^\W\d_\u0000-\u024f]+)[-_]?\d+(?:(?:(?!-[^\W\d_]{3})[\w.-])*(?<=\w))?"
