@@ -109,6 +109,7 @@ def test_protection_and_known_words_are_those_of_python():
     lines += ["Sehr", "sehr", "SEHR", "hund", "strasse", "<bt> Sehr", "sEHR", "Xaver", "Sehr!", "Ω", "É", " Sehr "]
     lines += ["J. R. Qwertz und Xaver & Qwertz GmbH & Co. KG, AG", "Xaver Y2, H.-P. v. Qwertz 2", "ein สวัสดี hund"]
     lines += ["ein Xaver van der Qwertz", "in Bad Qwertz bei St. Xaver", "J. von Qwertz", "das NYM-J 5x2,5 und Xaver-Q"]
+    lines += ["die Qwertz AG 5 und Qwertz de la Xaver", "Klein Xaver und klein, Klein Xaver im Bad Xaver"]
     lines += ["der hund von grzybowska und die strasßen", "ein qwertzuiop Y2", "ein verxaver im hunnd"]
     lines += ["ein Dr. H.-P. Qwertz", "A. B. C. D. E. F. Qwertz", "ein hund, z. B. Qwertz", "C2H5Br + NH3 ist"]
     lines += ["- Sehr", " • der hund", "Sehr 🙂", "- ", "* * Sehr", "Hund!", "sehr!.", "Hund?", "- SEHR!", "Xaver!"]

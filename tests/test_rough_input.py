@@ -155,8 +155,8 @@ def test_an_odd_line_with_a_span_has_a_sign_of_it():
             ["6.8.0-31-generic", "22.04.3 LTS", "$A$1", "3.2", "rgb(1,2,3)"],
         ),
         (
-            "Auf ina-haus.top steht VG/88-2041/LZ und 4029-GRÜN/XL, KD_55-33, [Datum1], u/Ina-aus-X und a.dat.",
-            ["ina-haus.top", "VG/88-2041/LZ", "4029-GRÜN/XL", "KD_55-33", "[Datum1]", "u/Ina-aus-X", "a.dat"],
+            "Auf ina-haus.top steht VG/88-2041/LZ und 4029-GRÜN/XL, KD_55-33, [Datum1], u/Ina-aus-X und winmail.dat.",
+            ["ina-haus.top", "VG/88-2041/LZ", "4029-GRÜN/XL", "KD_55-33", "[Datum1]", "u/Ina-aus-X", "winmail.dat"],
         ),
         ("Das war gut.top und fein.dat sagt er, E-Mail.die", []),
         ("Wer kam - a - und/oder/nie zu Nr. 3 R? Sagt /me lacht/ oft.", ["3", "/me"]),
@@ -177,6 +177,9 @@ def test_what_must_not_be_translated_is_found(text, spans):
         "Jetzt kostenlos testen.*", "Wirklich(?!)", "Problem => Lösung", "Ja || Nein, schön && gut", "EZ=Einzelzimmer",
         "Gewinn=Menge", "Schüler*innen", "z.B.morgen, d.h.wenn", "TeilnehmerInnenzahl", "ja.bin gleich da",
         "gut.live, ok.be",
+        "-I don't know.", "Juan -y su mujer también- vino", "!HOLA! JA!JA!", "le[s] enfant[s]", "das war gut.top",
+        "origin/destination, assets/liabilities und opt/out", "Talla: M; color: rojo; height: unknown;", "in C# minor",
+        "data-to-text, data-at-rest, an aria-like melody", "(€€€) und (=>)", "müde.reisen, Check-in.team, ik wil.dat",
         'hab ne cd "gute laune" gekauft', "make -and keep- it, head -on", "Please ORDER BY Friday",
         "CREATE TABLE decorations",
         r"\(siehe oben\)", '"Peter": "Ich komme."', r"und\oder", "IF(A)",
@@ -190,6 +193,8 @@ def test_numbers_keep_to_themselves():
     for text, spans in (
         ("LE 12 A PARIS", ["12"]), ("In 2010 V. Putin", ["2010"]), ("Ich zahle 20 bar, 8 J. frei", ["20", "8"]),
         ("1=sehr gut, 2=gut", ["1", "2"]), ("nachgewiesen(2), war(1990)", ["2", "1990"]), ("Ab >= 18", ["18"]),
+        ("Halle B 14:30 Uhr, Team B 3:1", ["14:30", "3:1"]), ("pro Block B 5 €, in WW II 60", ["5 €", "60"]),
+        ("a 1.5-2-hour drive, nach G8 Pro und Contra", ["1.5", "G8"]),
         ("Über-60-Jährige, Top-10-Liste", ["60", "Top-10"]), ("BMW3- und SUM(A1:A6)", ["BMW3", "A1:A6"]),
     ):  # fmt: skip
         assert list(protect(text).spans.values()) == spans

@@ -178,7 +178,7 @@ class KnownWords:
         parts = range(SHORTEST_PART, len(word) - SHORTEST_PART + 1)
         if any(CAPITAL + word[start:] in self for start in parts):
             return word.capitalize()
-        long_names = long_names and len(word) >= LONG_NAME
+        long_names = long_names and len(word) >= LONG_NAME and word != word.upper()
         if (names or long_names) and not self.explains(word) and (names or not self.is_misspelled(word)):
             return word.capitalize()
         return word

@@ -29,9 +29,12 @@ ENDS_WORD = re.compile(r"[A-Za-z\u00c0-\u024f\u0370-\u052f0-9.,;:!?)…]")
 WORD_WITH_MARK = re.compile(rf"{BESIDE}({WORD.pattern})\s?([{re.escape(MARKS)}]+){BESIDE}")  # French: a space before it
 # Accents that are characters of their own, as in Thai or Hindi, are part of a name; so are the legal forms of firms.
 ACCENTS = "\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0903\u093a-\u094f\u09be-\u09cd\u0e31-\u0e4e"
-# Of surnames; von also means of.
-PARTICLES = "van(?: de[rn]?| het)?|ten|ter|de(?: la|los)?|del|della|di|da|dos|du|bin|ibn|af|av"
-PLACES = r"Bad|Klein|Groß|Gross|Alt|Sankt|St\.|Saint|San|Santa|New|Port|Fort|Mount"  # before the name of a place
+PARTICLES = "van(?: de[rn]?| het)?|de(?: la|los)?|del|della|di|ibn|af|av"  # of surnames; von also means of
+# What stands before the name of a place; some only where a capital letter says so.
+PLACES = (
+    r"(?:(?<!\bim )(?<!\bins )Bad|Sankt|St\.|Saint|San|Santa"
+    r"|(?<=[a-zß-ü,] )(?:Klein|Groß|Gross|Alt|New|Port|Fort|Mount))"
+)
 JOINS_NAMES = re.compile(rf"(?: (?:& |(?:{PARTICLES}) )?)?")  # nothing: behind accents
 FIRMS = r"GmbH|mbH|AG|KGaA|KG|OHG|UG|SE|Ltd|Inc|LLC|LLP|PLC|S\.A|B\.V"
 AFTER_NAME = re.compile(
@@ -40,7 +43,7 @@ AFTER_NAME = re.compile(
 TITLE = r"(?<=\b[DFH]r\. )|(?<=\bProf\. )"  # behind any other "r. " a sentence ends, and initials may be a word
 BEFORE_NAME = re.compile(  # initials, a word of PLACES, or van der
     rf"(?<![\w.])(?:(?:{TITLE}|(?<![a-z]\. ))(?:[A-Z\u00c0-\u00de]\.[ -]?)+"
-    rf"(?:v\. |(?:von(?: de[rnm])?|{PARTICLES}) )?|(?:{PLACES}|van de[rn]) )$"
+    rf"(?:v\. |(?:von(?: de[rnm])?|{PARTICLES}) )?|{PLACES} |van de[rn] )$"
 )
 LONGEST_BEFORE = 20  # characters that are searched for it
 CODE = re.compile(r"[A-Z]{1,3}\d+[A-Za-z]?")
@@ -165,7 +168,7 @@ def joined_names(text: str, names: list[Found], spans: Mapping[str, str]) -> lis
         if beside := AFTER_NAME.match(text, end):
             end = beside.end()
         follows = text[end : end + 2]
-        is_number = follows[1:] in NUMBERS and text[start:end].split()[-1].isupper()
+        is_number = follows[1:] in NUMBERS and text[start:end].isupper()
         if follows[:1] == " " and (is_number or CODE.fullmatch(spans.get(follows[1:], ""))):
             end += 2
         joined.append(Found(start, end))

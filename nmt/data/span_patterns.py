@@ -9,9 +9,9 @@ from collections.abc import Iterable
 DOMAINS = (
     "com|org|net|edu|gov|info|io|dev|app|eu|de|at|ch|uk|fr|it|es|nl|cz|ru|jp|cn|us|tv|br|kr|tr|ua|se|dk|fi|hu|ro|gr|pt"
     "|example|invalid|localhost|local|online|shop|club|blog|wiki|social|cloud|tech|site|store|news|xyz|biz|berlin|wien"
-    "|forum|gmbh|nrw|studio|digital|saarland|academy|agency|bayern|gg|hamburg|koeln|mobi|ngo|ruhr|swiss|tirol|website|nz|mx|fm|events|page|reisen|rocks|solutions"
+    "|forum|gmbh|nrw|studio|digital|saarland|academy|agency|bayern|gg|hamburg|koeln|mobi|ngo|ruhr|swiss|tirol|website|nz|mx|fm"
 )  # of names without a path; with one, any ending
-HYPHENATED = "top|click|link|live|jetzt|haus|plus|team|bio|art|design|media|today|world|life"  # words in other names
+HYPHENATED = "top|click|link"  # also words, so only behind a name with a hyphen
 FILES = (
     "txt|md|pdf|docx?|xlsx?|pptx?|od[tsp]|csv|tsv|json|xml|ya?ml|toml|ini|cfg|conf|log|html?|css|js|ts|py|cpp|java"
     "|rs|go|sh|bat|exe|dll|so|zip|gz|tar|7z|rar|iso|png|jpe?g|gif|svg|bmp|webp|tiff?|dwg|dxf|psd|stl|mp[34]|wav|avi|mkv"
@@ -82,11 +82,13 @@ MOLECULE = (
     rf"(?:{ELEMENT}|[\d₀-₉]|\((?=[A-Z][A-Za-z\d₀-₉]*\)[\d₀-₉])|\)(?=[\d₀-₉]))+(?!\w|-\w)"
 )
 ANGLE = rf"\d{{1,3}}°(?: ?{DIGITS}['′])?(?: ?{DIGITS}[\"″])?"
-PRODUCT = r" (?:Pro(?: Max)?|Plus|Ultra|Lite|Mini|SE|XL|GT[IE]?)(?![\w-])"  # behind the number of a model
+FIELD = r"(?:(?=[A-Z]*[\d_])[A-Z][A-Z0-9_]+|(?:VOR|NACH)?NAME|ANREDE|FIRMA|DATUM|EMAIL|LINK|URL|CODE)"  # of a template
+# Behind the number of a model.
+PRODUCT = r" (?:Pro(?: Max)?(?! (?:und|and|et|y|o|e) )|Ultra|Lite|Mini|SE|XL|GT[IE]?)(?![\w-])"
 PATTERNS = {
     "placeholder": "[\uf100-\uf2ff]",
     "bullet": r"^\s*[*+•‣▪◦●○■□►·–—-](?=\s+\S)|\[[ xX]\](?=\s)|^\s*(?:#{1,6}|>+)(?=\s+\S)",
-    "emphasis": r"\*\*\*[A-Z][A-Z0-9_]+\*\*\*|\*\*|~~|(?<!\S)\*(?=\w)"
+    "emphasis": rf"\*\*\*{FIELD}\*\*\*|\*\*|~~|(?<!\S)\*(?=\w)"
     r"|(?<=\w)\*(?![\w*])|(?<!\S)\|(?!\S)|!?\[(?=[^\[\]\n]+\]\()|\]\([^()\s]+\)",
     "url": r"(?<![A-Za-z0-9+.-])(?:(?:[a-z][a-z0-9+.-]*|HTTPS?)://|www\.|mailto:|(?:tel|sms):\+?(?=\d))[^\s<>\"“”„»«]+",
     "email": r"(?<![\w.+%@'’-])(?:@?[\w.+%-]+(?:['’][\w.+%-]+)*@|[\w.+-]+ ?(?:\[at\]|\(at\)) ?)(?:[\w-]+"
@@ -124,12 +126,16 @@ PATTERNS = {
     "variable": r"\\[nrt](?=[A-Z\u00c4-\u00dc\s%{<]|$)|"
     r"\{\w+, ?(?:plural|select|selectordinal), ?=?\w+ ?\{#?|\} =?\w+ \{#?|\}\}|"
     r"[$#%@]?\{\{?[^{}\n]{0,40}\}\}?|%\(\w+\)[a-zA-Z]|%(?:\d+\$)?[-+0]?\d*(?:\.\d+)?(?:hh?|ll?|z)?[sdifuxXegc@](?!\w)"
-    r"|%%\w+%%|\*\|[A-Z][A-Z0-9_:]*\|\*|\|\|[A-Z][A-Z0-9_]+\|\||\(\([A-Z][A-Z0-9_]+\)\)|![A-Z][A-Z0-9_]+!"
-    r"|\[/?(?:b|i|u|s|url|img|quote|code|list)\]|\[/?[a-z_-]+(?: [\w-]+=(?:\"[^\"\n]{0,60}\"|[\w.-]+))+\]"
+    r"|%%\w+%%|\*\|[A-Z][A-Z0-9_:]*\|\*|\|\|[A-Z][A-Z0-9_]+\|\||\(\([A-Z][A-Z0-9_]+\)\)"
+    rf"|!{FIELD}!"
+    r"|\[/?(?:url|img|quote|code|list)\]|\[[bius]\](?=[^\n]{0,200}\[/[bius]\])|\[/[bius]\]"
+    r"|\[/?[a-z_-]+(?: [\w-]+=(?:\"[^\"\n]{0,60}\"|[\w.-]+))+\]"
     r"|(?<!\w)(?:if|while|for|switch) ?\([^()\n]{1,60}\) ?\{[^{}\n]{0,80}\}"
-    r"|(?<![\w-])(?:data(?:-[a-z]+){2,4}|aria-[a-z]+)(?![\w-])"
+    r"|(?<![\w-])(?:data(?:-[a-z]+){1,3}-(?:id|key|name|type|url|value|index)|data(?:-[a-z]+){1,4}(?==)"
+    r"|aria-(?:label|labelledby|hidden|expanded|describedby|live|controls|checked|disabled|current))(?![\w-])"
     r"|\$\(\w+\)|###?\w+###?|<\?(?:=|php|xml)[^?\n]*\?>|<%[^%\n]*%>|@@\w+@@"
-    r"|(?<![\w.-])[A-Za-z_][\w.]*\w=(?:true|false|null|\d[\w.]*|\w*[_/]\w[\w./-]*|\{[^{}\s]{1,40}\})(?![\w-])|\$[A-Z]{1,2}\$\d+(?::\$[A-Z]{1,2}\$\d+)?|\$\w+\$|@[a-z]+/\w+"
+    r"|(?<![\w.-])[A-Za-z_][\w.]*\w=(?:true|false|null|\d[\w.]*|\w*[_/]\w[\w./-]*|\{[^{}\s]{1,40}\})(?![\w-])"
+    r"|\$[A-Z]{1,2}\$\d+(?::\$[A-Z]{1,2}\$\d+)?|\$\w+\$|@[a-z]+/\w+"
     r"|\[[A-Za-z\u00c4-\u00fc]+\d\]|\[[A-Z\u00c4-\u00dc][A-Z0-9_\u00c4-\u00dc]{2,}\]"
     r"|%%|%\d+(?!\d)|%\w+%(?:\\[^\s<>\"|?*]+)?|\$[A-Za-z_]\w*(?:->\w+)*(?:=[\w./-]*\w|(?::?/[\w.+@~-]+)*)"
     r"|\[\[[^\[\]\n]*\]\]|(?<!\w)__\w+__",
@@ -141,14 +147,15 @@ PATTERNS = {
     rf"|[A-Za-z]:\\(?:[\w .()+&-]{{1,60}}\\)*[\w.()+&-]+(?: [A-Z0-9(_][\w()+&-]*){{1,3}}\.(?:{FILES})(?!\w)"
     r"|[A-Za-z]:\\(?:[\w .()+&-]{1,60}\\)*[^\s<>\"|?*]*|\\\\[^\s<>\"|?*]+"
     r"|(?<![\w./)])(?:~|\.{1,2})?/(?:[\w.+@~-]+/)+[\w.+@~-]+(?: [\w.+@~-]*\w)/(?!\w)"
-    r"|(?<![\w./)])(?:~|\.{1,2})?/(?:[\w.+@~-]+/)*[\w.+@~-]+/?|(?<![\w/])[\w-]+(?:/[\w-]+)*/\.[a-z]\w*"
-    r"|(?<![\w./-])(?:src|lib|usr|var|assets|node_modules|dist|opt|tmp|vendor|feature|bugfix|hotfix|origin|upstream)/(?:[\w.+@~-]+/)*(?:[\w.+@~-]*\w)?"
+    r"|(?<![\w./)])(?:~|\.{1,2})?/(?:[\w.+@~-]+/)*[\w.+@~-]+/?|(?<![\w/-])[\w-]+(?:/[\w-]+)*/\.[a-z]\w*"
+    r"|(?<![\w./-])(?:(?:src|lib|usr|node_modules|tmp)/"
+    r"|(?:var|assets|dist|opt|vendor|feature|bugfix|hotfix|origin|upstream)/(?=[\w@~+]*[/\d._-]|main\b|master\b))(?:[\w.+@~-]+/)*(?:[\w.+@~-]*\w)?"
     r"|(?<![\w\\])(?:[A-Za-z]\w+\\\w[\w.-]*|[A-Z][A-Z0-9_-]{2,})(?:\\\w(?:[\w.-]*\w)?)+",
     "file": rf"(?<![\w./-])[\w-]+(?:[./][\w-]+)*(?: ?\(\d+\))?\.(?:{FILES})(?:\.\d+)*(?::\d+){{0,2}}(?![\w(])"
     rf"|(?<!\S)\d{{1,3}} - \w+\.(?:{FILES})(?!\w)"
-    r"|(?<![\w./-])(?=[\w.-]*[\d_])[\w-]+(?:\.[\w-]+)*\.(?:bin|hex|dat)(?!\w)|(?<![\w./-])\w+\.dat(?=[?!.,;:)]|$)"
+    r"|(?<![\w./-])(?:(?=[A-Za-z][\w-]*[\d_])[\w-]+(?:\.[\w-]+)*\.(?:bin|hex|dat)|winmail\.dat)(?!\w)"
     r"|(?<!\S)\*?\.[a-z][\w.]*\w(?:-[a-z]\w*)*(?:/[\w.+-]*\w)*",
-    "option": r"(?<![\w-])--[A-Za-z][\w-]*(?:=\S+)?|(?<!\S)-[a-zA-Z](?![\w-])"
+    "option": r"(?<![\w-])--[A-Za-z][\w-]*(?:=\S+)?|(?<=\S )-(?![aeiouyAEIOUY])[a-zA-Z](?![\w'’)-])"
     r"|(?<![\w+])(?:(?:Ctrl|Alt|AltGr|Shift|Cmd|Win)\+)+(?:F?\d{1,2}|[A-Z])(?!\w)",
     "handle": r"(?<![\w@#])(?:(?:RT )?@\w+(?:[.-]\w+)*|#(?=[A-Z]*\d)\w+(?:-\w+)*|#\w+(?:-[a-z0-9_]+)*)"
     r"|(?<!\S)~\w+~(?!\w)|(?<![\w/])[ur]/\w+(?:-\w+)*|(?<!\S):[a-z]\w+:?(?!\w)",
@@ -162,14 +169,16 @@ PATTERNS = {
     "spreadsheet": rf"(?<![\w=])=(?:[A-ZÄÖÜ][A-ZÄÖÜ.0-9]*\({INSIDE}\)"
     rf"|\$?[A-Z]{{1,2}}\$?\d+(?:[*/:+-]\$?[A-Z\d][A-Z\d$]*)+)",
     "style": r"(?<!\S)[a-z]+(?:-[a-z]+)+: ?(?:\d+(?:\.\d+)?(?:px|em|rem|%|pt|vh|vw)|#[0-9a-fA-F]{3,8});"
-    r"|(?<![\w-])(?:color|display|margin|padding|width|height|position|float|overflow|opacity): ?[\w#.%-]+;",
+    r"|(?<![\w-])(?:color|display|margin|padding|width|height|position|float|overflow|opacity): ?"
+    r"(?:[#\d][\w.%]*|auto|none|block|flex|grid|inline|absolute|relative|fixed|hidden|inherit|left|right);",
     "mixed": r"(?<![^\s\"'„(])(?=[^\s\d]{0,40}\d)(?!\S{0,60}(?:\]\(|://))(?=\S{0,40}\w[#!~|$@&^]\w)"
     r"[^\s.,;:!?\"'“”()](?:\S{0,60}[^\s.,;:!?\"'“”()])?",
     "identifier": r"(?<!\w)(?:[a-z_][\w.]*\((?=[^()\n]*[\"'=])[^()\n]{0,80}\)|\w+_\w+\([^()\n]{0,80}\)"
     rf"|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\({INSIDE}\)"
     r"|(?:rgb|hsl)a?\([\d., %]{1,40}\)|[a-z]\w*\((?=\d[\d.]*%?, )[\d., %]{1,40}\)"
     r"|[a-z_]\w+(?:\.[A-Za-z_]\w+){2,}|\w+(?:::|->)\w+(?:<\w+>)?"
-    r"|[A-Z]\w*<[A-Z]\w*(?:, ?[A-Z]\w*)*>|[a-z_]\w*\[\]|[a-z]\[\d+\]|[CF](?:\+\+|\#)|\.NET"
+    r"|[A-Z]\w*<(?:[A-Z]\w*[a-z]\w*|[KTVE])(?:, ?(?:[A-Z]\w*[a-z]\w*|[KTVE]))*>"
+    r"|[a-z_]\w*\[\]|[a-z]\[\d+\]|C(?:\+\+|\#(?![ -](?:minor|major|[mM]oll|[dD]ur|mineur|majeur)))|\.NET"
     r"|(?=\w{5})[A-Z][a-z]+(?!Innen|In(?!\w))(?:[A-Z][a-z]+)+[A-Z]*|[A-Za-z_]\w*\(\)|[A-Za-z]\w*_\w+(?:\.[a-z]\w*)*(?:-\d{2,})*"
     r"|[a-z]+[A-Z]\w*\([^()\n]{0,80}\)|[a-z_]\w*\[(?:[ijkn]|\w+[+*:-]\w+)\]"
     r"|[a-z]+[A-Z]\w*(?:\[\w*\]|\.[a-z]\w*(?:\([^()\n]{0,80}\))?)*)(?!\w)|\[(?:ERROR|WARN(?:ING)?|INFO|DEBUG|FATAL)\]",
@@ -178,11 +187,10 @@ PATTERNS = {
     "mac": r"(?<!\w)[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}(?!\w)",
     "iban": r"(?<!\w)[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?\d{1,3})?(?!\w)",
     "plate": r"(?<!\w)[A-ZÄÖÜ]{1,3}[-·][A-ZÄÖÜ]{1,2} \d{1,4}(?: ?[EH])?(?!\w|[.,]\d)"
-    r"|(?:(?<=[a-zß-ü] )|(?<=[a-zß-ü][:,] ))"
-    r"(?:[A-ZÄÖÜ]{1,3} [A-Z]{1,2} \d{1,4}(?: ?[EH])?|[BKL] \d{1,4}[a-z]?)(?!\w|[.,]\d)",
+    r"|(?<!\w)[A-ZÄÖÜ]{1,3} [A-Z]{1,2} \d{1,4} ?[EH](?!\w|[.,]\d)",
     "coordinate": rf"(?<!\w)[NSEWO] {ANGLE} ?{DIGITS}['′]?(?!\w)|(?<![\w.,]){ANGLE} [NSEWO](?!\w)",
     "release": r"(?:(?<![\w=<>!~])[<>=~!]=|(?<!\S)[<>^~])v?\d+(?:\.\d+)*(?:,[<>=!]=?\d+(?:\.\d+)*)*(?![\w>.])"
-    r"|(?<![\w.])\d+(?:\.\d+)+(?: LTS|-\d+-[a-z]+)(?!\w)"
+    r"|(?<![\w.])(?:\d+(?:\.\d+)+ LTS|\d+(?:\.\d+){2,}-\d+-[a-z]+)(?!\w)"
     r"|(?<![\w.])v?\d+(?:\.\d+)+-?(?:(?:rc|alpha|beta|dev|post|pre|SNAPSHOT|LTS)[.-]?\d*|[abp]\d+)(?!\w)",
     "timestamp": r"(?<![\w.,:])\d{1,2}:\d{2}(?::\d{2})?(?:[+−-]\d{2}:?\d{2}|Z)(?!\w)",
     "part": r"(?<!\w)(?=\d{0,2}[A-Z])[A-Z0-9]{3} \d{3} \d{3}(?: [A-Z]{1,2})?(?!\w)",
@@ -202,7 +210,7 @@ PATTERNS = {
     "emoticon": r"(?<!\S)(?:\\o[/\\]|-[._]+-|[>][._]+<|[uT]_[uT]"
     r"|[:;=][-o*']?[)(\]\[DPpOo/\\|*]+|<3|\^_?\^|[xX]D|[oO]_[oO]"
     r"|¯\\_\(ツ\)_/¯|\([^\w\s()]_[^\w\s()]\)"
-    r"|\([^\w\s()\[\].,;:!?\"'–-]{2,8}\)[^\w\s.,;:!?()\"'–-]{0,4}(?: ┻━┻)?)(?!\w)",
+    r"|\((?:(?!\w)[°¬^~•\u2190-\uffff]){2,8}\)(?:(?!\w)[°^~\u2190-\uffff]){0,4}(?: ┻━┻)?)(?!\w)",
     "emoji": f"[0-9#*]\ufe0f?\u20e3|[{EMOJI}][{EMOJI}{JOINERS}]*",
     "number": rf"\+/-|(?<![\w])(?:Ø ?)?{NUMBER}(?:\s?(?:(?:[€$£¥%‰°]C?|[KMGT]i?B|EUR|USD|CHF|GBP)(?!\w)"
     rf"|{UNIT}))?(?!\d|-?[^\W\d_])"

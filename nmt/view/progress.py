@@ -57,6 +57,8 @@ class Progress:
 
     def skip(self, count: int) -> None:
         """Add `count` units that an earlier process has finished; they are no part of the speed."""
+        if self.count == self.start:
+            self.started = time.monotonic()
         self.count, self.start = self.count + count, self.start + count
         if not self.bar.disable:
             self.bar.initial, self.bar.n = self.bar.initial + count, self.bar.n + count

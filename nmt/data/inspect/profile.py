@@ -82,7 +82,7 @@ def share(lines: np.ndarray) -> float:
 
 
 def often_in_capitals(side: Lines, other: Lines) -> bool:
-    """Whether capitals are usual: SEEN_OFTEN of the lines have them alone, and the other side no small letters."""
+    """Whether SEEN_OFTEN of the pairs are in capitals on this side, and have no small letter on the other."""
     return share(in_capitals(side) & (other.small == 0)) > SEEN_OFTEN
 
 

@@ -21,15 +21,17 @@ class KnownWords {
   constructor(bits) {
     this.bits = bits; // Uint8Array
     this.found = new Map(); // hashing is slow
+    this.misspelled = new Map();
   }
 
   has(word) {
     const lower = word.toLowerCase();
-    if (!this.found.has(lower)) {
-      const isSet = (place) => (this.bits[place >> 3] >> (place & 7)) & 1;
-      this.found.set(lower, places(lower, 8 * this.bits.length).every(isSet));
-    }
+    if (!this.found.has(lower)) this.found.set(lower, this.isSet(lower));
     return this.found.get(lower);
+  }
+
+  isSet(lower) {
+    return places(lower, 8 * this.bits.length).every((place) => (this.bits[place >> 3] >> (place & 7)) & 1);
   }
 
   hasMark(mark) {
@@ -54,6 +56,11 @@ class KnownWords {
 
   // Whether a word in small letters is a seen one with a letter more, less or replaced, or two exchanged.
   isMisspelled(word) {
+    if (!this.misspelled.has(word)) this.misspelled.set(word, this.isNearSeen(word));
+    return this.misspelled.get(word);
+  }
+
+  isNearSeen(word) {
     const all = Array.from(word);
     const letters = LETTERS.filter((letter) => this.has(LETTER_SEEN + letter));
     for (let place = 0; place <= all.length; place++) {
@@ -61,7 +68,7 @@ class KnownWords {
       const [rest, later] = [after.slice(1).join(""), after.slice(2).join("")];
       const changed = after.length > 0 ? [before + rest, before + (after[1] ?? "") + after[0] + later] : [];
       for (const letter of letters) changed.push(before + letter + after.join(""), before + letter + rest);
-      if (changed.some((each) => each !== word && this.has(each))) return true;
+      if (changed.some((each) => each !== word && this.isSet(each.toLowerCase()))) return true;
     }
     return false;
   }
@@ -135,7 +142,7 @@ class KnownWords {
     for (let start = SHORTEST_PART; start <= letters.length - SHORTEST_PART; start++) {
       if (this.has(CAPITAL + letters.slice(start).join(""))) return capitalized(word);
     }
-    const isLong = longNames && letters.length >= LONG_NAME;
+    const isLong = longNames && letters.length >= LONG_NAME && word !== word.toUpperCase();
     if (!(names || isLong) || this.explains(word)) return word;
     return names || !this.isMisspelled(word) ? capitalized(word) : word;
   }
