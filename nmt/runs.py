@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,9 @@ from nmt.models.inference import inference_copy
 from nmt.training import checkpoint
 from nmt.training.precision import autocast, select_device_or_auto, select_precision
 
+# What translations depend on besides the weights.
+DATA_CODE = ("known_words", "protection", "span_patterns", "spans", "tags", "tokenizer")
+CODE = ("decode/*.py", "models/**/*.py", "glossary/*.py", *(f"data/{name}.py" for name in DATA_CODE))
 log = logging.getLogger("nmt")
 
 
@@ -196,7 +201,7 @@ def load(
     )
     provenance: dict[str, Any] = {
         "decode": asdict(decode),
-        "scored_with": checkpoint.versions(),
+        "scored_with": checkpoint.versions() | {"code": code_digest()},
         "models": provenances,
         "computed": f"{str(dtype).removeprefix('torch.')} on {device.type}",
     }
@@ -205,6 +210,15 @@ def load(
     if processes > 1:
         provenance["processes"] = processes  # the batches depend on it, and in bf16 the scores on the batches
     return Run(folder, config, provenance, translator)
+
+
+@cache
+def code_digest() -> str:
+    """A digest of the code that translates: a score of another program is computed again, even of the same version."""
+    package, digest = Path(__file__).parent, hashlib.sha256()
+    for path in sorted(path for pattern in CODE for path in package.glob(pattern)):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def warn_of_open_window(path: Path, config: Config, model: EncoderDecoder) -> None:

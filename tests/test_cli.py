@@ -659,6 +659,7 @@ def test_evaluate_writes_a_result_with_its_provenance(trained: Trained):
     )
     programs = {"nmt", "torch", "sacrebleu", "sentencepiece", "python"}
     assert programs <= model["trained_with"].keys() & provenance["scored_with"].keys()
+    assert re.fullmatch(r"[0-9a-f]{16}", provenance["scored_with"]["code"])
 
 
 def test_hypotheses_are_what_translate_writes(trained: Trained, translate, capfd):
@@ -759,6 +760,17 @@ def test_layer_and_step_are_chosen_on_the_validation_set(trained: Trained, tmp_p
     monkeypatch.setattr(layer_selection, "alignment_error_rates", None)
     monkeypatch.setattr(Translator, "translate", None)
     assert score_corpus(run, corpus, ["valid", "test"]) == [valid, test]  # nothing is computed twice
+
+
+def test_a_stored_score_is_not_taken_for_one_of_other_code(trained: Trained, tmp_path, monkeypatch):
+    copied = copied_run(trained, tmp_path / "runs")
+    path = tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json"
+    seconds = []
+    for code in ("a", "a", "b"):
+        monkeypatch.setattr("nmt.runs.code_digest", lambda code=code: code)
+        score_corpus(load([copied]), trained.root / "corpus", ["test"])
+        seconds.append(path.stat().st_mtime_ns)
+    assert seconds[0] == seconds[1] < seconds[2]
 
 
 @pytest.mark.parametrize("rule, other", [("MAX_SELECTION_PAIRS", 5), ("layer_candidates", lambda layers: [0])])
