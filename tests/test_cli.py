@@ -765,12 +765,12 @@ def test_layer_and_step_are_chosen_on_the_validation_set(trained: Trained, tmp_p
 def test_a_stored_score_is_not_taken_for_one_of_other_code(trained: Trained, tmp_path, monkeypatch):
     copied = copied_run(trained, tmp_path / "runs")
     path = tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json"
-    seconds = []
+    written = []
     for code in ("a", "a", "b"):
         monkeypatch.setattr("nmt.runs.code_digest", lambda code=code: code)
         score_corpus(load([copied]), trained.root / "corpus", ["test"])
-        seconds.append(path.stat().st_mtime_ns)
-    assert seconds[0] == seconds[1] < seconds[2]
+        written.append(path.stat().st_mtime_ns)
+    assert written[0] == written[1] < written[2]
 
 
 @pytest.mark.parametrize("rule, other", [("MAX_SELECTION_PAIRS", 5), ("layer_candidates", lambda layers: [0])])

@@ -77,8 +77,10 @@ class KnownWords:
     def explains(self, word: str) -> bool:
         """Whether a word was seen, is one with another ending or beginning, or two with a link between."""
         word = word.lower()
-        sizes = [size for size in BEGINNINGS if len(word) > size + SHORTEST_PART and FIRST + word[:size] in self]
-        if self.stem(word) or any(self.stem(word[size:]) for size in sizes):
+        if self.stem(word):
+            return True
+        sizes = (size for size in BEGINNINGS if len(word) > size + SHORTEST_PART)
+        if any(FIRST + word[:size] in self and self.stem(word[size:]) for size in sizes):
             return True
         for start in range(SHORTEST_PART, len(word) - SHORTEST_PART + 1):
             last = self.stem(word[start:])
@@ -179,9 +181,9 @@ class KnownWords:
         if any(CAPITAL + word[start:] in self for start in parts):
             return word.capitalize()
         long_names = long_names and len(word) >= LONG_NAME and word != word.upper()
-        if (names or long_names) and not self.explains(word) and (names or not self.is_misspelled(word)):
-            return word.capitalize()
-        return word
+        if not (names or long_names) or self.explains(word):
+            return word
+        return word.capitalize() if names or not self.is_misspelled(word) else word
 
 
 def entries(texts: Iterable[str]) -> set[str]:

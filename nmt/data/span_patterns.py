@@ -57,7 +57,7 @@ SHORT = "(?:tar|rm|cp|mv|ls|cd|wc)"  # also other words
 ARGUMENT = (
     r"(?: (?:-{1,2}[A-Za-z](?:[\w-]*\w)?(?![\w-])(?:=[^\s,;]+)?|'[^'\n]{0,80}'|\"[^\"\n]{0,80}\""
     r"|\|(?: (?:grep \w|[a-z])\w*)?"
-    r"|>>?|[\w:@+-]*(?:[/.~*=][\w./~*:@+=-]*[\w/*~]|[/~*])|\.\.|\.(?= -)|[+-][rwx]{1,3}|\+?\d+)(?![\w/]))"
+    r"|>>?|[\w:@+-]*(?:[/.~*=][\w./~*:@+=-]*[\w/*~]|[/~*])|\.\.|\.(?= -)|\+[rwx]{1,3}|\+?\d+)(?![\w/]))"
 )
 VERBS = (
     "Get|Set|New|Remove|Start|Stop|Invoke|Test|Import|Export|Write|Out|Select|Measure|Where|ForEach|Add|Clear|Copy|Move"
