@@ -159,6 +159,7 @@ def test_an_odd_line_with_a_span_has_a_sign_of_it():
             ["ina-haus.top", "VG/88-2041/LZ", "4029-GRÜN/XL", "KD_55-33", "[Datum1]", "u/Ina-aus-X", "winmail.dat"],
         ),
         ("Das war gut.top und fein.dat sagt er, E-Mail.die", []),
+        ("Die 2,5-fache Menge der 1,5-Liter-Flasche um 10.30a.m., kein 20-jähriger", ["2,5", "1,5", "10.30"]),
         ("Wer kam - a - und/oder/nie zu Nr. 3 R? Sagt /me lacht/ oft.", ["3", "/me"]),
         ('Die 1950s um 7h05, z.B. Freund(in) und SUMME("a").', []),
     ],
