@@ -16,6 +16,7 @@ from nmt.data.origin import Origin
 from nmt.data.parallel_text import read_pairs
 from nmt.data.split import HeldOut, SideSet, pair_hashes, words_of
 from nmt.data.split_record import SplitRecord
+from nmt.data.write_sets import check_part
 from nmt.errors import UserError
 
 Pairs = list[tuple[str, str]]
@@ -183,3 +184,16 @@ def test_a_given_test_set_is_left_as_it_is(tmp_path: Path) -> None:
     assert report["sets"] == ["mine", "test"]
     assert list(read_pairs(folder / "mine.de", folder / "mine.en")) == pairs(200)[:3]
     assert len(list(read_pairs(folder / "test.de", folder / "test.en"))) == 10
+
+
+def test_sentences_that_are_all_alike_cannot_be_split(tmp_path: Path) -> None:
+    every = [(f"Der {noun} Nr. {number} ist da.", f"No. {number}: {noun}") for noun in "abc" for number in range(99)]
+    write_pairs(tmp_path, "all", every)
+    with pytest.raises(UserError, match="whose sentences differ in more than a word.; give data.valid=PREFIX"):
+        build(tmp_path, str(tmp_path / "all"))
+    write_pairs(tmp_path, "mine", every[:3])
+    folder = build(tmp_path, str(tmp_path / "all"), valid=str(tmp_path / "mine"), test=None)
+    assert len(list(read_pairs(folder / "train.de", folder / "train.en"))) == len(every)
+    data = DataConfig("files", "de", "en", "a", "split", "split", 1000, 5.0)
+    with pytest.raises(UserError, match="2 a side held out. Its sentences are too much alike to be split; give"):
+        check_part({"lines": 0, "read": 2, "origin": "all", "dropped": {"a side held out": 2}}, data)

@@ -74,7 +74,10 @@ def check_part(entry: dict[str, Any], data: DataConfig) -> None:
         limits = {reason: f" (data.{key}={getattr(data, key):g})" for reason, key in keys.items()}
         dropped = entry["dropped"].items()
         reasons = ", ".join(f"{number:,} {reason}{limits.get(reason, '')}" for reason, number in dropped)
-        raise UserError(f"No training pair is left of {entry['read']:,} in data.train={entry['origin']}: {reasons}.")
+        alike = any("held" in reason for reason in entry["dropped"])
+        hint = " Its sentences are too much alike to be split; give data.valid, and data.test=null." if alike else ""
+        left = f"No training pair is left of {entry['read']:,} in data.train={entry['origin']}: {reasons}."
+        raise UserError(left + hint)
 
 
 def tagged(source: str, tag: str) -> str:
