@@ -24,8 +24,8 @@ SENTENCE_END = re.compile(r"(?:^|[.!?:…][\s\"'»“”„«)]*|[\"„“«»�
 BEFORE_WORD = 12  # characters that are looked at
 CAPITAL = "^"  # before an entry that has a capital letter, or is a mark
 LETTER = "*"  # before each letter; alone where letters are known at all
-INFLECTED, LINKED, LAST = "$", "+", "/"  # before endings, links and last parts of compounds; alone where they are known
-FIRST = "("  # before what words begin with
+# Before endings, links and last parts of compounds, and beginnings; alone where they are known.
+INFLECTED, LINKED, LAST, FIRST = "$", "+", "/", "("
 MARKS = ".?!"  # at the end of a sentence
 MIN_MARKED = 20  # sources and targets that a mark must end
 SIGNS = (LETTER, INFLECTED, LINKED, LAST, FIRST)
@@ -33,7 +33,7 @@ LINK, ENDING = 2, 3  # most letters between the parts of a compound, and at the 
 BEGINNINGS = range(2, 5)  # letters of what a word begins with
 LONG_NAME = 5  # letters of a word in small letters that may be a name
 LETTERS = "abcdefghijklmnopqrstuvwxyzàáâäåæçèéêëìíîïñòóôöøùúûüýßœ"  # that a typo may replace or leave out
-LONG_PART = 5  # letters of a last part that is one even if no compound was seen to end with it
+LONG_PART = 5  # letters of a last part that needs no compound that was seen to end with it
 FEWEST_WORDS = 2000  # of a text that tells how words are formed
 COMMON_WORDS = 50_000  # that are looked at for endings and compounds
 MIN_ENDING, MIN_LINK, MIN_FIRST = 1 / 600, 1 / 1500, 1 / 300  # of these words, that an ending and so on is seen in
@@ -180,10 +180,9 @@ class KnownWords:
         parts = range(SHORTEST_PART, len(word) - SHORTEST_PART + 1)
         if any(CAPITAL + word[start:] in self for start in parts):
             return word.capitalize()
-        long_names = long_names and len(word) >= LONG_NAME and word != word.upper()
-        if not (names or long_names) or self.explains(word):
-            return word
-        return word.capitalize() if names or not self.is_misspelled(word) else word
+        may_be = names or (long_names and len(word) >= LONG_NAME and word != word.upper())
+        is_name = may_be and not self.explains(word) and (names or not self.is_misspelled(word))
+        return word.capitalize() if is_name else word
 
 
 def entries(texts: Iterable[str]) -> set[str]:

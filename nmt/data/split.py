@@ -213,7 +213,8 @@ def choose_pairs(role: str, split: Split, lowest: list[Lowest], data: DataConfig
         raise UserError(
             f"data.train has too few different pairs to hold out a {'test' if role == 'test' else 'validation'} set "
             f"(of {sum(split.accepted):,} pairs; at least {SMALLEST_SHARE} are needed, "
-            f"whose sentences differ in more than a word); give data.{role}=PREFIX{' or data.test=null' if role == 'test' else ''}."
+            f"whose sentences differ in more than a word); give data.{role}=PREFIX"
+            f"{' or data.test=null' if role == 'test' else ''}."
         )
     split.sets[role] = parts
     split.held_out.pairs |= clear.pairs
