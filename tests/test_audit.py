@@ -11,9 +11,9 @@ import pytest
 from corpora import pairs, run_command, write_pairs
 from plant_faults import FAULTS
 
-from nmt.audit import reading, repeated, run
-from nmt.audit.reading import chunks
+from nmt.audit import repeated, run
 from nmt.cli import main
+from nmt.data.inspect import chunk as chunk_module
 from nmt.data.inspect import pairs as pair_checks
 from nmt.data.inspect.lines import Lines
 from nmt.errors import UserError
@@ -143,7 +143,7 @@ def test_a_line_of_a_table_that_is_not_utf_8_is_reported(audit, capfd, tmp_path:
 
 def test_an_interrupted_audit_continues(audit, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three of ten chunks are done; the second time only seven are looked at, and the result is the same."""
-    monkeypatch.setattr(reading, "CHUNK", 100)
+    monkeypatch.setattr(run, "CHUNK", 100)
     monkeypatch.setattr("nmt.audit.parts.usable_processors", lambda: 1)
     given, seen = pairs(1200)[:LINES], list[int]()
     given[55], given[955] = ("", "x"), given[77]
@@ -188,11 +188,10 @@ def run_command_raising(audit, given) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 99, 100, 101, 250, 400])
 def test_chunks_hold_every_pair_once(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "CHUNK", 100)
-    monkeypatch.setattr(reading, "AROUND", 30)
+    monkeypatch.setattr(chunk_module, "AROUND", 30)
     given = [(str(number), "") for number in range(count)]
     cores = []
-    for chunk in chunks(iter(given)):
+    for chunk in chunk_module.chunks(iter(given), 100):
         at = chunk.first - 1
         assert chunk.pairs[chunk.core] == given[at : at + chunk.size]
         assert chunk.pairs == given[max(0, at - 30) : at + chunk.size + 30]

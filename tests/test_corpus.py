@@ -18,8 +18,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from nmt.config import DataConfig, config_folder
-from nmt.data import checks, corpus, digests, filtering, hub, origin, parallel_text
-from nmt.data.inspect.misaligned_blocks import AROUND
+from nmt.data import corpus, digests, filtering, hub, origin, pair_judge, parallel_text
 from nmt.data.parallel_text import read_lines
 from nmt.errors import UserError
 
@@ -400,13 +399,15 @@ def invented(count: int, alive: list[int]) -> Iterator[tuple[str, str]]:
 
 
 def test_a_stream_of_pairs_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the hub to files, and through the corpus stage, where the checks hold some hundred pairs."""
+    """From the hub to files, and through the corpus stage, where a few chunks are held."""
     count, alive = 3000, []
     monkeypatch.setattr(hub, "TEXT_CHECKSUMS", {"train.de": "", "train.en": ""})
     with pytest.raises(UserError, match="is not the known text"):
         hub.write_pairs(invented(count, alive), tmp_path / "train.de", tmp_path / "train.en")
     assert len(alive) == count and max(alive) <= 4
-    monkeypatch.setattr(checks, "SAMPLE", 500)
+    monkeypatch.setattr(pair_judge, "SAMPLE", 500)
+    monkeypatch.setattr(pair_judge, "CHUNK", 100)
+    monkeypatch.setattr(pair_judge, "usable_processors", lambda: 2)
     data = make(tmp_path)
     files = parallel_text.read_pairs
     monkeypatch.setattr(
@@ -415,7 +416,26 @@ def test_a_stream_of_pairs_is_not_held(tmp_path: Path, monkeypatch: pytest.Monke
         lambda source, target: invented(count, alive) if source.path.stem == "train" else files(source, target),
     )
     assert build(data, tmp_path)["audit"]["train"]["kept"] == count
-    assert max(alive) <= 2 * (checks.SAMPLE + 2 * AROUND) + 4
+    assert max(alive) <= 2 * 15 * pair_judge.CHUNK  # half of them
+
+
+def test_the_corpus_is_that_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what is counted, and the places of the first; blank, held-out, equal and repeated pairs among the others."""
+    chosen = random.Random(3)
+    pairs = [(f"Satz {chosen.randrange(150)} endet.", f"Sentence {chosen.randrange(3)} ends.") for _ in range(300)]
+    pairs[40], pairs[77], pairs[201] = ("", "Blank."), ("guten tag", "Hello."), ("Gleich", "Gleich")
+    found = []
+    for processes in (1, 3):
+        monkeypatch.setattr(pair_judge, "usable_processors", lambda processes=processes: processes)
+        monkeypatch.setattr(pair_judge, "CHUNK", 300 if processes == 1 else 23)
+        folder = tmp_path / str(processes)
+        folder.mkdir()
+        report = build(make(folder, tuple(map(list, zip(*pairs, strict=True)))), folder)
+        found.append((json.dumps(report["audit"]).replace(str(folder), ""), built(folder)))
+    assert found[0] == found[1]
+    counts = report["audit"]["train"]
+    assert counts["dropped"] == {"one side blank": 1}
+    assert counts["counted"].keys() >= {"also in valid or test", "both sides equal", "duplicates"}
 
 
 @pytest.mark.parametrize("held", [1, 2, 5, 100])
@@ -424,7 +444,7 @@ def test_duplicates_are_counted_by_parts_as_in_one(tmp_path: Path, held: int, mo
     words = [number * number % 23 for number in range(60)]
     counter = filtering.DuplicateCounter(tmp_path)
     for number, word in enumerate(words, 10):
-        counter.add(f"Wort {word}", "word", number)
+        counter.add(filtering.hash_text(f"Wort {word}"), number)
     first = next(number for number, word in enumerate(words) if word in words[:number])
     assert counter.count() == (60 - len(set(words)), first + 10)
     assert not list(tmp_path.iterdir())

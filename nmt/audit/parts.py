@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.audit.reading import Chunk
-from nmt.data.inspect.chunk import ChunkFaults, HeldOutHashes, inspect_chunk
+from nmt.data.inspect.chunk import Chunk, ChunkFaults, HeldOutHashes, inspect_chunk
 from nmt.data.inspect.misaligned_blocks import MisalignedBlock
 from nmt.data.inspect.pairs import Limits
 from nmt.data.inspect.profile import Profile

@@ -2,14 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice, zip_longest
+from itertools import zip_longest
 
 from nmt.data.inspect.chunk import Pair
-from nmt.data.inspect.misaligned_blocks import AROUND
 from nmt.data.origin import Origin
 from nmt.data.tables import Skipped
-
-CHUNK = 20_000  # pairs that are looked at together
 
 
 @dataclass
@@ -40,30 +37,3 @@ class Reader:
 def decode(line: bytes) -> str:
     """A line as text, without its end; a byte order mark stays."""
     return line.removesuffix(b"\n").removesuffix(b"\r").decode(errors="surrogateescape")
-
-
-@dataclass
-class Chunk:
-    """Pairs that are looked at together, in their context."""
-
-    pairs: list[Pair]
-    core: slice  # of those that are not context
-    first: int  # number of the first pair of the core, from 1
-
-    @property
-    def size(self) -> int:
-        """The number of pairs without context."""
-        return self.core.stop - self.core.start
-
-
-def chunks(pairs: Iterator[Pair]) -> Iterator[Chunk]:
-    """The pairs in chunks of CHUNK, with AROUND pairs of context before and after."""
-    held, before, first = list(islice(pairs, CHUNK + AROUND)), 0, 1
-    while len(held) > before:
-        size = min(CHUNK, len(held) - before)
-        yield Chunk(held, slice(before, before + size), first)
-        first += size
-        keep = max(0, before + size - AROUND)
-        before = before + size - keep
-        held = held[keep:]
-        held += islice(pairs, before + CHUNK + AROUND - len(held))

@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 
 from nmt.audit.parts import Part, Settings, inspect_parts
-from nmt.audit.reading import Reader, chunks
+from nmt.audit.reading import Reader
 from nmt.audit.repeated import find_repeated
 from nmt.audit.report import Fault, SetReport, page, place
 from nmt.config import DataConfig
 from nmt.data import corpus, sources
-from nmt.data.inspect.chunk import BOTH, MISALIGNED, HeldOutHashes
+from nmt.data.inspect.chunk import BOTH, MISALIGNED, HeldOutHashes, chunks
 from nmt.data.inspect.identifier import check_languages
 from nmt.data.inspect.lines import Lines
 from nmt.data.inspect.misaligned_blocks import merge
@@ -36,6 +36,7 @@ from nmt.run_lock import only_writer
 from nmt.view.progress import Progress
 
 THRESHOLDS = ("max_characters", "max_length_ratio", *corpus.AUDIT_KEYS)
+CHUNK = 20_000  # pairs that are looked at together
 LANGUAGE_SAMPLE = 4000  # pairs by which the languages of an origin are told
 VERSION = 3  # raise it when the audit finds something else
 log = logging.getLogger("nmt")
@@ -145,7 +146,7 @@ class Auditor:
                 folder.mkdir(parents=True, exist_ok=True)
                 found, finished = [], set(folder.iterdir())
                 settings = Settings(profile, self.limits, held_out, self.examples)
-                for part in inspect_parts(chunks(reader.pairs()), folder, settings):
+                for part in inspect_parts(chunks(reader.pairs(), CHUNK), folder, settings):
                     found.append(part)
                     (bar.skip if part.path in finished else bar.update)(part.size)
                 report.add_origin(reader, found, profile, self.examples)

@@ -74,15 +74,22 @@ class PairChecks:
             return
         core = slice(self.before, self.before + size)
         if self.profile is None:
-            self.profile = self.learn(self.pairs[core])
-            if self.languages:
-                self.other_languages = describe_languages(self.pairs[core], self.languages)
-        found = inspect_chunk(self.pairs, core, self.profile, self.limits, None)
-        self.note(found)
-        self.read += size
+            self.prepare(self.pairs[core])
+        self.note(self.inspect(self.pairs, core), size)
         keep = max(0, core.stop - AROUND)
         self.before = core.stop - keep
         del self.pairs[:keep]
+
+    def prepare(self, pairs: list[Pair]) -> None:
+        """Learn from the first pairs of the set what is usual."""
+        self.profile = self.learn(pairs)
+        if self.languages:
+            self.other_languages = describe_languages(pairs, self.languages)
+
+    def inspect(self, pairs: list[Pair], core: slice) -> ChunkFaults:
+        """The faults of the pairs in `core`, with those around as context; `prepare` comes first."""
+        assert self.profile is not None
+        return inspect_chunk(pairs, core, self.profile, self.limits, None)
 
     def learn(self, pairs: list[Pair]) -> Profile:
         """What is usual in these pairs; the languages are those of the validation set if it has enough pairs."""
@@ -90,8 +97,8 @@ class PairChecks:
         valid = self.valid.profile if self.valid else None
         return replace(profile, language=valid.language) if valid and valid.pairs >= MIN_PAIRS else profile
 
-    def note(self, found: ChunkFaults) -> None:
-        """Count the faults of a chunk."""
+    def note(self, found: ChunkFaults, size: int) -> None:
+        """Count the faults of the next `size` pairs."""
         for kind, (indices, sides) in found.faults.items():
             self.faults.setdefault(kind, Count()).add(len(indices), self.read + 1 + int(indices[0]))
             if kind == OTHER_LANGUAGE and (sides == BOTH).any():
@@ -100,6 +107,7 @@ class PairChecks:
             MisalignedBlock(self.read + each.first, self.read + each.last, each.shift) for each in found.misaligned
         ]
         self.misaligned = merge(self.misaligned + moved)
+        self.read += size
 
     def share(self, kind: str) -> float:
         """The fraction of pairs with this fault."""

@@ -59,7 +59,7 @@ class HeldOutSentences:
     def __init__(self) -> None:
         self.source: set[int] = set()
         self.target: set[int] = set()
-        self.found: set[int] = set()  # those that `contains` has met
+        self.found: set[int] = set()  # those that training pairs have
         self.pairs: dict[str, list[tuple[int, int]]] = {}  # of each set, line by line
 
     def add(self, name: str, source: str, target: str) -> None:
@@ -69,17 +69,13 @@ class HeldOutSentences:
         self.target.add(pair[1])
         self.pairs.setdefault(name, []).append(pair)
 
-    def contains(self, source: str, target: str) -> bool:
-        """Whether the source or the target is a sentence of a held-out set, apart from case and punctuation."""
-        source_hash, target_hash = hash_letters(source), hash_letters(target)
-        known = {
-            each for each, held in ((source_hash, self.source), (target_hash, self.target)) if each and each in held
-        }
-        self.found |= known
-        return bool(known)
+    def find(self, source: str, target: str) -> set[int]:
+        """Which of its sentences the two are, apart from case and punctuation."""
+        sides = (hash_letters(source), self.source), (hash_letters(target), self.target)
+        return {each for each, held in sides if each and each in held}
 
     def found_lines(self, name: str) -> list[int]:
-        """The lines of a set, from 1, of which both sides have been given to `contains`."""
+        """The lines of a set, from 1, of which both sides are `found`."""
         return [line for line, pair in enumerate(self.pairs.get(name, []), 1) if self.found.issuperset(pair)]
 
 
@@ -144,9 +140,9 @@ class DuplicateCounter:
         self.hashes = array("Q")
         self.numbers = array("Q")
 
-    def add(self, source: str, target: str, number: int) -> None:
-        """Add a pair and its number in the order read. Raises OSError."""
-        self.hashes.append(hash_text(f"{source}\n{target}"))
+    def add(self, value: int, number: int) -> None:
+        """Add the hash of a pair and its number in the order read. Raises OSError."""
+        self.hashes.append(value)
         self.numbers.append(number)
         if len(self.hashes) >= HELD_PAIRS:
             self.write_parts()

@@ -1,18 +1,20 @@
 """Writes training, validation and test sets as two files of lines each, and counts what came from where."""
 
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nmt.config import DataConfig
 from nmt.data.checks import PairChecks
-from nmt.data.filtering import DuplicateCounter, HeldOutSentences, PairCounts, rejection_reason
+from nmt.data.filtering import DuplicateCounter, HeldOutSentences, PairCounts
 from nmt.data.mixture import copies
 from nmt.data.origin import Origin, PartCounts
+from nmt.data.pair_judge import PairJudge, first_pairs
 from nmt.data.parallel_text import LineWriter
 from nmt.data.tags import leading_tags
 from nmt.data.training_links import NAME as LINKS
-from nmt.data.training_links import find_link_files, with_links
+from nmt.data.training_links import find_link_files
 from nmt.data.training_plan import TrainingPlan
 from nmt.errors import UserError
 
@@ -38,19 +40,21 @@ def write_training_set(
         if link_files:
             link_writer = LineWriter(folder / LINKS)
             stack.callback(link_writer.close)
+        checks.prepare(first_pairs(plan.origins))
+        judge = PairJudge(plan, data, held_out, checks)
         for number, origin in enumerate(plan.origins):
             links, weight = link_files[number] if link_files else None, plan.weight(number, writer.size)
-            for (source, target), line in with_links(parts.pairs(origin), links, origin.place):
-                checks.add(source, target)
-                reason = rejection_reason(source, target, data.max_characters, data.max_length_ratio)
-                if reason := reason or plan.reason(source, target):
-                    counts.drop(reason, counts.read)
+            look = partial(judge.judge_all, links=links, place=origin.place)
+            for (source, target), line, verdict in parts.count(origin, look):
+                if verdict.reason:
+                    counts.drop(verdict.reason, counts.read)
                     continue
                 if source == target:
                     counts.count("both sides equal", counts.read)
-                if held_out.contains(source, target):
+                if verdict.held_out:
                     counts.count("also in valid or test", counts.read)
-                duplicates.add(source, target, counts.read)
+                    held_out.found |= verdict.held_out
+                duplicates.add(verdict.hash, counts.read)
                 plan.found_tags.update(leading_tags(source))
                 for _ in range(times := copies(weight, source, target)):
                     writer.write(tagged(source, origin.tag), target, counts)

@@ -1,11 +1,13 @@
 """A chunk of pairs that is looked at as a whole: faults by kind, misaligned blocks, and the hashes of its pairs."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 
 from nmt.data.inspect.lines import Lines, is_in, mix
-from nmt.data.inspect.misaligned_blocks import MisalignedBlock, find_misaligned_blocks
+from nmt.data.inspect.misaligned_blocks import AROUND, MisalignedBlock, find_misaligned_blocks
 from nmt.data.inspect.pairs import Limits, pair_faults, side_faults
 from nmt.data.inspect.profile import Profile
 
@@ -13,6 +15,33 @@ Pair = tuple[str, str]
 BOTH = 2  # stands for both sides, where 0 is the source and 1 the target
 LEAKED, SIDE_LEAKED = "in valid or test", "a side in valid or test"
 MISALIGNED = "in a misaligned block"
+
+
+@dataclass
+class Chunk:
+    """Pairs that are looked at together, in their context."""
+
+    pairs: list[Pair]
+    core: slice  # of those that are not context
+    first: int  # number of the first pair of the core, from 1
+
+    @property
+    def size(self) -> int:
+        """The number of pairs without context."""
+        return self.core.stop - self.core.start
+
+
+def chunks(pairs: Iterator[Pair], most: int) -> Iterator[Chunk]:
+    """The pairs in chunks of at most `most`, with AROUND pairs of context before and after."""
+    held, before, first = list(islice(pairs, most + AROUND)), 0, 1
+    while len(held) > before:
+        size = min(most, len(held) - before)
+        yield Chunk(held, slice(before, before + size), first)
+        first += size
+        keep = max(0, before + size - AROUND)
+        before = before + size - keep
+        held = held[keep:]
+        held += islice(pairs, before + most + AROUND - len(held))
 
 
 @dataclass
