@@ -162,6 +162,9 @@ def test_an_odd_line_with_a_span_has_a_sign_of_it():
         ("Die 2,5-fache Menge der 1,5-Liter-Flasche um 10.30a.m., kein 20-jähriger", ["2,5", "1,5", "10.30"]),
         ("Wer kam - a - und/oder/nie zu Nr. 3 R? Sagt /me lacht/ oft.", ["3", "/me"]),
         ('Die 1950s um 7h05, z.B. Freund(in) und SUMME("a").', []),
+        ("Auf WWW.ZUVEXO.COM oder ZUVEXO.DE, SÖD-220", ["WWW.ZUVEXO.COM", "ZUVEXO.DE", "SÖD-220"]),
+        ("[i=x]Ja[/color], tipp !help, maps/de_kro.bsp.", ["[i=x]", "[/color]", "!help", "maps/de_kro.bsp"]),
+        ("Ja!nein [siehe oben] und/oder.das Ende, Sie/er.Der", []),
     ],
 )
 def test_what_must_not_be_translated_is_found(text, spans):
@@ -409,6 +412,7 @@ def test_no_seen_word_is_a_name_and_nearly_every_other_one_is():
         ("Ein NYM-J 5x2,5 von J. von Brexit", ["NYM-J 5x2,5", "J. von Brexit"]),
         ("Ein Hund. A. Xaver und Prof. Dr. H.-P. Brexit", ["Xaver", "Prof", "Dr", "H.-P. Brexit"]),
         ("Ein Xaver Y2 und Xaver 2", ["2", "Xaver Y2", "Xaver"]),
+        ("Ein Xaver Pro, Xaver 1.8.3 und Xaver XQ 42", ["Xaver Pro", "Xaver 1.8.3", "Xaver XQ 42"]),
         ("Ein Hund, z. B. Xaver", ["Xaver"]),
         ("Ein สวัสดี lief", ["สวัสดี"]),
     ],

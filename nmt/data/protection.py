@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import Any, SupportsIndex, overload
 
 from nmt.data.known_words import BESIDE, MARKS, WORD, Found, KnownWords
+from nmt.data.span_patterns import PRODUCT
 from nmt.data.spans import Span, find_spans
 from nmt.data.tags import sentence_start
 
@@ -38,7 +39,8 @@ PLACES = (
 JOINS_NAMES = re.compile(rf"(?: (?:& |(?:{PARTICLES}) )?)?")  # nothing: behind accents
 FIRMS = r"GmbH|mbH|AG|KGaA|KG|OHG|UG|SE|Ltd|Inc|LLC|LLP|PLC|S\.A|B\.V"
 AFTER_NAME = re.compile(
-    rf"[{ACCENTS}]*(?: (?:& (?:Co\.|Cie\.|Söhne|Sohn|Partner|Sons) )?(?:{FIRMS})(?!\w))*(?: [A-Z]\.(?= [(a-z]))?"
+    rf"[{ACCENTS}]*(?:{PRODUCT})?"
+    rf"(?: (?:& (?:Co\.|Cie\.|Söhne|Sohn|Partner|Sons) )?(?:{FIRMS})(?!\w))*(?: [A-Z]\.(?= [(a-z]))?"
 )
 TITLE = r"(?<=\b[DFH]r\. )|(?<=\bProf\. )"  # behind any other "r. " a sentence ends, and initials may be a word
 BEFORE_NAME = re.compile(  # initials, a word of PLACES, or van der
@@ -46,7 +48,7 @@ BEFORE_NAME = re.compile(  # initials, a word of PLACES, or van der
     rf"(?:v\. |(?:von(?: de[rnm])?|{PARTICLES}) )?|{PLACES} |van de[rn] )$"
 )
 LONGEST_BEFORE = 20  # characters that are searched for it
-CODE = re.compile(r"[A-Z]{1,3}\d+[A-Za-z]?")
+CODE = re.compile(r"[A-Z]{1,3}\d+[A-Za-z]?|\d+(?:\.\d+){2,}")  # or a version
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ def with_names(protected: Protected, known: KnownWords, start: int) -> Protected
 def joined_names(text: str, names: list[Found], spans: Mapping[str, str]) -> list[Found]:
     """Names that stand together, as one; with initials, Bad or Klein, a legal form (GmbH) or a code beside them.
 
-    A number is part of the name in capitals before it. Grasmo S4 is a name with a code.
+    A number is part of the name in capitals before it. Grasmo S4 is a name with a code, Grasmo 1.8.3 with a version.
     """
     joined: list[Found] = []
     for start, end in names:
@@ -168,7 +170,7 @@ def joined_names(text: str, names: list[Found], spans: Mapping[str, str]) -> lis
         if beside := AFTER_NAME.match(text, end):
             end = beside.end()
         follows = text[end : end + 2]
-        is_number = follows[1:] in NUMBERS and text[start:end].isupper()
+        is_number = follows[1:] in NUMBERS and text[start:end].split()[-1].isupper()
         if follows[:1] == " " and (is_number or CODE.fullmatch(spans.get(follows[1:], ""))):
             end += 2
         joined.append(Found(start, end))

@@ -96,7 +96,8 @@ class Protection {
       afterName.lastIndex = end;
       end += afterName.exec(text)[0].length;
       const [name, mark] = [text.slice(start, end), text.slice(end + 1, end + 2)];
-      const isNumber = mark && [...this.numbers].includes(mark) && name === name.toUpperCase() && name !== name.toLowerCase();
+      const last = name.split(" ").pop();
+      const isNumber = mark && [...this.numbers].includes(mark) && last === last.toUpperCase() && last !== last.toLowerCase();
       if (text[end] === " " && (isNumber || this.code.test(spans[mark] ?? ""))) end += 2;
       joined.push([start, end]);
     }
