@@ -53,7 +53,7 @@ class PairJudge:
                 yield item[0]
 
         parts = chunks(reading(), CHUNK)
-        for found, verdicts in map_in_order(self.judge, parts, usable_processors(), "looked at pairs"):
+        for found, verdicts in map_in_order(self.judge, parts, usable_processors(), "checks pairs"):
             self.checks.note(found, len(verdicts))
             for verdict in verdicts:
                 yield *read.popleft(), verdict
