@@ -18,7 +18,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from nmt.config import DataConfig, config_folder
-from nmt.data import corpus, digests, filtering, hub, origin, pair_judge, parallel_text
+from nmt.data import corpus, digests, filtering, hub, origin, parallel_text, training_filter
 from nmt.data.parallel_text import read_lines
 from nmt.errors import UserError
 
@@ -405,9 +405,9 @@ def test_a_stream_of_pairs_is_not_held(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(UserError, match="is not the known text"):
         hub.write_pairs(invented(count, alive), tmp_path / "train.de", tmp_path / "train.en")
     assert len(alive) == count and max(alive) <= 4
-    monkeypatch.setattr(pair_judge, "SAMPLE", 500)
-    monkeypatch.setattr(pair_judge, "CHUNK", 100)
-    monkeypatch.setattr(pair_judge, "usable_processors", lambda: 2)
+    monkeypatch.setattr(training_filter, "SAMPLE", 500)
+    monkeypatch.setattr(training_filter, "CHUNK", 100)
+    monkeypatch.setattr(training_filter, "usable_processors", lambda: 2)
     data = make(tmp_path)
     files = parallel_text.read_pairs
     monkeypatch.setattr(
@@ -416,7 +416,7 @@ def test_a_stream_of_pairs_is_not_held(tmp_path: Path, monkeypatch: pytest.Monke
         lambda source, target: invented(count, alive) if source.path.stem == "train" else files(source, target),
     )
     assert build(data, tmp_path)["audit"]["train"]["kept"] == count
-    assert max(alive) <= 2 * 15 * pair_judge.CHUNK  # half of them
+    assert max(alive) <= 2 * 15 * training_filter.CHUNK  # half of them
 
 
 def test_the_corpus_is_that_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -426,8 +426,8 @@ def test_the_corpus_is_that_of_one_process(tmp_path: Path, monkeypatch: pytest.M
     pairs[40], pairs[77], pairs[201] = ("", "Blank."), ("guten tag", "Hello."), ("Gleich", "Gleich")
     found = []
     for processes in (1, 3):
-        monkeypatch.setattr(pair_judge, "usable_processors", lambda processes=processes: processes)
-        monkeypatch.setattr(pair_judge, "CHUNK", 300 if processes == 1 else 23)
+        monkeypatch.setattr(training_filter, "usable_processors", lambda processes=processes: processes)
+        monkeypatch.setattr(training_filter, "CHUNK", 300 if processes == 1 else 23)
         folder = tmp_path / str(processes)
         folder.mkdir()
         report = build(make(folder, tuple(map(list, zip(*pairs, strict=True)))), folder)

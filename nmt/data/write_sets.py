@@ -10,9 +10,9 @@ from nmt.data.checks import PairChecks
 from nmt.data.filtering import DuplicateCounter, HeldOutSentences, PairCounts
 from nmt.data.mixture import copies
 from nmt.data.origin import Origin, PartCounts
-from nmt.data.pair_judge import PairJudge, first_pairs
 from nmt.data.parallel_text import LineWriter
 from nmt.data.tags import leading_tags
+from nmt.data.training_filter import TrainingFilter, first_pairs
 from nmt.data.training_links import NAME as LINKS
 from nmt.data.training_links import find_link_files
 from nmt.data.training_plan import TrainingPlan
@@ -41,20 +41,20 @@ def write_training_set(
             link_writer = LineWriter(folder / LINKS)
             stack.callback(link_writer.close)
         checks.prepare(first_pairs(plan.origins))
-        judge = PairJudge(plan, data, held_out, checks)
+        training_filter = TrainingFilter(plan, data, held_out, checks)
         for number, origin in enumerate(plan.origins):
             links, weight = link_files[number] if link_files else None, plan.weight(number, writer.size)
-            look = partial(judge.judge_all, links=links, place=origin.place)
-            for (source, target), line, verdict in parts.count(origin, look):
-                if verdict.reason:
-                    counts.drop(verdict.reason, counts.read)
+            look = partial(training_filter.decide_all, links=links, place=origin.place)
+            for (source, target), line, decision in parts.count(origin, look):
+                if decision.reason:
+                    counts.drop(decision.reason, counts.read)
                     continue
                 if source == target:
                     counts.count("both sides equal", counts.read)
-                if verdict.held_out:
+                if decision.held_out:
                     counts.count("also in valid or test", counts.read)
-                    held_out.found |= verdict.held_out
-                duplicates.add(verdict.hash, counts.read)
+                    held_out.found |= decision.held_out
+                duplicates.add(decision.hash, counts.read)
                 plan.found_tags.update(leading_tags(source))
                 for _ in range(times := copies(weight, source, target)):
                     writer.write(tagged(source, origin.tag), target, counts)

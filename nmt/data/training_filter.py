@@ -24,7 +24,7 @@ from nmt.processes import map_in_order, usable_processors
 CHUNK = 4000  # pairs that a process looks at together
 
 
-class Verdict(NamedTuple):
+class Decision(NamedTuple):
     """About one pair."""
 
     reason: str | None  # why it is left out
@@ -33,18 +33,18 @@ class Verdict(NamedTuple):
 
 
 @dataclass
-class PairJudge:
-    """Looks at training pairs; `checks` counts their faults, and is prepared."""
+class TrainingFilter:
+    """Decides which training pairs are kept; `checks` counts their faults, and is prepared."""
 
     plan: TrainingPlan
     data: DataConfig
     held_out: HeldOutSentences
     checks: PairChecks
 
-    def judge_all(
+    def decide_all(
         self, pairs: Iterator[Pair], links: Path | None, place: Path | str
-    ) -> Iterator[tuple[Pair, str, Verdict]]:
-        """Each pair with its line of the file `links` and a verdict; some chunks are read ahead. Raises UserError."""
+    ) -> Iterator[tuple[Pair, str, Decision]]:
+        """Each pair with its line of the file `links` and a decision; some chunks are read ahead. Raises UserError."""
         read = deque[tuple[Pair, str]]()
 
         def reading() -> Iterator[Pair]:
@@ -53,20 +53,20 @@ class PairJudge:
                 yield item[0]
 
         parts = chunks(reading(), CHUNK)
-        for found, verdicts in map_in_order(self.judge, parts, usable_processors(), "checks pairs"):
-            self.checks.note(found, len(verdicts))
-            for verdict in verdicts:
-                yield *read.popleft(), verdict
+        for found, decisions in map_in_order(self.decide, parts, usable_processors(), "checks pairs"):
+            self.checks.note(found, len(decisions))
+            for decision in decisions:
+                yield *read.popleft(), decision
 
-    def judge(self, chunk: Chunk) -> tuple[ChunkFaults, list[Verdict]]:
-        """The faults of a chunk, and the verdict about each of its pairs."""
+    def decide(self, chunk: Chunk) -> tuple[ChunkFaults, list[Decision]]:
+        """The faults of a chunk, and the decision about each of its pairs."""
         found = self.checks.inspect(chunk.pairs, chunk.core)
         limits = self.data.max_characters, self.data.max_length_ratio
-        verdicts = []
+        decisions = []
         for pair, value in zip(chunk.pairs[chunk.core], found.exact.tolist(), strict=True):
             reason = rejection_reason(*pair, *limits) or self.plan.reason(*pair)
-            verdicts.append(Verdict(reason, set() if reason else self.held_out.find(*pair), value))
-        return found, verdicts
+            decisions.append(Decision(reason, set() if reason else self.held_out.find(*pair), value))
+        return found, decisions
 
 
 def first_pairs(origins: Sequence[Origin]) -> list[Pair]:
