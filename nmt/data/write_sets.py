@@ -29,7 +29,7 @@ def write_training_set(
     duplicates: DuplicateCounter,
     checks: PairChecks,
 ) -> dict[str, Any]:
-    """Write the training pairs that `rejection_reason` accepts; returns the set's entry in report.json.
+    """Write the training pairs that `TrainingFilter` keeps; returns the set's entry in report.json.
 
     Raises UserError when no pair is left, in the whole or in one part of several.
     """
