@@ -10,6 +10,7 @@ BLEU on the validation set; with them each test set is scored once.
 
 import argparse
 import itertools
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,8 +68,10 @@ def log_probabilities(translator: Translator, pairs: list[tuple[str, str]]) -> n
 
 
 def read_hypotheses(run: nmt.Run, others: list[nmt.Run], backward: list[nmt.Run], files: list[str]) -> Hypotheses:
-    """The n-best lists of a set with their features: log p of each run, and the length."""
+    """The n-best lists of a set with their features: log p of each run, and the length; raises UserError."""
     source, reference = (list(read_lines(Path(file))) for file in files)
+    if len(source) != len(reference) or not source:
+        raise nmt.UserError(f"{files[0]} has {len(source)} lines and {files[1]} {len(reference)}; each needs its own.")
     translations = run.translate(source, beam=BEAM, nbest=BEAM)
     pairs = [(source[line], each.text) for line, best in enumerate(translations) for each in best.nbest]
     owners = np.repeat(np.arange(len(source)), [len(best.nbest) for best in translations])
@@ -103,4 +106,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except nmt.UserError as error:
+        print(f"rerank: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -42,3 +42,10 @@ def test_a_run_reranks_its_own_translations(trained: Trained, tmp_path, capsys, 
     found = rerank.read_hypotheses(loaded, [loaded], [loaded], files)
     assert len(found.texts) == 36
     assert all(found.bleu(np.array([1, 0, 0, reward])) <= float(valid[2]) + 0.01 for reward in rerank.REWARD)
+
+
+def test_files_that_do_not_belong_together_are_refused(trained: Trained, tmp_path):
+    (tmp_path / "de").write_text("Eins.\nZwei.\n", encoding="utf-8")
+    (tmp_path / "en").write_text("One.\n", encoding="utf-8")
+    with pytest.raises(nmt.UserError, match="2 lines and .* 1;"):
+        rerank.main([str(trained.folder), "--valid", str(tmp_path / "de"), str(tmp_path / "en")])
