@@ -11,12 +11,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nmt.alignments.alignment import Alignment
     from nmt.decode.translator import Translation
     from nmt.errors import Stopped, UserError
-    from nmt.interface import load, train
-    from nmt.runs import Run, Scores
-    from nmt.scoring import Result
+    from nmt.evaluate.alignment import Alignment
+    from nmt.runs.interface import load, train
+    from nmt.runs.run import Run, Scores
+    from nmt.runs.scoring import Result
 
 # OpenMP threads that always spin slow each other down on shared cores; those that sleep at once wake up late and cost
 # a quarter of the speed. So: spin for a short while, then sleep. This must be set before torch is imported, and a
@@ -29,15 +29,15 @@ if "OMP_WAIT_POLICY" not in os.environ:
 __version__ = "0.1.0"
 __all__ = ["Alignment", "Result", "Run", "Scores", "Stopped", "Translation", "UserError", "load", "train"]
 MODULES = {
-    "Alignment": "nmt.alignments.alignment",
-    "Result": "nmt.scoring",
-    "Run": "nmt.runs",
-    "Scores": "nmt.runs",
+    "Alignment": "nmt.evaluate.alignment",
+    "Result": "nmt.runs.scoring",
+    "Run": "nmt.runs.run",
+    "Scores": "nmt.runs.run",
     "Stopped": "nmt.errors",
     "Translation": "nmt.decode.translator",
     "UserError": "nmt.errors",
-    "load": "nmt.interface",
-    "train": "nmt.interface",
+    "load": "nmt.runs.interface",
+    "train": "nmt.runs.interface",
 }
 
 

@@ -20,8 +20,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from nmt.commands.options import make_parser
 from nmt.errors import ProcessLost, Stopped, UserError
-from nmt.options import make_parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -79,7 +79,7 @@ def reports(error: UserError) -> bool:
     """
     if not is_one_of_several() or os.environ["RANK"] == "0":
         return True
-    from nmt.distributed import has_joined
+    from nmt.training.distributed import has_joined
 
     return has_joined() and not isinstance(error, ProcessLost | Stopped)
 

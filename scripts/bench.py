@@ -22,10 +22,10 @@ from benchmarks.machine import ROOT
 from benchmarks.models import measure_in_process, model_names
 from benchmarks.tables import columns, table
 
-from nmt.compose import compose_all
+from nmt.commands.option_values import positive
+from nmt.config.compose import compose_all
 from nmt.errors import UserError
-from nmt.option_values import positive
-from nmt.stages import build_stages
+from nmt.runs.stages import build_stages
 
 BIG = "transformer_big"  # for millions of pairs and a GPU: only when it is named
 PAIRS = 20_000  # of the phrasebook

@@ -24,8 +24,8 @@ from benchmarks.profiles import attention_kernels, slowest_kernels
 from benchmarks.tables import Figures, spread, summarize
 from benchmarks.training import device_memory_gib, synchronize, time_updates, train_step_on_random_ids
 
+from nmt.commands.option_values import positive
 from nmt.errors import UserError
-from nmt.option_values import positive
 from nmt.training.precision import select_device
 from nmt.training.train_step import TrainStep
 

@@ -26,8 +26,8 @@ from peers.environments import Environments
 from peers.toolkits import PEERS
 from peers.translation import compare_translation
 
+from nmt.commands.option_values import positive
 from nmt.errors import UserError
-from nmt.option_values import positive
 
 COLUMNS = {  # of the table: title and figure
     "target tok/s": "tokens_per_s",

@@ -9,9 +9,9 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_type_hints
 
-from nmt.compose import compose_all
-from nmt.config import Config
-from nmt.config_validation import as_override, describe_range
+from nmt.config.compose import compose_all
+from nmt.config.schema import Config
+from nmt.config.validation import as_override, describe_range
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
 MODELS = ("transformer", "luong_global")  # whose values stand for those of their kind

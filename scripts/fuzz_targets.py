@@ -14,20 +14,21 @@ from typing import Any, NamedTuple
 from mutation import NASTY, VALUES, mutate_bytes, mutate_tree, to_json
 from small_run import small_config
 
-from nmt import runs, stages
-from nmt.alignments.gold import read_gold_alignments
 from nmt.commands import check_sentence
-from nmt.compare.systems import read_training
-from nmt.compose import compose_all
-from nmt.config import DataConfig, flatten, to_dict
-from nmt.config_validation import validate
+from nmt.config.compose import compose_all
+from nmt.config.schema import DataConfig, flatten, to_dict
+from nmt.config.validation import validate
 from nmt.data.corpus import build_corpus
 from nmt.data.line_chunks import read_chunks
 from nmt.data.parallel_text import read_pairs
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
-from nmt.results import read_result
-from nmt.scoring import Result
+from nmt.evaluate.gold import read_gold_alignments
+from nmt.runs import run as runs
+from nmt.runs import stages
+from nmt.runs.comparison.systems import read_training
+from nmt.runs.results import read_result
+from nmt.runs.scoring import Result
 
 
 @dataclass
@@ -233,7 +234,7 @@ def stored_results(material: Material) -> Prepared:
 
 def corpus_reports(material: Material) -> Prepared:
     """report.json of a corpus that a checkpoint points to."""
-    from nmt.test_sets import existing_corpus
+    from nmt.runs.test_sets import existing_corpus
 
     (report,) = (material.root / "data").glob("corpus-*/report.json")
     tree, folder = json.loads(report.read_bytes()), material.root / "found" / "corpus-1"

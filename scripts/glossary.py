@@ -24,14 +24,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import nmt
-from nmt.alignments.gold import read_gold_alignments
 from nmt.data.parallel_text import read_pairs
+from nmt.data.words import word_spans
+from nmt.decode.glossary_search import TermSearch
+from nmt.decode.glossary_terms import Entry, Glossary, Match, find_target
+from nmt.decode.glossary_variants import Variants
 from nmt.evaluate.bleu_chrf import score
-from nmt.evaluate.words import word_spans
-from nmt.glossary.search import TermSearch
-from nmt.glossary.terms import Entry, Glossary, Match, find_target
-from nmt.glossary.variants import Variants
-from nmt.runs import Run
+from nmt.evaluate.gold import read_gold_alignments
+from nmt.runs.run import Run
 
 Pair = tuple[str, str]
 SHORTEST, DICE = 4, 0.3

@@ -13,8 +13,8 @@ import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from nmt.data.tokenizer import BOS
-from nmt.run_folders import find_checkpoints
-from nmt.runs import load
+from nmt.runs.folders import find_checkpoints
+from nmt.runs.run import load
 
 BATCH = 50
 

@@ -17,16 +17,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt.alignments.extraction import encode_pairs
+from nmt.data.links import Link
+from nmt.data.words import word_spans
 from nmt.documents.links import LinkReader, attention_links
 from nmt.documents.placement import Node
 from nmt.documents.rendering import Renderer, TranslatedSentence, place_nodes
 from nmt.documents.segment import TagKind
-from nmt.evaluate.alignment_error_rate import Link
-from nmt.evaluate.words import word_spans
-from nmt.interface import load
-from nmt.scoring import gold_alignments
-from nmt.test_sets import corpus_hashes, own_corpus
+from nmt.evaluate.extraction import encode_pairs
+from nmt.runs.interface import load
+from nmt.runs.scoring import gold_alignments
+from nmt.runs.test_sets import corpus_hashes, own_corpus
 
 TAGS = 2  # at most, beside those inside them
 TRIES = 10  # to draw them

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from nmt.audit.run import audit
-from nmt.compose import compose_all
+from nmt.config.compose import compose_all
 from nmt.data.parallel_text import find_file, read_lines
 
 Pair = tuple[str, str]

@@ -19,12 +19,12 @@ import sacrebleu
 import torch
 
 import nmt
-from nmt.compare.perplexity import MAX_LOGITS
 from nmt.data.batches import batches_by_length, collate
 from nmt.data.parallel_text import read_lines
 from nmt.data.tokenizer import PAD
 from nmt.decode.forced_decoding import force_decode
 from nmt.decode.translator import Translator
+from nmt.runs.comparison.perplexity import MAX_LOGITS
 
 BEAM = 20
 FORWARD, BACKWARD, REWARD = (0.0, 0.5, 1.0), (0.0, 0.2, 0.4, 0.6, 0.8, 1.0), (0.0, 0.3, 0.6, 1.0, 1.4)

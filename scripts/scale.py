@@ -36,7 +36,7 @@ from scale_plots import draw_pictures
 from nmt.data import shards
 from nmt.data.manifest import write_manifest
 from nmt.errors import UserError
-from nmt.stages import build_stages
+from nmt.runs.stages import build_stages
 
 Rows = list[dict[str, Any]]
 VOCABULARY = 2000

@@ -22,9 +22,9 @@ from benchmarks.corpora import write_text
 from benchmarks.tables import Figures
 from benchmarks.training import trainer_on_corpus
 
-from nmt.cpu import keep_freed_memory
+from nmt.attention.cpu import keep_freed_memory
 from nmt.data import shards
-from nmt.stages import build_corpus_stage, build_ids_stage, build_stages, build_tokenizer_stage
+from nmt.runs.stages import build_corpus_stage, build_ids_stage, build_stages, build_tokenizer_stage
 from nmt.training.trainer import Trainer
 
 SECONDS = 1.0  # between two samples of memory

@@ -17,14 +17,14 @@ from benchmarks.corpora import NO_TOKENIZERS
 from benchmarks.tables import Figures
 from benchmarks.training import make_train_step, next_batches, random_model, trainer_on_corpus
 
-from nmt.compose import compose_all
-from nmt.config import Config
-from nmt.cpu import keep_freed_memory
+from nmt.attention.cpu import keep_freed_memory
+from nmt.config.compose import compose_all
+from nmt.config.schema import Config
 from nmt.data.batches import Batch, BatchIterator, Cursor, collate
 from nmt.data.dataset import ParallelDataset
 from nmt.data.tokenizer import EOS
 from nmt.decode.beam_search import search
-from nmt.stages import build_corpus_stage, build_ids_stage, build_tokenizer_stage
+from nmt.runs.stages import build_corpus_stage, build_ids_stage, build_tokenizer_stage
 from nmt.training.precision import autocast, select_precision
 
 CPU = torch.device("cpu")

@@ -3,9 +3,9 @@
 import logging
 from pathlib import Path
 
-from nmt import pipeline
-from nmt.compose import compose_all
-from nmt.config import Config
+from nmt.config.compose import compose_all
+from nmt.config.schema import Config
+from nmt.runs import pipeline
 
 WORDS = [
     "name=small", "device=cpu", "precision=fp32", "data=phrasebook", "data.pairs=3000", "tokenizer.vocabulary_size=500",

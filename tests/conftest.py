@@ -15,11 +15,13 @@ import torch
 from corpora import refused, restored_logger, trained, vocabularies  # noqa: F401
 from omegaconf import DictConfig, OmegaConf
 
-from nmt.compose import compose_all
-from nmt.config import config_folder, to_dict
-from nmt.config_validation import validate
+from nmt.config.compose import compose_all
+from nmt.config.recurrent import RecurrentConfig
+from nmt.config.schema import config_folder, to_dict
+from nmt.config.transformer import TransformerConfig
+from nmt.config.validation import validate
 from nmt.models.base import EncoderDecoder
-from nmt.models.build import ModelConfig, build
+from nmt.models.build import build
 
 # A law for all inputs is tried on 100 of them, always the same ones, so that CI is reproducible; no deadline, since the
 # machine may be busy. CI's own profile, which Hypothesis loads by itself, would otherwise stay in force.
@@ -95,7 +97,7 @@ def composed(name: str) -> DictConfig:
 
 
 @cache
-def small_config(name: str, changes: tuple[tuple[str, object], ...]) -> ModelConfig:
+def small_config(name: str, changes: tuple[tuple[str, object], ...]) -> RecurrentConfig | TransformerConfig:
     """conf/model/NAME.yaml with other sizes and the same structure."""
     plain: dict[str, object] = OmegaConf.to_container(composed(name).model)  # type: ignore[assignment]
     sizes = {key: value for key, value in NARROW.items() if key in plain}

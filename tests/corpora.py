@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 
 from nmt import cli
-from nmt.compose import compose_all
+from nmt.config.compose import compose_all
 from nmt.data.tokenizer import Tokenizer, Tokenizers
 from nmt.data.train_tokenizer import train_sentencepiece
 

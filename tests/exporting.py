@@ -6,8 +6,8 @@ from conftest import composed, small_config
 from torch import nn
 from torch.nn import functional
 
-from nmt.config import Config, DecodeConfig
-from nmt.config_validation import validate
+from nmt.config.schema import Config, DecodeConfig
+from nmt.config.validation import validate
 from nmt.data.batches import collate
 from nmt.data.tokenizer import PAD, Tokenizers
 from nmt.decode.translator import Translator

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.alignments.gold import GoldAlignments, read_gold_alignments
+from nmt.data.links import format_links, parse_links
+from nmt.data.words import WordPair
 from nmt.errors import UserError
-from nmt.evaluate.alignment_error_rate import AlignmentCounts, argmax_links, format_links, parse_links, threshold_links
-from nmt.evaluate.words import WordPair
+from nmt.evaluate.alignment_error_rate import AlignmentCounts, argmax_links, threshold_links
+from nmt.evaluate.gold import GoldAlignments, read_gold_alignments
 
 LINKS = st.sets(st.tuples(st.integers(0, 30), st.integers(0, 30)))
 

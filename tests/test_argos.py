@@ -16,14 +16,14 @@ from exporting import translator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.config import DataConfig
+from nmt.config.schema import DataConfig
+from nmt.convert.argos_folder import LONGEST, ArgosExport
+from nmt.convert.argos_pieces import normalizing_model
+from nmt.convert.argos_sentences import sentence_model
+from nmt.convert.licence import Licences
 from nmt.data.tokenizer import Tokenizer, Tokenizers
 from nmt.errors import UserError
-from nmt.export.argos_folder import LONGEST, ArgosExport
-from nmt.export.argos_pieces import normalizing_model
-from nmt.export.argos_sentences import sentence_model
-from nmt.export.licence import Licences
-from nmt.runs import load
+from nmt.runs.run import load
 
 needs_ctranslate2 = pytest.mark.skipif(
     importlib.util.find_spec("ctranslate2") is None,

@@ -180,7 +180,7 @@ def run_command_raising(audit, given) -> None:
     """The audit without the command, which turns an interruption into an exit code."""
     for number, name in enumerate(("de", "en")):
         Path(f"train.{name}").write_text("".join(pair[number] + "\n" for pair in given), encoding="utf-8")
-    from nmt.compose import compose_all
+    from nmt.config.compose import compose_all
 
     (config,) = compose_all([*WORDS, "data.train=train", "data.valid=valid", "data.test=null"], multirun=False)
     run.audit(config.data, Path(config.data_folder))

@@ -21,14 +21,14 @@ from benchmarks.training import make_train_step, random_model, time_updates, tra
 from peers.toolkits import ENVIRONMENTS, PEERS
 from peers.train_toolkit import TOOLKITS, Meter
 
-from nmt.compose import compose_all
+from nmt.config.compose import compose_all
 from nmt.data.batches import BatchIterator, collate
 from nmt.data.dataset import ParallelDataset
 from nmt.data.phrasebook.draw import Grammar, draws
 from nmt.data.plan import plan_batches
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.errors import UserError
-from nmt.stages import build_stages
+from nmt.runs.stages import build_stages
 from nmt.training.train_step import TrainStep
 
 SMALL = ["data.pairs=2000", "tokenizer.vocabulary_size=420", "train.batch_tokens=200"]

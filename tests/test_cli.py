@@ -18,20 +18,21 @@ import torch
 from corpora import Answer, Trained, environment, process, run_command, small, write_corpus
 
 from nmt import cli
-from nmt.alignments import layer_selection
-from nmt.alignments.extraction import Extractor, encode_pairs, record_words
 from nmt.data import line_chunks
+from nmt.data.links import format_links
 from nmt.data.parallel_text import read_pairs
 from nmt.data.tokenizer import BOS, EOS
+from nmt.data.words import WordPair
 from nmt.decode import confidences
 from nmt.decode.translator import Translator
-from nmt.distributed import World
 from nmt.errors import UserError
-from nmt.evaluate.alignment_error_rate import argmax_links, format_links
-from nmt.evaluate.words import WordPair
+from nmt.evaluate import layer_selection
+from nmt.evaluate.alignment_error_rate import argmax_links
+from nmt.evaluate.extraction import Extractor, encode_pairs, record_words
 from nmt.models.transformer import Transformer
-from nmt.runs import Run, load
-from nmt.scoring import Result, gold_alignments, make_layer_selector, score_sets, score_trained
+from nmt.runs.run import Run, load
+from nmt.runs.scoring import Result, gold_alignments, make_layer_selector, score_sets, score_trained
+from nmt.training.distributed import World
 
 SENTENCE = "Ein Junge malt das rote Fahrrad."
 OTHER = "Mein Bruder sucht kein Brot im Garten."
@@ -767,7 +768,7 @@ def test_a_stored_score_is_not_taken_for_one_of_other_code(trained: Trained, tmp
     path = tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json"
     written = []
     for code in ("a", "a", "b"):
-        monkeypatch.setattr("nmt.runs.code_digest", lambda code=code: code)
+        monkeypatch.setattr("nmt.runs.run.code_digest", lambda code=code: code)
         score_corpus(load([copied]), trained.root / "corpus", ["test"])
         written.append(path.stat().st_mtime_ns)
     assert written[0] == written[1] < written[2]
@@ -849,7 +850,7 @@ def test_a_multirun_runs_each_combination_under_its_own_name(tmp_path, capfd):
 
 
 def test_a_given_name_is_kept_apart_too():
-    from nmt.compose import compose_all
+    from nmt.config.compose import compose_all
 
     names = [config.name for config in compose_all(["name=try", "model=seq2seq,bahdanau", "seed=1,2"], multirun=True)]
     assert names == [

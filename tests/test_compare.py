@@ -21,25 +21,25 @@ from PIL import Image
 from sacrebleu import corpus_bleu
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from nmt import test_sets
-from nmt.alignments import extraction
-from nmt.alignments.alignment import Alignment
-from nmt.compare import report
-from nmt.compare import test_sets as compare_test_sets
-from nmt.compare.perplexity import measure_perplexity
-from nmt.compare.systems import System, read_training
-from nmt.compose import compose_all
-from nmt.config import Config
-from nmt.config_validation import validate
+from nmt.config.compose import compose_all
+from nmt.config.schema import Config
+from nmt.config.validation import validate
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
+from nmt.evaluate import extraction
+from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.bleu_chrf import score
 from nmt.evaluate.lengths import bleu_by_length, count_words, join_pairs, length_buckets
 from nmt.evaluate.lengths import corpus_bleu as bleu_alone
 from nmt.evaluate.significance import paired_bootstrap
 from nmt.evaluate.spread import spread
 from nmt.models.build import build as build_model
-from nmt.runs import load
+from nmt.runs import test_sets
+from nmt.runs.comparison import report
+from nmt.runs.comparison import test_sets as compare_test_sets
+from nmt.runs.comparison.perplexity import measure_perplexity
+from nmt.runs.comparison.systems import System, read_training
+from nmt.runs.run import load
 from nmt.training import checkpoint
 from nmt.view.comparison_page import PageFigure, Section, Table, comparison_page, to_markdown
 from nmt.view.curves import Curve, plot_curves

@@ -13,14 +13,14 @@ from conftest import TORCHS_OWN
 from torch.testing import assert_close
 
 from nmt.attention import flex
-from nmt.compose import compose_all
+from nmt.config.compose import compose_all
 from nmt.data.batches import Batch, Cursor, collate
 from nmt.data.tokenizer import EOS
-from nmt.distributed import World
 from nmt.errors import UserError
 from nmt.models.build import build
 from nmt.training.build import make_optimizer
 from nmt.training.compile import compile_forward
+from nmt.training.distributed import World
 from nmt.training.state import TrainState
 from nmt.training.train_step import TrainStep
 

@@ -10,9 +10,9 @@ import pytest
 from corpora import Trained, run_command
 
 import nmt
-from nmt.calibration import MOST_PAIRS, fit_calibration, read_calibration, some_pairs, write_calibration
+from nmt.decode.confidence import Calibration, Reliability, auroc, right_words, word_log_probabilities
 from nmt.errors import UserError
-from nmt.evaluate.confidence import Calibration, Reliability, auroc, right_words, word_log_probabilities
+from nmt.evaluate.calibration import MOST_PAIRS, fit_calibration, read_calibration, some_pairs, write_calibration
 
 PLANTED = Calibration(0.6, -0.5)
 

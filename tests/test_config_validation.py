@@ -6,11 +6,10 @@ from functools import cache
 import pytest
 from omegaconf import OmegaConf
 
-from nmt.compose import compose_all
-from nmt.config import Config, DataConfig, OptimConfig, to_dict
-from nmt.config_validation import validate
+from nmt.config.compose import compose_all
+from nmt.config.schema import Config, DataConfig, OptimConfig, to_dict
+from nmt.config.validation import MODELS, validate
 from nmt.errors import UserError
-from nmt.models.build import MODELS
 
 # model and keys; the message has the value, what it would need, and the value without effect
 IDLE = [
@@ -141,7 +140,7 @@ def test_the_command_line_refuses_it_too():
         compose_all(["model=luong_local_p", "model.window=local_m"], multirun=False)
 
 
-@pytest.mark.parametrize("group", [DataConfig, OptimConfig, *(each.config for each in MODELS.values())])
+@pytest.mark.parametrize("group", [DataConfig, OptimConfig, *MODELS.values()])
 def test_the_required_key_exists(group):
     """Another key of the same group, and values that it can have; the default is a value without effect."""
     by_name = {field.name: field for field in fields(group)}

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from nmt.config import DataConfig, config_folder
+from nmt.config.schema import DataConfig, config_folder
 from nmt.data import corpus, digests, filtering, hub, origin, parallel_text, training_filter
 from nmt.data.parallel_text import read_lines
 from nmt.errors import UserError

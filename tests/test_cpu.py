@@ -5,8 +5,8 @@ import torch
 from conftest import VOCABULARY, small_config
 from torch.testing import assert_close
 
-from nmt import cpu
-from nmt.cpu import padded_matmul
+from nmt.attention import cpu
+from nmt.attention.cpu import padded_matmul
 from nmt.data.tokenizer import PAD
 from nmt.models.build import build
 from nmt.training.loss import LinearCrossEntropy, training_loss

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from nmt.config import TokenizerConfig
+from nmt.config.schema import TokenizerConfig
 from nmt.data import dataset, tokenize_files, train_tokenizer, write_ids
 from nmt.data.dataset import ParallelDataset
 from nmt.data.plan import length_runs

@@ -14,8 +14,8 @@ import torch
 from corpora import run_command, small, write_corpus
 
 from nmt.decode.hypothesis import Hypothesis, pack_nbest, unpack_nbest
-from nmt.distributed import World
 from nmt.training import checkpoint
+from nmt.training.distributed import World
 
 WORDS = (
     "train.max_steps=12", "train.validate_every=5", "train.batch_tokens=100", "train.log_sentences=1",
@@ -33,7 +33,7 @@ MODELS = {
 SUM = """
 import torch
 from torch import nn
-from nmt.distributed import world
+from nmt.training.distributed import world
 from nmt.training.gradient_sum import OrderedSum
 sizes = [(3, 5), (7,), (1,), (40,)]
 processes = world()

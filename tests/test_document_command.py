@@ -11,7 +11,7 @@ from documents import SAMPLES
 from nmt import cli
 from nmt.commands import translate_document
 from nmt.documents.translation import DocumentTranslator, ModelTranslator, without_added_period
-from nmt.interface import load
+from nmt.runs.interface import load
 
 TAGS = re.compile(r"</?[a-z]+[^<>]*>")
 

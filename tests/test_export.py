@@ -16,17 +16,17 @@ from conftest import MODELS, small_config
 from corpora import Trained, environment, run_command
 from exporting import some, translator
 
-from nmt import runs
-from nmt.config import Config
+from nmt.config.schema import Config
+from nmt.convert.ctranslate2_engine import CTranslate2Translator
+from nmt.convert.ctranslate2_folder import CTranslate2Export
+from nmt.convert.ctranslate2_model import EXPORTABLE, check_exportable
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.beam_search import Hypothesis
+from nmt.decode.confidence import Calibration
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
-from nmt.evaluate.confidence import Calibration
-from nmt.export.ctranslate2_engine import CTranslate2Translator
-from nmt.export.ctranslate2_folder import CTranslate2Export
-from nmt.export.ctranslate2_model import EXPORTABLE, check_exportable
 from nmt.models.ensemble import Ensemble
+from nmt.runs import run as runs
 
 needs_ctranslate2 = pytest.mark.skipif(
     importlib.util.find_spec("ctranslate2") is None,

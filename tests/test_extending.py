@@ -46,14 +46,14 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "conf/model/luong_distance.yaml").write_text(yaml, encoding="utf-8")
     insert(tmp_path / "README.md", "| `luong_local_m`", row)
     extend(tmp_path / "tests/oracle.py", "SCORES = {", oracle)
-    module, line, yaml = blocks("py|yml")
+    config, schema_line, module, line, yaml = blocks("py|yml")
+    (tmp_path / "nmt/config/gru.py").write_text(config, encoding="utf-8")
+    insert(tmp_path / "nmt/config/validation.py", "from nmt.config.recurrent", "from nmt.config.gru import GruConfig\n")
+    extend(tmp_path / "nmt/config/validation.py", "MODELS = {", schema_line)
     (tmp_path / "nmt/models/gru.py").write_text(module, encoding="utf-8")
-    insert(
-        tmp_path / "nmt/models/build.py",
-        "from nmt.models.recurrent import",
-        "from nmt.models.gru import Gru, GruConfig\n",
-    )
-    extend(tmp_path / "nmt/models/build.py", "MODELS = {", line)
+    imports = "from nmt.config.gru import GruConfig\nfrom nmt.models.gru import Gru\n"
+    insert(tmp_path / "nmt/models/build.py", "from nmt.config.recurrent import", imports)
+    extend(tmp_path / "nmt/models/build.py", "MODELS: dict", line)
     (tmp_path / "conf/model/gru.yaml").write_text(yaml, encoding="utf-8")
     insert(tmp_path / "README.md", "| `luong_local_m`", "| `gru` | a small GRU encoder-decoder |\n")
     return tmp_path

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from nmt.compose import compose_all
-from nmt.config import Config, leaves, to_dict
-from nmt.config_field import LARGEST
-from nmt.config_validation import validate
+from nmt.config.compose import compose_all
+from nmt.config.field import LARGEST
+from nmt.config.schema import Config, leaves, to_dict
+from nmt.config.validation import validate
 from nmt.errors import UserError
 from nmt.models.build import build
 

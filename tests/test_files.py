@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from nmt.data.files import atomic_folder, open_atomic, report_write_errors, write_atomic
 from nmt.errors import UserError
-from nmt.files import atomic_folder, open_atomic, report_write_errors, write_atomic
 
 
 def test_a_file_is_replaced_at_the_end_only(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 import torch
 from corpora import Answer, folder_options, pairs, run_command, write_pairs
 
-from nmt.compose import compose_all
 from nmt.data.corpus import read_report
+from nmt.runs import pipeline
 from nmt.training import checkpoint
 from nmt.view.progress import Progress
 
@@ -172,9 +172,7 @@ def test_its_own_folder_and_another_run_are_refused(trained, tune, new_text, tmp
 
 
 def test_defaults_of_a_training_that_starts_from_a_run(trained, new_text, tmp_path):
-    (config,) = compose_all(
-        [f"from={trained.folder}", *new_text, *folder_options(tmp_path), "model.dropout=0.25"], multirun=False
-    )
+    (config,) = pipeline.compose([f"from={trained.folder}", *new_text, *folder_options(tmp_path), "model.dropout=0.25"])
     assert config.name == "tiny-tuned" and (config.data.source, config.data.target) == ("de", "en")
     assert config.optim.lr == 2e-3 and config.train.replay == 0.78 and config.model.hidden_size == 32
     assert config.model.dropout == 0.25 and config.tokenizer.vocabulary_size == 376

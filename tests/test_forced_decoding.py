@@ -9,16 +9,7 @@ from conftest import VOCABULARY
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.alignments.alignment import Alignment
-from nmt.alignments.extraction import (
-    MAX_LENGTH_FACTOR,
-    Extractor,
-    absolute_layers,
-    layer_candidates,
-    max_pieces_per_side,
-    record_words,
-)
-from nmt.config import DecodeConfig
+from nmt.config.schema import DecodeConfig
 from nmt.data.tokenizer import EOS, PAD
 from nmt.decode import forced_decoding
 from nmt.decode.forced_decoding import (
@@ -30,7 +21,16 @@ from nmt.decode.forced_decoding import (
 )
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
+from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.alignment_error_rate import argmax_links
+from nmt.evaluate.extraction import (
+    MAX_LENGTH_FACTOR,
+    Extractor,
+    absolute_layers,
+    layer_candidates,
+    max_pieces_per_side,
+    record_words,
+)
 from nmt.models.base import DecoderOutput, EncoderDecoder, Memory
 from nmt.models.ensemble import Ensemble
 

@@ -13,16 +13,16 @@ from conftest import small_config
 from corpora import Trained, run_command
 
 import nmt
-from nmt.config import DecodeConfig
+from nmt.config.schema import DecodeConfig
 from nmt.data.protection import protect
 from nmt.data.tokenizer import UNK, Tokenizers
+from nmt.decode.glossary_placement import TermSpan, find_term_span
+from nmt.decode.glossary_search import open_glossary
+from nmt.decode.glossary_terms import find_target, read_glossary
+from nmt.decode.glossary_variants import forms, is_form
 from nmt.decode.translation import Translation
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
-from nmt.glossary.placement import TermSpan, find_term_span
-from nmt.glossary.search import open_glossary
-from nmt.glossary.terms import find_target, read_glossary
-from nmt.glossary.variants import forms, is_form
 from nmt.models.build import build
 from nmt.models.ensemble import Ensemble
 
@@ -262,8 +262,8 @@ def test_a_term_that_cannot_be_written_is_refused(untrained, monkeypatch):
 
 @needs_ctranslate2
 def test_ctranslate2_writes_the_same(trained, tmp_path):
-    from nmt.export.ctranslate2_engine import CTranslate2Translator
-    from nmt.export.ctranslate2_folder import CTranslate2Export
+    from nmt.convert.ctranslate2_engine import CTranslate2Translator
+    from nmt.convert.ctranslate2_folder import CTranslate2Export
 
     run = nmt.load(trained.folder, glossary=write_terms(tmp_path, {"Garten": "riverbank"}))
     (tmp_path / "export").mkdir()

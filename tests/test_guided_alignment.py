@@ -12,7 +12,7 @@ import torch
 from corpora import pairs, run_command, small, write_corpus
 
 import nmt
-from nmt.compose import compose_all
+from nmt.config.compose import compose_all
 from nmt.data.batches import collate
 from nmt.data.training_links import TrainingLinks
 from nmt.errors import UserError

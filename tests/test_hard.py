@@ -19,7 +19,7 @@ from nmt.attention.hard import Reinforce, categorical_entropy, hard_attention, s
 from nmt.attention.kernels import attend
 from nmt.attention.scores import SCORES
 from nmt.attention.windows import WINDOWS
-from nmt.compose import compose_all
+from nmt.config.compose import compose_all
 from nmt.data.batches import Batch, collate
 from nmt.data.tokenizer import PAD
 from nmt.errors import UserError

@@ -17,19 +17,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_rough_input import APART, moved
 
-from nmt.config_validation import validate
+from nmt.config.validation import validate
+from nmt.convert import html_page, onnxruntime_web
+from nmt.convert.html_page import WORKER, HtmlExport, filled, write_page
+from nmt.convert.javascript import javascript_pattern, protection_rules, tokenizer_table
 from nmt.data.known_words import KnownWords, places
 from nmt.data.protection import protect
 from nmt.data.tokenizer import EOS, PAD, UNK, Tokenizer, normalize
 from nmt.data.train_tokenizer import train_sentencepiece
+from nmt.data.words import WordPair
 from nmt.decode.constraints import most_equal, source_repeats
 from nmt.decode.long_lines import join_texts, split_position
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
-from nmt.evaluate.words import WordPair
-from nmt.export import html_page, onnxruntime_web
-from nmt.export.html_page import WORKER, HtmlExport, filled, write_page
-from nmt.export.javascript import javascript_pattern, protection_rules, tokenizer_table
 from nmt.models.build import build
 
 WEB = Path(html_page.__file__).with_name("web")

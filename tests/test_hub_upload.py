@@ -18,7 +18,7 @@ PUSH = """
 import sys
 from pathlib import Path
 
-from nmt.export.hub_upload import push
+from nmt.convert.hub_upload import push
 
 print(push(Path(sys.argv[1]), "me/it"))
 """

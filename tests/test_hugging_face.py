@@ -12,15 +12,15 @@ from exporting import some, translator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.compose import compose_all
+from nmt.config.compose import compose_all
+from nmt.convert.hugging_face_folder import HuggingFaceExport
+from nmt.convert.hugging_face_model import check_exportable
+from nmt.convert.hugging_face_tokenizer import tokenizer_json
 from nmt.data.tokenizer import BOS, EOS, Tokenizer
 from nmt.data.train_tokenizer import train_sentencepiece
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
-from nmt.export.hugging_face_folder import HuggingFaceExport
-from nmt.export.hugging_face_model import check_exportable
-from nmt.export.hugging_face_tokenizer import tokenizer_json
-from nmt.runs import load
+from nmt.runs.run import load
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed; `make test` brings it")
 OPTIONS = [

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from nmt import cpu
+from nmt.attention import cpu
 from nmt.data.batches import collate
 from nmt.decode.beam_search import search
 from nmt.models import inference

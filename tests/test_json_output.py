@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from corpora import Trained, run_command
 
-from nmt.alignments.alignment import Alignment
-from nmt.alignments.extraction import Extractor, record_words
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.long_lines import join_texts, split_position
+from nmt.evaluate.alignment import Alignment
+from nmt.evaluate.extraction import Extractor, record_words
 
 SENTENCE = "Ein Junge malt das rote Fahrrad."
 

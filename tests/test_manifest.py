@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from corpora import write_corpus
 
-from nmt import stages
-from nmt.compose import compose_all
-from nmt.config import Config
+from nmt.config.compose import compose_all
+from nmt.config.schema import Config
 from nmt.data import shards, tokenize_files
 from nmt.data.manifest import NAME, check_folder, write_manifest
 from nmt.data.shards import open_training_pairs
 from nmt.errors import UserError
-from nmt.stages import StageFolders, build_stages
+from nmt.runs import stages
+from nmt.runs.stages import StageFolders, build_stages
 
 
 def settings(root: Path) -> Config:

@@ -102,7 +102,7 @@ def test_languages_that_are_none(source, tmp_path, refused):
 
 
 def test_scores_are_those_of_the_language_of_the_set():
-    from nmt.config import DataConfig
+    from nmt.config.schema import DataConfig
 
     data = DataConfig("files", "en", "de+zh", "a", "b", "c", 1, 1.0)
     names = ("test-en-zh", "test-en-zh-before", "old-test-en-de", "test", "my-de-en-zh-capitals", "a-en-zh-joined2")

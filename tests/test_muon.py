@@ -9,7 +9,7 @@ import torch
 from conftest import MODELS, VOCABULARY, composed, small_config
 from torch import nn
 
-from nmt.config_validation import validate
+from nmt.config.validation import validate
 from nmt.errors import UserError
 from nmt.models.build import build
 from nmt.training.build import make_optimizer

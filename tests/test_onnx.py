@@ -12,9 +12,9 @@ from conftest import MODELS, VOCABULARY, small_config
 from corpora import Trained, run_command
 from exporting import some, translator
 
+from nmt.convert.onnx_folder import OnnxExport
+from nmt.convert.onnx_graphs import DecoderGraph, EncoderGraph, export_graphs, require_packages, without_prefix
 from nmt.errors import UserError
-from nmt.export.onnx_folder import OnnxExport
-from nmt.export.onnx_graphs import DecoderGraph, EncoderGraph, export_graphs, require_packages, without_prefix
 from nmt.models.build import build
 
 CASES = [

@@ -7,9 +7,9 @@ import pytest
 import torch
 from conftest import VOCABULARY, small_config
 
+from nmt.convert.onnx_folder import OnnxExport, shapes, write_graph
+from nmt.convert.onnx_graphs import EncoderGraph, export_graphs
 from nmt.errors import UserError
-from nmt.export.onnx_folder import OnnxExport, shapes, write_graph
-from nmt.export.onnx_graphs import EncoderGraph, export_graphs
 from nmt.models.build import build
 from nmt.models.ensemble import Ensemble
 

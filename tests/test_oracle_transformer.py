@@ -10,8 +10,8 @@ from oracle_transformer import transformer
 from test_oracle_models import arrays, assert_rows, batch_of, rows
 from torch import nn
 
+from nmt.config.transformer import TransformerConfig
 from nmt.models.build import build
-from nmt.models.transformer_config import TransformerConfig
 
 PAIRS = [60, 1, 7, 33], [31, 5, 1, 60]  # pieces of sources and targets
 TRANSFORMERS = {name: (name, True, {}) for name in MODELS if name.startswith("transformer")}

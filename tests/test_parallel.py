@@ -14,7 +14,7 @@ from nmt.decode import parallel
 from nmt.decode.parallel import WorkersKilled, parallel_map, usable_processes
 from nmt.decode.translator import BATCHES_PER_PROCESS, Translator
 from nmt.errors import UserError
-from nmt.runs import load
+from nmt.runs.run import load
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 

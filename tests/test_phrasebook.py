@@ -10,12 +10,12 @@ import pytest
 from corpora import run_command, small
 
 from nmt.data import corpus
+from nmt.data.links import parse_links
 from nmt.data.phrasebook import english, german, splits
 from nmt.data.phrasebook.draw import Grammar, Pair, draws
 from nmt.data.phrasebook.near_duplicates import near_training
+from nmt.data.words import word_spans
 from nmt.errors import UserError
-from nmt.evaluate.alignment_error_rate import parse_links
-from nmt.evaluate.words import word_spans
 
 # Inflection, against forms from a school grammar
 
@@ -613,7 +613,7 @@ def drawn_once(sets: dict[str, list[Pair]], monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.usefixtures("drawn_once")
 def test_as_a_corpus_with_gold(tmp_path: Path) -> None:
-    from nmt.compose import compose_all
+    from nmt.config.compose import compose_all
 
     (config,) = compose_all(["data=phrasebook", "data.pairs=1000"], multirun=False)
     assert corpus.corpus_inputs(config.data, tmp_path / "digests.json") == splits.recipe()
@@ -635,7 +635,7 @@ def test_as_a_corpus_with_gold(tmp_path: Path) -> None:
     ],
 )
 def test_an_impossible_configuration_is_refused(tmp_path: Path, words_: list[str], expected: str) -> None:
-    from nmt.compose import compose_all
+    from nmt.config.compose import compose_all
 
     with pytest.raises(UserError, match=re.escape(expected)):
         (config,) = compose_all(["data=phrasebook", *words_], multirun=False)

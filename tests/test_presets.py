@@ -3,11 +3,11 @@
 import pytest
 from corpora import run_command, small, write_corpus
 
-from nmt.compose import compose_all
-from nmt.config import leaves
+from nmt.config.compose import compose_all
+from nmt.config.presets import SIZES, CorpusSize, Suggestion, suggest
+from nmt.config.schema import leaves
 from nmt.errors import UserError
-from nmt.pipeline import suggestions
-from nmt.presets import SIZES, CorpusSize, Suggestion, count_characters, suggest
+from nmt.runs.pipeline import count_characters, suggestions
 
 PAIRS = [1, 999, 5_000, 29_000, 160_000, 2_000_000, 50_000_000]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nmt.compose import compose_all
+from nmt.commands.options import make_parser
+from nmt.config.compose import compose_all
 from nmt.errors import UserError
-from nmt.options import make_parser
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -6,7 +6,7 @@ import rerank
 from corpora import Trained, pairs
 
 import nmt
-from nmt.alignments.extraction import encode_pairs
+from nmt.evaluate.extraction import encode_pairs
 
 SENTENCES = pairs(12, seed=3)
 

@@ -10,9 +10,10 @@ import pytest
 import torch
 from corpora import Trained, run_command
 
-from nmt import results, runs, scoring, stages
-from nmt.alignments.gold import GoldAlignments
 from nmt.decode.translator import Translator
+from nmt.evaluate.gold import GoldAlignments
+from nmt.runs import results, scoring, stages
+from nmt.runs import run as runs
 from nmt.training import checkpoint
 
 SENTENCE = "Ein Junge malt das rote Fahrrad."

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from nmt import cpu
-from nmt.cpu import has_bf16_units
+from nmt.attention import cpu
+from nmt.attention.cpu import has_bf16_units
 from nmt.models.rnn import run_rnn
 
 LAYERS = {"lstm": nn.LSTM, "gru": nn.GRU}

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.compose import compose_all
+from nmt.config.compose import compose_all
 from nmt.data.known_words import KnownWords, entries, shared_marks
 from nmt.data.noise import Noise, add_noise
 from nmt.data.protection import (
@@ -25,12 +25,12 @@ from nmt.data.protection import (
 from nmt.data.span_patterns import CODE_SIGNS, POSSIBLE, SPANS, TEXT_SPANS
 from nmt.data.tokenizer import EOS, Tokenizer, Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers, with_words_of
+from nmt.data.words import piece_spans
 from nmt.decode.beam_search import search
 from nmt.decode.constraints import LONG, Constraints, has_loop, source_repeats
 from nmt.errors import UserError
 from nmt.evaluate.loops import is_loop
 from nmt.evaluate.odd_lines import OddLine, OddResult, odd_report, read_odd_lines
-from nmt.evaluate.words import piece_spans
 from nmt.training import checkpoint
 
 SIGNS = "abcdefxXDoOABZzß.-_:;=/\\|*()[]{}<>%$@#&`'\"+−~^ 1٣é,!?€🙂→☀\u200d\uf101\n"
@@ -284,7 +284,7 @@ def test_long_lines_take_no_long_time(part):
 
 @pytest.fixture(scope="module")
 def tokenizers(tmp_path_factory):
-    from nmt.config import TokenizerConfig
+    from nmt.config.schema import TokenizerConfig
 
     folder = tmp_path_factory.mktemp("tokenizer")
     for side in ("de", "en"):

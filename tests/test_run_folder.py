@@ -16,10 +16,10 @@ from corpora import Answer, environment, pairs, run_command, small, write_corpus
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 from test_train import at_update, at_validation, comparable, differing, train_state
 
-from nmt import leftovers, locks
+from nmt.data import leftovers, locks
+from nmt.data.files import atomic_folder, open_atomic, write_atomic
+from nmt.data.run_lock import only_writer
 from nmt.errors import UserError
-from nmt.files import atomic_folder, open_atomic, write_atomic
-from nmt.run_lock import only_writer
 from nmt.training import build, checkpoint, save_timer
 from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.save_timer import SaveTimer
@@ -32,7 +32,7 @@ WORDS = ["train.max_steps=8", "train.validate_every=4", "train.log_every=1", "mo
 HOLD = """
 import sys, time
 from pathlib import Path
-from nmt.run_lock import only_writer
+from nmt.data.run_lock import only_writer
 with only_writer(Path(sys.argv[1])):
     print("locked", flush=True)
     time.sleep(60)

@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from nmt.config import OptimConfig
+from nmt.config.schema import OptimConfig
 from nmt.errors import UserError
 from nmt.training.schedule import SCHEDULES, learning_rate
 

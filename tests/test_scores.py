@@ -9,7 +9,7 @@ from nmt.errors import UserError
 from nmt.evaluate.bleu_chrf import score, tokenization_warning, tokenizer_for
 from nmt.evaluate.compositional_gap import compositional_gap
 from nmt.evaluate.significance import paired_bootstrap
-from nmt.results import write_result
+from nmt.runs.results import write_result
 
 
 def test_identical_text_scores_100():

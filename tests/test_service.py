@@ -18,7 +18,7 @@ from nmt.commands.part_file import Part
 from nmt.data import line_chunks
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
-from nmt.runs import Run
+from nmt.runs.run import Run
 
 SENTENCES = ["Ein Junge malt.", "Mein Bruder sucht kein Brot.", "Eine Frau kauft zwei Bücher am Fluss.", "Ja."]
 BAD = [b"M\xfcller", b"\xed\xa0\x80", b"x" * 101]  # no UTF-8, a lone surrogate, and longer than the limit below
@@ -229,7 +229,7 @@ def test_number_format_and_layout_are_those_of_the_beginning(begun, tmp_path, mo
     content, finished = json.loads(progress.read_text()), (tmp_path / "some.en.part").read_bytes()
     content["settings"]["number format and device"] = "bfloat16 on cpu"
     fixed = []
-    monkeypatch.setattr("nmt.cpu.fix_layout", fixed.append)
+    monkeypatch.setattr("nmt.attention.cpu.fix_layout", fixed.append)
     layout = content["settings"].pop("layout of matrices")
     progress.write_text(json.dumps(content))
     assert begun("--resume").code == 0 and fixed == [None]  # back to what is faster, at the end
@@ -311,7 +311,7 @@ def at_work(trained: Trained, tmp_path, monkeypatch):
     (copy / "best.safetensors").write_bytes((trained.folder / "best.safetensors").read_bytes())
     (tmp_path / "text").write_text("Ja.\nEin Junge malt.\n" * 400)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("nmt.runs.usable_processes", lambda _: 2)
+    monkeypatch.setattr("nmt.runs.run.usable_processes", lambda _: 2)
     monkeypatch.setattr("nmt.decode.translator.MIN_BATCH_TOKENS", 20)
     reached = tmp_path / "reached"
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nmt.compose import compose_all
+from nmt.config.compose import compose_all
 from nmt.models.base import EncoderDecoder
 
 PAPERS = Path(__file__).resolve().parent.parent / "docs" / "papers.md"

@@ -16,13 +16,13 @@ import pytest
 from corpora import pairs, write_corpus, write_pairs
 from pyarrow import parquet
 
-from nmt.compose import compose_all
-from nmt.config import Config, DataConfig
+from nmt.config.compose import compose_all
+from nmt.config.schema import Config, DataConfig
 from nmt.data import packed, sources
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers
 from nmt.errors import UserError
-from nmt.stages import build_corpus_stage
+from nmt.runs.stages import build_corpus_stage
 
 PAIRS = [("Der Hund, er schläft.", 'The "dog" sleeps.'), ("Zwei\nZeilen", "two\nlines"), ("ja; nein", "yes; no")]
 FLAT = [(source.replace("\n", " "), target.replace("\n", " ")) for source, target in PAIRS]

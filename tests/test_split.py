@@ -11,7 +11,7 @@ import pytest
 from corpora import pairs, write_pairs
 from test_sources import build
 
-from nmt.config import DataConfig
+from nmt.config.schema import DataConfig
 from nmt.data.origin import Origin
 from nmt.data.parallel_text import read_pairs
 from nmt.data.split import HeldOut, SideSet, pair_hashes, words_of

@@ -13,11 +13,12 @@ import pytest
 import torch
 from corpora import Trained
 
-from nmt import compose, runs
-from nmt.config import config_folder
-from nmt.config_validation import validate
+from nmt.config import compose
+from nmt.config.schema import config_folder
+from nmt.config.validation import validate
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
+from nmt.runs import run as runs
 from nmt.training import checkpoint
 
 WEIGHT, TIED = "encoder.0.feed_forward.0.bias", "output.weight"

@@ -1,4 +1,4 @@
-"""Imports point one way, each library is imported in one place, files and functions stay small."""
+"""Imports point one way, by package; each library is imported in one place."""
 
 import ast
 import re
@@ -15,80 +15,49 @@ PACKAGE = ROOT / "nmt"
 FILES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [path.relative_to(PACKAGE).as_posix() for path in FILES]
 
-# A package or module of nmt/ may import those of lower layers, and itself.
+# A package or module of nmt/ may import those of lower layers, and itself. Those of one layer do not know each other.
 LAYERS = {
     "errors": 0,
-    "distributed": 1,
-    "cpu": 0,
-    "locks": 0,
-    "leftovers": 1,
-    "processes": 1,
-    "run_lock": 1,
-    "files": 2,
-    "option_parser": 1,
-    "option_values": 1,
-    "options": 2,
-    "config_field": 0,
-    "config": 1,
-    "attention": 2,
-    "data": 3,
+    "attention": 1,
+    "view": 1,
+    "config": 2,
     "models": 3,
-    "evaluate": 2,
-    "config_validation": 4,
-    "decode": 4,
-    "view": 2,
-    "alignments": 5,
-    "documents": 6,
-    "export": 6,
-    "glossary": 6,
-    "results": 5,
-    "calibration": 6,
-    "score_log": 7,
-    "training": 6,
-    "audit": 6,
-    "trained_corpus": 4,
-    "run_folders": 4,
-    "runs": 7,
-    "scoring": 8,
-    "fine_tuning": 8,
-    "presets": 8,
-    "stages": 9,
-    "pipeline": 10,
-    "compose": 9,
-    "test_sets": 11,
-    "interface": 11,
-    "compare": 12,
-    "commands": 13,
-    "cli": 14,
-    "__main__": 15,
+    "data": 4,
+    "decode": 5,
+    "evaluate": 6,
+    "training": 7,
+    "runs": 8,
+    "audit": 9,
+    "documents": 9,
+    "convert": 9,
+    "commands": 10,
+    "cli": 11,
+    "__main__": 12,
 }
+ANNEXES = {"audit", "documents", "convert"}  # the core does not know them
 PUBLIC = "__init__"  # the public names of all layers, imported when they are used; any layer may import it
-# These work on plain words and numbers, so that they can be used without the rest of nmt.
-STANDALONE = {"evaluate", "view"}
+# It works on plain words and numbers, so that it can be used without the rest of nmt.
+STANDALONE = {"view"}
 # Which files may import a library.
 LIBRARIES = {
     "datasets": r"data/hub(_dataset)?\.py",
-    "huggingface_hub": r"(data/hub_dataset|export/hub_upload)\.py",
+    "huggingface_hub": r"(data/hub_dataset|convert/hub_upload)\.py",
     "py3langid": r"data/inspect/identifier\.py",
     "sentencex": r"documents/sentences\.py",
     "markdown_it": r"documents/markdown\.py",
     "translate.storage": r"documents/po\.py",
-    "sentencepiece": r"(data/(train_)?tokenizer|export/argos_pieces)\.py",
-    "ctranslate2": r"export/ctranslate2_model\.py",
-    "onnx": r"export/(onnx_(graphs|folder)|html_page)\.py",
-    "onnxruntime": r"export/onnx_folder\.py",
-    "onnxscript": r"export/onnx_(graphs|rnn)\.py",
+    "sentencepiece": r"(data/(train_)?tokenizer|convert/argos_pieces)\.py",
+    "ctranslate2": r"convert/ctranslate2_model\.py",
+    "onnx": r"convert/(onnx_(graphs|folder)|html_page)\.py",
+    "onnxruntime": r"convert/onnx_folder\.py",
+    "onnxscript": r"convert/onnx_(graphs|rnn)\.py",
     "matplotlib": r"view/.*",
     "tensorboard": r"view/.*",
     "torch.utils.tensorboard": r"view/.*",
-    "torch.distributed": r"(distributed|training/gradient_sum)\.py",
-    "hydra": r"compose\.py",
-    "omegaconf": r"(config|config_validation|compose)\.py",
+    "torch.distributed": r"training/(distributed|gradient_sum)\.py",
+    "hydra": r"config/compose\.py",
+    "omegaconf": r"config/.*",
 }
-LONGEST_FUNCTION = 60
-LONGEST_FILE = 260
-LONGER: dict[str, int] = {}  # files that must be longer, with the reason
-
 every_file = pytest.mark.parametrize("path", FILES, ids=NAMES)
 
 
@@ -155,7 +124,7 @@ def test_public_names_are_imported_when_they_are_used():
 
 
 @every_file
-def test_evaluate_and_view_stand_alone(path):
+def test_view_stands_alone(path):
     package = package_of(path)
     if package in STANDALONE:
         assert {other for _, other in imported_packages(path)} <= {package, "errors", "config"}
@@ -171,17 +140,6 @@ def test_each_library_is_imported_in_one_place(path):
         if is_within(imported, library) and not re.fullmatch(files, name)
     ]
     assert not wrong
-
-
-@every_file
-def test_files_and_functions_stay_small(path):
-    name = path.relative_to(PACKAGE).as_posix()
-    lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert lines <= LONGER.get(name, LONGEST_FILE)
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            length = (node.end_lineno or node.lineno) - node.lineno + 1
-            assert length <= LONGEST_FUNCTION, f"{name}:{node.lineno} {node.name} has {length} lines"
 
 
 @every_file

@@ -7,7 +7,7 @@ import re
 import pytest
 from corpora import Trained, run_command
 
-from nmt.scoring import Result
+from nmt.runs.scoring import Result
 from nmt.view.alignment_page import escape_html
 from nmt.view.comparison_page import PageFigure, Section, Table, comparison_page, to_markdown
 from nmt.view.progress import Progress, TqdmHandler

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from nmt.config import TokenizerConfig, config_folder
+from nmt.config.schema import TokenizerConfig, config_folder
 from nmt.data.subword_sampling import Sampler, Vocabulary
 from nmt.data.tokenizer import (
     BOS,
@@ -177,7 +177,7 @@ def test_samples_differ(tokenizer: Tokenizer) -> None:
 ANOTHER_PROCESS = """
 import hashlib, sys
 from pathlib import Path
-from nmt.config import TokenizerConfig
+from nmt.config.schema import TokenizerConfig
 from nmt.data import tokenizer, train_tokenizer
 train_tokenizer.MAX_LINES = int(sys.argv[1])
 for algorithm in ("unigram", "bpe"):

@@ -28,13 +28,13 @@ from corpora import (
 )
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from nmt import cpu
-from nmt.config import TrainConfig
+from nmt.attention import cpu
+from nmt.config.schema import TrainConfig
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator
-from nmt.distributed import World
 from nmt.training import checkpoint, time_budget
 from nmt.training.checkpoint_manager import CheckpointManager
+from nmt.training.distributed import World
 from nmt.training.precision import select_precision
 from nmt.training.state import TrainState
 from nmt.training.time_budget import TimeBudget

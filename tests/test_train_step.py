@@ -13,12 +13,11 @@ from conftest import both_devices
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nmt.compose import compose_all
-from nmt.config import Config
+from nmt.config.compose import compose_all
+from nmt.config.schema import Config
 from nmt.data.batches import Batch, Cursor, collate
 from nmt.data.tokenizer import EOS, PAD
 from nmt.decode.budget import in_parts
-from nmt.distributed import World
 from nmt.errors import UserError
 from nmt.models.build import build
 from nmt.training import batch_size
@@ -26,6 +25,7 @@ from nmt.training import train_step as module
 from nmt.training.batch_size import choose_batch_tokens, fitting, longest_batch, split_batch, train_once
 from nmt.training.build import make_optimizer
 from nmt.training.deferred import Deferred
+from nmt.training.distributed import World
 from nmt.training.divergence import MAX_SKIPPED, TrainingDiverged
 from nmt.training.state import TrainState
 from nmt.training.train_step import TrainStep

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from nmt.compose import compose_all
-from nmt.distributed import World
+from nmt.config.compose import compose_all
 from nmt.errors import Stopped, UserError
+from nmt.training.distributed import World
 from nmt.training.divergence import TrainingDiverged
 from nmt.training.metrics import TrainMetrics
 from nmt.training.state import TrainState

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.testing import assert_close
 
-from nmt import pipeline, stages
 from nmt.attention import flex
 from nmt.attention import linear as linear_module
 from nmt.attention import self_attention as self_attention_module
@@ -25,13 +24,14 @@ from nmt.attention.multi_head import MultiHeadAttention
 from nmt.attention.positions import make_positions, rotate, sinusoids
 from nmt.attention.rollout import rollout
 from nmt.attention.self_attention import AdditiveSelfAttention, LinearSelfAttention, SelfAttention, make_self_attention
-from nmt.compose import compose_all
-from nmt.config import to_dict
-from nmt.config_validation import validate
+from nmt.config.compose import compose_all
+from nmt.config.schema import to_dict
+from nmt.config.validation import validate
 from nmt.data.batches import collate
 from nmt.data.dataset import ParallelDataset
 from nmt.errors import UserError
 from nmt.models.layers import project
+from nmt.runs import pipeline, stages
 
 HEADS, SIZE = 3, 4
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 2e-2}

@@ -11,14 +11,14 @@ from types import SimpleNamespace
 import pytest
 from corpora import Trained, run_command
 
-from nmt import results
 from nmt.commands import rough_input
 from nmt.commands.rough_input import score_noised
 from nmt.commands.verify import check_files
 from nmt.errors import UserError
 from nmt.evaluate.compositional_gap import SEEN, UNSEEN
-from nmt.score_log import log_scores
-from nmt.scoring import write_gap
+from nmt.runs import results
+from nmt.runs.score_log import log_scores
+from nmt.runs.scoring import write_gap
 
 TEXTS = {"bleu_signature": "a", "chrf_signature": "b", "machine": "CPU"}
 RESULT = {"bleu": 1.5e20, "chrf": 3, "sentences": 2, "seconds": 0.1, "provenance": {"a": 1}} | TEXTS

@@ -6,9 +6,9 @@ import pytest
 from corpora import Trained, run_command
 from exporting import translator
 
-from nmt.alignments.extraction import Extractor
-from nmt.export.ctranslate2_folder import CTranslate2Export
-from nmt.export.vocabulary_map import COMMON, LINKED, map_lines, vocabulary_map
+from nmt.convert.ctranslate2_folder import CTranslate2Export
+from nmt.convert.vocabulary_map import COMMON, LINKED, map_lines, vocabulary_map
+from nmt.evaluate.extraction import Extractor
 
 
 def read(text: str) -> dict[str, list[str]]:

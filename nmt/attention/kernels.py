@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend
 
-from nmt.cpu import prefers_explicit_attention
+from nmt.attention.cpu import prefers_explicit_attention
 
 
 def attend(

@@ -6,9 +6,9 @@ B batch, H heads, S source length, T target length, D model size, K = D / H head
 import torch
 from torch import Tensor, nn
 
+from nmt.attention.cpu import padded_matmul
 from nmt.attention.kernels import scaled_dot_product
 from nmt.attention.projection import LinearMap, Projection
-from nmt.cpu import padded_matmul
 
 
 class MultiHeadAttention(nn.Module):

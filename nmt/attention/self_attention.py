@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from nmt.attention.additive import additive_scores
+from nmt.attention.cpu import padded_matmul
 from nmt.attention.fast_weights import FastWeightState, fast_weight_attention
 from nmt.attention.flex import BIASES, can_compile, compiled_flex_attention, explicit_attention, make_score_mod
 from nmt.attention.kernels import attend, causal_mask, combine_masks, scaled_dot_product
 from nmt.attention.linear import LinearAttentionState, causal_linear_attention, linear_attention
-from nmt.cpu import padded_matmul
 from nmt.errors import choose
 
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from nmt.data.files import open_atomic
 from nmt.data.inspect.chunk import Chunk, ChunkFaults, HeldOutHashes, inspect_chunk
 from nmt.data.inspect.misaligned_blocks import MisalignedBlock
 from nmt.data.inspect.pairs import Limits
 from nmt.data.inspect.profile import Profile
-from nmt.files import open_atomic
-from nmt.processes import map_in_order, usable_processors
+from nmt.data.processes import map_in_order, usable_processors
 
 LONGEST_EXAMPLE = 300  # characters
 COLUMNS = ("kind", "number", "side", "misaligned", "exact", "near", "source", "target", "text")

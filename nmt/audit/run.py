@@ -20,8 +20,9 @@ from nmt.audit.parts import Part, Settings, inspect_parts
 from nmt.audit.reading import Reader
 from nmt.audit.repeated import find_repeated
 from nmt.audit.report import Fault, SetReport, page, place
-from nmt.config import DataConfig
+from nmt.config.schema import DataConfig
 from nmt.data import corpus, sources
+from nmt.data.files import report_write_errors, write_atomic
 from nmt.data.inspect.chunk import BOTH, MISALIGNED, HeldOutHashes, chunks
 from nmt.data.inspect.identifier import check_languages
 from nmt.data.inspect.lines import Lines
@@ -30,9 +31,8 @@ from nmt.data.inspect.pairs import Limits
 from nmt.data.inspect.profile import MIN_PAIRS, SAMPLE, Profile, learn_profile
 from nmt.data.inspect.side_language import describe_languages
 from nmt.data.origin import Origin
+from nmt.data.run_lock import only_writer
 from nmt.errors import UserError
-from nmt.files import report_write_errors, write_atomic
-from nmt.run_lock import only_writer
 from nmt.view.progress import Progress
 
 THRESHOLDS = ("max_characters", "max_length_ratio", *corpus.AUDIT_KEYS)

@@ -6,8 +6,8 @@ import os
 
 from nmt.data.parallel_text import is_unicode
 from nmt.errors import UserError
-from nmt.interface import load
-from nmt.runs import Run
+from nmt.runs.interface import load
+from nmt.runs.run import Run
 
 log = logging.getLogger("nmt")
 

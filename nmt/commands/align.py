@@ -6,18 +6,18 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from nmt.alignments.alignment import Alignment
-from nmt.alignments.extraction import Extractor, encode_pairs, translate_to_pairs
-from nmt.alignments.gold import GoldAlignments, read_gold_alignments
 from nmt.commands import check_sentence, heatmaps, open_run
 from nmt.commands.alignment_error_rates import print_error_rates, table_extractors
+from nmt.data.links import format_links
 from nmt.data.packed import PackedFile
 from nmt.data.parallel_text import read_lines, read_pairs
 from nmt.decode.forced_decoding import IdPair
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
-from nmt.evaluate.alignment_error_rate import format_links
-from nmt.runs import Run
+from nmt.evaluate.alignment import Alignment
+from nmt.evaluate.extraction import Extractor, encode_pairs, translate_to_pairs
+from nmt.evaluate.gold import GoldAlignments, read_gold_alignments
+from nmt.runs.run import Run
 from nmt.view.alignment_page import PagePair
 from nmt.view.progress import Progress
 

@@ -1,10 +1,10 @@
 """nmt align --gold: the alignment error rate of a model's attention under forced decoding."""
 
-from nmt.alignments.extraction import DECODER_STEPS, Extractor, absolute_layers, layer_candidates
-from nmt.alignments.gold import GoldAlignments, alignment_error_rates
+from nmt.data.links import Link, format_links
 from nmt.decode.forced_decoding import Layers
 from nmt.decode.translator import Translator
-from nmt.evaluate.alignment_error_rate import Link, format_links
+from nmt.evaluate.extraction import DECODER_STEPS, Extractor, absolute_layers, layer_candidates
+from nmt.evaluate.gold import GoldAlignments, alignment_error_rates
 from nmt.models.base import EncoderDecoder
 
 

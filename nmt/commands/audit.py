@@ -4,9 +4,10 @@ import argparse
 import logging
 from pathlib import Path
 
-from nmt import compose
 from nmt.audit.report import notes, rows
 from nmt.audit.run import audit
+from nmt.config.compose import compose_all
+from nmt.runs.fine_tuning import parent_of
 from nmt.view.text import visible
 
 log = logging.getLogger("nmt")
@@ -14,7 +15,7 @@ log = logging.getLogger("nmt")
 
 def run(options: argparse.Namespace) -> int:
     """Print SET, FAULT, PAIRS and the first places of each fault as a table with tabs; raises UserError."""
-    for config in compose.compose_all(options.overrides, options.multirun):
+    for config in compose_all(options.overrides, options.multirun, open_run=parent_of):
         folder, reports = audit(config.data, Path(config.data_folder))
         for report in reports:
             for note in notes(report):

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from nmt.commands.scoring_options import check_scoring_options, gold_files, valid_gold_files
-from nmt.compare import CompareOptions, compare_runs
 from nmt.errors import UserError
+from nmt.runs.comparison import CompareOptions, compare_runs
 
 log = logging.getLogger("nmt")
 

@@ -15,9 +15,9 @@ import sys
 from nmt.commands import open_run
 from nmt.commands.export import with_ctranslate2
 from nmt.commands.translate_output import PRECISIONS, is_file
+from nmt.convert.ctranslate2_model import check_exportable, import_ctranslate2
 from nmt.errors import UserError
-from nmt.export.ctranslate2_model import check_exportable, import_ctranslate2
-from nmt.runs import Run
+from nmt.runs.run import Run
 
 log = logging.getLogger("nmt")
 

@@ -4,14 +4,14 @@ import argparse
 import logging
 from pathlib import Path
 
-from nmt.alignments.gold import GoldAlignments
 from nmt.commands import open_run
 from nmt.commands.rough_input import print_odd_lines, score_noised
 from nmt.commands.scoring_options import check_scoring_options, gold_files, valid_gold_files
 from nmt.errors import UserError
-from nmt.runs import Run
-from nmt.scoring import Result, calibrate, gold_path, make_layer_selector, score_files, score_sets
-from nmt.test_sets import corpus_hashes, own_corpus, set_name, sets_of_split, validation_gold
+from nmt.evaluate.gold import GoldAlignments
+from nmt.runs.run import Run
+from nmt.runs.scoring import Result, calibrate, gold_path, make_layer_selector, score_files, score_sets
+from nmt.runs.test_sets import corpus_hashes, own_corpus, set_name, sets_of_split, validation_gold
 
 log = logging.getLogger("nmt")
 

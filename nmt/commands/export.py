@@ -10,25 +10,25 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from nmt.alignments.extractor_choice import default_extractor
+from nmt.convert.argos_folder import SUFFIX, ArgosExport
+from nmt.convert.ctranslate2_engine import CTranslate2Translator
+from nmt.convert.ctranslate2_folder import CTranslate2Export
+from nmt.convert.html_page import HtmlExport, write_page
+from nmt.convert.hub_upload import check_name, check_token, push
+from nmt.convert.hugging_face_folder import HuggingFaceExport
+from nmt.convert.licence import Licences
+from nmt.convert.onnx_folder import OnnxExport
+from nmt.convert.vocabulary_map import vocabulary_map
 from nmt.data.corpus import set_files
+from nmt.data.files import atomic_folder
 from nmt.data.parallel_text import read_pairs
 from nmt.errors import UserError
-from nmt.export.argos_folder import SUFFIX, ArgosExport
-from nmt.export.ctranslate2_engine import CTranslate2Translator
-from nmt.export.ctranslate2_folder import CTranslate2Export
-from nmt.export.html_page import HtmlExport, write_page
-from nmt.export.hub_upload import check_name, check_token, push
-from nmt.export.hugging_face_folder import HuggingFaceExport
-from nmt.export.licence import Licences
-from nmt.export.onnx_folder import OnnxExport
-from nmt.export.vocabulary_map import vocabulary_map
-from nmt.files import atomic_folder
-from nmt.results import damaged_files, read_json, write_checksums
-from nmt.run_folders import find_checkpoints
-from nmt.runs import Run, load
-from nmt.test_sets import corpus_hashes
-from nmt.trained_corpus import existing_corpus
+from nmt.evaluate.extractor_choice import default_extractor
+from nmt.runs.folders import find_checkpoints
+from nmt.runs.results import damaged_files, read_json, write_checksums
+from nmt.runs.run import Run, load
+from nmt.runs.test_sets import corpus_hashes
+from nmt.runs.trained_corpus import existing_corpus
 
 log = logging.getLogger("nmt")
 Export = CTranslate2Export | HuggingFaceExport | OnnxExport | ArgosExport | HtmlExport

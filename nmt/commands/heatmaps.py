@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import nmt
-from nmt.alignments.alignment import Alignment
-from nmt.alignments.extraction import Extractor
+from nmt.data.files import write_atomic
 from nmt.errors import UserError
-from nmt.files import write_atomic
-from nmt.runs import Run
+from nmt.evaluate.alignment import Alignment
+from nmt.evaluate.extraction import Extractor
+from nmt.runs.run import Run
 from nmt.view.alignment_page import PagePair, alignment_page
 from nmt.view.heatmap import png
 from nmt.view.marks import GoldLinks

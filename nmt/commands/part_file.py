@@ -16,11 +16,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nmt import cpu
+from nmt.attention import cpu
 from nmt.commands.translate_output import LAYOUT, NUMBER_FORMAT, PRECISIONS, report_output_errors
 from nmt.data.line_chunks import LineChunk
+from nmt.data.locks import acquire, release
 from nmt.errors import UserError
-from nmt.locks import acquire, release
 
 log = logging.getLogger("nmt")
 BLOCK = 1 << 20  # bytes read at once

@@ -3,15 +3,15 @@
 import argparse
 import sys
 
-from nmt import compose, pipeline
-from nmt.distributed import world
 from nmt.errors import Stopped, UserError
+from nmt.runs import pipeline
+from nmt.training.distributed import world
 from nmt.view.text import visible
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command for one configuration, or with -m for each combination; print the scores of test sets."""
-    configs = compose.compose_all(options.overrides, options.multirun, pipeline.suggestions)  # before any is run
+    configs = pipeline.compose(options.overrides, options.multirun)  # before any is run
     codes = []
     for config in configs:
         try:

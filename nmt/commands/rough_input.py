@@ -3,13 +3,13 @@
 from pathlib import Path
 from random import Random
 
+from nmt.data.files import report_write_errors, write_atomic
 from nmt.data.noise import FINAL, add_typos
 from nmt.data.parallel_text import read_pairs
 from nmt.evaluate.odd_lines import OddResult, odd_report, read_odd_lines
-from nmt.files import report_write_errors, write_atomic
-from nmt.results import refuse_links
-from nmt.runs import Run
-from nmt.scoring import Result, score_files
+from nmt.runs.results import refuse_links
+from nmt.runs.run import Run
+from nmt.runs.scoring import Result, score_files
 from nmt.view.text import visible
 
 SEED = 1

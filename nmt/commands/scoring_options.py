@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from nmt.errors import UserError
-from nmt.test_sets import GoldFiles
+from nmt.runs.test_sets import GoldFiles
 
 
 def check_scoring_options(options: argparse.Namespace) -> None:

@@ -18,17 +18,17 @@ from nmt.commands.engine import check_engine, open_engine
 from nmt.commands.part_file import open_part
 from nmt.commands.translate import write_answers
 from nmt.commands.translate_output import line_progress, search_settings
-from nmt.config import Config
+from nmt.config.schema import Config
+from nmt.data.files import open_atomic, report_write_errors
 from nmt.data.language_pairs import is_multilingual
 from nmt.data.line_chunks import LineChunk, read_chunks
 from nmt.data.packed import PackedFile
 from nmt.data.tags import BACK_TRANSLATED
 from nmt.decode.long_lines import Report
 from nmt.errors import UserError
-from nmt.files import open_atomic, report_write_errors
-from nmt.run_folders import find_checkpoints
-from nmt.runs import Run
-from nmt.trained_corpus import existing_corpus
+from nmt.runs.folders import find_checkpoints
+from nmt.runs.run import Run
+from nmt.runs.trained_corpus import existing_corpus
 from nmt.training.checkpoint import load
 from nmt.training.parent import parent_config
 

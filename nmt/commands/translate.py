@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from nmt.alignments.alignment import Alignment
-from nmt.alignments.extraction import Extractor, record_words
 from nmt.commands import check_sentence, translate_document
 from nmt.commands.engine import check_engine, is_live, open_engine
 from nmt.commands.part_file import open_part
@@ -24,7 +22,9 @@ from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.long_lines import Report
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
-from nmt.runs import Run
+from nmt.evaluate.alignment import Alignment
+from nmt.evaluate.extraction import Extractor, record_words
+from nmt.runs.run import Run
 
 log = logging.getLogger("nmt")
 MOST_WARNINGS = 1000  # of lines that cannot be read; more are only counted

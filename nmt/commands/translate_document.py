@@ -9,14 +9,14 @@ from typing import Any
 
 from nmt.commands.engine import check_engine, open_engine
 from nmt.commands.translate_output import check_not_input, report_output_errors
+from nmt.data.files import open_atomic
 from nmt.documents.formats import OpenDocument, open_document
 from nmt.documents.links import LinkReader
 from nmt.documents.segment import Segment, nested_segments
 from nmt.documents.sentences import split_sentences
 from nmt.documents.translation import DocumentTranslator, ModelTranslator
 from nmt.errors import UserError
-from nmt.files import open_atomic
-from nmt.runs import Run
+from nmt.runs.run import Run
 from nmt.view.progress import Progress
 
 # Options of lines, and the values that they have where they are not given.

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from nmt import cpu
+from nmt.attention import cpu
+from nmt.data.files import is_stream
 from nmt.data.line_chunks import LineChunk
 from nmt.data.packed import PackedFile
 from nmt.decode.long_lines import Report
 from nmt.errors import UserError
-from nmt.files import is_stream
-from nmt.runs import Run
+from nmt.runs.run import Run
 from nmt.view.progress import Progress
 
 OPTIONS = (

@@ -4,10 +4,10 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from nmt import calibration
 from nmt.errors import UserError, is_printable
-from nmt.results import damaged_files, digest_or_empty, read_json
-from nmt.run_folders import find_checkpoint
+from nmt.evaluate import calibration
+from nmt.runs.folders import find_checkpoint
+from nmt.runs.results import damaged_files, digest_or_empty, read_json
 from nmt.training import tensor_file
 
 STATES = {True: "ok", False: "damaged"}

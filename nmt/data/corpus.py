@@ -13,10 +13,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from nmt.config import DataConfig
+from nmt.config.schema import DataConfig
 from nmt.data import hub, mixture, sources
 from nmt.data.checks import PairChecks
 from nmt.data.digests import DigestCache
+from nmt.data.files import report_write_errors
 from nmt.data.filtering import DuplicateCounter, HeldOutSentences, log_report
 from nmt.data.inspect.pairs import Limits
 from nmt.data.language_pairs import divide_tests, each_pair, is_multilingual
@@ -28,7 +29,6 @@ from nmt.data.training_links import find_link_files
 from nmt.data.training_plan import file_digests, open_record, prepare_training, split_roles
 from nmt.data.write_sets import count_in_training, write_gold_alignments, write_held_out_set, write_training_set
 from nmt.errors import UserError
-from nmt.files import report_write_errors
 
 OWN_KEYS = ("split_size", "columns", "weights", "temperature", "origin_tags", "opus_url")  # of kind=files
 AUDIT_KEYS = ("audit_deviation", "audit_identifier", "audit_examples")

@@ -5,8 +5,8 @@ import hashlib
 import json
 from pathlib import Path
 
+from nmt.data.files import write_atomic
 from nmt.errors import UserError
-from nmt.files import write_atomic
 
 
 class DigestCache:

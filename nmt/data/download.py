@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from nmt.data.files import open_atomic
 from nmt.data.packed import DamagedFile
 from nmt.errors import UserError, is_printable
-from nmt.files import open_atomic
 
 TIMEOUT = 20  # seconds without an answer
 TRIES = 5

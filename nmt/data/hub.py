@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nmt.data.digests import file_digest
+from nmt.data.files import open_atomic, write_atomic
 from nmt.data.parallel_text import read_lines, to_line
 from nmt.errors import UserError, choose
-from nmt.files import open_atomic, write_atomic
 
 HUB_NAME = "bentrevett/multi30k"
 HUB_SPLITS = {"train": "train", "val": "validation", "test_2016_flickr": "test"}

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nmt.config import DataConfig
+from nmt.config.schema import DataConfig
 from nmt.data.digests import file_digest
+from nmt.data.files import atomic_folder
 from nmt.data.hub import TIMEOUT, is_reachable
 from nmt.data.origin import Origin, plain_origin
 from nmt.data.parallel_text import LineWriter
 from nmt.data.tables import Columns, Skipped, select_fields
 from nmt.errors import UserError, is_printable
-from nmt.files import atomic_folder
 
 NAME = r"[A-Za-z0-9][\w.-]{0,95}"
 WORD = re.compile(rf"hub:({NAME}/{NAME})(?:/({NAME}))?(?::({NAME}))?(?:@({NAME}))?", re.ASCII)

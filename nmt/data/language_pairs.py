@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 
-from nmt.config import DataConfig
+from nmt.config.schema import DataConfig
 from nmt.data.origin import Origin
 from nmt.data.tags import language_tag, leading_tags
 from nmt.errors import UserError

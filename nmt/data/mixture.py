@@ -7,7 +7,7 @@ then have shares ∝ n^(1/T), and the largest is trained on once (Arivazhagan et
 
 import re
 
-from nmt.config import DataConfig
+from nmt.config.schema import DataConfig
 from nmt.data.filtering import hash_text
 from nmt.data.origin import Origin
 from nmt.errors import UserError

@@ -7,15 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nmt.config import DataConfig
+from nmt.config.schema import DataConfig
 from nmt.data.digests import DigestCache
 from nmt.data.download import download
+from nmt.data.files import report_write_errors, write_atomic
 from nmt.data.origin import Origin, read_sides
 from nmt.data.packed import PackedFile, member_names
 from nmt.data.parallel_text import read_lines
 from nmt.data.tables import Pair
 from nmt.errors import UserError
-from nmt.files import report_write_errors, write_atomic
 
 WORD = re.compile(r"opus:([A-Za-z0-9][\w.+-]{0,99})/([A-Za-z0-9][\w.+-]{0,99})(?:@([0-9a-f]{64}))?", re.ASCII)
 LONGEST_LICENSE = 200  # characters of it in a report

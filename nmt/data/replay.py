@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nmt.config import DataConfig
+from nmt.config.schema import DataConfig
 from nmt.data.manifest import Manifest
 from nmt.data.mixture import MAX_WEIGHT
 from nmt.data.origin import Origin, prefix_origin

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nmt.config import DataConfig
+from nmt.config.schema import DataConfig
 from nmt.data import hub, hub_dataset, opus
 from nmt.data.language_pairs import Fetch, each_pair, find_for_pairs, is_multilingual, of_pair
 from nmt.data.origin import Origin, plain_origin, prefix_origin

@@ -1,6 +1,6 @@
 """The patterns of what must not be translated, by kind; of two that match at one place the first in PATTERNS counts.
 
-They are also read by JavaScript (nmt/export/javascript.py), and none may try every division of a long line.
+They are also read by JavaScript (nmt/convert/javascript.py), and none may try every division of a long line.
 """
 
 import re

@@ -18,13 +18,13 @@ from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 
-from nmt.config import DataConfig
+from nmt.config.schema import DataConfig
 from nmt.data.filtering import hash_text, rejection_reason
 from nmt.data.origin import Origin, read_with_progress
 from nmt.data.parallel_text import LineWriter, read_pairs
 from nmt.data.tables import Pair, Skipped
+from nmt.data.words import SPACELESS_CHARACTERS
 from nmt.errors import UserError
-from nmt.evaluate.words import SPACELESS_CHARACTERS
 
 SMALLEST_SHARE = 20  # at most one pair of so many is held out for each set
 MIN_WORDS = 5

@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nmt.config import DataConfig
+from nmt.config.schema import DataConfig
+from nmt.data.files import write_atomic
 from nmt.data.origin import Origin
 from nmt.data.packed import without_packing
+from nmt.data.run_lock import only_writer
 from nmt.data.split import ROLES, Thresholds
 from nmt.errors import UserError
-from nmt.files import write_atomic
-from nmt.run_lock import only_writer
 
 
 class SplitRecord:

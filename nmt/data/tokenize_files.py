@@ -10,8 +10,8 @@ from pyarrow import ipc
 
 from nmt.data.dataset import SCHEMA
 from nmt.data.parallel_text import read_pairs
+from nmt.data.processes import map_in_order, usable_processors
 from nmt.data.tokenizer import Tokenizers
-from nmt.processes import map_in_order, usable_processors
 
 ROWS = 20_000  # pairs in a block; a few for each process are in memory
 BYTES_PER_PROCESS = 4 << 20  # of the source file; for less, another process does not pay

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import sentencepiece
 
-from nmt.config import TokenizerConfig
+from nmt.config.schema import TokenizerConfig
+from nmt.data.files import report_write_errors
 from nmt.data.known_words import SIGNS, KnownWords, entries, shared_marks
 from nmt.data.parallel_text import read_lines
 from nmt.data.protection import PLACEHOLDERS
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers, normalize
 from nmt.errors import UserError
-from nmt.files import report_write_errors
 
 MAX_CHARACTERS = 10_000  # of a training line; the rest is ignored, while SentencePiece would leave the line out
 MAX_LINES = 1_000_000  # to train on; SentencePiece's own choice of lines differs from process to process

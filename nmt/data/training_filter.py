@@ -11,15 +11,15 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt.config import DataConfig
+from nmt.config.schema import DataConfig
 from nmt.data.checks import SAMPLE, PairChecks
 from nmt.data.filtering import HeldOutSentences, rejection_reason
 from nmt.data.inspect.chunk import Chunk, ChunkFaults, chunks
 from nmt.data.origin import Origin
+from nmt.data.processes import map_in_order, usable_processors
 from nmt.data.tables import Pair, Skipped
 from nmt.data.training_links import with_links
 from nmt.data.training_plan import TrainingPlan
-from nmt.processes import map_in_order, usable_processors
 
 CHUNK = 4000  # pairs that a process looks at together
 

@@ -14,16 +14,16 @@ import pyarrow
 import torch
 from torch import Tensor
 
-from nmt.config import DataConfig
+from nmt.config.schema import DataConfig
+from nmt.data.links import parse_links
 from nmt.data.manifest import Manifest
 from nmt.data.origin import Origin
 from nmt.data.parallel_text import read_lines
 from nmt.data.protection import Encoded
 from nmt.data.tables import Pair
 from nmt.data.tokenizer import Tokenizers
+from nmt.data.words import WordPair
 from nmt.errors import UserError
-from nmt.evaluate.alignment_error_rate import parse_links
-from nmt.evaluate.words import WordPair
 
 NAME = "train.align"
 PURPOSE = "train.guided_alignment learns links between the words of the training pairs"

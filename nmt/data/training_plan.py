@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from nmt.config import DataConfig
+from nmt.config.schema import DataConfig
 from nmt.data import mixture
 from nmt.data.digests import DigestCache
 from nmt.data.origin import Origin

@@ -21,13 +21,13 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt.data.dataset import ParallelDataset
+from nmt.data.files import report_write_errors
 from nmt.data.known_words import MARKS, KnownWords, begins_sentence, shared_marks
 from nmt.data.parallel_text import read_pairs
 from nmt.data.protection import OTHERS, protect
 from nmt.data.tags import sentence_start
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.write_ids import write_datasets
-from nmt.files import report_write_errors
 
 SIGNS = "".join(chr(code) for code in range(0x300, 0x20FF) if unicodedata.category(chr(code)).startswith("M"))
 LETTERS = rf"(?:[^\W\d_][{SIGNS}]*)+"  # with the vowel signs of Indic scripts, and accents that stand apart

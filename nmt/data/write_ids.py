@@ -14,12 +14,12 @@ import pyarrow
 from pyarrow import ipc
 
 from nmt.data.dataset import SCHEMA, ParallelDataset
+from nmt.data.files import report_write_errors
 from nmt.data.packed import PackedFile
 from nmt.data.shards import shard_paths, write_length_runs
 from nmt.data.tokenize_files import Block, tokenized_blocks
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
-from nmt.files import report_write_errors
 from nmt.view.progress import Progress
 
 ROWS_PER_WRITE = 200_000  # pairs that are held in memory before they are dealt to the shards

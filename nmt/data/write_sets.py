@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nmt.config import DataConfig
+from nmt.config.schema import DataConfig
 from nmt.data.checks import PairChecks
 from nmt.data.filtering import DuplicateCounter, HeldOutSentences, PairCounts
 from nmt.data.mixture import copies

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import torch
 
-from nmt.config import DecodeConfig
+from nmt.config.schema import DecodeConfig
 
 T = TypeVar("T")
 ON_CPU = 8192  # source positions × beam

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence, Sized
 from itertools import accumulate
 
-from nmt.evaluate.words import SPACELESS
+from nmt.data.words import SPACELESS
 
 SENTENCE_ENDS = "。！？"  # no space follows them
 Report = Callable[[int], object]  # gets the number of lines that are done

@@ -22,8 +22,8 @@ from typing import Any
 
 import torch
 
+from nmt.data.processes import end_with_parent
 from nmt.errors import UserError
-from nmt.processes import end_with_parent
 
 log = logging.getLogger("nmt")
 MOST_KILLS = 3  # of processes that work on the same task

@@ -7,9 +7,9 @@ from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from nmt.data.words import split_into_words, word_fractions
+from nmt.decode.confidence import word_log_probabilities
 from nmt.decode.forced_decoding import AttentionRecord
-from nmt.evaluate.confidence import word_log_probabilities
-from nmt.evaluate.words import split_into_words, word_fractions
 
 if TYPE_CHECKING:
     from nmt.decode.translator import Translator
@@ -43,7 +43,7 @@ class Translation:
 
     @cached_property
     def word_confidences(self) -> list[tuple[str, float]]:
-        """Each word with the probability that it is right (nmt/evaluate/confidence.py), by forced decoding."""
+        """Each word with the probability that it is right (nmt/decode/confidence.py), by forced decoding."""
         assert self._translator is not None
         parts = self.parts or [self]
         records = self._translator.force_decode_all((part.source_ids, part.ids) for part in parts)

@@ -10,29 +10,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.config import DecodeConfig
+from nmt.config.schema import DecodeConfig
 from nmt.data.batches import Ids, batches_by_length, pad, padding_mask
 from nmt.data.line_chunks import text_chunks
 from nmt.data.protection import PLACEHOLDERS, Encoded, Protected
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.decode.beam_search import search
 from nmt.decode.budget import in_parts, with_batch_tokens
+from nmt.decode.confidence import Calibration
 from nmt.decode.constraints import Constraints
 from nmt.decode.forced_columns import ForcedColumns, Template
 from nmt.decode.forced_decoding import AttentionRecord, IdPair, pair_batches, pair_chunks
-from nmt.decode.hypothesis import Hypothesis, NBest, pack_nbest, unpack_nbest
+from nmt.decode.hypothesis import Hypothesis, NBest
 from nmt.decode.long_lines import Done, Report, join_texts, report_lines, split_positions
 from nmt.decode.parallel import WorkersKilled, parallel_map
 from nmt.decode.recording import attention_tensors, record_batch
 from nmt.decode.translation import Translation
-from nmt.distributed import World
 from nmt.errors import UserError
-from nmt.evaluate.confidence import Calibration
 from nmt.models.base import EncoderDecoder
 
 log = logging.getLogger("nmt")
 BATCHES_PER_PROCESS, MIN_BATCH_TOKENS = 4, 512  # of several processes, if that leaves so many positions to a batch
 T = TypeVar("T", bound="Translator")
+ShareBatches = Callable[[Callable[[int], NBest], int], list[NBest]]  # function, count → function(0), …
 
 
 class Terms(Protocol):
@@ -57,7 +57,7 @@ class Translator:
     autocast: torch.autocast
     search_model: EncoderDecoder | None = None  # `model` with packed weights, where these no longer change
     num_processes: int = 1  # that divide the batches of a file
-    world: World = World()  # of processes that all translate the same file together
+    share_batches: ShareBatches | None = None  # of processes that all translate the same file together
     calibration: Calibration = Calibration()  # of the confidences of words
     terms: Terms | None = None  # of a glossary
 
@@ -184,18 +184,11 @@ class Translator:
 
     def map_batches(self, function: Callable[[int], NBest], count: int) -> Iterable[NBest]:
         """function(0), …, function(count − 1), in this process or in several."""
-        if self.world.size > 1:
+        if self.share_batches:
             return self.share_batches(function, count)
         if min(self.num_processes, count) <= 1:
             return map(function, range(count))
         return parallel_map(function, count, self.num_processes)
-
-    def share_batches(self, function: Callable[[int], NBest], count: int) -> list[NBest]:
-        """function(0), …, function(count − 1), each computed by one process of the world and sent to all."""
-        numbers = range(self.world.rank, count, self.world.size)
-        computed = self.world.gather_integers([value for number in numbers for value in pack_nbest(function(number))])
-        values = [iter(each) for each in computed]
-        return [unpack_nbest(values[number % self.world.size]) for number in range(count)]
 
     def batches(self, sources: Sequence[Sequence[int] | Ids]) -> list[np.ndarray]:
         """Indices of sentences to search together, longest first; with several processes enough batches for each."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
+from nmt.data.words import Span
 from nmt.documents.markup_tokens import Token, escape_like
 from nmt.documents.segment import Part, Segment, SegmentBuilder, TagKind
-from nmt.evaluate.words import Span
 
 UNIT_ELEMENTS = {"code", "kbd", "samp", "var", "tt", "svg", "math"}  # their content is not translated
 VOID_ELEMENTS = {

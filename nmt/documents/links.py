@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nmt.alignments.extraction import DECODER_STEPS, Extractor
-from nmt.alignments.extractor_choice import default_extractor
-from nmt.config import TrainConfig
+from nmt.config.schema import TrainConfig
 from nmt.data.spans import find_spans
+from nmt.data.words import SPACELESS, Span, WordPair, is_punctuation, piece_spans, word_fractions, word_spans
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.documents.segment import UNITS
-from nmt.evaluate.words import SPACELESS, Span, WordPair, is_punctuation, piece_spans, word_fractions, word_spans
+from nmt.evaluate.extraction import DECODER_STEPS, Extractor
+from nmt.evaluate.extractor_choice import default_extractor
 from nmt.models.base import EncoderDecoder
 
 GUIDED_SHARE = 0.6  # of the guided head in the weights

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nmt.data.words import SPACELESS, Span
 from nmt.decode.long_lines import SENTENCE_ENDS
 from nmt.documents.links import WordLinks, proportional_links
 from nmt.documents.placement import Node, Placement
 from nmt.documents.segment import UNITS, Part, Segment, Tag, TagKind, nested_segments
 from nmt.documents.tag_tree import by_sentence, tag_tree, to_words
-from nmt.evaluate.words import SPACELESS, Span
 
 SENTENCE_MARKS = tuple(".!?…。！？")
 

@@ -3,8 +3,8 @@
 It is kept up (syntok rests since 2022, pysbd since 2021) and has rules or fallbacks for some 300 languages.
 """
 
+from nmt.data.words import Span
 from nmt.errors import UserError, install_extra
-from nmt.evaluate.words import Span
 
 
 def split_sentences(text: str, language: str) -> list[Span]:

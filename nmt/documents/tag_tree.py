@@ -9,9 +9,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from nmt.data.words import Span
 from nmt.documents.placement import Node
 from nmt.documents.segment import Part, Tag, TagKind
-from nmt.evaluate.words import Span
 
 DEEPEST = 50  # tags inside each other; further ones are points
 

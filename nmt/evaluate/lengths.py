@@ -6,8 +6,8 @@ Words are those of `evaluate/words.py`; in a script without spaces each characte
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from nmt.data.words import SPACELESS, word_spans
 from nmt.evaluate.bleu_chrf import tokenizer_for
-from nmt.evaluate.words import SPACELESS, word_spans
 
 EDGES = (5, 10, 15, 20, 30, 40, 50)  # the longest length of each bucket; longer sentences are in one more bucket
 MIN_SENTENCES = 20  # of a bucket: a BLEU over fewer means nothing

@@ -1,21 +1,13 @@
-"""From a configuration to a model. A new model is one line in MODELS."""
+"""From a configuration to a model."""
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
+from nmt.config.recurrent import RecurrentConfig
+from nmt.config.transformer import TransformerConfig
 from nmt.models.base import EncoderDecoder
 from nmt.models.recurrent import Bahdanau, Luong
-from nmt.models.recurrent_config import RecurrentConfig
 from nmt.models.transformer import Transformer
-from nmt.models.transformer_config import TransformerConfig
-
-ModelConfig = RecurrentConfig | TransformerConfig
-
-
-class Architecture(NamedTuple):
-    """The dataclass of a model's keys, and what makes a model from it."""
-
-    config: type
-    model: Any  # (config, source_size, target_size, joint) -> EncoderDecoder
 
 
 def recurrent(config: RecurrentConfig, source_size: int, target_size: int, joint: bool) -> EncoderDecoder:
@@ -24,12 +16,12 @@ def recurrent(config: RecurrentConfig, source_size: int, target_size: int, joint
     return model(config, source_size, target_size, joint)
 
 
-MODELS = {  # by model.kind
-    "recurrent": Architecture(RecurrentConfig, recurrent),
-    "transformer": Architecture(TransformerConfig, Transformer),
+MODELS: dict[type, Callable[..., EncoderDecoder]] = {  # by the dataclass of their keys (nmt/config/validation.py)
+    RecurrentConfig: recurrent,
+    TransformerConfig: Transformer,
 }
 
 
-def build(config: ModelConfig, source_size: int, target_size: int, joint: bool) -> EncoderDecoder:
+def build(config: Any, source_size: int, target_size: int, joint: bool) -> EncoderDecoder:
     """The model of this configuration over vocabularies of these sizes, freshly initialised from torch's generator."""
-    return MODELS[config.kind].model(config, source_size, target_size, joint)
+    return MODELS[type(config)](config, source_size, target_size, joint)

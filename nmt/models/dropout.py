@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from nmt.cpu import dropout_mask
+from nmt.attention.cpu import dropout_mask
 
 
 class Dropout(nn.Module):

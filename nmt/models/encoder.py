@@ -6,9 +6,9 @@ B batch, S source length, E embedding size, D units in each direction, M = D · 
 import torch
 from torch import Tensor, nn
 
+from nmt.config.recurrent import RecurrentConfig
 from nmt.models.base import DecoderState
 from nmt.models.dropout import Dropout
-from nmt.models.recurrent_config import RecurrentConfig
 from nmt.models.rnn import run_rnn
 
 

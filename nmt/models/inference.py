@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from nmt.attention.cpu import ColumnMajorLinear, PackedLinear, can_pack, pack_linear
 from nmt.attention.multi_head import MultiHeadAttention
 from nmt.attention.projection import LinearMap, Projection
 from nmt.attention.windows import Window
-from nmt.cpu import ColumnMajorLinear, PackedLinear, can_pack, pack_linear
 from nmt.models.base import EncoderDecoder
 from nmt.models.cells import ConditionalGRU, GRUProjections, Projections, StackedRNNCell
 

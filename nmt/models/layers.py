@@ -7,12 +7,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from nmt.attention.cpu import padded_matmul
 from nmt.attention.multi_head import MultiHeadAttention
 from nmt.attention.positions import Rotation, rotate
 from nmt.attention.self_attention import LayerState, SelfAttention
-from nmt.cpu import padded_matmul
+from nmt.config.transformer import TransformerConfig
 from nmt.models.dropout import Dropout
-from nmt.models.transformer_config import TransformerConfig
 
 
 class FeedForward(nn.Sequential):

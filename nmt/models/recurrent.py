@@ -14,11 +14,11 @@ from nmt.attention.projection import Projection, map_columns, to_autocast
 from nmt.attention.scores import make_score
 from nmt.attention.single_head import AttentionOutput, SingleHeadAttention
 from nmt.attention.windows import make_window
+from nmt.config.recurrent import RecurrentConfig
 from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, HardAttentionSamples, Memory
 from nmt.models.cells import ConditionalGRU, StackedRNNCell, maxout
 from nmt.models.dropout import Dropout
 from nmt.models.encoder import RecurrentEncoder
-from nmt.models.recurrent_config import RecurrentConfig
 
 
 class Bahdanau(EncoderDecoder):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from nmt.cpu import autocasts_rnn, runs_rnn_in_bf16
+from nmt.attention.cpu import autocasts_rnn, runs_rnn_in_bf16
 
 RNNState = tuple[Tensor, ...]  # hidden, and an LSTM's cell [directions B D]
 
@@ -18,9 +18,9 @@ def run_rnn(
     """inputs [B S E], state [directions B D] or zeros, lengths [B] | None → outputs [B S D·directions], the last state.
 
     Each sentence has its own length; None: all are equally long. Under autocast layers without padding may run in bf16
-    on a CPU (nmt/cpu.py), where an LSTM's outputs are bf16 in any case. All else is float32: other CPUs cannot run
-    these layers in bf16, and CUDA would take float16, whose range gradients can leave. The state is always in the dtype
-    of the weights.
+    on a CPU (nmt/attention/cpu.py), where an LSTM's outputs are bf16 in any case. All else is float32: other CPUs
+    cannot run these layers in bf16, and CUDA would take float16, whose range gradients can leave. The state is always
+    in the dtype of the weights.
     """
     full = next(layer.parameters()).dtype
     in_bf16 = lengths is None and runs_rnn_in_bf16(layer, inputs)

@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nmt.attention.cpu import select_with_spare_column
 from nmt.attention.positions import Positions, Start, make_positions
 from nmt.attention.projection import to_autocast
 from nmt.attention.self_attention import KVCache, LayerState, SelfAttention, make_self_attention
-from nmt.cpu import select_with_spare_column
+from nmt.config.transformer import TransformerConfig
 from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory, select_rows
 from nmt.models.dropout import Dropout
 from nmt.models.layers import DecoderLayer, EncoderLayer
-from nmt.models.transformer_config import TransformerConfig
 
 
 class Transformer(EncoderDecoder):

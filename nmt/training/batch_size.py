@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from nmt.config import Config
+from nmt.config.schema import Config
 from nmt.data.batches import Batch, collate
 from nmt.data.tokenizer import EOS
-from nmt.distributed import World
 from nmt.models.base import EncoderDecoder
+from nmt.training.distributed import World
 from nmt.training.loss import training_loss
 from nmt.training.precision import autocast
 from nmt.training.state import TrainState

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import torch
 
-from nmt.alignments.extraction import DECODER_STEPS
-from nmt.config import Config, OptimConfig, TrainConfig
+from nmt.config.schema import Config, OptimConfig, TrainConfig
 from nmt.data.batches import BatchIterator
 from nmt.data.dataset import ParallelDataset
 from nmt.data.noise import Noise
@@ -18,14 +17,15 @@ from nmt.data.training_links import TrainingLinks, open_training_links
 from nmt.data.word_batches import WordBatches
 from nmt.decode.budget import with_batch_tokens
 from nmt.decode.translator import Translator
-from nmt.distributed import World
 from nmt.errors import UserError
+from nmt.evaluate.extraction import DECODER_STEPS
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.training import checkpoint
 from nmt.training.batch_size import choose_batch_tokens
 from nmt.training.checkpoint_check import load_weights
 from nmt.training.checkpoint_manager import CheckpointManager
+from nmt.training.distributed import World
 from nmt.training.muon import Muon
 from nmt.training.parameters import decay_groups
 from nmt.training.parent import Parent

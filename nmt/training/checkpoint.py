@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 import nmt
-from nmt.config import Config, to_dict
-from nmt.config_validation import validate
+from nmt.config.schema import Config, to_dict
+from nmt.config.validation import validate
+from nmt.data.files import open_atomic
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
-from nmt.files import open_atomic
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.training import tensor_file

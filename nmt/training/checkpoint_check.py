@@ -13,7 +13,7 @@ from nmt.data.known_words import KnownWords
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from nmt.errors import UserError, is_printable
 from nmt.models.base import EncoderDecoder
-from nmt.models.build import ModelConfig, build
+from nmt.models.build import build
 from nmt.training.muon import Muon
 
 LONGEST_TEXT = 10_000  # characters; the origin of an average names all its updates
@@ -67,7 +67,7 @@ def read_tokenizer(stored: Mapping[str, Any], side: str) -> Tokenizer:
     return tokenizer
 
 
-def check_weights(weights: Mapping[str, Any], config: ModelConfig, sizes: tuple[int, int], joint: bool) -> None:
+def check_weights(weights: Mapping[str, Any], config: Any, sizes: tuple[int, int], joint: bool) -> None:
     """Raise UserError unless these are the finite weights of this model over vocabularies of these sizes.
 
     The model is first made without memory (device meta), so that what the configuration asks for costs nothing.

@@ -18,11 +18,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from nmt.config import Config, to_dict
-from nmt.config_validation import validate
+from nmt.config.schema import Config, to_dict
+from nmt.config.validation import validate
+from nmt.data.files import link_atomic, report_write_errors
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
-from nmt.files import link_atomic, report_write_errors
 from nmt.training import checkpoint
 from nmt.training import checkpoint_repair as repair
 from nmt.training.checkpoint import DamagedCheckpoint, Payload, differences

@@ -10,7 +10,7 @@ from itertools import accumulate
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from nmt.distributed import World, lost_processes
+from nmt.training.distributed import World, lost_processes
 
 ALIGNMENT = 16  # floats; each parameter's gradient starts at a multiple of it
 

@@ -11,7 +11,7 @@ from torch.autograd import Function
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional
 
-from nmt.cpu import pad_rows
+from nmt.attention.cpu import pad_rows
 from nmt.models.base import DecoderOutput, EncoderDecoder
 
 CHUNK = {"cpu": 256, "cuda": 4096}  # tokens whose logits exist at the same time

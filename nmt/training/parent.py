@@ -5,8 +5,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from nmt.config import Config
-from nmt.config_validation import validate
+from nmt.config.schema import Config
+from nmt.config.validation import validate
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.training import checkpoint

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from nmt.cpu import bf16_is_faster, has_bf16_units
+from nmt.attention.cpu import bf16_is_faster, has_bf16_units
 from nmt.errors import UserError, choose
 
 

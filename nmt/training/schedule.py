@@ -4,7 +4,7 @@ import logging
 import math
 from collections.abc import Callable
 
-from nmt.config import OptimConfig
+from nmt.config.schema import OptimConfig
 from nmt.errors import choose
 
 log = logging.getLogger("nmt")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from nmt.distributed import World
+from nmt.training.distributed import World
 
 log = logging.getLogger("nmt")
 # Ctrl-C; a scheduler's end of time, before and after its warning; a closed terminal.

@@ -7,8 +7,8 @@ count, so a resumed training ends at the same update as an uninterrupted one.
 import time
 from collections.abc import Callable
 
-from nmt.config import TrainConfig
-from nmt.distributed import World
+from nmt.config.schema import TrainConfig
+from nmt.training.distributed import World
 from nmt.training.state import TrainState
 
 MIN_UPDATES = 50  # before max_minutes is converted

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from nmt.attention.flex import attend_explicitly
-from nmt.config import Config
+from nmt.config.schema import Config
 from nmt.data.batches import Batch, BatchIterator, Cursor
-from nmt.distributed import World
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
 from nmt.training.batch_size import split_batch
 from nmt.training.compile import compile_forward, failed_to_compile, reason
 from nmt.training.deferred import Deferred, runs_ahead
+from nmt.training.distributed import World
 from nmt.training.divergence import TrainingDiverged, find_fault, loss_limit, must_skip, record_loss, record_skip
 from nmt.training.gradient_sum import GradientSum, OrderedSum, UnorderedSum
 from nmt.training.loss import alignment_loss, training_loss

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import torch
 
-from nmt.config import Config
-from nmt.distributed import World
+from nmt.config.schema import Config
 from nmt.errors import Stopped, UserError
 from nmt.training import checkpoint
 from nmt.training.checkpoint_manager import CheckpointManager
+from nmt.training.distributed import World
 from nmt.training.divergence import TrainingDiverged
 from nmt.training.metrics import TrainMetrics
 from nmt.training.save_timer import SaveTimer

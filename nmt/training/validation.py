@@ -7,17 +7,17 @@ from itertools import islice
 import numpy as np
 import torch
 
-from nmt.alignments.alignment import Alignment
-from nmt.alignments.extraction import record_words
-from nmt.alignments.extractor_choice import default_extractor
-from nmt.config import TrainConfig
+from nmt.config.schema import TrainConfig
 from nmt.data.batches import batches_by_length, collate
 from nmt.data.dataset import ParallelDataset
 from nmt.data.protection import Encoded
 from nmt.decode.translator import Translator
-from nmt.distributed import World
+from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.bleu_chrf import score
+from nmt.evaluate.extraction import record_words
+from nmt.evaluate.extractor_choice import default_extractor
 from nmt.models.inference import inference_copy
+from nmt.training.distributed import World
 from nmt.training.divergence import TrainingDiverged
 from nmt.training.loss import token_losses
 from nmt.training.stop_signal import StopSignal

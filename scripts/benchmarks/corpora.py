@@ -13,12 +13,12 @@ from pyarrow import ipc
 
 from benchmarks.machine import ROOT
 from nmt.data.dataset import SCHEMA, Sentences
+from nmt.data.files import open_atomic
 from nmt.data.parallel_text import read_pairs
 from nmt.data.phrasebook.draw import Grammar, draws
 from nmt.data.plan import LengthRuns, length_runs
 from nmt.data.tokenizer import EOS
 from nmt.errors import UserError
-from nmt.files import open_atomic
 
 MULTI30K = ROOT.parent / "shared" / "data" / "multi30k"
 TRAIN, HELD_OUT = 29_000, 500  # lines

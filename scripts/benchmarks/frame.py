@@ -16,8 +16,8 @@ from typing import Any
 
 from benchmarks.machine import ROOT, describe_machine, machine_line
 from benchmarks.tables import Figures, cell, table
+from nmt.data.files import write_atomic
 from nmt.errors import UserError
-from nmt.files import write_atomic
 from nmt.view.progress import install_logging
 
 PYTHON_PATH = os.pathsep.join([str(ROOT), str(ROOT / "scripts")])

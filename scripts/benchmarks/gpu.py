@@ -13,8 +13,8 @@ from benchmarks.profiles import attention_kernels
 from benchmarks.training import device_memory_gib, make_train_step, random_model, synchronize
 from nmt.attention.kernels import scaled_dot_product
 from nmt.attention.linear import linear_attention
-from nmt.compose import compose_all
-from nmt.config import Config
+from nmt.config.compose import compose_all
+from nmt.config.schema import Config
 from nmt.data.batches import Batch, Cursor, collate
 from nmt.data.tokenizer import EOS
 from nmt.training.train_step import TrainStep

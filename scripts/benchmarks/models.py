@@ -17,14 +17,14 @@ from benchmarks.machine import Stopwatch
 from benchmarks.profiles import attention_kernels
 from benchmarks.tables import Figures
 from benchmarks.training import device_memory_gib, random_model, synchronize, time_updates, trainer_on_corpus
-from nmt.compose import compose_all
-from nmt.config import Config, config_folder
-from nmt.cpu import keep_freed_memory
+from nmt.attention.cpu import keep_freed_memory
+from nmt.config.compose import compose_all
+from nmt.config.schema import Config, config_folder
 from nmt.data.tokenizer import EOS
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
 from nmt.models.inference import inference_copy
-from nmt.runs import load
+from nmt.runs.run import load
 from nmt.training.precision import autocast, select_device, select_precision
 
 WORDS = 12  # of the sentences that are translated one by one

@@ -13,19 +13,19 @@ import torch
 from benchmarks.corpora import NO_TOKENIZERS, random_pairs
 from benchmarks.machine import Stopwatch, peak_memory_gib
 from benchmarks.tables import Figures
-from nmt.config import Config
+from nmt.config.schema import Config
+from nmt.config.transformer import TransformerConfig
 from nmt.data.batches import Batch, BatchIterator, Cursor
 from nmt.data.dataset import ParallelDataset
 from nmt.data.shards import open_training_pairs
 from nmt.data.tokenizer import PAD, Tokenizers
 from nmt.data.word_pairs import open_word_pairs
-from nmt.distributed import World
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
-from nmt.models.transformer_config import TransformerConfig
-from nmt.stages import build_stages, read_report
+from nmt.runs.stages import build_stages, read_report
 from nmt.training.batch_size import ON_CPU
 from nmt.training.build import build_trainer, make_optimizer
+from nmt.training.distributed import World
 from nmt.training.precision import seed_everything, select_device, select_precision
 from nmt.training.state import TrainState
 from nmt.training.train_step import TrainStep

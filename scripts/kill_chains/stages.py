@@ -5,8 +5,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from nmt import pipeline, stages
 from nmt.data import corpus, hub
+from nmt.runs import pipeline, stages
 from nmt.training import checkpoint
 from nmt.training.train_step import TrainStep
 from nmt.training.trainer import Trainer

@@ -25,7 +25,7 @@ Translate = Callable[[list[str]], Translations]
 
 def nmt(model: str, beam: int, sentences: int, lines: list[str], precision: str) -> Translate:
     """nmt, in batches of about as many positions as `sentences` sentences have."""
-    from nmt.runs import load
+    from nmt.runs.run import load
 
     pieces = sum(len(line.split()) for line in lines) * 1.3 / len(lines)  # 1.3 a word
     batch_tokens = round(beam * sentences * (pieces + 1))

@@ -17,10 +17,10 @@ from typing import Any, get_args
 from omegaconf import OmegaConf
 from small_run import small_config
 
-from nmt import pipeline
-from nmt.config import Config, leaves, to_dict
-from nmt.config_validation import validate
+from nmt.config.schema import Config, leaves, to_dict
+from nmt.config.validation import validate
 from nmt.errors import UserError
+from nmt.runs import pipeline
 
 NUMBERS = [0, 1, -1, 10**9, -(10**9), 10**12, 2**62, 1e300, -1e300, 1e-300, math.nan, math.inf]
 TEXTS = ["", "x", "\0", "\x1b[2J", "../x", "/dev/null", "meta", "cuda:99", "a" * 5000, "\u202e", "${oc.env:HOME}", "0"]
@@ -67,7 +67,7 @@ def with_model(base: Config, name: str) -> Config:
     """The configuration with a small recurrent model in place of its Transformer."""
     if name == "transformer":
         return base
-    from nmt.compose import compose_all
+    from nmt.config.compose import compose_all
 
     words = [f"model={name}", "model.hidden_size=16", "model.embedding_size=16", "model.num_layers=1"]
     changed = to_dict(base) | {"model": to_dict(compose_all(words, multirun=False)[0])["model"], "name": name}

@@ -13,7 +13,7 @@ from small_run import train_small_run
 from nmt import cli
 from nmt.commands.verify import check_files
 from nmt.errors import UserError
-from nmt.results import damaged_files, read_json, read_result
+from nmt.runs.results import damaged_files, read_json, read_result
 from nmt.training import checkpoint
 
 

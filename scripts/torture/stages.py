@@ -9,11 +9,11 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from nmt.compose import compose_all
+from nmt.config.compose import compose_all
 from nmt.data import shards
 from nmt.data.shards import open_training_pairs
 from nmt.errors import UserError
-from nmt.stages import build_stages
+from nmt.runs.stages import build_stages
 
 PAIRS, PAIRS_PER_SHARD = 3000, 1000
 

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from nmt.evaluate.words import SPACELESS
+from nmt.data.words import SPACELESS
 
 SIZE = 0x20000  # characters beyond this are OTHER: emoji, rare Chinese characters
 OTHER, SPACE, SMALL, CAPITAL, UNCASED, DIGIT, MARK = range(7)  # kinds; from SMALL on they are parts of words

@@ -1,0 +1,234 @@
+"""The commands and their options. Nothing that takes time is imported here, so that `nmt --help` is instant."""
+
+import argparse
+
+from nmt.commands.option_parser import CommandParser, Parser
+from nmt.commands.option_values import DIR, FILE, FOLDER, layers, path, positive, threshold_value
+
+COMPOSED_COMMANDS = {
+    "audit": "what is wrong with sentence pairs",
+    "suggest": "what model=auto and tokenizer=auto would choose, and why",
+    "download": "get the corpus",
+    "tokenize": "learn the tokenizer and store the pairs as ids",
+    "train": "train a model and score it on the test sets",
+}
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands; it sets `module`, the one in nmt/commands/ that runs the command."""
+    parser = Parser(prog="nmt", description="Train a translator, and see what it attends to.")
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=CommandParser)
+    for name, purpose in COMPOSED_COMMANDS.items():
+        command = subparsers.add_parser(name, help=purpose, description=purpose, allow_abbrev=False)
+        command.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="as in data=files data.train=PREFIX")
+        command.add_argument("-m", "--multirun", action="store_true", help="for each combination of KEY=A,B")
+        command.set_defaults(command=name, module=name if name in ("audit", "suggest") else "pipeline")
+    for name, purpose, add_options in (
+        ("translate", "translate sentences, a file, or stdin", add_translate),
+        ("evaluate", "BLEU and chrF of a run", add_evaluate),
+        ("align", "what the model attends to, as links, heatmaps or tables", add_align),
+        ("backtranslate", "synthetic pairs from monolingual text, for the other direction", add_backtranslation),
+        ("distil", "pairs that a teacher has translated, for a smaller student", add_synthesis),
+        ("export", "a folder that another engine translates with", add_export),
+        ("compare", "one table over several runs", add_compare),
+        ("verify", "whether the files of a run are as they were written", add_single_run),
+    ):
+        command = subparsers.add_parser(name, help=purpose, allow_abbrev=False)
+        add_options(command)
+        command.set_defaults(command=name, module="synthesis" if name in ("backtranslate", "distil") else name)
+    return parser
+
+
+def add_runs(parser: argparse.ArgumentParser) -> None:
+    """Add --runs, in which names of runs are looked up."""
+    parser.add_argument("--runs", default="runs", **DIR, help="the folder of the named runs (default: runs)")
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Add RUN, --runs, --beam and --batch-tokens."""
+    parser.add_argument(
+        "name", metavar="RUN", help="a run name, a folder, a checkpoint file, or latest; RUN,RUN: an ensemble"
+    )
+    add_runs(parser)
+    parser.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept by the search (default: the run's)")
+    parser.add_argument("--batch-tokens", type=positive, metavar="N", help="source positions × beam in one batch")
+
+
+def add_translate(parser: argparse.ArgumentParser) -> None:
+    """Add the options of nmt translate."""
+    add_run(parser)
+    parser.add_argument("sentences", nargs="*", default=[], metavar="SENTENCE", help="without any: --input, else stdin")
+    parser.add_argument("--input", **FILE, help="one sentence a line, plain or .gz")
+    parser.add_argument("--document", **FILE, help=".txt, .md, .html, .srt, .po or .xlf: its markup stays")
+    parser.add_argument("--retranslate", action="store_true", help=".po, .xlf: also what has a translation")
+    parser.add_argument("--output", **FILE, help="instead of stdout")
+    parser.add_argument("--resume", action="store_true", help="continue an interrupted --output FILE")
+    parser.add_argument("--format", choices=("text", "jsonl"), default="text")
+    add_engine(parser)
+    parser.add_argument(
+        "--nbest", type=positive, default=1, metavar="N", help="text: from 2 on, N lines SCORE<TAB>TEXT each"
+    )
+    parser.add_argument("--glossary", **FILE, help="terms that translations must have: lines SOURCE<TAB>TARGET")
+    below = "jsonl marks lines of a lower confidence"
+    parser.add_argument("--min-confidence", type=threshold_value, metavar="X", help=below)
+    parser.add_argument("--copy-doubtful", action="store_true", help="such lines are copied instead")
+    parser.add_argument("--weights", action="store_true", help="with --format jsonl: the weights between words as well")
+    add_extractor(parser)
+    add_words(parser)
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """Add --engine and --quantization."""
+    engines = "the engine of the search; auto: the faster one (default of nmt translate)"
+    parser.add_argument("--engine", choices=("auto", "torch", "ctranslate2"), default="auto", help=engines)
+    formats = "torch: float32 or bfloat16 (default: the run's), ctranslate2: any (default: float32; by auto: int8)"
+    add_quantization(parser, formats)
+
+
+def add_synthesis(parser: argparse.ArgumentParser) -> None:
+    """Add the options of nmt backtranslate and nmt distil."""
+    add_run(parser)
+    text = "one sentence a line, in the language that RUN reads (distil: by default what it was trained on)"
+    parser.add_argument("file", nargs="?", metavar="FILE", help=text)
+    parser.add_argument("--output", required=True, type=path, metavar="PREFIX", help="of two files, PREFIX.LANGUAGE")
+    parser.add_argument("--resume", action="store_true", help="continue after an interruption")
+    add_engine(parser)
+    parser.set_defaults(engine="torch")
+
+
+def add_backtranslation(parser: argparse.ArgumentParser) -> None:
+    """Add the options of nmt backtranslate."""
+    add_synthesis(parser)
+    text = "begin each synthetic source with <bt>; for much more synthetic than real text"
+    parser.add_argument("--tag", action="store_true", help=text)
+
+
+def add_evaluate(parser: argparse.ArgumentParser) -> None:
+    """Add the options of nmt evaluate."""
+    add_run(parser)
+    add_scored(parser)
+    parser.add_argument("--noised", action="store_true", help="score the sets also with capitals, small letters, typos")
+    parser.add_argument("--odd", action="store_true", help="instead: 501 odd lines, and which of them fail")
+
+
+def add_export(parser: argparse.ArgumentParser) -> None:
+    """Add the options of nmt export."""
+    add_single_run(parser)
+    formats = ("ctranslate2", "hf", "onnx", "argos", "html")
+    explanation = "hf: Hugging Face transformers; onnx: onnxruntime; argos: Argos Translate; html: one page"
+    parser.add_argument("--format", choices=formats, required=True, help=explanation)
+    parser.add_argument("--output", **FOLDER, help="a new folder, for html a new file (default: below the run's)")
+    parser.add_argument("--onnxruntime-web", **FILE, help="for html without network: its package of npm, a .tgz")
+    add_quantization(parser, "default: float32; argos: int8, html: float16")
+    licence = "hf, argos: the model's licence for its card, such as cc-by-sa-4.0 (default: none is named)"
+    parser.add_argument("--vocabulary-map", action="store_true", help="ctranslate2: vmap.txt, from the run's own links")
+    parser.add_argument("--push", metavar="OWNER/NAME", help="hf: upload the folder to the Hugging Face hub")
+    parser.add_argument("--license", metavar="ID", help=licence)
+
+
+def add_single_run(parser: argparse.ArgumentParser) -> None:
+    """Add RUN and --runs."""
+    parser.add_argument("name", metavar="RUN", help="a run name, a folder, a checkpoint file, or latest")
+    add_runs(parser)
+
+
+def add_quantization(parser: argparse.ArgumentParser, explanation: str) -> None:
+    """Add --quantization: the number format of the weights."""
+    parser.add_argument(
+        "--quantization",
+        choices=("float32", "float16", "bfloat16", "int8"),
+        help=f"the number format of the weights; {explanation}",
+    )
+
+
+def add_align(parser: argparse.ArgumentParser) -> None:
+    """Add the options of nmt align."""
+    add_run(parser)
+    parser.add_argument("sentence", nargs="?", metavar="SOURCE", help="a sentence; --source reads a file")
+    parser.add_argument("translation", nargs="?", metavar="TARGET", help="without it, the model's own translation")
+    parser.add_argument("--source", **FILE, help="instead of SOURCE, one sentence a line")
+    parser.add_argument("--target", **FILE, help="instead of TARGET")
+    add_extractor(parser)
+    parser.add_argument("--heads", action="store_true", help="with --png, --html or --gold: every head")
+    parser.add_argument(
+        "--format",
+        choices=("text", "jsonl"),
+        default="text",
+        help="jsonl: words, weights and links of each pair as a JSON object on a line (default: text)",
+    )
+    parser.add_argument("--png", **FILE, help="write a heatmap; several sentences: FILE-1.png, FILE-2.png, …")
+    parser.add_argument("--html", **FILE, help="write a page that shows what each word attends to")
+    parser.add_argument("--pharaoh", action="store_true", help="links i-j between words, one line a sentence")
+    threshold = "links are all words with this weight of attention or more (default: one link a target word)"
+    parser.add_argument("--threshold", type=threshold_value, metavar="X", help=threshold)
+    parser.add_argument("--links", action="store_true", help="with --gold: print the links of the best line as well")
+    add_words(parser)
+    add_gold(
+        parser, "Pharaoh links of the pairs: print error rates of each layer and step; with --png or --html, draw them"
+    )
+
+
+def add_extractor(parser: argparse.ArgumentParser) -> None:
+    """Add --layer, --head and --method: which weights are read off."""
+    parser.add_argument(
+        "--layer",
+        type=layers,
+        metavar="L[,L]",
+        help="from 0; negative from the top; the mean of several (default: the run's)",
+    )
+    parser.add_argument("--head", type=int, metavar="H", help="from 0 (default: their mean, or the guided one)")
+    parser.add_argument(
+        "--method",
+        choices=("mean", "rollout"),
+        default="mean",
+        help="one layer, or attention rollout through all layers of encoder and decoder (default: mean)",
+    )
+
+
+def add_words(parser: argparse.ArgumentParser) -> None:
+    """Add --decoder-step and --tokenized: how weights become links between words."""
+    parser.add_argument(
+        "--decoder-step",
+        choices=("output", "input"),
+        help="a word's weights are those of the decoder step whose output it is, or of the next, whose input it is: "
+        "Luong's content scores align the input (2015, footnote 14); --gold shows both "
+        "(default: output, or a guided head's)",
+    )
+    parser.add_argument("--tokenized", action="store_true", help="the text is tokenized: spaces alone separate words")
+
+
+def add_gold(parser: argparse.ArgumentParser, purpose: str) -> None:
+    """Add --gold, --base and --reverse."""
+    parser.add_argument("--gold", **FILE, help=purpose)
+    parser.add_argument("--base", type=int, choices=(0, 1), default=0, help="the first word in files (default: 0)")
+    parser.add_argument("--reverse", action="store_true", help="the links of --gold name the target word first")
+
+
+def add_scored(parser: argparse.ArgumentParser) -> None:
+    """Add the options for what is scored, and for the pairs on which layer and decoder step are chosen."""
+    parser.add_argument("--split", help="test (all test sets), valid, or one test set by name (default: test)")
+    parser.add_argument("--source", **FILE, help="with --reference: other text than the corpus of training")
+    parser.add_argument("--reference", **FILE)
+    add_gold(parser, "with --reference: Pharaoh links of both files; the alignment error rate is reported too")
+    parser.add_argument("--tokenized", action="store_true", help="with links: spaces alone separate words")
+    for side, purpose in (
+        ("source", "other pairs with gold links, to choose layer and step on (default: the corpus's validation set)"),
+        ("target", "belongs to --valid-source"),
+        ("gold", "their links, written like those of --gold"),
+    ):
+        parser.add_argument(f"--valid-{side}", **FILE, help=purpose)
+
+
+def add_compare(parser: argparse.ArgumentParser) -> None:
+    """Add the options of nmt compare."""
+    parser.add_argument(
+        "names", nargs="+", metavar="RUN", help="as for the other commands; p is of the difference from the first"
+    )
+    add_runs(parser)
+    add_scored(parser)
+    parser.add_argument("--output", default="runs/compare", **DIR, help="default: runs/compare")
+    samples = "bootstrap resamples (default: 1000)"
+    parser.add_argument("--samples", type=positive, default=1000, metavar="N", help=samples)
+    parser.add_argument("--beam", type=positive, metavar="N", help="hypotheses of the search (default: each run's)")
+    parser.add_argument("--long", type=positive, metavar="K", help="also score 2 to K sentences joined into one input")
+    parser.add_argument("--sentences", metavar="N,N", help="lines of the first set to draw (default: three short ones)")

@@ -1,0 +1,1 @@
+"""The configuration: its schema, and how command-line words become one."""

@@ -1,0 +1,208 @@
+"""From words on the command line to checked configurations: the only module that uses Hydra.
+
+Hydra's compose API alone: no working folders, no logs, no change of directory. Its errors become one sentence.
+"""
+
+import difflib
+import logging
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import hydra
+import yaml
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from nmt.config import fine_tuning, presets
+from nmt.config.schema import Config, config_folder
+from nmt.config.validation import all_keys, first_line, unknown_key, validate
+from nmt.errors import UserError
+
+log = logging.getLogger("nmt")
+NOT_QUOTED = "'\"[]{},\\$"  # signs of a value that means more than its letters
+GROUPS = ("data", "tokenizer", "model", "optim", "train", "decode")
+Suggest = Callable[[Config], Sequence[presets.Suggestion]]  # for the corpus and the time of a configuration
+
+
+def no_run(run: str, root: Path) -> tuple[Path, Config]:
+    """Where no run can be opened."""
+    raise UserError(f"from={run} is not possible here.")
+
+
+def compose_all(
+    overrides: Sequence[str],
+    multirun: bool,
+    suggest: Suggest = lambda config: (),
+    open_run: fine_tuning.OpenRun = no_run,
+) -> list[Config]:
+    """The configuration of each combination of KEY=A,B (one without `multirun`); raises UserError.
+
+    suggest: what model=auto and tokenizer=auto stand for; without it, for the defaults. open_run: finds the run of
+    from=RUN.
+    """
+    overrides = fine_tuning.start_words(overrides)
+    with hydra.initialize_config_dir(str(config_folder()), version_base="1.3"):
+        overrides = [with_quotes(override) for override in overrides]
+        parsed = parse(overrides)
+        swept = [override for override in parsed if override.is_sweep_override()]
+        if not multirun:
+            if swept:
+                raise UserError(
+                    f"'{swept[0].input_line}' means several runs, which `nmt train -m` trains; "
+                    "a list of values for one run is written KEY='[A,B]'."
+                )
+            return [compose(list(overrides), "", suggest, open_run)]
+        combinations = BasicSweeper.split_arguments(parsed, max_batch_size=None)[0]
+        keys = [override.get_key_element() for override in swept]
+        if not any(override.get_key_element() == "name" for override in parsed):
+            keys = [
+                key for key in keys if key not in ("data", "model", fine_tuning.KEY)
+            ]  # these are in the default name
+        return check_names([compose(list(each), name_suffix(each, keys), suggest, open_run) for each in combinations])
+
+
+def parse(overrides: Sequence[str]) -> list[Override]:
+    """The overrides in Hydra's own grammar; raises UserError."""
+    for word in overrides:
+        if re.match(r"[+~]*hydra[./=]", word):
+            raise UserError(f"'{word}' has no effect here: nmt only uses Hydra to compose its own configuration.")
+    try:
+        return OverridesParser.create(GlobalHydra.instance().config_loader()).parse_overrides(list(overrides))
+    except HydraException:
+        word = next((word for word in overrides if not can_parse(word)), " ".join(overrides))
+        raise UserError(
+            f"{word} cannot be read as KEY=VALUE or KEY=[VALUE,VALUE]. A value with other signs than letters, "
+            "digits and . _ - / : needs quotes that the shell leaves: KEY='\"VALUE\"'."
+        ) from None
+
+
+def with_quotes(override: str) -> str:
+    """KEY=VALUE with quotes around what Hydra's grammar cannot read, such as the name of a file with spaces or ü.
+
+    What has quotes, brackets or a comma of its own stays, except [A,B].
+    """
+    key, equals, value = override.partition("=")
+    if not equals or can_parse(override):
+        return override
+    is_list = value.startswith("[") and value.endswith("]")
+    parts = value[1:-1].split(",") if is_list else [value]
+    if any(set(part) & set(NOT_QUOTED) for part in parts):
+        return override
+    quoted = ",".join(part if can_parse(f"{key}={part}") else f"'{part}'" for part in parts)
+    return f"{key}=[{quoted}]" if is_list else f"{key}={quoted}"
+
+
+def can_parse(override: str) -> bool:
+    """Whether Hydra's grammar has it."""
+    try:
+        OverridesParser.create().parse_overrides([override])
+    except HydraException:
+        return False
+    return True
+
+
+def name_suffix(combination: Sequence[str], swept: Sequence[str]) -> str:
+    """The end of the name of one run of a multirun, made from what is swept, such as -seed2."""
+    parts = []
+    for override in combination:
+        key, _, value = override.partition("=")
+        if key in swept and key != "name":
+            parts.append(re.sub(r"[^A-Za-z0-9.+_-]", "", f"{key.split('.')[-1]}{value}"))
+    return "".join(f"-{part}" for part in parts)
+
+
+def check_names(configs: list[Config]) -> list[Config]:
+    """The configurations of a multirun; raises UserError if two have the same name."""
+    names = [config.name for config in configs]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"Two of the {len(names)} runs would be called '{repeated[0]}'; give each a name: name=A,B.")
+    return configs
+
+
+def compose(overrides: list[str], suffix: str, suggest: Suggest, open_run: fine_tuning.OpenRun) -> Config:
+    """One validated configuration; its name, by default DATA-MODEL after the chosen groups, ends in `suffix`.
+
+    With from=RUN the name is by default RUN-tuned.
+    """
+    given = [override.get_key_element() for override in parse(overrides) if override.value() is not None]
+    starts = fine_tuning.KEY in given
+    if groups := [group for group in presets.BASE if f"{group}={presets.AUTO}" in overrides]:
+        if starts:
+            raise UserError(f"from=RUN keeps the {groups[0]} of the run; {groups[0]}=auto has nothing to choose.")
+        return compose(fill_in(overrides, groups, given, suggest), suffix, suggest, open_run)
+    if starts:
+        overrides = [f"{key}={name}" for key, name in fine_tuning.GROUPS.items() if key not in given] + overrides
+    try:
+        composed = hydra.compose("config", overrides, return_hydra_config=True)
+        choices = composed.hydra.runtime.choices
+        with open_dict(composed):
+            del composed["hydra"]
+        plain = OmegaConf.to_container(composed, resolve=True) if starts else {}
+        if composed.name is None and not starts:
+            composed.name = f"{choices.data}-{choices.model}"
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        raise UserError(explain(error)) from None
+    except (yaml.YAMLError, RecursionError) as error:
+        raise UserError(f"A file of conf/ cannot be read as YAML: {' '.join(str(error).split())[:300]}.") from None
+    if starts:
+        assert isinstance(plain, dict)
+        composed = OmegaConf.create(
+            fine_tuning.adopt({str(key): value for key, value in plain.items()}, given, open_run)
+        )
+    composed.name = f"{composed.name}{suffix}"
+    return validate(composed)
+
+
+def fill_in(overrides: list[str], groups: Sequence[str], given: Sequence[str], suggest: Suggest) -> list[str]:
+    """The overrides with what `auto` stands for in these groups; values that are given stay."""
+    words = [f"{group}={presets.BASE[group]}" for group in groups]
+    if "name" not in given and "model" in groups:
+        data = next((word.partition("=")[2] for word in overrides if word.startswith("data=")), "phrasebook")
+        words.append(f"name={data}-{presets.AUTO}")
+    words += [word for word in overrides if word not in [f"{group}={presets.AUTO}" for group in groups]]
+    for suggestion in suggest(compose(words, "", suggest, no_run)):
+        if suggestion.key not in given and presets.group_of(suggestion.key) in groups:
+            words.append(suggestion.word)
+            log.info("%s: %s", suggestion.word, suggestion.reason)
+    return words
+
+
+def explain(error: Exception) -> str:
+    """One sentence for an error of Hydra."""
+    text = f"{error} {error.__cause__ or ''}"
+    if match := re.search(r"Could not override '([^']*)'", text):
+        key = match[1].lstrip("+~").partition("=")[0]
+        return unknown_key(key, all_keys(default_config()))
+    if match := re.search(r"In '[^']*': Could not find '([^/']+)/([^']+)'", text) or re.search(
+        r"Could not find '([^/']+)/([^']+)'", text
+    ):
+        return unknown_choice(match[1], match[2])
+    if "Config group override must be" in text:
+        return f"A configuration group cannot be null; choose a file of conf/ for each of {', '.join(GROUPS)}."
+    if match := re.search(r"Could not override '([^']+)'.*?No match in the defaults list", text):
+        return unknown_choice(match[1], "")
+    return f"The configuration cannot be composed: {first_line(error)}."
+
+
+def default_config() -> DictConfig:
+    """The configuration without overrides, whose keys are those that exist."""
+    composed = hydra.compose("config")
+    assert isinstance(composed, DictConfig)
+    return composed
+
+
+def unknown_choice(group: str, name: str) -> str:
+    """The sentence for GROUP=NAME when there is no such file."""
+    possible = sorted(path.stem for path in (config_folder() / group).glob("*.yaml"))
+    possible += [presets.AUTO] * (group in presets.BASE)
+    if not possible:
+        return f"There is no configuration group '{group}'; known: {', '.join(GROUPS)}."
+    similar = difflib.get_close_matches(name, possible, n=1)
+    hint = f" (did you mean {similar[0]}?)" if similar else ""
+    return f"{group}={name} is not possible{hint}; choose one of {', '.join(possible)}."

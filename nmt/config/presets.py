@@ -1,0 +1,112 @@
+"""model=auto and tokenizer=auto: sizes, regularisation and schedule from the corpus and the time that is given.
+
+The rules follow from trainings of 5,000, 29,000, 85,000 and 160,000 pairs (docs/presets.md). The time decides how wide
+a model is, the number of pairs limits its width, and how often it passes over them decides how much it is regularised.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from nmt.view.text import short_number
+
+AUTO = "auto"
+BASE = {"model": "transformer", "tokenizer": "unigram"}  # the files of conf/ whose values `auto` changes
+DEFAULT_MINUTES = 60.0  # what a training without train.max_minutes is taken to have
+GPU_SPEED = 50  # a GPU's minute in minutes of two CPU cores
+CHARACTERS_PER_PIECE = 4.8
+
+
+@dataclass(frozen=True)
+class Size:
+    """A width, the minutes of two cores and the training pairs from which on it is chosen, and what goes with it.
+
+    `speed`: positions a second of two cores.
+    """
+
+    width: int
+    minutes: float
+    pairs: int
+    lr: float
+    speed: float
+
+
+SIZES = [
+    Size(128, 0, 0, 3e-3, 8_500),
+    Size(256, 60, 50_000, 2e-3, 4_000),
+    Size(512, 300, 500_000, 1e-3, 1_200),
+]
+PIECES = [
+    (0, 8_000),
+    (1_000_000, 16_000),
+    (10_000_000, 32_000),
+]  # from so many pairs
+FEW_PAIRS = 10_000  # with fewer, a model learns them by heart before it has learnt the language
+DROPOUT = [(0.0, 0.1), (20.0, 0.2), (60.0, 0.3)]  # from so many passes over the pairs
+
+
+class Suggestion(NamedTuple):
+    """KEY=VALUE and why."""
+
+    key: str
+    value: Any
+    reason: str
+
+    @property
+    def word(self) -> str:
+        """As it is written on the command line."""
+        return f"{self.key}={'null' if self.value is None else self.value}"
+
+
+@dataclass(frozen=True)
+class CorpusSize:
+    """What is decided from: the number of training pairs, and the mean length of the longer side in characters."""
+
+    pairs: int
+    characters: float
+
+    def passes(self, size: Size, minutes: float) -> float:
+        """How often a model passes over all pairs in these minutes of two cores."""
+        pieces = self.characters / CHARACTERS_PER_PIECE + 1  # </s>
+        return 60 * minutes * size.speed / (pieces * self.pairs)
+
+
+def suggest(corpus: CorpusSize, minutes: float | None, gpu: bool) -> list[Suggestion]:
+    """The values of `model=auto tokenizer=auto` that differ from those of BASE, or may.
+
+    `minutes`: of train.max_minutes.
+    """
+    given = minutes or DEFAULT_MINUTES
+    time = f"{given:g} minutes" + ("" if minutes else " (train.max_minutes is not set)")
+    worth = given * (GPU_SPEED if gpu else 1)
+    size = [each for each in SIZES if each.minutes <= worth and each.pairs <= corpus.pairs][-1]
+    passes = corpus.passes(size, worth)
+    pairs = f"{corpus.pairs:,} pairs"
+    often = f"about {short_number(passes)} passes over {pairs} in {time}"
+    device = "a GPU" if gpu else "two CPU cores"
+    wide = f"{time} on {device} and {pairs}"
+    dropout = DROPOUT[-1][1] if corpus.pairs < FEW_PAIRS else last(DROPOUT, passes)
+    suggestions = [
+        Suggestion("tokenizer.vocabulary_size", last(PIECES, corpus.pairs), f"{pairs}; fewer if the text has fewer"),
+        Suggestion("model.hidden_size", size.width, wide),
+        Suggestion("model.feed_forward_size", 4 * size.width, "four times the width"),
+        Suggestion("model.num_heads", max(4, size.width // 64), "of 32 to 64 dimensions each"),
+        Suggestion("model.positions", "rotary", "it learns faster than with sinusoidal ones, which --format hf needs"),
+        Suggestion("model.dropout", dropout, often),
+        Suggestion("optim.lr", size.lr, f"what a width of {size.width} bears"),
+    ]
+    if minutes:
+        suggestions.append(Suggestion("train.max_epochs", None, "train.max_minutes ends the training"))
+    if gpu:
+        suggestions.append(Suggestion("train.batch_tokens", None, "what the GPU has memory for"))
+    return suggestions
+
+
+def group_of(key: str) -> str:
+    """The group of BASE whose `auto` chooses this key: the number of pieces is the tokenizer's."""
+    return "tokenizer" if key == "tokenizer.vocabulary_size" else "model"
+
+
+def last(steps: Sequence[tuple[float, Any]], value: float) -> Any:
+    """The result of the last step whose limit `value` reaches."""
+    return [result for limit, result in steps if value >= limit][-1]

@@ -1,0 +1,259 @@
+"""The schema of conf/: dataclasses define the keys, YAML files give them values.
+
+Each field carries its meaning, its range or choices, and the values of other keys that it depends on; `option` writes
+them into the field's metadata. validation.py checks a composed or saved configuration against them, and
+docs/configuration.md is generated from them. The dataclasses of the models are in recurrent.py and transformer.py.
+A field without a default must be in the YAML. No file can name code to run.
+"""
+
+from collections.abc import Iterator
+from dataclasses import Field, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from nmt.config.field import option
+
+OWN_TEXT, PHRASEBOOK = {"kind": ("files",)}, {"kind": ("phrasebook",)}
+
+
+@dataclass
+class DataConfig:
+    """Where the sentence pairs come from, and which of them are not trained on."""
+
+    kind: str = option("what is read", choices=("phrasebook", "files", "multi30k"))
+    source: str = option("language code of the source side; the ending of its files")
+    target: str = option("language code of the target side; the ending of its files")
+    train: Any = option(
+        "kind=files: PREFIX, a file of pairs, opus:CORPUS/VERSION, hub:OWNER/NAME, or a list of them (docs/data.md); "
+        "otherwise names of sets"
+    )
+    valid: Any = option("the validation set, likewise; split = pairs of data.train that are held out")
+    test: Any = option("the test sets, likewise, each scored by itself; null = none")
+    max_characters: int = option("training pairs with a longer side are dropped", above=0)
+    max_length_ratio: float = option(
+        "training pairs whose (longer + 10) / (shorter + 10) characters exceed this are dropped", minimum=0
+    )
+    pairs: int = option("training pairs to generate", 0, minimum=0, requires=PHRASEBOOK)
+    seed: int = option("seed of the generator", 1, minimum=0, below=2**63, requires=PHRASEBOOK)
+    split_size: int = option(
+        "pairs held out where data.valid or data.test is split; at most a twentieth of data.train", 1000, above=0,
+        maximum=10**6, requires=OWN_TEXT,
+    )  # fmt: skip
+    columns: Any = option(
+        "tables: names of the two columns, or numbers from 1 without a header; more pairs of names for other tables; "
+        "null = the language codes, translation, or source and target",
+        None,
+        requires=OWN_TEXT,
+    )
+    weights: list[float] | None = option(
+        "how often each pair of each part of data.train is trained on in an epoch; null = once", None, requires=OWN_TEXT
+    )
+    temperature: float | None = option(
+        "data.weights such that parts have shares ∝ pairs^(1 / temperature), the largest once; null = once",
+        None, minimum=1, maximum=100, requires=OWN_TEXT, paper="Arivazhagan et al. 2019",
+    )  # fmt: skip
+    origin_tags: bool = option("sources of data.train begin with their origin: <tatoeba>", False, requires=OWN_TEXT)
+    opus_url: str = option("server of opus:, or a mirror of it", "https://object.pouta.csc.fi", requires=OWN_TEXT)
+    audit_deviation: float = option("nmt audit: standard deviations from usual lengths", 5.0, above=0, maximum=100)
+    audit_identifier: bool = option("nmt audit: lines of unknown words are given to py3langid (nmt[audit])", False)
+    audit_examples: int = option("nmt audit: examples of each fault", 5, above=0, maximum=1000)
+
+
+@dataclass
+class TokenizerConfig:
+    """One SentencePiece model for both languages, or one for each."""
+
+    algorithm: str = option(
+        "how pieces are learnt", choices=("unigram", "bpe"), paper="Kudo 2018; Sennrich et al. 2016"
+    )
+    vocabulary_size: int = option(
+        "pieces of the vocabulary, 4 special ones and 256 bytes included", above=0, maximum=10**6
+    )
+    joint: bool = option("one vocabulary for both languages")
+    byte_fallback: bool = option("an unseen character becomes its UTF-8 bytes instead of <unk>")
+    character_coverage: float = option(
+        "fraction of the characters of the text that get pieces of their own", minimum=0.98, maximum=1
+    )
+    lowercase: bool = option("text is lower-cased first")
+    max_pieces: int = option("training pairs with a longer side are dropped", above=0)
+    protect: bool = option("numbers, URLs, e-mails, codes, variables and emoji are copied (docs/rough_input.md)", False)
+
+
+@dataclass
+class OptimConfig:
+    """The optimizer and its learning-rate schedule."""
+
+    lr: float = option("peak learning rate", above=0)
+    betas: list[float] = option("decay rates of AdamW's moments", paper="Kingma & Ba 2015")
+    eps: float = option("AdamW's ε", above=0)
+    weight_decay: float = option(
+        "decoupled weight decay of matrices: W ← W − lr · weight_decay · W", minimum=0, paper="Loshchilov & Hutter 2019"
+    )
+    clip_norm: float = option("largest norm of the gradient; 0 = no clipping", minimum=0)
+    schedule: str = option(
+        "shape of the learning rate after the warm-up",
+        choices=("inverse_sqrt", "cosine", "linear", "constant"),
+        paper="inverse_sqrt: Vaswani et al. 2017 eq. 3",
+    )
+    warmup_steps: int = option("updates of linear warm-up", minimum=0)
+    final_lr_fraction: float = option(
+        "schedule=cosine, linear: last learning rate as a fraction of the peak", minimum=0, below=1
+    )
+    algorithm: str = option(
+        "muon: hidden matrices move by their orthogonalized momentum, all else by AdamW",
+        "adamw",
+        choices=("adamw", "muon"),
+        paper="muon: Jordan et al. 2024; Liu et al. 2025",
+    )
+    momentum: float = option(
+        "muon: decay rate of the momentum", 0.95, minimum=0, below=1, requires={"algorithm": ("muon",)}
+    )
+
+
+@dataclass
+class TrainConfig:
+    """Batches, budget, validation and logging."""
+
+    batch_tokens: int | None = option(
+        "padded positions of a batch on its longer side; null: 1024, on a GPU what fits", above=0, maximum=10**8
+    )
+    accumulate: int = option("batches per update, in each process", above=0)
+    ordered_sum: bool = option(
+        "several processes: gradients are added in the order of the batches, so that the result has the bits of one "
+        "process; false: in the order of the fastest all-reduce"
+    )
+    label_smoothing: float = option(
+        "probability that is spread over the vocabulary", minimum=0, below=1, paper="Szegedy et al. 2016 §7"
+    )
+    subword_sampling: float = option(
+        "subword regularisation: α of unigram sampling, or the probability of dropping a BPE merge; 0 = off",
+        minimum=0, below=1, paper="Kudo 2018; Provilkov et al. 2020",
+    )  # fmt: skip
+    max_steps: int | None = option("updates; null = no limit", above=0)
+    max_epochs: float | None = option("passes over the training pairs; null = no limit", above=0)
+    max_minutes: float | None = option(
+        "minutes, turned into a number of updates once their speed is known; null = no limit", above=0
+    )
+    validate_every: int = option("updates between two validations", above=0)
+    validate_beam: int = option("beam of the search over the validation set; 1 = greedy", above=0, maximum=1000)
+    patience: int = option("validations without a better score before the training stops; 0 = never", minimum=0)
+    metric: str = option("the score that decides which checkpoint is the best", choices=("bleu", "loss"))
+    average_checkpoints: int = option(
+        "last validation checkpoints (step-N.safetensors) that are kept, and averaged at the end; 0 = none",
+        minimum=0,
+    )
+    save_minutes: float | None = option(
+        "minutes between two saves of last.safetensors, besides those at validations; more where they would take "
+        "2 % of the time; null = none",
+        above=0,
+    )
+    keep_checkpoints: str = option(
+        "auto = after the end of a training that can never go on, previous and step-N.safetensors and the optimizer "
+        "are deleted; all = they stay",
+        choices=("auto", "all"),
+    )
+    log_every: int = option("updates between two points of the training curves", above=0)
+    log_sentences: int = option("validation sentences whose translation and heatmap are logged", minimum=0)
+    heatmap_layer: int = option("decoder layer of the heatmaps, from 0; negative: from the top")
+    heatmap_all_heads: bool = option("also a heatmap of every head of that layer", False)
+    compile: bool = option("train a Transformer through torch.compile", False)
+    guided_alignment: float = option(
+        "weight of the loss by which one head of attention learns the links in PREFIX.align of each PREFIX of "
+        "data.train; 0 = off",
+        0.0, minimum=0, paper="Garg et al. 2019",
+    )  # fmt: skip
+    guided_alignment_tokenized: bool = option(
+        "those links count the words that spaces separate; false: punctuation at their edges is split off", False
+    )
+    r_drop: float = option(
+        "R-Drop: each pair is read twice, with other dropout; weight α of the divergence of the two predictions of a "
+        "token; 0 = off",
+        0.0, minimum=0, paper="Liang et al. 2021 eq. 4",
+    )  # fmt: skip
+    noise_case: float = option("probability that a source is in small letters", 0.0, minimum=0, below=1)
+    noise_typos: float = option("probability that a source has typos", 0.0, minimum=0, below=1)
+    noise_punctuation: float = option("probability that a source loses its last mark", 0.0, minimum=0, below=1)
+    noise_merge: float = option("probability that a batch has two to four pairs in a line", 0.0, minimum=0, below=1)
+    noise_copy: float = option("probability that a pair has something more to be copied", 0.0, minimum=0, below=1)
+    noise_words: float = option(
+        "probability that a batch is single words with their translations, and lines of one or two words",
+        0.0, minimum=0, below=1,
+    )  # fmt: skip
+    replay: float = option(
+        "from=RUN: share of the training text that is old text of RUN, in bytes", 0.0, minimum=0, below=1
+    )
+
+
+@dataclass
+class DecodeConfig:
+    """Beam search and its limits."""
+
+    beam: int = option("hypotheses kept for each sentence; 1 = greedy", above=0, maximum=1000)
+    length_penalty: float = option(
+        "α in log-probability / length^α", minimum=-10, maximum=10, paper="Wu et al. 2016 §7"
+    )
+    max_length_ratio: float = option(
+        "a hypothesis has at most max_length_ratio × source pieces + max_length_extra pieces", minimum=0, maximum=100
+    )
+    max_length_extra: int = option("see max_length_ratio", above=0, maximum=10_000)
+    batch_tokens: int | None = option("source positions × beam in a batch; null: by device", above=0, maximum=10**8)
+    avoid_loops: bool = option("no span is repeated more often than twice, or than one of the source is", True)
+
+
+@dataclass(kw_only=True)
+class Config:
+    """Everything that one run is made from."""
+
+    name: str = option("name of the run")
+    from_run: str | None = option(
+        "from=RUN: the trained run whose model is trained further with its pieces (docs/growing.md); null = none", None
+    )
+    seed: int = option("seed of weights, order of batches, dropout and sampling", minimum=0, below=2**63)
+    precision: str = option(
+        "number format of matrix products; auto = bf16 where it is faster (a CPU is timed)",
+        choices=("auto", "fp32", "bf16"),
+    )
+    device: str = option("where to compute: auto, cpu, cuda, cuda:1 …; auto = cuda where there is one")
+    data_folder: str = option("folder of downloads and of what is built from them")
+    run_folder: str = option("folder of the runs")
+    data: DataConfig
+    tokenizer: TokenizerConfig
+    model: Any  # the dataclass of the model's kind
+    optim: OptimConfig
+    train: TrainConfig
+    decode: DecodeConfig
+
+
+def config_folder() -> Path:
+    """The folder of YAML files: beside the package in a checkout, inside it after a plain `pip install`."""
+    package = Path(__file__).resolve().parents[1]
+    return package / "conf" if (package / "conf").is_dir() else package.parent / "conf"
+
+
+def leaves(config: Any, prefix: str = "") -> Iterator[tuple[str, Any, Field]]:
+    """(dotted key, value, field) of every leaf of a tree of dataclasses."""
+    for item in fields(config):
+        value, key = getattr(config, item.name), prefix + item.name
+        if is_dataclass(value):
+            yield from leaves(value, key + ".")
+        else:
+            yield key, value, item
+
+
+def flatten(config: Any) -> dict[str, Any]:
+    """{"model.hidden_size": 512, …} of a tree of dataclasses."""
+    return {key: value for key, value, _ in leaves(config)}
+
+
+def to_dict(config: Config) -> dict[str, Any]:
+    """Nested plain containers, as saved beside a run and inside its checkpoints."""
+    nested = OmegaConf.to_container(OmegaConf.structured(config))
+    assert isinstance(nested, dict)
+    return {str(key): value for key, value in nested.items()}
+
+
+def to_yaml(config: Config) -> str:
+    """The configuration as YAML, as it is written to a run's folder."""
+    return OmegaConf.to_yaml(OmegaConf.structured(config))

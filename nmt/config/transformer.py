@@ -1,0 +1,136 @@
+"""The configuration of the Transformer."""
+
+from dataclasses import dataclass
+
+from nmt.attention.flex import BIASES
+from nmt.attention.positions import POSITIONS
+from nmt.attention.self_attention import SELF_ATTENTIONS
+from nmt.config.field import option
+from nmt.config.schema import Config
+from nmt.errors import UserError
+
+FLEX = {"self_attention": ("flex",)}
+LABELS = {"flex": "softmax", "fast_weights": "fast weights", "delta": "delta rule"}  # flex: with windows and biases
+POSITIVE_FEATURES = ("linear", "fast_weights", "delta")  # functions of φ(q) and φ(k)
+
+
+@dataclass(kw_only=True)
+class TransformerConfig:
+    """Vaswani et al. 2017 with pre- or post-norm, and later kinds of self-attention and of positions."""
+
+    kind: str = option("the architecture: transformer")
+    encoder_layers: int = option("layers of the encoder", above=0, maximum=256)
+    decoder_layers: int = option("layers of the decoder", above=0, maximum=256)
+    hidden_size: int = option("size of embeddings and hidden vectors (d_model)", above=0, maximum=65536)
+    num_heads: int = option("attention heads of a layer", above=0, maximum=1024)
+    feed_forward_size: int = option("inner size of the feed-forward layers (d_ff)", above=0, maximum=262144)
+    norm: str = option(
+        "layer norm before or after each sub-layer", choices=("pre", "post"), paper="Vaswani et al. 2017 §5.4"
+    )
+    activation: str = option("of the feed-forward layers", choices=("relu", "gelu"))
+    dropout: float = option("dropout of embeddings and sub-layers", minimum=0, below=1)
+    attention_dropout: float = option(
+        "dropout of attention weights; self_attention=softmax only", 0.0, minimum=0, below=1
+    )
+    tie_embeddings: bool = option(
+        "the output layer shares the target embedding; with a joint vocabulary the source does too"
+    )
+    self_attention: str = option(
+        "self-attention of encoder and decoder; cross-attention is always softmax",
+        "softmax",
+        choices=SELF_ATTENTIONS,
+        paper="linear: Katharopoulos et al. 2020; additive: Bahdanau et al. 2015; fast_weights: Schmidhuber 1992; "
+        "delta: Schlag et al. 2021",
+    )
+    sliding_window: int = option(
+        "only distances up to this are attended to; 0 = all",
+        0,
+        minimum=0,
+        maximum=10**6,
+        requires=FLEX,
+        paper="Beltagy et al. 2020",
+    )
+    distance_bias: str = option(
+        "what a distance adds to the scores",
+        "none",
+        choices=BIASES,
+        requires=FLEX,
+        paper="alibi: Press et al. 2022; relative: after Raffel et al. 2020",
+    )
+    max_distance: int = option(
+        "longer distances count as this one", 32, above=0, maximum=10**6, requires={"distance_bias": ("relative",)}
+    )
+    positions: str = option(
+        "how the model is given positions",
+        "sinusoidal",
+        choices=POSITIONS,
+        paper="learned: Gehring et al. 2017; rotary: Su et al. 2021",
+    )
+    max_positions: int = option(
+        "the longest sentence, </s> counted", 1024, above=0, maximum=10**6, requires={"positions": ("learned",)}
+    )
+
+    def attention_labels(self) -> list[str]:
+        """Layers and heads, kind of self-attention, and its window; cross-attention is the same in all Transformers."""
+        function = LABELS.get(self.self_attention, self.self_attention)
+        score = ", ".join([function, *(name for name in (self.positions, self.distance_bias) if name != "none")])
+        sliding = self.self_attention == "flex" and self.sliding_window
+        window = f"sliding, D = {self.sliding_window}" if sliding else "global"
+        return [f"{self.decoder_layers} layers × {self.num_heads} heads", score, window]
+
+    def architecture_labels(self) -> list[str]:
+        """Architecture, number of layers, and size."""
+        return ["transformer", f"{self.encoder_layers} + {self.decoder_layers}", str(self.hidden_size)]
+
+    def check(self, config: Config) -> None:
+        """What must fit together; raises UserError."""
+        attention = f"model.self_attention={self.self_attention}"
+        if self.hidden_size % (2 * self.num_heads):
+            raise UserError(
+                f"model.hidden_size={self.hidden_size} must be a multiple of 2 × model.num_heads={self.num_heads}."
+            )
+        if self.self_attention == "flex":
+            self.check_flex(config)
+        if self.self_attention != "softmax" and self.attention_dropout:
+            given = f"model.attention_dropout={self.attention_dropout}"
+            raise UserError(f"{given} is not possible with {attention}, which drops no weights; it must be 0.")
+        if self.positions == "rotary" and self.self_attention in (*POSITIVE_FEATURES, "additive"):
+            why = "rotated features can be negative"
+            if self.self_attention == "additive":
+                why = "only dot products of rotated vectors depend on the distance"
+            raise UserError(
+                f"model.positions=rotary is not possible with {attention}: {why}; choose "
+                "model.positions=sinusoidal or learned."
+            )
+        if self.positions == "none" and self.distance_bias == "none":
+            why = "the model could not tell the order of the words"
+            raise UserError(
+                "model.positions=none needs model.distance_bias=alibi or model.distance_bias=relative; "
+                f"without one, {why}."
+            )
+        self.check_positions(config)
+
+    def check_flex(self, config: Config) -> None:
+        """self_attention=flex compiles its attention itself, and differs from softmax by a window or a bias."""
+        if config.train.compile:
+            raise UserError(
+                "train.compile=true is not possible with model.self_attention=flex, which compiles its attention "
+                "itself."
+            )
+        if not self.sliding_window and self.distance_bias == "none":
+            raise UserError(
+                "model.self_attention=flex without a window or a bias is softmax; give model.sliding_window=N, "
+                "model.distance_bias=alibi or model.distance_bias=relative, or choose model.self_attention=softmax."
+            )
+
+    def check_positions(self, config: Config) -> None:
+        """Learned positions must reach to the end of any sentence that is kept, and of any that search may write."""
+        source = config.tokenizer.max_pieces
+        longest = max(source, int(config.decode.max_length_ratio * source + config.decode.max_length_extra)) + 1  # </s>
+        if self.positions == "learned" and self.max_positions < longest:
+            raise UserError(
+                f"model.max_positions={self.max_positions} is too small; with tokenizer.max_pieces={source}, "
+                f"decode.max_length_ratio={config.decode.max_length_ratio:g} and "
+                f"decode.max_length_extra={config.decode.max_length_extra} "
+                f"a sentence can have {longest} positions, so it must be at least that."
+            )

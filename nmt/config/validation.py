@@ -1,0 +1,183 @@
+"""From a composed or saved configuration to a Config, or one sentence that says what is wrong and what is possible."""
+
+import difflib
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
+
+from nmt.config.field import LARGEST
+from nmt.config.recurrent import RecurrentConfig
+from nmt.config.schema import Config, leaves
+from nmt.config.transformer import TransformerConfig
+from nmt.errors import UserError, choose, is_printable
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{,199}")  # of a run: the name of its folder
+ADDRESS = re.compile(r"https?://[!-~]+")
+LANGUAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{,63}")  # the ending of files
+DEVICE = re.compile(r"auto|cpu|(cuda|xpu|mps)(:[0-9]{1,3})?")
+KEY = re.compile(r"[a-z_0-9]{1,60}")
+DEEPEST = 2  # dots in a key
+MODELS = {  # by model.kind
+    "recurrent": RecurrentConfig,
+    "transformer": TransformerConfig,
+}
+LONGEST_TEXT = 1000
+
+
+def validate(composed: DictConfig | dict) -> Config:
+    """A composed configuration, or a saved one (a dict), as a Config; raises UserError with one sentence."""
+    saved = isinstance(composed, dict)
+    schema = OmegaConf.structured(Config)
+    try:
+        # A saved one may be a stranger's: nothing in it is resolved, since ${oc.env:NAME} would read the environment.
+        plain = composed if isinstance(composed, dict) else OmegaConf.to_container(composed, resolve=True)
+        check_plain("", plain)
+        plain = OmegaConf.create(plain)
+        kind = str(OmegaConf.select(plain, "model.kind"))
+        schema.model = OmegaConf.structured(choose("model.kind", kind, MODELS))
+        config = OmegaConf.to_object(OmegaConf.merge(schema, plain))
+    except MissingMandatoryValue as error:
+        raise UserError(f"'{error.full_key}' has no value; give one with {error.full_key}=… .") from None
+    except ConfigKeyError as error:
+        raise UserError(unknown_key(str(error.full_key), all_keys(schema))) from None
+    except OmegaConfBaseException as error:
+        raise UserError(f"Configuration key '{error.full_key}': {first_line(error)}.") from None
+    assert isinstance(config, Config)
+    for key, value, field in leaves(config):
+        check_value(key, value, field.metadata)
+    check_combinations(config)
+    config.model.check(config)
+    if not saved:  # a run that was trained with a value without effect can still be used
+        for group in ("data", "model", "optim"):
+            check_effects(group, getattr(config, group))
+    return config
+
+
+def check_plain(key: str, value: Any) -> None:
+    """Raise UserError unless this is nested plain data whose texts are short, printable, and refer to nothing."""
+    if isinstance(value, dict):
+        for name, below in value.items():
+            if not isinstance(name, str) or not KEY.fullmatch(name) or key.count(".") > DEEPEST:
+                raise UserError(f"The configuration has a key {name!r:.60} in '{key}', which is not a valid key.")
+            check_plain(f"{key}.{name}" if key else name, below)
+    elif isinstance(value, list):
+        for below in value:
+            if isinstance(below, (dict, list)):
+                raise UserError(f"Configuration key '{key}': a list holds plain values alone.")
+            check_plain(key, below)
+    elif isinstance(value, str):
+        if len(value) > LONGEST_TEXT or not is_printable(value):
+            why = "has characters that cannot be printed" if len(value) <= LONGEST_TEXT else "is too long"
+            raise UserError(f"{key}={value!r:.60} is not possible; the text {why}.")
+        if "${" in value:
+            raise UserError(f"{key}={value!r:.60} is not possible; a value cannot refer to another with ${{…}} here.")
+    elif isinstance(value, int) and abs(value) >= 2**64:
+        raise UserError(f"The number of {key} is not possible; it has more than 64 bits.")
+    elif not (value is None or isinstance(value, (bool, int, float))):
+        raise UserError(f"Configuration key '{key}': {type(value).__name__} is no plain value.")
+
+
+def check_value(key: str, value: Any, rules: Mapping[str, Any]) -> None:
+    """One value by itself, against the metadata of its field."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"{key}={value} is not possible; it must be a finite number.")
+    if rules["choices"] and value not in rules["choices"]:
+        raise UserError(f"{key}={value} is not possible; choose one of {', '.join(rules['choices'])}.")
+    if value is None or not isinstance(value, (int, float)):
+        return
+    above, minimum, maximum, below = (rules[name] for name in ("above", "minimum", "maximum", "below"))
+    inside = (above is None or value > above) and (minimum is None or value >= minimum)
+    if maximum is None and below is None and abs(value) > LARGEST:
+        raise UserError(f"{key}={value:.10g} is not possible; its size must be at most {LARGEST}.")
+    if not (inside and (maximum is None or value <= maximum) and (below is None or value < below)):
+        raise UserError(f"{key}={value} is not possible; it must be {describe_range(rules)}.")
+
+
+def describe_range(rules: Mapping[str, Any]) -> str:
+    """Such as `greater than 0`, `at least 0 and less than 1`, or `-1 to 0`."""
+    if rules["minimum"] is not None and rules["maximum"] is not None:
+        return f"{rules['minimum']} to {rules['maximum']}"
+    words = {"above": "greater than", "minimum": "at least", "maximum": "at most", "below": "less than"}
+    return " and ".join(f"{text} {rules[name]}" for name, text in words.items() if rules[name] is not None)
+
+
+def check_combinations(config: Config) -> None:
+    """What must fit together in any configuration."""
+    train = config.train
+    if not NAME.fullmatch(config.name):
+        raise UserError(
+            f"name={config.name!r:.60} cannot name a run; use up to 200 letters, digits, '.', '_', '+', '-'."
+        )
+    for key in ("data_folder", "run_folder"):
+        if not getattr(config, key).strip():
+            raise UserError(f"{key} is empty; give the name of a folder.")
+        if os.path.isfile(getattr(config, key)):
+            raise UserError(f"{key}={getattr(config, key)} is a file; give the name of a folder.")
+    if not DEVICE.fullmatch(config.device):
+        raise UserError(f"device={config.device:.60} is not possible; choose auto, cpu, cuda, or cuda:1 and so on.")
+    for side in ("source", "target"):
+        if not LANGUAGE.fullmatch(language := getattr(config.data, side)):
+            raise UserError(f"data.{side}={language!r:.60} cannot be the ending of a file; give a code such as de.")
+    if not ADDRESS.fullmatch(config.data.opus_url):
+        raise UserError(f"data.opus_url={config.data.opus_url!r:.60} is no address that begins with http.")
+    if config.data.source == config.data.target:
+        raise UserError(f"data.source and data.target are both '{config.data.source}'; they must differ.")
+    if train.max_steps is None and train.max_epochs is None and train.max_minutes is None:
+        raise UserError("The training has no end; give train.max_steps, train.max_epochs or train.max_minutes.")
+    if train.r_drop and not config.model.dropout:
+        raise UserError(
+            f"train.r_drop={train.r_drop:g} changes nothing with model.dropout=0; choose a dropout, or train.r_drop=0."
+        )
+    if len(config.optim.betas) != 2:
+        raise UserError(f"optim.betas={config.optim.betas} must be two numbers.")
+    if not all(0 <= beta < 1 for beta in config.optim.betas):
+        raise UserError(f"optim.betas={config.optim.betas} is not possible; both must be at least 0 and less than 1.")
+
+
+def check_effects(group: str, config: Any) -> None:
+    """Raise UserError for a value in a group of the configuration that has no effect together with the others."""
+    for field in fields(config):
+        value = getattr(config, field.name)
+        for other, values in field.metadata["requires"].items():
+            if value != field.default and getattr(config, other) not in values:
+                given, without = (f"{group}.{field.name}={as_override(each)}" for each in (value, field.default))
+                current, needed = f"{group}.{other}={getattr(config, other)}", f"{group}.{other}={' or '.join(values)}"
+                raise UserError(f"{given} changes nothing with {current}; choose {needed}, or {without}.")
+
+
+def as_override(value: Any) -> str:
+    """A value as the command line writes it."""
+    return "null" if value is None else str(value).lower()
+
+
+def unknown_key(key: str, keys: list[str]) -> str:
+    """The sentence for a key that does not exist, with the nearest that does."""
+    similar = difflib.get_close_matches(key, keys, n=3, cutoff=0.6)
+    if not similar:
+        group = key.rsplit(".", 1)[0] + "."
+        similar = [each for each in keys if each.startswith(group)]
+        keys = [each for each in keys if "." not in each]
+    hint = f"did you mean {' or '.join(similar[:3])}?" if similar else f"known: {', '.join(keys)}."
+    return f"There is no configuration key '{key}'; {hint}"
+
+
+def all_keys(node: Any, prefix: str = "") -> list[str]:
+    """All keys of a composed configuration, groups and leaves."""
+    keys = []
+    for key in node:
+        keys.append(prefix + str(key))
+        child = node._get_node(key)
+        if isinstance(child, DictConfig) and not (child._is_none() or child._is_missing()):
+            keys += all_keys(child, f"{prefix}{key}.")
+    return keys
+
+
+def first_line(error: Exception) -> str:
+    """An error of OmegaConf without its lines of context, at most 300 characters."""
+    return str(error).strip().split("\n")[0][:300].rstrip(".")

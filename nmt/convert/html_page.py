@@ -1,0 +1,216 @@
+"""A translator as one HTML file: the ONNX graphs, the tokenizers, onnxruntime-web and the page that runs them.
+
+Binary parts are compressed and written in base64. Matrices are stored in float16 and computed with in float32: with
+int8, one translation in ten changes.
+"""
+
+import base64
+import gzip
+import json
+import logging
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from nmt.config.schema import Config
+from nmt.convert.identity import content_hash
+from nmt.convert.javascript import protection_rules, tokenizer_table
+from nmt.convert.onnx_folder import OnnxExport, write_graph
+from nmt.convert.onnx_graphs import export_graphs
+from nmt.convert.onnxruntime_web import VERSION as RUNTIME_VERSION
+from nmt.convert.onnxruntime_web import read_runtime
+from nmt.data.files import report_write_errors, write_atomic
+from nmt.data.protection import PLACEHOLDERS
+from nmt.decode.translator import Translator
+from nmt.errors import UserError
+from nmt.view.alignment_page import USAGE, legend_html, provenance_html, read_asset
+from nmt.view.text import escape_html
+
+log = logging.getLogger("nmt")
+VERSION = 1  # part of the export's name; to be raised when the content of an export changes
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'wasm-unsafe-eval' blob:; "
+    "worker-src blob:; img-src data:; base-uri 'none'; form-action 'none'"
+)
+WORKER = (
+    "sentencepiece", "known_words", "protection", "constraints", "search", "words", "translator", "onnx_model",
+    "worker",
+)  # fmt: skip
+SMALLEST_MATRIX = 1024  # values; smaller tensors stay float32
+
+
+@dataclass
+class HtmlExport:
+    """A translator to be exported, with its configuration, its number format and perhaps an archive of the runtime."""
+
+    translator: Translator
+    config: Config
+    quantization: str = "float16"
+    archive: Path | None = None
+
+    @property
+    def onnx(self) -> OnnxExport:
+        """The same as ONNX graphs."""
+        return OnnxExport(self.translator, self.config, "int8" if self.quantization == "int8" else "float32")
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        scripts = [script(f"{name}.js") for name in WORKER] + [script("translator_page.js"), script("page.html")]
+        shape = [
+            VERSION,
+            RUNTIME_VERSION,
+            list(self.translator.calibration),
+            vars(self.config.model),
+            vars(self.config.decode),
+            scripts,
+        ]
+        return f"html-{self.quantization}-{content_hash(self.translator, shape)}"
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Of the libraries that write it, and of the one that it holds."""
+        return self.onnx.versions | {"onnxruntime-web": RUNTIME_VERSION}
+
+    @property
+    def content(self) -> str:
+        """The name of the page in its folder."""
+        return f"{Path(self.config.name).name}.html"
+
+    def check(self) -> None:
+        """Raises UserError where a package is missing; every model can be exported."""
+        self.onnx.check()
+
+    def write(self, folder: Path, provenance: dict[str, Any]) -> None:
+        """Write the page into an empty folder. Raises OSError, and UserError without onnxruntime-web."""
+        (folder / self.content).write_text(self.page(folder, provenance), encoding="utf-8")
+
+    def page(self, folder: Path, provenance: dict[str, Any]) -> str:
+        """The HTML; `folder` is for files on the way."""
+        runtime = read_runtime(self.archive)
+        graphs = export_graphs(self.translator.model)
+        about = self.onnx.description(graphs) | {"calibration": list(self.translator.calibration)}
+        parts = runtime | {
+            "encoder": self.graph_bytes(graphs.encoder, folder),
+            "decoder": self.graph_bytes(graphs.decoder, folder),
+            "data": json.dumps(self.data(about), ensure_ascii=False).encode(),
+        }
+        source, target = (escape_html(language) for language in (about["source"], about["target"]))
+        has_attention = self.translator.model.has_attention
+        is_local = about["attention"]["window_reach"] is not None
+        return filled(
+            script("page.html"),
+            policy=POLICY,
+            title=escape_html(f"{self.config.name}: {about['source']} to {about['target']}"),
+            source=source,
+            target=target,
+            style=read_asset("page.css") + script("translator.css"),
+            beams=beam_options(self.config.decode.beam),
+            usage=USAGE if has_attention else "This model has no attention that could be shown.",
+            legend=legend_html(["window", "its centre pₜ"] if is_local else []),
+            provenance=provenance_html(origin(provenance, self.quantization)),
+            runtime_version=RUNTIME_VERSION,
+            assets="".join(asset(name, content) for name, content in parts.items()) + worker(),
+            old_browser=script("old_browser.js"),
+            page=read_asset("page.js") + script("translator_page.js"),
+        )
+
+    def graph_bytes(self, graph: Any, folder: Path) -> bytes:
+        """A graph as a file of ONNX, in the export's number format."""
+        if self.quantization == "float16":
+            return bytes(halved(graph).SerializeToString())
+        path = folder / "graph.onnx"
+        write_graph(graph, path, self.quantization)
+        content = path.read_bytes()
+        path.unlink()
+        return content
+
+    def data(self, about: dict[str, Any]) -> dict[str, Any]:
+        """What the worker needs besides the graphs: model.json, the tokenizers, what is protected."""
+        source, target = self.translator.tokenizers
+        tables: dict[str, Any] = {"source": tokenizer_table(source), "placeholders": PLACEHOLDERS}
+        if not about["joint"]:
+            tables["target"] = tokenizer_table(target)
+        protection = None
+        if about["protects"]:
+            known = base64.b64encode(source.known.bits).decode() if source.known else None
+            protection = {"rules": protection_rules(), "tags": sorted(source.tags), "known": known}
+        return {"about": about, "tables": tables, "protection": protection}
+
+
+def script(name: str) -> str:
+    """A file of nmt/convert/web."""
+    return resources.files("nmt.convert").joinpath("web").joinpath(name).read_text(encoding="utf-8")
+
+
+def filled(template: str, **parts: str) -> str:
+    """A template with {name} replaced, once and from left to right, so that a part may hold braces."""
+    pieces = []
+    while template:
+        before, brace, rest = template.partition("{")
+        name, _, template = rest.partition("}")
+        pieces += [before, parts[name] if brace else ""]
+    return "".join(pieces)
+
+
+def asset(name: str, content: bytes) -> str:
+    """An element that holds bytes, compressed, in base64."""
+    packed = base64.b64encode(gzip.compress(content, 9, mtime=0)).decode()
+    return f'<script type="text/plain" id="{name}">{packed}</script>\n'
+
+
+def worker() -> str:
+    """The element that holds the worker's script; none of its files may hold the end of an element."""
+    code = "\n".join(script(f"{name}.js") for name in WORKER)
+    assert "</script" not in code
+    return f'<script type="text/plain" id="worker">\n{code}</script>\n'
+
+
+def beam_options(beam: int) -> str:
+    """The choices of search: the run's own, and greedy search."""
+    choices = ([(beam, f"beam {beam}, as in the run")] if beam > 1 else []) + [(1, "greedy, faster")]
+    return "".join(f'<option value="{value}">{text}</option>' for value, text in choices)
+
+
+def origin(provenance: dict[str, Any], quantization: str) -> dict[str, str]:
+    """The rows of the table at the end of the page."""
+    run = provenance.get("run", {})
+    rows = {key: str(run[key]) for key in ("checkpoint", "origin", "seed") if key in run}
+    scores = {name: f"BLEU {each['bleu']:.2f}" for name, each in provenance.get("scores", {}).items() if "bleu" in each}
+    if scores:
+        rows["scores of the run"] = ", ".join(f"{name}: {text}" for name, text in scores.items())
+    return rows | {"numbers of the weights": quantization}
+
+
+def halved(graph: Any) -> Any:
+    """The same graph with its matrices stored in float16, brought to float32 by a Cast when it is opened."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    result = onnx.ModelProto()
+    result.CopyFrom(graph)
+    casts = []
+    for tensor in result.graph.initializer:
+        values = numpy_helper.to_array(tensor) if tensor.data_type == TensorProto.FLOAT else None
+        if values is None or values.size < SMALLEST_MATRIX or abs(values).max() > 65504:
+            continue
+        name, stored = tensor.name, f"{tensor.name}.float16"
+        tensor.CopyFrom(numpy_helper.from_array(values.astype("float16"), stored))
+        casts.append(helper.make_node("Cast", [stored], [name], to=TensorProto.FLOAT))
+    nodes = [*casts, *result.graph.node]
+    del result.graph.node[:]
+    result.graph.node.extend(nodes)
+    return result
+
+
+def write_page(wanted: HtmlExport, path: Path, provenance: dict[str, Any]) -> None:
+    """Write the page to a new file. Raises UserError where something is there, or it cannot be written."""
+    if path.exists() or path.is_symlink():
+        raise UserError(f"--output {path} exists; name a new file.")
+    if not path.parent.is_dir():
+        raise UserError(f"--output {path}: the folder {path.parent} does not exist.")
+    with report_write_errors(path.parent), TemporaryDirectory() as folder:
+        write_atomic(path, wanted.page(Path(folder), provenance))
+    log.info("Exported to %s, %.1f MB.", path, path.stat().st_size / 1e6)

@@ -1,0 +1,224 @@
+"""Any model as two ONNX graphs: the encoder, and one column of the decoder with its state.
+
+One sentence, K hypotheses of it. S source length, P target columns so far, L layers, H heads, M memory size, V pieces.
+encoder: source [1 S] → memory.NAME (read by every column), state.NAME [1 …] before the first column
+decoder: ids [K 1], memory.NAME, state.NAME [K …] → logits [K V], weights [K L H S], p_t [K], next.NAME: state after it
+Weights are there where a decoder attends, p_t in local attention. The state of a search is reordered by its rows.
+"""
+
+import contextlib
+import copy
+import importlib
+import io
+import logging
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+
+from nmt.attention.fast_weights import FastWeightState, normalized_features
+from nmt.attention.positions import Learned, Start
+from nmt.attention.self_attention import DeltaSelfAttention, FastWeightSelfAttention
+from nmt.convert.onnx_rnn import ExportedRNN, translations
+from nmt.errors import UserError, install_extra
+from nmt.models.base import EncoderDecoder, Memory
+from nmt.models.cells import StackedRNNCell
+from nmt.models.encoder import RecurrentEncoder
+
+PACKAGES = ("onnx", "onnxruntime", "onnxscript")
+OPSET = 18
+LARGEST = 1 << 40  # bytes of a constant that is made from others
+EXAMPLE, ROWS = 7, 3  # pieces of the example that is traced, and its hypotheses
+
+
+@dataclass
+class Graphs:
+    """The two graphs, and the names of what goes from one to the other."""
+
+    encoder: Any  # onnx.ModelProto
+    decoder: Any
+    memory: list[str]
+    state: dict[str, bool]  # name → whether it has one more column, in dimension 2, after every column
+
+
+class EncoderGraph(nn.Module):
+    """The encoder's graph."""
+
+    def __init__(self, model: EncoderDecoder) -> None:
+        super().__init__()
+        self.model = model
+
+    def named(self, source: Tensor) -> dict[str, Tensor]:
+        """[1 S] → memory.NAME, state.NAME."""
+        memory = self.model.encode(source, None)
+        return prefixed("memory", {"values": memory.values} | memory.static) | prefixed(
+            "state", self.model.start(memory)
+        )
+
+    def forward(self, source: Tensor) -> tuple[Tensor, ...]:
+        return tuple(self.named(source).values())
+
+
+class DecoderGraph(nn.Module):
+    """The graph of one column of the decoder, for memory and state of these names."""
+
+    def __init__(self, model: EncoderDecoder, memory: Iterable[str], state: Iterable[str]) -> None:
+        super().__init__()
+        self.model, self.memory, self.state = model, list(memory), list(state)
+
+    def named(self, ids: Tensor, memory: dict[str, Tensor], state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """ids [K 1], memory, state [K …] → logits [K V], weights [K L H S], p_t [K], next.NAME."""
+        static = {name: part for name, part in memory.items() if name != "values"}
+        decoded = self.model.decode(ids, state, Memory(memory["values"], None, static), self.model.has_attention)
+        outputs = {"logits": self.model.logits(decoded.hidden)[:, 0]}
+        if decoded.weights is not None:
+            outputs["weights"] = decoded.weights[:, :, :, 0]
+        if decoded.p_t is not None:
+            outputs["p_t"] = decoded.p_t[:, 0]
+        return outputs | prefixed("next", {name: decoded.state[name] for name in state})
+
+    def forward(self, ids: Tensor, memory: list[Tensor], state: list[Tensor]) -> tuple[Tensor, ...]:
+        named = self.named(
+            ids, *(dict(zip(*each, strict=True)) for each in ((self.memory, memory), (self.state, state)))
+        )
+        return tuple(named.values())
+
+
+def prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The same under names with a prefix."""
+    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
+
+
+class LearnedAnyStart(Learned):
+    """Learned positions whose first column is not read off the graph; who runs it must end at max_positions."""
+
+    def __init__(self, plain: Learned) -> None:
+        nn.Module.__init__(self)
+        self.table = plain.table
+
+    def forward(self, embedded: Tensor, start: Start) -> Tensor:
+        positions = start + torch.arange(embedded.size(1))
+        return embedded + embedded.size(2) ** 0.5 * self.table[positions]
+
+
+class WholeFastWeights(FastWeightSelfAttention):
+    """Fast weights of an encoder, all columns at once; by the delta rule one after the other, as `scan`."""
+
+    def __init__(self, plain: FastWeightSelfAttention) -> None:
+        super().__init__(1, 1, False, 0.0, 0, "none", 0)
+        if isinstance(plain, DeltaSelfAttention):
+            self.rate = plain.rate
+
+    def attend(self, inputs: Tensor, heads: Any, state: Any, mask: Any, weights: bool) -> Any:
+        query, key, value = heads
+        queries, keys = normalized_features(query), normalized_features(key)
+        if hasattr(self, "rate"):
+            written = delta_rule(keys, value, torch.sigmoid(self.rate(inputs)).transpose(1, 2))
+        else:
+            written = keys.transpose(2, 3) @ value
+        return queries @ written, None, FastWeightState(written)
+
+
+def delta_rule(keys: Tensor, values: Tensor, rates: Tensor) -> Tensor:
+    """W after all columns of keys and values [B H T K] at rates [B H T]: [B H K K]."""
+    from torch._higher_order_ops.scan import scan
+
+    def write(weights: Tensor, column: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        key, value, rate = column  # [B H K], [B H K], [B H]
+        difference = rate[..., None] * (value - (key[:, :, None] @ weights)[:, :, 0])
+        after = weights + key[..., None] * difference[:, :, None]
+        return after, rate.clone()  # something must come out of each column
+
+    batch, heads, _, size = keys.shape
+    columns = tuple(part.movedim(2, 0) for part in (keys, values, rates))
+    return scan(write, keys.new_zeros(batch, heads, size, size), columns)[0]
+
+
+def exportable_copy(model: EncoderDecoder) -> EncoderDecoder:
+    """The same model with what cannot be exported as it is replaced by the same function in other steps."""
+    tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    result = copy.deepcopy(model, tensors).eval()
+    for module in list(result.modules()):
+        if isinstance(module, RecurrentEncoder) or (isinstance(module, StackedRNNCell) and not module.feed_size):
+            module.layers = nn.ModuleList(ExportedRNN(layer) for layer in module.layers)  # type: ignore[arg-type]
+        for name, child in list(module.named_children()):
+            if isinstance(child, Learned):
+                setattr(module, name, LearnedAnyStart(child))
+            elif isinstance(child, FastWeightSelfAttention) and not child.causal:
+                setattr(module, name, WholeFastWeights(child))
+    return result
+
+
+@torch.no_grad()
+def export_graphs(model: EncoderDecoder) -> Graphs:
+    """The graphs of a model in float32, on the CPU. Raises UserError where a package is missing."""
+    require_packages()
+    model = copy.deepcopy(model).cpu().float().eval()
+    exportable = exportable_copy(model)
+    source, longer = torch.full((1, EXAMPLE), 4), torch.full((1, EXAMPLE + 2), 4)
+    encoded, other = (EncoderGraph(model).named(each) for each in (source, longer))
+    memory, state = (without_prefix(prefix, encoded) for prefix in ("memory", "state"))
+    lengths = [changed_dimensions(part, other[f"memory.{name}"], "S") for name, part in memory.items()]
+    ids, state = torch.full((ROWS, 1), 4), {name: torch.cat([part] * ROWS) for name, part in state.items()}
+    decoder = DecoderGraph(model, memory, state)
+    for _ in range(2):  # so that there are earlier columns, as nearly always
+        state = without_prefix("next", decoder.named(ids, memory, state))
+    decoded = decoder.named(ids, memory, state)
+    columns = [changed_dimensions(part, decoded[f"next.{name}"], "P") for name, part in state.items()]
+    inputs = ids, list(memory.values()), list(state.values())
+    shapes = {0: Dim("K")}, lengths, [{0: Dim("K")} | changed for changed in columns]
+    names = ["ids", *prefixed("memory", memory), *prefixed("state", state)]
+    return Graphs(
+        to_onnx(EncoderGraph(exportable), (source,), ({1: Dim("S")},), ["source"], list(encoded)),
+        to_onnx(DecoderGraph(exportable, memory, state), inputs, shapes, names, list(decoded)),
+        list(memory),
+        {name: bool(changed) for name, changed in zip(state, columns, strict=True)},
+    )
+
+
+def without_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Those whose names have a prefix, without it."""
+    start = f"{prefix}."
+    return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
+
+
+def changed_dimensions(part: Tensor, other: Tensor, name: str) -> dict[int, Any]:
+    """The dimensions in which two shapes differ, under one name."""
+    pairs = enumerate(zip(part.shape, other.shape, strict=True))
+    return {number: Dim(name) for number, (size, changed) in pairs if size != changed}
+
+
+def to_onnx(graph: nn.Module, arguments: Any, shapes: Any, inputs: list[str], outputs: list[str]) -> Any:
+    """A graph as onnx.ModelProto; slices and transposes of weights are made here, once."""
+    import onnxscript.optimizer
+
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it tells of libraries that it does without
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            graph,
+            arguments,
+            dynamo=True,
+            verbose=False,
+            opset_version=OPSET,
+            input_names=inputs,
+            output_names=outputs,
+            dynamic_shapes=shapes,
+            custom_translation_table=translations(),
+        )
+        assert program is not None
+        onnxscript.optimizer.optimize(program.model, input_size_limit=LARGEST, output_size_limit=LARGEST)
+    return program.model_proto
+
+
+def require_packages() -> None:
+    """Raise UserError unless the packages of the export are there."""
+    for package in PACKAGES:
+        try:
+            importlib.import_module(package)
+        except ImportError:
+            raise UserError(f"This export needs the package {package}: {install_extra('export')}.") from None

@@ -1,0 +1,175 @@
+"""One sentence pair with its attention weights: as links, words, a figure, a page, JSON, or BertViz's input.
+
+L layers, H heads, S source pieces, T target pieces.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nmt.data.links import Link
+from nmt.data.words import WordPair
+from nmt.decode.forced_decoding import AttentionRecord, IdPair
+from nmt.decode.translator import Translator
+from nmt.evaluate.extraction import Extractor, absolute_layers, describe_layers, extract_links
+from nmt.view.alignment_page import PagePair, alignment_page
+from nmt.view.heatmap import grid, heatmap
+from nmt.view.marks import GoldLinks
+from nmt.view.text import visible
+
+if TYPE_CHECKING:
+    from nmt.view.heatmap import Figure
+
+MIN_WEIGHT = 0.05  # of a source word in the table
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """The attention of a model over a source while it is made to write a target (forced decoding, in float32).
+
+    `extractor` says which layer, head and decoder step the matrix between words and the links are read off.
+    """
+
+    record: AttentionRecord
+    word_pair: WordPair
+    extractor: Extractor
+    translator: Translator | None = None  # with the ids of the pair, for `to_bertviz`
+    ids: IdPair = ((), ())
+
+    @property
+    def weights(self) -> np.ndarray:
+        """[L H T+1 S+1]: of every layer and head, between pieces, </s> included on both sides."""
+        assert self.record.weights is not None
+        return self.record.weights
+
+    @property
+    def words(self) -> tuple[list[str], list[str]]:
+        """The source words and the target words."""
+        return self.word_pair.source, self.word_pair.target
+
+    @cached_property
+    def matrix(self) -> np.ndarray:
+        """[target words, source words and </s>]: the weights of the extractor, between words."""
+        return self.extractor.word_weights(self.record, self.word_pair)
+
+    @property
+    def links(self) -> list[Link]:
+        """(source word, target word) from 0: each target word with the source word of its largest weight."""
+        return sorted(self.extract_links())
+
+    def extract_links(self, threshold: float | None = None) -> set[Link]:
+        """One link for each target word, or all with a weight of at least `threshold`."""
+        return extract_links(self.matrix, threshold)
+
+    def __str__(self) -> str:
+        """One line for each target word: the word, then the source words with at least MIN_WEIGHT of its attention."""
+        lines = []
+        for weights, word in zip(self.matrix, self.word_pair.target, strict=True):
+            ranked = sorted(zip(weights.tolist(), self.word_pair.columns, strict=True), reverse=True)
+            lines.append(
+                "\t".join(
+                    [
+                        visible(word),
+                        *(f"{visible(name)} {weight:.2f}" for weight, name in ranked if weight >= MIN_WEIGHT),
+                    ]
+                )
+            )
+        return "\n".join(lines)
+
+    def figure(self, every_head: bool = False, gold: GoldLinks | None = None, title: str = "") -> Figure:
+        """The heatmap as a matplotlib figure, of each head of the layer with `every_head`; with gold links drawn in it.
+
+        Raises ValueError where there is no word to draw.
+        """
+        spans = self.extractor.window_spans(self.record, self.word_pair)
+        columns, rows = self.word_pair.columns, self.word_pair.target
+        if not every_head:
+            return heatmap(self.matrix, columns, rows, title, gold, spans)
+        heads = range(self.record.num_heads)
+        matrices = [self.extractor._replace(head=head).word_weights(self.record, self.word_pair) for head in heads]
+        return grid(matrices, columns, rows, gold=gold, window_spans=spans)
+
+    def page_pair(self, every_head: bool = False, gold: GoldLinks | None = None) -> PagePair:
+        """What an alignment page shows of this pair: the weights of the extractor, then of every layer."""
+        extractors = self.page_extractors(every_head)
+        matrices = {name: each.word_weights(self.record, self.word_pair) for name, each in extractors.items()}
+        spans = self.extractor.window_spans(self.record, self.word_pair)
+        return PagePair(self.word_pair.columns, self.word_pair.target, matrices, gold, spans)
+
+    def page_extractors(self, every_head: bool = False) -> dict[str, Extractor]:
+        """By name on the page: the extractor, then the other layers, the rollout, and with `every_head` each head."""
+        num_layers, num_heads, step = self.record.num_layers, self.record.num_heads, self.extractor.decoder_step
+        extractors = [self.extractor._replace(layer=absolute_layers(self.extractor.layer, num_layers))]
+        if self.extractor.head is None:
+            extractors += [Extractor(layer, None, step) for layer in range(num_layers)]
+            extractors += [Extractor(decoder_step=step, method="rollout")] * (self.record.rollout is not None)
+        if every_head:
+            extractors += [Extractor(layer, head, step) for layer in range(num_layers) for head in range(num_heads)]
+        return {describe_extractor(each, num_heads): each for each in extractors}
+
+    def html(self, title: str = "attention") -> str:
+        """A page of its own, without network: pointing at a word shows what it attends to, layer by layer."""
+        return alignment_page(title, [self.page_pair()], {"weights": "forced decoding of the target in float32"})
+
+    def _repr_html_(self) -> str:
+        """The page in a frame, as notebooks display it; empty where there is no word."""
+        if not self.word_pair.target:
+            return ""
+        page = self.html().replace("&", "&amp;").replace('"', "&quot;")
+        height = 260 + 26 * len(self.word_pair.target)
+        return f'<iframe srcdoc="{page}" style="width: 100%; height: {height}px; border: 0"></iframe>'
+
+    def to_dict(self, threshold: float | None = None, weights: bool = False) -> dict[str, Any]:
+        """For JSON: the words, the links between them, and which of the model's weights those were read off.
+
+        alignment = [source word, target word] pairs, from 0; layer: a number, several if it is the mean of several, or
+        None for a method that goes through all of them; head: None is the mean of the heads. With `weights`,
+        source_words names their columns, with </s> last, and weights has a row for each word, to 4 decimals; local
+        attention adds p_t and the first and last word of the window, None for a word without pieces.
+        """
+        extractor, words = self.extractor, self.word_pair
+        entry: dict[str, Any] = {
+            "source_words": words.columns if weights else words.source,
+            "words": words.target,
+            "alignment": sorted(map(list, self.extract_links(threshold))),
+            "layer": absolute_layers(extractor.layer, self.record.num_layers) if extractor.method == "mean" else None,
+            "head": extractor.head,
+            "method": extractor.method,
+            "decoder_step": extractor.decoder_step,
+        }
+        if weights:
+            entry["weights"] = np.round(self.matrix, 4).tolist()
+            if (spans := extractor.window_spans(self.record, words)) is not None:
+                entry["p_t"] = [span and round(span[0], 4) for span in spans]
+                entry["window"] = [span and [int(span[1]), int(span[2])] for span in spans]
+        return entry
+
+    def to_bertviz(self) -> dict[str, Any]:
+        """The arguments of BertViz's `model_view`: cross_attention, and of a Transformer its self-attention too.
+
+        Each is a list with a tensor [1 H rows columns] for each layer. A row of the decoder is named by the piece that
+        is its input, <s> first, as BertViz and Hugging Face's decoders have it.
+        """
+        assert self.translator is not None
+        encoder, decoder, cross = self.translator.attention_tensors(self.ids)
+        tensors = {"encoder_attention": encoder, "decoder_attention": decoder, "cross_attention": cross}
+        arguments: dict[str, Any] = {
+            name: [layer[None] for layer in layers] for name, layers in tensors.items() if layers is not None
+        }
+        arguments["encoder_tokens"] = [*self.record.source_pieces, "</s>"]
+        arguments["decoder_tokens"] = ["<s>", *self.record.target_pieces]
+        return arguments
+
+
+def describe_extractor(extractor: Extractor, num_heads: int) -> str:
+    """Such as `layer 1, head 0`, `layer 1, mean of 4 heads` or `rollout through all layers`."""
+    if extractor.method != "mean":
+        return "rollout through all layers"
+    layers = describe_layers(extractor.labels()[0])
+    if extractor.head is not None:
+        return f"{layers}, head {extractor.head}"
+    return f"{layers}, mean of {num_heads} heads" if num_heads > 1 else layers

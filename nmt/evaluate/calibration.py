@@ -1,0 +1,97 @@
+"""The calibration of a run's confidences: fitted on its validation set, kept in its folder, measured on test sets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nmt.data.json_file import read_json, refuse_links, write_json
+from nmt.data.words import split_into_words
+from nmt.decode.confidence import Calibration, Reliability, auroc, right_words
+from nmt.decode.confidences import with_records, word_confidences
+from nmt.decode.translator import Translation, Translator
+from nmt.evaluate.bleu_chrf import sentence_bleu
+from nmt.view.reliability import reliability_diagram
+
+if TYPE_CHECKING:
+    from nmt.view.reliability import Figure
+
+MOST_PAIRS = 1000  # of the validation set, evenly spread
+FILE = "calibration.json"  # in the folder `evaluate` of a run
+
+
+def read_calibration(run_folder: Path, weights: Sequence[str]) -> Calibration | None:
+    """What was fitted for checkpoints with these digests; None if nothing was."""
+    stored = read_json(run_folder / "evaluate" / FILE)
+    if not isinstance(stored, dict) or stored.get("weights") != list(weights):
+        return None
+    slope, intercept = stored.get("slope"), stored.get("intercept")
+    if not (isinstance(slope, float) and isinstance(intercept, float) and math.isfinite(slope + intercept)):
+        return None
+    return Calibration(slope, intercept)
+
+
+def write_calibration(run_folder: Path, weights: Sequence[str], calibration: Calibration, pairs: int) -> None:
+    """Keep what was fitted on that many validation pairs. Raises OSError, and UserError where links lead elsewhere."""
+    folder = run_folder / "evaluate"
+    refuse_links(folder, folder / FILE)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / FILE, {**calibration._asdict(), "validation_pairs": pairs, "weights": list(weights)})
+
+
+def some_pairs(pairs: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+    """At most MOST_PAIRS of the validation pairs."""
+    count = min(len(pairs), MOST_PAIRS)
+    return [pairs[number * len(pairs) // count] for number in range(count)]
+
+
+def fit_calibration(translator: Translator, pairs: Sequence[tuple[str, str]]) -> Calibration:
+    """Translate pairs in this process alone, and fit the confidences of the words to what the references have."""
+    alone = replace(translator, calibration=Calibration(), share_batches=None)
+    translations = list(alone.translate(pair[0] for pair in pairs))
+    confidences, right, _ = judged_words(alone, translations, [pair[1] for pair in pairs])
+    return Calibration.fit(np.log(confidences), right)
+
+
+def measure_confidence(
+    translator: Translator, translations: Sequence[Translation], references: Sequence[str], language: str
+) -> dict[str, Any]:
+    """How well confidences fit: the reliability of words, and how well sentences tell good from bad translations.
+
+    auroc: of "sentence BLEU is below its median".
+    """
+    confidences, right, of_sentences = judged_words(translator, translations, references)
+    reliability = Reliability.measure(confidences, right)
+    pairs = zip(translations, references, strict=True)
+    bleu = np.array([sentence_bleu(translation.text, reference, language) for translation, reference in pairs])
+    below = bleu < np.median(bleu) if len(bleu) else bleu.astype(bool)
+    calibration = translator.calibration._asdict()
+    return reliability._asdict() | {"auroc": auroc(-of_sentences, below), "calibration": calibration}
+
+
+def judged_words(
+    translator: Translator, translations: Sequence[Translation], references: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The confidences of all words, which of them are right, and the confidences of the sentences."""
+    confidences, right, of_sentences = [], [], []
+    target = translator.tokenizers.target
+    for (translation, records), reference in zip(with_records(translator, translations), references, strict=True):
+        words = word_confidences(translation, records)
+        reference_words, _, _ = split_into_words(target.pieces(target.encode(reference)))
+        confidences += [confidence for _, confidence in words]
+        right += right_words([word for word, _ in words], reference_words)
+        of_sentences.append(translation.mean_confidence([confidence for _, confidence in words]))
+    return np.array(confidences), np.array(right, dtype=float), np.array(of_sentences)
+
+
+def diagrams(folder: Path, names: Sequence[str]) -> Iterator[tuple[str, Figure]]:
+    """The reliability diagram of each of these sets whose translations have words."""
+    for name in names:
+        stored = (read_json(folder / name / "result.json") or {}).get("confidence", {})
+        if stored.get("words"):
+            yield name, reliability_diagram(stored["bins"], name)

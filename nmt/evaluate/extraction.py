@@ -1,0 +1,117 @@
+"""Which weights of an attention record are read off, between words, and which pairs are short enough to record."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nmt.data.links import Link
+from nmt.data.words import WindowSpan, WordPair
+from nmt.decode.forced_decoding import CHUNK_PAIRS, AttentionRecord, IdPair, Layers, layer_index
+from nmt.decode.translator import Translator
+from nmt.errors import UserError
+from nmt.evaluate.alignment_error_rate import argmax_links, threshold_links
+
+MAX_LENGTH_FACTOR = 4  # times tokenizer.max_pieces: memory for the weights grows with the square of the length
+# From which row of the weights a target's first piece is read. A decoder step has the previous word as its input and
+# predicts the next (Luong et al. 2015, footnote 14): the step whose output is a word is one row above the step whose
+# input it is. "naive-att" and "shift-att" of Chen et al. (2020).
+DECODER_STEPS = {"output": 0, "input": 1}
+
+
+class Extractor(NamedTuple):
+    """Which of a model's weights are read off, and of which decoder step."""
+
+    layer: Layers = -1
+    head: int | None = None  # None: the mean of the heads
+    decoder_step: str = "output"  # of DECODER_STEPS: the one whose output or whose input a target word is
+    method: str = "mean"  # of nmt.decode.forced_decoding.METHODS
+
+    def word_weights(self, record: AttentionRecord, words: WordPair) -> np.ndarray:
+        """[target words, source words and </s>]."""
+        return words.merge(record.read(self.method, self.layer, self.head)[DECODER_STEPS[self.decoder_step] :])
+
+    def piece_weights(self, record: AttentionRecord) -> np.ndarray:
+        """[T S+1]: between pieces, the row of the target's </s> left out."""
+        weights = record.read(self.method, self.layer, self.head)[DECODER_STEPS[self.decoder_step] :]
+        return weights[: len(record.target_pieces)]
+
+    def window_spans(self, record: AttentionRecord, words: WordPair) -> list[WindowSpan | None] | None:
+        """p_t, first and last word of the window for each target word; None where attention is not local."""
+        if record.p_t is None or record.window_reach is None or self.method != "mean":
+            return None
+        return words.window_spans(record.p_t[DECODER_STEPS[self.decoder_step] :], record.window_reach)
+
+    def labels(self) -> tuple[str, str, str]:
+        """Layer (such as 0, `1,2` or rollout), head (a number or mean) and decoder step, as in tables."""
+        layers = (self.layer,) if isinstance(self.layer, int) else self.layer
+        layer = ",".join(map(str, layers)) if self.method == "mean" else self.method
+        return layer, "mean" if self.head is None else str(self.head), self.decoder_step
+
+
+def describe_layers(label: str) -> str:
+    """The first of `Extractor.labels` in words: `layer 1`, `mean of layers 0,1` or `rollout`."""
+    if "," in label:
+        return f"mean of layers {label}"
+    return f"layer {label}" if label.isdecimal() else label
+
+
+def absolute_layers(layer: Layers, num_layers: int) -> Layers:
+    """The same layer or layers counted from 0: -1 is the last; one out of range is the last or first."""
+    if not isinstance(layer, int):
+        return tuple(layer_index(single, num_layers) for single in layer)
+    return layer_index(layer, num_layers)
+
+
+def layer_candidates(num_layers: int) -> list[Layers]:
+    """Each layer, then the means of the upper two, three, … of them: neighbours often attend to complementary words."""
+    return [*range(num_layers), *(tuple(range(num_layers - count, num_layers)) for count in range(2, num_layers + 1))]
+
+
+def record_words(record: AttentionRecord, tokenized: bool = False) -> WordPair:
+    """The words of a recorded pair."""
+    return WordPair.from_pieces(record.source_pieces, record.target_pieces, tokenized)
+
+
+def extract_links(weights: np.ndarray, threshold: float | None) -> set[Link]:
+    """One link for each target word (Luong et al. 2015 §5.4), or all with a weight of at least `threshold`.
+
+    weights [target words, source words and </s>].
+    """
+    return argmax_links(weights) if threshold is None else threshold_links(weights, threshold)
+
+
+def encode_pairs(translator: Translator, pairs: Iterable[tuple[str, str]]) -> Iterator[IdPair]:
+    """The ids of sentence pairs; raises UserError for a pair that is too long to record."""
+    remaining, numbers = iter(pairs), itertools.count(1)
+    while chunk := list(itertools.islice(remaining, CHUNK_PAIRS)):
+        for pair in translator.tokenizers.encode_pairs(chunk):
+            yield check_length(translator, pair, next(numbers))
+
+
+def translate_to_pairs(translator: Translator, lines: Iterable[str]) -> Iterator[IdPair]:
+    """The ids of lines and of their translations; raises UserError for a pair that is too long to record."""
+    for number, translation in enumerate(translator.translate(lines), 1):
+        yield check_length(translator, (translation.source_ids, translation.ids), number)
+
+
+def check_length(translator: Translator, pair: IdPair, number: int) -> IdPair:
+    """The pair itself; raises UserError if it is too long to record its weights."""
+    longest = max_pieces_per_side(translator)
+    if max(map(len, pair)) > longest:
+        raise UserError(f"Pair {number} is longer than {longest} pieces, too long to record its attention.")
+    return pair
+
+
+def max_pieces_per_side(translator: Translator) -> int:
+    """The most pieces of a source or target, without </s>, whose attention is recorded."""
+    most, max_length = MAX_LENGTH_FACTOR * translator.max_pieces, translator.model.max_length
+    return most if max_length is None else min(most, max_length - 1)
+
+
+def fitting_pairs(translator: Translator, pairs: Sequence[tuple[str, str]]) -> list[int]:
+    """The indices of the pairs that are not too long to record."""
+    longest = max_pieces_per_side(translator)
+    encoded = translator.tokenizers.encode_pairs(pairs)
+    return [index for index, pair in enumerate(encoded) if max(map(len, pair)) <= longest]

@@ -1,0 +1,1 @@
+"""Trained runs and their folders: train, load, translate, score, compare."""

@@ -1,0 +1,173 @@
+"""From a configuration to scores: the stages (nmt/runs/stages.py), training and evaluation."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from nmt.config.schema import Config, to_yaml
+from nmt.attention.cpu import keep_freed_memory
+from nmt.data import shards
+from nmt.data.corpus import read_report
+from nmt.data.dataset import ParallelDataset
+from nmt.data.tokenizer import Tokenizers
+from nmt.data.word_pairs import open_word_pairs
+from nmt.data.write_sets import IN_TRAINING
+from nmt.training.distributed import World, world
+from nmt.errors import UserError
+from nmt.data.files import report_write_errors, write_atomic
+from nmt.runs.fine_tuning import open_parent, parent_of
+from nmt.config.compose import compose_all
+from nmt.config.presets import CorpusSize, Suggestion, suggest
+from nmt.runs.folders import run_folder
+from nmt.data.run_lock import only_writer
+from nmt.runs.scoring import Result, score_trained
+from nmt.runs.stages import build_corpus_stage, build_stages
+from nmt.training.build import build_trainer
+from nmt.training.precision import select_device
+from nmt.view.progress import log_file
+
+log = logging.getLogger("nmt")
+
+
+def compose(overrides: Sequence[str], multirun: bool = False) -> list[Config]:
+    """The configurations of a command line, with what model=auto chooses and what from=RUN brings; raises UserError."""
+    return compose_all(overrides, multirun, suggestions, parent_of)
+
+
+def download(config: Config) -> None:
+    """The command `download`: build the corpus folder."""
+    log.info("The corpus is in %s.", build_corpus_stage(config, open_parent(config)))
+
+
+def tokenize(config: Config) -> None:
+    """The command `tokenize`: build the corpus, train the tokenizer, and store the pairs as ids."""
+    folders = build_stages(config, open_parent(config))
+    log.info("The tokenizer is in %s, the pairs as ids in %s.", folders.tokenizer, folders.ids)
+
+
+def suggestions(config: Config) -> list[Suggestion]:
+    """What model=auto and tokenizer=auto choose for the corpus and the time of a configuration."""
+    gpu = select_device(config.device).type == "cuda"
+    folder = world().main_first(lambda: build_corpus_stage(config))
+    size = read_corpus_size(folder, (config.data.source, config.data.target))
+    return suggest(size, config.train.max_minutes, gpu)
+
+
+def read_corpus_size(folder: Path, languages: Sequence[str]) -> CorpusSize:
+    """The size of the training pairs of a corpus folder, from its report and the sizes of its files."""
+    pairs = max(1, read_report(folder)["audit"]["train"]["kept"])
+    return CorpusSize(pairs, max(count_characters(folder / f"train.{language}") for language in languages) / pairs)
+
+
+def count_characters(path: Path) -> float:
+    """How many characters a file of UTF-8 has, about: bytes, by those of a character in its first megabyte."""
+    with open(path, "rb") as file:
+        start = file.read(1 << 20)
+    return path.stat().st_size * len(start.decode(errors="ignore")) / max(1, len(start))
+
+
+def train(config: Config) -> list[Result]:
+    """The command `train`: build the stages, train, and score; one result for each test set.
+
+    Under torchrun every process calls it, and process 0 has the results.
+    """
+    keep_freed_memory()
+    processes = world()
+    processes.check_device(select_device(config.device))  # before anything is downloaded
+    processes.check_equal("The configuration", to_yaml(config))
+    parent = open_parent(config)
+    if parent:
+        processes.check_equal("The run that is started from", parent.provenance["weights"])
+    folders = processes.main_first(lambda: build_stages(config, parent))
+    valid = ParallelDataset(folders.ids / "valid.arrow")
+    check_validation(config, valid, folders.corpus)
+    report = read_report(folders.corpus)
+    folder = run_folder(config)
+    make_run_folder(folder)
+    with work_in(folder, processes):
+        warn_of_validation_set(report, valid, folders.corpus, config)
+        trainer = build_trainer(
+            config,
+            Tokenizers.load(folders.tokenizer),
+            shards.open_training_pairs(folders.ids),
+            valid,
+            folder,
+            report["corpus_hash"],
+            processes,
+            folders.corpus,
+            parent,
+            open_word_pairs(folders.words),
+        )
+        if processes.is_main:
+            write_config(folder, config)
+        trainer.run()
+        del trainer  # its optimiser need not be in memory while the test sets are translated
+        best, before = folder / "best.safetensors", parent.path if parent else None
+        return score_trained(best, folders.corpus, report["sets"], config.decode, processes, before)
+
+
+@contextmanager
+def work_in(folder: Path, processes: World) -> Iterator[None]:
+    """Around the work in a run folder: no other command writes there, and process 0 keeps train.log. Raises UserError.
+
+    Of several processes one that was killed may take a while to end; the next one waits for it.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(report_write_errors(folder))
+        if processes.is_main:
+            stack.enter_context(only_writer(folder, timeout=2.0 if processes.size == 1 else 30.0))
+            stack.enter_context(log_file(folder / "train.log"))
+        yield
+
+
+def check_validation(config: Config, valid: ParallelDataset, corpus_folder: Path) -> None:
+    """Raises UserError when learned positions are fewer than the pieces of the longest validation sentence.
+
+    No validation pair may be left out, so that the loss is that of the whole set. Longer lines of a test set are
+    translated in parts.
+    """
+    if getattr(config.model, "positions", None) != "learned":
+        return
+    sides = zip((config.data.source, config.data.target), (valid.source_lengths, valid.target_lengths), strict=True)
+    pieces, row, language = max((int(lengths.max()), int(lengths.argmax()), language) for language, lengths in sides)
+    longest, max_positions = pieces + 1, config.model.max_positions  # </s>
+    if longest > max_positions:
+        sentence = f"line {valid.line(row)} of {corpus_folder / f'valid.{language}'}"
+        raise UserError(
+            f"model.max_positions={max_positions} is too small; {sentence} has {longest} pieces, </s> counted, and no "
+            f"validation pair is left out; give model.max_positions={longest} or more, or choose other model.positions."
+        )
+
+
+def warn_of_validation_set(report: dict[str, Any], valid: ParallelDataset, corpus_folder: Path, config: Config) -> None:
+    """Log warnings of a validation set that is training data, and of a sentence that makes every validation slow."""
+    entry = report["audit"]["valid"]
+    in_training = entry["counted"].get(IN_TRAINING, 0)
+    if in_training >= 0.9 * entry["kept"]:
+        log.warning(
+            "%d of the %d validation pairs are training pairs: its scores, and the choice of the best checkpoint, say "
+            "nothing about new sentences; give another data.valid.", in_training, entry["kept"],
+        )  # fmt: skip
+    pieces, row = int(valid.source_lengths.max()), int(valid.source_lengths.argmax())
+    if pieces > config.tokenizer.max_pieces:
+        log.warning(
+            "Line %d of %s has %d pieces, more than tokenizer.max_pieces=%d: each validation translates it whole, "
+            "which takes long and much memory.",
+            valid.line(row), corpus_folder / f"valid.{config.data.source}", pieces, config.tokenizer.max_pieces,
+        )  # fmt: skip
+
+
+def make_run_folder(folder: Path) -> None:
+    """Make the folder of a run; raises UserError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"Nothing can be written to the run folder {folder}: {error.strerror or error}.") from None
+
+
+def write_config(folder: Path, config: Config) -> None:
+    """Write config.yaml with the configuration of this command; some keys may change when a run is continued."""
+    with report_write_errors(folder):
+        write_atomic(folder / "config.yaml", to_yaml(config))

@@ -1,0 +1,244 @@
+"""Trained runs: they are loaded, translate, align and score."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from nmt.evaluate.alignment import Alignment
+from nmt.evaluate.extraction import Extractor, encode_pairs, record_words, translate_to_pairs
+from nmt.evaluate.extractor_choice import make_extractor
+from nmt.evaluate.calibration import read_calibration
+from nmt.config.schema import Config, DecodeConfig
+from nmt.attention.cpu import keep_freed_memory
+from nmt.data.language_pairs import tagged_language
+from nmt.data.parallel_text import check_sentences
+from nmt.decode.budget import with_batch_tokens
+from nmt.decode.forced_decoding import IdPair, Layers
+from nmt.decode.parallel import usable_processes
+from nmt.decode.translator import Translation, Translator
+from nmt.errors import UserError, check_positive
+from nmt.evaluate.bleu_chrf import score
+from nmt.decode.confidence import Calibration
+from nmt.decode.glossary_search import open_glossary
+from nmt.models.base import EncoderDecoder
+from nmt.models.ensemble import Ensemble
+from nmt.models.inference import inference_copy
+from nmt.training import checkpoint
+from nmt.training.precision import autocast, select_device_or_auto, select_precision
+
+# What translations depend on besides the weights.
+DATA_CODE = ("known_words", "protection", "span_patterns", "spans", "tags", "tokenizer")
+CODE = ("decode/*.py", "models/**/*.py", "attention/*.py", *(f"data/{name}.py" for name in DATA_CODE))
+log = logging.getLogger("nmt")
+
+
+@dataclass
+class Run:
+    """A translator loaded from checkpoints, with its configuration and provenance."""
+
+    folder: Path  # that its results are written to
+    config: Config
+    provenance: dict[str, Any]  # all that a translation depends on besides the source
+    translator: Translator
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return self.folder.name
+
+    def translate(self, sentences: Iterable[str], beam: int | None = None, nbest: int = 1) -> list[Translation]:
+        """One translation for each sentence, in order, with the other `nbest` - 1 as its `alternatives`.
+
+        A blank sentence stays blank; `beam` is by default the run's. Raises UserError if `nbest` exceeds the beam.
+        """
+        sentences = check_sentences(sentences)
+        check_positive(nbest=nbest)
+        translator = self.with_beam(beam).translator
+        if nbest > translator.decode.beam:
+            raise UserError(f"nbest={nbest} needs a beam of {nbest} or more; it is now {translator.decode.beam}.")
+        translations = list(translator.translate(sentences))
+        for translation in translations:
+            del translation.alternatives[nbest - 1 :]
+        return translations
+
+    def align(
+        self,
+        source: str,
+        target: str | None = None,
+        *,
+        layer: Layers | Sequence[int] | None = None,
+        head: int | None = None,
+        decoder_step: str | None = None,
+        method: str = "mean",
+        tokenized: bool = False,
+    ) -> Alignment:
+        """The attention over `source` while the model is made to write `target`, by default its own translation.
+
+        layer (by default the one of the run's heatmaps, or the guided head), head (None: the mean), decoder_step
+        ("output" or "input") and method say which weights the links are read off; `tokenized`: words are what spaces
+        separate. Raises UserError for a model without attention, for what it does not have, and for a sentence that is
+        too long.
+        """
+        source, *_ = check_sentences([source] if target is None else [source, target])
+        extractor = self.make_extractor(layer, head, decoder_step, method)
+        if target is None:
+            pairs = translate_to_pairs(self.translator, [source])
+        else:
+            pairs = encode_pairs(self.translator, [(source, target)])
+        return next(self.align_all(pairs, extractor, tokenized))
+
+    def align_all(self, pairs: Iterable[IdPair], extractor: Extractor, tokenized: bool = False) -> Iterator[Alignment]:
+        """The alignments of pairs of ids (`encode_pairs`, `translate_to_pairs`), in order, decoded in batches."""
+        pairs, ids = itertools.tee(pairs)
+        for record, pair in zip(self.translator.force_decode_all(pairs), ids, strict=True):
+            yield Alignment(record, record_words(record, tokenized), extractor, self.translator, pair)
+
+    def make_extractor(
+        self,
+        layer: Layers | Sequence[int] | None = None,
+        head: int | None = None,
+        decoder_step: str | None = None,
+        method: str = "mean",
+    ) -> Extractor:
+        """Which weights are read off; raises UserError for a layer, head or method that the model does not have."""
+        return make_extractor(self.name, self.translator.model, self.config.train, layer, head, decoder_step, method)
+
+    def score(self, sources: Iterable[str], references: Iterable[str], beam: int | None = None) -> Scores:
+        """BLEU and chrF of the translations of `sources`; raises UserError if there are not as many references.
+
+        BLEU's tokenization is that of the target language, of several the one that all tags of the sources name.
+        """
+        sources, references = check_sentences(sources), check_sentences(references)
+        if len(sources) != len(references):
+            raise UserError(f"{len(sources)} sources cannot be scored against {len(references)} references.")
+        hypotheses = [translation.text for translation in self.translate(sources, beam)]
+        language = tagged_language(sources, self.config.data)
+        return Scores(hypotheses=hypotheses, **score(hypotheses, references, language))
+
+    def with_beam(self, beam: int | None) -> Run:
+        """The same run with another beam; None: itself."""
+        if beam is None:
+            return self
+        check_positive(beam=beam)
+        decode = replace(self.translator.decode, beam=beam)
+        provenance = self.provenance | {"decode": self.provenance["decode"] | asdict(decode)}
+        return replace(self, provenance=provenance, translator=self.translator.with_options(decode=decode))
+
+    def with_glossary(self, path: str | Path) -> Run:
+        """The same run, which writes the terms of a file of SOURCE<TAB>TARGET in every translation.
+
+        Raises UserError for a file that is wrong, or has a term that the tokenizer cannot write.
+        """
+        terms = open_glossary(Path(path), self.translator)
+        decode = self.provenance["decode"] | {"glossary": terms.glossary.digest()}
+        provenance = self.provenance | {"decode": decode}
+        return replace(self, provenance=provenance, translator=replace(self.translator, terms=terms))
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Corpus scores by sacreBLEU, from 0 to 100, with the signatures that say how they were computed."""
+
+    bleu: float
+    chrf: float
+    bleu_signature: str
+    chrf_signature: str
+    sentences: int
+    hypotheses: list[str] = field(repr=False)
+
+
+def load(
+    paths: Sequence[Path],
+    beam: int | None = None,
+    batch_tokens: int | None = None,
+    precision: str | None = None,
+    decode: DecodeConfig | None = None,
+) -> Run:
+    """Load checkpoints for translation, several as an ensemble.
+
+    `decode`, `precision` (of search), `beam` and `batch_tokens` replace the first run's own. Raises UserError when an
+    ensemble's members do not have the same vocabularies.
+    """
+    check_positive(beam=beam, batch_tokens=batch_tokens)
+    payloads = [checkpoint.load(path) for path in paths]
+    device = select_device_or_auto(str(payloads[0]["config"].get("device", "auto")))
+    restored = [checkpoint.restore(path, payload, device) for path, payload in zip(paths, payloads, strict=True)]
+    config, tokenizers, model = restored[0]
+    for path, (_, other, _) in zip(paths, restored, strict=True):
+        if (other.source.model, other.target.model) != (tokenizers.source.model, tokenizers.target.model):
+            raise UserError(f"{path} has another vocabulary than {paths[0]}; an ensemble needs one tokenizer for all.")
+    for path, (member_config, _, member) in zip(paths, restored, strict=True):
+        warn_of_open_window(path, member_config, member)
+    folder = paths[0].parent
+    if len(paths) > 1:
+        model = Ensemble([member for _, _, member in restored]).eval()
+        folder = folder.parent / "+".join(path.parent.name for path in paths)
+    decode = replace(decode or config.decode)
+    decode.beam, decode.batch_tokens = beam or decode.beam, batch_tokens or decode.batch_tokens
+    decode = with_batch_tokens(decode, device)
+    keep_freed_memory()
+    dtype = select_precision(precision or config.precision, device)
+    processes = usable_processes(device)
+    provenances = [checkpoint_provenance(path, payload) for path, payload in zip(paths, payloads, strict=True)]
+    calibration = read_calibration(folder, [each["weights"] for each in provenances])
+    translator = Translator(
+        model,
+        tokenizers,
+        decode,
+        config.tokenizer.max_pieces,
+        device,
+        autocast(device, dtype),
+        inference_copy(model, dtype),
+        processes,
+        calibration=calibration or Calibration(),
+    )
+    provenance: dict[str, Any] = {
+        "decode": asdict(decode),
+        "scored_with": checkpoint.versions() | {"code": code_digest()},
+        "models": provenances,
+        "computed": f"{str(dtype).removeprefix('torch.')} on {device.type}",
+    }
+    if calibration:
+        provenance["calibration"] = list(calibration)  # of confidences
+    if processes > 1:
+        provenance["processes"] = processes  # the batches depend on it, and in bf16 the scores on the batches
+    return Run(folder, config, provenance, translator)
+
+
+@cache
+def code_digest() -> str:
+    """A digest of the code that translates: a score of another program is computed again, even of the same version."""
+    package, digest = Path(__file__).parents[1], hashlib.sha256()
+    for path in sorted(path for pattern in CODE for path in package.glob(pattern)):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def warn_of_open_window(path: Path, config: Config, model: EncoderDecoder) -> None:
+    """Warn of a window of local attention that has not yet narrowed to its radius."""
+    if model.window_reach is not None and model.window_reach > config.model.window_radius:
+        log.warning(
+            "The window of %s has not narrowed to its radius yet: it reaches ±%.3g positions, not ±%d "
+            "(model.window_narrowing_batches=%d).",
+            path, model.window_reach, config.model.window_radius, config.model.window_narrowing_batches,
+        )  # fmt: skip
+
+
+def checkpoint_provenance(path: Path, payload: checkpoint.Payload) -> dict[str, Any]:
+    """Where a checkpoint comes from: its update, a digest of its weights, seed, corpus, versions and configuration."""
+    return {
+        "checkpoint": f"{path.parent.name}/{path.name}",
+        "origin": payload.get("origin") or f"update {payload['train_state']['step']}",
+        "weights": checkpoint.digest(payload),
+        "seed": payload["config"]["seed"],
+        "corpus_hash": payload["corpus_hash"],
+        "trained_with": payload["versions"],
+        "config": payload["config"],
+    } | ({"parent": payload["parent"]} if "parent" in payload else {})

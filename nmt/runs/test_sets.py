@@ -1,0 +1,72 @@
+"""Test sets and gold links for `nmt evaluate` and `nmt compare`: sets of the corpus of a run, or files of one's own."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from nmt.evaluate.gold import GoldAlignments, read_gold_alignments
+from nmt.config.schema import Config
+from nmt.data.corpus import read_report
+from nmt.data.parallel_text import read_pairs
+from nmt.errors import UserError
+from nmt.runs.run import Run
+from nmt.runs.scoring import gold_alignments
+from nmt.runs.trained_corpus import existing_corpus
+
+
+@dataclass(frozen=True)
+class GoldFiles:
+    """A file of gold links, the two files of text that it aligns, and how its links are written."""
+
+    links: Path
+    source: Path
+    target: Path
+    base: int = 0  # the number of the first word
+    reverse: bool = False  # links name the target word first
+    tokenized: bool = False  # words are what spaces separate
+
+    def read(self) -> GoldAlignments:
+        """The pairs with their links; raises UserError for a line that is not Pharaoh links, and for missing ones."""
+        pairs = list(read_pairs(self.source, self.target))
+        return read_gold_alignments(self.links, pairs, self.base, self.reverse, self.tokenized)
+
+
+def validation_gold(run: Run) -> GoldAlignments | None:
+    """The gold links of the validation set that the run was trained with, whatever the current folder; None without."""
+    corpus = existing_corpus(run.config, corpus_hashes(run), run.folder)
+    return None if corpus is None else gold_alignments(run, corpus, "valid")
+
+
+def corpus_hashes(run: Run) -> set[str]:
+    """The hashes of the corpora that its members were trained on."""
+    return {model["corpus_hash"] for model in run.provenance["models"]}
+
+
+def own_corpus(name: str, config: Config, hashes: set[str], run_folder: Path) -> Path:
+    """The corpus that a run was trained on; raises UserError if it is gone, or its members differ in it.
+
+    It is never prepared again: what a stranger's checkpoint names would be downloaded, or copied, where it says.
+    """
+    if len(hashes) > 1:
+        raise UserError(f"The members of {name} were trained on different corpora; give --source and --reference.")
+    if corpus := existing_corpus(config, hashes, run_folder):
+        return corpus
+    raise UserError(
+        f"The corpus that {name} was trained on is no longer in {config.data_folder}; prepare it with `nmt download` "
+        "and the words of the training, or give --source and --reference."
+    )
+
+
+def set_name(source: Path) -> str:
+    """The name of a test set that was given as a file; bytes of the name that are not UTF-8 become ?."""
+    return source.name.removesuffix(".gz").encode(errors="replace").decode()
+
+
+def sets_of_split(split: str | None, corpus: Path, name: str) -> list[str]:
+    """The names of the sets that --split selects; raises UserError for one that the corpus does not have."""
+    sets = read_report(corpus)["sets"]
+    if split not in (None, "test", "valid", *sets):
+        possible = ", ".join(dict.fromkeys(["test", "valid", *sets]))
+        raise UserError(f"--split {split} is not possible; choose one of {possible}.")
+    if split in (None, "test") and not sets:
+        raise UserError(f"The corpus of {name} has no test set; give --source and --reference.")
+    return sets if split in (None, "test") else [split]
