@@ -75,7 +75,7 @@ compare: $(VENV)/.installed ## train MODELS on DATA with SEEDS, then one table o
 	echo 'Not every run is there; `nmt compare RUN RUN …` compares those that are.' >&2; exit $$code; }
 	@$(NMT) compare $(COMPARED) --output 'runs/compare-$(CORPUS)'$(if $(filter-out 1,$(LONG)), --long '$(LONG)')
 
-speedrun: $(VENV)/.installed ## fifteen minutes of MODEL (transformer_rotary) on Multi30k, SEEDS 1 2 3: docs/speedrun.md
+speedrun: $(VENV)/.installed ## fifteen minutes of MODEL (transformer_rotary) on Multi30k, SEEDS 1 2 3: docs/design/benchmarks.md
 	@$(NMT) train data=$(or $(DATA),multi30k) model=$(or $(MODEL),transformer_rotary) train.max_minutes=15 \
 	seed='choice($(call commas,$(or $(SEEDS),1 2 3)))' $(ARGS) -m
 
@@ -99,7 +99,7 @@ test-slow: $(VENV)/.dev ## the tests that train for minutes
 	@# 5 = no test is marked slow
 	@$(VENV)/bin/pytest -n auto --dist worksteal -m 'slow and not gpu' $(ARGS) || [ $$? -eq 5 ]
 
-docs: $(VENV)/.installed ## write docs/configuration.md anew from the schema
+docs: $(VENV)/.installed ## write docs/reference/configuration.md anew from the schema
 	@$(VENV)/bin/python scripts/config_reference.py
 
 lint: $(VENV)/.dev ## format, lint, types

@@ -3,7 +3,7 @@
     run = nmt.load("phrasebook-transformer")
     run.translate(["Wo ist der Bahnhof?"])[0].text
 
-docs/python.md shows the interface. `import nmt` is fast: PyTorch is imported by the first call.
+docs/guides/python.md shows the interface. `import nmt` is fast: PyTorch is imported by the first call.
 """
 
 import os

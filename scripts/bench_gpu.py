@@ -5,7 +5,7 @@ python scripts/bench_gpu.py [--only matrix training …] [--models big …] [--w
 The corpus has random ids, a vocabulary of 32,000 pieces, and as many pairs as WMT 2014 with lengths like its own (25
 pieces on average). Every update is that of `nmt train`, with collation and copies. Each model is first trained on
 batches of shapes that it has not met, then several times on the same ones. The JSON file is written after each row.
-Without a CUDA device: one sentence, exit code 2. docs/gpu.md says more.
+Without a CUDA device: one sentence, exit code 2. docs/guides/gpu.md says more.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Write docs/configuration.md from the schema: every key with its type, default, meaning, range and paper.
+"""Write docs/reference/configuration.md from the schema: every key with its type, default, meaning, range and paper.
 
 python scripts/config_reference.py          # writes the page; `make docs` does the same
 """
@@ -13,7 +13,7 @@ from nmt.config.compose import compose_all
 from nmt.config.schema import Config
 from nmt.config.validation import as_override, describe_range
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "configuration.md"
 MODELS = ("transformer", "luong_global")  # whose values stand for those of their kind
 INTRODUCTION = """# Configuration
 

@@ -1,4 +1,4 @@
-"""Plant faults into copies of a corpus, and count what `nmt audit` finds: the table of docs/audit.md.
+"""Plant faults into copies of a corpus, and count what `nmt audit` finds: the table of docs/guides/audit.md.
 
 python scripts/plant_faults.py ../shared/data/multi30k de en fr --rates 0.001 0.01 0.1
 

@@ -1,4 +1,4 @@
-"""docs/configuration.md is what the schema generates."""
+"""docs/reference/configuration.md is what the schema generates."""
 
 from config_reference import PAGE, page
 

@@ -1,4 +1,4 @@
-"""The blocks of docs/extending.md, applied as the page describes, give a score and a model that keep the laws."""
+"""The blocks of docs/design/extending.md, applied as the page says, give a score and a model that keep the laws."""
 
 import os
 import re
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def blocks(languages: str) -> list[str]:
     """The fenced blocks of the page in these languages: python, yaml, markdown of the score, py, yml of the model."""
-    text = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "design" / "extending.md").read_text(encoding="utf-8")
     return re.findall(rf"^```(?:{languages})\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""The Python interface: what it returns, and every snippet of docs/python.md."""
+"""The Python interface: what it returns, and every snippet of docs/guides/python.md."""
 
 import re
 import subprocess
@@ -14,7 +14,7 @@ from corpora import Trained, environment
 import nmt
 from nmt.errors import UserError
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "python.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "guides" / "python.md"
 SENTENCES = ["Ein Junge malt das rote Fahrrad.", "", "Ein Mädchen sieht den Apfel."]
 
 
@@ -199,6 +199,6 @@ def test_every_snippet_of_the_page_runs(trained, tmp_path, monkeypatch, capsys):
     namespace: dict[str, object] = {}
     assert len(snippets()) > 5
     for snippet in snippets():
-        exec(compile(snippet, "docs/python.md", "exec"), namespace)
+        exec(compile(snippet, "docs/guides/python.md", "exec"), namespace)
     assert (tmp_path / "alignment.png").stat().st_size > 1000
     assert "modle" in capsys.readouterr().out  # the sentence of the configuration that is refused

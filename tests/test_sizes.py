@@ -1,4 +1,4 @@
-"""Bahdanau's model with sizes of its own for encoder and readout, and the papers' settings of docs/papers.md."""
+"""Bahdanau's model with sizes of its own for encoder and readout, and the settings of the papers."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from nmt.config.compose import compose_all
 from nmt.models.base import EncoderDecoder
 
-PAPERS = Path(__file__).resolve().parent.parent / "docs" / "papers.md"
+PAPERS = Path(__file__).resolve().parent.parent / "docs" / "reference" / "models.md"
 # Five different numbers, so that none can be confused with another: the memory is 2 · 6 wide.
 SIZES = {"hidden_size": 10, "encoder_hidden_size": 6, "embedding_size": 8, "maxout_size": 5, "tie_embeddings": False}
 

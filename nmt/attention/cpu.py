@@ -1,7 +1,7 @@
 """What is done differently on a CPU because it is faster there; a reader of a model need not open this file.
 
 Nothing here changes a result beyond rounding. A comment above each function gives what it gains and on which processor;
-docs/log.md describes the measurements.
+docs/design/benchmarks.md describes the measurements.
 B batch, S source length, T target length, P target columns so far, H heads, K head size, D input size, O output size.
 """
 

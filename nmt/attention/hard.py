@@ -76,7 +76,7 @@ class Reinforce(nn.Module):
     of the token's own expected log-probability over its own sample, given the earlier samples.
 
     Deviations: the paper rewards every sample with the log-probability of the whole sentence, whose variance grows
-    with its length (docs/papers.md has a measurement); its baseline contains the batch it is used on (here b is the
+    with its length (measured in docs/reference/models.md); its baseline contains the batch it is used on (here b is the
     mean before it, and so independent of the samples), and it does not give the initial b (here −log V, the reward of
     a uniform guess among V pieces; from 0 the first updates would punish whatever was sampled); and in half of the
     sentences it replaces the sample by softmax's mean, which is left out.

@@ -1,7 +1,7 @@
 """Attention scores of a query and a key: those of Luong 2015 §3.1, Bahdanau 2015 A.1.2, Vaswani 2017 §3.2.1 and others.
 
 B batch, S source length, T target length, D query size, M memory size, A key size.
-A new score is one class here and one line in SCORES; docs/extending.md shows one.
+A new score is one class here and one line in SCORES; docs/design/extending.md shows one.
 """
 
 import logging

@@ -71,8 +71,8 @@ class LocalPredictive(Window):
     """local-p: p_t = S · sigmoid(v_pᵀ tanh(W_p h_t)); |s − p_t| ≤ D; weights × exp(−(s − p_t)² / (2 (D/2)²)).
 
     As in the paper (Luong 2015 §3.2, eqs. 9 and 10) the product is not renormalised, so the weights sum to at most 1.
-    Two deviations in training, none in a model that was trained for N batches or more (docs/papers.md has what they
-    gain). v_p is size^exponent times a learned vector, by default size^(−3/4): the same functions, learned more slowly,
+    Two deviations in training, none in a model that was trained for N batches or more (see reference/models.md): v_p is
+    size^exponent times a learned vector, by default size^(−3/4): the same functions, learned more slowly,
     since AdamW moves every one of the `size` numbers by up to the learning rate at each update, and p_t ran to an end
     of the source, where the gradient of sigmoid vanishes; with exponent 0 v_p itself is learned. And the window narrows
     to D over the first N batches, D · N / n at the n-th: at first p_t is the middle of every sentence, and a small

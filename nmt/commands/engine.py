@@ -2,7 +2,7 @@
 
 auto is CTranslate2 in int8 where sentences come one by one, it is installed, the computer's CPU searches, and the model
 is a Transformer that it can hold. Over a file it is faster on some processors only, so that our own search stays there.
-Nothing is timed at the start; the measurements are in docs/export.md.
+Nothing is timed at the start; the measurements are in docs/guides/export.md.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """model=auto and tokenizer=auto: sizes, regularisation and schedule from the corpus and the time that is given.
 
-The rules follow from trainings of 5,000, 29,000, 85,000 and 160,000 pairs (docs/presets.md). The time decides how wide
-a model is, the number of pairs limits its width, and how often it passes over them decides how much it is regularised.
+The rules follow from trainings of 5,000, 29,000, 85,000 and 160,000 pairs (docs/reference/models.md). The time decides
+how wide a model is, the number of pairs limits its width, and how often it passes over them how much it is regularised.
 """
 
 from collections.abc import Sequence

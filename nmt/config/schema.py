@@ -2,7 +2,7 @@
 
 Each field carries its meaning, its range or choices, and the values of other keys that it depends on; `option` writes
 them into the field's metadata. validation.py checks a composed or saved configuration against them, and
-docs/configuration.md is generated from them. The dataclasses of the models are in recurrent.py and transformer.py.
+docs/reference/configuration.md is generated from them. The models' dataclasses are in recurrent.py and transformer.py.
 A field without a default must be in the YAML. No file can name code to run.
 """
 
@@ -26,8 +26,8 @@ class DataConfig:
     source: str = option("language code of the source side; the ending of its files")
     target: str = option("language code of the target side; the ending of its files")
     train: Any = option(
-        "kind=files: PREFIX, a file of pairs, opus:CORPUS/VERSION, hub:OWNER/NAME, or a list of them (docs/data.md); "
-        "otherwise names of sets"
+        "kind=files: PREFIX, a file of pairs, opus:CORPUS/VERSION, hub:OWNER/NAME, or a list of them "
+        "(docs/guides/data.md); otherwise names of sets"
     )
     valid: Any = option("the validation set, likewise; split = pairs of data.train that are held out")
     test: Any = option("the test sets, likewise, each scored by itself; null = none")
@@ -78,7 +78,9 @@ class TokenizerConfig:
     )
     lowercase: bool = option("text is lower-cased first")
     max_pieces: int = option("training pairs with a longer side are dropped", above=0)
-    protect: bool = option("numbers, URLs, e-mails, codes, variables and emoji are copied (docs/rough_input.md)", False)
+    protect: bool = option(
+        "numbers, URLs, e-mails, codes, variables and emoji are copied (docs/guides/noisy-input.md)", False
+    )
 
 
 @dataclass
@@ -208,7 +210,7 @@ class Config:
 
     name: str = option("name of the run")
     from_run: str | None = option(
-        "from=RUN: the trained run whose model is trained further with its pieces (docs/growing.md); null = none", None
+        "from=RUN: the trained run whose model is trained further with its pieces; null = none", None
     )
     seed: int = option("seed of weights, order of batches, dropout and sampling", minimum=0, below=2**63)
     precision: str = option(

@@ -2,7 +2,7 @@
 
 S source words, T target words. The weights are attention under forced decoding. A guided head is mixed with the mean
 of the last layer, which is less certain of words that have no counterpart. Without one, the weights are the squared
-mean of the two upper layers: squares keep many small weights from adding up (measured in docs/documents.md). In a
+mean of the two upper layers: squares keep many small weights from adding up (docs/guides/documents.md). In a
 model without attention, a word comes from the words at the same share of the text.
 """
 

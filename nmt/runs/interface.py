@@ -1,4 +1,4 @@
-"""The Python interface: `nmt.load` and `nmt.train`, which the commands use as well (docs/python.md)."""
+"""The Python interface: `nmt.load` and `nmt.train`, which the commands use as well (docs/guides/python.md)."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def load(
 
     A name is that of a run in `run_folder`, a folder, a checkpoint file, or `latest`. `beam`, `batch_tokens` (source
     positions × beam in one batch) and `precision` (fp32 or bf16) replace the first run's own; `glossary` is a file of
-    terms that translations must use (docs/glossary.md). Raises UserError for a run that does not exist or cannot be
+    terms that translations must use (docs/guides/terminology.md). Raises UserError for a run that does not exist or cannot be
     read, for an ensemble without a common tokenizer, and for a wrong glossary.
     """
     if not names:

@@ -1,7 +1,7 @@
 """Faults planted in a copy of a corpus: which of them the corpus stage warns about, and where they begin.
 
-The corpus itself must have no warning. A fault that is large enough to be promised (docs/reliability.md) and is missed
-is a failure, smaller ones are only reported.
+The corpus itself must have no warning. A fault that is large enough to be promised (docs/design/reliability.md) and
+is missed is a failure, smaller ones are only reported.
 """
 
 import argparse
