@@ -768,7 +768,7 @@ def test_a_stored_score_is_not_taken_for_one_of_other_code(trained: Trained, tmp
     path = tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json"
     written = []
     for code in ("a", "a", "b"):
-        monkeypatch.setattr("nmt.runs.run.code_digest", lambda code=code: code)
+        monkeypatch.setattr("nmt.runs.run.code_digest", lambda entry, code=code: code)
         score_corpus(load([copied]), trained.root / "corpus", ["test"])
         written.append(path.stat().st_mtime_ns)
     assert written[0] == written[1] < written[2]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +28,10 @@ from nmt.decode.glossary_search import open_glossary
 from nmt.models.base import EncoderDecoder
 from nmt.models.ensemble import Ensemble
 from nmt.models.inference import inference_copy
+from nmt.runs.provenance import code_digest
 from nmt.training import checkpoint
 from nmt.training.precision import autocast, select_device_or_auto, select_precision
 
-# What translations depend on besides the weights.
-DATA_CODE = ("known_words", "protection", "span_patterns", "spans", "tags", "tokenizer")
-CODE = ("decode/*.py", "models/**/*.py", "attention/*.py", *(f"data/{name}.py" for name in DATA_CODE))
 log = logging.getLogger("nmt")
 
 
@@ -201,7 +197,7 @@ def load(
     )
     provenance: dict[str, Any] = {
         "decode": asdict(decode),
-        "scored_with": checkpoint.versions() | {"code": code_digest()},
+        "scored_with": checkpoint.versions() | {"code": code_digest(__name__)},
         "models": provenances,
         "computed": f"{str(dtype).removeprefix('torch.')} on {device.type}",
     }
@@ -210,15 +206,6 @@ def load(
     if processes > 1:
         provenance["processes"] = processes  # the batches depend on it, and in bf16 the scores on the batches
     return Run(folder, config, provenance, translator)
-
-
-@cache
-def code_digest() -> str:
-    """A digest of the code that translates: a score of another program is computed again, even of the same version."""
-    package, digest = Path(__file__).parents[1], hashlib.sha256()
-    for path in sorted(path for pattern in CODE for path in package.glob(pattern)):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def warn_of_open_window(path: Path, config: Config, model: EncoderDecoder) -> None:

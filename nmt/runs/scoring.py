@@ -26,6 +26,7 @@ from nmt.evaluate.compositional_gap import SAMPLES, SEEN, UNSEEN, Gap, compositi
 from nmt.evaluate.loops import is_loop
 from nmt.evaluate.significance import SEED
 from nmt.data.files import report_write_errors
+from nmt.runs.provenance import code_digest
 from nmt.runs.results import check_writable, read_json, read_result, refuse_links, write_json, write_result
 from nmt.runs.run import Run, load
 from nmt.runs.score_log import log_scores
@@ -74,7 +75,7 @@ def score_files(
     folder = run.folder / "evaluate" / name
     pairs = list(read_pairs(source, reference))
     references = [pair[1] for pair in pairs]
-    provenance = run.provenance | {"files": fingerprint(pairs)}
+    provenance = run.provenance | {"files": fingerprint(pairs), "scoring": code_digest(__name__)}
     if gold is not None and selector is not None:
         provenance["alignment"] = selector.provenance(gold)
     stored = read_result(folder, provenance)

@@ -23,10 +23,17 @@ from nmt.data.word_pairs import write_word_pairs
 from nmt.data.write_ids import write_datasets
 from nmt.data.files import atomic_folder
 from nmt.runs.fine_tuning import check_tags, find_old_text
+from nmt.runs.provenance import code_digest
 from nmt.training.parent import Parent
 
 log = logging.getLogger("nmt")
-VERSIONS = {"corpus": 2, "tokenizer": 10, "ids": 2, "words": 2}  # raise one when its stage builds something else
+# The module that builds each stage: a folder is named also by the code that it is built with.
+BUILDERS = {
+    "corpus": "nmt.data.corpus",
+    "tokenizer": "nmt.data.train_tokenizer",
+    "ids": "nmt.data.write_ids",
+    "words": "nmt.data.word_pairs",
+}
 Recipe = dict[str, Any]
 
 
@@ -45,7 +52,7 @@ def build_stage(root: Path, name: str, recipe: Recipe, build: Callable[[Path], N
 
     Of files like the pattern `unread` only the size is checked.
     """
-    recipe = {"version": VERSIONS[name]} | recipe
+    recipe = {"code": code_digest(BUILDERS[name])} | recipe
     text = json.dumps(recipe, sort_keys=True, ensure_ascii=False, indent=1)
     folder = root / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
     if folder.is_dir():
