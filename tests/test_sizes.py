@@ -1,8 +1,5 @@
 """Bahdanau's model with sizes of its own for encoder and readout, and the settings of the papers."""
 
-import re
-from pathlib import Path
-
 import numpy as np
 import oracle
 import oracle_models
@@ -13,7 +10,6 @@ from torch import Tensor, nn
 from nmt.config.compose import compose_all
 from nmt.models.base import EncoderDecoder
 
-PAPERS = Path(__file__).resolve().parent.parent / "docs" / "reference" / "models.md"
 # Five different numbers, so that none can be confused with another: the memory is 2 · 6 wide.
 SIZES = {"hidden_size": 10, "encoder_hidden_size": 6, "embedding_size": 8, "maxout_size": 5, "tie_embeddings": False}
 
@@ -94,21 +90,9 @@ def test_v_p_is_the_size_to_the_exponent_times_what_is_learnt(small_model, name,
     )
 
 
-def settings_of_papers() -> dict[str, list[str]]:
-    """The command lines of the page by the file of conf/model that they begin with."""
-    commands = re.findall(r"`(model=(\w+)(?:\s[^`]+)?)`", PAPERS.read_text(encoding="utf-8"))
-    return {f"{name} {number}": words.split() for number, (words, name) in enumerate(commands) if " " in words}
-
-
-def test_the_settings_of_the_papers_compose():
-    for words in settings_of_papers().values():
-        assert compose_all(words, multirun=False)
-
-
 def test_bahdanaus_own_sizes():
     """A.2.3: n = 1,000 in the decoder and in each direction of the encoder, m = 620, l = 500, n' = 1,000."""
-    (words,) = (words for words in settings_of_papers().values() if "model.maxout_size=500" in words)
-    model = compose_all(words, multirun=False)[0].model
+    model = compose_all(["+experiment=bahdanau2015"], multirun=False)[0].model
     assert (model.hidden_size, model.encoder_units, model.embedding_size, model.maxout_size) == (1000, 1000, 620, 500)
     assert (model.dropout, model.tie_embeddings, model.score, model.window, model.attention_type) == (
         0,

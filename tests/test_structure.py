@@ -1,4 +1,7 @@
-"""Imports point one way, by package; each library is imported in one place."""
+"""Imports point one way, by package; each library is imported in one place; files are read as data.
+
+Every test looks at all files and names every one that breaks its rule.
+"""
 
 import ast
 import re
@@ -8,12 +11,9 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "nmt"
 FILES = sorted(PACKAGE.rglob("*.py"))
-NAMES = [path.relative_to(PACKAGE).as_posix() for path in FILES]
 
 # A package or module of nmt/ may import those of lower layers, and itself. Those of one layer do not know each other.
 LAYERS = {
@@ -34,10 +34,8 @@ LAYERS = {
     "cli": 11,
     "__main__": 12,
 }
-ANNEXES = {"audit", "documents", "convert"}  # the core does not know them
-PUBLIC = "__init__"  # the public names of all layers, imported when they are used; any layer may import it
-# It works on plain words and numbers, so that it can be used without the rest of nmt.
-STANDALONE = {"view"}
+ANNEXES = {"audit", "documents", "convert"}  # imported when their command runs; the core does not know them
+TOP = {"__init__.py", "__main__.py", "cli.py", "errors.py", "py.typed"}  # besides these nmt/ has packages alone
 # Which files may import a library.
 LIBRARIES = {
     "datasets": r"data/hub(_dataset)?\.py",
@@ -58,7 +56,8 @@ LIBRARIES = {
     "hydra": r"config/compose\.py",
     "omegaconf": r"config/.*",
 }
-every_file = pytest.mark.parametrize("path", FILES, ids=NAMES)
+RUNS_CODE = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve"}  # reading these can run what a file says
+REGISTRIES = re.compile(r"pypi\.(org|python)|pythonhosted|npmjs|yarnpkg|unpkg\.com|jsdelivr|anaconda\.org|whl/cpu")
 
 
 @cache
@@ -66,55 +65,109 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
+@cache
+def imports(path: Path) -> list[tuple[int, str, bool]]:
+    """(line, dotted name, whether at module level) of everything a file imports; type checkers' imports left out."""
+    package = ("nmt", *path.relative_to(PACKAGE).parts[:-1])
+    found = []
+
+    def visit(node: ast.AST, top: bool) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+                continue
+            if isinstance(child, ast.Import):
+                found.extend((child.lineno, alias.name, top) for alias in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                base = package[: len(package) - child.level + 1] if child.level else ()
+                module = ".".join([*base, *([child.module] if child.module else [])])
+                found.extend((child.lineno, f"{module}.{alias.name}", top) for alias in child.names)
+            else:
+                visit(child, top and not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)))
+
+    visit(tree_of(path), True)
+    return found
+
+
 def package_of(path: Path) -> str:
     """The package or top-level module of nmt/ that a file belongs to."""
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-
-
-def imports(path: Path) -> Iterator[tuple[int, str]]:
-    """(line, dotted name) of everything a file imports, also inside functions and after `from nmt import`."""
-    package = ("nmt", *path.relative_to(PACKAGE).parts[:-1])
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield node.lineno, alias.name
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else ()
-            module = ".".join([*base, *([node.module] if node.module else [])])
-            for alias in node.names:
-                yield node.lineno, f"{module}.{alias.name}"
 
 
 def is_within(name: str, module: str) -> bool:
     return name == module or name.startswith(module + ".")
 
 
-def imported_packages(path: Path) -> Iterator[tuple[int, str]]:
-    """(line, package or module) of everything a file imports from nmt/, its public names left out."""
-    for line, name in imports(path):
-        if is_within(name, "nmt") and name != "nmt":
-            package = name.split(".")[1]
-            if package in LAYERS or (PACKAGE / package).exists():
-                yield line, package
+def project_imports(top_level: bool = False) -> Iterator[tuple[Path, int, str]]:
+    """(file, line, package) of every import of nmt/, its public names left out; `top_level`: only at module level."""
+    for path in FILES:
+        for line, name, top in imports(path):
+            package = name.split(".")[1] if name.startswith("nmt.") else ""
+            if (package in LAYERS or (PACKAGE / package).is_dir()) and package and (top or not top_level):
+                yield path, line, package
 
 
-@every_file
-def test_every_package_has_a_layer(path):
-    package = package_of(path)
-    assert package in LAYERS or package == PUBLIC, f"{path.name}: give '{package}' a layer in LAYERS."
+def where(path: Path, line: int) -> str:
+    return f"{path.relative_to(ROOT)}:{line}"
 
 
-@every_file
-def test_imports_point_one_way(path):
-    package = package_of(path)
-    if package == PUBLIC:
-        return
+def test_only_packages_at_the_top():
+    names = {path.name for path in PACKAGE.iterdir() if path.name != "__pycache__" and path.is_file()}
+    assert names <= TOP
+    unknown = {package_of(path) for path in FILES} - LAYERS.keys() - {"__init__"}
+    assert not unknown, "give it a layer in LAYERS"
+
+
+def test_imports_point_one_way():
+    """By package, also in functions, so that no late import hides an arrow that runs up. Annexes share a layer."""
     upwards = [
-        f"{path.relative_to(ROOT)}:{line} imports {other}"
-        for line, other in imported_packages(path)
-        if other != package and LAYERS[other] >= LAYERS[package]
+        f"{where(path, line)} imports {other}"
+        for path, line, other in project_imports()
+        if (package := package_of(path)) not in ("__init__", other) and LAYERS[other] >= LAYERS[package]
     ]
-    assert not upwards
+    assert not upwards, "\n".join(upwards)
+
+
+def test_annexes_are_imported_when_their_command_runs():
+    """Nothing but a command knows an annex, and it imports it in a function."""
+    wrong = [
+        f"{where(path, line)} imports {other}"
+        for path, line, other in project_imports()
+        if other in ANNEXES - {package_of(path)} and package_of(path) != "commands"
+    ]
+    code = "import sys, nmt.cli, nmt.commands.options; print([name for name in sys.modules if name.startswith('nmt.')])"
+    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    wrong += [f"nmt.cli loads {annex}" for annex in sorted(ANNEXES) if f"'nmt.{annex}" in process.stdout]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_circles_between_modules():
+    modules = {module_name(path): path for path in FILES}
+    graph = {
+        name: {target for _, imported, top in imports(path) if top and (target := nearest(imported, modules))} - {name}
+        for name, path in modules.items()
+    }
+    done: set[str] = set()
+
+    def walk(name: str, trail: list[str]) -> None:
+        assert name not in trail, " -> ".join([*trail[trail.index(name) :], name])
+        if name not in done:
+            for target in sorted(graph[name]):
+                walk(target, [*trail, name])
+            done.add(name)
+
+    for name in graph:
+        walk(name, [])
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def nearest(imported: str, modules: dict[str, Path]) -> str | None:
+    """The module that `from MODULE import NAME` imports; None for nmt itself and for libraries."""
+    name = imported if imported in modules else imported.rpartition(".")[0]
+    return name if name in modules and name != "nmt" else None
 
 
 def test_public_names_are_imported_when_they_are_used():
@@ -123,44 +176,58 @@ def test_public_names_are_imported_when_they_are_used():
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True).stdout == "[]\n"
 
 
-@every_file
-def test_view_stands_alone(path):
-    package = package_of(path)
-    if package in STANDALONE:
-        assert {other for _, other in imported_packages(path)} <= {package, "errors", "config"}
-
-
-@every_file
-def test_each_library_is_imported_in_one_place(path):
-    name = path.relative_to(PACKAGE).as_posix()
+def test_view_stands_alone():
+    """It draws plain words and numbers, so that it can be used without the rest of nmt."""
     wrong = [
-        f"{path.relative_to(ROOT)}:{line} imports {imported}; only {files} may"
-        for line, imported in imports(path)
-        for library, files in LIBRARIES.items()
-        if is_within(imported, library) and not re.fullmatch(files, name)
+        f"{where(path, line)} imports {other}"
+        for path, line, other in project_imports()
+        if package_of(path) == "view" and other not in ("view", "errors", "config")
     ]
-    assert not wrong
+    assert not wrong, "\n".join(wrong)
 
 
-@every_file
-def test_every_module_has_a_subject(path):
-    assert path.stem not in {"util", "utils", "helper", "helpers", "misc", "common"}
+def test_each_library_is_imported_in_one_place():
+    wrong = [
+        f"{where(path, line)} imports {imported}; only {files} may"
+        for path in FILES
+        for line, imported, _ in imports(path)
+        for library, files in LIBRARIES.items()
+        if is_within(imported, library) and not re.fullmatch(files, path.relative_to(PACKAGE).as_posix())
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
-@every_file
-def test_files_are_read_as_data(path):
-    """Checkpoints and data are read as data: no pickle, no eval, no exec, no torch.load."""
-    for line, imported in imports(path):
-        assert imported.split(".")[0] not in {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve"}, line
-    for call in (node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)):
-        name = ast.unparse(call.func)
-        keywords = {word.arg: ast.unparse(word.value) for word in call.keywords}
-        assert name not in {"eval", "exec"}, f"line {call.lineno}: {name}"
-        assert name != "torch.load", f"line {call.lineno}: tensors are read from .safetensors"
-        assert keywords.get("allow_pickle", "False") == "False", f"line {call.lineno}: allow_pickle"
-        assert keywords.get("trust_remote_code", "False") == "False", f"line {call.lineno}: trust_remote_code"
+def test_every_module_has_a_subject():
+    assert not [path for path in FILES if path.stem in {"util", "utils", "helper", "helpers", "misc", "common"}]
 
 
-def test_no_configuration_names_code():
-    for path in (ROOT / "conf").rglob("*.yaml"):
-        assert "_target_" not in path.read_text(encoding="utf-8"), path
+def test_files_are_read_as_data():
+    """Checkpoints and data are read as data: no pickle, no eval, no exec, no torch.load, no `_target_`."""
+    wrong = []
+    for path in FILES:
+        wrong += [where(path, line) for line, name, _ in imports(path) if name.split(".")[0] in RUNS_CODE]
+        for call in (node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)):
+            keywords = {word.arg: ast.unparse(word.value) for word in call.keywords}
+            trusting = {keywords.get(name, "False") for name in ("allow_pickle", "trust_remote_code")} != {"False"}
+            if trusting or ast.unparse(call.func) in {"eval", "exec", "torch.load"}:
+                wrong.append(f"{where(path, call.lineno)}: {ast.unparse(call.func)}")
+    wrong += [str(path) for path in (ROOT / "conf").rglob("*.yaml") if "_target_" in path.read_text(encoding="utf-8")]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_registry_is_named():
+    """Packages come through their ordinary clients; no host of a registry stands in the project."""
+    folders = ("nmt", "conf", "scripts", "docs", ".ci")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
+    files += [
+        path for path in ROOT.iterdir() if path.suffix in (".md", ".toml", ".txt", ".yml") or path.name == "Makefile"
+    ]
+    readable = (".py", ".js", ".html", ".css", ".yaml", ".yml", ".md", ".ipynb", ".toml", ".txt", ".sh", "")
+    named = [
+        str(path.relative_to(ROOT))
+        for path in files
+        if path.suffix in readable
+        and "__pycache__" not in path.parts
+        and REGISTRIES.search(path.read_text("utf-8", "replace"))
+    ]
+    assert set(named) <= {"nmt/convert/onnxruntime_web.py", "docs/html.md", "README.md"}, named  # these are to go

@@ -26,6 +26,7 @@ from nmt.errors import UserError
 
 log = logging.getLogger("nmt")
 NOT_QUOTED = "'\"[]{},\\$"  # signs of a value that means more than its letters
+EXPERIMENT = "experiment"  # its files set values of every group; a run of one has its name
 GROUPS = ("data", "tokenizer", "model", "optim", "train", "decode")
 Suggest = Callable[[Config], Sequence[presets.Suggestion]]  # for the corpus and the time of a configuration
 
@@ -49,6 +50,7 @@ def compose_all(
     overrides = fine_tuning.start_words(overrides)
     with hydra.initialize_config_dir(str(config_folder()), version_base="1.3"):
         overrides = [with_quotes(override) for override in overrides]
+        overrides = [f"+{word}" if word.startswith(f"{EXPERIMENT}=") else word for word in overrides]
         parsed = parse(overrides)
         swept = [override for override in parsed if override.is_sweep_override()]
         if not multirun:
@@ -61,9 +63,8 @@ def compose_all(
         combinations = BasicSweeper.split_arguments(parsed, max_batch_size=None)[0]
         keys = [override.get_key_element() for override in swept]
         if not any(override.get_key_element() == "name" for override in parsed):
-            keys = [
-                key for key in keys if key not in ("data", "model", fine_tuning.KEY)
-            ]  # these are in the default name
+            in_name = ("data", "model", f"+{EXPERIMENT}", fine_tuning.KEY)
+            keys = [key for key in keys if key not in in_name]
         return check_names([compose(list(each), name_suffix(each, keys), suggest, open_run) for each in combinations])
 
 
@@ -126,7 +127,7 @@ def check_names(configs: list[Config]) -> list[Config]:
 
 
 def compose(overrides: list[str], suffix: str, suggest: Suggest, open_run: fine_tuning.OpenRun) -> Config:
-    """One validated configuration; its name, by default DATA-MODEL after the chosen groups, ends in `suffix`.
+    """One validated configuration; its name, by default that of the experiment or DATA-MODEL, ends in `suffix`.
 
     With from=RUN the name is by default RUN-tuned.
     """
@@ -145,7 +146,7 @@ def compose(overrides: list[str], suffix: str, suggest: Suggest, open_run: fine_
             del composed["hydra"]
         plain = OmegaConf.to_container(composed, resolve=True) if starts else {}
         if composed.name is None and not starts:
-            composed.name = f"{choices.data}-{choices.model}"
+            composed.name = choices.get(EXPERIMENT) or f"{choices.data}-{choices.model}"
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise UserError(explain(error)) from None
     except (yaml.YAMLError, RecursionError) as error:

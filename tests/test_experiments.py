@@ -1,0 +1,32 @@
+"""Every file of conf/experiment composes, and gives its run its name."""
+
+from pathlib import Path
+
+import pytest
+
+from nmt.config.compose import compose_all
+from nmt.errors import UserError
+
+EXPERIMENTS = sorted(path.stem for path in (Path(__file__).resolve().parent.parent / "conf/experiment").glob("*.yaml"))
+
+
+def test_every_experiment_composes():
+    for name in EXPERIMENTS:
+        words = ["data.source=de", "data.target=en", "data.train=x", "seed=7"]
+        for config in compose_all([f"+experiment={name}", *words], False) + compose_all(
+            [f"experiment={name}", *words], False
+        ):
+            assert (config.name, config.seed) == (name, 7)
+
+
+def test_several_experiments_have_their_own_names():
+    configs = compose_all(["+experiment=luong2015,sutskever2014", "seed=choice(1,2)"], True)
+    assert [config.name for config in configs] == [
+        f"{name}-seed{seed}" for name in ("luong2015", "sutskever2014") for seed in (1, 2)
+    ]
+
+
+def test_an_unknown_experiment_lists_those_that_exist():
+    with pytest.raises(UserError) as error:
+        compose_all(["+experiment=luong2016"], False)
+    assert all(name in str(error.value) for name in EXPERIMENTS)
