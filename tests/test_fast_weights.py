@@ -8,13 +8,23 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_transformer_family import EXACT, HEADS, SIZE, TOLERANCE, batch, padding, seeds, three, unit
+from test_transformer_family import (
+    EXACT,
+    HEADS,
+    SIZE,
+    TOLERANCE,
+    attention_function,
+    batch,
+    padding,
+    seeds,
+    three,
+    unit,
+)
 from torch import Tensor
 from torch.testing import assert_close
 
 from nmt.attention import fast_weights
 from nmt.attention.fast_weights import CHUNK, fast_weight_attention, normalized_features
-from nmt.attention.self_attention import make_self_attention
 
 RULES = {"outer products": False, "delta rule": True}
 each_rule = pytest.mark.parametrize("delta", RULES.values(), ids=RULES)
@@ -177,7 +187,7 @@ def test_no_feature_is_too_large(delta, causal, scale):
 
 def test_autocast_does_not_round_what_is_stored():
     """A thousand writes of 1 in bf16 would stop growing at 256."""
-    function = make_self_attention("fast_weights", 4, 1, True, 0.0, 0, "none", 1)
+    function = attention_function("fast_weights", 4, 1, True)
     with torch.autocast("cpu", torch.bfloat16):
         zeros = torch.zeros(1, 1, 1000, 4)
         context, weights, state = function(zeros, zeros, torch.ones(1, 1, 1000, 4), None, None, True)
@@ -206,7 +216,7 @@ def test_rates_come_from_the_input_of_the_layer(small_model):
     layers = [f"{side}.{number}" for side in ("encoder", "decoder") for number in (0, 1)]
     assert rates == {f"{layer}.attention_function.rate.weight": (4, 32) for layer in layers}
     heads, inputs = three(2, 5), unit(2, 5, HEADS * SIZE)
-    function = make_self_attention("delta", HEADS * SIZE, HEADS, True, 0.0, 0, "none", 1).double()
+    function = attention_function("delta", HEADS * SIZE, HEADS, True).double()
     before = function.start(heads[0][:, :, :0])
     wanted = torch.sigmoid(inputs @ function.rate.weight.T).transpose(1, 2)
     reads, _ = fast_weight_attention(*heads, before.fast_weights, wanted)

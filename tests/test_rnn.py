@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 from nmt.attention import cpu
 from nmt.attention.cpu import has_bf16_units
-from nmt.models.rnn import run_rnn
+from nmt.models.cells import run_rnn
 
 LAYERS = {"lstm": nn.LSTM, "gru": nn.GRU}
 needs_units = pytest.mark.skipif(not has_bf16_units(), reason="this CPU has no units for bf16")

@@ -7,7 +7,6 @@ A mask is boolean, True = may be attended to, and None when it would hide nothin
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.nn.attention import SDPBackend
 
 from nmt.attention.cpu import prefers_explicit_attention
 
@@ -46,7 +45,9 @@ def scaled_dot_product(
     """
     causal = causal and query.size(2) > 1  # the newest position attends to everything before it
     if not weights and not prefers_explicit_attention(query):
-        mask, causal = fused_mask(query, key, mask, causal)
+        if causal and (query.size(2) < key.size(2) or mask is not None):
+            # PyTorch's own causal mask counts from the start and stands alone
+            mask, causal = combine_masks(mask, causal_mask(query, key)), False
         context = functional.scaled_dot_product_attention(query, key, value, mask, dropout, causal)
         return context, None
     if causal:
@@ -55,28 +56,6 @@ def scaled_dot_product(
     scores = query @ key.transpose(2, 3) / query.size(-1) ** 0.5
     context, attention_weights = attend(scores, value, mask, dropout=dropout)
     return context, attention_weights if weights else None
-
-
-def fused_mask(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool) -> tuple[Tensor | None, bool]:
-    """Mask and `causal` for PyTorch's fused attention, whose own causal mask counts from the start and stands alone."""
-    if causal and (query.size(2) < key.size(2) or mask is not None):
-        return combine_masks(mask, causal_mask(query, key)), False
-    return mask, causal
-
-
-def kernel_name(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, causal: bool = False, dropout: float = 0.0
-) -> str:
-    """What `scaled_dot_product` runs here without weights: explicit, or flash, efficient, cudnn, math of PyTorch's.
-
-    By the function that PyTorch itself chooses with, for these shapes, this number format and this device; nothing is
-    computed. On CUDA flash takes no mask; `efficient` does.
-    """
-    if prefers_explicit_attention(query):
-        return "explicit"
-    mask, causal = fused_mask(query, key, mask, causal and query.size(2) > 1)
-    choice = torch._fused_sdp_choice(query, key, value, mask, dropout, causal)
-    return SDPBackend(choice).name.removesuffix("_ATTENTION").lower()
 
 
 def causal_mask(query: Tensor, key: Tensor) -> Tensor:

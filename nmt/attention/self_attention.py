@@ -5,12 +5,11 @@ chunk, wherever the sequence is split.
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from nmt.attention.additive import additive_scores
 from nmt.attention.cpu import padded_matmul
 from nmt.attention.fast_weights import FastWeightState, fast_weight_attention
 from nmt.attention.flex import BIASES, can_compile, compiled_flex_attention, explicit_attention, make_score_mod
@@ -44,20 +43,27 @@ LayerState = KVCache | LinearAttentionState | FastWeightState
 State = TypeVar("State", KVCache, LinearAttentionState, FastWeightState)
 
 
-class SelfAttention(nn.Module, ABC, Generic[State]):
-    """From queries, keys and values of one sequence to contexts; causal in the decoder, where it continues a state.
+class SelfAttentionConfig(Protocol):
+    """The keys of a Transformer's configuration that attention functions read."""
 
-    Made from the model's size D, the number of heads, and what each function reads of the rest.
-    """
+    self_attention: str
+    hidden_size: int
+    num_heads: int
+    attention_dropout: float
+    sliding_window: int
+    distance_bias: str
+    max_distance: int
+
+
+class SelfAttention(nn.Module, ABC, Generic[State]):
+    """From queries, keys and values of one sequence to contexts; causal in the decoder, where it continues a state."""
 
     state_type: type[LayerState]
     has_weights = True  # whether its contexts are means of the values by weights, which `forward` can return
 
-    def __init__(
-        self, size: int, heads: int, causal: bool, dropout: float, sliding_window: int, bias: str, max_distance: int
-    ) -> None:
+    def __init__(self, config: SelfAttentionConfig, causal: bool) -> None:
         super().__init__()
-        self.causal, self.dropout = causal, dropout
+        self.causal = causal
 
     @abstractmethod
     def start(self, empty: Tensor) -> State:
@@ -91,6 +97,10 @@ class CachedSelfAttention(SelfAttention[KVCache]):
 
 class SoftmaxSelfAttention(CachedSelfAttention):
     """softmax(q kᵀ / √K) v (Vaswani 2017 §3.2.1), by the fused kernel unless weights are wanted."""
+
+    def __init__(self, config: SelfAttentionConfig, causal: bool) -> None:
+        super().__init__(config, causal)
+        self.dropout = config.attention_dropout
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, state: KVCache | None, mask: Tensor | None, weights: bool
@@ -139,12 +149,11 @@ class FlexSelfAttention(CachedSelfAttention):
     heads and versions of PyTorch for which FlexAttention cannot be compiled. The numbers are the same.
     """
 
-    def __init__(
-        self, size: int, heads: int, causal: bool, dropout: float, sliding_window: int, bias: str, max_distance: int
-    ) -> None:
-        super().__init__(size, heads, causal, dropout, sliding_window, bias, max_distance)
-        self.window = sliding_window
-        self.bias = choose("distance_bias", bias, BIASES)(heads, max_distance, causal)
+    def __init__(self, config: SelfAttentionConfig, causal: bool) -> None:
+        super().__init__(config, causal)
+        self.window = config.sliding_window
+        bias = choose("distance_bias", config.distance_bias, BIASES)
+        self.bias = bias(config.num_heads, config.max_distance, causal)
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, state: KVCache | None, mask: Tensor | None, weights: bool
@@ -167,11 +176,9 @@ class AdditiveSelfAttention(CachedSelfAttention):
     Deviation: q and k have the biases of multi-head attention; the paper's score has none.
     """
 
-    def __init__(
-        self, size: int, heads: int, causal: bool, dropout: float, sliding_window: int, bias: str, max_distance: int
-    ) -> None:
-        super().__init__(size, heads, causal, dropout, sliding_window, bias, max_distance)
-        self.energy = nn.Parameter(torch.empty(heads, size // heads))
+    def __init__(self, config: SelfAttentionConfig, causal: bool) -> None:
+        super().__init__(config, causal)
+        self.energy = nn.Parameter(torch.empty(config.num_heads, config.hidden_size // config.num_heads))
         nn.init.xavier_uniform_(self.energy)
 
     def forward(
@@ -223,11 +230,9 @@ class DeltaSelfAttention(FastWeightSelfAttention):
     Deviation: φ = elu + 1, one of those that the paper compares; its own DPFP is not built.
     """
 
-    def __init__(
-        self, size: int, heads: int, causal: bool, dropout: float, sliding_window: int, bias: str, max_distance: int
-    ) -> None:
-        super().__init__(size, heads, causal, dropout, sliding_window, bias, max_distance)
-        self.rate = nn.Linear(size, heads, bias=False)
+    def __init__(self, config: SelfAttentionConfig, causal: bool) -> None:
+        super().__init__(config, causal)
+        self.rate = nn.Linear(config.hidden_size, config.num_heads, bias=False)
         nn.init.xavier_uniform_(self.rate.weight)
 
     def attend(
@@ -247,9 +252,19 @@ SELF_ATTENTIONS: dict[str, type[SelfAttention[Any]]] = {
 }
 
 
-def make_self_attention(
-    name: str, size: int, heads: int, causal: bool, dropout: float, sliding_window: int, bias: str, max_distance: int
-) -> SelfAttention[Any]:
-    """The attention function called `name`; raises UserError for an unknown name."""
-    function = choose("self_attention", name, SELF_ATTENTIONS)
-    return function(size, heads, causal, dropout, sliding_window, bias, max_distance)
+def make_self_attention(config: SelfAttentionConfig, causal: bool) -> SelfAttention[Any]:
+    """The attention function that `config.self_attention` names; raises UserError for an unknown name."""
+    return choose("self_attention", config.self_attention, SELF_ATTENTIONS)(config, causal)
+
+
+def additive_scores(query: Tensor, key: Tensor, energy: Tensor) -> Tensor:
+    """v_hᵀ tanh(q + k): query [B H T K], key [B H P K], v [H K] → [B H T P].
+
+    For every pair of positions and each head (Bahdanau 2015 A.1.2); the projections W^Q x and W^K x of multi-head
+    attention are the paper's W_a s and U_a h. A pair has K hidden units, so memory grows with T · P · K, where a dot
+    product's grows with T · P.
+    """
+    heads_first = query.transpose(0, 1)[:, :, :, None] + key.transpose(0, 1)[:, :, None]  # [H B T P K]
+    hidden = torch.tanh(heads_first)
+    scores = hidden.flatten(1, 3) @ energy[:, :, None]  # [H B·T·P 1], one product for each head
+    return scores.view(hidden.shape[:4]).transpose(0, 1)

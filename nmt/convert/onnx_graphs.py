@@ -109,7 +109,8 @@ class WholeFastWeights(FastWeightSelfAttention):
     """Fast weights of an encoder, all columns at once; by the delta rule one after the other, as `scan`."""
 
     def __init__(self, plain: FastWeightSelfAttention) -> None:
-        super().__init__(1, 1, False, 0.0, 0, "none", 0)
+        nn.Module.__init__(self)
+        self.causal = False
         if isinstance(plain, DeltaSelfAttention):
             self.rate = plain.rate
 

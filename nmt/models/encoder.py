@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from nmt.config.recurrent import RecurrentConfig
 from nmt.models.base import DecoderState
+from nmt.models.cells import run_rnn
 from nmt.models.dropout import Dropout
-from nmt.models.rnn import run_rnn
 
 
 class RecurrentEncoder(nn.Module):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from nmt.attention.cpu import select_with_spare_column
 from nmt.attention.positions import Positions, Start, make_positions
 from nmt.attention.projection import to_autocast
-from nmt.attention.self_attention import KVCache, LayerState, SelfAttention, make_self_attention
+from nmt.attention.self_attention import KVCache, LayerState, make_self_attention
 from nmt.config.transformer import TransformerConfig
 from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory, select_rows
 from nmt.models.dropout import Dropout
@@ -39,8 +39,8 @@ class Transformer(EncoderDecoder):
         self.source_positions = make_positions(config.positions, size, config.num_heads, config.max_positions)
         self.target_positions = make_positions(config.positions, size, config.num_heads, config.max_positions)
         self.dropout = Dropout(config.dropout)
-        encoder_functions = [make_attention_function(config, causal=False) for _ in range(config.encoder_layers)]
-        decoder_functions = [make_attention_function(config, causal=True) for _ in range(config.decoder_layers)]
+        encoder_functions = [make_self_attention(config, causal=False) for _ in range(config.encoder_layers)]
+        decoder_functions = [make_self_attention(config, causal=True) for _ in range(config.decoder_layers)]
         self.encoder = nn.ModuleList(EncoderLayer(config, function) for function in encoder_functions)
         self.decoder = nn.ModuleList(DecoderLayer(config, function) for function in decoder_functions)
         self.state_type, self.has_self_weights = decoder_functions[0].state_type, decoder_functions[0].has_weights
@@ -141,20 +141,6 @@ class Transformer(EncoderDecoder):
         All that is added to it stays in that dtype too: half the traffic of float32 sums, and no conversions.
         """
         return self.dropout(to_autocast(positions(table(tokens) * self.scale, start)))
-
-
-def make_attention_function(config: TransformerConfig, causal: bool) -> SelfAttention:
-    """The self-attention of one layer."""
-    return make_self_attention(
-        config.self_attention,
-        config.hidden_size,
-        config.num_heads,
-        causal,
-        config.attention_dropout,
-        config.sliding_window,
-        config.distance_bias,
-        config.max_distance,
-    )
 
 
 def named_state(layer_state: LayerState, number: int) -> DecoderState:
