@@ -36,7 +36,7 @@ export TEXT
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install download tokenize train evaluate translate align compare speedrun tensorboard bench bench-peers \
-        bench-gpu scale docs test test-slow lint check clean
+        bench-gpu scale docs docs-site test test-slow lint check clean
 
 help: ## this list
 	@echo 'Usage: make TARGET [MODEL=…] [DATA=…] [TOKENIZER=…] [NAME=…] [RUN=…] [TEXT=…] [MODELS=…] [SEEDS=…] [LONG=…] [PORT=…] [ARGS=…]'
@@ -102,6 +102,11 @@ test-slow: $(VENV)/.dev ## the tests that train for minutes
 docs: $(VENV)/.installed ## write docs/reference/configuration.md anew from the schema
 	@$(VENV)/bin/python scripts/config_reference.py
 
+docs-site: $(VENV)/.installed ## build the pages of docs/ as a site in site/, links checked
+	@$(VENV)/bin/python -c "import material" 2>/dev/null || $(INSTALL) -e '.[docs]' >&2
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
+	@echo 'Open site/index.html.' >&2
+
 lint: $(VENV)/.dev ## format, lint, types
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/ruff check .
@@ -113,7 +118,7 @@ scale: $(VENV)/.installed ## how cost grows: tables, and pictures in docs/pictur
 	@$(VENV)/bin/python scripts/scale.py all --folder data/scale --pictures docs/pictures $(ARGS)
 
 clean: ## remove build output and caches; runs/, data/ and .venv stay
-	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	@rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
 	@find . -path ./.venv -prune -o -path ./data -prune -o -path ./runs -prune -o \
 		-type d -name __pycache__ -exec rm -rf {} +
 

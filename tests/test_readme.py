@@ -1,4 +1,4 @@
-"""The commands of the README can be parsed, and the files and models it names exist."""
+"""The commands of README.md and docs/ can be parsed, what they link exists, and docs/ keeps its length."""
 
 import itertools
 import re
@@ -13,22 +13,20 @@ from nmt.config.compose import compose_all
 from nmt.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+GENERATED = ROOT / "docs" / "reference" / "configuration.md"
 
 
-def commands() -> list[str]:
+def commands(page: Path) -> list[str]:
     """The lines of all fenced shell blocks, continued lines joined."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```(?:sh|bash|shell|console)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```(?:sh|bash|shell|console)\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
     return [line.strip().removeprefix("$ ") for line in lines if line.strip() and not line.startswith("#")]
 
 
-NMT = [line for line in commands() if re.match(r"nmt\s", line)]
-MAKE = [line for line in commands() if re.match(r"([A-Z_]+=\S+\s+)*make(\s|$)", line)]
-
-
 def words(line: str) -> list[str]:
-    """The words up to a pipe or redirection."""
+    """The words up to a comment, a pipe or a redirection."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|<>;&")
     lexer.whitespace_split = True
     return list(itertools.takewhile(lambda word: not set(word) <= set("|<>;&"), lexer))
@@ -37,26 +35,13 @@ def words(line: str) -> list[str]:
 def check_command(arguments: list[str]) -> None:
     """Parse the arguments of `nmt`, and compose the configuration of a command that has one."""
     options = make_parser().parse_args(arguments)
-    if hasattr(options, "overrides"):
+    if hasattr(options, "overrides") and not any(word.startswith("from=") for word in options.overrides):
         assert compose_all(options.overrides, options.multirun)
 
 
-def test_there_are_commands_to_test():
-    assert len(NMT) >= 4 and len(MAKE) >= 4
-    assert {"train", "translate", "evaluate"} <= {words(line)[1] for line in NMT}
-
-
-@pytest.mark.parametrize("line", NMT)
-def test_an_nmt_command(line):
-    check_command(words(line)[1:])
-
-
-@pytest.mark.parametrize("line", MAKE)
-def test_a_make_command(line):
+def check_make(line: str) -> None:
     """The target exists, and the nmt command behind it can be parsed and composed; make itself runs nothing."""
-    arguments = [word for word in words(line) if word != "make"]
-    while arguments and re.match(r"[A-Z_]*(URL|PYTHON)[A-Z_]*=", arguments[0]):
-        arguments.pop(0)
+    arguments = words(line)[1:]
     dry_run = subprocess.run(["make", "-n", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=30)
     assert dry_run.returncode == 0, dry_run.stderr
     nmt_lines = [line for line in dry_run.stdout.splitlines() if re.match(r"\S*bin/nmt ", line)]
@@ -66,20 +51,64 @@ def test_a_make_command(line):
     assert nmt_lines or not targets & {"train", "translate", "evaluate", "align", "compare", "download", "tokenize"}
 
 
+def test_the_commands_of_the_readme():
+    lines = commands(README)
+    assert {"nmt", "make"} <= {line.split()[0] for line in lines}
+    for line in lines:
+        if line.startswith("make "):
+            check_make(line)
+        elif line.startswith("nmt "):
+            check_command(words(line)[1:])
+
+
+def test_the_commands_of_the_pages():
+    """Placeholders are no names of choices: a line with … or model=MODEL is left out, as is what extending.md adds."""
+    for line in (line for page in PAGES if page.stem != "extending" for line in commands(page)):
+        if line.startswith("nmt ") and not re.search(r"…|\.\.\.|=[A-Z]{3,}\b", line):
+            check_command(words(line)[1:])
+
+
 @pytest.mark.parametrize("wrong", ["nmt trian", "nmt train modle=x", "nmt translate latest --bream 5"])
 def test_a_wrong_command_fails(wrong):
     with pytest.raises(UserError):
         check_command(words(wrong)[1:])
 
 
-def test_every_linked_folder_and_file_exists():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)\)", text):
-        assert (ROOT / target).exists(), target
+def anchors(page: Path) -> set[str]:
+    """The anchors of its headings, as GitHub and MkDocs make them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_link_leads_somewhere():
+    broken = []
+    for page in [README, ROOT / "CONTRIBUTING.md", *PAGES]:
+        for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text(encoding="utf-8")):
+            name, _, anchor = target.partition("#")
+            file = (page.parent / name) if name else page
+            if not file.exists() or (anchor and anchor not in anchors(file)):
+                broken.append(f"{page.relative_to(ROOT)}: {target}")
+    assert not broken, "\n".join(broken)
+
+
+def test_every_page_that_the_code_names_exists():
+    files = [path for folder in ("nmt", "conf", "scripts", "tests", "data") for path in (ROOT / folder).rglob("*")]
+    broken = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in [*files, ROOT / "Makefile"]
+        if path.suffix in (".py", ".yaml", ".md", "") and path.is_file() and "__pycache__" not in path.parts
+        for name in re.findall(r"\bdocs/[\w/.-]+\.(?:md|ipynb)\b", path.read_text("utf-8", "replace"))
+        if not (ROOT / name).exists()
+    ]
+    assert not broken, "\n".join(broken)
 
 
 def test_the_table_of_models_is_complete():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    cells = re.findall(r"^\| ((?:`[a-z0-9_]+`(?:, )?)+) \|", text, re.MULTILINE)
+    cells = re.findall(r"^\| ((?:`[a-z0-9_]+`(?:, )?)+) \|", README.read_text(encoding="utf-8"), re.MULTILINE)
     named = {name for cell in cells for name in re.findall(r"`([a-z0-9_]+)`", cell)}
     assert {path.stem for path in (ROOT / "conf" / "model").glob("*.yaml")} <= named
+
+
+def test_the_prose_keeps_its_length():
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 120
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in PAGES if page != GENERATED) <= 25_000
