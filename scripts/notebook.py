@@ -38,7 +38,7 @@ def execute(notebook: dict[str, Any]) -> None:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             exec(compile("".join(cell["source"]), f"cell {number}", "exec"), namespace)
-        outputs = []
+        outputs: list[dict[str, Any]] = []
         if printed.getvalue():
             outputs.append({"output_type": "stream", "name": "stdout", "text": printed.getvalue().splitlines(True)})
         for figure in map(pyplot.figure, pyplot.get_fignums()):
