@@ -24,7 +24,7 @@ from nmt.attention.kernels import scaled_dot_product
 from nmt.attention.multi_head import MultiHeadAttention
 from nmt.attention.positions import make_positions, rotate, sinusoids
 from nmt.attention.rollout import rollout
-from nmt.attention.self_attention import AdditiveSelfAttention, LinearSelfAttention, SelfAttention, make_self_attention
+from nmt.attention.self_attention import AdditiveSelfAttention, SelfAttention, make_self_attention
 from nmt.config.compose import compose_all
 from nmt.config.schema import to_dict
 from nmt.config.validation import validate
@@ -386,7 +386,8 @@ def test_linear_by_hand():
 @each_side
 def test_flexattention_has_the_same_scores(variant, causal):
     """FlexAttention uncompiled, which is compiled on CUDA, with the same mask and bias of every score."""
-    reference = pytest.importorskip("torch.nn.attention.flex_attention", reason="PyTorch 2.4").flex_attention
+    from torch.nn.attention.flex_attention import flex_attention  # seconds
+
     torch.manual_seed(1)
     function, inputs, mask = make(variant, causal), three(3, 9), padding([9, 1, 4])
     real = None if causal else mask[:, 0, 0]
@@ -394,52 +395,8 @@ def test_flexattention_has_the_same_scores(variant, causal):
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it was not compiled
         assert_close(
-            reference(*inputs, score_mod=make_score_mod(*rule)), explicit_attention(*inputs, *rule)[0], **EXACT
+            flex_attention(*inputs, score_mod=make_score_mod(*rule)), explicit_attention(*inputs, *rule)[0], **EXACT
         )
-
-
-@pytest.mark.parametrize(
-    ("device", "size", "available", "calls"),
-    [("cuda", 16, True, 1), ("cuda", 15, True, 0), ("cuda", 64, False, 0), ("cpu", 64, True, 0)],
-)
-def test_flexattention_is_used_where_it_can_be_compiled(monkeypatch, device, size, available, calls):
-    """On CUDA, from 16 numbers a head, in a PyTorch that has it; elsewhere explicit attention, with equal numbers."""
-    head_sizes = []
-
-    def record(query: Tensor, key: Tensor, value: Tensor, score_mod: object) -> Tensor:
-        head_sizes.append(query.size(-1))
-        return value
-
-    monkeypatch.setattr(flex, "has_flex_attention", lambda: available)
-    monkeypatch.setattr(self_attention_module, "can_compile", lambda _, size: flex.can_compile(device, size))
-    monkeypatch.setattr(self_attention_module, "compiled_flex_attention", lambda: record)
-    function, inputs = make("sliding", True), [unit(1, HEADS, 5, size) for _ in range(3)]
-    context, wanted = (function(*inputs, None, None, weights)[0] for weights in (False, True))
-    assert head_sizes == [size] * calls
-    assert_close(context, inputs[2] if calls else wanted, **EXACT)
-
-
-def test_where_flexattention_cannot_be_compiled_it_is_said_once(monkeypatch, caplog):
-    """And attention is explicit from then on, with equal numbers."""
-    monkeypatch.setattr(self_attention_module, "can_compile", lambda *_: True)
-    attempts = []
-
-    def broken(*_: Tensor, score_mod: object) -> Tensor:
-        attempts.append(score_mod)
-        raise RuntimeError("\nno compiler\nfound")
-
-    compiled = object.__new__(flex.CompiledFlexAttention)  # importing PyTorch's compiler takes seconds
-    compiled.flex_attention, compiled.errors, compiled.works = broken, (RuntimeError,), True
-    monkeypatch.setattr(self_attention_module, "compiled_flex_attention", lambda: compiled)
-    flex.warn_of_explicit_attention.cache_clear()
-    function, inputs = make("alibi", True), three(2, 5)
-    contexts = [function(*inputs, None, None, weights)[0] for weights in (False, False, True)]
-    assert torch.equal(contexts[0], contexts[2]) and torch.equal(contexts[1], contexts[2])
-    assert len(attempts) == 1
-    assert [record.message for record in caplog.records] == [
-        "FlexAttention is not used (it cannot be compiled: no compiler): sliding windows and distance biases need "
-        "memory ∝ length²."
-    ]
 
 
 @pytest.mark.slow
@@ -467,17 +424,6 @@ def test_pytorchs_compiler_and_its_errors(monkeypatch, caplog, backend):
     said = [record.message for record in caplog.records if record.name == "nmt"]
     assert len(said) == (backend == "broken") and all("no kernel" in line for line in said)
     compiled_flex_attention.cache_clear()
-
-
-@pytest.mark.parametrize("available", [True, False])
-def test_a_pytorch_without_flexattention_is_recognised(monkeypatch, available):
-    monkeypatch.setattr(flex, "find_spec", lambda name: name if available else None)
-    assert flex.has_flex_attention.__wrapped__() is available
-
-
-def test_linear_attention_in_the_encoder_has_no_state(monkeypatch):
-    monkeypatch.setattr(LinearSelfAttention, "start", lambda *_: pytest.fail("not needed"))
-    assert make("linear", causal=False)(*three(1, 4), None, None, False)[2] is None
 
 
 @pytest.mark.gpu

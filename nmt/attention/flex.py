@@ -9,7 +9,6 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cache
-from importlib.util import find_spec
 
 import torch
 from torch import Tensor, nn
@@ -133,28 +132,15 @@ def make_score_mod(bias: Bias, window: int, causal: bool, real: Tensor | None) -
 
 def can_compile(device: str, head_size: int) -> bool:
     """Whether FlexAttention can be compiled for heads of this size on this type of device."""
-    if device != "cuda":
-        return False
-    if not has_flex_attention():
-        warn_of_explicit_attention("it came with PyTorch 2.6")
-    elif head_size < MIN_HEAD_SIZE:
+    if device == "cuda" and head_size < MIN_HEAD_SIZE:
         warn_of_explicit_attention(f"it needs heads of {MIN_HEAD_SIZE} or more")
-    else:
-        return True
-    return False
+    return device == "cuda" and head_size >= MIN_HEAD_SIZE
 
 
 @cache
 def warn_of_explicit_attention(reason: str) -> None:
     """Say once why FlexAttention is not used on CUDA."""
     log.warning("FlexAttention is not used (%s): sliding windows and distance biases need memory ∝ length².", reason)
-
-
-@cache
-def has_flex_attention() -> bool:
-    """Whether this PyTorch has FlexAttention with learned biases, which came with 2.6."""
-    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
-    return version >= (2, 6) and find_spec("torch.nn.attention.flex_attention") is not None
 
 
 class CompiledFlexAttention:
@@ -167,10 +153,9 @@ class CompiledFlexAttention:
         from torch._dynamo import config, exc  # all three are slow to import
         from torch.nn.attention.flex_attention import flex_attention
 
-        config.cache_size_limit = max(config.cache_size_limit, COMPILATIONS)  # its name in every version since 2.0
+        config.recompile_limit = max(config.recompile_limit, COMPILATIONS)
         self.flex_attention = torch.compile(flex_attention, dynamic=True, fullgraph=True)
-        limit_hit = getattr(exc, "FailOnRecompileLimitHit", exc.TorchDynamoException)
-        self.errors, self.works = (exc.TorchDynamoException, limit_hit), True
+        self.errors, self.works = (exc.TorchDynamoException, exc.FailOnRecompileLimitHit), True
 
     def __call__(self, query: Tensor, key: Tensor, value: Tensor, score_mod: Callable[..., Tensor]) -> Tensor | None:
         """Contexts [B H T K]; None from the first call on that cannot be compiled, which is said once."""

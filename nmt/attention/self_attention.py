@@ -146,7 +146,7 @@ class FlexSelfAttention(CachedSelfAttention):
     """softmax(q kᵀ / √K + bias) v inside a sliding window; FlexAttention for whole sentences on CUDA.
 
     A chunk that continues a cache is computed explicitly there too: it is a few rows, of a new shape each time. So are
-    heads and versions of PyTorch for which FlexAttention cannot be compiled. The numbers are the same.
+    heads for which FlexAttention cannot be compiled. The numbers are the same.
     """
 
     def __init__(self, config: SelfAttentionConfig, causal: bool) -> None:
