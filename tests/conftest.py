@@ -23,9 +23,9 @@ from nmt.config.validation import validate
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 
-# A law for all inputs is tried on 100 of them, always the same ones, so that CI is reproducible; no deadline, since the
+# A law for all inputs is tried on 25 of them, always the same ones, so that CI is reproducible; no deadline, since the
 # machine may be busy. CI's own profile, which Hypothesis loads by itself, would otherwise stay in force.
-hypothesis.settings.register_profile("nmt", max_examples=100, deadline=None, derandomize=True)
+hypothesis.settings.register_profile("nmt", max_examples=25, deadline=None, derandomize=True)
 hypothesis.settings.load_profile("nmt")
 
 VOCABULARY = 50
