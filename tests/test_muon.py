@@ -1,6 +1,7 @@
 """Muon: the step of its papers for hidden matrices, AdamW's for all else."""
 
 import copy
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -12,16 +13,16 @@ from torch import nn
 from nmt.config.validation import validate
 from nmt.errors import UserError
 from nmt.models.build import build
-from nmt.training.build import make_optimizer
 from nmt.training.checkpoint_check import load_optimizer
-from nmt.training.muon import Muon, orthogonalize
-from nmt.training.parameters import decay_groups, split_parameters
+from nmt.training.optimizers import Muon, decay_groups, hidden_matrices, make_optimizer, orthogonalize
 
-BETAS = (0.9, 0.98)
+MUON = {"algorithm": "muon", "lr": 0.01, "betas": [0.9, 0.98], "eps": 1e-9, "momentum": 0.9}
+# Matrices whose rows are single words, positions, distances or heads
+TABLES = r"(encoder\.|source_|target_)embedding\.weight|output\.weight|.*\.position_scores\.weight|.*\.(table|energy)"
 
 
 def make(model: nn.Module, weight_decay: float = 0.0) -> Muon:
-    return Muon(model, 0.01, BETAS, 1e-9, weight_decay, 0.9)
+    return Muon(model, replace(validate(composed("transformer")).optim, **MUON, weight_decay=weight_decay))
 
 
 def small(name: str) -> nn.Module:
@@ -68,8 +69,8 @@ def test_an_update_of_a_matrix_by_hand():
 def test_everything_else_is_adamws():
     model, twin = small("transformer"), small("transformer")
     optimizer = make(model, weight_decay=0.1)
-    adamw = torch.optim.AdamW(decay_groups(twin.parameters()), 0.01, BETAS, 1e-9, 0.1, fused=True)
-    hidden = {id(matrix) for matrix in split_parameters(model)[0]}
+    adamw = torch.optim.AdamW(decay_groups(twin.parameters()), 0.01, (0.9, 0.98), 1e-9, 0.1, fused=True)
+    hidden = {id(matrix) for matrix in hidden_matrices(model).values()}
     for seed in (1, 2, 3):
         for each, by in ((model, optimizer), (twin, adamw)):
             set_gradients(each, seed)
@@ -80,12 +81,14 @@ def test_everything_else_is_adamws():
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_hidden_matrices_are_neither_embeddings_nor_the_output(name):
+def test_tables_and_vectors_are_adamws(name):
+    """Embeddings, the output layer, tables of positions and of distances, v_h of additive attention, location rows."""
     model = small(name)
-    matrices, others = split_parameters(model)
-    assert {id(each) for each in matrices} | {id(each) for each in others} == {id(each) for each in model.parameters()}
-    assert matrices and all(matrix.ndim == 2 and VOCABULARY not in matrix.shape for matrix in matrices)
-    assert any(each is model.output.weight for each in others)
+    matrices = hidden_matrices(model)
+    for label, parameter in model.named_parameters():
+        is_matrix = parameter.ndim == 2 and min(parameter.shape) > 1
+        assert (label in matrices) == (is_matrix and not re.fullmatch(TABLES, label)), label
+    assert matrices and all(VOCABULARY not in matrix.shape for matrix in matrices.values())
 
 
 @pytest.mark.parametrize("algorithm", ["adamw", "muon"])

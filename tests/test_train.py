@@ -32,12 +32,12 @@ from nmt.attention import cpu
 from nmt.config.schema import TrainConfig
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator
-from nmt.training import checkpoint, time_budget
+from nmt.training import checkpoint, schedule
 from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.distributed import World
 from nmt.training.precision import select_precision
+from nmt.training.schedule import TimeBudget
 from nmt.training.state import TrainState
-from nmt.training.time_budget import TimeBudget
 from nmt.view.progress import Progress
 
 EVERYTHING = [
@@ -336,10 +336,10 @@ def test_a_training_of_warmup_alone_is_warned_of(train, warmup, warned):
 @pytest.fixture
 def seconds_per_update(monkeypatch) -> Callable[[float], None]:
     """seconds_per_update(S): the budget reads a clock by which updates and validations take S seconds."""
-    monkeypatch.setattr(time_budget, "MIN_UPDATES", 20)
+    monkeypatch.setattr(schedule, "MIN_UPDATES", 20)
 
     def set_clock(seconds: float) -> None:
-        monkeypatch.setattr(time_budget, "time", SimpleNamespace(monotonic=count(0.0, seconds).__next__))
+        monkeypatch.setattr(schedule, "time", SimpleNamespace(monotonic=count(0.0, seconds).__next__))
 
     set_clock(0.01)
     return set_clock
@@ -387,7 +387,7 @@ def test_a_training_interrupted_before_minutes_are_converted_still_ends(interrup
 def test_minutes_are_converted_by_updates_that_are_no_longer_slow(monkeypatch):
     """2 minutes: 6 s are measured; updates take 0.5 s for 4 s, then 0.05 s, and validations 1 s every 100 updates."""
     now = 1000.0
-    monkeypatch.setattr(time_budget.time, "monotonic", lambda: now)
+    monkeypatch.setattr(schedule.time, "monotonic", lambda: now)
     state, train = TrainState(), TrainConfig(**{field.name: 0 for field in fields(TrainConfig)})
     train.max_minutes, train.validate_every = 2.0, 100
     budget = TimeBudget(state, train, World())
@@ -395,10 +395,10 @@ def test_minutes_are_converted_by_updates_that_are_no_longer_slow(monkeypatch):
         now += 0.5 if now < 1004 else 0.05
         state.step += 1
         budget.after_update()
-    assert 1006 <= now < 1007 and state.step >= time_budget.MIN_UPDATES
+    assert 1006 <= now < 1007 and state.step >= schedule.MIN_UPDATES
     total, update = budget.estimate(1.0)
     assert update == pytest.approx(0.05, abs=1e-6)
-    left = 120 * (1 - time_budget.RESERVE) - (now - 1000) - 1
+    left = 120 * (1 - schedule.RESERVE) - (now - 1000) - 1
     assert total == state.step + int(left / (0.05 + 1 / 100))
 
 

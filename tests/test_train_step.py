@@ -19,16 +19,14 @@ from nmt.data.batches import Batch, Cursor, collate
 from nmt.data.tokenizer import EOS, PAD
 from nmt.decode.budget import in_parts
 from nmt.errors import UserError
+from nmt.models.base import DecoderOutput
 from nmt.models.build import build
 from nmt.training import batch_size
-from nmt.training import train_step as module
 from nmt.training.batch_size import choose_batch_tokens, fitting, longest_batch, split_batch, train_once
-from nmt.training.build import make_optimizer
-from nmt.training.deferred import Deferred
+from nmt.training.optimizers import make_optimizer
 from nmt.training.distributed import World
-from nmt.training.divergence import MAX_SKIPPED, TrainingDiverged
-from nmt.training.state import TrainState
-from nmt.training.train_step import TrainStep
+from nmt.training.state import MAX_SKIPPED, TrainingDiverged, TrainState
+from nmt.training.train_step import Figures, TrainStep
 
 VOCABULARY = 50
 WORDS = ["device=cpu", "optim.warmup_steps=1", "train.accumulate=2", "train.max_steps=1000000"]
@@ -74,12 +72,6 @@ class NoWaiting(TorchDispatchMode):
         return function(*arguments, **(options or {}))
 
 
-@pytest.fixture
-def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Updates are made as on a GPU."""
-    monkeypatch.setattr(module, "runs_ahead", lambda device: True)
-
-
 LARGE = {"hidden_size": 16, "embedding_size": 16}
 MODELS = {
     "transformer_tiny": [],
@@ -99,19 +91,20 @@ MODELS = {
         pytest.param("bahdanau_hard", "adamw", marks=pytest.mark.slow),
     ],
 )
-def test_an_update_reads_no_number_of_the_device(model, optimizer, ahead, monkeypatch):
-    """Neither in Python nor below; the figures of the update before may be read."""
+def test_an_update_reads_no_number_of_the_device(model, optimizer, monkeypatch):
+    """Neither in Python nor below, where it runs ahead as on a GPU; the figures of the update before may be read."""
     step = make_step(f"model={model}", f"optim.algorithm={optimizer}", *MODELS[model])
+    step.runs_ahead = True
     step.update()
 
     def refused(*_: object, **__: object) -> None:
         raise AssertionError("a number is read")
 
-    def read(deferred: Deferred) -> list[float]:
+    def read(figures: Figures) -> list[float]:
         with torch.utils._python_dispatch._disable_current_modes():
-            return [float(number) for number in deferred.numbers.numpy()]
+            return [float(number) for number in figures.numbers.numpy()]
 
-    monkeypatch.setattr(Deferred, "read", read)
+    monkeypatch.setattr(Figures, "read", read)
     for name in ("item", "nonzero", "cpu", "tolist", "__bool__", "__int__", "__float__", "__index__"):
         monkeypatch.setattr(Tensor, name, refused)
     with NoWaiting():
@@ -145,7 +138,6 @@ def test_an_update_that_is_read_later_is_the_same(optimizer, useless, monkeypatc
     outcomes = []
     for later in (False, True):
         calls = count(1)
-        monkeypatch.setattr(module, "runs_ahead", lambda device, later=later: later)
 
         def clip(*arguments: object, calls: Iterator[int] = calls) -> Tensor:
             norm = real(*arguments)  # type: ignore[arg-type]
@@ -153,7 +145,9 @@ def test_an_update_that_is_read_later_is_the_same(optimizer, useless, monkeypatc
 
         monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", clip)
         words = [f"optim.algorithm={optimizer}", "model=bahdanau_hard", *MODELS["bahdanau_hard"]]
-        outcomes.append(outcome(make_step(*words), 10))
+        step = make_step(*words)
+        step.runs_ahead = later
+        outcomes.append(outcome(step, 10))
     (weights, state, metrics), (later_weights, later_state, later_metrics) = outcomes
     assert all(map(torch.equal, weights, later_weights)) and state == later_state and metrics == later_metrics
     assert metrics["diverged"] == (len(useless) > MAX_SKIPPED) and metrics["updates"] == 10 - len(useless)
@@ -191,36 +185,36 @@ def test_a_batch_is_split_into_its_rows():
     assert [part.real for part in even] == [None] * 4 and [part.tokens for part in even] == [4] * 4
 
 
-@pytest.mark.parametrize("most, parts", [(5, 1), (2, 4)])
-def test_an_update_that_does_not_fit_is_made_in_parts(most, parts, monkeypatch, caplog):
+def without_memory(step: TrainStep, most: int) -> list[int]:
+    """The second of two batches does not fit if it has more rows than this; returns the rows that are tried."""
+    tried: list[int] = []
+
+    def forward(source: Tensor, mask: Tensor | None, target: Tensor) -> DecoderOutput:
+        tried.append(len(source))
+        if len(source) > most and len(tried) > 1:
+            raise torch.OutOfMemoryError("no memory")
+        return step.model(source, mask, target)
+
+    step.forward = forward
+    return tried
+
+
+def test_an_update_that_does_not_fit_is_made_in_parts(caplog):
     """The same gradients and loss; the part that failed leaves nothing behind."""
     words = ("model=transformer_tiny", "model.dropout=0", "model.attention_dropout=0")
-    wanted = make_step(*words)
-    wanted_loss = wanted.update()["loss"]
-    step, real = make_step(*words), TrainStep.backward_part
-    tried = []
-
-    def backward_part(self: TrainStep, batch: Batch, tokens: int) -> Tensor:
-        nll = real(self, batch, tokens)
-        tried.append(len(batch.source))
-        if len(batch.source) > most:
-            raise torch.OutOfMemoryError("no memory")
-        return nll
-
-    monkeypatch.setattr(TrainStep, "backward_part", backward_part)
+    wanted, step = make_step(*words), make_step(*words)
+    wanted_loss, tried = wanted.update()["loss"], without_memory(step, 2)
     assert step.update()["loss"] == pytest.approx(wanted_loss, abs=1e-6)
-    assert ("split into" in caplog.text) == (parts > 1) and max(tried[-2:]) <= most
+    assert tried == [5, 5, 3, *[2, 2, 1] * 2] and "split into" in caplog.text
     for tensor, other in zip(step.optimizer.state.values(), wanted.optimizer.state.values(), strict=True):
         torch.testing.assert_close(tensor["exp_avg"], other["exp_avg"], atol=1e-6, rtol=1e-4)
 
 
-def test_an_update_of_single_sentences_that_does_not_fit_ends_the_training(monkeypatch):
-    def backward_part(*_: object) -> None:
-        raise torch.OutOfMemoryError("no memory")
-
-    monkeypatch.setattr(TrainStep, "backward_part", backward_part)
+def test_an_update_of_single_sentences_that_does_not_fit_ends_the_training():
+    step = make_step("model=transformer_tiny")
+    without_memory(step, 0)
     with pytest.raises(torch.OutOfMemoryError):
-        make_step("model=transformer_tiny").update()
+        step.update()
 
 
 def test_batches_are_chosen_by_memory_once():

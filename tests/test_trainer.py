@@ -10,10 +10,9 @@ from torch import nn
 from nmt.config.compose import compose_all
 from nmt.errors import Stopped, UserError
 from nmt.training.distributed import World
-from nmt.training.divergence import TrainingDiverged
-from nmt.training.metrics import TrainMetrics
-from nmt.training.state import TrainState
+from nmt.training.state import TrainingDiverged, TrainState
 from nmt.training.stop_signal import StopSignal
+from nmt.training.train_step import TrainMetrics
 from nmt.training.trainer import Trainer
 from nmt.training.validation import ValidationResult
 
@@ -32,7 +31,8 @@ class FakeStep:
         if self.state.step in self.diverge_at:
             raise TrainingDiverged("loss nan")
         self.stop.signal = signal.SIGINT * (self.state.step == self.stop_at)
-        self.metrics.add(nll=6.0, tokens=3, padding=0.25, gradient_norm=1.0)
+        self.metrics.nll, self.metrics.tokens = self.metrics.nll + 6.0, self.metrics.tokens + 3
+        self.metrics.updates += 1
         return {"loss": 2.0, "lr": 0.5}
 
     def settle(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from nmt.config.schema import Config, OptimConfig, TrainConfig
+from nmt.config.schema import Config, TrainConfig
 from nmt.data.batches import BatchIterator
 from nmt.data.dataset import ParallelDataset
 from nmt.data.noise import Noise
@@ -26,14 +26,12 @@ from nmt.training.batch_size import choose_batch_tokens
 from nmt.training.checkpoint_check import load_weights
 from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.distributed import World
-from nmt.training.muon import Muon
-from nmt.training.parameters import decay_groups
+from nmt.training.optimizers import make_optimizer
 from nmt.training.parent import Parent
 from nmt.training.precision import autocast, precision_name, seed_everything, select_device, select_precision
-from nmt.training.schedule import can_be_extended
+from nmt.training.schedule import can_be_extended, planned_updates
 from nmt.training.state import TrainState
 from nmt.training.stop_signal import StopSignal
-from nmt.training.time_budget import planned_updates
 from nmt.training.train_step import TrainStep
 from nmt.training.trainer import Trainer
 from nmt.training.validation import Validation
@@ -126,15 +124,6 @@ def check_batches_per_update(stored: int, accumulate: int, world_size: int) -> N
         f"The run was begun with {stored} batches in each update, and {world_size} process(es) with "
         f"train.accumulate={accumulate} make {accumulate * world_size}; {advice}, or start another run (name=…)."
     )
-
-
-def make_optimizer(model: EncoderDecoder, optim: OptimConfig) -> torch.optim.Optimizer:
-    """AdamW (Loshchilov & Hutter 2019), fused into one kernel, or Muon; weight decay is for matrices alone."""
-    betas = (optim.betas[0], optim.betas[1])
-    if optim.algorithm == "muon":
-        return Muon(model, optim.lr, betas, optim.eps, optim.weight_decay, optim.momentum)
-    groups = decay_groups(model.parameters())
-    return torch.optim.AdamW(groups, optim.lr, betas, optim.eps, optim.weight_decay, fused=True)
 
 
 def with_budget(state: TrainState, total: int | None, config: Config) -> TrainState:

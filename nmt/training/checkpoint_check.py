@@ -14,7 +14,7 @@ from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from nmt.errors import UserError, is_printable
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
-from nmt.training.muon import Muon
+from nmt.training.optimizers import Muon
 
 LONGEST_TEXT = 10_000  # characters; the origin of an average names all its updates
 REQUIRED = {"config": dict, "tokenizers": dict, "model": dict, "corpus_hash": str, "versions": dict}

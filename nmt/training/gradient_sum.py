@@ -136,3 +136,10 @@ class UnorderedSum(GradientSum):
             dist.all_reduce(self.sum)
         self.set_gradients(self.views)
         self.is_empty = True
+
+
+def make_gradient_sum(model: nn.Module, world: World, ordered: bool) -> GradientSum | None:
+    """The sum for the processes of a training; None for a single one."""
+    if world.size == 1:
+        return None
+    return (OrderedSum if ordered else UnorderedSum)(model.parameters(), world)

@@ -1,45 +1,35 @@
-"""The learning rate of each update: a linear warm-up, then one of SCHEDULES."""
+"""How many updates a training has, and the learning rate of each: a linear warm-up, then one of SCHEDULES.
+
+max_minutes is converted into a number of updates once, when enough updates have been timed. From then on only updates
+count, so a resumed training ends at the same update as an uninterrupted one.
+"""
 
 import logging
 import math
+import time
 from collections.abc import Callable
 
-from nmt.config.schema import OptimConfig
+from nmt.config.schema import OptimConfig, TrainConfig
 from nmt.errors import choose
+from nmt.training.distributed import World
+from nmt.training.state import TrainState
 
 log = logging.getLogger("nmt")
 
-
-def inverse_sqrt(step: int, warmup: int, total: int, final: float) -> float:
-    """√(warmup / step) (Vaswani 2017 eq. 3)."""
-    return math.sqrt(max(warmup, 1) / step)
-
-
-def cosine(step: int, warmup: int, total: int, final: float) -> float:
-    """Half a cosine from 1 to `final`."""
-    return final + (1 - final) * 0.5 * (1 + math.cos(math.pi * progress(step, warmup, total)))
+MIN_UPDATES = 50  # before max_minutes is converted
+MIN_TIMED_UPDATES = 10  # since the start or the last resumption
+# How long to measure, as a fraction of max_minutes and at most in seconds: the first updates are the slowest.
+MEASURED_FRACTION, MAX_MEASURED_SECONDS = 0.05, 60.0
+RESERVE = 0.02  # fraction of max_minutes kept back for a machine that slows down and for the last checkpoints
 
 
-def linear(step: int, warmup: int, total: int, final: float) -> float:
-    """A straight line from 1 to `final`."""
-    return 1 - (1 - final) * progress(step, warmup, total)
-
-
-def constant(step: int, warmup: int, total: int, final: float) -> float:
-    """Always 1: the learning rate stays at its peak."""
-    return 1.0
-
-
-def progress(step: int, warmup: int, total: int) -> float:
-    """The fraction of the way from the end of the warm-up to the end of the training, 0 to 1."""
-    return min(1.0, max(0.0, (step - warmup) / max(1, total - warmup)))
-
-
-SCHEDULES: dict[str, Callable[[int, int, int, float], float]] = {
-    "inverse_sqrt": inverse_sqrt,
-    "cosine": cosine,
-    "linear": linear,
-    "constant": constant,
+# What the peak is multiplied by, from the update, the length of the warm-up, the fraction of the way from its end to that
+# of the training, and optim.final_lr_fraction.
+SCHEDULES: dict[str, Callable[[int, int, float, float], float]] = {
+    "inverse_sqrt": lambda step, warmup, progress, final: math.sqrt(max(warmup, 1) / step),  # Vaswani 2017 eq. 3
+    "cosine": lambda step, warmup, progress, final: final + (1 - final) * 0.5 * (1 + math.cos(math.pi * progress)),
+    "linear": lambda step, warmup, progress, final: 1 - (1 - final) * progress,
+    "constant": lambda step, warmup, progress, final: 1.0,
 }
 SCHEDULES_WITH_END = ("cosine", "linear")  # those that depend on the total number of updates
 
@@ -53,7 +43,10 @@ def learning_rate(optim: OptimConfig, step: int, total: int) -> float:
     """The learning rate of update `step` (counted from 1) of `total`: linear warm-up to the peak, then the schedule."""
     shape = choose("schedule", optim.schedule, SCHEDULES)
     warmup = optim.warmup_steps
-    return optim.lr * (step / warmup if step < warmup else shape(step, warmup, total, optim.final_lr_fraction))
+    if step < warmup:
+        return optim.lr * (step / warmup)
+    progress = min(1.0, (step - warmup) / max(1, total - warmup))
+    return optim.lr * shape(step, warmup, progress, optim.final_lr_fraction)
 
 
 def warn_if_only_warmup(optim: OptimConfig, total: int | None) -> None:
@@ -63,3 +56,74 @@ def warn_if_only_warmup(optim: OptimConfig, total: int | None) -> None:
             "optim.warmup_steps=%d is no shorter than the whole training (%d updates), so that the learning rate only "
             "rises; choose a smaller one.", optim.warmup_steps, total,
         )  # fmt: skip
+
+
+def planned_updates(train: TrainConfig, updates_per_epoch: float) -> int | None:
+    """The smaller of max_steps and max_epochs in updates; None if max_minutes is the only limit."""
+    limits = []
+    if train.max_steps is not None:
+        limits.append(train.max_steps)
+    if train.max_epochs is not None:
+        limits.append(max(1, round(train.max_epochs * updates_per_epoch)))
+    return min(limits) if limits else None
+
+
+class TimeBudget:
+    """Keeps state.seconds, and estimates how many updates max_minutes has time for.
+
+    Every process of a training goes by the clock of process 0, so that all come to the same number.
+    """
+
+    def __init__(self, state: TrainState, train: TrainConfig, world: World) -> None:
+        self.state, self.train, self.world = state, train, world
+        self.seconds_before = state.seconds  # of earlier processes of this training
+        self.start = self.now() - state.seconds
+        self.measured_seconds = min(60 * MEASURED_FRACTION * (train.max_minutes or 0.0), MAX_MEASURED_SECONDS)
+        self.timing = False  # updates are timed once the first, slow ones are over
+        self.timed_from = (state.step, state.seconds)
+        self.validation_seconds = 0.0  # of the validations since then
+
+    def now(self) -> float:
+        """Seconds on the clock of process 0."""
+        return self.world.broadcast(time.monotonic())
+
+    def after_update(self) -> None:
+        """Bring state.seconds up to date; timing starts after half of the seconds and half of the updates needed."""
+        self.state.seconds = self.now() - self.start
+        warmed_up = self.elapsed >= self.measured_seconds / 2 and self.state.step >= MIN_UPDATES // 2
+        if warmed_up and not self.timing:
+            self.timing, self.timed_from, self.validation_seconds = True, (self.state.step, self.state.seconds), 0.0
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since this process began to train."""
+        return self.state.seconds - self.seconds_before
+
+    def time_validation(self, validate: Callable[[], object]) -> float:
+        """Run `validate`; its seconds are returned, and do not count as those of an update."""
+        start = self.now()
+        validate()
+        seconds = self.now() - start
+        self.validation_seconds += seconds
+        return seconds
+
+    def can_estimate(self) -> bool:
+        """Whether max_minutes is still to be converted and enough updates have been timed for it."""
+        if self.train.max_minutes is None or self.state.budget_fixed or not self.timing:
+            return False
+        timed = self.state.step - self.timed_from[0]
+        return self.state.step >= MIN_UPDATES and timed >= MIN_TIMED_UPDATES and self.elapsed >= self.measured_seconds
+
+    def estimate(self, validation: float) -> tuple[int, float]:
+        """The total number of updates, if a validation takes `validation` seconds; and the seconds of one update.
+
+        A smaller limit from max_steps or max_epochs is kept.
+        """
+        assert self.train.max_minutes is not None
+        self.after_update()
+        step, seconds = self.timed_from
+        update = (self.state.seconds - seconds - self.validation_seconds) / (self.state.step - step)
+        budget = 60 * self.train.max_minutes * (1 - RESERVE)
+        left = max(0.0, budget - self.state.seconds - validation)  # a validation ends the training
+        total = self.state.step + int(left / (update + validation / self.train.validate_every))
+        return min(total, self.state.total_steps or total), update

@@ -1,9 +1,25 @@
-"""The progress of a training, as last.safetensors stores it."""
+"""The progress of a training, as last.safetensors stores it, and what is decided from it.
 
+All decisions depend on the TrainState alone, so a continued training makes the same ones.
+"""
+
+import logging
+import math
 from dataclasses import dataclass, field
 from typing import Any, get_args, get_origin, get_type_hints
 
 from nmt.errors import UserError, is_printable
+
+log = logging.getLogger("nmt")
+
+DECAY = 0.99  # of the running mean and variance of the losses
+MIN_UPDATES = 100  # before a loss is compared with the running mean
+MIN_RISE, MAX_DEVIATIONS = 1.0, 10.0  # a spike is that many nats and standard deviations above the mean
+MAX_SKIPPED, WINDOW = 5, 100  # so many updates among so many can be skipped
+
+
+class TrainingDiverged(Exception):
+    """Losses or gradients are invalid again and again; the text gives the value and the batch it comes from."""
 
 
 @dataclass
@@ -17,9 +33,7 @@ class TrainState:
     total_steps: int | None = None  # updates of the whole training; None until max_minutes is converted
     budget_fixed: bool = False  # max_minutes has been converted into total_steps
     validated_step: int = 0  # the step of the last validation
-    point: dict[str, float] = field(
-        default_factory=dict
-    )  # of the training curves at `step`, while its validation is due
+    point: dict[str, float] = field(default_factory=dict)  # of the curves at `step`, while its validation is due
     best: float | None = None  # the best validation score so far, of train.metric
     validations_since_best: int = 0
     finished: bool = False
@@ -59,6 +73,36 @@ class TrainState:
         if self.step == 0 or self.validated_step == self.step:
             return False
         return self.step % every == 0 or self.budget_spent
+
+    def loss_limit(self, vocabulary: int) -> float:
+        """The largest mean −log p that the next update may have; an update above it is skipped, as one with NaN.
+
+        5 log V, five times that of a uniform guess; and it may not jump far above the losses before it.
+        """
+        limit = 5 * math.log(vocabulary)
+        if self.step < MIN_UPDATES:
+            return limit
+        return min(limit, self.loss_mean + max(MIN_RISE, MAX_DEVIATIONS * math.sqrt(self.loss_variance)))
+
+    def record_loss(self, loss: float) -> None:
+        """Bring the running mean and variance of the losses up to date."""
+        if not self.tokens:  # the first
+            self.loss_mean = loss
+        change = loss - self.loss_mean
+        self.loss_mean += (1 - DECAY) * change
+        self.loss_variance = DECAY * (self.loss_variance + (1 - DECAY) * change**2)
+
+    def record_skip(self, loss: float, gradient_norm: float, limit: float, batch: str) -> None:
+        """Note that update `step` was skipped; raises TrainingDiverged when there are too many of them.
+
+        The training then goes back to the last validation once, and ends at a second time.
+        """
+        mean = f", while the mean loss is {self.loss_mean:.4g}" if limit < loss < math.inf and self.tokens else ""
+        fault = f"loss {loss:.4g}, gradient norm {gradient_norm:.4g}{mean} in {batch}"
+        self.skipped = [step for step in self.skipped if step > self.step - WINDOW] + [self.step]
+        if len(self.skipped) > MAX_SKIPPED:
+            raise TrainingDiverged(fault)
+        log.warning("Update %d is skipped: %s.", self.step, fault)
 
 
 def is_of_type(value: Any, kind: Any) -> bool:

@@ -1,9 +1,12 @@
-"""One update of the weights."""
+"""One update of the weights, from a batch to its figures."""
 
 import logging
 import math
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,32 +15,72 @@ from nmt.attention.flex import attend_explicitly
 from nmt.config.schema import Config
 from nmt.data.batches import Batch, BatchIterator, Cursor
 from nmt.errors import UserError
-from nmt.models.base import EncoderDecoder
+from nmt.models.base import DecoderOutput, EncoderDecoder
 from nmt.training.batch_size import split_batch
-from nmt.training.compile import compile_forward, failed_to_compile, reason
-from nmt.training.deferred import Deferred, runs_ahead
 from nmt.training.distributed import World
-from nmt.training.divergence import TrainingDiverged, find_fault, loss_limit, must_skip, record_loss, record_skip
-from nmt.training.gradient_sum import GradientSum, OrderedSum, UnorderedSum
+from nmt.training.gradient_sum import make_gradient_sum
 from nmt.training.loss import alignment_loss, training_loss
-from nmt.training.metrics import TrainMetrics
 from nmt.training.precision import autocast, seed_batch
 from nmt.training.schedule import learning_rate
-from nmt.training.state import TrainState
+from nmt.training.state import TrainingDiverged, TrainState
 
-NOT_COMPILED = "The backward pass cannot be compiled"
 log = logging.getLogger("nmt")
 ENDLESS = 10**9  # updates, for the schedule while max_minutes has not been converted
 
 
-class Pending(NamedTuple):
-    """An update whose figures have not been read yet."""
+@dataclass
+class TrainMetrics:
+    """Sums over the updates since the last point of the TensorBoard curves."""
 
-    figures: Deferred  # summed −log p of each micro-batch, then the gradient norm
-    limit: float  # of its loss
-    tokens: int
-    padding: float
-    last: Cursor  # of its last batch
+    nll: float = 0.0  # −Σ log p of the target tokens
+    tokens: int = 0  # target tokens, </s> counted, padding not
+    padding: float = 0.0  # each update's fraction of padded positions
+    gradient_norm: float = 0.0
+    updates: int = 0
+    earlier_tokens: int = 0  # of them, those before an interruption
+    started: float = field(default_factory=time.monotonic)
+
+    def sums(self) -> dict[str, float]:
+        """What `from_sums` continues with after an interruption; the speed is measured anew."""
+        return {name: float(getattr(self, name)) for name in ("nll", "tokens", "padding", "gradient_norm", "updates")}
+
+    @classmethod
+    def from_sums(cls, sums: Mapping[str, float]) -> "TrainMetrics":
+        """What was stored by `sums`; an empty mapping is a new beginning."""
+        metrics = cls(**{name: type(getattr(cls, name))(value) for name, value in sums.items()})
+        metrics.earlier_tokens = metrics.tokens
+        return metrics
+
+    def scalars(self, learning_rate: float, device: torch.device) -> dict[str, float]:
+        """The means by TensorBoard tag."""
+        loss, seconds = self.nll / self.tokens, max(time.monotonic() - self.started, 1e-9)
+        return {
+            "loss/train": loss,
+            "perplexity/train": math.exp(min(loss, 50.0)),
+            "optim/learning_rate": learning_rate,
+            "optim/gradient_norm": self.gradient_norm / self.updates,
+            "speed/target_tokens_per_second": (self.tokens - self.earlier_tokens) / seconds,
+            "speed/padding_fraction": self.padding / self.updates,
+            "speed/memory_gib": peak_memory(device),
+        }
+
+
+class Figures:
+    """What an update computed, copied to the host while the device works on what comes after it."""
+
+    def __init__(self, numbers: Tensor, limit: float, tokens: int, padding: float, last: Cursor) -> None:
+        self.numbers, self.copied = numbers, None  # summed −log p of each micro-batch, then the gradient norm
+        self.limit, self.tokens, self.padding, self.last = limit, tokens, padding, last
+        if numbers.device.type == "cuda":
+            self.numbers = torch.empty_like(numbers, device="cpu", pin_memory=True).copy_(numbers, non_blocking=True)
+            self.copied = torch.cuda.Event()
+            self.copied.record()
+
+    def read(self) -> list[float]:
+        """The numbers; what was queued after them is not waited for."""
+        if self.copied is not None:
+            self.copied.synchronize()
+        return self.numbers.tolist()
 
 
 class TrainStep:
@@ -61,17 +104,15 @@ class TrainStep:
     ) -> None:
         self.config, self.model, self.optimizer, self.state, self.dtype = config, model, optimizer, state, dtype
         self.device, self.world = next(model.parameters()).device, world
+        self.runs_ahead = self.device.type == "cuda"  # operations are queued; reading a number waits for all of them
         # Validation and search use the model itself, which has the same weights.
-        self.forward = compile_forward(model) if config.train.compile else model
+        self.forward = compiled(model) if config.train.compile else model
         self.batches = batches
         cursor = Cursor(state.epoch, state.shard, state.position)
-        self.stream = batches.stream(cursor, world.rank, world.size, pinned=self.device.type == "cuda")
-        self.gradient_sum: GradientSum | None = None
-        if world.size > 1:
-            sum_class = OrderedSum if config.train.ordered_sum else UnorderedSum
-            self.gradient_sum = sum_class(model.parameters(), world)
+        self.stream = batches.stream(cursor, world.rank, world.size, pinned=self.runs_ahead)
+        self.gradient_sum = make_gradient_sum(model, world, config.train.ordered_sum)
         self.metrics = TrainMetrics.from_sums(state.metrics)
-        self.pending: Pending | None = None
+        self.pending: Figures | None = None
         self.waiting: list[tuple[Cursor, Batch]] = []  # of an update that was given up
         self.loss = 0.0  # of the last update that was read
 
@@ -83,131 +124,112 @@ class TrainStep:
         the loss is that of the update before. Raises TrainingDiverged if too many are skipped; an update that had been
         queued by then is given up, and its batches come again.
         """
-        state, self.model = self.state, self.model.train()
+        state, model, optimizer, world = self.state, self.model.train(), self.optimizer, self.world
+
+        # The micro-batches of this process; tokens: of all processes
         items = self.waiting or list(islice(self.stream, self.config.train.accumulate))
         batches, last, self.waiting = [batch for _, batch in items], items[-1][0], []
-        tokens = sum(int(row[0]) for row in self.world.gather([sum(batch.tokens for batch in batches)]))
-        self.model.begin_update(len(batches) * self.world.size)
-        nll = self.compute_gradients(batches, tokens)
+        tokens = sum(int(row[0]) for row in world.gather([sum(batch.tokens for batch in batches)]))
+        model.begin_update(len(batches) * world.size)
+
+        # Forward, loss, backward
+        nll = self.add_gradients(batches, tokens)
         try:
             self.settle()
         except TrainingDiverged:
             self.waiting = items
-            self.optimizer.zero_grad()
+            optimizer.zero_grad()
             raise
+
+        # Exchange between the processes
         nll, counts, padding = self.gather_figures(nll, batches)
         if self.gradient_sum is not None:
             self.gradient_sum.finish()
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.optim.clip_norm or math.inf)
+
+        # Clip; an update with a fault is skipped, 1 on the device
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), self.config.optim.clip_norm or math.inf)
+        limit = state.loss_limit(model.output.out_features)
+        loss = sum(nll, start=nll[0].new_zeros(())) / tokens
+        skip = ((loss <= limit) & loss.isfinite() & norm.isfinite()).logical_not().float()
+
+        # Step
         lr = learning_rate(self.config.optim, state.step + 1, state.total_steps or ENDLESS)
-        limit = loss_limit(state, self.model.output.out_features)
-        skip = must_skip(sum(nll, start=nll[0].new_zeros(())) / tokens, norm, limit)
-        self.change_weights(lr, skip)
-        self.model.end_update([each / count for each, count in zip(nll, counts, strict=True)], skip)
-        self.optimizer.zero_grad()
-        state.epoch, state.shard, state.position = self.batches.skip(last, self.world.size - self.world.rank)
+        for group in optimizer.param_groups:
+            group["lr"] = lr
+        optimizer.found_inf = skip  # type: ignore[attr-defined]  # PyTorch's name: the step changes nothing where it is 1
+        with autocast(self.device, self.dtype):  # for Muon's products
+            optimizer.step()
+        model.end_update([each / count for each, count in zip(nll, counts, strict=True)], skip)
+        optimizer.zero_grad()
+        state.epoch, state.shard, state.position = self.batches.skip(last, world.size - world.rank)
         state.step += 1
-        numbers = Deferred(torch.stack([*nll, norm.to(nll[0])]))
-        self.pending = Pending(numbers, limit, tokens, sum(padding) / len(padding), last)
-        if not runs_ahead(self.device):
+
+        # Figures
+        numbers = torch.stack([*nll, norm.to(nll[0])])
+        self.pending = Figures(numbers, limit, tokens, sum(padding) / len(padding), last)
+        if not self.runs_ahead:
             self.settle()
         return {"loss": self.loss, "lr": lr}
 
-    def settle(self) -> None:
-        """Read the figures of the last update unless that has been done, and bring `state` and `metrics` up to date.
-
-        Raises TrainingDiverged if too many updates were skipped.
-        """
-        if self.pending is None:
-            return
-        pending, self.pending, state = self.pending, None, self.state
-        *nll, norm = pending.figures.read()
-        self.loss = sum(nll) / pending.tokens
-        fault = find_fault(state, self.loss, norm, pending.limit)
-        if fault is not None:
-            record_skip(state, f"{fault} in {self.batches.describe_batch(*pending.last)}")
-            return
-        record_loss(state, self.loss)
-        state.tokens += pending.tokens
-        self.metrics.add(sum(nll), pending.tokens, pending.padding, norm)
-
-    def change_weights(self, lr: float, skip: Tensor) -> None:
-        """A step of the optimizer, which changes nothing where `skip` is 1."""
-        self.optimizer.found_inf = skip  # type: ignore[attr-defined]
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        with autocast(self.device, self.dtype):  # for Muon's products
-            self.optimizer.step()
-
-    def compute_gradients(self, batches: list[Batch], tokens: int) -> list[Tensor]:
+    def add_gradients(self, batches: list[Batch], tokens: int) -> list[Tensor]:
         """Leave the gradients of this process's micro-batches in the parameters; returns the summed −log p of each.
 
-        Where they do not fit into the memory, the update is begun again with batches in halves, quarters, ….
+        Begun again with batches in halves, quarters, … where they do not fit into the memory, and without torch.compile
+        or FlexAttention where these fail. Several processes end instead: others may have sent their gradients.
         """
         parts = 1
         while True:
             try:
-                return self.all_gradients(batches, tokens, parts)
+                return [self.backward(number, batch, tokens, parts) for number, batch in enumerate(batches)]
             except torch.OutOfMemoryError:
                 if self.world.size > 1 or parts >= max(len(batch.source) for batch in batches):
                     raise
+                parts *= 2
+                update = f"Update {self.state.step + 1}"
+                log.warning("%s does not fit into the memory; its batches are split into %d parts.", update, parts)
+            except RuntimeError as error:
+                if not isinstance(error, torch._dynamo.exc.TorchDynamoException):
+                    raise
+                self.stop_compiling(error)
             self.optimizer.zero_grad()
-            torch.cuda.empty_cache()  # outside of the handler, which keeps the tensors of the pass that failed
-            parts *= 2
-            log.warning(
-                "Update %d does not fit into the memory; its batches are split into %d parts.",
-                self.state.step + 1,
-                parts,
-            )
-
-    def all_gradients(self, batches: list[Batch], tokens: int, parts: int) -> list[Tensor]:
-        """The same with each batch in so many parts; without torch.compile where it fails."""
-        try:
-            return [self.backward(number, batch, tokens, parts) for number, batch in enumerate(batches)]
-        except RuntimeError as error:
-            if not failed_to_compile(error):
-                raise
-            self.stop_compiling(error)
-        self.optimizer.zero_grad()
-        return [self.backward(number, batch, tokens, parts) for number, batch in enumerate(batches)]
-
-    def stop_compiling(self, error: RuntimeError) -> None:
-        """Go on without what could not be compiled, train.compile or FlexAttention; raise the error if that is none.
-
-        Several processes cannot go on, since others may have sent their gradients.
-        """
-        if self.forward is self.model:
-            if self.world.size > 1 or not attend_explicitly(reason(error)):
-                raise error
-            return
-        if self.world.size > 1:
-            raise UserError(f"{NOT_COMPILED}: {reason(error)}; choose train.compile=false.") from None
-        log.warning("%s: %s; the training goes on without train.compile.", NOT_COMPILED, reason(error))
-        self.forward = self.model
+            if self.device.type == "cuda":  # outside of the handler, which keeps the tensors of the pass that failed
+                torch.cuda.empty_cache()
 
     def backward(self, number: int, batch: Batch, tokens: int, parts: int = 1) -> Tensor:
         """Add the gradients of loss / tokens of this process's micro-batch `number`; returns its summed −log p."""
+        train, nll = self.config.train, []
+        copies = 2 if train.r_drop else 1  # of each pair, one after the other
         seed_batch(self.config.seed, self.state.step, number * self.world.size + self.world.rank)
-        nll = [self.backward_part(part.to(self.device), tokens) for part in split_batch(batch, parts)]
+        for part in split_batch(batch, parts):
+            part = part.to(self.device)
+            inputs = part[:3] if copies == 1 else [
+                None if each is None else each.repeat_interleave(copies, 0) for each in part[:3]
+            ]  # fmt: skip
+            with autocast(self.device, self.dtype):
+                decoded = self.forward(*inputs)
+                loss, part_nll = training_loss(
+                    self.model, decoded, part.output, part.real, train.label_smoothing, train.r_drop
+                )
+                if part.links is not None and decoded.weights is not None:
+                    links = part.links.repeat_interleave(copies, 0)
+                    loss = loss + train.guided_alignment / copies * alignment_loss(decoded.weights[:, 0, 0], links)
+            (loss / tokens).backward()
+            nll.append(part_nll.detach().double())
         if self.gradient_sum is not None:
             self.gradient_sum.add()
         return nll[0] if len(nll) == 1 else torch.stack(nll).sum()
 
-    def backward_part(self, batch: Batch, tokens: int) -> Tensor:
-        """Add the gradients of a part of a micro-batch; returns its summed −log p."""
-        options = self.config.train
-        copies = 2 if options.r_drop else 1  # of each pair, one after the other
-        source, mask, target = batch[:3] if copies == 1 else map(doubled, batch[:3])
-        with autocast(self.device, self.dtype):
-            decoded = self.forward(source, mask, target)
-            loss, nll = training_loss(
-                self.model, decoded, batch.output, batch.real, options.label_smoothing, options.r_drop
-            )
-            if batch.links is not None and decoded.weights is not None:
-                guided = alignment_loss(decoded.weights[:, 0, 0], batch.links.repeat_interleave(copies, 0))
-                loss = loss + options.guided_alignment / copies * guided
-        (loss / tokens).backward()
-        return nll.detach().double()
+    def stop_compiling(self, error: RuntimeError) -> None:
+        """Go on without what could not be compiled, train.compile or FlexAttention; raise the error if that is none."""
+        lines = [line for line in str(error).split("\n") if line.strip()]
+        reason = " ".join(lines[:2] if lines[0].endswith("raised:") else lines[:1])
+        if self.forward is not self.model:
+            if self.world.size > 1:
+                raise UserError(f"The training cannot be compiled: {reason}; choose train.compile=false.") from None
+            log.warning("The training cannot be compiled: %s; it goes on without train.compile.", reason)
+            self.forward = self.model
+        elif self.world.size > 1 or not attend_explicitly(reason):
+            raise error
 
     def gather_figures(self, nll: list[Tensor], batches: list[Batch]) -> tuple[list[Tensor], list[float], list[float]]:
         """−log p, target tokens and fraction of padding of all processes' micro-batches, in the order of the plan."""
@@ -220,7 +242,51 @@ class TrainStep:
         everyone, all_counts, all_padding = (list(column) for column in zip(*by_batch, strict=True))
         return list(torch.tensor(everyone, dtype=torch.float64, device=self.device)), all_counts, all_padding
 
+    def settle(self) -> None:
+        """Read the figures of the last update unless that has been done, and bring `state` and `metrics` up to date.
 
-def doubled(rows: Tensor | None) -> Tensor | None:
-    """Each row twice, one after the other."""
-    return None if rows is None else rows.repeat_interleave(2, 0)
+        Raises TrainingDiverged if too many updates were skipped.
+        """
+        if self.pending is None:
+            return
+        figures, self.pending, state, metrics = self.pending, None, self.state, self.metrics
+        *nll, norm = figures.read()
+        self.loss = sum(nll) / figures.tokens
+        if not (math.isfinite(self.loss) and math.isfinite(norm) and self.loss <= figures.limit):
+            state.record_skip(self.loss, norm, figures.limit, self.batches.describe_batch(*figures.last))
+            return
+        state.record_loss(self.loss)
+        state.tokens += figures.tokens
+        metrics.nll, metrics.tokens, metrics.updates = (
+            metrics.nll + sum(nll), metrics.tokens + figures.tokens, metrics.updates + 1,
+        )  # fmt: skip
+        metrics.padding, metrics.gradient_norm = metrics.padding + figures.padding, metrics.gradient_norm + norm
+
+
+def compiled(model: EncoderDecoder) -> Callable[..., DecoderOutput]:
+    """The model's forward pass, compiled for batches of any size; it uses and trains the model's own weights.
+
+    It returns hidden states, and the weights of guided attention, alone: keys and values of all columns, which search
+    needs, would be kept for nothing. What torch.compile has stored before is dropped first, since it limits how often
+    one function is compiled again.
+    """
+    torch.compiler.reset()
+
+    def outputs(source: Tensor, mask: Tensor | None, target: Tensor) -> tuple[Tensor, Tensor | None]:
+        decoded = model(source, mask, target)
+        return decoded.hidden, decoded.weights
+
+    forward = torch.compile(outputs, dynamic=True)
+    return lambda *inputs: DecoderOutput(*forward(*inputs), {})
+
+
+def peak_memory(device: torch.device) -> float:
+    """Peak memory so far in GiB: of the GPU, or of the process (0 on a system without `resource`, such as Windows)."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**30
+    try:
+        import resource
+    except ImportError:
+        return 0.0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**30 if sys.platform == "darwin" else peak / 2**20  # bytes on macOS, KiB on Linux

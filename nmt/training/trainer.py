@@ -11,13 +11,11 @@ from nmt.errors import Stopped, UserError
 from nmt.training import checkpoint
 from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.distributed import World
-from nmt.training.divergence import TrainingDiverged
-from nmt.training.metrics import TrainMetrics
 from nmt.training.save_timer import SaveTimer
-from nmt.training.schedule import warn_if_only_warmup
+from nmt.training.schedule import TimeBudget, warn_if_only_warmup
+from nmt.training.state import TrainingDiverged
 from nmt.training.stop_signal import Interrupted, StopSignal
-from nmt.training.time_budget import TimeBudget
-from nmt.training.train_step import TrainStep
+from nmt.training.train_step import TrainMetrics, TrainStep
 from nmt.training.validation import Validation, ValidationResult
 from nmt.view.progress import Progress
 from nmt.view.tensorboard import TensorBoardLogger

@@ -18,8 +18,8 @@ from nmt.evaluate.extraction import record_words
 from nmt.evaluate.extractor_choice import default_extractor
 from nmt.models.inference import inference_copy
 from nmt.training.distributed import World
-from nmt.training.divergence import TrainingDiverged
 from nmt.training.loss import token_losses
+from nmt.training.state import TrainingDiverged
 from nmt.training.stop_signal import StopSignal
 from nmt.view.tensorboard import TensorBoardLogger
 

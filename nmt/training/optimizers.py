@@ -1,39 +1,70 @@
-"""Muon: the hidden matrices of a model move by their orthogonalized momentum, all else by AdamW."""
+"""AdamW, and Muon for the hidden matrices of a model."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from nmt.training.parameters import decay_groups, split_parameters
+from nmt.config.schema import OptimConfig
 
 STEPS = 5
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # Jordan et al. 2024: singular values come near 1 in few steps, not to 1
 RMS = 0.2  # of an update of AdamW, about (Liu et al. 2025 §2.2)
 
 
+def make_optimizer(model: nn.Module, optim: OptimConfig) -> torch.optim.Optimizer:
+    """AdamW (Loshchilov & Hutter 2019), fused into one kernel, or Muon; weight decay is for matrices alone."""
+    if optim.algorithm == "muon":
+        return Muon(model, optim)
+    groups = decay_groups(model.parameters())
+    return torch.optim.AdamW(groups, optim.lr, tuple(optim.betas), optim.eps, optim.weight_decay, fused=True)
+
+
+def decay_groups(parameters: Iterable[nn.Parameter]) -> list[dict[str, Any]]:
+    """Two groups of an optimizer: matrices with its weight decay, and vectors (biases, gains of norms) without."""
+    everything = list(parameters)
+    matrices = [parameter for parameter in everything if parameter.ndim > 1]
+    vectors = [parameter for parameter in everything if parameter.ndim <= 1]
+    return [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
+
+
+def hidden_matrices(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The matrices that map one hidden vector to another, by name.
+
+    Not those whose rows stand for single words, positions, distances or heads: embeddings, the output layer, tables of
+    positions and of distances, the scores of positions, and the vectors v_h of additive self-attention.
+    """
+    tables = {id(layer.weight) for layer in model.modules() if isinstance(layer, nn.Embedding)}
+    return {
+        name: parameter
+        for name, parameter in model.named_parameters()
+        if parameter.ndim == 2
+        and min(parameter.shape) > 1
+        and id(parameter) not in tables
+        and "weight" in name.rpartition(".")[2]
+        and not name.startswith("output.")
+        and "position_scores" not in name
+    }
+
+
 class Muon(torch.optim.AdamW):
     """M_t = μ M_{t−1} + G_t; W ← W − lr · 0.2 √max(n, m) · O(G_t + μ M_t) for matrices [n m] (Jordan et al. 2024).
 
     O(U Σ Vᵀ) ≈ U Vᵀ. The factor, of Liu et al. 2025 §2.2, gives the update the size of one of AdamW's, so that one
-    learning rate and weight decay serve both. Embeddings, the output layer, biases and norms are AdamW's. Deviation:
-    projections that are stored as one matrix (query, key and value; the gates of a recurrent layer) are orthogonalized
-    as one. The products are made in autocast's dtype where that is on.
+    learning rate and weight decay serve both. All but `hidden_matrices` is AdamW's. Deviation: projections that are
+    stored as one matrix (query, key and value; the gates of a recurrent layer) are orthogonalized as one.
+    torch.optim.Muon computes the same, but always in bf16, which takes 16 to 34 times as long on a CPU without units
+    for it, and it has no found_inf, so that the host would wait for each update of a GPU.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        lr: float,
-        betas: tuple[float, float],
-        eps: float,
-        weight_decay: float,
-        momentum: float,
-    ) -> None:
-        matrices, others = split_parameters(model)
-        decayed, vectors = decay_groups(others)
-        super().__init__([decayed, {"params": matrices}, vectors], lr, betas, eps, weight_decay, fused=True)
-        self.momentum = momentum
+    def __init__(self, model: nn.Module, optim: OptimConfig) -> None:
+        matrices = list(hidden_matrices(model).values())
+        hidden = {id(matrix) for matrix in matrices}
+        decayed, vectors = decay_groups(each for each in model.parameters() if id(each) not in hidden)
+        groups = [decayed, {"params": matrices}, vectors]
+        super().__init__(groups, optim.lr, tuple(optim.betas), optim.eps, optim.weight_decay, fused=True)
+        self.momentum = optim.momentum
         self.found_inf: Tensor | None = None  # 1: `step` changes nothing, as PyTorch's own optimizers have it
 
     @property
