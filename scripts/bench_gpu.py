@@ -12,7 +12,6 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import torch
@@ -25,6 +24,7 @@ from benchmarks.tables import Figures, spread, summarize
 from benchmarks.training import device_memory_gib, synchronize, time_updates, train_step_on_random_ids
 
 from nmt.commands.option_values import positive
+from nmt.data.batches import Batch
 from nmt.errors import UserError
 from nmt.training.precision import select_device
 from nmt.training.train_step import TrainStep
@@ -152,7 +152,11 @@ def new_step(words: list[str], batch_tokens: int, options: argparse.Namespace) -
     config = configuration([*words, f"train.batch_tokens={batch_tokens}"], options.device)
     step = train_step_on_random_ids(config, options.vocabulary, options.pairs)
     step.batches.plan(0)  # of the whole corpus: no part of collating a batch
-    step.compute_gradients = partial(step.all_gradients, parts=1)  # type: ignore[method-assign]  # none in halves
+
+    def none_in_halves(batches: list[Batch], tokens: int) -> list[torch.Tensor]:
+        return [step.backward(number, batch, tokens) for number, batch in enumerate(batches)]
+
+    step.add_gradients = none_in_halves  # type: ignore[method-assign]
     return step
 
 

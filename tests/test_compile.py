@@ -19,8 +19,8 @@ from nmt.data.batches import Batch, Cursor, collate
 from nmt.data.tokenizer import EOS
 from nmt.models.base import DecoderOutput
 from nmt.models.build import build
-from nmt.training.optimizers import make_optimizer
 from nmt.training.distributed import World
+from nmt.training.optimizers import make_optimizer
 from nmt.training.state import TrainState
 from nmt.training.train_step import TrainStep
 

@@ -23,8 +23,8 @@ from nmt.models.base import DecoderOutput
 from nmt.models.build import build
 from nmt.training import batch_size
 from nmt.training.batch_size import choose_batch_tokens, fitting, longest_batch, split_batch, train_once
-from nmt.training.optimizers import make_optimizer
 from nmt.training.distributed import World
+from nmt.training.optimizers import make_optimizer
 from nmt.training.state import MAX_SKIPPED, TrainingDiverged, TrainState
 from nmt.training.train_step import Figures, TrainStep
 

@@ -17,8 +17,9 @@ def make_optimizer(model: nn.Module, optim: OptimConfig) -> torch.optim.Optimize
     """AdamW (Loshchilov & Hutter 2019), fused into one kernel, or Muon; weight decay is for matrices alone."""
     if optim.algorithm == "muon":
         return Muon(model, optim)
+    first, second = optim.betas
     groups = decay_groups(model.parameters())
-    return torch.optim.AdamW(groups, optim.lr, tuple(optim.betas), optim.eps, optim.weight_decay, fused=True)
+    return torch.optim.AdamW(groups, optim.lr, (first, second), optim.eps, optim.weight_decay, fused=True)
 
 
 def decay_groups(parameters: Iterable[nn.Parameter]) -> list[dict[str, Any]]:
@@ -62,8 +63,8 @@ class Muon(torch.optim.AdamW):
         matrices = list(hidden_matrices(model).values())
         hidden = {id(matrix) for matrix in matrices}
         decayed, vectors = decay_groups(each for each in model.parameters() if id(each) not in hidden)
-        groups = [decayed, {"params": matrices}, vectors]
-        super().__init__(groups, optim.lr, tuple(optim.betas), optim.eps, optim.weight_decay, fused=True)
+        groups, (first, second) = [decayed, {"params": matrices}, vectors], optim.betas
+        super().__init__(groups, optim.lr, (first, second), optim.eps, optim.weight_decay, fused=True)
         self.momentum = optim.momentum
         self.found_inf: Tensor | None = None  # 1: `step` changes nothing, as PyTorch's own optimizers have it
 

@@ -23,8 +23,8 @@ MEASURED_FRACTION, MAX_MEASURED_SECONDS = 0.05, 60.0
 RESERVE = 0.02  # fraction of max_minutes kept back for a machine that slows down and for the last checkpoints
 
 
-# What the peak is multiplied by, from the update, the length of the warm-up, the fraction of the way from its end to that
-# of the training, and optim.final_lr_fraction.
+# What the peak is multiplied by, from the update, the length of the warm-up, the fraction of the way from its end to
+# that of the training, and optim.final_lr_fraction.
 SCHEDULES: dict[str, Callable[[int, int, float, float], float]] = {
     "inverse_sqrt": lambda step, warmup, progress, final: math.sqrt(max(warmup, 1) / step),  # Vaswani 2017 eq. 3
     "cosine": lambda step, warmup, progress, final: final + (1 - final) * 0.5 * (1 + math.cos(math.pi * progress)),

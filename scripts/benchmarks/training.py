@@ -25,8 +25,8 @@ from nmt.models.build import build
 from nmt.runs.stages import build_stages, read_report
 from nmt.training.batch_size import ON_CPU
 from nmt.training.build import build_trainer
-from nmt.training.optimizers import make_optimizer
 from nmt.training.distributed import World
+from nmt.training.optimizers import make_optimizer
 from nmt.training.precision import seed_everything, select_device, select_precision
 from nmt.training.state import TrainState
 from nmt.training.train_step import TrainStep
