@@ -3,10 +3,12 @@
 import itertools
 import re
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from corpora import SMALL, TRANSFORMER, Trained, pairs, run_command, write_pairs
 
 from nmt.commands.options import make_parser
 from nmt.config.compose import compose_all
@@ -59,6 +61,43 @@ def test_the_commands_of_the_readme():
             check_make(line)
         elif line.startswith("nmt "):
             check_command(words(line)[1:])
+
+
+def test_the_commands_of_the_readme_work_in_its_order(
+    trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    """Each line that needs no network, and the Python snippet; small runs stand for those of `make train`."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("phrasebook-luong_global", "phrasebook-transformer"):
+        shutil.copytree(trained.folder, tmp_path / "runs" / name)
+    sentence_pairs = pairs(300)
+    for name in ("sentences", "test"):
+        write_pairs(tmp_path, name, sentence_pairs[:12])
+    texts = "".join(f"<p>{german}</p>\n" for german, _ in sentence_pairs[:3])
+    (tmp_path / "page.html").write_text(texts, encoding="utf-8")
+    units = "".join(
+        "<tu>"
+        + "".join(
+            f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in zip(("de", "en"), pair, strict=True)
+        )
+        + "</tu>"
+        for pair in sentence_pairs
+    )
+    (tmp_path / "memory.tmx").write_text(f'<tmx version="1.4"><body>{units}</body></tmx>', encoding="utf-8")
+    done = set()
+    for line in commands(README):
+        if line.startswith("nmt ") and "opus:" not in line and "--format html" not in line:
+            _, command, *more = words(line)
+            small = [*TRANSFORMER, *SMALL, "train.max_steps=20"] if command == "train" else []
+            answer = run_command(capfd, command, *more, *small)
+            assert answer.code == 0, f"{line}\n{answer.err}"
+            done.add(command)
+    assert done >= {"audit", "train", "translate", "align", "evaluate", "compare"}
+    assert all(
+        (tmp_path / name).exists() for name in ("sentences.en", "page.en.html", "heatmap.png", "alignments.html")
+    )
+    (snippet,) = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    exec(snippet, {})
 
 
 def test_the_commands_of_the_pages():
