@@ -36,7 +36,7 @@ export TEXT
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install download tokenize train evaluate translate align compare speedrun tensorboard bench bench-peers \
-        bench-gpu scale docs docs-site test test-slow lint check clean
+        bench-gpu scale docs docs-site phrasebook test test-slow lint check clean
 
 help: ## this list
 	@echo 'Usage: make TARGET [MODEL=…] [DATA=…] [TOKENIZER=…] [NAME=…] [RUN=…] [TEXT=…] [MODELS=…] [SEEDS=…] [LONG=…] [PORT=…] [ARGS=…]'
@@ -106,6 +106,9 @@ docs-site: $(VENV)/.installed ## build the pages of docs/ as a site in site/, li
 	@$(VENV)/bin/python -c "import material" 2>/dev/null || $(INSTALL) -e '.[docs]' >&2
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
 	@echo 'Open site/index.html.' >&2
+
+phrasebook: $(VENV)/.dev ## test the generator of data/phrasebook, then write the pairs anew: the same bytes
+	@cd data/phrasebook && '$(abspath $(VENV))/bin/python' -m pytest -q generator && '$(abspath $(VENV))/bin/python' -m generator
 
 lint: $(VENV)/.dev ## format, lint, types
 	@$(VENV)/bin/ruff format --check .

@@ -2,7 +2,7 @@
 
 python scripts/bench.py [--models NAME …] [--corpus phrasebook|real|both] [--threads N] [--rounds 3] [--json OUT]
 
-The phrasebook is drawn with a fixed seed. The real corpus is two files of parallel lines, plain or .gz: --source and
+The real corpus is two files of parallel lines, plain or .gz: --source and
 --target, or BENCH_SOURCE and BENCH_TARGET; without them Multi30k in ../shared/data, where that exists. Its last 500
 lines are held out and translated. Every measurement is a process of its own, models take turns, each round does the
 same work. Training: target tokens, </s> counted, padding not, over the updates after --warmup. Translating: beam
@@ -28,7 +28,6 @@ from nmt.errors import UserError
 from nmt.runs.stages import build_stages
 
 BIG = "transformer_big"  # for millions of pairs and a GPU: only when it is named
-PAIRS = 20_000  # of the phrasebook
 COLUMNS = {  # of the table: title and figure
     "train tok/s": "tokens_per_s",
     "tok/CPU s": "tokens_per_cpu_s",
@@ -92,7 +91,7 @@ def find_corpora(options: argparse.Namespace) -> dict[str, list[str]]:
     """The overrides of each corpus by its name; raises UserError where a corpus that was named does not exist."""
     corpora = {}
     if options.corpus != "real":
-        corpora["phrasebook"] = ["data=phrasebook", f"data.pairs={PAIRS}"]
+        corpora["phrasebook"] = ["data=phrasebook"]
     if options.corpus != "phrasebook":
         try:
             name, overrides = real_corpus(options.source, options.target, options.folder / "real")

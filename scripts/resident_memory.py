@@ -7,7 +7,7 @@ import numpy as np
 
 # Overrides of a training that makes 20 to 50 updates a second.
 TINY = [
-    "data=phrasebook", "data.pairs=4000", "model=transformer_tiny", "model.hidden_size=32", "model.num_heads=2",
+    "data=phrasebook", "model=transformer_tiny", "model.hidden_size=32", "model.num_heads=2",
     "model.feed_forward_size=64", "model.encoder_layers=1", "model.decoder_layers=1", "tokenizer.vocabulary_size=1000",
     "device=cpu", "precision=fp32", "train.batch_tokens=256", "train.max_minutes=null", "train.max_epochs=null",
     "train.patience=0", "optim.lr=0.005", "optim.warmup_steps=50", "decode.beam=1", "decode.max_length_ratio=1.0",

@@ -32,6 +32,7 @@ from benchmarks.corpora import write_ids, write_text
 from benchmarks.frame import in_fresh_process, make_parser, measure_parts, note, report_parts, run_benchmark
 from benchmarks.models import model_names
 from scale_plots import draw_pictures
+from small_run import small_corpus
 
 from nmt.data import shards
 from nmt.data.manifest import write_manifest
@@ -43,8 +44,6 @@ VOCABULARY = 2000
 UPDATES, FURTHER_BATCHES = 10, 5000  # updates of a start; batches read after the second one
 # A small corpus, whose training ids are replaced by those of a large one.
 SMALL = [
-    "data=phrasebook",
-    "data.pairs=1000",
     f"tokenizer.vocabulary_size={VOCABULARY}",
     "train.max_minutes=null",
     "device=cpu",
@@ -93,7 +92,7 @@ def measure(options: argparse.Namespace) -> dict[str, Rows]:
 
 def corpus(options: argparse.Namespace) -> Rows:
     """Opening, planning, start and memory of training, for corpora of several sizes and for one of 1,000 pairs."""
-    overrides = [*SMALL, *ENDLESS, f"model={options.model}"]
+    overrides = [*small_corpus(options.folder / "text", 1000), *SMALL, *ENDLESS, f"model={options.model}"]
     small = train_on(options.folder / "small", overrides, None)
     rows = []
     for pairs in options.pairs:

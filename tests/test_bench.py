@@ -20,17 +20,17 @@ from benchmarks.tables import short, spread, table
 from benchmarks.training import make_train_step, random_model, time_updates, train_step_on_random_ids, training_flop
 from peers.toolkits import ENVIRONMENTS, PEERS
 from peers.train_toolkit import TOOLKITS, Meter
+from small_run import small_corpus
 
 from nmt.config.compose import compose_all
 from nmt.data.batches import BatchIterator, collate
 from nmt.data.dataset import ParallelDataset
-from nmt.data.phrasebook.draw import Grammar, draws
 from nmt.data.plan import plan_batches
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.errors import UserError
 from nmt.runs.stages import build_stages
 
-SMALL = ["data.pairs=2000", "tokenizer.vocabulary_size=420", "train.batch_tokens=200"]
+SMALL = ["tokenizer.vocabulary_size=420", "train.batch_tokens=200"]
 WARMUP, UPDATES, SENTENCES = 2, 2, 6
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -202,11 +202,9 @@ def test_a_peer_that_cannot_be_installed_leaves_nothing(monkeypatch, tmp_path):
 
 @pytest.mark.slow
 def test_peers_read_the_same_lines_and_pieces(monkeypatch, tmp_path):
-    drawn = [pair for pair, _ in zip(draws(Grammar(), 1), range(1100), strict=False)]
-    for side, lines in (("de", [pair.german for pair in drawn]), ("en", [pair.english for pair in drawn])):
-        (tmp_path / f"some.{side}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    small_corpus(tmp_path, 1100)
     monkeypatch.setattr(peers.data, "PIECES", 420)
-    files = tmp_path / "some.de", tmp_path / "some.en"
+    files = tmp_path / "part.de", tmp_path / "part.en"
     folder, overrides = peers.data.prepare_data(*files, None, tmp_path / "peers")
     config = compose_all(overrides, multirun=False)[0]
     tokenizer = Tokenizers.load(build_stages(config).tokenizer).source

@@ -7,7 +7,8 @@ import pytest
 
 from nmt.data.checks import Finding, PairChecks
 from nmt.data.inspect.profile import BLOCK, MIN_PAIRS
-from nmt.data.phrasebook.draw import Grammar, draws
+from nmt.data.parallel_text import read_pairs
+from nmt.data.phrasebook import folder
 
 Side = list[str]
 COUNT = 3200
@@ -16,7 +17,7 @@ COUNT = 3200
 @pytest.fixture(scope="module")
 def drawn() -> tuple[Side, Side]:
     """German and English sentences of the phrasebook, one to three of them in a line."""
-    single = [(pair.german, pair.english) for pair in islice(draws(Grammar(), 1), 1500)]
+    single = list(islice(read_pairs(folder() / "train.de.bz2", folder() / "train.en.bz2"), 1500))
     chosen = random.Random(1)
     lines = [[chosen.choice(single) for _ in range(chosen.randint(1, 3))] for _ in range(COUNT + 300)]
     return [" ".join(german for german, _ in line) for line in lines], [

@@ -123,7 +123,6 @@ def test_what_changes_something_is_not():
         ("data=phrasebook data.weights=[2]", "data.weights=[2.0] changes nothing with data.kind=phrasebook; choose "
          "data.kind=files, or data.weights=null."),
         ("data=multi30k data.origin_tags=true", "choose data.kind=files, or data.origin_tags=false."),
-        ("data=multi30k data.pairs=9", "choose data.kind=phrasebook, or data.pairs=0."),
         ("optim.momentum=0.9", "optim.momentum=0.9 changes nothing with optim.algorithm=adamw"),
     ],
 )  # fmt: skip

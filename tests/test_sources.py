@@ -373,9 +373,8 @@ def test_links_belong_to_text_of_ones_own_alone(tmp_path: Path, monkeypatch: pyt
     write_pairs(tmp_path, "train", pairs(5))
     for name in ("train", "valid", "test"):
         (tmp_path / f"{name}.align").write_text("0-0\n")
-    data = DataConfig("phrasebook", "de", "en", "train", "valid", "test", 1000, 5.0, pairs=3000)
-    (tmp_path / "generated").mkdir()
-    found = sources.find_sets(data, tmp_path / "downloads", tmp_path / "generated")
+    data = DataConfig("phrasebook", "de", "en", "train", "valid", "test", 1000, 5.0)
+    found = sources.find_sets(data, tmp_path / "downloads")
     assert [origin.links for origins in found.values() for origin in origins] == [None] * 3
     (own,) = sources.own_sets(replace(data, kind="files"), {"train": ["train"]}, tmp_path)["train"]
     assert own.links == Path("train.align")

@@ -8,7 +8,6 @@ import hashlib
 import json
 import logging
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from itertools import islice
@@ -58,9 +57,9 @@ def audit(data: DataConfig, root: Path) -> tuple[Path, list[SetReport]]:
     with report_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            with only_writer(folder), tempfile.TemporaryDirectory(dir=folder) as generated:
+            with only_writer(folder):
                 if (reports := read_reports(folder)) is None:
-                    sets = sources.find_sets(data, root / "downloads", Path(generated))
+                    sets = sources.find_sets(data, root / "downloads")
                     reports = Auditor(data, folder).run(sets)
                     write_reports(folder, reports, provenance(data))
                     shutil.rmtree(folder / "parts", ignore_errors=True)

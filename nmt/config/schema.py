@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 
 from nmt.config.field import option
 
-OWN_TEXT, PHRASEBOOK = {"kind": ("files",)}, {"kind": ("phrasebook",)}
+OWN_TEXT = {"kind": ("files",)}
 
 
 @dataclass
@@ -35,8 +35,6 @@ class DataConfig:
     max_length_ratio: float = option(
         "training pairs whose (longer + 10) / (shorter + 10) characters exceed this are dropped", minimum=0
     )
-    pairs: int = option("training pairs to generate", 0, minimum=0, requires=PHRASEBOOK)
-    seed: int = option("seed of the generator", 1, minimum=0, below=2**63, requires=PHRASEBOOK)
     split_size: int = option(
         "pairs held out where data.valid or data.test is split; at most a twentieth of data.train", 1000, above=0,
         maximum=10**6, requires=OWN_TEXT,

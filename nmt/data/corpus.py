@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.schema import DataConfig
-from nmt.data import hub, mixture, sources
+from nmt.data import hub, mixture, phrasebook, sources
 from nmt.data.checks import PairChecks
 from nmt.data.digests import DigestCache
 from nmt.data.files import report_write_errors
@@ -23,12 +23,10 @@ from nmt.data.inspect.pairs import Limits
 from nmt.data.language_pairs import divide_tests, each_pair, is_multilingual
 from nmt.data.origin import Origin
 from nmt.data.packed import PackedFile
-from nmt.data.phrasebook import splits
 from nmt.data.replay import OldText
 from nmt.data.training_links import find_link_files
 from nmt.data.training_plan import file_digests, open_record, prepare_training, split_roles
-from nmt.data.write_sets import count_in_training, write_gold_alignments, write_held_out_set, write_training_set
-from nmt.errors import UserError
+from nmt.data.write_sets import count_in_training, write_held_out_set, write_training_set
 
 OWN_KEYS = ("split_size", "columns", "weights", "temperature", "origin_tags", "opus_url")  # of kind=files
 AUDIT_KEYS = ("audit_deviation", "audit_identifier", "audit_examples")
@@ -48,8 +46,8 @@ def corpus_inputs(data: DataConfig, cache: Path) -> dict[str, Any]:
             hub.check_sets(pair.source, pair.target, names)
         return {"commit": hub.COMMIT}
     if data.kind == "phrasebook":
-        check_phrasebook(data, groups)
-        return splits.recipe()
+        phrasebook.check(data, groups)
+        return {"phrasebook": phrasebook.digest()}
     mixture.check_mixture(data, len(groups["train"]))
     sets = sources.own_sets(data, groups, cache.parent / "downloads")
     if data.origin_tags:
@@ -71,15 +69,13 @@ def corpus_inputs(data: DataConfig, cache: Path) -> dict[str, Any]:
 def without_effect(data: DataConfig) -> set[str]:
     """The keys of the configuration that do not change the corpus, because of its kind or their values."""
     if data.kind != "files":
-        return {*OWN_KEYS, *AUDIT_KEYS, *(() if data.kind == "phrasebook" else ("pairs", "seed"))}
+        return {*OWN_KEYS, *AUDIT_KEYS}
     is_split = sources.SPLIT in (data.valid, *(data.test if isinstance(data.test, list) else [data.test]))
     default = {key for key in OWN_KEYS if getattr(data, key) == DataConfig.__dataclass_fields__[key].default}
     return {
         "train",
         "valid",
         "test",
-        "pairs",
-        "seed",
         "opus_url",
         *AUDIT_KEYS,
         *(default - ({"split_size"} if is_split else set())),
@@ -93,7 +89,7 @@ def build_corpus(data: DataConfig, folder: Path, downloads: Path, old: OldText |
     """
     with report_write_errors(folder), tempfile.TemporaryDirectory(dir=folder) as temporary:
         generated, cache = Path(temporary), downloads.parent / "digests.json"
-        sets = sources.find_sets(data, downloads, generated)
+        sets = sources.find_sets(data, downloads)
         plan = prepare_training(data, sets, generated, cache)
         sets = divide_tests(sets)
         if old:
@@ -109,10 +105,9 @@ def build_corpus(data: DataConfig, folder: Path, downloads: Path, old: OldText |
         found = held_out, DuplicateCounter(generated), PairChecks(checks["valid"], limits, languages)
         audit = {"train": write_training_set(plan, data, folder, *found)} | audit
         count_in_training(audit["valid"], data, held_out)
+        add_files(audit, sets, cache)
         if data.kind == "phrasebook":
-            write_gold_alignments(audit, sources.set_names(data), generated, folder)
-        else:
-            add_files(audit, sets, cache)
+            phrasebook.write_links(data, sources.set_names(data), folder)
         digests = [digest for entry in audit.values() for digest in entry["sha256"].values()]
         report = {
             "source": data.source,
@@ -135,20 +130,6 @@ def add_files(audit: dict[str, Any], sets: dict[str, list[Origin]], cache: Path)
                 {"name": path.name, "bytes": path.stat().st_size, "sha256": digest}
                 for path, digest in zip(origin.files, found, strict=True)
             ]
-
-
-def check_phrasebook(data: DataConfig, groups: dict[str, list[str]]) -> None:
-    """Raises UserError for languages, sets or a number of pairs that the phrasebook does not have."""
-    if {data.source, data.target} != {"de", "en"}:
-        raise UserError(f"The phrasebook has no {data.source}-{data.target}; choose de and en, or en and de.")
-    if not data.pairs:
-        raise UserError("data.pairs=0 is not possible; it must be greater than 0.")
-    for role, group in groups.items():
-        for name in group:
-            if name not in splits.SETS or (role != "train") == (name == "train"):
-                raise UserError(
-                    f"data: the phrasebook has no set '{name}' for {role}; it has {', '.join(splits.SETS)}."
-                )
 
 
 def set_files(corpus: Path, name: str, data: DataConfig) -> tuple[Path, Path]:

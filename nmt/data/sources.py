@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.schema import DataConfig
-from nmt.data import hub, hub_dataset, opus
+from nmt.data import hub, hub_dataset, opus, phrasebook
 from nmt.data.language_pairs import Fetch, each_pair, find_for_pairs, is_multilingual, of_pair
 from nmt.data.origin import Origin, plain_origin, prefix_origin
 from nmt.data.packed import OPENERS, PackedFile, member_names, without_packing
-from nmt.data.phrasebook import splits
 from nmt.data.tables import Columns, Pair, Skipped, read_csv, read_jsonl, read_parquet, read_tsv
 from nmt.data.translation_memory import read_units
 from nmt.errors import UserError
@@ -81,20 +80,16 @@ def check_split(groups: dict[str, list[str]]) -> None:
         raise UserError("data.valid is either split or a list of files, not both.")
 
 
-def find_sets(data: DataConfig, downloads: Path, generated: Path) -> dict[str, list[Origin]]:
+def find_sets(data: DataConfig, downloads: Path) -> dict[str, list[Origin]]:
     """The origins of train, valid and each test set, in this order, [] where a set is split; raises UserError.
 
-    What is not on the disk is downloaded to `downloads`; the phrasebook's sets are written to `generated`.
+    What is not on the disk is downloaded to `downloads`.
     """
     groups = set_names(data)
     if data.kind == "files":
         return own_sets(data, groups, downloads)
     if data.kind == "phrasebook":
-        splits.write(generated, data.source, data.target, data.pairs, data.seed)
-        files = {
-            part: (generated / f"{part}.{data.source}", generated / f"{part}.{data.target}") for part in splits.SETS
-        }
-        return {name: [plain_origin(part, *files[part]) for part in group] for name, group in groups.items()}
+        return phrasebook.find(data, groups)
     return multi30k_sets(data, groups, downloads)
 
 

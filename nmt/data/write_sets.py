@@ -151,11 +151,3 @@ class PairWriter:
     def digests(self) -> dict[str, str]:
         """The sha256 of both files, by language."""
         return {language: writer.digest.hexdigest() for language, writer in self.files.items()}
-
-
-def write_gold_alignments(audit: dict[str, Any], groups: dict[str, list[str]], generated: Path, folder: Path) -> None:
-    """Write NAME.align for the sets of which no pair was dropped, so that it belongs to the text line by line."""
-    for name, group in groups.items():
-        if audit[name]["kept"] == audit[name]["read"]:
-            alignments = b"".join((generated / f"{part}.align").read_bytes() for part in group)
-            (folder / f"{name}.align").write_bytes(alignments)

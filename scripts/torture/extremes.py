@@ -26,7 +26,7 @@ NUMBERS = [0, 1, -1, 10**9, -(10**9), 10**12, 2**62, 1e300, -1e300, 1e-300, math
 TEXTS = ["", "x", "\0", "\x1b[2J", "../x", "/dev/null", "meta", "cuda:99", "a" * 5000, "\u202e", "${oc.env:HOME}", "0"]
 SECONDS = 60  # for one training
 ENDLESS: list[tuple[str, Any]] = [  # what is legal and takes long by its meaning
-    ("data.pairs", 10**9), ("train.accumulate", 10**9), ("train.max_steps", 10**9), ("decode.batch_tokens", 1),
+    ("train.accumulate", 10**9), ("train.max_steps", 10**9), ("decode.batch_tokens", 1),
 ]  # fmt: skip
 
 

@@ -9,6 +9,8 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+from small_run import small_corpus
+
 from nmt.config.compose import compose_all
 from nmt.data import shards
 from nmt.data.shards import open_training_pairs
@@ -28,8 +30,8 @@ def run(options: argparse.Namespace) -> int:
     """Damage, use, repair; print a table and return 1 if a damage was not noticed."""
     chosen, noticed, missed = random.Random(options.seed), Counter[str](), Counter[str]()
     shards.PAIRS_PER_SHARD = PAIRS_PER_SHARD
-    with tempfile.TemporaryDirectory() as folder:
-        words = [f"data.pairs={PAIRS}", "tokenizer.vocabulary_size=500", f"data_folder={folder}"]
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as text:
+        words = [*small_corpus(Path(text), PAIRS), "tokenizer.vocabulary_size=500", f"data_folder={folder}"]
         config = compose_all(words, multirun=False)[0]
         build_stages(config)
         paths = [path for path in sorted(Path(folder).glob("*-*/*")) if not path.match("corpus-*/train.*")]

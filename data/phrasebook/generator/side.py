@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from nmt.data.phrasebook.entries import Head
-from nmt.data.phrasebook.lexicon import Lexicon
-from nmt.data.phrasebook.rules import Rule, Token
+from generator.entries import Head
+from generator.lexicon import Lexicon
+from generator.rules import Rule, Token
 
 Marks = tuple[tuple[int, bool], ...]
 Out = list[tuple[str, Marks]]
@@ -51,7 +51,7 @@ class Side(ABC):
         self.label_tokens: dict[str, Token] = {}
 
     def compile(self, token: Token) -> Write:
-        """The operation of a token; raises UserError for one that is not possible."""
+        """The operation of a token; raises PhrasebookError for one that is not possible."""
         if token.literal:
             return self.literal(token)
         word = token.words[0]
@@ -101,14 +101,14 @@ class Side(ABC):
         return write
 
     def slot(self, token: Token, name: str) -> int:
-        """The number of a slot; raises UserError for one that the rule does not have."""
+        """The number of a slot; raises PhrasebookError for one that the rule does not have."""
         if name not in self.names:
             raise token.line.error(f"expected one of the rule's slots ({', '.join(self.names)}), not '{name}'.")
         self.used.add(name)
         return self.names.index(name)
 
     def features_and_slots(self, token: Token, allowed: set[str]) -> tuple[list[str], list[int]]:
-        """The features, of those allowed, and the slots behind the first word in the braces; raises UserError."""
+        """The features, of those allowed, and the slots behind the first word in the braces; raises PhrasebookError."""
         features, slots = [], []
         for word in token.words[1:]:
             if word in allowed:
@@ -120,7 +120,7 @@ class Side(ABC):
         return features, slots
 
     def agreement_slot(self, token: Token, slots: list[int]) -> int:
-        """The slot that a token agrees with; raises UserError unless it names exactly one."""
+        """The slot that a token agrees with; raises PhrasebookError unless it names exactly one."""
         if len(slots) != 1:
             raise token.line.error(f"expected one slot to agree with in {{{' '.join(token.words)}}}.")
         return slots[0]

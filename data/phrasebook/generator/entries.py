@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from nmt.data.phrasebook.tables import Line
+from generator.tables import Line
 
 Forms = tuple[str, ...]
 Groups = tuple[tuple[int, bool], ...]  # words of the two languages in one group are linked; whether surely

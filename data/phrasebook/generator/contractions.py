@@ -1,8 +1,8 @@
 """English contractions: two words as one, *do not* as *don't*, *I am* as *I'm*; the links of both are its links."""
 
-from nmt.data.phrasebook.finish import Word
-from nmt.data.phrasebook.lexicon import Lexicon
-from nmt.data.phrasebook.rules import PUNCTUATION
+from generator.finish import Word
+from generator.lexicon import Lexicon
+from generator.rules import PUNCTUATION
 
 SHARE = 0.8  # of the sentences in which it is possible
 SUBJECTS = ("I", "you", "he", "she", "it", "we", "they")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from nmt.data.phrasebook.draw import Pair
+from generator.draw import Pair
 
 WILDCARD = "*"
 WITHOUT_MARKS = str.maketrans("", "", ".,!?;:")

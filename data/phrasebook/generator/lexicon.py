@@ -1,16 +1,16 @@
 """The words: lines of the lexicon files, inflected for all their forms once.
 
 nouns*.txt, verbs*.txt, adjectives.txt, adverbs.txt, names.txt, pronouns.txt, auxiliaries.txt, articles.txt,
-contractions.txt; their columns are described in data/phrasebook/README.md.
+contractions.txt; their columns are described in README.md.
 """
 
 import re
 from functools import cached_property
 from pathlib import Path
 
-from nmt.data.phrasebook import english, german, nouns
-from nmt.data.phrasebook.entries import Adjective, Forms, Groups, Head, Verb, Word
-from nmt.data.phrasebook.tables import Line, read
+from generator import english, german, nouns
+from generator.entries import Adjective, Forms, Groups, Head, Verb, Word
+from generator.tables import Line, read
 
 LINK = re.compile(r"([0-9]+)([-p])([0-9]+)")
 CONTRACTED = ("anywhere", "clause", "perfect", "beginning")
@@ -20,7 +20,7 @@ FRAMES = ("intrans", "trans", "dative", "ditrans", "prep", "motion", "located", 
 
 
 class Lexicon:
-    """All entries, by part of speech; raises UserError for a line that cannot be understood."""
+    """All entries, by part of speech; raises PhrasebookError for a line that cannot be understood."""
 
     def __init__(self, folder: Path) -> None:
         self.heads: list[Head] = []
@@ -58,7 +58,7 @@ class Lexicon:
                     try:
                         make(line)
                     except (IndexError, KeyError, ValueError) as error:
-                        raise line.error("expected what data/phrasebook/README.md says about this file.") from error
+                        raise line.error("expected what README.md says about this file.") from error
 
     def noun(self, line: Line) -> None:
         """`der Apfel, Äpfel | apple | food fruit`, parsed in nouns.py."""

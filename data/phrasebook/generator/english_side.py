@@ -1,8 +1,8 @@
 """English tokens of rules as operations."""
 
-from nmt.data.phrasebook import english
-from nmt.data.phrasebook.rules import Token
-from nmt.data.phrasebook.side import DEGREES, GROUP, Out, Phrase, Side, Write
+from generator import english
+from generator.rules import Token
+from generator.side import DEGREES, GROUP, Out, Phrase, Side, Write
 
 ROLES = {"subject": 0, "object": 1, "possessor": 2}
 FORMS = {"participle", "infinitive", "ing", "past"}

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from nmt.data.phrasebook.entries import Adjective, Head
-from nmt.data.phrasebook.form import Form
-from nmt.data.phrasebook.lexicon import Lexicon
-from nmt.data.phrasebook.rules import NUMBERS, Slot
-from nmt.data.phrasebook.side import Phrase
+from generator.entries import Adjective, Head
+from generator.form import Form
+from generator.lexicon import Lexicon
+from generator.rules import NUMBERS, Slot
+from generator.side import Phrase
 
 
 class NoCandidates(Exception):

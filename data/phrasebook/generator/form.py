@@ -1,14 +1,14 @@
 """A variant of a rule, both sides compiled, with the slots that it needs."""
 
-from nmt.data.phrasebook.english_side import English
-from nmt.data.phrasebook.german_side import German
-from nmt.data.phrasebook.lexicon import Lexicon
-from nmt.data.phrasebook.rules import KINDS, Rule, Variant
-from nmt.data.phrasebook.side import Phrase, Shared
+from generator.english_side import English
+from generator.german_side import German
+from generator.lexicon import Lexicon
+from generator.rules import KINDS, Rule, Variant
+from generator.side import Phrase, Shared
 
 
 class Form:
-    """A variant that can be drawn and written; raises UserError for an impossible token or a label on only one side."""
+    """A variant that can be drawn and written; raises PhrasebookError for an impossible token or a one-sided label."""
 
     def __init__(self, rule: Rule, variant: Variant, number: int, lexicon: Lexicon) -> None:
         self.line, self.rule, self.name, self.names = (

@@ -3,16 +3,16 @@
 der Apfel, Äpfel | apple | food fruit
 """
 
-from nmt.data.phrasebook import english, german
-from nmt.data.phrasebook.entries import Forms, Head
-from nmt.data.phrasebook.tables import Line
+from generator import english, german
+from generator.entries import Forms, Head
+from generator.tables import Line
 
 GENDERS = {"der": "m", "die": "f", "das": "n"}
 ARTICLELESS = {"subject", "sport", "language", "illness"}  # used without an article
 
 
 def heads(line: Line) -> list[Head]:
-    """Singular and plural; raises UserError for a line that cannot be understood."""
+    """Singular and plural; raises PhrasebookError for a line that cannot be understood."""
     left, right, last = line.columns(3, 3, "ARTICLE SINGULAR, PLURAL | ENGLISH | CLASSES")
     tags = [tag for tag in f"{left} {last}".split() if "=" in tag]
     if unknown := [tag for tag in tags if tag.partition("=")[0] not in ("gen", "at", "to")]:

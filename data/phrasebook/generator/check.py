@@ -1,11 +1,11 @@
 """Checks of the rules against the words and against each other, before anything is drawn."""
 
-from nmt.data.phrasebook.lexicon import Lexicon
-from nmt.data.phrasebook.rules import KINDS, NUMBERS, Rule, Slot
+from generator.lexicon import Lexicon
+from generator.rules import KINDS, NUMBERS, Rule, Slot
 
 
 def check(rules: list[Rule], lexicon: Lexicon) -> None:
-    """Raises UserError for a slot, a restriction or a verb that names what does not exist, and for recursion."""
+    """Raises PhrasebookError for a slot, a restriction or a verb that names what does not exist, and for recursion."""
     names: dict[str, set[str]] = {}
     for rule in rules:
         names.setdefault(rule.category, set()).add(rule.name)
@@ -26,13 +26,13 @@ def check(rules: list[Rule], lexicon: Lexicon) -> None:
 
 
 def check_kind(slot: Slot, names: dict[str, set[str]]) -> None:
-    """Raises UserError unless the slot names a part of speech or a category that has rules."""
+    """Raises PhrasebookError unless the slot names a part of speech or a category that has rules."""
     if slot.kind not in KINDS and slot.kind not in names:
         raise slot.line.error(f"expected one of {', '.join((*KINDS, *sorted(names)))}, not '{slot.kind}'.")
 
 
 def check_classes(rule: Rule, slot: Slot, above: list[str], classes: set[str]) -> None:
-    """Raises UserError unless the slot names classes that some word has, or slots above it in the rule."""
+    """Raises PhrasebookError unless the slot names classes that some word has, or slots above it in the rule."""
     if slot.kind == "adjective" and not (slot.classes and slot.classes[0] in above):
         raise slot.line.error("expected a slot above this one, whose noun the adjective describes.")
     if slot.classes and all(word.startswith("-") for word in slot.classes):
@@ -55,7 +55,7 @@ def check_classes(rule: Rule, slot: Slot, above: list[str], classes: set[str]) -
 
 
 def check_restrictions(slot: Slot, names: dict[str, set[str]], classes: set[str]) -> None:
-    """Raises UserError unless the brackets hold numbers, rules of the category or, for a noun, further classes."""
+    """Raises PhrasebookError unless the brackets hold numbers, rules of the category or a noun's further classes."""
     possible = names.get(slot.kind, classes if slot.kind in ("noun", "pronoun") else set())
     for word in slot.only:
         if word not in NUMBERS and word not in possible:
@@ -64,7 +64,7 @@ def check_restrictions(slot: Slot, names: dict[str, set[str]], classes: set[str]
 
 
 def check_circles(rules: list[Rule], names: dict[str, set[str]]) -> None:
-    """Raises UserError for a category that contains itself, so that drawing it would never end."""
+    """Raises PhrasebookError for a category that contains itself, so that drawing it would never end."""
     inside: dict[str, set[str]] = {name: set() for name in names}
     for rule in rules:
         inside[rule.category] |= {slot.kind for slot in rule.slots.values()} & set(names)

@@ -5,7 +5,7 @@
     de  {der N} {N}                       German, and
     en  the~der {N}                       English; further pairs of lines are variants with the same slots
 
-The syntax of slots and tokens is described in data/phrasebook/README.md.
+The syntax of slots and tokens is described in README.md.
 """
 
 import math
@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from nmt.data.phrasebook.tables import Line, read
+from generator.tables import Line, read
 
 KINDS = ("noun", "pronoun", "verb", "adjective", "word")
 NUMBERS = ("sg", "pl", "article", "count", "mass", "bare", "name", "masc")  # masc: German masculine singular
@@ -70,7 +70,7 @@ class Rule:
 
 
 def read_rules(folder: Path, files: Collection[str] = ()) -> list[Rule]:
-    """The rules of all files in a folder, or of some; raises UserError for a line that cannot be understood."""
+    """The rules of all files in a folder, or of some; raises PhrasebookError for a line that cannot be understood."""
     rules: list[Rule] = []
     names: dict[tuple[str, str], Line] = {}
     for path in sorted(folder.glob("*.txt")):

@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
-from nmt.data.phrasebook import english
-from nmt.data.phrasebook.lexicon import Lexicon
-from nmt.data.phrasebook.rules import PUNCTUATION
-from nmt.data.phrasebook.side import MARKER, Marks, Out
+from generator import english
+from generator.lexicon import Lexicon
+from generator.rules import PUNCTUATION
+from generator.side import MARKER, Marks, Out
 
 
 class Word(NamedTuple):

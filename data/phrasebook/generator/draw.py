@@ -10,17 +10,16 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt.data.phrasebook.candidates import Candidates, Choice, NoCandidates, choose_entry, inherit
-from nmt.data.phrasebook.check import check
-from nmt.data.phrasebook.contractions import SHARE, contract
-from nmt.data.phrasebook.entries import Entry
-from nmt.data.phrasebook.finish import finish_english, finish_german, join, links
-from nmt.data.phrasebook.form import Form
-from nmt.data.phrasebook.lexicon import Lexicon
-from nmt.data.phrasebook.rules import Slot, read_rules
-from nmt.data.phrasebook.side import LABELS, Out, Phrase
-from nmt.data.phrasebook.tables import text_folder
-from nmt.errors import UserError
+from generator.candidates import Candidates, Choice, NoCandidates, choose_entry, inherit
+from generator.check import check
+from generator.contractions import SHARE, contract
+from generator.entries import Entry
+from generator.finish import finish_english, finish_german, join, links
+from generator.form import Form
+from generator.lexicon import Lexicon
+from generator.rules import Slot, read_rules
+from generator.side import LABELS, Out, Phrase
+from generator.tables import PhrasebookError
 
 PATIENCE = 10_000  # draws in a row without a sentence
 
@@ -37,11 +36,11 @@ class Pair(NamedTuple):
 
 
 class Grammar:
-    """The phrasebook's words and rules, ready to draw; raises UserError for a broken line."""
+    """The phrasebook's words and rules, ready to draw; raises PhrasebookError for a broken line."""
 
     def __init__(self, folder: Path | None = None, files: Collection[str] = ()) -> None:
-        folder = folder or text_folder()
-        self.lexicon = Lexicon(folder)
+        folder = folder or Path(__file__).parent
+        self.lexicon = Lexicon(folder / "words")
         rules = read_rules(folder / "grammar", files)
         check(rules, self.lexicon)
         self.forms: dict[str, list[Form]] = {}
@@ -50,7 +49,7 @@ class Grammar:
                 form = Form(rule, variant, number, self.lexicon)
                 self.forms.setdefault(rule.category, []).append(form)
         if "sentence" not in self.forms:
-            raise UserError(f"{folder / 'grammar'} has no rule of the category 'sentence'.")
+            raise PhrasebookError(f"{folder / 'grammar'} has no rule of the category 'sentence'.")
         self.candidates = Candidates(self.lexicon, self.forms)
 
     @cached_property
@@ -128,13 +127,13 @@ class Grammar:
 
 
 def draws(grammar: Grammar, seed: int) -> Iterator[Pair]:
-    """Pairs without end, the same for the same seed; raises UserError when PATIENCE draws in a row give none."""
+    """Pairs without end, the same for the same seed; raises PhrasebookError when PATIENCE draws in a row give none."""
     rnd, failures = random.Random(seed).random, 0
     while failures < PATIENCE:
         pair = grammar.draw(rnd)
         failures = 0 if pair else failures + 1
         if pair:
             yield pair
-    raise UserError(
+    raise PhrasebookError(
         f"{PATIENCE:,} draws in a row gave no sentence: some slots of these rules have too few words, or none."
     )

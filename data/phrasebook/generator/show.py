@@ -1,7 +1,7 @@
-"""Draw pairs of the built-in phrasebook to read them, or count what is drawn.
+"""Draw pairs of the phrasebook to read them, or count what is drawn; run in data/phrasebook.
 
-python scripts/phrasebook.py [--rule NAME …] [--number 20] [--seed 1] [--links]     pairs to read
-python scripts/phrasebook.py --count 100000                                         distributions
+python -m generator.show [--rule NAME …] [--number 20] [--seed 1] [--links]     pairs to read
+python -m generator.show --count 100000                                         distributions
 """
 
 import argparse
@@ -12,10 +12,10 @@ import time
 from collections import Counter
 from itertools import islice
 
-from nmt.data.phrasebook.draw import Grammar, Pair, draws
-from nmt.data.phrasebook.near_duplicates import near_training
-from nmt.data.phrasebook.splits import set_of
-from nmt.errors import UserError
+from generator.draw import Grammar, Pair, draws
+from generator.near_duplicates import near_training
+from generator.splits import set_of
+from generator.tables import PhrasebookError
 
 CONTRACTED = re.compile(r"n't\b|\b(I|[Yy]ou|[Ww]e|[Tt]hey|[Hh]e|[Ss]he|[Ii]t|[Tt]here|That|What|Where|Who|How|[Ll]et)'")
 YOU = re.compile(r"\b[Yy]ou(rs?|rsel(f|ves))?\b")
@@ -41,13 +41,13 @@ def main() -> None:
                 form for rule, form in rules if rule.name.startswith(names) or rule.line.file in names
             ]
             if not grammar.forms["sentence"]:
-                raise UserError(f"No sentence rule begins with {' or '.join(names)}.")
+                raise PhrasebookError(f"No sentence rule begins with {' or '.join(names)}.")
         if arguments.count:
             count(grammar, arguments.seed, arguments.count)
         else:
             for pair in islice(draws(grammar, arguments.seed), arguments.number):
                 print_pair(pair, arguments.links)
-    except UserError as error:
+    except PhrasebookError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
 

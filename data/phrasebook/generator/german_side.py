@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from nmt.data.phrasebook import german
-from nmt.data.phrasebook.rules import Token
-from nmt.data.phrasebook.side import DEGREES, GROUP, MARKER, TENSES, Marks, Out, Phrase, Side, Write
+from generator import german
+from generator.rules import Token
+from generator.side import DEGREES, GROUP, MARKER, TENSES, Marks, Out, Phrase, Side, Write
 
 DETERMINERS = german.determiners()
 PRONOUNS = german.split(german.PRONOUN)

@@ -7,51 +7,41 @@ has one; its verb, its noun and its construction all occur in train. (A rule tha
 slots.) Line by line, test_seen has the constructions of test_unseen, with combinations that occur in train.
 """
 
-import hashlib
-import logging
+import bz2
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from nmt.data.phrasebook.draw import Grammar, Pair, draws
-from nmt.data.phrasebook.near_duplicates import near_training
-from nmt.data.phrasebook.tables import text_folder
-from nmt.errors import UserError
+from generator.draw import Grammar, Pair, draws
+from generator.near_duplicates import near_training
+from generator.tables import PhrasebookError
 
-VERSION = 2  # raise it when the same text files give other pairs
+PAIRS, SEED = 85_000, 1  # of the edition that nmt is shipped with: training pairs, and where the draws begin
 SETS = ("train", "valid", "test", "test_seen", "test_unseen")
 HELD_OUT = 20  # one combination of so many is held out
 EVALUATED = 40  # one pair of so many is for valid, and one for test
 SHORTEST, LONGEST = 3, 25  # words of a sentence, as spaces separate them
 PATIENCE = 30  # draws per pair asked for, until the phrasebook counts as exhausted
-logger = logging.getLogger("nmt")
 
 
-def recipe() -> dict[str, Any]:
-    """What the pairs depend on besides their seed and number: a hash of the text files, and VERSION."""
-    digest = hashlib.sha256()
-    for path in sorted(text_folder().rglob("*.txt")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return {"phrasebook": digest.hexdigest(), "version": VERSION}
+def write_edition(folder: Path, pairs: int = PAIRS, seed: int = SEED) -> None:
+    """Write SET.de.bz2, SET.en.bz2 and SET.align.bz2 (Pharaoh, German first) of every set, always the same bytes.
 
-
-def write(folder: Path, source: str, target: str, pairs: int, seed: int) -> None:
-    """Write SET.de, SET.en and SET.align (Pharaoh, source first) of every set; raises UserError when too few exist."""
+    Raises PhrasebookError when too few pairs exist.
+    """
     sets = draw_sets(Grammar(), pairs, seed)
     if empty := [name for name in SETS if not sets[name]]:
-        raise UserError(f"data.pairs={pairs} is too few: it leaves nothing for {', '.join(empty)}; take some thousand.")
+        raise PhrasebookError(f"{pairs} pairs are too few: they leave nothing for {', '.join(empty)}.")
     for name, members in sets.items():
-        files = {"de": [pair.german for pair in members], "en": [pair.english for pair in members]}
-        files["align"] = [pair.links if source == "de" else swap_sides(pair.links) for pair in members]
-        for ending, lines in files.items():
-            (folder / f"{name}.{ending}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        for ending, column in (("de", 0), ("en", 1), ("align", 2)):
+            text = "".join(f"{pair[column]}\n" for pair in members)
+            (folder / f"{name}.{ending}.bz2").write_bytes(bz2.compress(text.encode()))
 
 
 def draw_sets(grammar: Grammar, pairs: int, seed: int) -> dict[str, list[Pair]]:
-    """`pairs` pairs for train and a twentieth of that, at most 1,000, for each other set; raises UserError.
+    """`pairs` pairs for train and a twentieth of that, at most 1,000, for each other set; raises PhrasebookError.
 
     Of a small corpus, test_seen and test_unseen can be smaller: few combinations occur in few training pairs.
     """
@@ -63,7 +53,7 @@ def draw_sets(grammar: Grammar, pairs: int, seed: int) -> dict[str, list[Pair]]:
         if len(pools["train"]) == pairs:
             break
     else:
-        raise UserError(f"data.pairs={pairs} is not possible: the phrasebook gave {len(pools['train']):,} for train.")
+        raise PhrasebookError(f"{pairs} pairs are not possible: the phrasebook gave {len(pools['train']):,} for train.")
     combinations = {combination for pair in pools["train"] for combination in pair.combinations}
     while True:
         exhausted = draw_evaluated(stream, pools, combinations, int(wanted * spare))
@@ -148,13 +138,3 @@ def constructions_and_lemmas(pairs: Iterable[Pair]) -> set[str]:
         names.add(pair.skeleton)
         names.update(f"{entry.line.file}:{entry.lemma}" for entry in pair.lemmas)
     return names
-
-
-def swap_sides(links: str) -> str:
-    """A Pharaoh line with source and target exchanged, sorted again."""
-    swapped = []
-    for link in links.split():
-        mark = "p" if "p" in link else "-"
-        left, right = link.split(mark)
-        swapped.append((int(right), int(left), mark))
-    return " ".join(f"{right}{mark}{left}" for right, left, mark in sorted(swapped))
