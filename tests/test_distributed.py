@@ -20,7 +20,7 @@ from nmt.training.distributed import World
 WORDS = (
     "train.max_steps=12", "train.validate_every=5", "train.batch_tokens=100", "train.log_sentences=1",
     "train.subword_sampling=0.1", "train.average_checkpoints=2", "precision=bf16",
-    "train.noise_typos=0.2", "train.noise_merge=0.2", "train.noise_copy=0.2", "train.noise_words=0.2",
+    "train.noise_typos=0.2", "train.noise_merge=0.2", "train.noise_copy=0.2",
 )  # fmt: skip
 MODELS = {
     "transformer": (),

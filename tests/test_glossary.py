@@ -14,7 +14,7 @@ from corpora import Trained, run_command
 
 import nmt
 from nmt.config.schema import DecodeConfig
-from nmt.data.protection import protect
+from nmt.data.text_filter import protect
 from nmt.data.tokenizer import UNK, Tokenizers
 from nmt.decode.glossary_placement import TermSpan, find_term_span
 from nmt.decode.glossary_search import open_glossary

@@ -8,8 +8,8 @@ from corpora import Trained, pairs, run_command, small, write_corpus, write_pair
 
 from nmt.data.corpus import read_report
 from nmt.data.noise import Noise, add_noise
-from nmt.data.protection import protect
 from nmt.data.tags import leading_tags, sentence_start
+from nmt.data.text_filter import PLACEHOLDERS, protect
 from nmt.data.tokenizer import Tokenizers
 from nmt.decode.translator import Translator
 
@@ -138,7 +138,7 @@ def test_a_tag_is_one_piece_and_stays_one(tmp_path, capfd):
     assert "<bt>" in tokenizers.source.tags
     assert tokenizers.source.pieces(tokenizers.source.encode("<bt> Die"))[:2] == ["▁", "<bt>"]
     assert [protected.text for protected in tokenizers.protect_sources(["<bt> 5 DIE KATZE"])] == [
-        "<bt> \uf100 Die Katze"
+        "<bt> \uf100 die katze"
     ]
 
 
@@ -149,7 +149,7 @@ def test_noise_leaves_tags_in_their_place():
     every += every[:1] * 3
     merged = 0
     for seed in range(200):
-        for pair in add_noise(every, noise, True, Random(seed), tags):
+        for pair in add_noise(every, noise, PLACEHOLDERS, Random(seed), tags):
             start = every[pair.rows[0]][0].rpartition("<bt> ")[0] + "<bt> "
             assert pair.source.startswith(start) and "<" not in pair.source[len(start) :]
             merged += len(pair.rows) > 1

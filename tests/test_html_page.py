@@ -1,6 +1,5 @@
 """nmt export --format html: its scripts do what the Python does, and the page translates as the command in Chromium."""
 
-import base64
 import json
 import shutil
 import subprocess
@@ -20,10 +19,10 @@ from test_rough_input import APART, moved
 from nmt.config.validation import validate
 from nmt.convert import html_page, onnxruntime_web
 from nmt.convert.html_page import WORKER, HtmlExport, filled, write_page
-from nmt.convert.javascript import javascript_pattern, protection_rules, tokenizer_table
-from nmt.data.known_words import KnownWords, places
-from nmt.data.protection import protect
-from nmt.data.tokenizer import EOS, PAD, UNK, Tokenizer, normalize
+from nmt.convert.javascript import filter_rules, javascript_pattern, tokenizer_table
+from nmt.data.normalization import normalize
+from nmt.data.text_filter import protect
+from nmt.data.tokenizer import EOS, PAD, UNK, Tokenizer
 from nmt.data.train_tokenizer import train_sentencepiece
 from nmt.data.words import WordPair
 from nmt.decode.constraints import most_equal, source_repeats
@@ -101,39 +100,29 @@ def test_pieces_and_texts_are_those_of_sentencepiece(tokenizers):
     assert decoded == wanted
 
 
-def test_protection_and_known_words_are_those_of_python():
-    known = KnownWords.of(
-        [left for left, _ in pairs(300)] + ["Der Hund mag die Straße sehr.", "Ein Haus am See."], ".!"
-    )
-    lines = [*LINES, "<bt> der hund mag die strasse", "DIE STRASSE MIT XAVER", "Hundehaus und Häusern bei Qwertz"]
-    lines += ["Sehr", "sehr", "SEHR", "hund", "strasse", "<bt> Sehr", "sEHR", "Xaver", "Sehr!", "Ω", "É", " Sehr "]
-    lines += ["J. R. Qwertz und Xaver & Qwertz GmbH & Co. KG, AG", "Xaver Y2, H.-P. v. Qwertz 2", "ein สวัสดี hund"]
-    lines += ["ein Xaver van der Qwertz", "in Bad Qwertz bei St. Xaver", "J. von Qwertz", "das NYM-J 5x2,5 und Xaver-Q"]
-    lines += ["die Qwertz AG 5 und Qwertz de la Xaver", "Klein Xaver und klein, Klein Xaver im Bad Xaver"]
-    lines += ["der hund von grzybowska und die strasßen", "ein qwertzuiop Y2", "ein verxaver im hunnd"]
-    lines += ["ein Dr. H.-P. Qwertz", "A. B. C. D. E. F. Qwertz", "ein hund, z. B. Qwertz", "C2H5Br + NH3 ist"]
-    lines += ["- Sehr", " • der hund", "Sehr 🙂", "- ", "* * Sehr", "Hund!", "sehr!.", "Hund?", "- SEHR!", "Xaver!"]
+def test_the_text_filter_is_that_of_python():
+    lines = [
+        *LINES,
+        "<bt> DIE STRASSE",
+        "a@b.example.org, HAUS.DE:80/x?y",
+        "Ω 5 É",
+        "<2fr> http://10.0.0.1/a",
+        "x" * 300,
+    ]
     data = {
-        "rules": protection_rules(), "lines": lines, "words": ["Hund", "straße", "", "x" * 300],
+        "rules": filter_rules(), "lines": lines,
         "moved": [(source, moved(source, target)[1]) for source, target, _ in APART],
-        "known": base64.b64encode(known.bits).decode(), "size": 8 * len(known.bits),
     }  # fmt: skip
-    words = "new KnownWords(Uint8Array.from(atob(data.known), (character) => character.charCodeAt(0)))"
-    plain, named, restored, apart, bits = run_web(
+    plain, restored, apart = run_web(
         [
-            "data.lines.map((line) => new Protection(data.rules, ['<bt>'], null).protect(line))",
-            f"data.lines.map((line) => new Protection(data.rules, ['<bt>'], {words}).protect(line))",
-            "data.lines.map((line) => { const found = new Protection(data.rules, [], null).protect(line); "
+            "data.lines.map((line) => new TextFilter(data.rules, ['<bt>']).protect(line))",
+            "data.lines.map((line) => { const found = new TextFilter(data.rules, []).protect(line); "
             "return restore(found.text, found); })",
-            "data.moved.map(([source, target]) => "
-            "restore(target, new Protection(data.rules, [], null).protect(source)))",
-            "data.words.map((word) => places(word, data.size))",
+            "data.moved.map(([source, target]) => restore(target, new TextFilter(data.rules, []).protect(source)))",
         ],
         data,
     )
     assert plain == [vars(protect(line, {"<bt>"})) for line in lines]
-    assert named == [vars(protect(line, {"<bt>"}, known)) for line in lines]
-    assert bits == [places(word, data["size"]) for word in data["words"]]
     assert restored[6] == LINES[6]
     assert apart == [shown for _, _, shown in APART]
 
@@ -152,8 +141,8 @@ def test_every_line_is_protected_alike():
         found.append(separator.join(words))
 
     collect()
-    data = {"rules": protection_rules(), "lines": found}
-    protected = run_web(["data.lines.map((line) => new Protection(data.rules, [], null).protect(line))"], data)[0]
+    data = {"rules": filter_rules(), "lines": found}
+    protected = run_web(["data.lines.map((line) => new TextFilter(data.rules, []).protect(line))"], data)[0]
     assert protected == [vars(protect(line)) for line in found]
 
 

@@ -4,7 +4,6 @@ import math
 import re
 import subprocess
 import sys
-import unicodedata
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from nmt.config.schema import TokenizerConfig, config_folder
+from nmt.data.normalization import normalize
 from nmt.data.subword_sampling import Sampler, Vocabulary
 from nmt.data.tokenizer import (
     BOS,
@@ -34,12 +34,10 @@ PAIRS = [tuple(" ".join(words) + "." for words in zip(a, b, c, strict=True)) for
 STRANGE = [
     "مرحبا بالعالم",
     "Grüße 😀👩‍👩‍👧",
-    "zero\u200bwidth",
     "a\u2028b",
     "a\x85b",
     "a\x0bb",
     "½ … Ａ ﬁ",
-    "x\u00a0y",
     "tab\there",
 ]
 
@@ -83,7 +81,7 @@ def test_strange_text_survives(tokenizer: Tokenizer, text: str) -> None:
 # Lost are only the sign ▁, and line feeds, which are no part of a sentence.
 @given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="▁\n\r")), alpha=st.floats(0, 0.9))
 def test_round_trip(tokenizer: Tokenizer, text: str, alpha: float) -> None:
-    expected = re.sub(" +", " ", unicodedata.normalize("NFC", text)).strip(" ")
+    expected = re.sub(" +", " ", normalize(text)).strip(" ")
     assert tokenizer.decode(tokenizer.encode(text)) == expected
     assert tokenizer.decode(tokenizer.sample(text, alpha, Random(1))) == expected
 

@@ -48,7 +48,7 @@ Trained on {data}. {licence}
 place. `provenance.json` has the run, its configuration and the versions of the libraries.
 {protection}"""
 PROTECTION = """
-This model was trained with placeholders for numbers, URLs, names and the like, which Argos Translate does not make:
+This model was trained with placeholders for numbers, URLs and the like, which Argos Translate does not make:
 it may change them.
 """
 

@@ -1,4 +1,4 @@
-"""A SentencePiece model that does by itself what ours leaves to Python before it: Unicode NFC, and small letters."""
+"""A SentencePiece model that does by itself what ours leaves to Python before it: `normalize`."""
 
 import io
 import sys
@@ -10,7 +10,8 @@ from pathlib import Path
 import sentencepiece
 
 from nmt.convert.protobuf import message, texts
-from nmt.data.tokenizer import Tokenizer, normalize
+from nmt.data.normalization import normalize
+from nmt.data.tokenizer import Tokenizer
 
 NORMALIZER, CHARACTER_MAP = 3, 2  # fields of ModelProto and NormalizerSpec
 
@@ -51,7 +52,7 @@ def changes(lowercase: bool) -> dict[str, str]:
     found: dict[str, str] = {}
     for character in map(chr, range(sys.maxunicode + 1)):
         parts = unicodedata.decomposition(character)
-        if not parts and not (lowercase and character.isupper()):
+        if not parts and normalize(character, lowercase) == character:
             continue
         written = [character, unicodedata.normalize("NFD", character)]
         if parts and "<" not in parts:

@@ -8,7 +8,7 @@ from typing import Any
 from nmt.config.schema import Config
 from nmt.convert import vocabulary_map
 from nmt.convert.ctranslate2_model import build_spec, check_exportable, import_ctranslate2
-from nmt.convert.identity import content_hash, position_count, protect_call, write_protection
+from nmt.convert.identity import content_hash, position_count, write_text_code
 from nmt.decode.translator import Translator
 from nmt.models.transformer import Transformer
 
@@ -16,22 +16,22 @@ VERSION = 5  # part of the folder's name; to be raised when the content of an ex
 
 README = """# {title}
 
-A Transformer in the format of CTranslate2, weights as {quantization}. It needs the packages `ctranslate2` and
-`sentencepiece` and nothing else; run this in the folder:
+A Transformer in the format of CTranslate2, weights as {quantization}. It needs the packages `ctranslate2`,
+`sentencepiece`{links} and no other; run this in the folder:
 
 ```python
-import unicodedata
-
 import ctranslate2
 import sentencepiece
-{protection}
+
+from normalization import normalize  # a file of this folder{protection}
+
 source = sentencepiece.SentencePieceProcessor(model_file="{source}.model")
 target = sentencepiece.SentencePieceProcessor(model_file="{target}.model")
 engine = ctranslate2.Translator(".", compute_type="default")
 
 
 def translate(line: str) -> str:
-{protected}    pieces = source.encode(unicodedata.normalize("NFC", line){lower}, out_type=str)
+{protected}    pieces = source.encode(normalize(line{lower}), out_type=str)
     if not pieces:
         return ""
     results = engine.translate_batch(
@@ -58,8 +58,8 @@ and the scores of the run.
 """
 
 
-IMPORT = "\nfrom protection import KnownWords, protect, restore  # a file of this folder\n"
-PROTECT = """    protected = {protect}  # numbers, URLs, names … are copied
+IMPORT = "\nfrom text_filter import protect, restore"
+PROTECT = """    protected = protect(line)  # numbers, URLs … are copied
     if protected.is_copied:
         return line
     line = protected.text
@@ -115,7 +115,7 @@ class CTranslate2Export:
         (folder / "provenance.json").write_text(text + "\n", encoding="utf-8")
         if self.vocabulary_map is not None:
             (folder / vocabulary_map.FILE).write_text(self.vocabulary_map, encoding="utf-8")
-        write_protection(folder, self.translator.tokenizers)
+        write_text_code(folder, self.translator.tokenizers)
         (folder / "README.md").write_text(self.readme(), encoding="utf-8")
 
     def readme(self) -> str:
@@ -128,9 +128,10 @@ class CTranslate2Export:
             source="joint" if joint else "source",
             target="joint" if joint else "target",
             protection=IMPORT if tokenizers.protects else "",
-            protected=PROTECT.format(protect=protect_call(tokenizers)) if tokenizers.protects else "",
+            protected=PROTECT if tokenizers.protects else "",
+            links=", `linkify-it-py`" if tokenizers.protects else "",
             restored=RESTORE if tokenizers.protects else "text",
-            lower=".lower()" if tokenizers.source.lowercase else "",
+            lower=", lowercase=True" if tokenizers.source.lowercase else "",
             search=SEARCH if tokenizers.protects else "",
             beam=decode.beam,
             alpha=decode.length_penalty,

@@ -16,13 +16,13 @@ from typing import Any
 
 from nmt.config.schema import Config
 from nmt.convert.identity import content_hash
-from nmt.convert.javascript import protection_rules, tokenizer_table
+from nmt.convert.javascript import filter_rules, tokenizer_table
 from nmt.convert.onnx_folder import OnnxExport, write_graph
 from nmt.convert.onnx_graphs import export_graphs
 from nmt.convert.onnxruntime_web import VERSION as RUNTIME_VERSION
 from nmt.convert.onnxruntime_web import read_runtime
 from nmt.data.files import report_write_errors, write_atomic
-from nmt.data.protection import PLACEHOLDERS
+from nmt.data.normalization import INVISIBLE, SPACES
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.view.alignment_page import USAGE, legend_html, provenance_html, read_asset
@@ -35,8 +35,7 @@ POLICY = (
     "worker-src blob:; img-src data:; base-uri 'none'; form-action 'none'"
 )
 WORKER = (
-    "sentencepiece", "known_words", "protection", "constraints", "search", "words", "translator", "onnx_model",
-    "worker",
+    "sentencepiece", "text_filter", "constraints", "search", "words", "translator", "onnx_model", "worker",
 )  # fmt: skip
 SMALLEST_MATRIX = 1024  # values; smaller tensors stay float32
 
@@ -130,14 +129,12 @@ class HtmlExport:
     def data(self, about: dict[str, Any]) -> dict[str, Any]:
         """What the worker needs besides the graphs: model.json, the tokenizers, what is protected."""
         source, target = self.translator.tokenizers
-        tables: dict[str, Any] = {"source": tokenizer_table(source), "placeholders": PLACEHOLDERS}
+        tables: dict[str, Any] = {"source": tokenizer_table(source), "placeholders": source.marks}
+        tables["normalization"] = [SPACES.pattern, INVISIBLE.pattern]
         if not about["joint"]:
             tables["target"] = tokenizer_table(target)
-        protection = None
-        if about["protects"]:
-            known = base64.b64encode(source.known.bits).decode() if source.known else None
-            protection = {"rules": protection_rules(), "tags": sorted(source.tags), "known": known}
-        return {"about": about, "tables": tables, "protection": protection}
+        rules = {"rules": filter_rules(source.marks), "tags": sorted(source.tags)} if about["protects"] else None
+        return {"about": about, "tables": tables, "filter": rules}
 
 
 def script(name: str) -> str:

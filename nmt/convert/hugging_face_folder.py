@@ -12,7 +12,7 @@ from nmt.config.schema import Config
 from nmt.config.transformer import TransformerConfig
 from nmt.convert.hugging_face_model import check_exportable, model_config, model_weights
 from nmt.convert.hugging_face_tokenizer import tokenizer_config, tokenizer_json
-from nmt.convert.identity import content_hash, position_count, protect_call, write_protection
+from nmt.convert.identity import content_hash, position_count, write_text_code
 from nmt.convert.licence import Licences
 from nmt.data.tags import language_tag
 from nmt.data.tokenizer import BOS, EOS, PAD
@@ -62,9 +62,10 @@ TAGS = """
 The first word of each sentence is the tag of the language to translate into, such as `{tag}`.
 """
 PROTECTION = """
-In training, numbers, URLs, e-mails, codes and the like were replaced by placeholders, and lines in capitals
-were encoded as small letters. Do the same with `protection.py`, or they are translated as any other text:
-`protected = {protect}`, translate `protected.text`, then `restore(text, protected)`.
+In training, numbers, URLs, e-mails and the like were replaced by placeholders, and lines in capitals
+were encoded as small letters. Do the same with `text_filter.py` (it needs `linkify-it-py`), or they are translated as
+any other text:
+`protected = protect(line)`, translate `protected.text`, then `restore(text, protected)`.
 """
 
 
@@ -115,7 +116,7 @@ class HuggingFaceExport:
         for name, content in written.items():
             text = json.dumps(content, indent=1, ensure_ascii=False)
             (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
-        write_protection(folder, self.translator.tokenizers)
+        write_text_code(folder, self.translator.tokenizers)
         size = sum(weight.numel() for name, weight in weights.items() if "embed_positions" not in name)
         (folder / "README.md").write_text(self.card(size, provenance), encoding="utf-8")
 
@@ -160,7 +161,7 @@ class HuggingFaceExport:
             example="Ein Mann schläft." if data.source == "de" else "…",
             scores="\n".join(lines) or "None was computed.",
             data=data.kind if data.kind != "files" else "the text of its owner",
-            protection=PROTECTION.format(protect=protect_call(tokenizers)) if tokenizers.protects else "",
+            protection=PROTECTION if tokenizers.protects else "",
         )
 
     def how_it_was_made(self, provenance: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ Unigram models keep their pieces and scores. A BPE model becomes the list of its
 
 from typing import Any
 
+from nmt.data.normalization import INVISIBLE, SPACES
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
 SPACE = "▁"
@@ -72,8 +73,12 @@ def bpe_model(tokenizer: Tokenizer, pieces: list[str]) -> dict[str, Any]:
 
 
 def normalizers(lowercase: bool) -> list[dict[str, Any]]:
-    """NFC, small letters if so trained, and single spaces, as SentencePiece's identity rule leaves them."""
-    steps: list[dict[str, Any]] = [{"type": "NFC"}]
+    """`normalize`, small letters if so trained, and single spaces, as SentencePiece's identity rule leaves them."""
+    steps: list[dict[str, Any]] = [
+        {"type": "Replace", "pattern": {"Regex": SPACES.pattern}, "content": " "},
+        {"type": "Replace", "pattern": {"Regex": INVISIBLE.pattern}, "content": ""},
+        {"type": "NFC"},
+    ]
     if lowercase:
         steps.append({"type": "Lowercase"})
     steps.append({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})

@@ -1,5 +1,5 @@
 """What formats of export share: a name that changes with its content, the length of its position tables, and the
-code that keeps numbers, URLs and names from being translated.
+code that normalizes text and keeps numbers, URLs and the like from being translated.
 """
 
 import hashlib
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from nmt.config.schema import Config
-from nmt.data import known_words, protection, span_patterns, spans, tags
-from nmt.data.tokenizer import KNOWN_WORDS, Tokenizers
+from nmt.data import normalization, tags, text_filter
+from nmt.data.tokenizer import Tokenizers
 from nmt.decode.translator import Translator
 
 HOLD_EVERY_MODEL = "--format onnx and --format html hold every model."
@@ -36,19 +36,9 @@ def position_count(translator: Translator, config: Config) -> int:
     return int(max(longest + 1, translator.limits(np.array([longest]))[0]))
 
 
-def write_protection(folder: Path, tokenizers: Tokenizers) -> None:
-    """protection.py and what it needs, which run without this program, if there are placeholders."""
-    if not tokenizers.protects:
-        return
-    for module in (tags, known_words, span_patterns, spans, protection):
+def write_text_code(folder: Path, tokenizers: Tokenizers) -> None:
+    """normalization.py, and text_filter.py if there are placeholders; they run without this program."""
+    for module in (normalization, *((tags, text_filter) if tokenizers.protects else ())):
         assert module.__file__
         code = Path(module.__file__).read_text(encoding="utf-8").replace("from nmt.data.", "from ")
         (folder / Path(module.__file__).name).write_text(code, encoding="utf-8")
-    if tokenizers.source.known:
-        (folder / KNOWN_WORDS).write_bytes(tokenizers.source.known.bits)
-
-
-def protect_call(tokenizers: Tokenizers) -> str:
-    """How the examples protect a line."""
-    known = f', known=KnownWords(open("{KNOWN_WORDS}", "rb").read())' if tokenizers.source.known else ""
-    return f"protect(line{known})"

@@ -1,11 +1,10 @@
-"""Tokenizers and rules of protection as data for JavaScript: pieces with scores, and regular expressions."""
+"""Tokenizers and the text filter as data for JavaScript: pieces with scores, and regular expressions."""
 
+from collections.abc import Collection
 from typing import Any
 
-from nmt.data.protection import AFTER_NAME, BEFORE_NAME, CODE, JOINS_NAMES, LONGEST_BEFORE, NUMBERS, OTHERS
-from nmt.data.span_patterns import SPANS
-from nmt.data.spans import BETWEEN, JOINED, TOUCHING, TRAILING
 from nmt.data.tags import TAG
+from nmt.data.text_filter import NUMBERS, OTHERS, PLACEHOLDERS, SPANS
 from nmt.data.tokenizer import Tokenizer
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6  # as in SentencePiece's own files
@@ -33,22 +32,13 @@ def tokenizer_table(tokenizer: Tokenizer) -> dict[str, Any]:
     return {"pieces": pieces, "scores": scores, "types": types, "bpe": tokenizer.sampler.dropout}
 
 
-def protection_rules() -> dict[str, Any]:
-    """The patterns of nmt/data/span_patterns.py as JavaScript reads them, and its other constants."""
+def filter_rules(marks: Collection[str] = PLACEHOLDERS) -> dict[str, Any]:
+    """The patterns of nmt/data/text_filter.py as JavaScript reads them, and the placeholders that a tokenizer has."""
     return {
         "pattern": javascript_pattern(SPANS.pattern),
-        "between": javascript_pattern(BETWEEN.pattern),
         "tag": javascript_pattern(TAG.pattern),
-        "numbers": NUMBERS,
-        "others": OTHERS,
-        "trailing": TRAILING,
-        "joined": JOINED,
-        "touching": TOUCHING,
-        "joinsNames": javascript_pattern(JOINS_NAMES.pattern),
-        "afterName": javascript_pattern(AFTER_NAME.pattern),
-        "beforeName": javascript_pattern(BEFORE_NAME.pattern),
-        "longestBefore": LONGEST_BEFORE,
-        "code": javascript_pattern(CODE.pattern),
+        "numbers": [mark for mark in NUMBERS if mark in marks],
+        "others": [mark for mark in OTHERS if mark in marks],
     }
 
 

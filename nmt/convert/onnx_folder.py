@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.schema import Config
-from nmt.convert.identity import content_hash, protect_call, write_protection
+from nmt.convert.identity import content_hash, write_text_code
 from nmt.convert.onnx_graphs import PACKAGES, Graphs, export_graphs, require_packages
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.translator import Translator
@@ -21,15 +21,15 @@ VERSION = 1  # part of the folder's name; to be raised when the content of an ex
 README = """# {title}
 
 Two ONNX graphs: `encoder.onnx`, and `decoder.onnx` for one column with its state; weights as {quantization}. This
-needs the packages `onnxruntime`, `sentencepiece` and `numpy` and nothing else; run it in the folder:
+needs the packages `onnxruntime`, `sentencepiece`, `numpy`{links} and no other; run it in the folder:
 
 ```python
-import unicodedata
-
 import numpy as np
 import onnxruntime
 import sentencepiece
-{protection}
+
+from normalization import normalize  # a file of this folder{protection}
+
 source = sentencepiece.SentencePieceProcessor(model_file="{source}.model")
 target = sentencepiece.SentencePieceProcessor(model_file="{target}.model")
 encoder = onnxruntime.InferenceSession("encoder.onnx")
@@ -39,7 +39,7 @@ outputs = [each.name for each in decoder.get_outputs()]
 
 
 def translate(line: str) -> str:
-{protected}    pieces = source.encode(unicodedata.normalize("NFC", line){lower})
+{protected}    pieces = source.encode(normalize(line{lower}))
     if not pieces:
         return ""
     encoded = encoder.run(None, {{"source": np.array([[*pieces, {eos}]])}})
@@ -69,8 +69,8 @@ also searches again where a placeholder was lost or a span is repeated; this exa
 SentencePiece's. `tokenizer.json` holds whether text is brought to lower case, `provenance.json` the run, its
 configuration, the versions of the libraries and the scores of the run.
 """
-PROTECTION = "\nfrom protection import KnownWords, protect, restore  # a file of this folder\n"
-PROTECT = """    protected = {protect}  # numbers, URLs, names … are copied
+PROTECTION = "\nfrom text_filter import protect, restore"
+PROTECT = """    protected = protect(line)  # numbers, URLs … are copied
     if protected.is_copied:
         return line
     line = protected.text
@@ -113,7 +113,7 @@ class OnnxExport:
         write_json(folder / "model.json", self.description(graphs))
         write_json(folder / "provenance.json", {"quantization": self.quantization} | provenance)
         self.translator.tokenizers.save(folder)
-        write_protection(folder, self.translator.tokenizers)
+        write_text_code(folder, self.translator.tokenizers)
         (folder / "README.md").write_text(self.readme(), encoding="utf-8")
 
     def description(self, graphs: Graphs) -> dict[str, Any]:
@@ -156,9 +156,10 @@ class OnnxExport:
             source="joint" if tokenizers.joint else "source",
             target="joint" if tokenizers.joint else "target",
             protection=PROTECTION if tokenizers.protects else "",
-            protected=PROTECT.format(protect=protect_call(tokenizers)) if tokenizers.protects else "",
+            protected=PROTECT if tokenizers.protects else "",
+            links=", `linkify-it-py`" if tokenizers.protects else "",
             restored=RESTORE if tokenizers.protects else "text",
-            lower=".lower()" if tokenizers.source.lowercase else "",
+            lower=", lowercase=True" if tokenizers.source.lowercase else "",
             weights="[0]: of attention, [layers heads source]" if self.translator.model.has_attention else ": none",
             pad=PAD,
             bos=BOS,

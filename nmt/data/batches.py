@@ -15,14 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.data.dataset import ParallelDataset, Sentences, join
+from nmt.data.dataset import Sentences, join
 from nmt.data.noise import Noise
 from nmt.data.plan import BatchPlan, count_batches, plan_batches, random_generator
 from nmt.data.shards import TrainingPairs
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizers
 from nmt.data.training_links import TrainingLinks
 from nmt.data.variation import Ids, Variation, with_spans
-from nmt.data.word_batches import WordBatches
 
 
 class Batch(NamedTuple):
@@ -112,7 +111,7 @@ class BatchIterator:
     Each shard of the corpus has a plan of its own; the order of the shards is new in every epoch. The next shard is
     planned in a thread when half of one has been read, and at most two plans are in memory. `sampling` is the strength
     of subword sampling (`Tokenizer.sample`); 0 turns it off. `links` make what attention is to learn in each batch.
-    `noise` changes the texts, and cannot go with links; some batches are drawn from `words` instead.
+    `noise` changes the texts, and cannot go with links.
     """
 
     def __init__(
@@ -124,10 +123,9 @@ class BatchIterator:
         sampling: float,
         links: TrainingLinks | None = None,
         noise: Noise | None = None,
-        words: WordBatches | None = None,
     ) -> None:
         self.pairs, self.tokenizers, self.budget, self.seed, self.sampling = pairs, tokenizers, budget, seed, sampling
-        self.links, self.noise, self.words = links, noise or Noise(), words
+        self.links, self.noise = links, noise or Noise()
         self.plans: dict[tuple[int, int], Future[BatchPlan]] = {}  # by epoch and index of the shard; the last two
         self.planner = ThreadPoolExecutor(1, "plans")
         self.plan_lock = Lock()  # plans are asked for by the training and by the thread of `stream`
@@ -177,7 +175,9 @@ class BatchIterator:
         plan = self.plan(epoch, shard)
         if 2 * position >= len(plan):
             self.request_plan(*self.existing_position(Cursor(epoch, shard, len(plan)))[:2])
-        pairs, rows, seed = self.pairs_of_batch(epoch, shard, position)
+        number = self.shard_number(epoch, shard)
+        pairs, rows = self.pairs.shard(number), plan[position]
+        seed = int(random_generator(self.seed, epoch, position, shard=number).integers(2**31))
         if not (self.sampling or self.noise or self.links):
             return collate(pairs.sentences("source", rows), pairs.sentences("target", rows))
         sources, targets = [pairs.source(row) for row in rows], [pairs.target(row) for row in rows]
@@ -189,15 +189,6 @@ class BatchIterator:
         ids = with_spans(self.tokenizers, [pairs.texts(row) for row in rows], sources, targets)
         return batch._replace(links=self.links.batch(*ids, [pairs.line(int(row)) for row in rows]))
 
-    def pairs_of_batch(self, epoch: int, shard: int, position: int) -> tuple[ParallelDataset, np.ndarray, int]:
-        """The dataset and the rows of a batch, and the seed of its noise."""
-        number = self.shard_number(epoch, shard)
-        generator = random_generator(self.seed, epoch, position, shard=number)
-        seed = int(generator.integers(2**31))
-        if self.words and (drawn := self.words.draw(generator)) is not None:
-            return self.words.pairs, drawn, seed
-        return self.pairs.shard(number), self.plan(epoch, shard)[position], seed
-
     @cached_property
     def variation(self) -> Variation:
         """What is new in each epoch."""
@@ -205,11 +196,10 @@ class BatchIterator:
 
     def describe_batch(self, epoch: int, shard: int, position: int) -> str:
         """A batch for error messages: its number, its shard and epoch, and the corpus lines of its first pairs."""
-        pairs, rows, _ = self.pairs_of_batch(epoch, shard, position)
-        lines = ", ".join(str(pairs.line(int(row))) for row in rows[:5])
-        where = "word pairs" if self.words and pairs is self.words.pairs else "corpus lines"
+        pairs = self.pairs.shard(self.shard_number(epoch, shard))
+        lines = ", ".join(str(pairs.line(int(row))) for row in self.plan(epoch, shard)[position][:5])
         of_shard = f" of shard {shard + 1}" if self.pairs.shard_count > 1 else ""
-        return f"batch {position + 1}{of_shard} of epoch {epoch + 1} ({where} {lines}, …)"
+        return f"batch {position + 1}{of_shard} of epoch {epoch + 1} (corpus lines {lines}, …)"
 
     @cached_property
     def longest(self) -> tuple[int, int]:

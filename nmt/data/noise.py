@@ -1,6 +1,6 @@
 """Noise in the training pairs, drawn anew in each epoch: what people type is not like a clean corpus.
 
-- case: a source in small letters (capitals are encoded as small letters, see nmt/data/protection.py);
+- case: a source in small letters (capitals are encoded as small letters, see nmt/data/text_filter.py);
 - typos: letters of source words swapped, lost, doubled or replaced, and ä written ae or a;
 - punctuation: a source without its last full stop, question mark or exclamation mark;
 - merge: two to four pairs of a batch in one line;
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
-from nmt.data.protection import NUMBERS, OTHERS, PLACEHOLDERS
 from nmt.data.tags import sentence_start
+from nmt.data.text_filter import NUMBERS, OTHERS
 
 WORD = re.compile(r"[^\W\d_]+")
 FINAL = re.compile(r"\s*[.!?。！？]+$")
@@ -28,7 +28,7 @@ WRITTEN_AS = {"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": 
 SYLLABLES = [
     first + vowel + last for first in "bdfgklmnprstvwz" for vowel in "aeiou" for last in ("", "n", "r", "l", "s")
 ]
-MARK = re.compile(f"[{''.join(PLACEHOLDERS)}]")
+MARK = re.compile(f"[{''.join(NUMBERS + OTHERS)}]")
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ class NoisyPair(NamedTuple):
 def add_noise(
     pairs: Sequence[tuple[str, str]],
     noise: Noise,
-    placeholders: bool,
+    marks: Collection[str],
     generator: Random,
     known_tags: Collection[str] = (),
 ) -> list[NoisyPair]:
-    """Pairs, fewer where they are merged, with noise; `placeholders`: whether the tokenizer has them.
+    """Pairs, fewer where they are merged, with noise; `marks`: the placeholders that the tokenizer has.
 
     `known_tags` before a source stay; pairs are merged if they have the same ones, which stand there once.
     """
@@ -72,10 +72,9 @@ def add_noise(
     for rows in groups([pair[0] for pair in pairs], tags, size):
         before = tuple(" ".join(pairs[row][side] for row in rows) for side in (0, 1))
         source, target = " ".join(pairs[row][0][starts[row] :] for row in rows), before[1]
-        if placeholders:
-            source, target = renumber(source, target, generator)
+        source, target = renumber(source, target, marks, generator)
         if generator.random() < noise.copy:
-            source, target = add_copies(source, target, placeholders, generator)
+            source, target = add_copies(source, target, marks, generator)
         if generator.random() < noise.case:
             source = source.lower() if generator.random() < 0.8 else source[:1].lower() + source[1:]
         if generator.random() < noise.punctuation:
@@ -97,32 +96,33 @@ def groups(sources: Sequence[str], tags: Sequence[str], size: int) -> list[range
     return found
 
 
-def renumber(source: str, target: str, generator: Random) -> tuple[str, str]:
+def renumber(source: str, target: str, marks: Collection[str], generator: Random) -> tuple[str, str]:
     """The same pair with other placeholders of the same kind, so that all of them are learnt."""
     if not MARK.search(source):
         return source, target
     table: dict[str, str] = {}
     for kind in (NUMBERS, OTHERS):
-        table |= dict(zip(kind, generator.sample(kind, len(kind)), strict=True))
+        own = [mark for mark in kind if mark in marks]
+        table |= dict(zip(own, generator.sample(own, len(own)), strict=True))
     translation = str.maketrans(table)
     return source.translate(translation), target.translate(translation)
 
 
-def add_copies(source: str, target: str, placeholders: bool, generator: Random) -> tuple[str, str]:
+def add_copies(source: str, target: str, marks: Collection[str], generator: Random) -> tuple[str, str]:
     """A pair with something that is the same on both sides."""
     if generator.random() < ORIGINAL_COPY:
         return target, target
     kind = NUMBERS if generator.random() < 0.3 else OTHERS
-    free = [placeholder for placeholder in kind if placeholder not in source]
+    free = [mark for mark in kind if mark in marks and mark not in source]
     words = [word for word in WORD.findall(source) if word[0].isupper() and len(word) > 1]
     shared = [word for word in words if occurs_once(word, source) and occurs_once(word, target)]
     if shared:
         word = generator.choice(shared)
         name = "".join(generator.choices(SYLLABLES, k=generator.randint(1, 4))).capitalize()
-        by_placeholder = placeholders and free and generator.random() < 0.5
+        by_placeholder = free and generator.random() < 0.5
         new = generator.choice(free) if by_placeholder else name
         return replace_word(word, new, source), replace_word(word, new, target)
-    if not (placeholders and free):
+    if not free:
         return source, target
     placeholder = generator.choice(free)
     where = generator.random()

@@ -1,13 +1,12 @@
 """Text to subword pieces and back with SentencePiece.
 
-Decoding gives back the text that was encoded, in Unicode NFC (SentencePiece's own normalisation, NFKC, would turn "…"
-into "..." and "½" into "1⁄2"). What is lost: spaces at the ends, repeated spaces, and U+2581 "▁", which is
-SentencePiece's sign for a space.
+Decoding gives back the text that was encoded, normalized (nmt/data/normalization.py; SentencePiece's own normalisation,
+NFKC, would turn "…" into "..." and "½" into "1⁄2"). What is lost: spaces at the ends, repeated spaces, and U+2581 "▁",
+which is SentencePiece's sign for a space.
 """
 
 import json
 import re
-import unicodedata
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -17,29 +16,26 @@ from typing import NamedTuple
 
 import sentencepiece
 
-from nmt.data.known_words import KnownWords
-from nmt.data.protection import PLACEHOLDERS, Encoded, Protected, protect, protect_pair, restore
+from nmt.data.normalization import normalize
 from nmt.data.subword_sampling import Sampler, Vocabulary
 from nmt.data.tags import TAG
+from nmt.data.text_filter import PLACEHOLDERS, Encoded, Protected, protect, protect_pair, restore
 from nmt.errors import UserError
 
 PAD, UNK, BOS, EOS = range(4)
 BYTE = re.compile(r"<0x[0-9A-F]{2}>|<unk>")
-KNOWN_WORDS = "known_words.bin"
 
 
 class Tokenizer:
-    """A SentencePiece model; encoded sentences have no BOS and no EOS. `model` is the serialized model.
+    """A SentencePiece model; encoded sentences have no BOS and no EOS. `model` is the serialized model."""
 
-    `known`: the words of the sources that it was trained on, with tokenizer.protect.
-    """
-
-    def __init__(self, model: bytes, lowercase: bool, known: KnownWords | None = None) -> None:
-        self.model, self.lowercase, self.known = model, lowercase, known
+    def __init__(self, model: bytes, lowercase: bool) -> None:
+        self.model, self.lowercase = model, lowercase
         self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         self.size: int = self.processor.get_piece_size()
-        found = [self.processor.piece_to_id(piece) for piece in PLACEHOLDERS]
-        self.placeholders: list[int] = [] if UNK in found else found  # ids; none without tokenizer.protect
+        ids = {piece: self.processor.piece_to_id(piece) for piece in PLACEHOLDERS}
+        self.marks = [piece for piece in ids if ids[piece] != UNK]  # of PLACEHOLDERS; none without tokenizer.protect
+        self.placeholders = [ids[piece] for piece in self.marks]
 
     def encode(self, text: str) -> list[int]:
         """The most probable pieces of a sentence."""
@@ -107,12 +103,6 @@ def last_character(piece: str) -> str:
     return chr(byte) if byte < 0x80 else ""
 
 
-def normalize(text: str, lowercase: bool) -> str:
-    """Text as it is encoded and trained on: in Unicode NFC, and in lower case if `lowercase`."""
-    text = unicodedata.normalize("NFC", text)
-    return text.lower() if lowercase else text
-
-
 class Tokenizers(NamedTuple):
     """The tokenizers of the source and the target language, the same one when the vocabulary is joint."""
 
@@ -133,13 +123,13 @@ class Tokenizers(NamedTuple):
         """Sources as they are translated."""
         if not self.protects:
             return [Protected(text) for text in texts]
-        return [protect(text, self.source.tags, self.source.known) for text in texts]
+        return [protect(text, self.source.tags, self.source.marks) for text in texts]
 
     def protect_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[Protected, Protected]]:
         """Pairs as they are trained on."""
         if not self.protects:
             return [(Protected(source), Protected(target)) for source, target in pairs]
-        return [protect_pair(source, target, self.source.tags) for source, target in pairs]
+        return [protect_pair(source, target, self.source.tags, self.source.marks) for source, target in pairs]
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[Encoded, Encoded]]:
         """The ids of pairs; the same placeholder stands for the same text on both sides."""
@@ -149,11 +139,9 @@ class Tokenizers(NamedTuple):
         return list(zip(*encoded, strict=True))
 
     def save(self, folder: Path) -> None:
-        """Write joint.model, or source.model and target.model, tokenizer.json, and known_words.bin if there are any."""
+        """Write joint.model, or source.model and target.model and tokenizer.json."""
         for name, tokenizer in ({"joint": self.source} if self.joint else self._asdict()).items():
             (folder / f"{name}.model").write_bytes(tokenizer.model)
-        if self.source.known:
-            (folder / KNOWN_WORDS).write_bytes(self.source.known.bits)
         about = {
             "joint": self.joint,
             "lowercase": self.source.lowercase,
@@ -167,9 +155,7 @@ class Tokenizers(NamedTuple):
         try:
             about = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
             names = ["joint"] if about["joint"] else ["source", "target"]
-            words = folder / KNOWN_WORDS
-            known = KnownWords(words.read_bytes()) if words.exists() else None
-            loaded = [Tokenizer((folder / f"{name}.model").read_bytes(), about["lowercase"], known) for name in names]
+            loaded = [Tokenizer((folder / f"{name}.model").read_bytes(), about["lowercase"]) for name in names]
         except (OSError, ValueError, KeyError, TypeError, RuntimeError, RecursionError) as error:
             raise UserError(f"The tokenizer in {folder} cannot be loaded: {error}.") from None
         return cls(loaded[0], loaded[-1])

@@ -12,14 +12,15 @@ import sentencepiece
 
 from nmt.config.schema import TokenizerConfig
 from nmt.data.files import report_write_errors
-from nmt.data.known_words import SIGNS, KnownWords, entries, shared_marks
+from nmt.data.normalization import normalize
 from nmt.data.parallel_text import read_lines
-from nmt.data.protection import PLACEHOLDERS
-from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers, normalize
+from nmt.data.text_filter import NUMBERS, PLACEHOLDERS, find_spans
+from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 from nmt.errors import UserError
 
 MAX_CHARACTERS = 10_000  # of a training line; the rest is ignored, while SentencePiece would leave the line out
 MAX_LINES = 1_000_000  # to train on; SentencePiece's own choice of lines differs from process to process
+FEWEST_NUMBERS, LEAST_COPIED = 20, 0.2  # in the sources, to tell that numbers are translated; the share of copied ones
 THREADS = 8  # fixed, because sums over threads are part of the model
 logger = logging.getLogger("nmt")
 
@@ -31,55 +32,49 @@ def train_tokenizers(
 
     `tags`: words of the source that are one piece each, such as <tatoeba>.
     """
-    known = known_words(source_file, target_file, config.lowercase) if config.protect else None
+    pieces = [*tags, *(copied_marks(source_file, target_file) if config.protect else ())]
     if config.joint:
-        joint = Tokenizer(train_sentencepiece(config, [source_file, target_file], tags), config.lowercase, known)
+        joint = Tokenizer(train_sentencepiece(config, [source_file, target_file], pieces), config.lowercase)
         tokenizers = Tokenizers(joint, joint)
     else:
-        source = Tokenizer(train_sentencepiece(config, [source_file], tags), config.lowercase, known)
-        target = Tokenizer(train_sentencepiece(config, [target_file]), config.lowercase)
-        tokenizers = Tokenizers(source, target)
+        source = Tokenizer(train_sentencepiece(config, [source_file], pieces), config.lowercase)
+        target = train_sentencepiece(config, [target_file], pieces[len(tags) :])
+        tokenizers = Tokenizers(source, Tokenizer(target, config.lowercase))
     with report_write_errors(folder):
         tokenizers.save(folder)
 
 
-def known_words(source_file: Path, target_file: Path, lowercase: bool) -> KnownWords:
-    """The words of the sources, and the marks that both languages have."""
-    lines = (training_lines([file], lowercase) for file in (source_file, target_file))
-    return KnownWords.of(training_lines([source_file], lowercase), shared_marks(zip(*lines, strict=True)))
+def copied_marks(source_file: Path, target_file: Path) -> list[str]:
+    """The placeholders of the text filter, without those of numbers where the targets do not have those of the sources.
+
+    Some languages write numbers in digits of their own, or in words; then the model is to translate them.
+    """
+    numbers = copied = 0
+    for source, target in zip(*(training_lines([file], False) for file in (source_file, target_file)), strict=False):
+        if found := [span.text for span in find_spans(source) if span.kind == "number"]:
+            there = {span.text for span in find_spans(target)}
+            numbers, copied = numbers + len(found), copied + sum(text in there for text in found)
+    translated = numbers >= FEWEST_NUMBERS and copied < numbers * LEAST_COPIED
+    return [mark for mark in PLACEHOLDERS if not (translated and mark in NUMBERS)]
 
 
-def with_words_of(tokenizers: Tokenizers, source_file: Path) -> Tokenizers:
-    """The same tokenizers, with the words of more sources among the known ones."""
-    if tokenizers.source.known is None:
-        return tokenizers
-    texts = training_lines([source_file], tokenizers.source.lowercase)
-    found = entries(texts)
-    for sign in SIGNS:  # what an earlier version did not know of its own text is not known of other text either
-        if sign not in tokenizers.source.known:
-            found = {entry for entry in found if not entry.startswith(sign)}
-    known = tokenizers.source.known.extended(found)
-    source = Tokenizer(tokenizers.source.model, tokenizers.source.lowercase, known)
-    return Tokenizers(source, source if tokenizers.joint else tokenizers.target)
-
-
-def train_sentencepiece(config: TokenizerConfig, files: list[Path], tags: Sequence[str] = ()) -> bytes:
+def train_sentencepiece(config: TokenizerConfig, files: list[Path], pieces: Sequence[str] = ()) -> bytes:
     """Train a SentencePiece model and return it serialized; the same lines give the same bytes.
 
     A small text does not have every number of pieces: then as many are learnt as it has, with a warning.
     """
     try:
-        return run_sentencepiece(config, files, tags)
+        return run_sentencepiece(config, files, pieces)
     except (RuntimeError, OSError) as error:
         largest = re.search(r"too high.*<= (\d+)", str(error))
         if not largest:
             raise UserError(explain_training_error(str(error), config, files)) from None
     names, wanted = " and ".join(map(str, files)), config.vocabulary_size
     logger.warning("%s: too little text for %d pieces; %s are learnt.", names, wanted, largest[1])
-    return train_sentencepiece(replace(config, vocabulary_size=int(largest[1])), files, tags)
+    return train_sentencepiece(replace(config, vocabulary_size=int(largest[1])), files, pieces)
 
 
-def run_sentencepiece(config: TokenizerConfig, files: list[Path], tags: Sequence[str]) -> bytes:
+def run_sentencepiece(config: TokenizerConfig, files: list[Path], pieces: Sequence[str]) -> bytes:
     """Train a SentencePiece model of exactly this size; RuntimeError where the text does not have as many pieces."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -89,7 +84,7 @@ def run_sentencepiece(config: TokenizerConfig, files: list[Path], tags: Sequence
         vocab_size=config.vocabulary_size,
         character_coverage=config.character_coverage,
         byte_fallback=config.byte_fallback,
-        user_defined_symbols=[*tags, *(PLACEHOLDERS if config.protect else ())],
+        user_defined_symbols=list(pieces),
         normalization_rule_name="identity",
         pad_id=PAD,
         unk_id=UNK,

@@ -19,8 +19,8 @@ from nmt.data.links import parse_links
 from nmt.data.manifest import Manifest
 from nmt.data.origin import Origin
 from nmt.data.parallel_text import read_lines
-from nmt.data.protection import Encoded
 from nmt.data.tables import Pair
+from nmt.data.text_filter import Encoded
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.words import WordPair
 from nmt.errors import UserError

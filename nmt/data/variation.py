@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 
 from nmt.data.noise import Noise, NoisyPair, add_noise
-from nmt.data.protection import Encoded
+from nmt.data.text_filter import Encoded
 from nmt.data.tokenizer import Tokenizer, Tokenizers
 
 Ids = np.ndarray  # int32, one sentence
@@ -33,8 +33,8 @@ class Variation:
         protected = self.tokenizers.protect_pairs(texts)
         pairs = [NoisyPair(source.text, target.text, [row], False) for row, (source, target) in enumerate(protected)]
         if self.noise:
-            plain, placeholders = [(pair.source, pair.target) for pair in pairs], self.tokenizers.protects
-            noisy = add_noise(plain, self.noise, placeholders, Random(seed + 2), self.tokenizers.source.tags)
+            plain, marks = [(pair.source, pair.target) for pair in pairs], self.tokenizers.source.marks
+            noisy = add_noise(plain, self.noise, marks, Random(seed + 2), self.tokenizers.source.tags)
             pairs = [part for pair in noisy for part in self.fitting(pair, pairs, stored)]
         clean = [[joined([ids[row] for row in pair.rows]) for pair in pairs] for ids in stored]
         sources = self.encode(self.tokenizers.source, [pair.source for pair in pairs], pairs, clean[0], seed)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt.data.protection import Encoded, Protected
+from nmt.data.text_filter import Encoded, Protected
 from nmt.data.tokenizer import UNK
 from nmt.data.words import Span, piece_spans
 from nmt.decode.glossary_placement import TermSpan, find_term_span, piece_shares

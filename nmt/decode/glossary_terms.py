@@ -14,9 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt.data.known_words import SENTENCE_END
-from nmt.data.protection import Protected, unprotected
-from nmt.data.words import SPACELESS
+from nmt.data.text_filter import Protected, unprotected
+from nmt.data.words import SENTENCE_END, SPACELESS
 from nmt.errors import UserError
 
 FORMAT = "a line is SOURCE<TAB>TARGET, or SOURCE<TAB>TARGET|TARGET where either may be used"

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os.path import commonprefix
 
-from nmt.data.known_words import SENTENCE_END
-from nmt.data.protection import Encoded
+from nmt.data.text_filter import Encoded
 from nmt.data.tokenizer import Tokenizer
-from nmt.data.words import SPACELESS, piece_spans
+from nmt.data.words import SENTENCE_END, SPACELESS, piece_spans
 from nmt.decode.forced_columns import Column, Template
 from nmt.decode.glossary_placement import TermSpan
 from nmt.decode.glossary_terms import BEFORE, LONGEST_ENDING, inflects

@@ -13,7 +13,7 @@ from torch import Tensor
 from nmt.config.schema import DecodeConfig
 from nmt.data.batches import Ids, batches_by_length, pad, padding_mask
 from nmt.data.line_chunks import text_chunks
-from nmt.data.protection import PLACEHOLDERS, Encoded, Protected
+from nmt.data.text_filter import Encoded, Protected
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.decode.beam_search import search
 from nmt.decode.budget import in_parts, with_batch_tokens
@@ -144,7 +144,10 @@ class Translator:
         """A hypothesis with its text; a span that was lost, where the hypothesis had to end, is added at its end."""
         ids = source.like(hypothesis.ids)
         sides = zip(
-            PLACEHOLDERS, self.tokenizers.source.placeholders, self.tokenizers.target.placeholders, strict=False
+            self.tokenizers.source.marks,
+            self.tokenizers.source.placeholders,
+            self.tokenizers.target.placeholders,
+            strict=False,
         )
         lost = [source.spans[text] for text, of_source, of_target in sides
                 if of_source in source and of_target not in ids]  # fmt: skip

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt.config.schema import TrainConfig
-from nmt.data.spans import find_spans
+from nmt.data.text_filter import find_spans
 from nmt.data.words import SPACELESS, Span, WordPair, is_punctuation, piece_spans, word_fractions, word_spans
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.documents.segment import UNITS

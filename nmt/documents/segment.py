@@ -11,16 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from nmt.data.span_patterns import PATTERNS
-from nmt.data.spans import TRAILING
+from nmt.data.text_filter import PATTERNS
 
 FIRST_UNIT, MOST_UNITS = 0xF2A0, 64  # characters of the private use area that stand for units
 UNITS = re.compile(f"[{chr(FIRST_UNIT)}-{chr(FIRST_UNIT + MOST_UNITS - 1)}]")
 SPACES = re.compile(r"[ \t\r\n\f]+")
 BLANK = " \t\r\n\f"
-KEPT = re.compile(
-    f"(?P<url>{PATTERNS['url']})|{PATTERNS['email']}|{PATTERNS['variable']}|{UNITS.pattern}|&(?:#\\d+|\\w+);"
-)
+KEPT = re.compile(f"{PATTERNS['link']}|{PATTERNS['variable']}|{UNITS.pattern}|&(?:#\\d+|\\w+);")
 
 
 class TagKind(Enum):
@@ -89,7 +86,7 @@ class SegmentBuilder:
         end = 0
         for match in KEPT.finditer(text):
             self.add_plain(text[end : match.start()])
-            length = len(match[0].rstrip(TRAILING) if match["url"] else match[0])
+            length = len(match[0])
             self.add_unit([match[0][:length]], is_plain=True)
             end = match.start() + length
         self.add_plain(text[end:])

@@ -12,7 +12,6 @@ from nmt.data import shards
 from nmt.data.corpus import read_report
 from nmt.data.dataset import ParallelDataset
 from nmt.data.tokenizer import Tokenizers
-from nmt.data.word_pairs import open_word_pairs
 from nmt.data.write_sets import IN_TRAINING
 from nmt.training.distributed import World, world
 from nmt.errors import UserError
@@ -98,7 +97,6 @@ def train(config: Config) -> list[Result]:
             processes,
             folders.corpus,
             parent,
-            open_word_pairs(folders.words),
         )
         if processes.is_main:
             write_config(folder, config)

@@ -1,4 +1,4 @@
-"""The stages before a training: corpus, tokenizer, ids, and word pairs.
+"""The stages before a training: corpus, tokenizer and ids.
 
 Each is built once into a folder named by the hash of its recipe, and reused. A recipe holds all that the result depends
 on, the folder it is made from included, so that a change upstream renames everything downstream. A folder that exists
@@ -18,8 +18,7 @@ from nmt.data import corpus, shards, training_links
 from nmt.data.corpus import read_report
 from nmt.data.manifest import Manifest, check_folder, write_manifest
 from nmt.data.tokenizer import Tokenizers
-from nmt.data.train_tokenizer import train_tokenizers, with_words_of
-from nmt.data.word_pairs import write_word_pairs
+from nmt.data.train_tokenizer import train_tokenizers
 from nmt.data.write_ids import write_datasets
 from nmt.data.files import atomic_folder
 from nmt.runs.fine_tuning import check_tags, find_old_text
@@ -32,7 +31,6 @@ BUILDERS = {
     "corpus": "nmt.data.corpus",
     "tokenizer": "nmt.data.train_tokenizer",
     "ids": "nmt.data.write_ids",
-    "words": "nmt.data.word_pairs",
 }
 Recipe = dict[str, Any]
 
@@ -44,7 +42,6 @@ class StageFolders:
     corpus: Path
     tokenizer: Path
     ids: Path
-    words: Path | None  # with train.noise_words
 
 
 def build_stage(root: Path, name: str, recipe: Recipe, build: Callable[[Path], None], unread: str = "") -> Path:
@@ -92,10 +89,7 @@ def build_tokenizer_stage(config: Config, corpus_folder: Path, parent: Parent | 
         tokenizers = parent.tokenizers
         models = [hashlib.sha256(tokenizer.model).hexdigest() for tokenizer in tokenizers]
         recipe = {"models": models, "lowercase": tokenizers.source.lowercase}
-        if known := tokenizers.source.known:
-            recipe |= {"corpus": corpus_folder.name, "known": hashlib.sha256(known.bits).hexdigest()}
-        root = Path(config.data_folder)
-        return build_stage(root, "tokenizer", recipe, lambda folder: with_words_of(tokenizers, source).save(folder))
+        return build_stage(Path(config.data_folder), "tokenizer", recipe, tokenizers.save)
     options = {key: value for key, value in asdict(config.tokenizer).items() if key != "max_pieces"}
     recipe = options | {"corpus": corpus_folder.name}
 
@@ -121,19 +115,6 @@ def build_ids_stage(config: Config, corpus_folder: Path, tokenizer_folder: Path)
     return build_stage(Path(config.data_folder), "ids", recipe, build, unread="train*.arrow")
 
 
-def build_words_stage(config: Config, corpus_folder: Path, tokenizer_folder: Path) -> Path:
-    """The folder of single words with their translations and of very short pairs, as text and as token ids."""
-    source, target = config.data.source, config.data.target
-    max_pieces = config.tokenizer.max_pieces
-    recipe = {"corpus": corpus_folder.name, "tokenizer": tokenizer_folder.name, "max_pieces": max_pieces}
-
-    def build(folder: Path) -> None:
-        Manifest(corpus_folder).check([f"train.{source}", f"train.{target}"])
-        write_word_pairs(Tokenizers.load(tokenizer_folder), corpus_folder, source, target, max_pieces, folder)
-
-    return build_stage(Path(config.data_folder), "words", recipe, build)
-
-
 def build_stages(config: Config, parent: Parent | None = None) -> StageFolders:
     """Build or find corpus, tokenizer and ids; raises UserError. `parent`: what `open_parent` gives."""
     if config.train.guided_alignment:
@@ -142,7 +123,4 @@ def build_stages(config: Config, parent: Parent | None = None) -> StageFolders:
     if config.train.guided_alignment:
         training_links.check_present(corpus_folder)
     tokenizer_folder = build_tokenizer_stage(config, corpus_folder, parent)
-    ids = build_ids_stage(config, corpus_folder, tokenizer_folder)
-    has_words = config.train.noise_words and not config.train.guided_alignment
-    words = build_words_stage(config, corpus_folder, tokenizer_folder) if has_words else None
-    return StageFolders(corpus_folder, tokenizer_folder, ids, words)
+    return StageFolders(corpus_folder, tokenizer_folder, build_ids_stage(config, corpus_folder, tokenizer_folder))

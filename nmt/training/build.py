@@ -14,7 +14,6 @@ from nmt.data.noise import Noise
 from nmt.data.shards import TrainingPairs, longest_sentence
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.training_links import TrainingLinks, open_training_links
-from nmt.data.word_batches import WordBatches
 from nmt.decode.budget import with_batch_tokens
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
@@ -48,13 +47,11 @@ def build_trainer(
     world: World,
     corpus: Path | None = None,
     parent: Parent | None = None,
-    word_pairs: ParallelDataset | None = None,
 ) -> Trainer:
     """A Trainer at the start, or where last.safetensors in `folder` ended; one in each process of `world`.
 
     `corpus` is the folder with the links of the training pairs, which guided alignment needs; `parent` has the weights
-    at the start; `word_pairs` are those of train.noise_words. Raises UserError if the device is missing or the run was
-    begun with another configuration.
+    at the start. Raises UserError if the device is missing or the run was begun with another configuration.
     """
     device = select_device(config.device)
     seed_everything(config.seed)
@@ -71,8 +68,7 @@ def build_trainer(
     links = links_to_learn(model, options, tokenizers, corpus)
     batch_tokens = choose_batch_tokens(config, stored, model, dtype, longest_sentence(train) + 1, world)
     sampling, noise = options.subword_sampling, None if links else noise_of(options)
-    words = WordBatches(word_pairs, options.noise_words, batch_tokens, config.seed) if word_pairs else None
-    batches = BatchIterator(train, tokenizers, batch_tokens, config.seed, sampling, links, noise, words)
+    batches = BatchIterator(train, tokenizers, batch_tokens, config.seed, sampling, links, noise)
     decode = with_batch_tokens(replace(config.decode, beam=options.validate_beam), device)
     context = autocast(device, dtype)
     translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)

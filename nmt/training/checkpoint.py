@@ -53,8 +53,6 @@ def pack(config: Config, tokenizers: Tokenizers, corpus_hash: str, parent: dict[
     if tokenizers.joint:
         del sides["target"]
     stored = {side: each.model for side, each in sides.items()}
-    if tokenizers.source.known:
-        stored["known_words"] = tokenizers.source.known.bits
     models = {name: torch.frombuffer(bytearray(content), dtype=torch.uint8) for name, content in stored.items()}
     common = {
         "format": FORMAT,

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nmt.data.known_words import KnownWords
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from nmt.errors import UserError, is_printable
 from nmt.models.base import EncoderDecoder
@@ -48,16 +47,13 @@ def is_number(value: object) -> bool:
 
 def read_tokenizer(stored: Mapping[str, Any], side: str) -> Tokenizer:
     """The tokenizer of one side; raises UserError for bytes that are none, or none of this program."""
-    model, lowercase, words = (stored.get(name) for name in (side, "lowercase", "known_words"))
+    model, lowercase = stored.get(side), stored.get("lowercase")
     if not isinstance(model, Tensor) or model.dtype != torch.uint8 or model.dim() != 1 or not model.numel():
         raise UserError(f"its {side} tokenizer is missing")
     if not isinstance(lowercase, bool):
         raise UserError("its tokenizers do not say whether text is lower-cased")
-    if words is not None and not (isinstance(words, Tensor) and words.dtype == torch.uint8 and words.numel()):
-        raise UserError("its list of known words is none")
-    known = None if words is None else KnownWords(bytes(words.numpy()))
     try:
-        tokenizer = Tokenizer(bytes(model.numpy()), lowercase, known)
+        tokenizer = Tokenizer(bytes(model.numpy()), lowercase)
     except (RuntimeError, ValueError):
         raise UserError(f"its {side} tokenizer is no model of SentencePiece") from None
     processor = tokenizer.processor

@@ -10,7 +10,7 @@ import torch
 from nmt.config.schema import TrainConfig
 from nmt.data.batches import batches_by_length, collate
 from nmt.data.dataset import ParallelDataset
-from nmt.data.protection import Encoded
+from nmt.data.text_filter import Encoded
 from nmt.decode.translator import Translator
 from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.bleu_chrf import score

@@ -19,7 +19,6 @@ from nmt.data.batches import Batch, BatchIterator, Cursor
 from nmt.data.dataset import ParallelDataset
 from nmt.data.shards import open_training_pairs
 from nmt.data.tokenizer import PAD, Tokenizers
-from nmt.data.word_pairs import open_word_pairs
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.runs.stages import build_stages, read_report
@@ -39,9 +38,8 @@ def trainer_on_corpus(config: Config, folder: Path) -> Trainer:
     folder.mkdir(parents=True, exist_ok=True)
     train, valid = open_training_pairs(stages.ids), ParallelDataset(stages.ids / "valid.arrow")
     corpus_hash = read_report(stages.corpus)["corpus_hash"]
-    words = open_word_pairs(stages.words)
     tokenizers = Tokenizers.load(stages.tokenizer)
-    return build_trainer(config, tokenizers, train, valid, folder, corpus_hash, World(), word_pairs=words)
+    return build_trainer(config, tokenizers, train, valid, folder, corpus_hash, World())
 
 
 def random_model(config: Config, vocabulary: int) -> EncoderDecoder:

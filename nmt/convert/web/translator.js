@@ -5,25 +5,26 @@ const NO_TEXT = /^<0x[0-9A-F]{2}>$|^<unk>$/; // a piece that is no text
 
 class Translator {
   // about: model.json; tables: {source, target} of SentencePiece; model: see search.js
-  constructor(about, tables, protection, model) {
-    Object.assign(this, { about, protection, model });
+  constructor(about, tables, filter, model) {
+    Object.assign(this, { about, filter, model });
+    [this.spaces, this.invisible] = tables.normalization.map((pattern) => new RegExp(pattern, "gu"));
     this.source = new SentencePiece(tables.source);
     this.target = about.joint ? this.source : new SentencePiece(tables.target);
     this.sides = [this.source, this.target].map((side) => tables.placeholders.map((mark) => side.ids.get(mark)));
   }
 
   normalize(text) {
-    const composed = text.normalize("NFC");
+    const composed = text.replace(this.spaces, " ").replace(this.invisible, "").normalize("NFC");
     return this.about.lowercase ? composed.toLowerCase() : composed;
   }
 
   // {text, score, parts: [{source, target words, matrices, windows}]}, or null where `pause` has ended it.
   async translate(line, beam, pause) {
     const plain = { text: line, spans: {}, capitals: false };
-    const guarded = this.protection ? this.protection.protect(line) : plain;
+    const guarded = this.filter ? this.filter.protect(line) : plain;
     const ids = this.source.encode(this.normalize(guarded.text));
     if (!ids.length) return { text: "", parts: [] };
-    if (this.protection && !/\p{L}/u.test(guarded.text)) {
+    if (this.filter && !/\p{L}/u.test(guarded.text)) {
       const own = this.target.encode(this.normalize(guarded.text));
       return { text: this.decode(own, guarded), parts: [] };
     }
@@ -39,7 +40,7 @@ class Translator {
   async searched(ids, beam, pause) {
     const { decode, special, max_length: longest } = this.about;
     const source = [...ids, special.eos];
-    const guard = decode.avoid_loops || this.protection;
+    const guard = decode.avoid_loops || this.filter;
     const constraints = guard && Constraints.start(source, ...this.placeholders(), decode.avoid_loops);
     const limit = Math.floor(decode.max_length_ratio * ids.length + decode.max_length_extra) + 1;
     const settings = { beam, alpha: decode.length_penalty, limit: Math.min(limit, longest ?? limit), ...special };
@@ -47,7 +48,7 @@ class Translator {
   }
 
   placeholders() {
-    return this.protection ? this.sides : [[], []];
+    return this.filter ? this.sides : [[], []];
   }
 
   decode(ids, guarded) {

@@ -56,15 +56,9 @@ async function openTranslator(assets) {
   ort.env.wasm.wasmBinary = wasm;
   ort.env.logLevel = "error";
   const settings = { executionProviders: ["wasm"], graphOptimizationLevel: "all" };
-  const { about, tables, protection } = JSON.parse(new TextDecoder().decode(data));
+  const { about, tables, filter } = JSON.parse(new TextDecoder().decode(data));
   const model = await OnnxModel.open(ort, encoder, decoder, settings);
-  return new Translator(about, tables, openProtection(protection), model);
-}
-
-function openProtection(protection) {
-  if (!protection) return null;
-  const words = protection.known && new KnownWords(fromBase64(protection.known));
-  return new Protection(protection.rules, protection.tags, words);
+  return new Translator(about, tables, filter && new TextFilter(filter.rules, filter.tags), model);
 }
 
 function fromBase64(text) {

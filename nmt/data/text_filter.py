@@ -1,0 +1,201 @@
+"""The text filter: what must not be translated becomes a placeholder, and a line in capitals small letters.
+
+URLs, e-mails, numbers, times, dates, variables, tags, code, handles and emoji each become one character of Unicode's
+private use area, which is one piece of the tokenizer (tokenizer.protect): ⟨number 1⟩ … or ⟨other 1⟩ …. In training this
+is done where the same text stands on both sides, in use always. After decoding each placeholder is filled with its
+span, so that a span may change its place. A number is copied as it stands: 1.234,5 does not become 1,234.5.
+
+This module runs without the rest of the program, in exported folders, and in JavaScript (nmt/convert/javascript.py).
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple, SupportsIndex, overload
+
+from linkify_it import LinkifyIt
+
+from nmt.data.tags import sentence_start
+
+PER_KIND = 8  # placeholders of each kind; further spans stay text
+NUMBERS = [chr(0xF100 + index) for index in range(PER_KIND)]
+OTHERS = [chr(0xF200 + index) for index in range(PER_KIND)]
+PLACEHOLDERS = NUMBERS + OTHERS
+# What a space follows. Letters of other scripts than Latin, Greek and Cyrillic may be a prefix, or need no space.
+ENDS_WORD = re.compile(r"[A-Za-z\u00c0-\u024f\u0370-\u052f0-9.,;:!?)…]")
+
+PARTS = {name: part.replace(r"[\s\S]", ".") for name, part in LinkifyIt().re.items()}  # [\s\S]: a line has no \n
+ZONES = f"(?:{PARTS['src_tlds']}|{PARTS['src_tlds'].upper()})"
+HOST = PARTS["tpl_host_no_ip_fuzzy"].replace("%TLDS%", ZONES) + PARTS["src_port"] + PARTS["src_host_terminator"]
+EMOJI = "\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u2190-\u21ff\u2300-\u23ff"
+JOINERS = "\ufe0f\u200d\u20e3\U000e0020-\U000e007f"
+# By kind; of two that match at one place the first counts. None may try every division of a long line.
+PATTERNS = {
+    "placeholder": "[\uf100-\uf2ff]",
+    "link": rf"(?<!\w)(?:(?:https?|ftp|HTTPS?)://|www\.){PARTS['src_auth']}{PARTS['src_host_port_strict']}{PARTS['src_path']}"
+    rf"|(?<![\w.+%@-])(?:mailto:)?{PARTS['src_email_name']}@{PARTS['tpl_host_fuzzy_strict'].replace('%TLDS%', ZONES)}"
+    rf"|(?<![\w.:/@-]){HOST}{PARTS['src_path']}",
+    "code": r"`[^`\n]+`",
+    "tag": r"</?[A-Za-z][^<>\n]*>|</?\d\w*/?>|&(?:#\d+|#x[0-9a-fA-F]+|[a-zA-Z]+\d*);",
+    "variable": r"[$#%@]?\{\{?[^{}\n]{0,40}\}\}?|\[\[[^\[\]\n]{0,40}\]\]|(?<!\w)__\w+__|\$[A-Za-z_]\w*"
+    r"|%\(\w+\)[a-zA-Z]|%(?:\d+\$)?[-+0]?\d*(?:\.\d+)?(?:hh?|ll?|z)?[sdifuxXegc@](?!\w)|%\w+%|%%",
+    "handle": r"(?<![\w@#&/])[@#]\w+(?:[.-]\w+)*",
+    "emoticon": r"(?<!\S)(?:[:;]-?[()DPp/|]|<3)(?!\w)",
+    "emoji": f"[0-9#*]\ufe0f?\u20e3|[{EMOJI}][{EMOJI}{JOINERS}]*",
+    "number": r"(?<![\w.-])(?:[€$£¥]\s?)?(?:\+\d+(?:[ /-]\d+)+|\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?![\d.,:/-]*\d)"
+    r"|(?:[+−±]|(?<!\S)-)?\d+(?:[.,:/'’–-]\d+)*)(?:\s?[€$£¥%‰°]C?(?!\w))?(?!\w|[.,:]\d)",
+}
+SPANS, PLAIN_SPANS = (
+    re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in PATTERNS.items() if kind not in without))
+    for without in ((), ("link",))
+)
+# Every span has one of these in it, and every link one of those; most sentences have none, and are done faster.
+POSSIBLE = re.compile(rf"[\d@#$%{{<>&`\[_\uf100-\uf2ff{EMOJI}]|\.\w|[:;][-()DPp/|]")
+POSSIBLE_LINK = re.compile(r"@|\.[^\W\d]|://|www\.")
+
+
+class Span(NamedTuple):
+    """A part of a text that is copied."""
+
+    start: int
+    end: int
+    text: str
+    kind: str  # a key of PATTERNS
+
+
+def find_spans(text: str, tags: Collection[str] = ()) -> list[Span]:
+    """The spans of a text that must not be translated, from left to right; `tags` are pieces and stay text."""
+    if not POSSIBLE.search(text):
+        return []
+    pattern = SPANS if POSSIBLE_LINK.search(text) else PLAIN_SPANS
+    return [
+        Span(*match.span(), match[0], match.lastgroup or "") for match in pattern.finditer(text) if match[0] not in tags
+    ]
+
+
+@dataclass(frozen=True)
+class Protected:
+    """A text with placeholders, what they stand for, and whether the original is in capitals."""
+
+    text: str
+    spans: dict[str, str] = field(default_factory=dict)
+    capitals: bool = False
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether there is nothing to translate: no letter stands outside the placeholders."""
+        return not any(character.isalpha() for character in self.text)
+
+    @property
+    def apart(self) -> frozenset[str]:
+        """The placeholders before which there is a space."""
+        if not self.spans:
+            return frozenset()
+        return frozenset(after for before, after in pairwise(self.text) if before.isspace() and after in self.spans)
+
+
+class Encoded(list[int]):
+    """Ids of pieces with what their placeholders stand for, by piece, and which of these stand apart in the source.
+
+    A slice has it too.
+    """
+
+    def __init__(
+        self,
+        ids: Iterable[int],
+        spans: dict[str, str] | None = None,
+        capitals: bool = False,
+        apart: frozenset[str] = frozenset(),
+    ) -> None:
+        super().__init__(ids)
+        self.spans, self.capitals, self.apart = spans or {}, capitals, apart
+
+    def like(self, ids: Iterable[int]) -> "Encoded":
+        """Other ids with the same placeholders: those of a translation."""
+        return Encoded(ids, self.spans, self.capitals, self.apart)
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Encoded": ...
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        return self.like(found) if isinstance(index, slice) else found
+
+
+def protect(text: str, tags: Collection[str] = (), placeholders: Collection[str] = PLACEHOLDERS) -> Protected:
+    """A source as it is encoded in use: with one of `placeholders` for each span, as many as there are."""
+    spans = find_spans(text, tags)
+    return replaced(text, spans, assign(spans, placeholders), in_capitals(text, spans, sentence_start(text, tags)))
+
+
+def protect_pair(
+    source: str, target: str, tags: Collection[str] = (), placeholders: Collection[str] = PLACEHOLDERS
+) -> tuple[Protected, Protected]:
+    """A pair as it is trained on: placeholders stand for spans that occur equally often on both sides."""
+    sides = [find_spans(text, tags) for text in (source, target)]
+    counts = [Counter(span.text for span in spans) for spans in sides]
+    shared = [[span for span in spans if counts[0][span.text] == counts[1][span.text]] for spans in sides]
+    for_source = assign(shared[0], placeholders)
+    by_text: dict[str, list[str | None]] = {}
+    for span, placeholder in zip(shared[0], for_source, strict=True):
+        by_text.setdefault(span.text, []).append(placeholder)
+    for_target = [by_text[span.text].pop(0) for span in shared[1]]
+    capitals = in_capitals(source, sides[0], sentence_start(source, tags)) and in_capitals(target, sides[1])
+    return replaced(source, shared[0], for_source, capitals), replaced(target, shared[1], for_target, capitals)
+
+
+def restore(text: str, source: Iterable[int] | Protected, before: str = "") -> str:
+    """A decoded text, or one piece of it, as the reader is to see it; `source`: what its placeholders stand for.
+
+    A placeholder that stood apart in the source is kept apart from a word or a mark before it. `before`: the character
+    before the piece.
+    """
+    if not isinstance(source, Encoded | Protected) or not (source.spans or source.capitals):
+        return text
+    parts, apart = [], source.apart
+    for character in text.upper() if source.capitals else text:
+        if character in apart and (ENDS_WORD.match(before) or before in source.spans):
+            parts.append(" ")
+        before = character
+        parts.append(source.spans.get(character, character))
+    return "".join(parts)
+
+
+def unprotected(protected: Protected, placeholders: Collection[str]) -> Protected:
+    """The same without these placeholders: what they stand for is text."""
+    text = protected.text
+    for placeholder in placeholders:
+        span = protected.spans[placeholder]
+        text = text.replace(placeholder, span.lower() if protected.capitals else span)
+    spans = {each: span for each, span in protected.spans.items() if each not in placeholders}
+    return Protected(text, spans, protected.capitals)
+
+
+def assign(spans: list[Span], placeholders: Collection[str]) -> list[str | None]:
+    """The placeholder of each span, None where there is none left of its kind."""
+    left = {True: iter(NUMBERS), False: iter(OTHERS)}
+    found = [next(left[span.kind == "number"], None) for span in spans]
+    return [each if each in placeholders else None for each in found]
+
+
+def replaced(text: str, spans: list[Span], placeholders: list[str | None], capitals: bool) -> Protected:
+    """The text with these placeholders for these spans."""
+    parts, filled, end = [], {}, 0
+    for span, placeholder in zip(spans, placeholders, strict=True):
+        if placeholder is not None:
+            parts += [text[end : span.start], placeholder]
+            filled[placeholder], end = span.text, span.end
+    joined = "".join([*parts, text[end:]])
+    return Protected(joined.lower() if capitals else joined, filled, capitals)
+
+
+def in_capitals(text: str, spans: list[Span], start: int = 0) -> bool:
+    """Whether all letters from `start` on and outside the spans are capitals, and there are at least four of them."""
+    end, outside = start, ""
+    for span in spans:
+        outside, end = outside + text[end : span.start], span.end
+    letters = [character for character in outside + text[end:] if character.isalpha()]
+    return len(letters) >= 4 and all(character.isupper() for character in letters)
