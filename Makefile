@@ -102,8 +102,7 @@ test-slow: $(VENV)/.dev ## the tests that train for minutes
 docs: $(VENV)/.installed ## write docs/reference/configuration.md anew from the schema
 	@$(VENV)/bin/python scripts/config_reference.py
 
-docs-site: $(VENV)/.installed ## build the pages of docs/ as a site in site/, links checked
-	@$(VENV)/bin/python -c "import material" 2>/dev/null || $(INSTALL) -e '.[docs]' >&2
+docs-site: $(VENV)/.dev ## build the pages of docs/ as a site in site/, links checked
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
 	@echo 'Open site/index.html.' >&2
 

@@ -1,10 +1,12 @@
 """The commands of README.md and docs/ can be parsed, what they link exists, and docs/ keeps its length."""
 
 import itertools
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -128,6 +130,16 @@ def test_every_link_leads_somewhere():
             if not file.exists() or (anchor and anchor not in anchors(file)):
                 broken.append(f"{page.relative_to(ROOT)}: {target}")
     assert not broken, "\n".join(broken)
+
+
+def test_the_site_builds(tmp_path: Path):
+    """Every page is in the navigation, and MkDocs finds what they link; it asks for no network."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path / "site")]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    assert process.returncode == 0, process.stderr
+    page = (tmp_path / "site/tutorials/attention.html").read_text("utf-8")
+    assert "data:image/png;base64," in page and "https://fonts." not in page
 
 
 def test_every_page_that_the_code_names_exists():

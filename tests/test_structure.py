@@ -113,6 +113,7 @@ def where(path: Path, line: int) -> str:
 def test_only_packages_at_the_top():
     names = {path.name for path in PACKAGE.iterdir() if path.name != "__pycache__" and path.is_file()}
     assert names <= TOP
+    assert len({package_of(path) for path in FILES}) <= 18
     unknown = {package_of(path) for path in FILES} - LAYERS.keys() - {"__init__"}
     assert not unknown, "give it a layer in LAYERS"
 
