@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from corpora import Trained, environment
+from test_phrasebook import part  # noqa: F401
 
 import nmt
 from nmt.errors import UserError
@@ -158,10 +159,10 @@ def test_bertviz_gets_one_tensor_a_layer(run, small_model, name, monkeypatch):
     sizes = {"encoder_attention": (4, 4), "decoder_attention": (3, 3), "cross_attention": (3, 4)}
     expected = sizes if name == "transformer" else {"cross_attention": (3, 4)}
     assert arguments.keys() - {"encoder_tokens", "decoder_tokens"} == expected.keys()
-    for part, size in expected.items():
-        assert all(layer.shape == (1, model.num_heads, *size) for layer in arguments[part])
+    for kind, size in expected.items():
+        assert all(layer.shape == (1, model.num_heads, *size) for layer in arguments[kind])
         torch.testing.assert_close(
-            torch.stack(arguments[part]).sum(-1), torch.ones_like(torch.stack(arguments[part])[..., 0])
+            torch.stack(arguments[kind]).sum(-1), torch.ones_like(torch.stack(arguments[kind])[..., 0])
         )
     if name == "transformer":
         assert not torch.stack(arguments["decoder_attention"]).triu(1).any()
@@ -190,6 +191,7 @@ def snippets() -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("part")
 def test_every_snippet_of_the_page_runs(trained, tmp_path, monkeypatch, capsys):
     """In order and in one namespace, beside a run of the name that the page uses."""
     monkeypatch.chdir(tmp_path)
