@@ -2,6 +2,7 @@
 
 Parameters are arrays under the names of the papers. An LSTM's or GRU's p holds W, U and b by gate; y holds the embedded
 target inputs E y_0 … E y_{T-1} [T E], x the embedded source [S E]. `attend` takes a query, the memory and the step.
+`keep` stands in the place of dropout: on embeddings, between layers, and on what the output layer reads.
 """
 
 import numpy as np
@@ -35,11 +36,12 @@ def run_direction(step, xs, p):
     return np.array(states), (h, c)
 
 
-def encode(step, xs, layers, reverse=False):
+def encode(step, xs, layers, reverse=False, keep=1.0):
     """Stacked layers, each a list of one or two directions: memory [S M] in the original order, last (h, c)."""
     xs = xs[::-1] if reverse else xs
     finals = []
     for directions in layers:
+        xs = keep * xs
         forwards, last = run_direction(step, xs, directions[0])
         if len(directions) > 1:
             backwards, other = run_direction(step, xs[::-1], directions[1])
@@ -53,29 +55,29 @@ def encode(step, xs, layers, reverse=False):
     return (xs[::-1] if reverse else xs), finals
 
 
-def luong(step, y, memory, finals, layers, attend, W_c, feed):
+def luong(step, y, memory, finals, layers, attend, W_c, feed, keep=1.0):
     """Luong 2015 §3: h_t from the stack, c_t after the step, h̃_t = tanh(W_c [c_t; h_t]), fed with the embedding (§3.3).
 
-    `attend` None is Sutskever 2014: the top state itself.
+    `attend` None is Sutskever 2014: the top state itself. h̃_t is fed as it is, without dropout.
     """
     states, feed_vector, outputs = list(finals), np.zeros(len(W_c)) if attend else None, []
     for t, embedded in enumerate(y):
-        x = np.hstack((embedded, feed_vector)) if feed else embedded
+        x = np.hstack((keep * embedded, feed_vector)) if feed else keep * embedded
         for number, p in enumerate(layers):
-            states[number] = step(x, *states[number], p)
+            states[number] = step(keep * x if number else x, *states[number], p)
             x = states[number][0]
         feed_vector = np.tanh(W_c @ np.hstack((attend(x, memory, t), x))) if attend else x
-        outputs.append(feed_vector)
+        outputs.append(keep * feed_vector)
     return np.array(outputs)
 
 
-def bahdanau(y, memory, backward_size, p, attend):
+def bahdanau(y, memory, backward_size, p, attend, keep=1.0):
     """Bahdanau 2015 A.2: s_0 = tanh(W_s h←_1); c_t from s_{t-1}; readout maxout(U s_{t-1} + V E y_{t-1} + C c_t)."""
     s, outputs = np.tanh(p["W_s"] @ memory[0, -backward_size:] + p["b_s"]), []
-    for t, e in enumerate(y):
+    for t, e in enumerate(keep * y):
         c = attend(s, memory, t)
         pairs = p["U_o"] @ s + p["V_o"] @ e + p["C_o"] @ c + p["b_o"]
-        outputs.append(pairs.reshape(-1, 2).max(1))
+        outputs.append(keep * pairs.reshape(-1, 2).max(1))
         z, r = (sigmoid(p["W"][k] @ e + p["C"][k] @ c + p["U"][k] @ s + p["b"][k]) for k in "zr")
         n = np.tanh(p["W"]["h"] @ e + p["C"]["h"] @ c + p["U"]["h"] @ (r * s) + p["b"]["h"])
         s = (1 - z) * s + z * n

@@ -77,23 +77,23 @@ def feed_forward(x, p, activation):
     return (gelu(inner) if activation == "gelu" else np.maximum(inner, 0)) @ p["W_2"].T + p["b_2"]
 
 
-def sublayer(x, p, order, f):
-    """§5.4: norm(x + f(x)); with pre-norm x + f(norm(x))."""
-    return x + f(norm(x, p)) if order == "pre" else norm(x + f(x), p)
-
-
-def transformer(source, target, p, rule):
-    """§3.1: ids → logits [T V].
+def transformer(source, target, p, rule, keep=1.0):
+    """§3.1: ids → logits [T V]; `keep` stands in the place of dropout (§5.4).
 
     `rule`: norm, activation, num_heads, self_attention, sliding_window, distance_bias, positions.
     """
     order, heads = rule["norm"], rule["num_heads"]
-    x = embed(source, p["E_source"], rule["positions"], p.get("source_positions"))
+
+    def sublayer(x, p, order, f):
+        """§5.4: norm(x + f(x)); with pre-norm x + f(norm(x))."""
+        return x + keep * f(norm(x, p)) if order == "pre" else norm(x + keep * f(x), p)
+
+    x = keep * embed(source, p["E_source"], rule["positions"], p.get("source_positions"))
     for layer in p["encoder"]:
         x = sublayer(x, layer["norm_self"], order, lambda z, a=layer["self"]: self_attention(z, a, rule, False))
         x = sublayer(x, layer["norm_feed"], order, lambda z, f=layer["feed"]: feed_forward(z, f, rule["activation"]))
     memory = norm(x, p["encoder_norm"]) if order == "pre" else x
-    y = embed(target, p["E_target"], rule["positions"], p.get("target_positions"))
+    y = keep * embed(target, p["E_target"], rule["positions"], p.get("target_positions"))
     for layer in p["decoder"]:
         y = sublayer(y, layer["norm_self"], order, lambda z, a=layer["self"]: self_attention(z, a, rule, True))
         y = sublayer(y, layer["norm_cross"], order, lambda z, a=layer["cross"]: cross_attention(z, memory, a, heads))

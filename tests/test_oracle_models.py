@@ -74,13 +74,15 @@ def oracle_attention(
     return attend
 
 
-def logits_in_numpy(model: EncoderDecoder, source: np.ndarray, target: np.ndarray, attend) -> np.ndarray:
+def logits_in_numpy(
+    model: EncoderDecoder, source: np.ndarray, target: np.ndarray, attend, keep: float = 1.0
+) -> np.ndarray:
     """One pair without padding: [T V]."""
     p = arrays(model)
     x, y = p["encoder.embedding.weight"][source], p["target_embedding.weight"][target]
     layers = [directions(layer) for layer in model.encoder.layers]
     step = oracle_models.lstm if len(layers[0][0]["W"]) == 4 else oracle_models.gru
-    memory, finals = oracle_models.encode(step, x, layers, model.encoder.reverse)
+    memory, finals = oracle_models.encode(step, x, layers, model.encoder.reverse, keep)
     if isinstance(model, Bahdanau):
         embedding, hidden = y.shape[1], memory.shape[1]
         U_o, V_o, C_o = np.split(p["readout.weight"], [hidden, hidden + embedding], axis=1)
@@ -88,11 +90,11 @@ def logits_in_numpy(model: EncoderDecoder, source: np.ndarray, target: np.ndarra
         names = {"U_o": U_o, "V_o": V_o, "C_o": C_o, "b_o": p["readout.bias"], "W_s": p["initial.weight"]}
         names |= {"b_s": p["initial.bias"], "W": gates(p["cell.embedding.weight"], "zrh"), "U": gates(U, "zrh")}
         names |= {"C": gates(p["cell.context.weight"], "zrh"), "b": gates(p["cell.embedding.bias"], "zrh")}
-        hidden = oracle_models.bahdanau(y, memory, model.encoder.backward_size, names, attend)
+        hidden = oracle_models.bahdanau(y, memory, model.encoder.backward_size, names, attend, keep)
     else:
         stack = [directions(layer)[0] for layer in model.stack.layers]
         W_c = p.get("combine.weight")
-        hidden = oracle_models.luong(step, y, memory, finals, stack, attend, W_c, model.input_feeding)
+        hidden = oracle_models.luong(step, y, memory, finals, stack, attend, W_c, model.input_feeding, keep)
     return hidden @ p["output.weight"].T + p.get("output.bias", 0)
 
 
