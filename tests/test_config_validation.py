@@ -153,3 +153,19 @@ def test_a_run_with_an_idle_value_can_still_be_used():
     saved = chosen("bahdanau")
     saved = saved | {"model": saved["model"] | {"window_radius": 3, "hard_attention_entropy": 1.0}}
     assert validate(saved).model.window_radius == 3
+
+
+def test_former_keys():
+    """On the command line they are refused, with the key that they have become; in an earlier run they are understood."""
+    for word, now in (
+        ("train.keep_checkpoints=all", "train.prune_checkpoints: .*false for all"),
+        ("data.pairs=9", "no"),
+    ):
+        with pytest.raises(UserError, match=now):
+            compose_all([word], multirun=False)
+    saved = to_dict(compose_all([], multirun=False)[0])
+    for before, now in (("auto", True), ("all", False)):
+        del saved["train"]["prune_checkpoints"]
+        saved["train"]["keep_checkpoints"] = before
+        assert validate(saved).train.prune_checkpoints is now
+        saved = to_dict(validate(saved))

@@ -17,7 +17,7 @@ from nmt.view.progress import Progress
 
 SMALL = [
     "device=cpu", "precision=fp32", "train.batch_tokens=256", "train.validate_every=5", "train.max_steps=12",
-    "train.log_sentences=0", "train.keep_checkpoints=all",
+    "train.log_sentences=0", "train.prune_checkpoints=false",
 ]  # fmt: skip
 
 

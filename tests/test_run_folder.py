@@ -432,18 +432,18 @@ def test_a_finished_run_without_any_best_is_refused(train, folder):
 
 @pytest.mark.slow
 def test_what_only_a_continuation_needs_goes_at_the_end(train, folder):
-    assert train("pruned", "train.keep_checkpoints=auto").code == 0
+    assert train("pruned", "train.prune_checkpoints=true").code == 0
     assert names(folder("pruned")) == {"last", "best", "average"}
     assert "optimizer" not in checkpoint.load(folder("pruned") / "last.safetensors")
     train("not-saved")
     assert_same_weights(folder("pruned"), folder("not-saved"))
-    again = train("pruned", "train.keep_checkpoints=all")
+    again = train("pruned", "train.prune_checkpoints=false")
     assert again.code == 0 and "already trained" in again.err
 
 
 @pytest.mark.slow
 def test_a_run_that_can_be_continued_keeps_what_it_needs(train, folder):
-    words = ["train.keep_checkpoints=auto", "optim.schedule=constant"]
+    words = ["train.prune_checkpoints=true", "optim.schedule=constant"]
     assert train("extended", *words).code == 0
     assert names(folder("extended")) == {"last", "previous", "validated", "best", "average", "step-4", "step-8"}
     assert train("extended", *words, "train.max_steps=12").code == 0
@@ -455,9 +455,9 @@ def test_a_run_that_can_be_continued_keeps_what_it_needs(train, folder):
 def test_a_kill_before_the_pruning_is_made_up_for(train, folder, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(CheckpointManager, "delete", lambda *_: None)
-        assert train("pruned-later", "train.keep_checkpoints=auto").code == 0
+        assert train("pruned-later", "train.prune_checkpoints=true").code == 0
     assert "step-8" in names(folder("pruned-later"))
-    assert train("pruned-later", "train.keep_checkpoints=auto").code == 0
+    assert train("pruned-later", "train.prune_checkpoints=true").code == 0
     assert names(folder("pruned-later")) == {"last", "best", "average"}
 
 

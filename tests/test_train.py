@@ -443,14 +443,17 @@ def test_a_resumed_training_refuses_another_configuration(copied, word, change):
     assert answer.err.count("(was ") == 1, "it names a key that has not changed"
 
 
-def test_a_run_without_a_newer_key_is_resumed(train, folder):
-    """An option that was added later has its default, as if the run had been trained with it."""
+def test_a_run_of_an_earlier_configuration_is_resumed(train, folder):
+    """An option that was added later has its default, as if the run had been trained with it; others were renamed."""
     words = [*RECURRENT, "optim.schedule=constant", "train.average_checkpoints=0"]
     assert train("older", *words, "train.max_steps=5").code == 0
     path = folder("older") / "last.safetensors"
     payload = checkpoint.load(path)
     for key in ("hard_attention_gradient", "window_narrowing_batches", "max_positions"):
         del payload["config"]["model"][key]
+    del payload["config"]["train"]["prune_checkpoints"]
+    payload["config"]["train"]["keep_checkpoints"] = "all"
+    payload["config"]["data"]["pairs"] = 0
     checkpoint.save(path, payload)
     assert train("older", *words, "train.max_steps=8").code == 0
     assert train_state(folder("older"))["step"] == 8

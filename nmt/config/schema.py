@@ -149,10 +149,9 @@ class TrainConfig:
         "2 % of the time; null = none",
         above=0,
     )
-    keep_checkpoints: str = option(
-        "auto = after the end of a training that can never go on, previous and step-N.safetensors and the optimizer "
-        "are deleted; all = they stay",
-        choices=("auto", "all"),
+    prune_checkpoints: bool = option(
+        "after the end of a training that can never go on, previous, validated and step-N.safetensors and the state of "
+        "the optimizer are deleted; false = they stay"
     )
     log_every: int = option("updates between two points of the training curves", above=0)
     log_sentences: int = option("validation sentences whose translation and heatmap are logged", minimum=0)

@@ -28,6 +28,12 @@ MODELS = {  # by model.kind
     "transformer": TransformerConfig,
 }
 LONGEST_TEXT = 1000
+# Keys of earlier versions: what they are now, None for nothing, and the values that a saved configuration has in it.
+FORMER: dict[str, tuple[str | None, dict[Any, Any]]] = {
+    "train.keep_checkpoints": ("train.prune_checkpoints", {"auto": True, "all": False}),
+    "data.pairs": (None, {}),
+    "data.seed": (None, {}),
+}
 
 
 def validate(composed: DictConfig | dict) -> Config:
@@ -38,7 +44,7 @@ def validate(composed: DictConfig | dict) -> Config:
         # A saved one may be a stranger's: nothing in it is resolved, since ${oc.env:NAME} would read the environment.
         plain = composed if isinstance(composed, dict) else OmegaConf.to_container(composed, resolve=True)
         check_plain("", plain)
-        plain = OmegaConf.create(plain)
+        plain = OmegaConf.create(with_present_keys(plain) if saved else plain)
         kind = str(OmegaConf.select(plain, "model.kind"))
         schema.model = OmegaConf.structured(choose("model.kind", kind, MODELS))
         config = OmegaConf.to_object(OmegaConf.merge(schema, plain))
@@ -57,6 +63,18 @@ def validate(composed: DictConfig | dict) -> Config:
         for group in ("data", "model", "optim"):
             check_effects(group, getattr(config, group))
     return config
+
+
+def with_present_keys(saved: dict[str, Any]) -> dict[str, Any]:
+    """A saved configuration with the keys that FORMER ones have become, and without those that have gone."""
+    present = {key: dict(value) if isinstance(value, dict) else value for key, value in saved.items()}
+    for former, (new, values) in FORMER.items():
+        group, name = former.split(".")
+        if name in (below := present.get(group) or {}):
+            value = below.pop(name)
+            if new is not None:
+                below.setdefault(new.split(".")[1], values.get(value))
+    return present
 
 
 def check_plain(key: str, value: Any) -> None:
@@ -158,6 +176,12 @@ def as_override(value: Any) -> str:
 
 def unknown_key(key: str, keys: list[str]) -> str:
     """The sentence for a key that does not exist, with the nearest that does."""
+    if key in FORMER:
+        new, values = FORMER[key]
+        if new is None:
+            return f"{key} is a key of an earlier version and has no effect any more; leave it out."
+        now = ", ".join(f"{as_override(value)} for {before}" for before, value in values.items())
+        return f"{key} is now called {new}: {now}."
     similar = difflib.get_close_matches(key, keys, n=3, cutoff=0.6)
     if not similar:
         group = key.rsplit(".", 1)[0] + "."

@@ -37,7 +37,7 @@ log = logging.getLogger("nmt")
 # hash, the tokenizer byte for byte, the run of from=RUN by its weights; train.accumulate may change with the number of
 # processes.
 CHANGEABLE: tuple[str, ...] = ("name", "from_run", "device", "data_folder", "run_folder")
-CHANGEABLE += ("train.log_every", "train.compile", "train.accumulate", "train.save_minutes", "train.keep_checkpoints")
+CHANGEABLE += ("train.log_every", "train.compile", "train.accumulate", "train.save_minutes", "train.prune_checkpoints")
 CHANGEABLE_PREFIXES = ("decode.", "train.heatmap", "train.log_sentences", "data.")
 BUDGET = ("train.max_steps", "train.max_epochs", "train.patience")  # may change where no schedule depends on them
 
@@ -130,10 +130,10 @@ class CheckpointManager:
             self.delete([self.previous_path, self.validated_path, *self.step_paths()])
 
     def is_over(self, state: TrainState) -> bool:
-        """Whether the training has ended for good and train.keep_checkpoints=auto lets go of what it needed."""
+        """Whether the training has ended for good and train.prune_checkpoints lets go of what it needed."""
         config = self.config
         extensible = can_be_extended(config.optim.schedule, config.train.max_minutes)
-        return state.finished and not extensible and config.train.keep_checkpoints == "auto"
+        return state.finished and not extensible and config.train.prune_checkpoints
 
     def delete(self, paths: Iterable[Path]) -> None:
         """Delete checkpoints, those that exist."""

@@ -45,16 +45,16 @@ def run(options: argparse.Namespace) -> int:
         failures: list[str] = []
         references: dict[tuple[str, str], tuple[Path, Outcome]] = {}
         begun = time.monotonic()
-        for number, (kept, model) in enumerate(cycle(product(("auto", "all"), MODELS))):
+        for number, (pruned, model) in enumerate(cycle(product(("true", "false"), MODELS))):
             if kills.total() >= options.count or failures:
                 break
-            words = [*TRAINING.split(), *model_words(model), f"train.keep_checkpoints={kept}"]
-            if (model, kept) not in references:
-                root = new_root(folder / f"reference-{model}-{kept}")
-                references[model, kept] = root, train([*words, *folders(root)], root)
-            found, stages = chain(words, new_root(folder / f"chain-{number}"), references[model, kept], generator)
+            words = [*TRAINING.split(), *model_words(model), f"train.prune_checkpoints={pruned}"]
+            if (model, pruned) not in references:
+                root = new_root(folder / f"reference-{model}-{pruned}")
+                references[model, pruned] = root, train([*words, *folders(root)], root)
+            found, stages = chain(words, new_root(folder / f"chain-{number}"), references[model, pruned], generator)
             kills.update((model, stage) for stage in stages)
-            failures += [f"chain {number}, {model}, keep_checkpoints={kept}: {text}" for text in found]
+            failures += [f"chain {number}, {model}, prune_checkpoints={pruned}: {text}" for text in found]
             print(f"chain {number}: {model}, {len(stages)} kills, {'FAILED' if found else 'same'}", file=sys.stderr)
         print(table(kills))
         print(f"{kills.total()} kills in {number} chains, {time.monotonic() - begun:.0f} s; failures: {len(failures)}")
