@@ -156,7 +156,7 @@ def test_a_run_with_an_idle_value_can_still_be_used():
 
 
 def test_former_keys():
-    """On the command line they are refused, with the key that they have become; in an earlier run they are understood."""
+    """On the command line they are refused, with the key that they have become; an earlier run has their values."""
     for word, now in (
         ("train.keep_checkpoints=all", "train.prune_checkpoints: .*false for all"),
         ("data.pairs=9", "no"),

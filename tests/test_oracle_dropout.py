@@ -1,4 +1,4 @@
-"""Where dropout is: replaced by a factor, every model equals its paper's formula with that factor in the same places."""
+"""Where dropout is: replaced by a factor, every model equals its paper with that factor in the same places."""
 
 from dataclasses import asdict, replace
 

@@ -33,6 +33,7 @@ FORMER: dict[str, tuple[str | None, dict[Any, Any]]] = {
     "train.keep_checkpoints": ("train.prune_checkpoints", {"auto": True, "all": False}),
     "data.pairs": (None, {}),
     "data.seed": (None, {}),
+    "train.noise_words": (None, {}),
 }
 
 
