@@ -45,7 +45,7 @@ def validate(composed: DictConfig | dict) -> Config:
         # A saved one may be a stranger's: nothing in it is resolved, since ${oc.env:NAME} would read the environment.
         plain = composed if isinstance(composed, dict) else OmegaConf.to_container(composed, resolve=True)
         check_plain("", plain)
-        plain = OmegaConf.create(with_present_keys(plain) if saved else plain)
+        plain = OmegaConf.create(with_present_keys(composed) if isinstance(composed, dict) else plain)
         kind = str(OmegaConf.select(plain, "model.kind"))
         schema.model = OmegaConf.structured(choose("model.kind", kind, MODELS))
         config = OmegaConf.to_object(OmegaConf.merge(schema, plain))
