@@ -12,16 +12,17 @@ alone" is stricter: a word that the gold links leave open may not be inside eith
 import argparse
 import random
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from nmt.data.links import Link
 from nmt.data.words import word_spans
 from nmt.documents.links import LinkReader, attention_links
-from nmt.documents.placement import Node
-from nmt.documents.rendering import Renderer, TranslatedSentence, place_nodes
+from nmt.documents.placement import Node, Placement, render
 from nmt.documents.segment import TagKind
 from nmt.evaluate.extraction import encode_pairs
 from nmt.runs.interface import load
@@ -76,10 +77,12 @@ def main() -> None:
     reader, generator = LinkReader.of_run(run.config.train, run.translator.model), random.Random(options.seed)
     counts: Counter[str] = Counter()
     for (source, target), links, record, translation in zip(gold.pairs, gold.links, records, own, strict=True):
-        sentence = TranslatedSentence(target, attention_links([record], reader, source, target))
+        words = attention_links([record], reader, source, target)
         nodes = list(draw(word_spans(source), Gold(*links), generator, counts))
-        placed, words = place_nodes(nodes, 0, source, sentence)
-        written = Renderer(target, words, str).render(placed)
+        placed = between_words(nodes, words.source)
+        placement = Placement(words.weights, source, words.source, target, words.target)
+        placement.place(placed, (0, len(words.target)), (0, len(words.source)))
+        written = render(placed, target, words.target)
         counts["broken"] += not is_whole(written, target, list(walk(nodes)))
         counts["own equal"] += translation.text == target
         for node in walk(placed):
@@ -127,6 +130,17 @@ def draw(words: list[tuple[int, int]], gold: Gold, generator: random.Random, cou
             pair.children = [Node(TagKind.OPEN, f"<i{name}>", f"</i{name}>", low, high)]
         drawn.append(pair)
     yield from sorted(drawn, key=lambda node: node.first)
+
+
+def between_words(nodes: list[Node], words: list[tuple[int, int]]) -> list[Node]:
+    """Nodes between words instead of characters."""
+    starts, ends = ([word[side] for word in words] for side in (0, 1))
+    found = []
+    for node in nodes:
+        first = bisect_right(ends, node.first)
+        last = bisect_left(starts, node.last) if node.is_pair else first
+        found.append(replace(node, first=first, last=last, children=between_words(node.children, words)))
+    return found
 
 
 def walk(nodes: list[Node]) -> Iterator[Node]:

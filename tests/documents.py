@@ -1,14 +1,14 @@
 """What tests of documents share: a translator that applies a function, and a sample of each format."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from nmt.documents.formats import CATALOGUES, STREAMS, Document
-from nmt.documents.links import Side, WordLinks, whole_words
-from nmt.documents.rendering import TranslatedSentence
-from nmt.documents.segment import Part
-from nmt.documents.translation import DocumentTranslator
+from nmt.documents.formats import EXTENSIONS
+from nmt.documents.links import WordLinks, whole_words
+from nmt.documents.placement import TranslatedSentence
+from nmt.documents.translation import split_segments, translate_rows
 
 
 class FakeTranslator:
@@ -19,24 +19,23 @@ class FakeTranslator:
 
     def translate(self, sentences: Sequence[str], linked: Sequence[bool]) -> Iterator[TranslatedSentence]:
         for sentence, link in zip(sentences, linked, strict=True):
-            text = self.change(sentence)
-            source, target = (Side(each, whole_words(each, [])) for each in (sentence, text))
-            weights = np.eye(len(target.words), len(source.words))
+            text = self.change(sentence if self.keeps_units else " ".join(sentence.split()))
+            source, target = whole_words(sentence), whole_words(text)
+            weights = np.eye(len(target), len(source))
             yield TranslatedSentence(text, WordLinks(source, target, weights) if link else None)
 
 
-def written(parts: Iterable[Part], change: Callable[[str], str] = str, keeps_units: bool = True) -> str:
-    """The translated parts."""
-    return "".join(DocumentTranslator(FakeTranslator(change, keeps_units), "de").translate(parts))
+def translated_bytes(
+    extension: str, data: bytes, change: Callable[[str], str] = str.upper, retranslate: bool = False, keeps: bool = True
+) -> tuple[bytes, Counter[str]]:
+    """A document of this format, translated, and what became of its sentences."""
+    document = EXTENSIONS[extension].read(data, retranslate)
+    counts = translate_rows(split_segments(document.segments(), "de"), FakeTranslator(change, keeps))
+    return document.write(), counts + document.left
 
 
-def translated(extension: str, text: str, change: Callable[[str], str] = str, keeps_units: bool = True) -> str:
-    """A document of this format, translated."""
-    if extension in STREAMS:
-        return written(STREAMS[extension](text), change, keeps_units)
-    document: Document = CATALOGUES[extension](text, False)
-    translator = DocumentTranslator(FakeTranslator(change, keeps_units), "de")
-    return "".join(document.write(translator.translate(document.parts())))
+def translated(extension: str, text: str, change: Callable[[str], str] = str, keeps: bool = True) -> str:
+    return translated_bytes(extension, text.encode(), change, keeps=keeps)[0].decode()
 
 
 HTML = """<!doctype html><html lang="de"><head><meta charset=utf-8>
@@ -245,10 +244,10 @@ msgstr "there"
 """
 XLIFF = """<?xml version="1.0" encoding="UTF-8"?>
 <!-- Kopf -->
-<xliff version='1.2' xmlns="urn:oasis:names:tc:xliff:document:1.2">
+<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2">
   <file source-language="de" target-language="en" datatype="plaintext" original="a"><body>
-    <trans-unit   id="1">
-      <source>Hallo <g id="1">Welt &quot;x&quot;</g><x id="2"/>.</source>
+    <trans-unit id="1">
+      <source>Hallo <g id="1">Welt &amp;x&amp;</g><x id="2"/>.</source>
       <alt-trans><source>nein</source><target>no</target></alt-trans>
     </trans-unit>
     <trans-unit id="2"><source>Neu <bpt id="1">b</bpt>da<ept id="1">/b</ept></source>
@@ -260,11 +259,11 @@ XLIFF = """<?xml version="1.0" encoding="UTF-8"?>
 """
 XLIFF_UPPER = """<?xml version="1.0" encoding="UTF-8"?>
 <!-- Kopf -->
-<xliff version='1.2' xmlns="urn:oasis:names:tc:xliff:document:1.2">
+<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2">
   <file source-language="de" target-language="en" datatype="plaintext" original="a"><body>
-    <trans-unit   id="1">
-      <source>Hallo <g id="1">Welt &quot;x&quot;</g><x id="2"/>.</source>
-      <target state="needs-review-translation">HALLO <g id="1">WELT &quot;X&quot;</g><x id="2"/>.</target>
+    <trans-unit id="1">
+      <source>Hallo <g id="1">Welt &amp;x&amp;</g><x id="2"/>.</source>
+      <target state="needs-review-translation">HALLO <g id="1">WELT &amp;X&amp;</g><x id="2"/>.</target>
       <alt-trans><source>nein</source><target>no</target></alt-trans>
     </trans-unit>
     <trans-unit id="2"><source>Neu <bpt id="1">b</bpt>da<ept id="1">/b</ept></source>
@@ -283,3 +282,25 @@ SAMPLES = {
     ".po": (PO, PO_UPPER),
     ".xlf": (XLIFF, XLIFF_UPPER),
 }
+# Smaller ones: the texts are in capitals, and all else as it was.
+MARKED = {
+    ".vtt": "WEBVTT\n\nSTYLE\n::cue {}\n\nNOTE bleibt\n\n1\n00:01.000 --> 00:02.000 line:0\n<v Anna>«Das ist ein»\n\n"
+    "00:02.000 --> 00:03.000\n«langer Satz.»\n",
+    ".ass": "[Events]\nFormat: x\nDialogue: 0,0:00:01.00,0:00:02.00,Default,,0,0,0,,{\\i1}«Es ist»\\N«da,»\n"
+    "Comment: 0,0:00:02.00,0:00:02.00,Default,,0,0,0,,bleibt\n"
+    "Dialogue: 0,0:00:02.00,0:00:03.00,Default,,0,0,0,,«ja.»\n",
+    ".json": '{\n  "schlüssel": "«Der Hund» {name}\\n«läuft.»",\n\t"a": {"b": ["«eins»", 3, null, "{{x}}"]}\n}\n',
+    ".arb": '{"@@locale": "de", "a": "{n, plural, one {# «Hund»} other {# «Hunde»}}", "@a": {"description": "bleibt"}}',
+    ".yaml": "# bleibt\na: «Der Hund»\nb:\n  - \"«zwei»\"   # bleibt\n  - 3\n  - yes\nc: |\n  «eins»\n  «zwei»\n",
+    ".toml": "# bleibt\na = \"«Der Hund»\"   # bleibt\n[b]\nn = 3\nc = [\"«eins»\", \"«zwei»\"]\n",
+    ".properties": "# bleibt\na=«Der Hund» {0}\nb=«Ja»\n",
+    ".resx": '<?xml version="1.0" encoding="utf-8"?>\r\n<root>\r\n  <data name="a" xml:space="preserve">\r\n'
+    "    <value>«Der Hund» {0} &amp; «so»</value>\r\n    <comment>bleibt</comment>\r\n  </data>\r\n</root>",
+    ".xml": '<?xml version="1.0" encoding="utf-8"?>\n<resources>\n    <!-- bleibt -->\n'
+    '    <string name="a">«Der» <b>«Hund»</b> %1$s</string>\n    <string name="b" translatable="false">nein</string>\n'
+    '    <plurals name="p">\n        <item quantity="one">«ein Hund»</item>\n'
+    '        <item quantity="other">%d «Hunde»</item>\n    </plurals>\n</resources>\n',
+    ".adoc": "= Titel\n:author: bleibt\n\n«Der» *«Hund»* «läuft, siehe» https://x.de[«hier»], <<ref>> «und» `code` "
+    "«und» {author}.\n\n* «Punkt eins» footnote:[«Eine Note.»]\n\n----\nbleibt\n----\n\nimage::a.png[«Ein Bild»]\n",
+    ".mdx": "import X from 'y'\n\n# «Titel»\n\n- «Punkt» [«Verweis»](http://x.de)\n\n```js\nconst a = 'bleibt'\n```\n",
+}  # fmt: skip

@@ -59,8 +59,10 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     parser.add_argument("sentences", nargs="*", default=[], metavar="SENTENCE", help="without any: --input, else stdin")
     parser.add_argument("--input", **FILE, help="one sentence a line, plain or .gz")
-    parser.add_argument("--document", **FILE, help=".txt, .md, .html, .srt, .po or .xlf: its markup stays")
-    parser.add_argument("--retranslate", action="store_true", help=".po, .xlf: also what has a translation")
+    parser.add_argument(
+        "--document", **FILE, help="text, Markdown, HTML, subtitles, messages, Office …: its markup stays"
+    )
+    parser.add_argument("--retranslate", action="store_true", help="a document: also what has a translation")
     parser.add_argument("--output", **FILE, help="instead of stdout")
     parser.add_argument("--resume", action="store_true", help="continue an interrupted --output FILE")
     parser.add_argument("--format", choices=("text", "jsonl"), default="text")

@@ -1,24 +1,22 @@
 """nmt translate --document FILE: a document with its markup (nmt/documents), written when it is complete."""
 
 import argparse
-import contextlib
+import logging
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from nmt.commands.engine import check_engine, open_engine
 from nmt.commands.translate_output import check_not_input, report_output_errors
 from nmt.data.files import open_atomic
-from nmt.documents.formats import OpenDocument, open_document
+from nmt.documents.formats import open_document
 from nmt.documents.links import LinkReader
-from nmt.documents.segment import Segment, nested_segments
-from nmt.documents.sentences import split_sentences
-from nmt.documents.translation import DocumentTranslator, ModelTranslator
+from nmt.documents.translation import ModelTranslator, split_segments, translate_rows
 from nmt.errors import UserError
 from nmt.runs.run import Run
 from nmt.view.progress import Progress
 
+log = logging.getLogger("nmt")
 # Options of lines, and the values that they have where they are not given.
 FOR_LINES: dict[str, Any] = {
     "sentences": [], "input": None, "nbest": 1, "format": "text", "resume": False, "min_confidence": None,
@@ -27,41 +25,35 @@ FOR_LINES: dict[str, Any] = {
 
 
 def run(options: argparse.Namespace) -> int:
-    """Translate a document; nothing is written before the whole of it has been read."""
-    check_options(options)
-    document = open_document(Path(options.document), options.retranslate)
-    for _ in document.parts():  # what is wrong in it is found before the model is loaded
-        pass
-    run = open_engine(options, None)
-    run = run.with_glossary(options.glossary) if options.glossary else run
-    language = source_language(run)
-    with Progress(count_sentences(document, language), "sentence", f"translating {document.path.name}") as bar:
-        translator = DocumentTranslator(
-            ModelTranslator(run.translator, link_reader(options, run)), language, bar.update
-        )
-        with open_output(options.output) as write:
-            for text in document.write(translator.translate(document.parts())):
-                write(text)
-    return 0
-
-
-def check_options(options: argparse.Namespace) -> None:
-    """Raise UserError for options that are about lines."""
+    """Translate a document; what is wrong in it is said before the model is loaded, and nothing is written then."""
     given = [name for name, default in FOR_LINES.items() if getattr(options, name) != default]
     if given:
         names = ", ".join(name if name == "sentences" else f"--{name.replace('_', '-')}" for name in given)
         raise UserError(f"--document translates one document as it is; it cannot go with {names}.")
     check_not_input(options.output, options.document)
     check_engine(options)
-
-
-def source_language(run: Run) -> str:
-    """The language whose rules split sentences; raises UserError for a model of several target languages."""
+    path = Path(options.document)
+    document = open_document(path, options.retranslate)
+    run = open_engine(options, None)
+    run = run.with_glossary(options.glossary) if options.glossary else run
     if "+" in run.config.data.target:
-        raise UserError(
-            f"{run.name} translates into {run.config.data.target}; --document needs a model of one target language."
-        )
-    return run.config.data.source.partition("+")[0].partition("-")[0]
+        target = run.config.data.target
+        raise UserError(f"{run.name} translates into {target}; --document needs a model of one target language.")
+    language = run.config.data.source.partition("+")[0].partition("-")[0]
+    rows = split_segments(document.segments(), language)
+    with Progress(sum(len(row.spans) for row in rows), "sentence", f"translating {path.name}") as bar:
+        counts = translate_rows(rows, ModelTranslator(run.translator, link_reader(options, run)), bar.update)
+    data = document.write()
+    if options.output is None:
+        sys.stdout.buffer.write(data)
+    else:
+        with report_output_errors(options.output), open_atomic(Path(options.output)) as file:
+            file.write(data)
+    left = [f"{count} {reason}" for reason, count in (counts + document.left).items() if reason != "translated"]
+    log.info(
+        "%s: %d sentences translated; left as they are: %s.", path.name, counts["translated"], ", ".join(left) or "none"
+    )
+    return 0
 
 
 def link_reader(options: argparse.Namespace, run: Run) -> LinkReader | None:
@@ -71,19 +63,3 @@ def link_reader(options: argparse.Namespace, run: Run) -> LinkReader | None:
         return LinkReader.of_extractor(run.make_extractor(*chosen))
     model = run.translator.model
     return LinkReader.of_run(run.config.train, model) if model.has_attention else None
-
-
-def count_sentences(document: OpenDocument, language: str) -> int:
-    """How many sentences will be translated."""
-    segments = (each for part in document.parts() if isinstance(part, Segment) for each in nested_segments(part))
-    return sum(len(split_sentences(segment.text, language)) for segment in segments)
-
-
-@contextlib.contextmanager
-def open_output(path: str | None) -> Iterator[Callable[[str], object]]:
-    """What writes text to stdout, or to a file that has its name when it is complete; raises UserError."""
-    if path is None:
-        yield sys.stdout.write
-        return
-    with report_output_errors(path), open_atomic(Path(path)) as file:
-        yield lambda text: file.write(text.encode())

@@ -1,135 +1,97 @@
-"""The formats of documents by the extension of the file, and reading one."""
+"""The formats of documents: a new one is one entry of FORMATS and its test."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple
 
-from nmt.documents.html_document import read_html
-from nmt.documents.markdown import read_markdown
-from nmt.documents.plain_text import read_text
-from nmt.documents.po import PoDocument
+from nmt.documents.document import Document, Field
+from nmt.documents.html import read_html
+from nmt.documents.markdown import InlineReader, read_markdown
+from nmt.documents.plain_text import read_subtitles, read_text
 from nmt.documents.segment import Malformed, Part
-from nmt.documents.subrip import read_subrip
-from nmt.documents.xliff import XliffReader
+from nmt.documents.stores import AsciiDocReader, read_callback, read_json, read_store, read_toml, read_yaml
+from nmt.documents.xml_files import DOCX, IDML, ODF, PPTX, read_package, read_xliff
 from nmt.errors import UserError
 
-
-class Document(Protocol):
-    """A document that is read; it can be read again from the beginning."""
-
-    def parts(self) -> Iterator[Part]:
-        """What is translated, in order, and what is between; raises Malformed."""
-
-    def write(self, translated: Iterator[str]) -> Iterator[str]:
-        """The translated document from its translated parts."""
+BYTES = "every other byte stays"
+OPENS = "it opens, and differs in its text alone"
 
 
-@dataclass
-class Stream:
+class Format(NamedTuple):
+    """A format of documents."""
+
+    extensions: str
+    read: Callable[[bytes, bool], Document]
+    promise: str  # what is kept of the file
+    has_translations: bool = False  # so that `retranslate` has a meaning
+
+
+def read_stream(reader: Callable[[str], Iterator[Part]], data: bytes, _: bool) -> Document:
     """A document that is its parts, one after the other."""
-
-    reader: Callable[[str], Iterator[Part]]
-    text: str
-
-    def parts(self) -> Iterator[Part]:
-        """The parts in order; raises Malformed."""
-        return self.reader(self.text)
-
-    def write(self, translated: Iterator[str]) -> Iterator[str]:
-        """The translated parts."""
-        return translated
+    text = data.decode()
+    if "\0" in text:
+        raise Malformed("a NUL character; it is no text", text.index("\0"))
+    mark = "\ufeff" * text.startswith("\ufeff")  # of the byte order
+    field = Field(list(reader(text.removeprefix(mark))), lambda new: written.append(new))
+    written: list[str] = []
+    return Document([field], lambda: (mark + written[-1] if written else text).encode())
 
 
-STREAMS: dict[str, Callable[[str], Iterator[Part]]] = {
-    ".txt": read_text,
-    ".md": read_markdown,
-    ".markdown": read_markdown,
-    ".html": read_html,
-    ".htm": read_html,
-    ".srt": read_subrip,
+MDX = {"extract_code_blocks": False, "extract_frontmatter": False, "no_placeholders": True}
+FORMATS = {
+    "plain text": Format(".txt", partial(read_stream, read_text), BYTES),
+    "Markdown": Format(".md .markdown", partial(read_stream, read_markdown), BYTES),
+    "HTML": Format(".html .htm .xhtml", partial(read_stream, read_html), BYTES),
+    "subtitles": Format(".srt .vtt .ass .ssa", partial(read_stream, read_subtitles), BYTES),
+    "JSON": Format(".json .arb", read_json, BYTES),
+    "TOML": Format(".toml", read_toml, OPENS),
+    "YAML": Format(".yaml .yml", read_yaml, OPENS),
+    "gettext": Format(".po .pot", partial(read_store, "pypo", "pofile"), OPENS, True),
+    "Qt Linguist": Format(".ts", partial(read_store, "ts2", "tsfile"), OPENS, True),
+    "CSV": Format(".csv", partial(read_store, "csvl10n", "csvfile"), OPENS, True),
+    "Java": Format(".properties", partial(read_store, "properties", "javautf8file"), OPENS),
+    ".NET": Format(".resx", partial(read_store, "resx", "RESXFile"), OPENS),
+    "Android": Format(".xml", partial(read_store, "aresource", "AndroidResourceFile"), OPENS),
+    "AsciiDoc": Format(
+        ".adoc .asciidoc", partial(read_callback, "asciidoc", "AsciiDocFile", {}, AsciiDocReader), OPENS
+    ),
+    "MDX": Format(".mdx", partial(read_callback, "mdxfile", "MDXFile", MDX, InlineReader), OPENS),
+    "XLIFF": Format(".xlf .xliff", read_xliff, OPENS, True),
+    "Word": Format(".docx", partial(read_package, DOCX), OPENS),
+    "PowerPoint": Format(".pptx", partial(read_package, PPTX), OPENS),
+    "OpenDocument": Format(".odt .ods .odp", partial(read_package, ODF), OPENS),
+    "InDesign": Format(".idml", partial(read_package, IDML), OPENS),
 }
-# Formats whose segments may have a translation already, which `retranslate` replaces.
-CATALOGUES: dict[str, Callable[[str, bool], Document]] = {
-    ".po": PoDocument,
-    ".xlf": XliffReader,
-    ".xliff": XliffReader,
-}
-BYTE_ORDER_MARK = "\ufeff"
+EXTENSIONS = {extension: each for each in FORMATS.values() for extension in each.extensions.split()}
 
 
-@dataclass
-class OpenDocument:
-    """A file with its format; what is wrong in it is a UserError with its line."""
-
-    path: Path
-    text: str
-    document: Document
-    mark: str = ""  # a byte order mark
-
-    def parts(self) -> Iterator[Part]:
-        """The parts in order; raises UserError."""
-        return self.named(self.document.parts())
-
-    def write(self, translated: Iterator[str]) -> Iterator[str]:
-        """The translated document; raises UserError."""
-        yield self.mark
-        yield from self.named(self.document.write(translated))
-
-    def named(self, parts: Iterator[Part]) -> Iterator:
-        """The same; raises UserError where they raise Malformed."""
-        try:
-            yield from parts
-        except Malformed as error:
-            raise located(self.path, self.text, error) from None
-
-
-def open_document(path: Path, retranslate: bool = False) -> OpenDocument:
-    """Read a file by its extension; raises UserError for another one, and for what is no text in UTF-8."""
+def open_document(path: Path, retranslate: bool = False) -> Document:
+    """Read a file by its extension; raises UserError for another one, and for what is not of this format."""
     extension = path.suffix.lower()
-    if extension not in (*STREAMS, *CATALOGUES):
-        possible = ", ".join([*STREAMS, *CATALOGUES])
+    if extension not in EXTENSIONS:
+        possible = ", ".join(EXTENSIONS)
         raise UserError(
             f"--document {path}: the extension '{path.suffix}' is of no known format; possible: {possible}."
         )
-    if retranslate and extension not in CATALOGUES:
-        raise UserError(f"--retranslate is for {', '.join(CATALOGUES)}; other documents have no translations in them.")
-    text = read_file(path)
-    mark = BYTE_ORDER_MARK * text.startswith(BYTE_ORDER_MARK)
-    text = text.removeprefix(BYTE_ORDER_MARK)
-    if extension in STREAMS:
-        return OpenDocument(path, text, Stream(STREAMS[extension], text), mark)
-    try:
-        return OpenDocument(path, text, CATALOGUES[extension](text, retranslate), mark)
-    except Malformed as error:
-        raise located(path, text, error) from None
-
-
-def read_file(path: Path) -> str:
-    """The text of a file; raises UserError where it cannot be read or is no text in UTF-8."""
+    if retranslate and not EXTENSIONS[extension].has_translations:
+        possible = ", ".join(each for each in EXTENSIONS if EXTENSIONS[each].has_translations)
+        raise UserError(f"--retranslate is for {possible}; other documents have no translations in them.")
     try:
         data = path.read_bytes()
     except OSError as error:
         raise UserError(f"--document {path} cannot be read: {error.strerror or error}.") from None
     try:
-        text = data.decode()
+        return EXTENSIONS[extension].read(data, retranslate)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise UserError(
             f"{path}, line {line}, is not UTF-8; convert the file, as with iconv -f ENCODING -t UTF-8."
         ) from None
-    if "\0" in text:
-        raise UserError(f"{path}, line {line_of(text, text.index(chr(0)))}, has a NUL character; it is no text.")
-    return text
-
-
-def located(path: Path, text: str, error: Malformed) -> UserError:
-    """The error with file and line."""
-    return UserError(f"{path}, line {line_of(text, error.position)}: {error.problem}.")
-
-
-def line_of(text: str, position: int) -> int:
-    """The number of the line of a character, from 1."""
-    return text.count("\n", 0, position) + 1
+    except Malformed as error:
+        at = error.line
+        if error.position is not None:
+            at = data.decode(errors="replace").count("\n", 0, error.position) + 1
+        raise UserError(f"{path}{'' if at is None else f', line {at}'}: {error}.") from None

@@ -16,8 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt.config.schema import TrainConfig
-from nmt.data.text_filter import find_spans
-from nmt.data.words import SPACELESS, Span, WordPair, is_punctuation, piece_spans, word_fractions, word_spans
+from nmt.data.words import SPACELESS, Span, WordPair, piece_spans, word_fractions, word_spans
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.documents.segment import UNITS
 from nmt.evaluate.extraction import DECODER_STEPS, Extractor
@@ -27,34 +26,11 @@ from nmt.models.base import EncoderDecoder
 GUIDED_SHARE = 0.6  # of the guided head in the weights
 
 
-class Side(NamedTuple):
-    """One sentence of a pair."""
-
-    text: str
-    words: list[Span]
-
-    @property
-    def marks(self) -> list[bool]:
-        """Which words are punctuation."""
-        return [end - start == 1 and is_punctuation(self.text[start]) for start, end in self.words]
-
-    @property
-    def breakable(self) -> np.ndarray:
-        """Before which words a line may end: after a space, and before any word of a script without spaces."""
-        return np.array(
-            [
-                start == 0 or self.text[start - 1].isspace() or bool(SPACELESS.match(self.text, start))
-                for start, _ in self.words
-            ],
-            dtype=bool,
-        )
-
-
 class WordLinks(NamedTuple):
     """The words of a sentence and of its translation, and the weights [T S] between them."""
 
-    source: Side
-    target: Side
+    source: list[Span]
+    target: list[Span]
     weights: np.ndarray  # a row sums to 1, or to 0 where nothing is known of the word
 
 
@@ -107,42 +83,30 @@ def attention_links(records: Sequence[AttentionRecord], reader: LinkReader, sour
         (height, width) = read.shape
         weights[row : row + height, column : column + width] = read
         row, column = row + height, column + width
-    sides = Side(source, whole_words(source, of_source)), Side(target, whole_words(target, of_target))
-    fractions = [word_fractions(pieces, side.words) for pieces, side in zip((of_source, of_target), sides, strict=True)]
+    words = whole_words(source, of_source), whole_words(target, of_target)
+    fractions = [word_fractions(pieces, spans) for pieces, spans in zip((of_source, of_target), words, strict=True)]
     matrix = WordPair([], [], *fractions).merge(weights)[:, :-1]
-    return WordLinks(*sides, normalized(normalized(matrix) ** reader.power))
+    return WordLinks(*words, normalized(normalized(matrix) ** reader.power))
 
 
 def proportional_links(source: str, target: str) -> WordLinks:
     """Of a model without attention: a word comes from the words at the same share of the text."""
-    sides = Side(source, whole_words(source, [])), Side(target, whole_words(target, []))
-    edges = [np.linspace(0, 1, len(side.words) + 1) for side in sides]
+    words = whole_words(source), whole_words(target)
+    edges = [np.linspace(0, 1, len(spans) + 1) for spans in words]
     overlap = np.minimum.outer(edges[1][1:], edges[0][1:]) - np.maximum.outer(edges[1][:-1], edges[0][:-1])
-    return WordLinks(*sides, normalized(np.clip(overlap, 0, None)))
+    return WordLinks(*words, normalized(np.clip(overlap, 0, None)))
 
 
-def whole_words(text: str, pieces: Sequence[Span]) -> list[Span]:
-    """The words of a text; a number, a placeholder or code is one word, and so is a piece where no spaces are written.
-
-    Without pieces each character of a script without spaces is a word.
-    """
-    copied = [(span.start, span.end) for span in find_spans(text)] + [match.span() for match in UNITS.finditer(text)]
-    marks = np.zeros(len(text) + 1, dtype=int)
-    for number, (start, end) in enumerate(copied, 1):
-        marks[start:end] = number
+def whole_words(text: str, pieces: Sequence[Span] = ()) -> list[Span]:
+    """The words of a text; a unit is one word, and so is a piece, without pieces a character, where none are spaced."""
     spans: list[Span] = []
     for start, end in word_spans(text):
-        edges = [start]
-        edges += [at for at in range(start + 1, end) if marks[at] != marks[at - 1]]
+        edges = {start, end}
+        edges.update(at for match in UNITS.finditer(text, start, end) for at in match.span())
         if SPACELESS.search(text, start, end):
-            inside = [at for span in pieces for at in span] or range(start, end)
-            edges += [at for at in inside if start < at < end and not (marks[at] and marks[at] == marks[at - 1])]
-        edges = [*sorted(set(edges)), end]
-        for first, last in zip(edges, edges[1:], strict=False):
-            if spans and marks[first] and marks[first] == marks[spans[-1][0]]:
-                spans[-1] = spans[-1][0], last
-            else:
-                spans.append((first, last))
+            edges.update([at for span in pieces for at in span if start < at < end] or range(start, end))
+        ordered = sorted(edges)
+        spans += zip(ordered, ordered[1:], strict=False)
     return spans
 
 

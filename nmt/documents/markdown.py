@@ -1,132 +1,269 @@
 """Markdown (CommonMark with tables): markdown-it says which lines are which block, and every other byte stays.
 
-Code, front matter, definitions of references, formulas and templates are not translated; HTML is read as HTML.
+A reader of our own, because translate-toolkit leaves out blocks of HTML, unescapes | in cells of tables, and lays lines
+and tables out anew. Code, front matter, definitions of references, formulas and templates are not translated; HTML is
+read as HTML.
 """
 
 from __future__ import annotations
 
+import html
 import re
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
 
-from nmt.documents.html_document import read_html
-from nmt.documents.lines import newline_of, wrap, wraps
-from nmt.documents.markdown_inline import InlineReader, escape, escape_line_starts, normal_label
-from nmt.documents.segment import Malformed, Part
+from nmt.documents.html import MARKS, TOKEN, UNITS, VOID, read_html, read_tag
+from nmt.documents.plain_text import newline_of, wrap, wraps
+from nmt.documents.segment import PLACEHOLDER, Malformed, Part, SegmentBuilder, TagKind
 from nmt.errors import UserError, install_extra
 
-FRONT_MATTER = re.compile(r"\ufeff?(---|\+\+\+)[ \t]*\r?\n(?:.*?\n)??(?:\1|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*?\n)??(?:\1|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 KEPT = re.compile(r"\$\$|:::|\{%|\{\{|<!--|!!!")  # a block that begins so is no text
-TASK = re.compile(r"\[[ xX]\][ \t]+|\[\^[^\]\s]+\]:[ \t]*|\[!\w+\][^\n]*\n?")  # task lists, footnotes, alerts
-
-
-class Block(NamedTuple):
-    """Text of a block: what markdown-it says it contains, its lines, and whether it is a cell of a table."""
-
-    content: str
-    first: int
-    last: int
-    is_cell: bool
-    is_html: bool
+PREFIX = re.compile(r"\[[ xX]\][ \t]+|\[\^[^\]\s]+\]:[ \t]*|\[!\w+\][^\n]*\n?")  # task lists, footnotes, alerts
+DESTINATION = (
+    r"\(\s*(?:<[^<>\n]*>|(?:[^\s()\\<]|\\.|\((?:[^\s()\\]|\\.)*\))(?:[^\s()\\]|\\.|\((?:[^\s()\\]|\\.)*\))*)?"
+    r"(?:\s+(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\((?:[^()\\]|\\.)*\)))?\s*\)"
+)
+TARGET = re.compile(rf"(?P<inline>{DESTINATION})|\[(?P<label>[^\[\]]*)\]")
+CODE = r"(?P<fence>`+)(?!`).+?(?<!`)(?P=fence)(?!`)"
+INLINE = re.compile(
+    r"(?P<escape>\\[!-/:-@\[-`{-~])|(?P<hard>(?: {2,}|\\)\n[ \t]*)|(?P<soft>[ \t]*\n[ \t]*)"
+    rf"|(?P<unit>{CODE}|\$\$.+?\$\$|\$(?=\S)[^$\n]+?(?<=\S)\$(?!\d)|<[A-Za-z][A-Za-z0-9+.-]{{1,31}}:[^\s<>]*>"
+    rf"|<[^\s<>@]+@[^\s<>]+>|\{{\{{.*?\}}\}}|\{{%.*?%\}}|{PLACEHOLDER})|(?P<ticks>`+)"
+    r"|(?P<footnote>\[\^[^\]\s]+\]:?)|(?P<link>!?\[)|(?P<run>\*+|_+|~~)|(?P<tag><)",
+    re.DOTALL,
+)
+BRACKETS = re.compile(rf"\\.|{CODE}|[\[\]]", re.DOTALL)
+LINE_START = re.compile(r"(?m)^([ \t]*)(#{1,6}(?=\s)|[-+*](?=\s|$)|\d{1,9}(?=[.)](?:\s|$))|>|=+\s*$|-+\s*$|~~~|:::)")
+LITERAL = re.compile(r"[\\`]|(?<=\S)\*|\*(?=\S)|(?<!\w)_|_(?!\w)|\](?=[(\[:])|<(?=[A-Za-z/!?])|&(?=#?\w+;)")
 
 
 def read_markdown(text: str) -> Iterator[Part]:
     """The parts of a document; raises UserError where markdown-it is missing."""
-    matter = FRONT_MATTER.match(text)
-    body = matter.end() if matter else 0
-    environment: dict[str, Any] = {}
-    blocks = find_blocks(text[body:], environment)
-    references = {normal_label(label) for label in environment.get("references", {})}
-    starts = line_starts(text, body)
-    position = 0
-    for block in blocks:
-        found = read_block(text, block, starts, max(position, body), references)
-        if found:
-            start, parts, end = found
-            yield text[position:start]
-            yield from parts
-            position = end
-    yield text[position:]
-
-
-def find_blocks(body: str, environment: dict[str, Any]) -> list[Block]:
-    """The blocks that have text, in order; `environment` gets the references."""
     try:
         from markdown_it import MarkdownIt
     except ImportError:
         raise UserError(f"Markdown is read by markdown-it-py: {install_extra('documents')}.") from None
-    parser = MarkdownIt("commonmark").enable("table").disable("inline")
-    blocks, cell = [], False
-    for token in parser.parse(body, environment):
+    matter = FRONT_MATTER.match(text)
+    body = position = matter.end() if matter else 0
+    starts = [body, *(match.end() for match in re.compile(r"\r\n|\r|\n").finditer(text, body)), len(text)]
+    environment: dict[str, Any] = {}
+    cell = False
+    yield text[:body]
+    for token in MarkdownIt("commonmark").enable("table").disable("inline").parse(text[body:], environment):
         cell = token.type in ("th_open", "td_open") or (cell and token.type not in ("th_close", "td_close"))
-        if token.map and token.type in ("inline", "html_block") and not (token.type == "html_block" and token.level):
-            blocks.append(Block(token.content, token.map[0], token.map[1], cell, token.type == "html_block"))
-    return blocks
+        first, last = token.map or (0, 0)
+        start, end = max(starts[first], position), starts[min(last, len(starts) - 1)]
+        parts: list[Part] = []
+        if token.type == "html_block" and not token.level:
+            parts = html_parts(text[start:end])
+        elif token.type == "inline":
+            lines = find_lines(text, token.content, first, starts, position, cell)
+            if lines and not KEPT.match(text, lines[0][0]):
+                labels = {normal_label(label) for label in environment.get("references", {})}
+                start, end = lines[0][0], lines[-1][1]
+                parts = [read_block(text, lines, labels, cell)]
+        if parts:
+            yield from (text[position:start], *parts)
+            position = end
+    yield text[position:]
 
 
-def line_starts(text: str, body: int) -> list[int]:
-    """Where the lines of the body begin, and its end."""
-    return [body, *(match.end() for match in re.compile(r"\r\n|\r|\n").finditer(text, body)), len(text)]
+def html_parts(text: str) -> list[Part]:
+    """A block of HTML; as it is where it is no whole one."""
+    try:
+        return list(read_html(text))
+    except Malformed:
+        return [text]
 
 
-def read_block(
-    text: str, block: Block, starts: list[int], position: int, references: set[str]
-) -> tuple[int, list[Part], int] | None:
-    """Where a block begins and ends, and its parts; None for one that stays as it is."""
-    if block.is_html:
-        start, end = starts[block.first], starts[min(block.last, len(starts) - 1)]
-        try:
-            return start, list(read_html(text[start:end])), end
-        except Malformed:
-            return None
-    kept = TASK.match(block.content)
-    content = block.content[kept.end() :] if kept else block.content
-    block = block._replace(first=block.first + (kept[0].count("\n") if kept else 0))
-    spans = find_lines(text, content.rstrip().split("\n"), block, starts, position)
-    if not spans or KEPT.match(content):
-        return None
-    start, end = spans[0][0], spans[-1][1]
-    flat = "\n".join(text[first:last] for first, last in spans)
-    reader = InlineReader(flat, references)
-    reader.read(0, len(flat))
-    if not reader.builder.has_words:
-        return None
-    write = (lambda plain: escape(plain).replace("|", "\\|")) if block.is_cell else escape
-    segment = reader.builder.build(text[start:end], write, layout_of(text, block, spans))
-    return start, [segment], end
-
-
-def find_lines(text: str, contents: list[str], block: Block, starts: list[int], position: int) -> list[tuple[int, int]]:
+def find_lines(
+    text: str, content: str, first: int, starts: list[int], position: int, cell: bool
+) -> list[tuple[int, int]]:
     """The span of each line of a block's content in the text, spaces at its end included; none if one is not found."""
+    prefix = PREFIX.match(content)
+    if prefix:
+        content, first = content[prefix.end() :], first + prefix[0].count("\n")
+    contents = content.rstrip().split("\n")
     spans = []
-    for number, content in enumerate(contents, block.first):
+    for number, line in enumerate(contents, first):
         if number + 1 >= len(starts):
             return []
         low, high = max(starts[number], position), starts[number + 1]
-        line = content.rstrip() if number == block.first + len(contents) - 1 else content
-        at = text.find(line, low, high) if block.is_cell else text.rfind(line, low, high)
+        line = line.rstrip() if number == first + len(contents) - 1 else line
+        at = text.find(line, low, high) if cell else text.rfind(line, low, high)
+        if cell and at < 0:
+            line = line.replace("|", "\\|")
+            at = text.find(line, low, high)
         if at < 0:
             return []
         spans.append((at, at + len(line)))
-    return spans
+    return spans if content.strip() else []
 
 
-def layout_of(text: str, block: Block, spans: list[tuple[int, int]]) -> Callable[[str], str]:
-    """How a translated block is divided into lines: those of a full paragraph as before, others as one line."""
-    if block.is_cell:
-        return str
-    if len(spans) == 1:
-        return escape_line_starts
-    lines = [text[start:end] for start, end in spans]
-    prefix = text[spans[0][1] : spans[1][0]].lstrip(" \\").lstrip("\r\n")
-    width = max(map(len, lines))
-    full = any(wraps(line, following, width) for line, following in zip(lines, lines[1:], strict=False))
-    newline = newline_of(text[spans[0][0] : spans[-1][1]])
-    return partial(write_lines, width=width if full else 1 << 30, prefix=prefix, newline=newline)
+def read_block(text: str, lines: list[tuple[int, int]], labels: Collection[str], cell: bool) -> Part:
+    """The text of a block in these lines. A full paragraph gets lines of the same width, any other one is one line."""
+    start, end = lines[0][0], lines[-1][1]
+    contents = [text[first:last] for first, last in lines]
+    reader = InlineReader("\n".join(contents), labels)
+    reader.read(0, len(reader.text))
+    prefix, width, newline = "", 1 << 30, newline_of(text[start:end])
+    if len(lines) > 1:
+        prefix = text[lines[0][1] : lines[1][0]].lstrip(" \\").lstrip("\r\n")
+        longest = max(map(len, contents))
+        if any(wraps(line, following, longest) for line, following in zip(contents, contents[1:], strict=False)):
+            width = longest
+
+    def layout(translation: str) -> str:
+        wrapped = wrap(translation, width, "", "\n").split("\n")
+        return f"{newline}{prefix}".join(escape_line_start(line) for line in wrapped)
+
+    if cell:
+        return reader.builder.build(text[start:end], lambda plain: escape(plain).replace("|", "\\|"))
+    return reader.builder.build(text[start:end], escape, layout if len(lines) > 1 else escape_line_start)
 
 
-def write_lines(text: str, width: int, prefix: str, newline: str) -> str:
-    """The lines of a translated paragraph, each behind the signs of its quotation or list."""
-    lines = wrap(text, width, "", "\n").split("\n")
-    return f"{newline}{prefix}".join(escape_line_starts(line) for line in lines)
+class InlineReader:
+    """Reads one block of inline Markdown into a SegmentBuilder: each `read_…` gives the position after a match."""
+
+    PATTERN = INLINE
+
+    def __init__(self, text: str, labels: Collection[str]) -> None:
+        self.text, self.labels = text, labels  # labels that are defined, as `normal_label` writes them
+        self.builder = SegmentBuilder()
+        self.runs: list[str] = []  # of emphasis that is open
+
+    def read(self, start: int, end: int) -> None:
+        """Read text[start:end]."""
+        position = start
+        while match := self.PATTERN.search(self.text, position, end):
+            self.builder.add_text(html.unescape(self.text[position : match.start()]))
+            reader: Callable[[re.Match[str], int], int] = getattr(self, f"read_{match.lastgroup}")
+            position = reader(match, end)
+        self.builder.add_text(html.unescape(self.text[position:end]))
+
+    def read_escape(self, match: re.Match[str], end: int) -> int:
+        """A sign that stands for itself."""
+        self.builder.add_text(match[0][1:])
+        return match.end()
+
+    def read_hard(self, match: re.Match[str], end: int) -> int:
+        """A line break that is kept."""
+        self.builder.add_break(match[0])
+        return match.end()
+
+    def read_soft(self, match: re.Match[str], end: int) -> int:
+        """The end of a line, which is a space."""
+        self.builder.add_text(" ")
+        return match.end()
+
+    def read_unit(self, match: re.Match[str], end: int) -> int:
+        """What is not translated."""
+        self.builder.add_unit([match[0]])
+        return match.end()
+
+    def read_ticks(self, match: re.Match[str], end: int) -> int:
+        """Backticks without a partner."""
+        self.builder.add_text(match[0])
+        return match.end()
+
+    def read_footnote(self, match: re.Match[str], end: int) -> int:
+        """The mark of a footnote."""
+        self.builder.add_tag(TagKind.POINT, [match[0]])
+        return match.end()
+
+    def read_run(self, match: re.Match[str], end: int) -> int:
+        """Emphasis: signs that close what is open, or open what may be closed."""
+        run, before, after = match[0], self.text[match.start() - 1 : match.start()], self.text[match.end() :][:1]
+        inside_word = run[0] == "_" and before.isalnum() and after.isalnum()
+        if inside_word or not (before.strip() or after.strip()):
+            self.builder.add_text(run)
+            return match.end()
+        while before.strip() and self.runs and run.startswith(self.runs[-1]):
+            name = self.runs.pop()
+            self.builder.add_tag(TagKind.CLOSE, [name], name)
+            run = run[len(name) :]
+        if run and after.strip():
+            self.builder.add_tag(TagKind.OPEN, [run], run)
+            self.runs.append(run)
+        else:
+            self.builder.add_text(run)
+        return match.end()
+
+    def read_link(self, match: re.Match[str], end: int) -> int:
+        """A link or an image; its text is translated, its target is not."""
+        start, close = match.end(), closing_bracket(self.text, match.end(), end)
+        target = TARGET.match(self.text, close + 1, end) if close else None
+        named = normal_label((target and target["label"]) or self.text[start:close]) in self.labels
+        if not close or not (target and target["inline"]) and not named:
+            self.builder.add_text(match[0])
+            return start
+        written, after = (target[0], target.end()) if target else ("[]", close + 1)
+        if written == "[]":
+            written = f"[{self.text[start:close]}]"
+        if match[0] == "![":
+            image = InlineReader(self.text, self.labels)
+            image.read(start, close)
+            inner = image.builder.build(self.text[start:close], escape)
+            self.builder.add_tag(TagKind.POINT, ["![", inner, f"]{self.text[close + 1 : after]}"])
+        else:
+            self.builder.add_tag(TagKind.OPEN, ["["], "link")
+            self.read(start, close)
+            self.builder.add_tag(TagKind.CLOSE, [f"]{written}"], "link")
+        return after
+
+    def read_tag(self, match: re.Match[str], end: int) -> int:
+        """An element of HTML, or the sign < as text."""
+        opening = TOKEN.match(self.text, match.start(), end)
+        try:
+            token = read_tag(self.text, opening) if opening else None
+        except Malformed:
+            token = None
+        if token is None or token.end > end:
+            self.builder.add_text("<")
+            return match.end()
+        raw = self.text[token.start : token.end]
+        close = re.compile(rf"</{token.name}\s*>").search(self.text, token.end, end) if token.kind == "open" else None
+        if close and token.name in UNITS:
+            self.builder.add_unit([self.text[token.start : close.end()]])
+            return close.end()
+        content = self.text[token.end : close.start()] if close else "x"
+        if close and token.name in MARKS and self.builder.text and not any(map(str.isalpha, content)):
+            self.builder.add_mark(self.text[token.start : close.end()], self.text[close.end() : end][:1].isalnum())
+            return close.end()
+        if token.name == "br":
+            self.builder.add_break(raw)
+        elif token.kind == "close":
+            self.builder.add_tag(TagKind.CLOSE, [raw], token.name)
+        elif token.kind == "open" and token.name not in VOID and not raw.endswith("/>"):
+            self.builder.add_tag(TagKind.OPEN, [raw], token.name)
+        else:
+            self.builder.add_tag(TagKind.POINT, [raw])
+        return token.end
+
+
+def closing_bracket(text: str, start: int, end: int) -> int:
+    """Where the bracket ends that is open at `start`; 0 where it does not."""
+    depth = 1
+    for match in BRACKETS.finditer(text, start, end):
+        depth += {"[": 1, "]": -1}.get(match[0], 0)
+        if depth == 0:
+            return match.start()
+    return 0
+
+
+def normal_label(label: str) -> str:
+    """A label of a reference as labels are compared."""
+    return " ".join(label.split()).casefold()
+
+
+def escape(text: str) -> str:
+    """Text with a backslash before what would be markup."""
+    return LITERAL.sub(lambda match: f"\\{match[0]}" if match[0] not in "&<" else html.escape(match[0]), text)
+
+
+def escape_line_start(text: str) -> str:
+    """A backslash before what would make a heading, a list or a quotation of a line."""
+    return LINE_START.sub(
+        lambda match: f"{match[1]}{match[2]}\\" if match[2].isdecimal() else f"{match[1]}\\{match[2]}", text
+    )

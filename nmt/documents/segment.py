@@ -1,15 +1,16 @@
 """What a format hands over for translation: plain text, and the tags that were taken out of it.
 
-A document is a sequence of parts: a string is written as it is, a `Segment` is translated. The strings and the `raw`
-of the segments, joined, are the document.
+A field of a document is a list of parts: a string is written as it is, a `Segment` is translated. The strings and the
+`raw` of the segments, joined, are the field.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Any
 
 from nmt.data.text_filter import PATTERNS
 
@@ -17,7 +18,11 @@ FIRST_UNIT, MOST_UNITS = 0xF2A0, 64  # characters of the private use area that s
 UNITS = re.compile(f"[{chr(FIRST_UNIT)}-{chr(FIRST_UNIT + MOST_UNITS - 1)}]")
 SPACES = re.compile(r"[ \t\r\n\f]+")
 BLANK = " \t\r\n\f"
-KEPT = re.compile(f"{PATTERNS['link']}|{PATTERNS['variable']}|{UNITS.pattern}|&(?:#\\d+|\\w+);")
+PLACEHOLDER = f"{PATTERNS['link']}|{PATTERNS['variable']}|%n(?!\\w)|%L?\\d+"  # %n and %1: of Qt
+ICU = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal)\s*,")  # {n, plural, one {# dog} other {# dogs}}
+BRANCH = re.compile(r"\s*(?:offset:\d+\s*)?(?:=\d+|[\w-]+)\s*\{")
+BRACES = re.compile(r"'[{}#|][^']*'|[{}]")
+KEPT = re.compile(rf"{ICU.pattern}|{PLACEHOLDER}|&(?:#\d+|\w+);|{UNITS.pattern}")  # in plain text
 
 
 class TagKind(Enum):
@@ -49,26 +54,39 @@ class Segment:
     units: dict[str, list[Part]] = field(default_factory=dict)  # what is not translated, by its character
     escape: Callable[[str], str] = str  # from plain text to how the format writes it
     layout: Callable[[str], str] = str  # from the written translation to its lines
+    translation: str | None = None  # as it is written
 
 
 Part = str | Segment
 
 
 class Malformed(Exception):
-    """Text is not what its format says; `position` is that of a character."""
+    """Text is not what its format says, at the character `position` or in `line`."""
 
-    def __init__(self, problem: str, position: int) -> None:
+    def __init__(self, problem: str, position: int | None = None, line: int | None = None) -> None:
         super().__init__(problem)
-        self.problem, self.position = problem, position
+        self.position, self.line = position, line
 
 
-def nested_segments(segment: Segment) -> Iterator[Segment]:
-    """The segment, and those in its tags and units."""
-    yield segment
-    for parts in [*(tag.parts for tag in segment.tags), *segment.units.values()]:
-        for part in parts:
-            if isinstance(part, Segment):
-                yield from nested_segments(part)
+def segments(parts: Sequence[Part]) -> Iterator[Segment]:
+    """The segments among these parts; those inside the tags and units of another one before it."""
+    for part in parts:
+        if isinstance(part, Segment):
+            for inner in (*(tag.parts for tag in part.tags), *part.units.values()):
+                yield from segments(inner)
+            yield part
+
+
+def written(parts: Sequence[Part]) -> str:
+    """The parts with the translations of their segments."""
+    return "".join(
+        part if isinstance(part, str) else part.raw if part.translation is None else part.translation for part in parts
+    )
+
+
+def has_letters(text: str) -> bool:
+    """Whether a text has letters outside its units."""
+    return any(character.isalpha() and not UNITS.match(character) for character in text)
 
 
 class SegmentBuilder:
@@ -77,18 +95,24 @@ class SegmentBuilder:
     def __init__(self) -> None:
         self.text = ""
         self.tags: list[Tag] = []
-        self.units: dict[str, list[Part]] = {}
+        self.units: dict[str, list[Any]] = {}
         self.plain_units: set[str] = set()
         self.space = ""  # as it was written, of the space that the text ends with
+        self.formula = ""  # the unit that the letters after it belong to
 
     def add_text(self, text: str) -> None:
         """Plain text, entities decoded; what must not be translated in it, such as %s or a URL, becomes a unit."""
+        rest = re.match(r"\w+", text)
+        if rest and self.text and self.text[-1] == self.formula:
+            self.units[self.formula].append(rest[0])
+            text = text[rest.end() :]
         end = 0
         for match in KEPT.finditer(text):
+            if match.start() < end:  # inside an ICU message
+                continue
             self.add_plain(text[end : match.start()])
-            length = len(match[0])
-            self.add_unit([match[0][:length]], is_plain=True)
-            end = match.start() + length
+            parts, end = icu_parts(text, match.start()) if ICU.match(match[0]) else ([match[0]], match.end())
+            self.add_unit(parts, is_plain=True)
         self.add_plain(text[end:])
 
     def add_plain(self, text: str) -> None:
@@ -101,13 +125,15 @@ class SegmentBuilder:
             self.space = words[len(words.rstrip(BLANK)) :]
 
     def add_space(self, space: str) -> None:
-        """One space in the text, or none where it has one; then the last tag keeps the spaces."""
+        """One space in the text; where it has one, the last tag keeps these, but not the end of a pair with words."""
         if self.text and self.text[-1] != " ":
             self.text, self.space = f"{self.text} ", space
-        elif self.tags and self.tags[-1].position == len(self.text) and self.tags[-1].kind != TagKind.CLOSE:
-            self.tags[-1].parts.append(space)
+        elif self.tags and (last := self.tags[-1]).position == len(self.text):
+            empty = any(tag.name == last.name and tag.position == last.position for tag in self.tags[:-1])
+            if last.kind != TagKind.CLOSE or empty:
+                last.parts.append(space)
 
-    def add_tag(self, kind: TagKind, parts: list[Part], name: str = "") -> None:
+    def add_tag(self, kind: TagKind, parts: Sequence[Part], name: str = "") -> None:
         """A tag at the end of the text so far."""
         self.tags.append(Tag(kind, len(self.text), list(parts), name))
 
@@ -123,23 +149,32 @@ class SegmentBuilder:
             self.text = f"{self.text.removesuffix(' ')} "
             self.add_tag(TagKind.BREAK, [before, raw])
 
-    def add_unit(self, parts: list[Part], is_plain: bool = False) -> None:
+    def add_unit(self, parts: Sequence[Any], is_plain: bool = False) -> None:
         """What is not translated but has a place in the sentence, such as code; `is_plain`: to be escaped."""
         if len(self.units) == MOST_UNITS:
             self.add_tag(TagKind.POINT, parts)
             return
         character = chr(FIRST_UNIT + len(self.units))
         self.plain_units |= {character} if is_plain else set()
-        self.units[character] = parts
+        self.units[character] = list(parts)
         self.text += character
 
-    @property
-    def has_words(self) -> bool:
-        """Whether there is something to translate."""
-        return has_letters(self.text)
+    def add_mark(self, raw: str, before_word: bool) -> None:
+        """A footnote mark or an index stays behind its word; inside a word or a number all is one unit (H₂O)."""
+        word = re.search(r"\w+$", self.text)
+        if word and any(tag.position > word.start() for tag in self.tags):
+            word = None
+        if self.text and self.text[-1] == self.formula:
+            self.units[self.formula].append(raw)
+        elif word and (before_word or word[0].isdecimal()):
+            self.text = self.text[: word.start()]
+            self.add_unit([word[0], raw])
+            self.formula = self.text[-1]
+        else:
+            self.add_tag(TagKind.POINT, [raw])
 
-    def build(self, raw: str, escape: Callable[[str], str] = str, layout: Callable[[str], str] = str) -> Segment:
-        """The segment, without space at its end."""
+    def build(self, raw: str, escape: Callable[[str], str] = str, layout: Callable[[str], str] = str) -> Part:
+        """The segment, without space at its end; `raw` where there is nothing to translate."""
         text = self.text.rstrip(" ")
         last = [tag for tag in self.tags if tag.position > len(text)]
         if last and last[0].kind in (TagKind.OPEN, TagKind.POINT):
@@ -147,9 +182,15 @@ class SegmentBuilder:
         for tag in self.tags:
             tag.position = min(tag.position, len(text))
         for character in self.plain_units:
-            self.units[character] = [escape(str(part)) for part in self.units[character]]
+            self.units[character] = [
+                escape(part) if isinstance(part, str) else part[0].build(escape(part[1]), escape)
+                for part in self.units[character]
+            ]
+        segment = Segment(raw, text, self.tags, self.units, escape, layout)
+        if not has_letters(text) and next(segments([segment])) is segment:
+            return raw
         self.enclose_units(text)
-        return Segment(raw, text, self.tags, self.units, escape, layout)
+        return segment
 
     def enclose_units(self, text: str) -> None:
         """Make tags around nothing but a unit a part of it, such as a link around a URL."""
@@ -166,21 +207,29 @@ class SegmentBuilder:
                 index += 1
 
 
-def has_letters(text: str) -> bool:
-    """Whether a text has letters outside its units."""
-    return any(character.isalpha() for character in UNITS.sub("", text))
-
-
-def units_to_points(segment: Segment) -> None:
-    """Make a point of each unit, for a model that would not copy it."""
-    builder, start = SegmentBuilder(), 0
-    found = [(tag.position, 0, tag) for tag in segment.tags]
-    for match in UNITS.finditer(segment.text):
-        found.append((match.start(), 1, Tag(TagKind.POINT, match.start(), segment.units[match[0]])))
-    for position, width, tag in sorted(found, key=lambda each: each[:2]):
-        builder.add_text(segment.text[start:position])
-        builder.add_tag(tag.kind, tag.parts, tag.name)
-        start = position + width
-    builder.add_text(segment.text[start:])
-    plain = builder.build(segment.raw)
-    segment.text, segment.tags, segment.units = plain.text, plain.tags, {}
+def icu_parts(text: str, start: int) -> tuple[list[Any], int]:
+    """The parts of an ICU message, branches as (SegmentBuilder, text), and its end; a broken one is one part."""
+    header = ICU.match(text, start)
+    assert header is not None
+    parts: list[Any] = [header[0]]
+    position = header.end()
+    while branch := BRANCH.match(text, position):
+        depth = 1
+        for brace in BRACES.finditer(text, branch.end()):
+            depth += {"{": 1, "}": -1}.get(brace[0], 0)
+            if depth == 0:
+                break
+        if depth:
+            break
+        builder = SegmentBuilder()
+        raw = text[branch.end() : brace.start()]
+        for piece in re.split("(#)", raw) if "plural" in header[0] or "ordinal" in header[0] else [raw]:
+            if piece == "#":
+                builder.add_unit(["#"])
+            else:
+                builder.add_text(piece)
+        lead = raw[: len(raw) - len(raw.lstrip())]
+        parts += [branch[0] + lead, (builder, raw.strip()), raw[len(raw.rstrip()) :] if raw.strip() else "", "}"]
+        position = brace.end()
+    last = re.compile(r"\s*\}").match(text, position)
+    return ([*parts, last[0]], last.end()) if last and len(parts) > 1 else ([text[start:]], len(text))

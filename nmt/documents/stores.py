@@ -1,0 +1,219 @@
+"""Files of messages: what translate-toolkit reads, and JSON, YAML and TOML, whose numbers it would make texts."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from io import BytesIO
+from typing import Any
+
+from nmt.documents.document import Document, Field
+from nmt.documents.html import inline_parts, tokens
+from nmt.documents.markdown import InlineReader
+from nmt.documents.segment import PLACEHOLDER, Malformed, Part, TagKind
+from nmt.errors import UserError, install_extra
+
+CHARSET = re.compile(rb'^"Content-Type:[^"]*charset=([^\s\\";]+)', re.MULTILINE)
+JSON_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?')
+
+
+def import_library(name: str) -> Any:
+    """A module of an optional library; raises UserError without it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise UserError(f"This format needs {error.name or name}: {install_extra('documents')}.") from None
+
+
+def message_parts(message: str) -> list[Part]:
+    """The parts of a message, line by line; HTML in it stays, but & and < may be signs."""
+    parts: list[Part] = []
+    for line in message.splitlines(keepends=True):
+        text = line.rstrip("\r\n")
+        try:
+            parts += inline_parts(text, list(tokens(text)), entities=False)
+        except Malformed:
+            parts.append(text)
+        parts.append(line[len(text) :])
+    return parts
+
+
+def read_store(module: str, name: str, data: bytes, retranslate: bool) -> Document:
+    """What a class of translate.storage reads: units with a translation, or whose text is replaced by it."""
+    store = getattr(import_library(f"translate.storage.{module}"), name)()
+    charset = CHARSET.search(data) if module == "pypo" else None
+    if charset and charset[1].upper() not in (b"UTF-8", b"UTF8", b"ASCII", b"US-ASCII", b"CHARSET"):
+        raise Malformed(f"it says that its encoding is {charset[1].decode()}; convert it to UTF-8", charset.start())
+    try:
+        store.parse(data)
+    except Exception as error:  # of any kind: the parsers have no error of their own
+        raise Malformed(f"translate-toolkit cannot read it ({str(error).splitlines()[0][:100]})") from None
+    document = Document([], lambda: bytes(store))
+    for unit in store.units:
+        if unit.isheader() or unit.isobsolete() or not unit.istranslatable() or not unit.source:
+            continue
+        sources = [str(each) for each in getattr(unit.source, "strings", [unit.source])]
+        targets = [str(each or "") for each in getattr(unit.target, "strings", [unit.target])]
+        monolingual = module in MONOLINGUAL
+        if all(each.strip() for each in targets) and not monolingual and not retranslate:
+            document.left["already translated"] += 1
+        else:
+            count = plural_forms(store, targets) if len(sources) > 1 or unit.hasplural() else 1
+            forms = targets if monolingual else [*targets, *[""] * count][:count]
+            document.fields += unit_fields(unit, sources, forms, monolingual, retranslate)
+    return document
+
+
+MONOLINGUAL = {"properties", "resx", "aresource"}  # the text of a unit is replaced
+
+
+def plural_forms(store: Any, targets: list[str]) -> int:
+    """How many forms a plural has: as the header of PO says, else as many as there are."""
+    header = store.getheaderplural()[0] if hasattr(store, "getheaderplural") else None
+    return int(header) if header and str(header).isdecimal() else max(len(targets), 2)
+
+
+def unit_fields(unit: Any, sources: list[str], forms: list[str], monolingual: bool, retranslate: bool) -> list[Field]:
+    """The fields of a unit: its text, and its plural for all other forms; a form that is there stays."""
+    fields = []
+
+    def save(text: str, places: list[int]) -> None:
+        for place in places:
+            forms[place] = text
+        unit.target = list(forms) if len(sources) > 1 or unit.hasplural() else forms[0]
+        if not monolingual:
+            unit.markfuzzy()
+
+    for index, source in enumerate(sources):
+        if monolingual or len(sources) == 1:
+            places = [index] if monolingual else list(range(len(forms)))
+        else:  # singular and plural
+            places = list(range(1, len(forms))) or [0] if index else [0][: len(forms) - 1]
+        places = [place for place in places if monolingual or retranslate or not forms[place].strip()]
+        if places:
+            fields.append(Field(message_parts(source), partial(save, places=places)))
+    return fields
+
+
+def read_callback(module: str, name: str, options: dict[str, Any], reader: Any, data: bytes, _: bool) -> Document:
+    """What a class of translate.storage reads once to hand over its texts, and once more to take them."""
+    make = getattr(import_library(f"translate.storage.{module}"), name)
+    new: dict[str, str] = {}
+
+    def parse(callback: Callable[[str], str]) -> str:
+        store = make(callback=callback, **options)
+        store.parse(data)
+        return str(store.filesrc)
+
+    def collect(text: str) -> str:
+        return new.setdefault(text, text)
+
+    parse(collect)
+    fields = []
+    for text in new:
+        inline = reader(text, ())
+        inline.read(0, len(text))
+        fields.append(Field([inline.builder.build(text)], partial(new.__setitem__, text)))
+    return Document(fields, lambda: parse(lambda text: new.get(text, text)).encode())
+
+
+class AsciiDocReader(InlineReader):
+    """Inline AsciiDoc: text in brackets is translated, macros and references are not."""
+
+    PATTERN = re.compile(
+        rf"(?P<open>(?:https?://|(?:link|xref|footnote|mailto|image)::?)[^\s\[\]]*\[)|(?P<close>\])|(?P<soft>\s*\n\s*)"
+        rf"|(?P<unit>`[^`]+`|<<[^<>]+>>|\w+::?[^\s\[\]]*\[[^\]]*\]|{PLACEHOLDER})|(?P<run>[*_#]+)"
+    )
+
+    def read_open(self, match: re.Match[str], end: int) -> int:
+        """The beginning of a text in brackets."""
+        self.builder.add_tag(TagKind.OPEN, [match[0]], "]")
+        return match.end()
+
+    def read_close(self, match: re.Match[str], end: int) -> int:
+        """The end of a text in brackets."""
+        self.builder.add_tag(TagKind.CLOSE, [match[0]], "]")
+        return match.end()
+
+
+def read_json(data: bytes, _: bool) -> Document:
+    """JSON: the texts that are values, but not what ARB says about keys (@key); every other byte stays."""
+    text = data.decode()
+    try:
+        tree = json.loads(text)
+    except ValueError as error:
+        raise Malformed(f"this is no JSON ({error})") from None
+    pieces, end = [], 0
+    for match in JSON_TEXT.finditer(text):
+        if not match[1]:
+            pieces += [text[end : match.start()], match[0]]
+            end = match.end()
+    pieces.append(text[end:])
+
+    def save(new: str, place: int) -> None:
+        pieces[place] = json.dumps(new, ensure_ascii=text.isascii())
+
+    fields = [
+        Field(message_parts(value), partial(save, place=2 * index + 1))
+        for index, (path, value, _) in enumerate(leaves([tree]))
+        if not any(str(key).startswith("@") for key in path)
+    ]
+    return Document(fields, lambda: "".join(pieces).encode())
+
+
+def read_yaml(data: bytes, _: bool) -> Document:
+    """YAML, by ruamel.yaml: its comments, quotation marks and order stay."""
+    ruamel = import_library("ruamel.yaml")
+    yaml = ruamel.YAML()
+    yaml.preserve_quotes, yaml.width = True, 1 << 30
+    try:
+        _, indent, offset = import_library("ruamel.yaml.util").load_yaml_guess_indent(data.decode())
+        if indent is not None:
+            yaml.indent(mapping=2 if offset else indent, sequence=indent, offset=offset or 0)
+        trees = list(yaml.load_all(data))
+    except ruamel.error.YAMLError as error:
+        raise Malformed(f"this is no YAML ({' '.join(str(error).split())[:200]})") from None
+
+    def serialize() -> bytes:
+        output = BytesIO()
+        yaml.dump_all(trees, output)
+        return output.getvalue()
+
+    return tree_document(trees, serialize)
+
+
+def read_toml(data: bytes, _: bool) -> Document:
+    """TOML, by tomlkit: every other byte stays."""
+    tomlkit = import_library("tomlkit")
+    try:
+        tree = tomlkit.parse(data.decode())
+    except tomlkit.exceptions.TOMLKitError as error:
+        raise Malformed(f"this is no TOML ({error})") from None
+    return tree_document([tree], lambda: tomlkit.dumps(tree).encode())
+
+
+def tree_document(trees: list[Any], serialize: Callable[[], bytes]) -> Document:
+    """The texts in trees, each of which is replaced by one of its kind."""
+    fields = []
+    for path, value, node in leaves(trees):
+        if type(value) is str and value.lower() in ("yes", "no", "on", "off"):  # for YAML 1.1 these are no texts
+            continue
+        kind = str if type(value).__module__.startswith("tomlkit") else type(value)  # a style of quotation in YAML
+
+        def save(new: str, node: Any = node, key: Any = path[-1], kind: Any = kind) -> None:
+            node[key] = kind(new)
+
+        fields.append(Field(message_parts(str(value)), save))
+    return Document(fields, serialize)
+
+
+def leaves(node: Any, path: tuple[Any, ...] = (), parent: Any = None) -> Iterator[tuple[tuple[Any, ...], str, Any]]:
+    """The texts in a tree of dictionaries and lists, in order: their keys, and what contains them."""
+    if isinstance(node, str):
+        yield path, node, parent
+    elif isinstance(node, dict | list):
+        for key, value in list(node.items() if isinstance(node, dict) else enumerate(node)):
+            yield from leaves(value, (*path, key), node)
