@@ -16,12 +16,11 @@ from typing import Any
 
 import torch
 from benchmarks.frame import make_parser, measure_parts, note, report_parts, run_benchmark
-from benchmarks.gpu import attention_mib, configuration, free_memory, long_sentence_step, repeat
+from benchmarks.gpu import attention_mib, configuration, free_memory, repeat
 from benchmarks.machine import ROOT
 from benchmarks.models import time_search
-from benchmarks.profiles import attention_kernels, slowest_kernels
 from benchmarks.tables import Figures, spread, summarize
-from benchmarks.training import device_memory_gib, synchronize, time_updates, train_step_on_random_ids
+from benchmarks.training import synchronize, time_updates, train_step_on_random_ids
 
 from nmt.commands.option_values import positive
 from nmt.data.batches import Batch
@@ -54,7 +53,6 @@ TINY = [
 TINY_RECURRENT = ["model.hidden_size=16", "model.embedding_size=16"]
 ROUNDS = 3
 SMALLEST = 64  # positions of a batch; a device that cannot hold as many cannot train the model
-KERNELS = 15  # of a profile
 Rows = Iterator[dict[str, Any]]
 
 
@@ -178,18 +176,6 @@ def training_row(name: str, first: Figures, rounds: list[Figures]) -> dict[str, 
     }
 
 
-def profiled(options: argparse.Namespace) -> Rows:
-    """The slowest kernels of three updates of the first model named, in the last way named, over shapes it has met."""
-    name = options.models[0]
-    way = options.ways[-1] if name in TRANSFORMERS else "eager"
-    step = new_step(overrides(name, way, options), options.batch_tokens, options)
-    updates = 1 if options.tiny else 3
-    time_updates(step, 0, updates)
-    repeat(step)
-    for row in slowest_kernels(lambda: [step.update() for _ in range(updates)], step.device, KERNELS):
-        yield {f"{updates} updates of {name}, {way}": row.pop("kernel")} | row
-
-
 def decoding(options: argparse.Namespace) -> Rows:
     """Transformer-base, beam 4: in large batches and one by one."""
     batched, single = (40 if options.tiny else 64_000, options.sentences), (1, max(1, options.sentences // 100))
@@ -208,32 +194,12 @@ def attention(options: argparse.Namespace) -> Rows:
         yield {"tokens": length} | attention_mib(length, options.device)
 
 
-def long_sentences(options: argparse.Namespace) -> Rows:
-    """An update of Transformer-base on one pair of very long sentences, and the kernels of its attention."""
-    for kind in ("softmax", "linear"):
-        for pieces in (16, 32) if options.tiny else (2048, 8192):
-            words = [*BASE, *(TINY if options.tiny else []), f"model.self_attention={kind}"]
-            free_memory(torch.device(options.device))
-            step = long_sentence_step(configuration(words, options.device), pieces, options.vocabulary)
-            for _ in range(2):
-                step.update()
-            synchronize(step.device)
-            start = time.perf_counter()
-            step.update()
-            synchronize(step.device)
-            figures = {"ms an update": 1e3 * (time.perf_counter() - start), "peak GiB": device_memory_gib(step.device)}
-            kernels = attention_kernels(step.update, step.device)
-            yield {"self-attention": kind, "pieces": pieces} | figures | {"kernels": kernels}
-
-
 AGAIN = "matrix, again"
 PARTS: dict[str, Callable[[argparse.Namespace], Rows]] = {
     "matrix": matrix,
     "training": training,
-    "profile": profiled,
     "decoding": decoding,
     "attention": attention,
-    "long": long_sentences,
     AGAIN: matrix,
 }
 

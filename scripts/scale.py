@@ -2,31 +2,26 @@
 
 python scripts/scale.py corpus   [--pairs 100000 1000000 10000000] [--model transformer]   ids, planning, start, memory
 python scripts/scale.py text     [--lines 20000 200000 2000000]              the stages from text to ids
-python scripts/scale.py large    [--large-pairs 30000000] [--shards 15]      a corpus in shards, from text to a kill
 python scripts/scale.py length   [--models …] [--lengths 16 64 256 1024]     an update of 1,024 target tokens
 python scripts/scale.py vocabulary [--sizes 4000 8000 16000 32000 64000]
 python scripts/scale.py beam     [--widths 1 2 4 8 16]
-python scripts/scale.py all                                                  everything but `large`
+python scripts/scale.py all                                                  all of them
 
-`large` keeps its folder FOLDER/large-PAIRS, so that the same command continues where it was stopped; 30 million pairs
-take 20 GB. Several topics may be given. Tables go to stdout, figures to --json, synthetic corpora to --folder, pictures
+Several topics may be given. Tables go to stdout, figures to --json, synthetic corpora to --folder, pictures
 of what was measured to --pictures. Each row is measured in a process of its own (all lengths of a model and all beams
 in one), with one thread. Linux only.
 """
 
 import argparse
-import contextlib
 import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import scale_large
 import scale_measures
 from benchmarks.corpora import write_ids, write_text
 from benchmarks.frame import in_fresh_process, make_parser, measure_parts, note, report_parts, run_benchmark
@@ -34,7 +29,6 @@ from benchmarks.models import model_names
 from scale_plots import draw_pictures
 from small_run import small_corpus
 
-from nmt.data import shards
 from nmt.data.manifest import write_manifest
 from nmt.errors import UserError
 from nmt.runs.stages import build_stages
@@ -66,8 +60,6 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--pictures", type=Path, help="folder; default: no pictures")
     parser.add_argument("--pairs", type=int, nargs="+", default=[100_000, 1_000_000, 10_000_000])
     parser.add_argument("--lines", type=int, nargs="+", default=[20_000, 200_000, 2_000_000], help="two a pair")
-    parser.add_argument("--large-pairs", type=int, default=30_000_000)
-    parser.add_argument("--shards", type=int, default=0, help="for large; default: as `nmt train` has it")
     parser.add_argument("--model", default="transformer", help="for corpus")
     parser.add_argument(
         "--models", nargs="+", default=[], help="for length, vocabulary, beam; default: each topic's own"
@@ -84,7 +76,7 @@ def measure(options: argparse.Namespace) -> dict[str, Rows]:
     if not sys.platform.startswith("linux"):
         raise UserError("Memory is read from /proc, so this runs on Linux only.")
     options.folder.mkdir(parents=True, exist_ok=True)
-    result = measure_parts(TOPICS, [*TOPICS][:-1] if "all" in options.topics else options.topics, options)
+    result = measure_parts(TOPICS, [*TOPICS] if "all" in options.topics else options.topics, options)
     if options.pictures:
         draw_pictures(result, options.pictures)
     return result
@@ -150,43 +142,6 @@ def text(options: argparse.Namespace) -> Rows:
     return rows
 
 
-def large(options: argparse.Namespace) -> Rows:
-    """A corpus in shards: its stages, the start of a training, and a training killed at the edge of a shard."""
-    root = options.folder / f"large-{options.large_pairs}"
-    root.mkdir(parents=True, exist_ok=True)
-    size = -(-options.large_pairs // options.shards) if options.shards else shards.PAIRS_PER_SHARD
-    overrides = [*TEXT, f"data.train={root}/text/train", f"data.valid={root}/text/held_out", *ENDLESS]
-    overrides += ["tokenizer.vocabulary_size=4000", "model=transformer_tiny", "device=cpu", "train.max_minutes=null"]
-    overrides += ["train.max_epochs=2", "train.accumulate=1", "precision=fp32"]
-    call = partial(partial, in_process, root=str(root), overrides=overrides, pairs_per_shard=size)
-    note("writing the text …")
-    in_process(scale_large.write_large_text, root=str(root), pairs=options.large_pairs)
-    rows = [{"part": name} | row for name, row in call(scale_large.large_stages)().items()]
-    for name in ("first", "second, from last.pt"):
-        rows.append({"part": f"training, {name} start"} | call(scale_large.large_start)(started=time.time()))
-    result = edge(root, call)
-    return [row | {"wall s": round(row["wall s"], 1)} for row in rows] + [result]
-
-
-def edge(root: Path, call: Callable[..., Callable[..., Any]]) -> dict[str, Any]:
-    """A training of six updates over the edge of a shard, and the same, killed and continued on the way."""
-    for name in ("begun", "whole", "killed"):
-        shutil.rmtree(root / name, ignore_errors=True)
-    call(scale_large.begin_before_edge, runs=str(root / "begun"))(batches=3)
-    for name in ("whole", "killed"):
-        shutil.copytree(root / "begun", root / name)
-    until = scale_large.updates_until
-    whole = call(until, runs=str(root / "whole"))(step=6, kill=False)
-    for step in (2, 3, 4):  # the third is the last of its shard
-        with contextlib.suppress(UserError):
-            call(until, runs=str(root / "killed"))(step=step, kill=True)
-    killed = call(until, runs=str(root / "killed"))(step=6, kill=False)
-    if whole != killed:
-        raise UserError(f"A training killed at the edge of a shard ends as {killed}, an uninterrupted one as {whole}.")
-    part = f"killed at updates 2, 3 and 4, over the edge of a shard to {whole['place']}: identical bits"
-    return {"part": part, "wall s": None, "resident MiB": None, "anonymous MiB": None}
-
-
 def length(options: argparse.Namespace) -> Rows:
     """Updates of every model, in sentences of several lengths."""
     return time_updates(options.models or model_names(), options.lengths, [VOCABULARY], options.repeats)
@@ -210,7 +165,7 @@ def beam(options: argparse.Namespace) -> Rows:
     return [row for name in names for row in measure(model=name)]
 
 
-TOPICS = {topic.__name__: topic for topic in (corpus, text, length, vocabulary, beam, large)}
+TOPICS = {topic.__name__: topic for topic in (corpus, text, length, vocabulary, beam)}
 
 
 if __name__ == "__main__":

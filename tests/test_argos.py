@@ -2,13 +2,9 @@
 
 import importlib.util
 import json
-import os
-import subprocess
-import sys
 import unicodedata
 import zipfile
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from corpora import Trained, pairs, run_command
@@ -29,8 +25,6 @@ needs_ctranslate2 = pytest.mark.skipif(
     importlib.util.find_spec("ctranslate2") is None,
     reason="ctranslate2 is not installed; the environment of `make test` brings it",
 )
-ARGOS = os.environ.get("ARGOS_PYTHON", sys.executable)  # an environment with argostranslate
-SCRIPT = Path(__file__).parents[1] / "scripts" / "argos_check.py"
 MARKS = st.sampled_from(["a\u0308", "e\u0301", "u\u0308\u0304", "ü\u0304", "Å", "Ω", "A\u030a", "ß", "日本", " ", "x"])
 LIMIT = 30  # pieces; ours ends a translation there, theirs breaks it off, so only shorter ones are compared
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=12)
@@ -174,30 +168,3 @@ def test_the_command_prints_the_package(trained: Trained, tmp_path, capfd):
     refused = run_command(capfd, *words, str(tmp_path / "x.argosmodel"))
     assert refused.code == 2 and "is a folder" in refused.err
     assert "is no licence" in run_command(capfd, *words, str(tmp_path / "y"), "--license", "a b").err
-
-
-@pytest.mark.slow
-@needs_ctranslate2
-def test_argos_translate_installs_it(trained: Trained, tmp_path, capfd):
-    """Set ARGOS_PYTHON to the Python of an environment with argostranslate, if this one has none."""
-    if subprocess.run([ARGOS, "-c", "import argostranslate.sbd"], capture_output=True).returncode:
-        pytest.skip("argostranslate is not installed here; ARGOS_PYTHON can name an environment that has it")
-    answer = run_command(
-        capfd, "export", "tiny", "--runs", str(trained.runs), "--format", "argos", "--quantization", "float32",
-        "--output", str(tmp_path / "new"),
-    )  # fmt: skip
-    run = load([trained.folder / "best.safetensors"], precision="fp32")
-    options = {"beam": 1, "avoid_loops": False, "max_length_ratio": 0.0, "max_length_extra": LIMIT}
-    decode = replace(run.translator.decode, **options)
-    lines = [source for source, _ in pairs(60, seed=5)]
-    lines = [line for line in lines if not run.translator.tokenizers.protect_sources([line])[0].spans]
-    translated = list(run.translator.with_options(decode=decode).translate(lines))
-    ended = [(line, each) for line, each in zip(lines, translated, strict=True) if len(each.ids) < LIMIT]
-    lines, wanted = [line for line, _ in ended], [each for _, each in ended]
-    for name, texts in (("source", lines), ("ours", [each.text for each in wanted])):
-        (tmp_path / name).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
-    command = [ARGOS, "-W", "ignore", str(SCRIPT), answer.out.strip(), *(str(tmp_path / n) for n in ("source", "ours"))]
-    done = subprocess.run([*command, "--beam", "1"], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    equal = int(done.stdout.splitlines()[1].split(" of ")[0])
-    assert equal >= 0.9 * len(lines) > 8, done.stdout

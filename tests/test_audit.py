@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from corpora import pairs, run_command, write_pairs
-from plant_faults import FAULTS
+from faults import FAULTS
 
 from nmt.audit import repeated, run
 from nmt.cli import main
@@ -27,7 +27,7 @@ WORDS = ["data=files", "data.source=de", "data.target=en"]
 
 
 class Originals:
-    """What `plant_faults` copies from."""
+    """What faults copy from."""
 
     def __init__(self, given):
         self.pairs = given

@@ -258,9 +258,7 @@ def test_bench_gpu_measures_every_part(tmp_path, capsys):
     big = rows["big, eager"]
     assert big["of the matrix products"] == pytest.approx(big["TFLOP/s"] / result["matrix"][0]["TFLOP/s"])
     assert big["first pass, target tok/s"] > 0 and big["collation, ms a batch"] > 0
-    assert [row["pieces"] for row in result["long"]] == [16, 32] * 2 and all("kernels" in row for row in result["long"])
     assert "scaled_dot_product" in result["decoding"][0]["attention kernels"]
-    assert result["profile"][0]["share"] == 1 and len(result["profile"]) > 5
     lengths = corpora.random_pairs(6, 50).source_lengths
     assert result["decoding"][0]["tokens"] == (lengths + 1).sum()  # each translation as long as its source, and </s>
     assert capsys.readouterr().out.count("| --- |") == len(bench_gpu.PARTS)

@@ -1,4 +1,4 @@
-"""Extreme values of every key: a sentence, or a configuration; scripts/torture.py extremes trains with them as well."""
+"""Extreme values of every key: a sentence, or a configuration."""
 
 import copy
 import math

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from chromium import Browser, find_chromium
+from chromium import Browser, find_chromium, translated
 from conftest import composed, small_config
 from corpora import pairs, write_pairs
-from html_check import translated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_rough_input import APART, moved

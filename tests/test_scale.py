@@ -74,17 +74,6 @@ def test_a_topic_becomes_a_table_and_json(tmp_path: Path, capsys) -> None:
     assert [path.name for path in (tmp_path / "pictures").iterdir()] == ["scale-length.png"]
 
 
-@LINUX
-@pytest.mark.slow
-def test_a_corpus_in_shards_continues_after_a_kill_at_an_edge(tmp_path: Path, capsys) -> None:
-    """From text to a training that is killed before, at and after the edge of a shard: identical bits, or no row."""
-    words = ["large", "--large-pairs", "6000", "--shards", "3", "--folder", str(tmp_path)]
-    assert scale.main([*words, "--json", str(tmp_path / "scale.json")]) == 0
-    rows = json.loads((tmp_path / "scale.json").read_text(encoding="utf-8"))["large"]
-    assert [row["part"] for row in rows[:3]] == ["corpus", "tokenizer", "ids"] and len(rows) == 6
-    assert "over the edge of a shard to [0, 1, 3]: identical bits" in rows[5]["part"]
-
-
 def test_figures_become_pictures(tmp_path: Path) -> None:
     rows = [
         {"model": name, "vocabulary": x, "beam": x, "seconds": x / 7, "peak": 3.0 * x} for name in "ab" for x in (4, 8)

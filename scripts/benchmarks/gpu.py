@@ -1,22 +1,19 @@
-"""What bench_gpu.py measures besides updates on random ids: attention alone, and sentences of thousands of pieces."""
+"""What bench_gpu.py measures besides updates on random ids: attention alone, its memory and its kernels."""
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy
 import torch
 from torch import Tensor
 
-from benchmarks.profiles import attention_kernels
-from benchmarks.training import device_memory_gib, make_train_step, random_model, synchronize
+from benchmarks.training import attention_kernels, device_memory_gib, synchronize
 from nmt.attention.kernels import scaled_dot_product
 from nmt.attention.linear import linear_attention
 from nmt.config.compose import compose_all
 from nmt.config.schema import Config
-from nmt.data.batches import Batch, Cursor, collate
-from nmt.data.tokenizer import EOS
+from nmt.data.batches import Cursor
 from nmt.training.train_step import TrainStep
 
 
@@ -77,26 +74,3 @@ def peak_mib(attend: Callable[..., tuple[Tensor, Tensor | None]], length: int, d
         return "does not fit"
     synchronize(device)
     return 1024 * (device_memory_gib(device) - before)
-
-
-class SameBatch:
-    """One pair of random sentences, again and again, as BatchIterator gives batches."""
-
-    def __init__(self, pieces: int, vocabulary: int) -> None:
-        random = numpy.random.default_rng(pieces)
-        self.pair = collate(*([random.integers(EOS + 1, vocabulary, pieces - 1)] for _ in range(2)))
-
-    def stream(self, cursor: Cursor, *_: object, **__: object) -> Iterator[tuple[Cursor, Batch]]:
-        """The pair, without end."""
-        while True:
-            yield cursor, self.pair
-
-    def skip(self, cursor: Cursor, count: int) -> Cursor:
-        """The cursor itself."""
-        return cursor
-
-
-def long_sentence_step(config: Config, pieces: int, vocabulary: int) -> TrainStep:
-    """Updates of an untrained model on one pair of sentences of this many pieces, </s> counted."""
-    batches: Any = SameBatch(pieces, vocabulary)
-    return make_train_step(config, random_model(config, vocabulary), batches)

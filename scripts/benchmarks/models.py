@@ -14,9 +14,15 @@ from torch import Tensor, nn
 from benchmarks.corpora import LONGEST, NO_TOKENIZERS, random_pairs
 from benchmarks.frame import in_fresh_process
 from benchmarks.machine import Stopwatch
-from benchmarks.profiles import attention_kernels
 from benchmarks.tables import Figures
-from benchmarks.training import device_memory_gib, random_model, synchronize, time_updates, trainer_on_corpus
+from benchmarks.training import (
+    attention_kernels,
+    device_memory_gib,
+    random_model,
+    synchronize,
+    time_updates,
+    trainer_on_corpus,
+)
 from nmt.attention.cpu import keep_freed_memory
 from nmt.config.compose import compose_all
 from nmt.config.schema import Config, config_folder

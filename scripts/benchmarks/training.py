@@ -3,12 +3,13 @@
 S source length, T target length, D model size, F feed-forward size, V vocabulary.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.corpora import NO_TOKENIZERS, random_pairs
 from benchmarks.machine import Stopwatch, peak_memory_gib
@@ -30,6 +31,9 @@ from nmt.training.precision import seed_everything, select_device, select_precis
 from nmt.training.state import TrainState
 from nmt.training.train_step import TrainStep
 from nmt.training.trainer import Trainer
+
+ATTENTION = ("flash", "fmha", "attention", "sdpa", "cudnn_generated_fort")  # in the names of attention's kernels
+WIDTH = 70  # of a name in a table
 
 
 def trainer_on_corpus(config: Config, folder: Path) -> Trainer:
@@ -115,6 +119,18 @@ def synchronize(device: torch.device) -> None:
 def device_memory_gib(device: torch.device) -> float:
     """Peak memory in GiB: allocated on a CUDA device, else resident memory of the process."""
     return torch.cuda.max_memory_allocated(device) / 2**30 if device.type == "cuda" else peak_memory_gib()
+
+
+def attention_kernels(call: Callable[[], object], device: torch.device) -> str:
+    """The kernels of `call` (on a CPU: operations) that are attention's by their names, slowest first."""
+    on_cuda = device.type == "cuda"
+    with profile(activities=[ProfilerActivity.CUDA if on_cuda else ProfilerActivity.CPU]) as profiler:
+        call()
+        synchronize(device)
+    time = "self_device_time_total" if on_cuda else "self_cpu_time_total"
+    events = sorted(profiler.key_averages(), key=lambda event: -getattr(event, time))
+    names = [event.key[:WIDTH] for event in events if any(word in event.key.lower() for word in ATTENTION)]
+    return "; ".join(dict.fromkeys(names)) or "none by its name"
 
 
 def training_flop(model: Any, vocabulary: int, batch: Batch) -> float:

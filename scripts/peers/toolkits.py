@@ -37,7 +37,6 @@ ENVIRONMENTS = {
         "aiohttp".split(),
         "fasttext",
     ),
-    "hf": Environment([], ["transformers==5.23.0", "accelerate==1.15.0", "ctranslate2==4.8.5"]),
 }
 
 
@@ -126,7 +125,6 @@ BAHDANAU = ["model=bahdanau", "model.hidden_size=512", "model.tie_embeddings=fal
 PEERS = {
     "eole_transformer": Peer("eole", eole_transformer, TRANSFORMER),
     "onmt_transformer": Peer("onmt", onmt_transformer, TRANSFORMER),
-    "hf_transformer": Peer("hf", lambda folder: [str(folder)], TRANSFORMER),
     "onmt_general": Peer("onmt", onmt_recurrent("general"), RECURRENT),
     "onmt_mlp": Peer("onmt", onmt_recurrent("mlp"), ADDITIVE),
     "onmt_mlp_bahdanau": Peer("onmt", onmt_recurrent("mlp"), BAHDANAU),

@@ -42,10 +42,6 @@ TOOLKITS = {
         lambda batches, *_, **__: [batch["tgt"][:, 1:] for batch in batches],
         lambda trainer: trainer.train_loss.padding_idx, "eole.bin.main",
     ),
-    "hf": Toolkit(
-        "transformers", "Seq2SeqTrainer", "training_step",
-        lambda model, inputs, *_: [inputs["labels"]], lambda _: -100, "peers.marian",
-    ),
 }  # fmt: skip
 
 

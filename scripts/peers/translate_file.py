@@ -3,21 +3,19 @@
 python -m peers.translate_file ENGINE MODEL PREFIX OUTPUT BEAM SENTENCES
 
 PREFIX.source holds lines, PREFIX.pieces their pieces. From text to text, loading not counted; every line is translated
-once, after two lines of warm-up. ENGINE: nmt-auto, nmt-fp32, nmt-bf16, generate, ctranslate2, ctranslate2-per-thread,
-onmt.
+once, after two lines of warm-up. ENGINE: nmt-auto, nmt-fp32, nmt-bf16, ctranslate2, onmt.
 """
 
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import Stopwatch, peak_memory_gib
 
-PAD, BOS, EOS = 0, 2, 3
 LONGEST = 100  # pieces of a translation
 Translations = list[tuple[str, int]]  # text, and its number of pieces, </s> counted
 Translate = Callable[[list[str]], Translations]
@@ -33,49 +31,14 @@ def nmt(model: str, beam: int, sentences: int, lines: list[str], precision: str)
     return lambda some: [(result.text, len(result.ids) + 1) for result in translator.translate(some)]
 
 
-def generate(model: str, beam: int, sentences: int, lines: list[str]) -> Translate:
-    """MarianMT of Hugging Face with our weights."""
-    import torch
-
-    from peers.marian import load_nmt_weights, pad
-
-    marian, tokenizer = load_nmt_weights(model)
-
-    def translate(some: list[str]) -> Translations:
-        ids = [[*row, EOS] for row in tokenizer.encode(some)]
-        translations: dict[int, tuple[str, int]] = {}
-        for rows in batches(ids, sentences):
-            source = pad([ids[row] for row in rows], PAD)
-            with torch.inference_mode():
-                output = marian.generate(
-                    input_ids=source, attention_mask=source.ne(PAD).long(), num_beams=beam, max_length=LONGEST
-                )
-            for row, generated in zip(rows, output.tolist(), strict=True):
-                pieces = [piece for piece in generated if piece not in (PAD, BOS, EOS)]
-                translations[row] = tokenizer.decode(pieces), len(pieces) + 1
-        return [translations[row] for row in range(len(some))]
-
-    return translate
-
-
-def batches(ids: list[list[int]], sentences: int) -> Iterator[list[int]]:
-    """Row numbers of sentences of similar lengths, longest first."""
-    order = sorted(range(len(ids)), key=lambda row: -len(ids[row]))
-    for start in range(0, len(order), sentences):
-        yield order[start : start + sentences]
-
-
-def ctranslate2(model: str, beam: int, sentences: int, lines: list[str], per_thread: bool = False) -> Translate:
-    """A folder written by `nmt export`; all threads work on one batch, or each on one of its own (`per_thread`)."""
+def ctranslate2(model: str, beam: int, sentences: int, lines: list[str]) -> Translate:
+    """A folder written by `nmt export`; each thread works on a batch of its own, as in `nmt translate`."""
     import ctranslate2 as engine
     import sentencepiece
 
     tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(Path(model) / "joint.model"))
     threads = int(os.environ["OMP_NUM_THREADS"])
-    inter, intra = (threads, 1) if per_thread else (1, threads)
-    translator = engine.Translator(
-        model, device="cpu", compute_type="default", inter_threads=inter, intra_threads=intra
-    )
+    translator = engine.Translator(model, compute_type="default", inter_threads=threads, intra_threads=1)
 
     def translate(some: list[str]) -> Translations:
         pieces = tokenizer.encode(some, out_type=str)
@@ -90,9 +53,7 @@ def ctranslate2(model: str, beam: int, sentences: int, lines: list[str], per_thr
 
 ENGINES: dict[str, Callable[[str, int, int, list[str]], Translate]] = {
     **{f"nmt-{precision}": partial(nmt, precision=precision) for precision in ("auto", "fp32", "bf16")},
-    "generate": generate,
     "ctranslate2": ctranslate2,
-    "ctranslate2-per-thread": partial(ctranslate2, per_thread=True),
 }
 
 

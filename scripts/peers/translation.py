@@ -1,8 +1,7 @@
 """The second half of scripts/bench_peers.py: translating a test set with models trained for equally many updates.
 
-nmt, `generate` and CTranslate2 have the same weights: nmt's Transformer with post-norm, which is what MarianMT is, is
-copied into Hugging Face's model and exported to CTranslate2. OpenNMT-py trains its own for as many updates of as many
-tokens. Beam 5, batches of 64 sentences (nmt: of as many positions), lengths as the models end them; BLEU and the
+nmt and CTranslate2, where it is installed, have the same weights. OpenNMT-py trains its own for as many updates of as
+many tokens. Beam 5, batches of 64 sentences (nmt: of as many positions), lengths as the models end them; BLEU and the
 number of tokens show whether the same work was done. An engine that fails is reported and left out.
 """
 
@@ -102,22 +101,12 @@ def train_nmt(
     environments.run("nmt", ["nmt", "train", *overrides, *model, *budget, *schedule], threads)
     best = environments.folder / "runs" / name / "best.safetensors"
     engines = [Engine(f"nmt {precision}", "nmt", f"nmt-{precision}", best) for precision in precisions]
-    return engines + engines_or_none(partial(engines_with_nmt_weights, best, environments, threads))
-
-
-def engines_with_nmt_weights(best: Path, environments: Environments, threads: int) -> list[Engine]:
-    """`generate` of Hugging Face, and CTranslate2 through `nmt export`."""
-    environments.install("hf")
-    engines = [Engine("transformers generate, our weights", "hf", "generate", best)]
-    for quantization in ("float32", "int8"):
+    for quantization in ("float32", "int8") if find_spec("ctranslate2") else ():
         folder = best.parent / f"ctranslate2-{quantization}"
         shutil.rmtree(folder, ignore_errors=True)
         arguments = ["--format", "ctranslate2", "--quantization", quantization, "--output", folder]
-        environments.run("nmt" if find_spec("ctranslate2") else "hf", ["nmt", "export", best, *arguments], 1)
-        engines.append(Engine(f"CTranslate2 {quantization}, our weights", "hf", "ctranslate2", folder))
-        if threads > 1:
-            system = f"CTranslate2 {quantization}, a translator a thread"
-            engines.append(Engine(system, "hf", "ctranslate2-per-thread", folder))
+        environments.run("nmt", ["nmt", "export", best, *arguments], 1)
+        engines.append(Engine(f"CTranslate2 {quantization}, our weights", "nmt", "ctranslate2", folder))
     return engines
 
 

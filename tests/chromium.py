@@ -118,3 +118,20 @@ class Browser:
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
         path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"]))
+
+
+def translated(browser: Browser, line: str, beam: int, more: str = "") -> tuple[str, float]:
+    """What the page shows after a line was typed into it, and the milliseconds until then."""
+    return tuple(
+        browser.run(f"""(async () => {{
+        const [source, beam] = [document.getElementById("source"), document.getElementById("beam")];
+        const before = document.body.dataset.done || "0";
+        beam.value = "{beam}";
+        source.value = {json.dumps(line + more)};
+        const start = performance.now();
+        source.dispatchEvent(new Event("input"));
+        while ((document.body.dataset.done || "0") === before) await new Promise((resolve) => setTimeout(resolve, 1));
+        const text = [...document.querySelectorAll("#translation p")].map((each) => each.textContent).join("\\n");
+        return [text, performance.now() - start];
+    }})()""")
+    )
