@@ -1,4 +1,4 @@
-"""The blocks of docs/design/extending.md, applied as the page says, give a score and a model that keep the laws."""
+"""The blocks of docs/design/extending.md, applied as the page says, give what the page promises."""
 
 import os
 import re
@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 from corpora import small, write_corpus
+from documents import translated
+
+from nmt.documents import formats, plain_text
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -17,6 +20,17 @@ def blocks(languages: str) -> list[str]:
     """The fenced blocks of the page in these languages: python, yaml, markdown of the score, py, yml of the model."""
     text = (ROOT / "docs" / "design" / "extending.md").read_text(encoding="utf-8")
     return re.findall(rf"^```(?:{languages})\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def test_the_new_format_is_one_entry_and_its_test(monkeypatch: pytest.MonkeyPatch):
+    reader, entry, test = blocks("python3")
+    namespace = dict(vars(plain_text))
+    exec(reader, namespace)
+    (new,) = eval(f"{{{entry}}}", {**vars(formats), **namespace}).values()
+    monkeypatch.setitem(formats.EXTENSIONS, new.extensions, new)
+    namespace = {"translated": translated}
+    exec(test, namespace)
+    namespace["test_lyrics_keep_their_times"]()
 
 
 def insert(path: Path, before: str, text: str) -> None:
