@@ -154,6 +154,22 @@ def test_every_page_that_the_code_names_exists():
     assert not broken, "\n".join(broken)
 
 
+def test_every_file_that_a_page_names_exists():
+    """`nmt/…`, `scripts/…` and so on; what left the project is named with its commit, what extending.md adds is new."""
+    broken = []
+    for page in [
+        README,
+        ROOT / "CONTRIBUTING.md",
+        *(page for page in PAGES if page.stem != "extending" and page != GENERATED),
+    ]:
+        for name in re.findall(
+            r"`(?:python )?((?:nmt|tests|scripts|conf)/[\w./*-]+)[^`]*`(?! of commit)", page.read_text("utf-8")
+        ):
+            if not list(ROOT.glob(name)):
+                broken.append(f"{page.relative_to(ROOT)}: {name}")
+    assert not broken, "\n".join(broken)
+
+
 def test_the_table_of_models_is_complete():
     cells = re.findall(r"^\| ((?:`[a-z0-9_]+`(?:, )?)+) \|", README.read_text(encoding="utf-8"), re.MULTILINE)
     named = {name for cell in cells for name in re.findall(r"`([a-z0-9_]+)`", cell)}
