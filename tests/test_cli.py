@@ -23,7 +23,7 @@ from nmt.data.links import format_links
 from nmt.data.parallel_text import read_pairs
 from nmt.data.tokenizer import BOS, EOS
 from nmt.data.words import WordPair
-from nmt.decode import confidences
+from nmt.decode import translator as translator_module
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluate import layer_selection
@@ -567,7 +567,7 @@ def test_records_do_not_depend_on_their_neighbours(translate, tmp_path, monkeypa
     alone = [json.loads(translate("--format", "jsonl", "--", line).out) for line in lines]
     (tmp_path / "a.de").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     for window in (1000, 2):
-        monkeypatch.setattr(confidences, "CHUNK_PAIRS", window)
+        monkeypatch.setattr(translator_module, "CHUNK_PAIRS", window)
         batched = translate("--format", "jsonl", "--input", str(tmp_path / "a.de")).out.splitlines()
         for number, (single, record) in enumerate(zip(alone, map(json.loads, batched), strict=True), 1):
             assert record.pop("line") == number

@@ -10,9 +10,19 @@ import pytest
 from corpora import Trained, run_command
 
 import nmt
-from nmt.decode.confidence import Calibration, Reliability, auroc, right_words, word_log_probabilities
+from nmt.decode.confidence import Calibration, word_log_probabilities
 from nmt.errors import UserError
-from nmt.evaluate.calibration import MOST_PAIRS, fit_calibration, read_calibration, some_pairs, write_calibration
+from nmt.evaluate.calibration import (
+    MOST_PAIRS,
+    Reliability,
+    auroc,
+    fit,
+    fit_calibration,
+    read_calibration,
+    right_words,
+    some_pairs,
+    write_calibration,
+)
 
 PLANTED = Calibration(0.6, -0.5)
 
@@ -49,7 +59,7 @@ def test_what_was_planted_is_fitted():
     probabilities = np.log(generator.uniform(0.01, 0.999, 40000))
     truth = PLANTED.confidences(probabilities)
     right = generator.random(40000) < truth
-    fitted = Calibration.fit(probabilities, right)
+    fitted = fit(probabilities, right)
     assert fitted == pytest.approx(PLANTED, abs=0.05)
     before = Reliability.measure(Calibration().confidences(probabilities), right)
     after = Reliability.measure(fitted.confidences(probabilities), right)
@@ -58,7 +68,7 @@ def test_what_was_planted_is_fitted():
 
 @pytest.mark.parametrize("right", [[], [True] * 5, [False] * 5, [True]])
 def test_few_words_leave_the_probabilities_nearly_as_they_are(right):
-    fitted = Calibration.fit(np.log(np.full(len(right), 0.7)), np.array(right, dtype=float))
+    fitted = fit(np.log(np.full(len(right), 0.7)), np.array(right, dtype=float))
     assert np.isfinite(fitted).all() and abs(fitted.slope - 1) < 1.5 and abs(fitted.intercept) < 2.5
 
 

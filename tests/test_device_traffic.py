@@ -11,8 +11,7 @@ from torch.testing import assert_close
 
 from nmt.attention.projection import ColumnMap, map_columns
 from nmt.decode.beam_search import search
-from nmt.decode.constraints import Constraints
-from nmt.decode.forced_columns import ForcedColumns
+from nmt.decode.constraints import Constraints, ForcedColumns
 from nmt.models.base import EncoderDecoder
 
 READS = ("item", "tolist", "cpu", "nonzero", "__bool__", "__int__", "__float__", "__index__", "to")

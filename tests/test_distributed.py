@@ -13,9 +13,9 @@ import pytest
 import torch
 from corpora import run_command, small, write_corpus
 
-from nmt.decode.hypothesis import Hypothesis, pack_nbest, unpack_nbest
+from nmt.decode.beam_search import Hypothesis
 from nmt.training import checkpoint
-from nmt.training.distributed import World
+from nmt.training.distributed import World, pack_nbest, unpack_nbest
 
 WORDS = (
     "train.max_steps=12", "train.validate_every=5", "train.batch_tokens=100", "train.log_sentences=1",

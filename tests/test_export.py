@@ -141,7 +141,7 @@ def test_several_threads_translate_the_same_in_order(vocabularies, tmp_path, mon
     plain, config = translator(vocabularies, tie_embeddings=False)
     plain = plain.with_options(decode=replace(plain.decode, batch_tokens=40, max_length_ratio=0.9, max_length_extra=1))
     faster = export(plain, config, tmp_path / "export")
-    assert faster.engine.num_translators == faster.num_threads == 3
+    assert faster.engine.num_translators == 3
     sentences = some(plain.tokenizers.source.size, 0, 60)
     wanted, searched = plain.search(sentences), count_own_searches(monkeypatch)
     assert_same(faster.search(sentences), wanted)

@@ -4,6 +4,7 @@ import importlib.util
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +17,9 @@ import nmt
 from nmt.config.schema import DecodeConfig
 from nmt.data.text_filter import protect
 from nmt.data.tokenizer import UNK, Tokenizers
-from nmt.decode.glossary_placement import TermSpan, find_term_span
-from nmt.decode.glossary_search import open_glossary
-from nmt.decode.glossary_terms import find_target, read_glossary
-from nmt.decode.glossary_variants import forms, is_form
-from nmt.decode.translation import Translation
-from nmt.decode.translator import Translator
+from nmt.decode.glossary import Glossary, TermSpan, find_target, find_term_span, forms, is_form, open_glossary
+from nmt.decode.glossary import read_glossary as read_with
+from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
 from nmt.models.build import build
 from nmt.models.ensemble import Ensemble
@@ -30,6 +28,11 @@ SENTENCE = "Ein Junge malt das rote Fahrrad im Garten."
 OTHER = "Mein Bruder sucht zwei Bücher."
 LINES = {"Fahrrad": "big hat", "Bücher": "flowers"}
 needs_ctranslate2 = pytest.mark.skipif(importlib.util.find_spec("ctranslate2") is None, reason="no ctranslate2")
+
+
+def read_glossary(path: Path) -> Glossary:
+    tokenizer = SimpleNamespace(lowercase=False)
+    return read_with(path, SimpleNamespace(source=tokenizer, target=tokenizer))  # type: ignore[arg-type]
 
 
 def write(folder: Path, text: str | bytes) -> Path:
@@ -91,7 +94,7 @@ def test_byte_order_mark_line_ends_and_spaces_do_not_matter(tmp_path):
 )
 def test_where_terms_match(tmp_path, terms, text, found):
     matches = read_glossary(write_terms(tmp_path, terms)).find(text)
-    assert [text[match.start : match.end] for match in matches] == found
+    assert [text[match.first : match.last] for match in matches] == found
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def test_results_come_back_in_order():
     def task(number: int):
         return number, os.getpid() != parent, torch.get_num_threads(), signal.getsignal(signal.SIGINT)
 
-    assert list(parallel_map(task, 7, 2)) == [(number, True, 1, signal.SIG_IGN) for number in range(7)]
+    assert list(parallel_map(task, range(7), 2)) == [(number, True, 1, signal.SIG_IGN) for number in range(7)]
     assert torch.get_num_threads() == int(os.environ["OMP_NUM_THREADS"])
     assert not multiprocessing.active_children()  # no process is left
 
@@ -39,7 +39,7 @@ def test_an_error_in_a_process_is_raised_in_the_parent():
         return number
 
     with pytest.raises(UserError, match="number three"):
-        list(parallel_map(task, 5, 2))
+        list(parallel_map(task, range(5), 2))
 
 
 @needs_fork
@@ -54,10 +54,10 @@ def test_a_bug_in_a_process_keeps_its_traceback():
         raise Unsendable("what happened")
 
     with pytest.raises(ZeroDivisionError) as caught:
-        list(parallel_map(buggy, 3, 2))
+        list(parallel_map(buggy, range(3), 2))
     assert "in buggy" in str(caught.value.__cause__)
     with pytest.raises(RuntimeError, match="what happened") as caught:
-        list(parallel_map(strange, 3, 2))
+        list(parallel_map(strange, range(3), 2))
     assert "in strange" in str(caught.value.__cause__)
 
 
@@ -70,7 +70,7 @@ def test_a_closed_pipe_of_stdout_is_no_killed_process(monkeypatch):
         monkeypatch.setattr("sys.stdout", out)
         print("unread")
         with pytest.raises(BrokenPipeError):
-            list(parallel_map(abs, 3, 2))
+            list(parallel_map(abs, range(3), 2))
         monkeypatch.undo()
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())  # so that closing it can flush
 
@@ -78,7 +78,7 @@ def test_a_closed_pipe_of_stdout_is_no_killed_process(monkeypatch):
 @needs_fork
 def test_without_a_new_process_the_parent_does_the_work(monkeypatch):
     monkeypatch.setattr(os, "fork", lambda: (_ for _ in ()).throw(BlockingIOError("no more processes")))
-    assert list(parallel_map(lambda number: (number, os.getpid()), 3, 2)) == [
+    assert list(parallel_map(lambda number: (number, os.getpid()), range(3), 2)) == [
         (number, os.getpid()) for number in range(3)
     ]
 
@@ -99,7 +99,7 @@ def test_a_killed_process_is_replaced(kills, tmp_path, caplog):
             kill_myself()
         return number
 
-    assert list(parallel_map(task, 9, 2)) == list(range(9))
+    assert list(parallel_map(task, range(9), 2)) == list(range(9))
     times = [(tmp_path / str(number)).stat().st_size for number in range(9)]
     assert times == [1 + kills * (number in (1, 5)) for number in range(9)]
     assert [record.message for record in caplog.records] == [
@@ -117,7 +117,7 @@ def test_a_process_killed_three_times_is_reported_and_not_waited_for():
         return number
 
     with pytest.raises(WorkersKilled, match="was killed 3 times") as caught:
-        list(parallel_map(task, 50, 2))
+        list(parallel_map(task, range(50), 2))
     assert caught.value.index == 4 and not multiprocessing.active_children()
 
 
@@ -140,7 +140,7 @@ def test_a_kill_without_a_new_process(monkeypatch):
         return fork()
 
     monkeypatch.setattr(os, "fork", limited)
-    assert list(parallel_map(task, 5, 2)) == list(range(5))
+    assert list(parallel_map(task, range(5), 2)) == list(range(5))
 
 
 @needs_fork
@@ -156,7 +156,7 @@ def test_a_process_that_dies_while_it_sends(tmp_path):
         (tmp_path / str(number)).touch()
         return Fatal() if first and number == 2 else "x" * 1_000_000
 
-    assert list(parallel_map(task, 4, 2)) == ["x" * 1_000_000] * 4
+    assert list(parallel_map(task, range(4), 2)) == ["x" * 1_000_000] * 4
 
 
 def describes(lines: list[int]) -> str:
@@ -180,10 +180,10 @@ def test_lines_whose_search_kills_are_named(trained, monkeypatch):
     translator = load([trained.folder / "best.safetensors"]).translator.with_options(num_processes=2)
     parent, search_batch = os.getpid(), Translator.search_batch
 
-    def search_or_die(self, sources, limits=None):
+    def search_or_die(self, sources, *rest):
         if max(map(len, sources)) > 40 and os.getpid() != parent:
             kill_myself()
-        return search_batch(self, sources, limits)
+        return search_batch(self, sources, *rest)
 
     monkeypatch.setattr(Translator, "search_batch", search_or_die)
     short, long = "Ein Junge malt.", "Der Bäcker kauft einen Apfel am Fluss und " * 6
@@ -211,7 +211,7 @@ def test_children_end_with_their_parent(number):
                 os.kill(os.getppid(), number)
             time.sleep(60)
 
-        list(parallel_map(task, 8, 2))
+        list(parallel_map(task, range(8), 2))
         os._exit(0)
     os.close(write_end)
     os.waitpid(parent, 0)

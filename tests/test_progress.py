@@ -11,7 +11,6 @@ import nmt
 from nmt import cli
 from nmt.data import line_chunks
 from nmt.data.packed import PackedFile
-from nmt.decode.long_lines import report_lines
 from nmt.decode.translator import Translator
 from nmt.view.progress import Progress
 
@@ -49,15 +48,7 @@ def test_a_line_is_done_with_its_last_part(trained: Trained, processes: int) -> 
     reports: list[int] = []
     found = list(translator.translate(LINES, reports.append))
     assert any(each.parts for each in found) and sum(reports) == len(LINES)
-    assert reports[0] == 2 and len(reports) > len(LINES)  # *Ja* is no word that the model knows, so it is copied
-
-
-def test_lines_by_the_parts_that_are_done() -> None:
-    reports: list[int] = []
-    done = report_lines(["", "a", "bcd", "", "e"], reports.append)
-    done([1, 3, 4])  # two lines end there
-    done([0, 2])  # the only part of its line, and one in the middle
-    assert reports == [2, 2, 1]
+    assert reports[0] == 1 and len(reports) > len(LINES)  # the blank line
 
 
 def test_the_lines_of_a_file(

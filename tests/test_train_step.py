@@ -17,7 +17,6 @@ from nmt.config.compose import compose_all
 from nmt.config.schema import Config
 from nmt.data.batches import Batch, Cursor, collate
 from nmt.data.tokenizer import EOS, PAD
-from nmt.decode.budget import in_parts
 from nmt.errors import UserError
 from nmt.models.base import DecoderOutput
 from nmt.models.build import build
@@ -236,20 +235,6 @@ def test_the_batch_that_is_measured_is_of_the_longest_sentences():
     train_once(step.model, batch, torch.float32)
     assert all(map(torch.equal, before, step.model.state_dict().values()))
     assert all(parameter.grad is not None for parameter in step.model.parameters())
-
-
-def test_a_search_that_does_not_fit_is_made_in_halves():
-    tried: list[int] = []
-
-    def search(rows: slice) -> list[int]:
-        tried.append(rows.stop - rows.start)
-        if tried[-1] > 2:
-            raise torch.OutOfMemoryError("no memory")
-        return list(range(rows.start, rows.stop))
-
-    assert in_parts(search, 7) == list(range(7)) and tried == [7, 3, 1, 2, 4, 2, 2]
-    with pytest.raises(torch.OutOfMemoryError):
-        in_parts(lambda rows: search(slice(0, 9)), 1)
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -2,81 +2,134 @@
 
 import argparse
 import json
+import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from nmt.commands import check_sentence, heatmaps, open_run
-from nmt.commands.alignment_error_rates import print_error_rates, table_extractors
-from nmt.data.links import format_links
+import nmt
+from nmt.commands import check_sentence, open_run
+from nmt.commands.translate_output import report_output_errors
+from nmt.data.files import write_atomic
+from nmt.data.links import Link, format_links
 from nmt.data.packed import PackedFile
 from nmt.data.parallel_text import read_lines, read_pairs
 from nmt.decode.forced_decoding import IdPair
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluate.alignment import Alignment
-from nmt.evaluate.extraction import Extractor, encode_pairs, translate_to_pairs
-from nmt.evaluate.gold import GoldAlignments, read_gold_alignments
+from nmt.evaluate.extraction import (
+    DECODER_STEPS,
+    Extractor,
+    absolute_layers,
+    encode_pairs,
+    layer_candidates,
+    translate_to_pairs,
+)
+from nmt.evaluate.gold import GoldAlignments, alignment_error_rates, read_gold_alignments
 from nmt.runs.run import Run
-from nmt.view.alignment_page import PagePair
+from nmt.view.alignment_page import PagePair, alignment_page
+from nmt.view.heatmap import png
 from nmt.view.progress import Progress
+
+log = logging.getLogger("nmt")
 
 
 def run(options: argparse.Namespace) -> int:
     """Print or draw the attention weights of pairs under forced decoding, or their alignment error rate."""
-    check_pairs(options)
     check_options(options)
     run = open_run(options)
     extractor = run.make_extractor(options.layer, options.head, options.decoder_step, options.method)
-    model = run.translator.model
-    gold = read_gold(options) if options.gold else None
-    if gold is not None and not (options.png or options.html):
-        extractors = table_extractors(model, options.layer, options.head, options.heads, options.method)
-        if extractor.head is not None and extractor not in extractors:
-            extractors.insert(0, extractor)
-        print_error_rates(run.translator, gold, extractors, options.threshold, options.links, options.reverse)
-    else:
+    gold = None
+    if options.gold:
+        pairs = list(read_pairs(Path(options.source), Path(options.target)))
+        gold = read_gold_alignments(Path(options.gold), pairs, options.base, options.reverse, options.tokenized)
+    if gold is None or options.png or options.html:
         write_alignments(options, run, extractor, gold)
+    else:
+        print_error_rates(options, run.translator, extractor, gold)
     return 0
 
 
-def check_pairs(options: argparse.Namespace) -> None:
-    """Raise UserError unless the options say which pairs to align."""
-    if (options.sentence is None) == (options.source is None):
-        raise UserError("Give a SOURCE sentence, or --source FILE.")
-    if options.target and not options.source:
-        raise UserError("--target FILE belongs to --source FILE; give a TARGET sentence after SOURCE instead.")
-    if options.gold and (not options.target or options.pharaoh):
-        raise UserError("--gold FILE belongs to --source FILE and --target FILE, without --pharaoh.")
-    if options.format == "jsonl" and (options.pharaoh or options.gold):
-        raise UserError("--format jsonl writes words, weights and links; it cannot go with --pharaoh or --gold FILE.")
-
-
 def check_options(options: argparse.Namespace) -> None:
-    """Raise UserError for options that would change nothing."""
-    if options.heads and not (options.png or options.html or options.gold):
-        raise UserError("--heads shows every head; it needs --png FILE, --html FILE or --gold FILE.")
-    if options.heads and options.head is not None:
-        raise UserError("--heads shows every head; it cannot go with --head.")
-    if options.heads and options.method == "rollout":
-        raise UserError("--heads shows every head; it cannot go with --method rollout.")
+    """Raise UserError unless the options say which pairs to align, and for options that would change nothing."""
+    draws = options.png or options.html
     prints_links = options.pharaoh or options.format == "jsonl"
-    if options.threshold is not None and not (options.gold or prints_links):
-        raise UserError("--threshold X decides what is a link; it needs --pharaoh or --gold FILE, or --format jsonl.")
-    if (options.reverse or options.links) and not options.gold:
-        raise UserError(f"--{'reverse' if options.reverse else 'links'} needs --gold FILE.")
-    if options.links and (options.png or options.html):
-        raise UserError("--links belongs to the table of --gold FILE; it cannot go with --png or --html.")
-    if options.threshold is not None and (options.png or options.html) and not prints_links:
-        raise UserError("--threshold X decides what is a link; a heatmap shows weights.")
-    if options.base and not (options.gold or options.pharaoh):
-        raise UserError("--base counts the words of links; it needs --pharaoh or --gold FILE.")
+    for is_wrong, sentence in (
+        ((options.sentence is None) == (options.source is None), "Give a SOURCE sentence, or --source FILE."),
+        (
+            options.target and not options.source,
+            "--target FILE belongs to --source FILE; give a TARGET sentence after SOURCE instead.",
+        ),
+        (
+            options.gold and (not options.target or options.pharaoh),
+            "--gold FILE belongs to --source FILE and --target FILE, without --pharaoh.",
+        ),
+        (
+            options.format == "jsonl" and (options.pharaoh or options.gold),
+            "--format jsonl writes words, weights and links; it cannot go with --pharaoh or --gold FILE.",
+        ),
+        (
+            options.heads and not (draws or options.gold),
+            "--heads shows every head; it needs --png FILE, --html FILE or --gold FILE.",
+        ),
+        (options.heads and options.head is not None, "--heads shows every head; it cannot go with --head."),
+        (
+            options.heads and options.method == "rollout",
+            "--heads shows every head; it cannot go with --method rollout.",
+        ),
+        (
+            options.threshold is not None and not (options.gold or prints_links),
+            "--threshold X decides what is a link; it needs --pharaoh or --gold FILE, or --format jsonl.",
+        ),
+        (options.reverse and not options.gold, "--reverse needs --gold FILE."),
+        (options.links and not options.gold, "--links needs --gold FILE."),
+        (options.links and draws, "--links belongs to the table of --gold FILE; it cannot go with --png or --html."),
+        (
+            options.threshold is not None and draws and not prints_links,
+            "--threshold X decides what is a link; a heatmap shows weights.",
+        ),
+        (
+            options.base and not (options.gold or options.pharaoh),
+            "--base counts the words of links; it needs --pharaoh or --gold FILE.",
+        ),
+    ):
+        if is_wrong:
+            raise UserError(sentence)
 
 
-def read_gold(options: argparse.Namespace) -> GoldAlignments:
-    """The links of --gold for the pairs of --source and --target."""
-    pairs = list(read_pairs(Path(options.source), Path(options.target)))
-    return read_gold_alignments(Path(options.gold), pairs, options.base, options.reverse, options.tokenized)
+def print_error_rates(
+    options: argparse.Namespace, translator: Translator, extractor: Extractor, gold: GoldAlignments
+) -> None:
+    """Print AER, precision and recall by layer, head and decoder step, tab-separated.
+
+    The lines are --layer, or every layer and means of the upper ones, each with both decoder steps, and of each the
+    mean of the heads, or --head, or with --heads the mean and each head. With --links, after an empty line, the links
+    of the best line follow as the gold file would write them.
+    """
+    model = translator.model
+    layers = layer_candidates(model.num_layers)
+    if options.layer is not None:
+        layers = [absolute_layers(options.layer, model.num_layers)]
+    heads = [None, *range(model.num_heads)] if options.heads else [options.head]
+    extractors = [Extractor(layer, head, step) for layer in layers for head in heads for step in DECODER_STEPS]
+    if options.method == "rollout":
+        extractors = [Extractor(decoder_step=step, method="rollout") for step in DECODER_STEPS]
+    if extractor.head is not None and extractor not in extractors:
+        extractors.insert(0, extractor)
+    lines: dict[Extractor, list[str]] = {}
+
+    def keep(extractor: Extractor, links: set[Link]) -> None:
+        lines.setdefault(extractor, []).append(format_links(links, gold.base, options.reverse))
+
+    scores = alignment_error_rates(translator, gold, extractors, options.threshold, keep if options.links else None)
+    print("layer\thead\tstep\tAER\tprecision\trecall")
+    for extractor, score in scores.items():
+        print("\t".join([*extractor.labels(), *(f"{value:.4f}" for value in score)]))
+    if options.links:
+        best = min(scores, key=lambda extractor: scores[extractor].aer)
+        print("", *lines[best], sep="\n")
 
 
 def write_alignments(options: argparse.Namespace, run: Run, extractor: Extractor, gold: GoldAlignments | None) -> None:
@@ -88,8 +141,13 @@ def write_alignments(options: argparse.Namespace, run: Run, extractor: Extractor
             gold.check(number - 1, alignment.word_pair)
         links = gold.links[number - 1] if gold else None
         if options.png:
-            path = heatmaps.numbered(Path(options.png), number if options.source else None)
-            heatmaps.write_heatmap(path, alignment, options.heads, links)
+            path = Path(options.png)
+            if options.source and path.name:
+                path = path.with_name(f"{path.stem}-{number}{path.suffix or '.png'}")
+            if alignment.word_pair.target:
+                write(path, png(alignment.figure(options.heads, links)), "--png")
+            else:
+                log.warning("%s is not written: there is no word to draw.", path)
         if options.html and alignment.word_pair.target:
             page_pairs.append(alignment.page_pair(options.heads, links))
         if options.format == "jsonl":
@@ -99,8 +157,24 @@ def write_alignments(options: argparse.Namespace, run: Run, extractor: Extractor
             print(format_links(alignment.extract_links(options.threshold), options.base))
         elif not (options.png or options.html):
             print(f"{alignment}\n" if options.source else alignment)
-    if options.html:
-        heatmaps.write_page(Path(options.html), options.name, page_pairs, run, extractor)
+    if options.html and not page_pairs:
+        log.warning("%s is not written: there is no word to draw.", options.html)
+    elif options.html:
+        models: list[dict[str, Any]] = run.provenance["models"]
+        provenance = {
+            "run": options.name,
+            "checkpoint": ", ".join(f"{each['checkpoint']} ({each['origin']}, seed {each['seed']})" for each in models),
+            "corpus": ", ".join(dict.fromkeys(each["corpus_hash"][:12] for each in models)),
+            "weights": f"decoder step {extractor.decoder_step}, forced decoding of the target in float32",
+            "made with": f"nmt {nmt.__version__}",
+        }
+        write(Path(options.html), alignment_page(options.name, page_pairs, provenance).encode(), "--html")
+
+
+def write(path: Path, content: bytes, option: str) -> None:
+    with report_output_errors(path, option):
+        write_atomic(path, content)
+    log.info("%s", path)
 
 
 def shown(alignments: Iterator[Alignment], options: argparse.Namespace) -> Iterator[Alignment]:

@@ -20,6 +20,16 @@ from nmt.errors import UserError
 from nmt.runs.run import Run
 
 log = logging.getLogger("nmt")
+FAST = "int8"  # the number format of CTranslate2 that auto chooses
+
+
+def check_engine(options: argparse.Namespace) -> None:
+    """Raise UserError for a number format that the engine does not have."""
+    if options.engine == "torch" and options.quantization and options.quantization not in PRECISIONS:
+        raise UserError(
+            f"--quantization {options.quantization} needs --engine ctranslate2; --engine torch has "
+            f"{', '.join(PRECISIONS)}."
+        )
 
 
 def open_engine(options: argparse.Namespace, precision: str | None, live: bool = False) -> Run:
@@ -33,37 +43,18 @@ def open_engine(options: argparse.Namespace, precision: str | None, live: bool =
     if options.engine == "ctranslate2":
         return with_ctranslate2(open_run(options), options.quantization or "float32")
     run = open_run(options, PRECISIONS.get(options.quantization, precision))
-    faster = faster_engine(options, run) if options.engine == "auto" and live else None
-    options.engine = "ctranslate2" if faster else "torch"
-    return faster or run
-
-
-def faster_engine(options: argparse.Namespace, run: Run) -> Run | None:
-    """The run searched by CTranslate2; None where our own search is used, which is never an error."""
-    translator, quantization = run.translator, "int8"
-    if options.quantization or translator.device.type != "cpu" or not has_format(quantization):
-        return None
-    try:
-        check_exportable(run.config.model, translator.model)
-        faster = with_ctranslate2(run, quantization)
-    except UserError as error:
-        log.debug("%s", error)
-        return None
-    options.quantization = quantization
-    log.info("CTranslate2 searches (%s), which is faster; --engine torch does without it.", quantization)
-    return faster
-
-
-def is_live(options: argparse.Namespace) -> bool:
-    """Whether `nmt translate` answers single sentences: arguments, a terminal or a pipe, and no file is written."""
-    if options.input or is_file(options.output):
-        return False
-    if options.sentences:
-        return True
-    try:
-        return not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
-    except (OSError, ValueError):  # no stdin
-        return False
+    on_cpu = run.translator.device.type == "cpu"
+    if options.engine == "auto" and live and not options.quantization and on_cpu and has_format(FAST):
+        try:  # where CTranslate2 cannot be used, our own search is, which is never an error
+            check_exportable(run.config.model, run.translator.model)
+            run = with_ctranslate2(run, FAST)
+            options.engine, options.quantization = "ctranslate2", FAST
+            log.info("CTranslate2 searches (%s), which is faster; --engine torch does without it.", FAST)
+            return run
+        except UserError as error:
+            log.debug("%s", error)
+    options.engine = "torch"
+    return run
 
 
 def has_format(quantization: str) -> bool:
@@ -76,10 +67,13 @@ def has_format(quantization: str) -> bool:
         return False
 
 
-def check_engine(options: argparse.Namespace) -> None:
-    """Raise UserError for a number format that the engine does not have."""
-    if options.engine == "torch" and options.quantization and options.quantization not in PRECISIONS:
-        raise UserError(
-            f"--quantization {options.quantization} needs --engine ctranslate2; --engine torch has "
-            f"{', '.join(PRECISIONS)}."
-        )
+def is_live(options: argparse.Namespace) -> bool:
+    """Whether `nmt translate` answers single sentences: arguments, a terminal or a pipe, and no file is written."""
+    if options.input or is_file(options.output):
+        return False
+    if options.sentences:
+        return True
+    try:
+        return not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
+    except (OSError, ValueError):  # no stdin
+        return False

@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
 
 def score_own_files(options: argparse.Namespace, run: Run, valid: GoldAlignments | None) -> list[Result]:
     """The scores of --source and --reference, with the alignment error rate if there is --gold."""
-    source, reference = Path(options.source), Path(options.reference)
+    source, reference = Path(options.source), Path(options.reference[0])
     gold, layer_selector = None, None
     if files := gold_files(options):
         if run.translator.model.has_attention:

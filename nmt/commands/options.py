@@ -1,9 +1,11 @@
 """The commands and their options. Nothing that takes time is imported here, so that `nmt --help` is instant."""
 
 import argparse
+import re
+from typing import Any, NoReturn
 
-from nmt.commands.option_parser import CommandParser, Parser
 from nmt.commands.option_values import DIR, FILE, FOLDER, layers, path, positive, threshold_value
+from nmt.errors import UserError
 
 COMPOSED_COMMANDS = {
     "audit": "what is wrong with sentence pairs",
@@ -14,6 +16,36 @@ COMPOSED_COMMANDS = {
 }
 
 
+class Parser(argparse.ArgumentParser):
+    """Raises UserError with one sentence instead of printing the usage and exiting."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message[:1].upper()}{message[1:].rstrip('.')}; see {self.prog} --help.")
+
+
+class CommandParser(Parser):
+    """Accepts options before, between and after the positional arguments; argparse loses those after an option."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        options, positionals, rest = [], [], iter(args)
+        given: set[argparse.Action | None] = set()
+        for word in rest:
+            if word == "--":
+                positionals += rest
+            elif re.match(r"--?[A-Za-z]", word) and " " not in word.partition("=")[0]:
+                name, has_value, _ = word.partition("=")
+                action = self._option_string_actions.get(name)
+                if action in given and not isinstance(action, argparse._AppendAction):
+                    self.error(f"{name} is given twice")
+                given |= {action} - {None}
+                takes_next = action is not None and action.nargs is None and not has_value
+                value = next(rest, None) if takes_next else None
+                options.append(word if value is None else f"{word}={value}")  # so that -2,-1 may be a value
+            else:
+                positionals.append(word)
+        return super().parse_known_args([*options, *(["--", *positionals] if positionals else [])], namespace)
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands; it sets `module`, the one in nmt/commands/ that runs the command."""
     parser = Parser(prog="nmt", description="Train a translator, and see what it attends to.")
@@ -22,7 +54,7 @@ def make_parser() -> argparse.ArgumentParser:
         command = subparsers.add_parser(name, help=purpose, description=purpose, allow_abbrev=False)
         command.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="as in data=files data.train=PREFIX")
         command.add_argument("-m", "--multirun", action="store_true", help="for each combination of KEY=A,B")
-        command.set_defaults(command=name, module=name if name in ("audit", "suggest") else "pipeline")
+        command.set_defaults(command=name, module="audit" if name == "audit" else "pipeline")
     for name, purpose, add_options in (
         ("translate", "translate sentences, a file, or stdin", add_translate),
         ("evaluate", "BLEU and chrF of a run", add_evaluate),
@@ -40,12 +72,10 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
-    """Add --runs, in which names of runs are looked up."""
     parser.add_argument("--runs", default="runs", **DIR, help="the folder of the named runs (default: runs)")
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    """Add RUN, --runs, --beam and --batch-tokens."""
     parser.add_argument(
         "name", metavar="RUN", help="a run name, a folder, a checkpoint file, or latest; RUN,RUN: an ensemble"
     )
@@ -55,7 +85,6 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def add_translate(parser: argparse.ArgumentParser) -> None:
-    """Add the options of nmt translate."""
     add_run(parser)
     parser.add_argument("sentences", nargs="*", default=[], metavar="SENTENCE", help="without any: --input, else stdin")
     parser.add_argument("--input", **FILE, help="one sentence a line, plain or .gz")
@@ -80,7 +109,6 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Add --engine and --quantization."""
     engines = "the engine of the search; auto: the faster one (default of nmt translate)"
     parser.add_argument("--engine", choices=("auto", "torch", "ctranslate2"), default="auto", help=engines)
     formats = "torch: float32 or bfloat16 (default: the run's), ctranslate2: any (default: float32; by auto: int8)"
@@ -88,7 +116,6 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 
 def add_synthesis(parser: argparse.ArgumentParser) -> None:
-    """Add the options of nmt backtranslate and nmt distil."""
     add_run(parser)
     text = "one sentence a line, in the language that RUN reads (distil: by default what it was trained on)"
     parser.add_argument("file", nargs="?", metavar="FILE", help=text)
@@ -99,14 +126,12 @@ def add_synthesis(parser: argparse.ArgumentParser) -> None:
 
 
 def add_backtranslation(parser: argparse.ArgumentParser) -> None:
-    """Add the options of nmt backtranslate."""
     add_synthesis(parser)
     text = "begin each synthetic source with <bt>; for much more synthetic than real text"
     parser.add_argument("--tag", action="store_true", help=text)
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
-    """Add the options of nmt evaluate."""
     add_run(parser)
     add_scored(parser)
     parser.add_argument("--noised", action="store_true", help="score the sets also with capitals, small letters, typos")
@@ -114,7 +139,6 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
 
 
 def add_export(parser: argparse.ArgumentParser) -> None:
-    """Add the options of nmt export."""
     add_single_run(parser)
     formats = ("ctranslate2", "hf", "onnx", "argos", "html")
     explanation = "hf: Hugging Face transformers; onnx: onnxruntime; argos: Argos Translate; html: one page"
@@ -129,13 +153,11 @@ def add_export(parser: argparse.ArgumentParser) -> None:
 
 
 def add_single_run(parser: argparse.ArgumentParser) -> None:
-    """Add RUN and --runs."""
     parser.add_argument("name", metavar="RUN", help="a run name, a folder, a checkpoint file, or latest")
     add_runs(parser)
 
 
 def add_quantization(parser: argparse.ArgumentParser, explanation: str) -> None:
-    """Add --quantization: the number format of the weights."""
     parser.add_argument(
         "--quantization",
         choices=("float32", "float16", "bfloat16", "int8"),
@@ -144,7 +166,6 @@ def add_quantization(parser: argparse.ArgumentParser, explanation: str) -> None:
 
 
 def add_align(parser: argparse.ArgumentParser) -> None:
-    """Add the options of nmt align."""
     add_run(parser)
     parser.add_argument("sentence", nargs="?", metavar="SOURCE", help="a sentence; --source reads a file")
     parser.add_argument("translation", nargs="?", metavar="TARGET", help="without it, the model's own translation")
@@ -171,7 +192,6 @@ def add_align(parser: argparse.ArgumentParser) -> None:
 
 
 def add_extractor(parser: argparse.ArgumentParser) -> None:
-    """Add --layer, --head and --method: which weights are read off."""
     parser.add_argument(
         "--layer",
         type=layers,
@@ -188,7 +208,6 @@ def add_extractor(parser: argparse.ArgumentParser) -> None:
 
 
 def add_words(parser: argparse.ArgumentParser) -> None:
-    """Add --decoder-step and --tokenized: how weights become links between words."""
     parser.add_argument(
         "--decoder-step",
         choices=("output", "input"),
@@ -200,17 +219,16 @@ def add_words(parser: argparse.ArgumentParser) -> None:
 
 
 def add_gold(parser: argparse.ArgumentParser, purpose: str) -> None:
-    """Add --gold, --base and --reverse."""
     parser.add_argument("--gold", **FILE, help=purpose)
     parser.add_argument("--base", type=int, choices=(0, 1), default=0, help="the first word in files (default: 0)")
     parser.add_argument("--reverse", action="store_true", help="the links of --gold name the target word first")
 
 
 def add_scored(parser: argparse.ArgumentParser) -> None:
-    """Add the options for what is scored, and for the pairs on which layer and decoder step are chosen."""
     parser.add_argument("--split", help="test (all test sets), valid, or one test set by name (default: test)")
     parser.add_argument("--source", **FILE, help="with --reference: other text than the corpus of training")
-    parser.add_argument("--reference", **FILE)
+    references = "the translations of --source; several times for several references"
+    parser.add_argument("--reference", **FILE, action="append", help=references)
     add_gold(parser, "with --reference: Pharaoh links of both files; the alignment error rate is reported too")
     parser.add_argument("--tokenized", action="store_true", help="with links: spaces alone separate words")
     for side, purpose in (
@@ -222,7 +240,6 @@ def add_scored(parser: argparse.ArgumentParser) -> None:
 
 
 def add_compare(parser: argparse.ArgumentParser) -> None:
-    """Add the options of nmt compare."""
     parser.add_argument(
         "names", nargs="+", metavar="RUN", help="as for the other commands; p is of the difference from the first"
     )

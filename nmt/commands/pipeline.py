@@ -1,16 +1,20 @@
-"""nmt download, tokenize, train: the stages of a configuration that is composed from KEY=VALUE."""
+"""nmt download, tokenize, train, suggest: what is done for a configuration that is composed from KEY=VALUE."""
 
 import argparse
 import sys
 
+from nmt.config.compose import compose_all
 from nmt.errors import Stopped, UserError
 from nmt.runs import pipeline
+from nmt.runs.fine_tuning import parent_of
 from nmt.training.distributed import world
 from nmt.view.text import visible
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command for one configuration, or with -m for each combination; print the scores of test sets."""
+    if options.command == "suggest":
+        return print_suggestions(options)
     configs = pipeline.compose(options.overrides, options.multirun)  # before any is run
     codes = []
     for config in configs:
@@ -25,3 +29,11 @@ def run(options: argparse.Namespace) -> int:
             print(f"nmt: {config.name}: {visible(str(error))}", file=sys.stderr)
             codes.append(2)
     return max(codes)
+
+
+def print_suggestions(options: argparse.Namespace) -> int:
+    """KEY=VALUE and the reason for each value that the corpus and the time decide."""
+    for config in compose_all(options.overrides, options.multirun, open_run=parent_of):
+        for suggestion in pipeline.suggestions(config):
+            print(f"{suggestion.word}\t{suggestion.reason}")
+    return 0

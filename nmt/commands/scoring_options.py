@@ -11,6 +11,8 @@ def check_scoring_options(options: argparse.Namespace) -> None:
     """Refuse files that do not belong together, and options without effect; raises UserError."""
     if bool(options.source) != bool(options.reference):
         raise UserError("--source and --reference belong together; give both or neither.")
+    if options.reference and len(options.reference) > 1:
+        raise UserError("--reference names one file of references.")
     if options.gold and not options.source:
         raise UserError(
             "--gold FILE belongs to --source FILE and --reference FILE; sets of the corpus have their own links."
@@ -32,7 +34,7 @@ def check_scoring_options(options: argparse.Namespace) -> None:
 
 def gold_files(options: argparse.Namespace) -> GoldFiles | None:
     """The files of --gold, --source and --reference; None without --gold."""
-    return make_gold_files(options.gold, options.source, options.reference, options)
+    return make_gold_files(options.gold, options.source, options.reference and options.reference[0], options)
 
 
 def valid_gold_files(options: argparse.Namespace) -> GoldFiles | None:

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO
 
 from nmt.commands.engine import check_engine, open_engine
 from nmt.commands.part_file import open_part
@@ -24,10 +23,8 @@ from nmt.data.language_pairs import is_multilingual
 from nmt.data.line_chunks import LineChunk, read_chunks
 from nmt.data.packed import PackedFile
 from nmt.data.tags import BACK_TRANSLATED
-from nmt.decode.long_lines import Report
 from nmt.errors import UserError
 from nmt.runs.folders import find_checkpoints
-from nmt.runs.run import Run
 from nmt.runs.trained_corpus import existing_corpus
 from nmt.training.checkpoint import load
 from nmt.training.parent import parent_config
@@ -56,9 +53,18 @@ def run(options: argparse.Namespace) -> int:
         part.continue_with({"command": f"{options.command} {tag}".strip()} | search_settings(run))
         stack.enter_context(report_write_errors(copy.parent))
         file = stack.enter_context(open_atomic(copy))
-        chunks = copied(read_chunks(lines, str(source), live=False), file)
         report = stack.enter_context(line_progress(source, str(synthetic), part.start.lines))
-        write_answers(chunks, lambda chunk: translations(run, tag, report, chunk), part)
+
+        def copied() -> Iterator[LineChunk]:
+            for chunk in read_chunks(lines, str(source), live=False):
+                file.write("".join(f"{text}\n" for text in chunk.texts).encode())
+                yield chunk
+
+        def translate(chunk: LineChunk) -> Iterator[str]:
+            for translation in run.translator.translate_chunk(chunk.texts, chunk.start, report):
+                yield f"{tag}{translation.text}" if translation.text else ""  # a blank line stays blank
+
+        write_answers(copied(), translate, part)
     log.info("%s and %s are pairs to train on: data.train=[…,%s].", synthetic, copy, options.output)
     return 0
 
@@ -69,16 +75,3 @@ def training_text(path: Path, config: Config) -> Path:
     if corpus is None:
         raise UserError(f"The text that {path.parent} was trained on is no longer in {config.data_folder}; give FILE.")
     return corpus / f"train.{config.data.source}"
-
-
-def copied(chunks: Iterator[LineChunk], file: BinaryIO) -> Iterator[LineChunk]:
-    """The chunks, each written to `file` as it passes."""
-    for chunk in chunks:
-        file.write("".join(f"{text}\n" for text in chunk.texts).encode())
-        yield chunk
-
-
-def translations(run: Run, tag: str, report: Report | None, chunk: LineChunk) -> Iterator[str]:
-    """The other side of each line of a chunk, with the tag; a blank line stays blank."""
-    for translation in run.translator.translate_chunk(chunk.texts, chunk.start, report):
-        yield f"{tag}{translation.text}" if translation.text else ""

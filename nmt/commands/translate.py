@@ -2,12 +2,12 @@
 
 import argparse
 import contextlib
-import functools
 import io
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,11 @@ from nmt.commands.part_file import open_part
 from nmt.commands.translate_output import Output, check_not_input, is_file, line_progress, open_stream, settings
 from nmt.data.line_chunks import LineChunk, read_chunks
 from nmt.data.packed import PackedFile
-from nmt.decode.confidences import confidence, with_records
 from nmt.decode.forced_decoding import AttentionRecord
-from nmt.decode.long_lines import Report
-from nmt.decode.translator import Translation, Translator
+from nmt.decode.translator import Report, Translation, Translator, mean_confidence
 from nmt.errors import UserError
 from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.extraction import Extractor, record_words
-from nmt.runs.run import Run
 
 log = logging.getLogger("nmt")
 MOST_WARNINGS = 1000  # of lines that cannot be read; more are only counted
@@ -37,79 +34,22 @@ def run(options: argparse.Namespace) -> int:
     check_options(options)
     with contextlib.ExitStack() as stack:
         part = stack.enter_context(open_part(options.output, options.resume)) if is_file(options.output) else None
-        run, extractor = open_translator(options, part.precision if part else None)
+        run = open_engine(options, part.precision if part else None, is_live(options))
+        run = run.with_glossary(options.glossary) if options.glossary else run
+        beam, nbest = run.translator.decode.beam, options.nbest
+        if nbest > beam:
+            raise UserError(f"--nbest {nbest} needs --beam {nbest} or more; it is now {beam}.")
+        extractor = None
+        if run.translator.model.has_attention or needs_attention(options):
+            extractor = run.make_extractor(options.layer, options.head, options.decoder_step, options.method)
         if part:
             part.continue_with(settings(options, run))
         out = part or stack.enter_context(open_stream(options.output))
         source = Path(options.input) if options.input else None
         report = stack.enter_context(line_progress(source, options.output, part.start.lines if part else 0))
-        translate = functools.partial(answers, run.translator, extractor, options, report)
+        translate = partial(answers, run.translator, extractor, options, report)
         write_answers(input_chunks(options, live=part is None), translate, out)
     return 0
-
-
-def open_translator(options: argparse.Namespace, precision: str | None) -> tuple[Run, Extractor | None]:
-    """The run with its engine, and what alignments are read off; `precision` where --quantization does not say it."""
-    run = open_engine(options, precision, is_live(options))
-    if options.glossary:
-        run = run.with_glossary(options.glossary)
-    if options.nbest > run.translator.decode.beam:
-        raise UserError(
-            f"--nbest {options.nbest} needs --beam {options.nbest} or more; it is now {run.translator.decode.beam}."
-        )
-    if run.translator.model.has_attention or needs_attention(options):
-        return run, run.make_extractor(options.layer, options.head, options.decoder_step, options.method)
-    return run, None
-
-
-def write_answers(chunks: Iterable[LineChunk], translate: Callable[[LineChunk], Iterator[str]], out: Output) -> None:
-    """Write the answers to all chunks but those that are there already; report lines that could not be read."""
-    lines = unreadable = 0
-    for chunk in chunks:
-        for number, problem in chunk.unreadable.items():
-            unreadable += 1
-            if unreadable <= MOST_WARNINGS:
-                log.warning("Line %d is %s; its answer is blank.", number, problem)
-        lines = chunk.stop
-        if out.has(chunk):
-            continue
-        for block in translate(chunk):
-            out.write(f"{block}\n")
-        out.finish(chunk)
-    if unreadable:
-        log.warning("%d of %d lines could not be read; the answers to them are blank.", unreadable, lines)
-
-
-def answers(
-    translator: Translator,
-    extractor: Extractor | None,
-    options: argparse.Namespace,
-    report: Report | None,
-    chunk: LineChunk,
-) -> Iterator[str]:
-    """What is written for each line of a chunk: its translation, its n best, or its JSON object."""
-    translations = translator.translate_chunk(chunk.texts, chunk.start, report)
-    if options.format != "jsonl":
-        if options.copy_doubtful:
-            translations = copy_doubtful(translator, translations, options.min_confidence, chunk.texts)
-        yield from (text_lines(translation, options.nbest) for translation in translations)
-        return
-    entries = json_entries(translator, translations, extractor, options)
-    for number, (source, entry) in enumerate(zip(chunk.texts, entries, strict=True), chunk.start):
-        if options.copy_doubtful and entry["doubtful"]:
-            entry["text"] = source
-        error = {"error": chunk.unreadable[number]} if number in chunk.unreadable else {}
-        yield json.dumps({"line": number} | entry | error, ensure_ascii=False)
-
-
-def copy_doubtful(
-    translator: Translator, translations: Iterable[Translation], min_confidence: float, sources: Iterable[str]
-) -> Iterator[Translation]:
-    """The translations, with the source as the text of each whose confidence is below this."""
-    for (translation, records), source in zip(with_records(translator, translations), sources, strict=True):
-        if confidence(translation, records) < min_confidence:
-            translation.text = source
-        yield translation
 
 
 def check_options(options: argparse.Namespace) -> None:
@@ -156,47 +96,98 @@ def input_chunks(options: argparse.Namespace, live: bool) -> Iterator[LineChunk]
         yield from read_chunks(sys.stdin.buffer, "stdin", live)
 
 
-def text_lines(translation: Translation, nbest: int) -> str:
-    """The text of a translation; for `nbest` above 1 that many lines SCORE<TAB>TEXT, missing ones with -inf."""
-    if nbest == 1:
-        return translation.text
-    lines = [f"{each.score:.4f}\t{each.text}" for each in translation.nbest[:nbest]]
-    return "\n".join(lines + ["-inf\t"] * (nbest - len(lines)))
+def write_answers(chunks: Iterable[LineChunk], translate: Callable[[LineChunk], Iterator[str]], out: Output) -> None:
+    """Write the answers to all chunks but those that are there already; report lines that could not be read."""
+    lines = unreadable = 0
+    for chunk in chunks:
+        for number, problem in chunk.unreadable.items():
+            unreadable += 1
+            if unreadable <= MOST_WARNINGS:
+                log.warning("Line %d is %s; its answer is blank.", number, problem)
+        lines = chunk.stop
+        if not out.has(chunk):
+            for block in translate(chunk):
+                out.write(f"{block}\n")
+            out.finish(chunk)
+    if unreadable:
+        log.warning("%d of %d lines could not be read; the answers to them are blank.", unreadable, lines)
 
 
-def json_entries(
+def answers(
     translator: Translator,
-    translations: Iterator[Translation],
     extractor: Extractor | None,
     options: argparse.Namespace,
-) -> Iterator[dict[str, Any]]:
-    """The JSON object of each translation; of one that is joined from parts, an object for each part.
+    report: Report | None,
+    chunk: LineChunk,
+) -> Iterator[str]:
+    """What is written for each line of a chunk: its translation, its n best, or its JSON object.
 
-    A part was translated, and is decoded again here, as a line of its own: it attends to no other part.
+    A translation of --nbest has that many lines SCORE<TAB>TEXT, missing ones with -inf.
     """
-    for translation, records in with_records(translator, translations):
-        parts = zip(translation.parts or [translation], records, strict=True)
-        entries = [json_entry(part, record, extractor, options) for part, record in parts]
-        head = {
-            "text": translation.text,
-            "score": round(translation.score, 4),
-            "confidence": round(confidence(translation, records), 4),
-        }
+    translations = translator.translate_chunk(chunk.texts, chunk.start, report)
+    if options.format == "jsonl" or options.copy_doubtful:
+        yield from judged_answers(translator, extractor, options, chunk, translations)
+        return
+    for translation in translations:
+        if options.nbest == 1:
+            yield translation.text
+        else:
+            lines = [f"{each.score:.4f}\t{each.text}" for each in translation.nbest[: options.nbest]]
+            yield "\n".join(lines + ["-inf\t"] * (options.nbest - len(lines)))
+
+
+def judged_answers(
+    translator: Translator,
+    extractor: Extractor | None,
+    options: argparse.Namespace,
+    chunk: LineChunk,
+    translations: Iterator[Translation],
+) -> Iterator[str]:
+    """The answers that need forced decoding: JSON objects, or the source instead of a doubtful translation."""
+    judged = zip(chunk.texts, translator.with_records(translations), strict=True)
+    for number, (source, (translation, records)) in enumerate(judged, chunk.start):
+        entry = head(translator, translation, records, options)
+        doubtful = options.min_confidence is not None and entry["confidence"] < options.min_confidence
+        if options.copy_doubtful and doubtful:
+            entry["text"] = source
+        if options.format != "jsonl":
+            yield entry["text"]
+            continue
         if options.min_confidence is not None:
-            head["doubtful"] = head["confidence"] < options.min_confidence
-        yield head | ({"parts": entries} if translation.parts else entries[0])
+            entry["doubtful"] = doubtful
+        # A part was translated, and is decoded again here, as a line of its own: it attends to no other part.
+        if translation.parts:
+            parts = zip(translation.parts, records, strict=True)
+            entry["parts"] = [
+                head(translator, part, [record], options) | details(translator, part, record, extractor, options)
+                for part, record in parts
+            ]
+        else:
+            entry |= details(translator, translation, records[0], extractor, options)
+        error = {"error": chunk.unreadable[number]} if number in chunk.unreadable else {}
+        yield json.dumps({"line": number} | entry | error, ensure_ascii=False)
 
 
-def json_entry(
-    translation: Translation, record: AttentionRecord, extractor: Extractor | None, options: argparse.Namespace
+def head(
+    translator: Translator, translation: Translation, records: Sequence[AttentionRecord], options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Text, scores, pieces, words and alignment of a translation in one part; a blank line has no pieces."""
+    """Text, score and confidence, of a whole line or of a part of it."""
+    words = translator.word_confidences(translation, records, options.tokenized)
+    confidence = round(mean_confidence(translation, words), 4)
+    return {"text": translation.text, "score": round(translation.score, 4), "confidence": confidence}
+
+
+def details(
+    translator: Translator,
+    translation: Translation,
+    record: AttentionRecord,
+    extractor: Extractor | None,
+    options: argparse.Namespace,
+) -> dict[str, Any]:
+    """Pieces, words and alignment of a translation in one part; a blank line has no pieces."""
+    words = translator.word_confidences(translation, [record], options.tokenized)
     log_probabilities = record.log_probabilities if translation.source_ids else []
-    words = translation.confidences_of(record, options.tokenized)
-    entry = {
-        "text": translation.text,
-        "score": round(translation.score, 4),
-        "confidence": round(translation.mean_confidence([value for _, value in words]), 4),
+    entry: dict[str, Any] = {
         "source_pieces": record.source_pieces,
         "pieces": record.target_pieces,
         "log_probabilities": [round(value, 4) for value in log_probabilities],

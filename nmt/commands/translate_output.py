@@ -14,30 +14,18 @@ from nmt.attention import cpu
 from nmt.data.files import is_stream
 from nmt.data.line_chunks import LineChunk
 from nmt.data.packed import PackedFile
-from nmt.decode.long_lines import Report
+from nmt.decode.translator import Report
 from nmt.errors import UserError
 from nmt.runs.run import Run
 from nmt.view.progress import Progress
 
+# Options on which answers depend.
 OPTIONS = (
-    "format",
-    "nbest",
-    "min_confidence",
-    "copy_doubtful",
-    "layer",
-    "head",
-    "method",
-    "decoder_step",
-    "tokenized",
-    "weights",
-    "engine",
-    "quantization",
-)
+    "format", "nbest", "min_confidence", "copy_doubtful", "layer", "head", "method", "decoder_step", "tokenized",
+    "weights", "engine", "quantization",
+)  # fmt: skip
 NUMBER_FORMAT, LAYOUT = "number format and device", "layout of matrices"  # settings that are kept when work continues
-PRECISIONS = {
-    "float32": "fp32",
-    "bfloat16": "bf16",
-}  # of NUMBER_FORMAT, for --quantization
+PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}  # of NUMBER_FORMAT, for --quantization
 
 
 class Output(Protocol):
@@ -55,20 +43,17 @@ class Output(Protocol):
 
 @dataclass
 class Stream:
-    """stdout, a device or a pipe."""
+    """stdout, a device or a pipe: nothing of what was written can be read again."""
 
     file: TextIO
 
     def has(self, chunk: LineChunk) -> bool:
-        """False: nothing of what was written can be read again."""
         return False
 
     def write(self, text: str) -> None:
-        """Append an answer."""
         self.file.write(text)
 
     def finish(self, chunk: LineChunk) -> None:
-        """Flush the buffer."""
         self.file.flush()
 
 
@@ -110,14 +95,14 @@ def check_not_input(output: str | None, source: str | None) -> None:
 
 
 @contextmanager
-def report_output_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+def report_output_errors(path: str | os.PathLike[str], option: str = "--output") -> Iterator[None]:
     """Around code that only writes the output: an OSError becomes a UserError."""
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise UserError(f"--output {path} cannot be written: {error.strerror or error}.") from None
+        raise UserError(f"{option} {path} cannot be written: {error.strerror or error}.") from None
 
 
 def settings(options: argparse.Namespace, run: Run) -> dict[str, Any]:

@@ -6,10 +6,10 @@ many as make K, which may change the lower ranks of an n-best list, never the fi
 which our search never keeps, may take up a part of the beam.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -18,12 +18,10 @@ import numpy as np
 import torch
 
 from nmt.convert.ctranslate2_model import import_ctranslate2
-from nmt.data.batches import Ids
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.beam_search import Hypothesis
-from nmt.decode.constraints import has_loop
-from nmt.decode.forced_columns import Template
-from nmt.decode.translator import NBest, Translator
+from nmt.decode.constraints import Template, has_loop
+from nmt.decode.translator import NBest, Source, Translator
 from nmt.errors import UserError
 
 NO_PENALTY = 1e-30  # length^1e-30 = 1; with 0 CTranslate2 closes a sentence by another rule
@@ -40,7 +38,6 @@ class CTranslate2Translator(Translator):
     """
 
     engine: Any = None  # ctranslate2.Translator
-    num_threads: int = 1  # each searches a batch of its own
     lock: Lock = field(default_factory=Lock)  # our own search runs in one thread at a time
 
     @classmethod
@@ -62,7 +59,7 @@ class CTranslate2Translator(Translator):
         except (RuntimeError, ValueError) as error:
             raise UserError(f"CTranslate2 cannot open {folder}: {str(error).strip().rstrip('.')}.") from None
         same = {each.name: getattr(base, each.name) for each in fields(Translator)}
-        return cls(**same | {"num_processes": 1}, engine=engine, num_threads=threads)
+        return cls(**same | {"num_processes": 1, "map_batches": partial(map_in_threads, threads)}, engine=engine)
 
     @cached_property
     def source_pieces(self) -> list[str]:
@@ -75,12 +72,7 @@ class CTranslate2Translator(Translator):
         pieces = self.tokenizers.target.pieces(range(self.tokenizers.target.size))
         return {piece: number for number, piece in enumerate(pieces)}
 
-    def map_batches(self, function: Callable[[int], NBest], count: int) -> Iterable[NBest]:
-        """function(0), …, function(count − 1), in `num_threads` threads."""
-        with ThreadPoolExecutor(self.num_threads) as threads:
-            return list(threads.map(function, range(count)))
-
-    def batches(self, sources: Sequence[Sequence[int] | Ids]) -> list[np.ndarray]:
+    def batches(self, sources: Sequence[Source]) -> list[np.ndarray]:
         """Indices of sentences of one length, longest first: CTranslate2 has one limit for a batch."""
         lengths = np.array([len(ids) for ids in sources])
         budget = self.batch_tokens // self.decode.beam
@@ -91,8 +83,13 @@ class CTranslate2Translator(Translator):
             batches += [rows[start : start + size] for start in range(0, len(rows), size)]
         return batches
 
-    def search_batch(self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray | None = None) -> NBest:
-        """Beam search over one batch; `limits`: maximum length of each hypothesis, </s> counted."""
+    def search_batch(
+        self, sources: Sequence[Source], limits: np.ndarray | None = None, forced: Sequence[Template] | None = None
+    ) -> NBest:
+        """Beam search over one batch, of our own where target columns are forced."""
+        if forced is not None:
+            with self.lock:
+                return super().search_batch(sources, forced=forced)
         if limits is None:
             limits = self.limits(np.array([len(ids) for ids in sources]))
         results: list[list[Hypothesis] | None] = [None] * len(sources)
@@ -107,12 +104,7 @@ class CTranslate2Translator(Translator):
                 results[row] = hypotheses
         return [hypotheses for hypotheses in results if hypotheses is not None]
 
-    def search_forced(self, sources: Sequence[Sequence[int] | Ids], forced: Sequence[Template]) -> NBest:
-        """Beam search of our own over one batch of sentences whose target columns are forced."""
-        with self.lock:
-            return super().search_forced(sources, forced)
-
-    def run_engine(self, sources: Sequence[Sequence[int] | Ids], limit: int) -> list[Any]:
+    def run_engine(self, sources: Sequence[Source], limit: int) -> list[Any]:
         """CTranslate2's results for sentences that have the same limit."""
         try:
             return self.engine.translate_batch(
@@ -129,7 +121,7 @@ class CTranslate2Translator(Translator):
         except (RuntimeError, ValueError) as error:
             raise UserError(f"CTranslate2 cannot translate this: {str(error).strip().rstrip('.')}.") from None
 
-    def complete_hypotheses(self, result: Any, source: Sequence[int] | Ids) -> list[Hypothesis] | None:
+    def complete_hypotheses(self, result: Any, source: Source) -> list[Hypothesis] | None:
         """The n best of a sentence; None where one of them is not as our search would write it."""
         hypotheses, tokenizers = [], self.tokenizers
         pairs = list(zip(tokenizers.source.placeholders, tokenizers.target.placeholders, strict=False))
@@ -143,3 +135,9 @@ class CTranslate2Translator(Translator):
                 return None
             hypotheses.append(Hypothesis(ids[:-1], score))
         return hypotheses
+
+
+def map_in_threads(count: int, function: Callable[[np.ndarray], NBest], batches: Sequence[np.ndarray]) -> list[NBest]:
+    """`map(function, batches)`; each thread searches a batch of its own."""
+    with ThreadPoolExecutor(count) as threads:
+        return list(threads.map(function, batches))

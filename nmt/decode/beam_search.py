@@ -16,12 +16,21 @@ from torch import Tensor
 from torch.nn import functional
 
 from nmt.data.tokenizer import BOS, EOS, PAD
-from nmt.decode.constraints import Constraints
-from nmt.decode.forced_columns import ForcedColumns
-from nmt.decode.hypothesis import Hypothesis
+from nmt.decode.constraints import Constraint
 from nmt.models.base import DecoderState, EncoderDecoder, Memory
 
 MAX_SPAN = 128  # `top_candidates` takes maxima over spans of the vocabulary of at most so many pieces
+
+
+@dataclass
+class Hypothesis:
+    """A finished target, without <s> and </s>."""
+
+    ids: list[int]
+    score: float  # log-probability / length^α
+
+
+NBest = list[list[Hypothesis]]  # the n best of each sentence of a batch
 
 
 @dataclass
@@ -37,7 +46,7 @@ class Beams:
     memory: Memory  # [N …]: shared by all hypotheses of a sentence
     device_limits: Tensor  # [N]: `limits`
     ended: Tensor  # [N]: how many hypotheses have ended
-    constraints: Constraints | ForcedColumns | None = None
+    constraints: Constraint | None
 
     @property
     def length(self) -> int:
@@ -64,16 +73,15 @@ def search(
     beam: int,
     alpha: float,
     limit: Tensor,
-    constraints: Constraints | ForcedColumns | None = None,
-) -> list[list[Hypothesis]]:
+    constraints: Constraint | None = None,
+) -> NBest:
     """source [B S], mask [B S] | None, limit [B] → for each sentence at most `beam` hypotheses, best first.
 
     `limit` is the maximum length of each hypothesis, </s> counted; `constraints` are those of <s>. A GPU is waited for
     once a column, in `to_host`, and gets nothing from the host but commands after `initial_beams`.
     """
-    finished: list[list[Hypothesis]] = [[] for _ in range(len(source))]
-    beams, buffer = initial_beams(model, source, mask, limit), None
-    beams.constraints = constraints
+    finished: NBest = [[] for _ in range(len(source))]
+    beams, buffer = initial_beams(model, source, mask, limit, constraints), None
     while beams.sentences:
         output = model.decode(beams.last.reshape(-1, 1), beams.state, beams.memory)
         beams.state = output.state
@@ -85,12 +93,14 @@ def search(
         best = Candidates(*(part[:, :beam] for part in best))
         host_best, host_open = to_host(best, still_open)
         collect_finished(finished, beams, host_best, beam, alpha)
-        beams.ended = beams.ended + ends(best).sum(1)
+        beams.ended = beams.ended + ((best.tokens == EOS) & best.scores.isfinite()).sum(1)
         beams = advance(model, finished, beams, still_open, host_open, beam)
     return [sorted(hypotheses, key=lambda hypothesis: -hypothesis.score) for hypotheses in finished]
 
 
-def initial_beams(model: EncoderDecoder, source: Tensor, mask: Tensor | None, limit: Tensor) -> Beams:
+def initial_beams(
+    model: EncoderDecoder, source: Tensor, mask: Tensor | None, limit: Tensor, constraints: Constraint | None
+) -> Beams:
     """One hypothesis for each sentence: <s>."""
     memory, count = model.encode(source, mask), len(source)
     memory = memory._replace(static={name: tensor.contiguous() for name, tensor in memory.static.items()})
@@ -98,7 +108,7 @@ def initial_beams(model: EncoderDecoder, source: Tensor, mask: Tensor | None, li
     scores, ids = torch.zeros(count, 1, device=source.device), np.empty((count, 1, 0), np.int64)
     limits, ended = limit.tolist(), torch.zeros(count, dtype=torch.long, device=source.device)
     state, device_limits = model.start(memory), limit.to(source.device)
-    return Beams(list(range(count)), limits, ids, last, scores, state, memory, device_limits, ended)
+    return Beams(list(range(count)), limits, ids, last, scores, state, memory, device_limits, ended, constraints)
 
 
 def float32_buffer(logits: Tensor, rows: int) -> Tensor | None:
@@ -170,11 +180,6 @@ def top_candidates(scores: Tensor, log_probabilities: Tensor, count: int) -> Can
     return Candidates(sums, parents.gather(1, span), tokens)
 
 
-def ends(best: Candidates) -> Tensor:
-    """[N R]: which candidates are hypotheses that end here."""
-    return (best.tokens == EOS) & best.scores.isfinite()
-
-
 def open_candidates(candidates: Candidates, beam: int) -> Candidates:
     """The best `beam` that do not end."""
     scores = candidates.scores.masked_fill(candidates.tokens == EOS, float("-inf"))
@@ -190,9 +195,7 @@ def to_host(*candidates: Candidates) -> list[HostCandidates]:
     return list(zip(scores, parents.astype(np.int64), tokens.astype(np.int64), strict=True))
 
 
-def collect_finished(
-    finished: list[list[Hypothesis]], beams: Beams, best: HostCandidates, beam: int, alpha: float
-) -> None:
+def collect_finished(finished: NBest, beams: Beams, best: HostCandidates, beam: int, alpha: float) -> None:
     """Add those of the best `beam` candidates that end here to the finished hypotheses of their sentences."""
     scores, parents, tokens = best
     for row, rank in np.argwhere((tokens == EOS) & np.isfinite(scores)).tolist():
@@ -202,14 +205,9 @@ def collect_finished(
             hypotheses.append(Hypothesis(ids, float(scores[row, rank]) / beams.length**alpha))
 
 
-def is_done(finished: list[Hypothesis], beam: int, length: int, limit: int) -> bool:
-    """The stopping rule of a sentence: `beam` of its hypotheses have ended, or their length has reached the limit."""
-    return len(finished) >= beam or length >= limit
-
-
 def advance(
     model: EncoderDecoder,
-    finished: list[list[Hypothesis]],
+    finished: NBest,
     beams: Beams,
     candidates: Candidates,
     host: HostCandidates,
@@ -220,14 +218,14 @@ def advance(
     still_open = [
         row
         for row, (sentence, limit) in enumerate(zip(beams.sentences, beams.limits, strict=True))
-        if not is_done(finished[sentence], beam, length, limit)
+        if len(finished[sentence]) < beam and length < limit
     ]
     sentences, limits, memory = beams.sentences, beams.limits, beams.memory
     device_limits, ended = beams.device_limits, beams.ended
     keep = torch.arange(count, device=ended.device)
     if len(still_open) < count:
         sentences, limits = [sentences[row] for row in still_open], [limits[row] for row in still_open]
-        is_closed = (ended >= beam) | (device_limits <= length)  # as `is_done`
+        is_closed = (ended >= beam) | (device_limits <= length)  # the same on the device
         keep = is_closed.byte().sort(stable=True).indices[: len(still_open)]
         memory, candidates = memory.rows(keep), Candidates(*(part[keep] for part in candidates))
         device_limits, ended = device_limits[keep], ended[keep]

@@ -1,6 +1,7 @@
-"""What a hypothesis may not contain: loops, and placeholders that are missing or written twice.
+"""What a hypothesis may not contain: loops, placeholders that are missing or written twice, or all but given pieces.
 
-N open sentences, K hypotheses of each, P placeholders, W the longest period of a loop, V vocabulary, S source pieces.
+N open sentences, K hypotheses of each, P placeholders, W the longest period of a loop, V vocabulary, S source
+pieces, C columns.
 
 A loop is a span of pieces that stands more often in a row than it may: twice, or once if it has LONG pieces or more;
 always as often as any span of the source does, so that "ha ha ha" stays. The piece that would complete one repetition
@@ -12,6 +13,7 @@ are deviations from plain beam search; a hypothesis that none of them concerns h
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -21,10 +23,23 @@ from nmt.data.tokenizer import EOS, PAD
 WINDOW = 32  # W: pieces in the longest span whose repetition is noticed
 MIDDLE, LONG = 3, 8  # pieces of a span that is stopped earlier, and of one that is not repeated at all
 
+Column = tuple[int, ...]  # the pieces that may stand in it
+Template = Sequence[Column]  # all columns of a sentence, without </s>
+
+
+class Constraint(Protocol):
+    """The state of a constraint of all open hypotheses; at first one, <s>, of each sentence."""
+
+    def apply(self, log_probabilities: Tensor) -> None:
+        """Change log_probabilities [N K V] in place."""
+
+    def extend(self, rows: Tensor, parents: Tensor, tokens: Tensor) -> "Constraint":
+        """The state after one piece more, tokens [N' K']; rows [N'] stay open, parents [N' K'] are hypotheses."""
+
 
 @dataclass
 class Constraints:
-    """The state of the constraints of all open hypotheses."""
+    """No loops, and each placeholder of the source once."""
 
     placeholders: Tensor  # [P]: their ids in the target vocabulary
     missing: Tensor  # [N K P]: still to be written
@@ -48,7 +63,6 @@ class Constraints:
         return cls(targets, missing[:, None], runs, source.new_zeros(len(source), 1, 0), most)
 
     def apply(self, log_probabilities: Tensor) -> None:
-        """Change log_probabilities [N K V] in place."""
         window = min(WINDOW, self.history.size(2))
         if window:
             back = self.history[:, :, -window:].flip(2)  # the piece 1, 2, … before the next one
@@ -65,7 +79,6 @@ class Constraints:
         log_probabilities[:, :, self.placeholders] = values.masked_fill(~self.missing, float("-inf"))
 
     def extend(self, rows: Tensor, parents: Tensor, tokens: Tensor) -> "Constraints":
-        """Those after one piece more, tokens [N' K']; rows [N'] stay open, parents [N' K'] are hypotheses."""
         runs, missing, history = (each[rows[:, None], parents] for each in (self.runs, self.missing, self.history))
         last, window = tokens[:, :, None], min(WINDOW, history.size(2))
         same = torch.zeros_like(runs, dtype=torch.bool)
@@ -74,6 +87,40 @@ class Constraints:
         history = torch.cat((history[:, :, -WINDOW:], last), 2)
         missing = missing & (last != self.placeholders)
         return Constraints(self.placeholders, missing, torch.where(same, runs + 1, 0), history, self.most[rows])
+
+
+@dataclass
+class ForcedColumns:
+    """The pieces of each column are given: one, or some of which the search chooses.
+
+    The other pieces have the probability 0 and those that stay are not changed, so that scores are those of forced
+    decoding. After its last column a sentence must be at its limit, where beam search writes </s>.
+    """
+
+    columns: Tensor  # [N C]: rows of `allowed`
+    allowed: Tensor  # [different columns, V]
+    length: int = 0  # pieces of the hypotheses so far
+
+    @classmethod
+    def start(cls, templates: Sequence[Template], vocabulary: int, device: torch.device) -> "ForcedColumns":
+        numbers: dict[Column, int] = {}
+        width = max(map(len, templates))
+        rows = [
+            [numbers.setdefault(column, len(numbers)) for column in template] + [0] * (width - len(template))
+            for template in templates
+        ]
+        allowed = torch.zeros(max(1, len(numbers)), vocabulary, dtype=torch.bool)
+        for column, number in numbers.items():
+            allowed[number, list(column)] = True
+        return cls(torch.tensor(rows, dtype=torch.long).to(device), allowed.to(device))
+
+    def apply(self, log_probabilities: Tensor) -> None:
+        if self.length < self.columns.size(1):
+            allowed = self.allowed[self.columns[:, self.length]]
+            log_probabilities.masked_fill_(~allowed[:, None], float("-inf"))
+
+    def extend(self, rows: Tensor, parents: Tensor, tokens: Tensor) -> "ForcedColumns":
+        return ForcedColumns(self.columns[rows], self.allowed, self.length + 1)
 
 
 def most_equal(repeats: Tensor) -> Tensor:

@@ -1,13 +1,8 @@
 """Lines longer than the sentences of training: where they are split, and how their translations are joined."""
 
-from collections.abc import Callable, Sequence, Sized
-from itertools import accumulate
-
 from nmt.data.words import SPACELESS
 
 SENTENCE_ENDS = "。！？"  # no space follows them
-Report = Callable[[int], object]  # gets the number of lines that are done
-Done = Callable[[Sequence[int]], object]  # gets the numbers of parts that are done, counted over all lines
 
 
 def join_texts(texts: list[str]) -> str:
@@ -39,10 +34,3 @@ def split_positions(pieces: list[str], longest: int) -> list[int]:
         start = split_position(pieces, start, start + longest)
         stops.append(start)
     return stops
-
-
-def report_lines(lines: Sequence[Sized], report: Report) -> Done:
-    """What tells `report` of a line when its last part is done, and at once of lines without parts."""
-    ends = {end - 1 for end in accumulate(map(len, lines))}
-    report(sum(not len(line) for line in lines))
-    return lambda parts: report(len(ends.intersection(parts)))

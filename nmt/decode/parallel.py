@@ -14,7 +14,7 @@ import sys
 import traceback
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -58,12 +58,6 @@ class Worker:
     pipe: Connection
     index: int | None = None
 
-    def give(self, index: int) -> None:
-        """Send a task; of a process that is dead, its pipe tells when it is read."""
-        self.index = index
-        with contextlib.suppress(ConnectionError):
-            self.pipe.send(index)
-
     def end(self) -> None:
         """Terminate the process and wait for its end."""
         self.process.terminate()
@@ -77,82 +71,61 @@ def usable_processes(device: torch.device) -> int:
     return torch.get_num_threads() if forks and device.type == "cpu" else 1
 
 
-def parallel_map(function: Callable[[int], Any], count: int, num_processes: int) -> Iterator[Any]:
-    """function(0), …, function(count − 1), started in this order; a free process gets the next index.
+def parallel_map(function: Callable[[Any], Any], items: Sequence[Any], num_processes: int) -> Iterator[Any]:
+    """`map(function, items)` in several processes: started in this order, a free process gets the next item.
 
     An exception in `function` is raised here. A process that is killed is replaced, with a warning
-    (multiprocessing.Pool would wait without end); raises WorkersKilled for the third one on the same index. Where the
+    (multiprocessing.Pool would wait without end); raises WorkersKilled for the third one on the same item. Where the
     system allows no more processes, those that could be started do all the work, or else this one.
     """
+    if min(num_processes, len(items)) <= 1:
+        yield from map(function, items)
+        return
     sys.stdout.flush()  # else a child would write the same buffer again
     workers: list[Worker] = []
+    results: dict[int, Any] = {}
     try:
-        while len(workers) < min(num_processes, count) and start_worker(workers, function):
+        while len(workers) < min(num_processes, len(items)) and start_worker(workers, function, items):
             pass
-        results: dict[int, Any] = {}
-        found = distribute(workers, function, count)
-        for wanted in range(count):
+        found = distribute(workers, function, items)
+        for wanted, item in enumerate(items):
             while wanted not in results and (answer := next(found, None)) is not None:
                 results[answer[0]] = answer[1]
-            yield results.pop(wanted) if wanted in results else function(wanted)
+            yield results.pop(wanted) if wanted in results else function(item)
     finally:
         for worker in workers:
             worker.end()
 
 
-def start_worker(workers: list[Worker], function: Callable[[int], Any]) -> bool:
-    """Start a process and add it to `workers`; False if the system refuses."""
-    context = multiprocessing.get_context("fork")
-    parent_end, child_end = context.Pipe()
-    parent_ends = [*(worker.pipe for worker in workers), parent_end]
-    process = context.Process(target=worker_loop, args=(function, child_end, parent_ends, os.getpid()), daemon=True)
-    try:
-        with warnings.catch_warnings(), interrupts_held():
-            # Since 3.12 Python warns of threads in a process that is forked. PyTorch's own are idle at this point, and
-            # a child with one thread does not need them.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            process.start()
-            workers.append(Worker(process, parent_end))
-    except OSError:
-        parent_end.close()
-        return False
-    finally:
-        child_end.close()
-    return True
-
-
-@contextlib.contextmanager
-def interrupts_held() -> Iterator[None]:
-    """Ctrl-C waits until the end: a process that is just forked must neither be lost nor print its own traceback."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def distribute(workers: list[Worker], function: Callable[[int], Any], count: int) -> Iterator[tuple[int, Any]]:
-    """The indices 0 … count − 1 with their results, as they come; fewer if no worker is left and none can start."""
-    waiting, kills, done = deque(range(count)), Counter[int](), 0
-    while workers and done < count:
+def distribute(
+    workers: list[Worker], function: Callable[[Any], Any], items: Sequence[Any]
+) -> Iterator[tuple[int, Any]]:
+    """The index of each item with its result, as they come; fewer if no worker is left and none can start."""
+    waiting, kills, done = deque(range(len(items))), Counter[int](), 0
+    while workers and done < len(items):
         for worker in workers:
             if worker.index is None and waiting:
-                worker.give(waiting.popleft())
+                worker.index = waiting.popleft()
+                with contextlib.suppress(ConnectionError):  # of a process that is dead, its pipe tells when it is read
+                    worker.pipe.send(worker.index)
         ready = wait([worker.pipe for worker in workers if worker.index is not None])
         for worker in [worker for worker in workers if worker.pipe in ready]:
             try:
-                index, value, error, trace = worker.pipe.recv()
+                value, error, trace = worker.pipe.recv()
             except (EOFError, OSError):
-                waiting.appendleft(replace_worker(worker, workers, function, kills))
+                waiting.appendleft(replace_worker(worker, workers, function, items, kills))
                 continue
             if error is not None:
                 raise error from RuntimeError(trace)
+            assert worker.index is not None
+            yield worker.index, value
             worker.index = None
             done += 1
-            yield index, value
 
 
-def replace_worker(worker: Worker, workers: list[Worker], function: Callable[[int], Any], kills: "Counter[int]") -> int:
+def replace_worker(
+    worker: Worker, workers: list[Worker], function: Callable[[Any], Any], items: Sequence[Any], kills: "Counter[int]"
+) -> int:
     """Start another process for one that was killed; returns the index that has to be done again."""
     workers.remove(worker)
     worker.end()
@@ -161,47 +134,62 @@ def replace_worker(worker: Worker, workers: list[Worker], function: Callable[[in
     kills[index] += 1
     if kills[index] == MOST_KILLS:
         raise WorkersKilled(index)
-    log.warning("A worker process was killed (%s); its batch is done again.", describe_exit(worker.process.exitcode))
-    start_worker(workers, function)
+    code = worker.process.exitcode or 0
+    names = {int(each): each.name for each in signal.Signals}
+    described = names.get(-code, f"exit code {code}")
+    log.warning("A worker process was killed (%s); its batch is done again.", described)
+    start_worker(workers, function, items)
     return index
 
 
-def describe_exit(code: int | None) -> str:
-    """How a process ended: `SIGKILL`, or `exit code 1`."""
-    with contextlib.suppress(ValueError):
-        return signal.Signals(-(code or 0)).name
-    return f"exit code {code}"
+def start_worker(workers: list[Worker], function: Callable[[Any], Any], items: Sequence[Any]) -> bool:
+    """Start a process and add it to `workers`; False if the system refuses."""
+    context = multiprocessing.get_context("fork")
+    parent_end, child_end = context.Pipe()
+    parent_ends = [*(worker.pipe for worker in workers), parent_end]
+    arguments = (function, items, child_end, parent_ends, os.getpid())
+    process = context.Process(target=work, args=arguments, daemon=True)
+    # Ctrl-C waits: a process that is just forked must neither be lost nor print its own traceback.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with warnings.catch_warnings():
+            # Since 3.12 Python warns of threads in a process that is forked. PyTorch's own are idle at this point, and
+            # a child with one thread does not need them.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process.start()
+        workers.append(Worker(process, parent_end))
+    except OSError:
+        parent_end.close()
+        return False
+    finally:
+        child_end.close()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return True
 
 
-def worker_loop(function: Callable[[int], Any], pipe: Connection, parent_ends: list[Connection], parent: int) -> None:
-    """In the new process: run tasks until the pipe is closed. SIGINT is left to the parent."""
+def work(
+    function: Callable[[Any], Any], items: Sequence[Any], pipe: Connection, parent_ends: list[Connection], parent: int
+) -> None:
+    """In the new process: for each index sent (result, None, "") or (None, error, traceback), until the pipe is closed.
+
+    SIGINT is left to the parent. An error that cannot be pickled is sent as a RuntimeError with the same message.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     end_with_parent(parent)
     for end in parent_ends:  # while a child holds one of them open, no child notices that the parent has died
         end.close()
     torch.set_num_threads(1)
-    try:
+    with contextlib.suppress(EOFError, ConnectionError):
         while True:
-            run_task(pipe, function, pipe.recv())
-    except (EOFError, ConnectionError):
-        return
-
-
-def run_task(pipe: Connection, function: Callable[[int], Any], index: int) -> None:
-    """Send (index, function(index), None, ""), or (index, None, error, traceback).
-
-    An error that cannot be pickled is sent as a RuntimeError with the same message.
-    """
-    try:
-        result = index, function(index), None, ""
-    except Exception as error:
-        trace = traceback.format_exc()
-        try:
-            pipe.send((index, None, error, trace))
-        except ConnectionError:
-            raise
-        except Exception:
-            pipe.send((index, None, RuntimeError(str(error)), trace))
-        return
-    pipe.send(result)
+            index = pipe.recv()
+            answer: tuple[Any, Exception | None, str]
+            try:
+                answer = function(items[index]), None, ""
+            except Exception as error:
+                answer = None, error, traceback.format_exc()
+                try:
+                    multiprocessing.reduction.ForkingPickler.dumps(answer)
+                except Exception:
+                    answer = None, RuntimeError(str(error)), answer[2]
+            pipe.send(answer)

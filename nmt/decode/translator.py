@@ -1,38 +1,51 @@
 """Text to text, in order, holding no more of it in memory than a chunk of lines."""
 
+from __future__ import annotations
+
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from dataclasses import InitVar, dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from nmt.config.schema import DecodeConfig
-from nmt.data.batches import Ids, batches_by_length, pad, padding_mask
+from nmt.data.batches import Ids, batches_by_length, collate, pad, padding_mask
 from nmt.data.line_chunks import text_chunks
 from nmt.data.text_filter import Encoded, Protected
 from nmt.data.tokenizer import EOS, Tokenizers
-from nmt.decode.beam_search import search
-from nmt.decode.budget import in_parts, with_batch_tokens
-from nmt.decode.confidence import Calibration
-from nmt.decode.constraints import Constraints
-from nmt.decode.forced_columns import ForcedColumns, Template
-from nmt.decode.forced_decoding import AttentionRecord, IdPair, pair_batches, pair_chunks
-from nmt.decode.hypothesis import Hypothesis, NBest
-from nmt.decode.long_lines import Done, Report, join_texts, report_lines, split_positions
+from nmt.data.words import split_into_words, word_fractions
+from nmt.decode.beam_search import Hypothesis, NBest, search
+from nmt.decode.confidence import Calibration, word_log_probabilities
+from nmt.decode.constraints import Constraint, Constraints, ForcedColumns, Template
+from nmt.decode.forced_decoding import (
+    CHUNK_PAIRS,
+    AttentionRecord,
+    IdPair,
+    attention_tensors,
+    force_decode,
+    pair_batches,
+    pair_chunks,
+)
+from nmt.decode.long_lines import join_texts, split_positions
 from nmt.decode.parallel import WorkersKilled, parallel_map
-from nmt.decode.recording import attention_tensors, record_batch
-from nmt.decode.translation import Translation
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
 
 log = logging.getLogger("nmt")
 BATCHES_PER_PROCESS, MIN_BATCH_TOKENS = 4, 512  # of several processes, if that leaves so many positions to a batch
+ON_CPU = 8192  # decode.batch_tokens where it is null: source positions × beam
+BYTES = 1 << 19  # of a GPU's memory for each; a big Transformer needs about 0.2 MB, with its logits
 T = TypeVar("T", bound="Translator")
-ShareBatches = Callable[[Callable[[int], NBest], int], list[NBest]]  # function, count → function(0), …
+Source = Sequence[int] | Ids
+WordConfidences = list[tuple[str, float]]
+Report = Callable[[int], object]  # gets the number of lines that are done
+Done = Callable[[Sequence[int]], object]  # gets the numbers of sentences that have been searched
+MapBatches = Callable[[Callable[[np.ndarray], NBest], Sequence[np.ndarray]], Iterable[NBest]]  # as `map`
 
 
 class Terms(Protocol):
@@ -41,8 +54,73 @@ class Terms(Protocol):
     def unprotect(self, protected: Protected) -> Protected:
         """A source without placeholders for its terms."""
 
-    def apply(self, translator: "Translator", sources: Sequence[Encoded], nbest: NBest) -> NBest:
+    def apply(self, translator: Translator, sources: Sequence[Encoded], nbest: NBest) -> NBest:
         """The n best of each sentence, with the terms."""
+
+
+@dataclass
+class Translation:
+    """The translation of one line: plain data, and what the translator adds where it is asked for.
+
+    `alternatives` holds the other hypotheses of the beam, best first, of a line that was translated in one part;
+    `parts` the translations that a longer line is joined from. `is_copied`: there was nothing to search, since the line
+    is blank or has no letter outside its placeholders. A pickle has no translator: what was not read before raises
+    UserError.
+    """
+
+    text: str
+    score: float  # log-probability / length^α
+    source_ids: Encoded
+    ids: Encoded
+    alternatives: list[Translation] = field(default_factory=list)
+    parts: list[Translation] = field(default_factory=list)
+    is_copied: bool = False
+    translator: InitVar[Translator | None] = None
+
+    def __post_init__(self, translator: Translator | None) -> None:
+        self._opened = translator
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"pieces": self.pieces, "_opened": None}
+
+    @property
+    def _translator(self) -> Translator:
+        """The translator; raises UserError in a translation that was pickled."""
+        if self._opened is None:
+            raise UserError("This translation was read from a pickle; what needs the model must be read before.")
+        return self._opened
+
+    @property
+    def nbest(self) -> list[Translation]:
+        """The hypotheses of the line, best first: itself, then its alternatives."""
+        return [self, *self.alternatives]
+
+    @cached_property
+    def pieces(self) -> list[str]:
+        """The subword pieces of the text."""
+        return self._translator.tokenizers.target.pieces(self.ids)
+
+    @cached_property
+    def log_probabilities(self) -> list[float]:
+        """Of each piece and of </s> (of every part, where the line was translated in parts), by forced decoding."""
+        ((_, records),) = self._translator.with_records([self])
+        return [value for record in records if record.source_pieces for value in record.log_probabilities]
+
+    @cached_property
+    def word_confidences(self) -> WordConfidences:
+        """Each word with the probability that it is right (nmt/decode/confidence.py), by forced decoding."""
+        ((_, records),) = self._translator.with_records([self])
+        return self._translator.word_confidences(self, records)
+
+    @property
+    def confidence(self) -> float:
+        """The mean of `word_confidences`, the share of the words that is expected to be right."""
+        return mean_confidence(self, self.word_confidences)
+
+
+def mean_confidence(translation: Translation, words: WordConfidences) -> float:
+    """The confidence of a line from those of its words; without words 0, and 1 where nothing was searched."""
+    return sum(value for _, value in words) / len(words) if words else float(translation.is_copied)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +135,7 @@ class Translator:
     autocast: torch.autocast
     search_model: EncoderDecoder | None = None  # `model` with packed weights, where these no longer change
     num_processes: int = 1  # that divide the batches of a file
-    share_batches: ShareBatches | None = None  # of processes that all translate the same file together
+    map_batches: MapBatches | None = None  # instead of these processes; all get all results
     calibration: Calibration = Calibration()  # of the confidences of words
     terms: Terms | None = None  # of a glossary
 
@@ -84,26 +162,46 @@ class Translator:
         self, texts: Sequence[str], start: int = 1, report: Report | None = None
     ) -> Iterator[Translation]:
         """`translate` of lines that are searched together; `start` is the number of the first one."""
+        # Text filters, then pieces, and parts of long lines; a line with nothing to translate has no part.
         protected = self.tokenizers.protect_sources(texts)
         if self.terms is not None:
             protected = [self.terms.unprotect(each) for each in protected]
-        ids = self.tokenizers.source.encode_protected(protected)
-        copied = [number for number, each in enumerate(protected) if self.tokenizers.protects and each.is_copied]
-        copies = {number: self.copy(protected[number].text, ids[number]) for number in copied if ids[number]}
-        parts = [[] if number in copies else self.split_long(row, start + number) for number, row in enumerate(ids)]
-        try:
-            sources = [part for row in parts for part in row]
-            hypotheses = iter(self.search_with_terms(sources, report_lines(parts, report) if report else None))
-        except WorkersKilled as error:
-            numbers = [start + number for number, row in enumerate(parts) for _ in row]
-            raise UserError(error.describe({numbers[row] for row in error.rows})) from None
-        for number, row in enumerate(parts):
-            yield copies.get(number) or self.join_parts([(part, next(hypotheses)) for part in row])
+        sources = self.tokenizers.source.encode_protected(protected)
+        copied = [self.tokenizers.protects and each.is_copied for each in protected]
+        parts = [
+            [] if copy else self.split_long(ids, number)
+            for number, (ids, copy) in enumerate(zip(sources, copied, strict=True), start)
+        ]
 
-    def copy(self, text: str, ids: Encoded) -> Translation:
-        """The translation of a line without a letter outside its placeholders: itself, with the score 0."""
-        target = ids.like(self.tokenizers.target.encode(text))
-        return Translation(self.tokenizers.target.decode(target), 0.0, ids, target, is_copied=True, translator=self)
+        sentences = [part for row in parts for part in row]
+        done = None
+        if report is not None:
+            ends = {end - 1 for end in itertools.accumulate(map(len, parts))}  # the last parts of lines
+            report(sum(not row for row in parts))
+            done = lambda rows: report(len(ends.intersection(rows)))  # noqa: E731
+        try:
+            nbest = self.search(sentences, done=done)
+            nbest = self.terms.apply(self, sentences, nbest) if self.terms else nbest
+        except WorkersKilled as error:
+            numbers = [number for number, row in enumerate(parts, start) for _ in row]
+            raise UserError(error.describe({numbers[row] for row in error.rows})) from None
+
+        found = iter(zip(sentences, nbest, strict=True))
+        for ids, row, each in zip(sources, parts, protected, strict=True):
+            if not row:
+                target = ids.like(self.tokenizers.target.encode(each.text))
+                text = self.tokenizers.target.decode(target)
+                yield Translation(text, 0.0, ids, target, is_copied=True, translator=self)
+                continue
+            translated = [
+                [self.to_translation(source, hypothesis) for hypothesis in hypotheses]
+                for source, hypotheses in itertools.islice(found, len(row))
+            ]
+            if len(row) == 1:
+                best, *best.alternatives = translated[0]
+                yield best
+            else:
+                yield self.join_parts([best for best, *_ in translated])
 
     def split_long(self, ids: Encoded, line: int) -> list[Encoded]:
         """The ids of line number `line` in parts of at most `max_pieces`, split between words where possible."""
@@ -116,67 +214,54 @@ class Translator:
         )  # fmt: skip
         return [ids[start:stop] for start, stop in itertools.pairwise(stops)]
 
-    def join_parts(self, parts: list[tuple[Encoded, list[Hypothesis]]]) -> Translation:
-        """The translation of a line from the ids and the hypotheses of its parts; none of a blank line.
-
-        Only a line of one part has alternatives.
-        """
-        if not parts:
-            return Translation("", 0.0, [], [], is_copied=True, translator=self)
-        if len(parts) == 1:
-            source, hypotheses = parts[0]
-            best, *best.alternatives = (self.to_translation(source, hypothesis) for hypothesis in hypotheses)
-            return best
-        firsts = [self.to_translation(source, hypotheses[0]) for source, hypotheses in parts]
-        alpha = self.decode.length_penalty
-        lengths = [len(part.ids) + 1 for part in firsts]
-        log_probability = sum(part.score * length**alpha for part, length in zip(firsts, lengths, strict=True))
-        return Translation(
-            join_texts([part.text for part in firsts if part.text]),
-            log_probability / sum(lengths) ** alpha,
-            parts[0][0].like(piece for part in firsts for piece in part.source_ids),
-            parts[0][0].like(piece for part in firsts for piece in part.ids),
-            parts=firsts,
-            translator=self,
-        )
-
     def to_translation(self, source: Encoded, hypothesis: Hypothesis) -> Translation:
         """A hypothesis with its text; a span that was lost, where the hypothesis had to end, is added at its end."""
         ids = source.like(hypothesis.ids)
-        sides = zip(
-            self.tokenizers.source.marks,
-            self.tokenizers.source.placeholders,
-            self.tokenizers.target.placeholders,
-            strict=False,
-        )
-        lost = [source.spans[text] for text, of_source, of_target in sides
-                if of_source in source and of_target not in ids]  # fmt: skip
-        text = " ".join([self.tokenizers.target.decode(ids), *lost]).strip()
+        text = self.tokenizers.target.decode(ids)
+        if source.spans:
+            sides = zip(
+                self.tokenizers.source.marks,
+                self.tokenizers.source.placeholders,
+                self.tokenizers.target.placeholders,
+                strict=False,
+            )
+            lost = [source.spans[mark] for mark, here, there in sides if here in source and there not in ids]
+            text = " ".join([text, *lost]).strip()
         return Translation(text, hypothesis.score, source, ids, translator=self)
 
-    def search_with_terms(self, sources: list[Encoded], done: Done | None = None) -> NBest:
-        """`search`, and again where a term of the glossary is missing."""
-        nbest = self.search(sources, done=done)
-        return nbest if self.terms is None else self.terms.apply(self, sources, nbest)
+    def join_parts(self, parts: list[Translation]) -> Translation:
+        """The translation of a line from those of its parts."""
+        alpha = self.decode.length_penalty
+        lengths = [len(part.ids) + 1 for part in parts]
+        log_probability = sum(part.score * length**alpha for part, length in zip(parts, lengths, strict=True))
+        like = parts[0].source_ids.like
+        return Translation(
+            join_texts([part.text for part in parts if part.text]),
+            log_probability / sum(lengths) ** alpha,
+            like(piece for part in parts for piece in part.source_ids),
+            like(piece for part in parts for piece in part.ids),
+            parts=parts,
+            translator=self,
+        )
 
     def search(
-        self, sources: Sequence[Sequence[int] | Ids], forced: Sequence[Template] | None = None, done: Done | None = None
+        self, sources: Sequence[Source], forced: Sequence[Template] | None = None, done: Done | None = None
     ) -> NBest:
         """The n best of each sentence, by beam search in batches of similar length; `forced`: its columns.
 
         `done` is called with the rows of each batch that has been searched.
         """
+
+        def search_rows(rows: np.ndarray) -> NBest:
+            own_forced = None if forced is None else [forced[row] for row in rows]
+            return self.search_batch([sources[row] for row in rows], None, own_forced)
+
         results: NBest = [[] for _ in sources]
         batches = self.batches(sources)
-
-        def search_rows(number: int) -> NBest:
-            rows = batches[number].tolist()
-            own = [sources[row] for row in rows]
-            return self.search_batch(own) if forced is None else self.search_forced(own, [forced[row] for row in rows])
-
+        map_batches = self.map_batches or partial(parallel_map, num_processes=self.num_processes)
         try:
-            for rows, batch_results in zip(batches, self.map_batches(search_rows, len(batches)), strict=True):
-                for row, hypotheses in zip(rows, batch_results, strict=True):
+            for rows, nbest in zip(batches, map_batches(search_rows, batches), strict=True):
+                for row, hypotheses in zip(rows, nbest, strict=True):
                     results[row] = hypotheses
                 if done:
                     done(rows.tolist())
@@ -185,15 +270,7 @@ class Translator:
             raise
         return results
 
-    def map_batches(self, function: Callable[[int], NBest], count: int) -> Iterable[NBest]:
-        """function(0), …, function(count − 1), in this process or in several."""
-        if self.share_batches:
-            return self.share_batches(function, count)
-        if min(self.num_processes, count) <= 1:
-            return map(function, range(count))
-        return parallel_map(function, count, self.num_processes)
-
-    def batches(self, sources: Sequence[Sequence[int] | Ids]) -> list[np.ndarray]:
+    def batches(self, sources: Sequence[Source]) -> list[np.ndarray]:
         """Indices of sentences to search together, longest first; with several processes enough batches for each."""
         lengths = np.array([len(ids) for ids in sources])
         budget = self.batch_tokens // self.decode.beam
@@ -202,41 +279,44 @@ class Translator:
             budget = min(budget, max(tokens, MIN_BATCH_TOKENS))
         return batches_by_length(lengths, budget)
 
-    def search_batch(self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray | None = None) -> NBest:
-        """Beam search over one batch; `limits`: maximum length of each hypothesis, </s> counted."""
-        ends = self.limits(np.array([len(ids) for ids in sources])) if limits is None else limits
-        return in_parts(lambda rows: self.search_rows(sources[rows], ends[rows]), len(sources))
-
-    def search_forced(self, sources: Sequence[Sequence[int] | Ids], forced: Sequence[Template]) -> NBest:
-        """Beam search over one batch of sentences whose target columns are forced."""
-        limits = np.array([len(template) + 1 for template in forced])
-        return in_parts(lambda rows: self.search_rows(sources[rows], limits[rows], forced[rows]), len(sources))
-
-    def search_rows(
-        self, sources: Sequence[Sequence[int] | Ids], limits: np.ndarray, forced: Sequence[Template] | None = None
+    def search_batch(
+        self, sources: Sequence[Source], limits: np.ndarray | None = None, forced: Sequence[Template] | None = None
     ) -> NBest:
-        """Beam search over sentences that fit into the memory together."""
-        source = pad([np.append(ids, EOS) for ids in sources])
-        real = padding_mask(source)
-        source, real = source.to(self.device), None if real is None else real.to(self.device)
-        model, decode = self.search_model or self.model, self.decode
-        with self.autocast:
-            constraints: Constraints | ForcedColumns | None = None
-            if forced:
-                constraints = ForcedColumns.start(forced, self.tokenizers.target.size, self.device)
-            elif decode.avoid_loops or self.tokenizers.protects:
+        """Beam search over one batch, in halves where memory is too small for it.
+
+        `limits`: maximum length of each hypothesis, </s> counted; `forced`: the columns of each target.
+        """
+        if forced is not None:
+            limits = np.array([len(template) + 1 for template in forced])
+        elif limits is None:
+            limits = self.limits(np.array([len(ids) for ids in sources]))
+        try:
+            source = pad([np.append(ids, EOS) for ids in sources])
+            mask = padding_mask(source)
+            source, mask = source.to(self.device), None if mask is None else mask.to(self.device)
+            constraint: Constraint | None = None
+            if forced is not None:
+                constraint = ForcedColumns.start(forced, self.tokenizers.target.size, self.device)
+            elif self.decode.avoid_loops or self.tokenizers.protects:
                 placeholders = self.tokenizers.source.placeholders, self.tokenizers.target.placeholders
-                constraints = Constraints.start(source, *placeholders, avoid_loops=decode.avoid_loops)
-            limit = torch.as_tensor(limits)
-            return search(model, source, real, decode.beam, decode.length_penalty, limit, constraints)
+                constraint = Constraints.start(source, *placeholders, avoid_loops=self.decode.avoid_loops)
+            model, beam, alpha = self.search_model or self.model, self.decode.beam, self.decode.length_penalty
+            with self.autocast:
+                return search(model, source, mask, beam, alpha, torch.as_tensor(limits), constraint)
+        except torch.OutOfMemoryError:
+            if len(sources) == 1:
+                raise
+        torch.cuda.empty_cache()  # outside of the handler, which keeps the tensors of the failed search
+        halves = slice(len(sources) // 2), slice(len(sources) // 2, None)
+        return [
+            hypotheses
+            for half in halves
+            for hypotheses in self.search_batch(sources[half], limits[half], forced and forced[half])
+        ]
 
     def limits(self, lengths: np.ndarray) -> np.ndarray:
         """Maximum length of a hypothesis for sources of these lengths: ratio · length + extra, and </s>."""
         return (self.decode.max_length_ratio * lengths + self.decode.max_length_extra).astype(np.int64) + 1
-
-    def force_decode(self, pair: IdPair) -> AttentionRecord:
-        """Forced decoding of one pair."""
-        return self.force_decode_batch([pair])[0]
 
     def force_decode_all(self, pairs: Iterable[IdPair]) -> Iterator[AttentionRecord]:
         """Forced decoding of pairs, in order; each chunk of them is sorted by length and decoded in batches."""
@@ -246,10 +326,72 @@ class Translator:
                 records |= zip(rows, self.force_decode_batch([chunk[row] for row in rows]), strict=True)
             yield from (records[row] for row in range(len(chunk)))
 
+    def force_decode_batch(self, pairs: Sequence[IdPair]) -> list[AttentionRecord]:
+        """Forced decoding of one batch; the padding is removed from the records.
+
+        Always in float32: in bf16 two nearly equal weights can change their order with the batch, and the links of a
+        pair must not depend on the other pairs.
+        """
+        batch = collate(*([np.asarray(pair[side], dtype=np.int64) for pair in pairs] for side in (0, 1)))
+        batch = batch.to(self.device)
+        with torch.autocast(self.device.type, enabled=False):
+            decoded = force_decode(self.model, batch.source, batch.mask, batch.target, batch.output)
+        log_probabilities, weights, rollout, p_t = (
+            None if tensor is None else tensor.float().cpu().numpy() for tensor in decoded
+        )
+        assert log_probabilities is not None
+        records = []
+        for row, (source, target) in enumerate(pairs):
+            height, width = len(target) + 1, len(source) + 1
+            records.append(
+                AttentionRecord(
+                    self.tokenizers.source.pieces(source),
+                    self.tokenizers.target.pieces(target),
+                    log_probabilities[row, :height].tolist(),
+                    None if weights is None else weights[row, :, :, :height, :width].copy(),
+                    None if rollout is None else rollout[row, :height, :width].copy(),
+                    None if p_t is None else p_t[row, :height].copy(),
+                    None if p_t is None else self.model.window_reach,
+                )
+            )
+        return records
+
+    def force_decode(self, pair: IdPair) -> AttentionRecord:
+        """Forced decoding of one pair."""
+        return next(self.force_decode_all([pair]))
+
     def attention_tensors(self, pair: IdPair) -> tuple[Tensor | None, Tensor | None, Tensor]:
         """The weights of one pair, of encoder, decoder and between them (`attention_tensors`)."""
         return attention_tensors(self.model, self.device, pair)
 
-    def force_decode_batch(self, pairs: Sequence[IdPair]) -> list[AttentionRecord]:
-        """Forced decoding of one batch; the padding is removed from the records."""
-        return record_batch(self.model, self.tokenizers, self.device, pairs)
+    def with_records(self, translations: Iterable[Translation]) -> Iterator[tuple[Translation, list[AttentionRecord]]]:
+        """Each translation with the records of its parts, or its own; CHUNK_PAIRS translations are decoded together."""
+        remaining = iter(translations)
+        while chunk := list(itertools.islice(remaining, CHUNK_PAIRS)):
+            parts = [translation.parts or [translation] for translation in chunk]
+            records = self.force_decode_all((part.source_ids, part.ids) for each in parts for part in each)
+            for translation, each in zip(chunk, parts, strict=True):
+                yield translation, list(itertools.islice(records, len(each)))
+
+    def word_confidences(
+        self, translation: Translation, records: Sequence[AttentionRecord], tokenized: bool = False
+    ) -> WordConfidences:
+        """The words of a line with the probability that each is right, from the records of its parts, or its own.
+
+        `tokenized`: spaces alone separate words.
+        """
+        found: WordConfidences = []
+        for record in records:
+            words, spans, of_pieces = split_into_words(record.target_pieces, tokenized)
+            logs = word_log_probabilities(record.log_probabilities[:-1], word_fractions(of_pieces, spans))
+            confidences = self.calibration.confidences(logs).tolist()
+            found += zip(words, [1.0] * len(words) if translation.is_copied else confidences, strict=True)
+        return found
+
+
+def with_batch_tokens(decode: DecodeConfig, device: torch.device) -> DecodeConfig:
+    """The settings of search with decode.batch_tokens chosen by the device where it is null."""
+    if decode.batch_tokens is not None:
+        return decode
+    memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0
+    return replace(decode, batch_tokens=max(ON_CPU, memory // BYTES))

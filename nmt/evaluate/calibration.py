@@ -1,20 +1,24 @@
-"""The calibration of a run's confidences: fitted on its validation set, kept in its folder, measured on test sets."""
+"""The calibration of a run's confidences: fitted on its validation set, kept in its folder, measured on test sets.
+
+A word is right if the reference has it too, wherever it stands; each word of the reference counts once.
+Legend: W words.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from nmt.data.json_file import read_json, refuse_links, write_json
 from nmt.data.words import split_into_words
-from nmt.decode.confidence import Calibration, Reliability, auroc, right_words
-from nmt.decode.confidences import with_records, word_confidences
-from nmt.decode.translator import Translation, Translator
+from nmt.decode.confidence import Calibration, logits, sigmoid
+from nmt.decode.translator import Translation, Translator, mean_confidence
 from nmt.evaluate.bleu_chrf import sentence_bleu
 from nmt.view.reliability import reliability_diagram
 
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
     from nmt.view.reliability import Figure
 
 MOST_PAIRS = 1000  # of the validation set, evenly spread
+RIDGE, STEPS = 1.0, 30  # of the fit: pulls towards slope 1 and intercept 0, which decide where there are few words
+BINS = 10  # of equal width
 FILE = "calibration.json"  # in the folder `evaluate` of a run
 
 
@@ -52,10 +58,26 @@ def some_pairs(pairs: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
 
 def fit_calibration(translator: Translator, pairs: Sequence[tuple[str, str]]) -> Calibration:
     """Translate pairs in this process alone, and fit the confidences of the words to what the references have."""
-    alone = replace(translator, calibration=Calibration(), share_batches=None)
+    alone = replace(translator, calibration=Calibration(), map_batches=None)
     translations = list(alone.translate(pair[0] for pair in pairs))
     confidences, right, _ = judged_words(alone, translations, [pair[1] for pair in pairs])
-    return Calibration.fit(np.log(confidences), right)
+    return fit(np.log(confidences), right)
+
+
+def fit(probabilities: np.ndarray, right: np.ndarray) -> Calibration:
+    """The slope and the intercept with the smallest cross entropy (and ridge), by Newton's method.
+
+    probabilities [W] are logarithms, right [W] is boolean.
+    """
+    features = np.stack([logits(probabilities), np.ones(len(probabilities))], axis=1)
+    start = np.array(Calibration())
+    weights = start.copy()
+    for _ in range(STEPS):
+        predicted = sigmoid(features @ weights)
+        gradient = features.T @ (predicted - right) + RIDGE * (weights - start)
+        curvature = (features * (predicted * (1 - predicted))[:, None]).T @ features + RIDGE * np.eye(2)
+        weights = weights - np.linalg.solve(curvature, gradient)
+    return Calibration(*weights.tolist())
 
 
 def measure_confidence(
@@ -80,13 +102,57 @@ def judged_words(
     """The confidences of all words, which of them are right, and the confidences of the sentences."""
     confidences, right, of_sentences = [], [], []
     target = translator.tokenizers.target
-    for (translation, records), reference in zip(with_records(translator, translations), references, strict=True):
-        words = word_confidences(translation, records)
+    for (translation, records), reference in zip(translator.with_records(translations), references, strict=True):
+        words = translator.word_confidences(translation, records)
         reference_words, _, _ = split_into_words(target.pieces(target.encode(reference)))
         confidences += [confidence for _, confidence in words]
         right += right_words([word for word, _ in words], reference_words)
-        of_sentences.append(translation.mean_confidence([confidence for _, confidence in words]))
+        of_sentences.append(mean_confidence(translation, words))
     return np.array(confidences), np.array(right, dtype=float), np.array(of_sentences)
+
+
+def right_words(words: Sequence[str], reference: Sequence[str]) -> list[bool]:
+    """Which words the reference has; the second of two is wrong where the reference has one."""
+    left = Counter(reference)
+    right = []
+    for word in words:
+        right.append(left[word] > 0)
+        left[word] -= 1
+    return right
+
+
+class Reliability(NamedTuple):
+    """How well confidences fit: of all words whose confidence is about 0.8, 80 % should be right."""
+
+    words: int
+    right: float  # share of the words
+    error: float  # expected calibration error: mean |confidence − share that is right| over the bins, by words
+    bins: list[tuple[int, float, float]]  # words, mean confidence and share that is right of each bin
+
+    @classmethod
+    def measure(cls, confidences: np.ndarray, right: np.ndarray) -> Reliability:
+        """confidences [W], right [W]."""
+        bins = []
+        number = np.minimum((confidences * BINS).astype(int), BINS - 1)
+        for index in range(BINS):
+            inside = number == index
+            count = int(inside.sum())
+            means = (confidences[inside].mean(), right[inside].mean()) if count else (0.0, 0.0)
+            bins.append((count, float(means[0]), float(means[1])))
+        total = max(1, len(confidences))
+        error = sum(count * abs(confidence - share) for count, confidence, share in bins) / total
+        return cls(len(confidences), float(right.mean()) if len(right) else 0.0, error, bins)
+
+
+def auroc(scores: np.ndarray, positive: np.ndarray) -> float | None:
+    """The probability that a positive has a higher score than another, ties counted half; None without both kinds."""
+    values, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    number = int(positive.sum())
+    others = len(positive) - number
+    if not number or not others:
+        return None
+    return float((ranks[positive].sum() - number * (number + 1) / 2) / (number * others))
 
 
 def diagrams(folder: Path, names: Sequence[str]) -> Iterator[tuple[str, Figure]]:

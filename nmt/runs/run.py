@@ -17,14 +17,13 @@ from nmt.config.schema import Config, DecodeConfig
 from nmt.attention.cpu import keep_freed_memory
 from nmt.data.language_pairs import tagged_language
 from nmt.data.parallel_text import check_sentences
-from nmt.decode.budget import with_batch_tokens
 from nmt.decode.forced_decoding import IdPair, Layers
 from nmt.decode.parallel import usable_processes
-from nmt.decode.translator import Translation, Translator
+from nmt.decode.translator import Translation, Translator, with_batch_tokens
 from nmt.errors import UserError, check_positive
 from nmt.evaluate.bleu_chrf import score
 from nmt.decode.confidence import Calibration
-from nmt.decode.glossary_search import open_glossary
+from nmt.decode.glossary import open_glossary
 from nmt.models.base import EncoderDecoder
 from nmt.models.ensemble import Ensemble
 from nmt.models.inference import inference_copy
@@ -133,7 +132,7 @@ class Run:
         Raises UserError for a file that is wrong, or has a term that the tokenizer cannot write.
         """
         terms = open_glossary(Path(path), self.translator)
-        decode = self.provenance["decode"] | {"glossary": terms.glossary.digest()}
+        decode = self.provenance["decode"] | {"glossary": terms.digest()}
         provenance = self.provenance | {"decode": decode}
         return replace(self, provenance=provenance, translator=replace(self.translator, terms=terms))
 

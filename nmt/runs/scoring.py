@@ -209,7 +209,7 @@ def load_in_all(path: Path, decode: DecodeConfig, world: World) -> Run:
         cpu.fix_layout(bool(column_major))
         run = load([path], precision="bf16" if is_bf16 else "fp32", decode=decode)
     run.provenance.pop("processes", None)
-    return replace(run, translator=replace(run.translator, share_batches=partial(share_batches, world), num_processes=1))
+    return replace(run, translator=replace(run.translator, map_batches=partial(share_batches, world), num_processes=1))
 
 
 def join_translating(run: Run, corpus: Path, sets: list[str], world: World) -> None:

@@ -14,8 +14,7 @@ from nmt.data.noise import Noise
 from nmt.data.shards import TrainingPairs, longest_sentence
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.training_links import TrainingLinks, open_training_links
-from nmt.decode.budget import with_batch_tokens
-from nmt.decode.translator import Translator
+from nmt.decode.translator import Translator, with_batch_tokens
 from nmt.errors import UserError
 from nmt.evaluate.extraction import DECODER_STEPS
 from nmt.models.base import EncoderDecoder

@@ -7,6 +7,7 @@ backend, gloo on a CPU and NCCL on GPUs, small tensors over gloo.
 
 import atexit
 import functools
+import itertools
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -15,10 +16,11 @@ from datetime import timedelta
 from hashlib import blake2b
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
-from nmt.decode.hypothesis import NBest, pack_nbest, unpack_nbest
+from nmt.decode.beam_search import Hypothesis, NBest
 from nmt.errors import ProcessLost, UserError
 
 T = TypeVar("T")
@@ -164,9 +166,28 @@ def has_joined() -> bool:
     return dist.is_available() and dist.is_initialized()
 
 
-def share_batches(world: World, function: Callable[[int], NBest], count: int) -> list[NBest]:
-    """function(0), …, function(count − 1), each computed by one process of the world and sent to all."""
-    numbers = range(world.rank, count, world.size)
-    computed = world.gather_integers([value for number in numbers for value in pack_nbest(function(number))])
-    values = [iter(each) for each in computed]
-    return [unpack_nbest(values[number % world.size]) for number in range(count)]
+def share_batches(world: World, function: Callable[[np.ndarray], NBest], batches: Sequence[np.ndarray]) -> list[NBest]:
+    """`map(function, batches)`, each computed by one process of the world and sent to all."""
+    own = [value for batch in batches[world.rank :: world.size] for value in pack_nbest(function(batch))]
+    values = [iter(each) for each in world.gather_integers(own)]
+    return [unpack_nbest(values[number % world.size]) for number in range(len(batches))]
+
+
+def pack_nbest(nbest: NBest) -> list[int]:
+    """The n best of each sentence as 64-bit integers: numbers, lengths, ids, and the bits of the scores."""
+    values = [len(nbest)]
+    for hypotheses in nbest:
+        values.append(len(hypotheses))
+        for hypothesis in hypotheses:
+            values += [int(np.float64(hypothesis.score).view(np.int64)), len(hypothesis.ids), *hypothesis.ids]
+    return values
+
+
+def unpack_nbest(values: Iterator[int]) -> NBest:
+    """The next list that `pack_nbest` packed."""
+
+    def hypothesis() -> Hypothesis:
+        score, length = float(np.int64(next(values)).view(np.float64)), next(values)
+        return Hypothesis(list(itertools.islice(values, length)), score)
+
+    return [[hypothesis() for _ in range(next(values))] for _ in range(next(values))]

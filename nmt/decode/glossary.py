@@ -1,0 +1,386 @@
+"""A glossary: terms that translations must have, from a file with lines SOURCE<TAB>TARGET.
+
+A sentence is translated as always. If a term is missing, the words that translate the source term are found and
+replaced, and beam search chooses between the forms and places of the term, with all other columns forced
+(`ForcedColumns`). So a sentence without a term, or whose terms the model writes by itself, in a form of its own, stays
+as it is.
+
+Where a source term stands. A term matches as it is written in the file, from word boundary to word boundary; with a
+capital first letter at the beginning of a sentence; and in any case in a line that has only capitals or only small
+letters. Of overlapping terms the one that begins first is taken, of those the longest. Other forms of a source term are
+terms of their own.
+
+Which words it replaces. The loss of a target piece is how much its log-probability falls when the source term is
+removed (prediction difference, Li et al. 2019, "On the Word Alignment from Neural Machine Translation"); every model
+has it. Where there is attention, its weights on the source term are added, both in shares of their maximum. A term
+replaces the word with the largest sum and its neighbours with LEFT or RIGHT of it: "Bahnhof" is "train station". What
+stands on the right needs less, since the words before it predict it as well; articles, prepositions and other short
+words need SHORT more.
+
+Its form. The term may have an ending of the words that it replaces ("books" → "volumes", "walking" → "strolling"), and
+the word before it may become another form: a → an, der → die. Both must be likelier by COST: the model does not expect
+the term, and would else change what stands beside it.
+
+T target pieces.
+"""
+
+import hashlib
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os.path import commonprefix
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from nmt.data.text_filter import Encoded, Protected, unprotected
+from nmt.data.tokenizer import UNK, Tokenizers
+from nmt.data.words import SENTENCE_END, SPACELESS, Span, is_punctuation, piece_spans, split_into_words, word_fractions
+from nmt.decode.beam_search import Hypothesis, NBest
+from nmt.decode.constraints import Column, Template
+from nmt.decode.translator import Translator
+from nmt.errors import UserError
+
+FORMAT = "a line is SOURCE<TAB>TARGET, or SOURCE<TAB>TARGET|TARGET where either may be used"
+LEFT, RIGHT, SHORT = 0.6, 0.25, 0.2  # of the largest sum; by gold links of the phrasebook's validation set
+SHORTEST = 4  # letters of a word that is not short
+SHORTEST_STEM, LONGEST_ENDING = 4, 3  # letters of a word that may have an ending, and of the ending
+COST = 1.0  # in log-probability: of an ending, and of another word before the term
+ANCHOR = '"'  # what is encoded after it begins without a space
+
+
+class Entry(NamedTuple):
+    """A line of the file."""
+
+    source: str
+    targets: tuple[str, ...]
+    line: int
+
+
+class Term(NamedTuple):
+    """An entry in a source: in a text its characters first … last − 1, in a sentence that is searched its pieces."""
+
+    entry: Entry
+    first: int
+    last: int
+
+
+class TermSpan(NamedTuple):
+    """The pieces of a translation that a term is to replace; none if start = end."""
+
+    start: int
+    end: int
+    may_change_previous: bool = False  # the word before it
+
+
+@dataclass(frozen=True)
+class Glossary:
+    """The terms of a file by their source; a text filter for sources, and the search that writes the terms."""
+
+    entries: Mapping[str, Entry]
+    tokenizers: Tokenizers
+
+    @cached_property
+    def in_small_letters(self) -> dict[str, Entry]:
+        """The entries by their source in small letters; the first line wins."""
+        return {source.lower(): entry for source, entry in reversed(list(self.entries.items()))}
+
+    @cached_property
+    def lengths(self) -> list[int]:
+        """Of sources, in characters, longest first."""
+        return sorted({len(key) for key in (*self.entries, *self.in_small_letters)}, reverse=True)
+
+    @cached_property
+    def words(self) -> dict[str, dict[str, int]]:
+        """The pieces of the target vocabulary that are words, with their ids, by their first letter."""
+        words: dict[str, dict[str, int]] = defaultdict(dict)
+        for number, piece in enumerate(self.tokenizers.target.pieces(range(self.tokenizers.target.size))):
+            if piece.startswith("▁") and piece[1:].isalpha():
+                words[piece[1]][piece] = number
+        return words
+
+    def digest(self) -> str:
+        """A SHA-256 hash of the terms."""
+        lines = sorted(f"{entry.source}\t{'|'.join(entry.targets)}" for entry in self.entries.values())
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+    def find(self, text: str) -> list[Term]:
+        """The terms of a text, from left to right."""
+        terms, position = [], 0
+        any_case = self.tokenizers.source.lowercase or has_one_case(text)
+        while position < len(text):
+            term = self.term_at(text, position, any_case) if is_boundary(text, position) else None
+            terms += [term] if term else []
+            position = term.last if term else position + 1
+        return terms
+
+    def term_at(self, text: str, start: int, any_case: bool) -> Term | None:
+        """The longest term that begins here."""
+        for end in (start + length for length in self.lengths):
+            if end <= len(text) and is_boundary(text, end):
+                found = text[start:end]
+                entry = self.in_small_letters.get(found.lower()) if any_case else self.entries.get(found)
+                if entry is None and found[:1].isupper() and SENTENCE_END.search(text, 0, start):
+                    entry = self.entries.get(found[:1].lower() + found[1:])
+                if entry:
+                    return Term(entry, start, end)
+        return None
+
+    def unprotect(self, protected: Protected) -> Protected:
+        """A source whose terms have no placeholders: the model reads them, and the glossary says what to write."""
+        if not protected.spans:
+            return protected
+        text, origin = "", []
+        for character in protected.text:
+            shown = protected.spans.get(character, character)
+            text += shown
+            origin += [character] * len(shown)
+        found = {each for term in self.find(text) for each in origin[term.first : term.last]}
+        return unprotected(protected, found & protected.spans.keys())
+
+    def apply(self, translator: Translator, sources: Sequence[Encoded], nbest: NBest) -> NBest:
+        """The n best of each sentence, searched again where a term is missing in the best, one term after the other."""
+        nbest, waiting = list(nbest), [self.source_terms(source) for source in sources]
+        while True:
+            missing: dict[int, Term] = {}  # by sentence
+            for row, terms in enumerate(waiting):
+                while terms and row not in missing:
+                    term = terms.pop(0)  # once is enough for one that is needed twice
+                    if not self.target_spans(sources[row].like(nbest[row][0].ids), term.entry):
+                        missing[row] = term
+            if not missing:
+                return nbest
+            best = [sources[row].like(nbest[row][0].ids) for row in missing]
+            again = self.search_again(translator, [sources[row] for row in missing], best, list(missing.values()))
+            for row, hypotheses in zip(missing, again, strict=True):
+                nbest[row] = hypotheses
+
+    def search_again(
+        self, translator: Translator, sources: list[Encoded], best: list[Encoded], terms: list[Term]
+    ) -> Iterator[list[Hypothesis]]:
+        """Search each sentence with one of its terms instead of the words of its best hypothesis that translate it."""
+        pairs = list(zip(sources, best, strict=True))
+        shorter = [
+            ([*source[: term.first], *source[term.last :]], ids)
+            for (source, ids), term in zip(pairs, terms, strict=True)
+        ]
+        records = list(translator.force_decode_all([*pairs, *shorter]))
+        variants: list[list[tuple[Template, float]]] = []
+        for (source, ids), term, record, without in zip(pairs, terms, records, records[len(pairs) :], strict=False):
+            measures = [np.subtract(record.log_probabilities, without.log_probabilities)[:-1]]
+            if record.weights is not None:
+                upper = record.weights[record.num_layers // 2 :]
+                measures.append(upper.mean((0, 1))[:-1, term.first : term.last].sum(1))
+            span = find_term_span(record.target_pieces, measures, self.kept_spans(source, ids))
+            variants.append(list(self.templates(ids, term.entry.targets, span)))
+        repeated = [source for source, own in zip(sources, variants, strict=True) for _ in own]
+        results = iter(translator.search(repeated, [template for own in variants for template, _ in own]))
+        alpha = translator.decode.length_penalty
+        for own in variants:
+            found = [
+                (each.score * (len(each.ids) + 1) ** alpha - cost, each) for _, cost in own for each in next(results)
+            ]
+            found.sort(key=lambda each: -each[0])
+            yield [hypothesis for _, hypothesis in found[: translator.decode.beam]]
+
+    def source_terms(self, source: Encoded) -> list[Term]:
+        """The terms of a source, in its pieces."""
+        text, spans = piece_spans(self.tokenizers.source.pieces(source))
+        terms = []
+        for entry, first, last in self.find(text):
+            pieces = [index for index, (start, end) in enumerate(spans) if start < last and first < end]
+            terms.append(Term(entry, pieces[0], pieces[-1] + 1))
+        return terms
+
+    def target_spans(self, ids: Encoded, entry: Entry) -> list[Span]:
+        """Where one of the targets of an entry stands in a translation, pieces joined."""
+        text, _ = piece_spans(self.tokenizers.target.pieces(ids))
+        any_case = self.tokenizers.target.lowercase or ids.capitals or has_one_case(text)
+        return sorted({span for target in entry.targets for span in find_target(target, text, any_case)})
+
+    def kept_spans(self, source: Encoded, ids: Encoded) -> list[Span]:
+        """What must stay in a translation: terms of the glossary, and what placeholders stand for."""
+        _, spans = piece_spans(self.tokenizers.target.pieces(ids))
+        copied = [span for span, id in zip(spans, ids, strict=True) if id in self.tokenizers.target.placeholders]
+        return [*copied, *(span for term in self.source_terms(source) for span in self.target_spans(ids, term.entry))]
+
+    def templates(self, ids: Encoded, targets: Sequence[str], span: TermSpan) -> Iterator[tuple[Template, float]]:
+        """What is searched to write one of the target terms in this span of a translation, and what it costs."""
+        forced = [(piece,) for piece in ids]
+        before, after = forced[: span.start], forced[span.end :]
+        replaced, _ = piece_spans(self.tokenizers.target.pieces(ids[span.start : span.end]))
+        for target in targets:
+            for form in forms(target, replaced):
+                term = [(piece,) for piece in self.encode(ids, span, form)]
+                cost = COST * (form != target)
+                yield [*before, *term, *after], cost
+                if span.may_change_previous and (words := self.similar_words(ids[: span.start])):
+                    yield [*before[:-1], words, *term, *after], cost + COST
+
+    def similar_words(self, before: Sequence[int]) -> Column:
+        """The words that may be other forms of the last piece; none if that is no word."""
+        (piece,) = self.tokenizers.target.pieces(before[-1:]) or [""]
+        words = self.words.get(piece[1:2], {})
+        return tuple(words[word] for word in words if is_form(word, piece)) if piece in words else ()
+
+    def encode(self, ids: Encoded, span: TermSpan, term: str) -> list[int]:
+        """The pieces of a term in this span, with a capital letter at the beginning of a sentence."""
+        tokenizer = self.tokenizers.target
+        pieces = tokenizer.pieces(ids)
+        text, _ = piece_spans(pieces[: span.start])
+        whole, _ = piece_spans(pieces)
+        if SENTENCE_END.search(text):
+            term = term[:1].upper() + term[1:]
+        if whole.isupper() and not ids.capitals and len(whole) > 1:
+            term = term.upper()
+        joins = span.start < len(pieces) and not pieces[span.start].startswith("▁")
+        joins = joins or (span.start == len(pieces) and bool(SPACELESS.match(term)))
+        if joins and text and is_boundary(text + term, len(text)):
+            anchor, encoded = tokenizer.encode(ANCHOR), tokenizer.encode(ANCHOR + term)
+            if encoded[: len(anchor)] == anchor:
+                return encoded[len(anchor) :]
+        return tokenizer.encode(term)
+
+
+def is_boundary(text: str, place: int) -> bool:
+    """Whether a word begins or ends here (Unicode Standard Annex 29).
+
+    A mark belongs to the letter before it, as a vowel sign of Devanagari does. Letters of a script without spaces begin
+    and end a word anywhere. Deviation: an apostrophe ends a word, so that a term is found in l'ami.
+    """
+    if place in (0, len(text)):
+        return True
+    if extends(text[place]):
+        return False
+    before = place - 1
+    while before and extends(text[before]):
+        before -= 1
+    left, right = text[before], text[place]
+    in_number = left in ".,٫٬" and text[before - 1 : before].isdecimal() and right.isdecimal()  # 3.14, before its 1
+    in_number = in_number or (right in ".,٫٬" and left.isdecimal() and text[place + 1 : place + 2].isdecimal())
+    both = all(each.isalnum() or each == "_" for each in (left, right)) and not SPACELESS.search(left + right)
+    return not (both or in_number or text[place - 1] == "\u200d")
+
+
+def extends(character: str) -> bool:
+    """Whether a character belongs to the one before it: a mark, or an invisible joiner."""
+    return unicodedata.category(character) in ("Mn", "Mc", "Me", "Cf")
+
+
+def has_one_case(text: str) -> bool:
+    """Whether a text has only capitals or only small letters, so that case says nothing."""
+    return text in (text.upper(), text.lower())
+
+
+def find_target(term: str, text: str, any_case: bool) -> Iterator[Span]:
+    """The spans of a target term, or of a form with a short ending, in a translation."""
+    for match in re.finditer(re.escape(term), text, re.IGNORECASE):
+        start, end = match.span()
+        ends = [end + length for length in range(LONGEST_ENDING + 1) if not length or inflects(term)]
+        ends = [each for each in ends if text[end:each].isalpha() or each == end]
+        end = next((each for each in ends if each <= len(text) and is_boundary(text, each)), 0)
+        capital = match[0][:1].isupper() and match[0][1:] == term[1:] and SENTENCE_END.search(text, 0, start)
+        if end and is_boundary(text, start) and (any_case or match[0] == term or capital):
+            yield start, end
+
+
+def inflects(term: str) -> bool:
+    """Whether the last word of a target term may have an ending."""
+    last = re.split(r"\W", term)[-1]
+    return len(last) >= SHORTEST_STEM and last.isalpha() and not SPACELESS.search(last)
+
+
+def forms(term: str, replaced: str) -> list[str]:
+    """A term, and with each ending of the text that it replaces, if its last word can have endings."""
+    endings = [replaced[-length:] for length in range(1, LONGEST_ENDING + 1) if length + 1 < len(replaced)]
+    usable = [each for each in endings if each.isalpha() and each.islower() and not term.endswith(each)]
+    return [term, *(term + ending for ending in usable if inflects(term))]
+
+
+def is_form(word: str, other: str) -> bool:
+    """Whether two pieces that are words differ as der and die or as a, an and ein, einen do."""
+    short, long = sorted((word, other), key=len)
+    common = len(commonprefix((word, other)))
+    if len(short) == len(long):
+        return len(long) - common in (1, 2)
+    return common == len(short) and len(long) - len(short) < len(short) and len(long) - len(short) <= 2
+
+
+def find_term_span(pieces: Sequence[str], measures: Sequence[np.ndarray], kept: Sequence[Span]) -> TermSpan:
+    """The span of a term; the end of the translation where all words must stay.
+
+    measures [T]: how much each piece depends on the source term, its loss and, where there is attention, its weights;
+    `kept`: spans of the text, pieces joined, that must stay.
+    """
+    words, spans, of_pieces = split_into_words(list(pieces))
+    fractions = word_fractions(of_pieces, spans)
+    usable = np.array([
+        not all(map(is_punctuation, word)) and not any(first < end and start < last for first, last in kept)
+        for word, (start, end) in zip(words, spans, strict=True)
+    ], dtype=bool)  # fmt: skip
+    if not usable.any():
+        return TermSpan(len(pieces), len(pieces))
+    loss, *attention = (fractions.T @ measure for measure in measures)
+    attention = [each / np.maximum(fractions.sum(0), 1e-12) for each in attention]  # a mean, as it is read elsewhere
+    total = sum(np.maximum(each, 0) / max(each[usable].max(), 1e-12) for each in (loss, *attention))
+    total = np.where(usable, total, -np.inf)
+    first = last = int(total.argmax())
+    more = np.array([SHORT * (len(word) < SHORTEST) for word in words])
+    left, right = max(total[first], 1e-12) * (np.array([[LEFT], [RIGHT]]) + more)
+    while first and total[first - 1] >= left[first - 1]:
+        first -= 1
+    while last + 1 < len(words) and total[last + 1] >= right[last + 1]:
+        last += 1
+    rows = np.flatnonzero(fractions[:, first : last + 1].any(1))
+    return TermSpan(int(rows[0]), int(rows[-1]) + 1, first > 0 and bool(usable[first - 1]))
+
+
+def read_glossary(path: Path, tokenizers: Tokenizers) -> Glossary:
+    """Read a file of terms; raises UserError with the number of the first line that is wrong."""
+    try:
+        lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    except OSError as error:
+        raise UserError(f"The glossary {path} cannot be read: {error.strerror or error}.") from None
+    entries: dict[str, Entry] = {}
+    for number, line in enumerate(lines, 1):
+        where = f"{path}, line {number},"
+        try:
+            text = unicodedata.normalize("NFC", line.decode("utf-8")).rstrip("\r")
+        except UnicodeDecodeError:
+            raise UserError(f"{where} is not UTF-8.") from None
+        if not text.strip():
+            continue
+        if (tabs := text.count("\t")) != 1:
+            raise UserError(f"{where} has {tabs or 'no'} tab{'s' * (tabs > 1)}; {FORMAT}.")
+        source, target = (" ".join(side.split()) for side in text.split("\t"))
+        targets = tuple(dict.fromkeys(part.strip() for part in target.split("|")))
+        if not source or not all(targets):
+            raise UserError(f"{where} has an empty {'target' if source else 'source'}; {FORMAT}.")
+        before = entries.setdefault(source, Entry(source, targets, number))
+        if before.targets != targets:
+            raise UserError(
+                f"{where} gives '{source}' another target than line {before.line}; "
+                f"if either may be used, write {'|'.join(dict.fromkeys(before.targets + targets))} in one line."
+            )
+    if not entries:
+        raise UserError(f"The glossary {path} has no terms; {FORMAT}.")
+    return Glossary(entries, tokenizers)
+
+
+def open_glossary(path: Path, translator: Translator) -> Glossary:
+    """The terms of a file for a translator; raises UserError for a file that is wrong, or a term it cannot write."""
+    glossary = read_glossary(path, translator.tokenizers)
+    for entry in glossary.entries.values():
+        for target in entry.targets:
+            ids, where = translator.tokenizers.target.encode(target), f"{path}, line {entry.line}: '{target}'"
+            if UNK in ids:
+                raise UserError(f"{where} has a character that the run's tokenizer does not know.")
+            if len(ids) > translator.max_pieces:
+                raise UserError(
+                    f"{where} has {len(ids)} pieces, more than tokenizer.max_pieces={translator.max_pieces}."
+                )
+    return glossary
