@@ -176,7 +176,7 @@ def test_report_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture, caps
     assert capsys.readouterr().out == ""
 
 
-def broken(folder: Path, mistake: str) -> DataConfig:
+def broken(folder: Path, mistake: str) -> DataConfig:  # noqa: C901  # one case after the other
     """A corpus with one mistake."""
     data = make(folder)
     match mistake:

@@ -202,6 +202,15 @@ def test_every_module_has_a_subject():
     assert not [path for path in FILES if path.stem in {"util", "utils", "helper", "helpers", "misc", "common"}]
 
 
+def test_functions_branch_little():
+    """Ruff's C901 with the limit of pyproject.toml; an exception has its reason beside it, and there are few."""
+    command = [sys.executable, "-m", "ruff", "check", "--no-cache", "--select", "C901", "nmt", "scripts"]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert process.returncode == 0, process.stdout
+    exceptions = [line for path in FILES for line in path.read_text("utf-8").splitlines() if "noqa: C901" in line]
+    assert len(exceptions) <= 5 and all(re.search(r"noqa: C901  # \w", line) for line in exceptions), exceptions
+
+
 def test_files_are_read_as_data():
     """Checkpoints and data are read as data: no pickle, no eval, no exec, no torch.load, no `_target_`."""
     wrong = []

@@ -126,7 +126,7 @@ def describe_range(rules: Mapping[str, Any]) -> str:
     return " and ".join(f"{text} {rules[name]}" for name, text in words.items() if rules[name] is not None)
 
 
-def check_combinations(config: Config) -> None:
+def check_combinations(config: Config) -> None:  # noqa: C901  # one check after the other
     """What must fit together in any configuration."""
     train = config.train
     if not NAME.fullmatch(config.name):
