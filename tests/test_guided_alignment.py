@@ -14,7 +14,7 @@ from corpora import pairs, run_command, small, write_corpus
 import nmt
 from nmt.config.compose import compose_all
 from nmt.data.batches import collate
-from nmt.data.training_links import TrainingLinks
+from nmt.data.training_links import TrainingLinks, with_links
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
 from nmt.training.loss import alignment_loss
@@ -160,6 +160,13 @@ def test_links_of_rejected_pairs_are_left_out(tmp_path, capfd):
     assert built.read_text(encoding="utf-8") == "0-0\n1-1\n\n3-3\n0-0 1-1\n2-2\n"
 
 
+def test_a_character_may_be_a_word_where_no_spaces_are(tmp_path):
+    (tmp_path / "links").write_text("4-1\n")
+    assert list(with_links(iter([("猫が。ok!", "a cat")]), tmp_path / "links", "here"))
+    with pytest.raises(UserError, match="link 4-1"):
+        list(with_links(iter([("猫が。ok!", "cat")]), tmp_path / "links", "here"))
+
+
 def test_links_that_cannot_be_used_are_refused(tmp_path, refused):
     words = small(tmp_path, write_corpus(tmp_path / "corpus"), WEIGHT, "train.max_steps=2")
     assert "data=multi30k has none" in refused("train", "data=multi30k", f"data_folder={tmp_path}", WEIGHT)
@@ -169,8 +176,8 @@ def test_links_that_cannot_be_used_are_refused(tmp_path, refused):
     assert "different numbers of lines" in refused("train", *words)
     links.write_text("0-0\n" * 239 + "0:0\n")
     assert f"{links}:240: '0:0' is not an alignment link" in refused("train", *words)
-    links.write_text("0-99\n" * 240)
-    assert "link 0-99 names a word that does not exist" in refused("train", *words)
+    links.write_text("0-0\n" * 238 + "0-99\n0-0\n")
+    assert f"{links}:239: link 0-99 names a word that does not exist" in refused("download", *words)
 
 
 @pytest.mark.parametrize("model", ["seq2seq", "bahdanau_hard"])

@@ -5,11 +5,14 @@ from pathlib import Path
 import pytest
 from corpora import pairs, run_command, small
 
+from nmt.config.schema import TokenizerConfig
 from nmt.data.corpus import read_report
 from nmt.data.hub import possible_sets
 from nmt.data.language_pairs import tagged_language, target_language
 from nmt.data.tokenizer import Tokenizers
+from nmt.data.train_tokenizer import train_tokenizers
 from nmt.data.write_sets import IN_TRAINING
+from nmt.errors import UserError
 from nmt.training import checkpoint
 
 SIZES = {"train": 120, "valid": 8, "test": 6}
@@ -67,6 +70,19 @@ def test_into_several_languages_each_source_says_which(tmp_path, capfd):
     assert read_report(folder)["tags"] == ["<2de>", "<train>", "<2fr>"]
     tokenizers = Tokenizers.load(next((tmp_path / "data").glob("tokenizer-*")))
     assert {"<2de>", "<2fr>", "<train>"} <= tokenizers.source.tags
+
+
+@pytest.mark.parametrize("line", ["A dog.", "<2it> A dog.", ">>de<< A dog.", "<2DE> A dog.", "<train> A dog."])
+def test_a_line_that_names_no_language_of_several_is_refused(tmp_path, line):
+    for language in ("en", "de"):
+        (tmp_path / language).write_text("<2de> <2fr> <train> A dog sleeps.\n" * 9, encoding="utf-8")
+    config = TokenizerConfig("unigram", 288, True, True, 1.0, False, 256)
+    tags = ["<2fr>", "<2de>", "<train>", "<bt>"]
+    train_tokenizers(config, tmp_path / "en", tmp_path / "de", tmp_path, tags)
+    tokenizers = Tokenizers.load(tmp_path)
+    tokenizers.check_languages(["<2de> A dog.", "", "<bt> <2fr> A dog."], 1)
+    with pytest.raises(UserError, match=r"Line 8 .* <2de> <2fr>\."):
+        tokenizers.check_languages(["<2fr> A dog.", line], 7)
 
 
 def test_a_validation_set_that_is_training_data_is_said_behind_tags_too(tmp_path, capfd):

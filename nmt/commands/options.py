@@ -61,6 +61,7 @@ def make_parser() -> argparse.ArgumentParser:
         ("align", "what the model attends to, as links, heatmaps or tables", add_align),
         ("backtranslate", "synthetic pairs from monolingual text, for the other direction", add_backtranslation),
         ("distil", "pairs that a teacher has translated, for a smaller student", add_synthesis),
+        ("words", "single words with their translations, from a corpus and its links", add_word_pairs),
         ("export", "a folder that another engine translates with", add_export),
         ("compare", "one table over several runs", add_compare),
         ("verify", "whether the files of a run are as they were written", add_single_run),
@@ -129,6 +130,15 @@ def add_backtranslation(parser: argparse.ArgumentParser) -> None:
     add_synthesis(parser)
     text = "begin each synthetic source with <bt>; for much more synthetic than real text"
     parser.add_argument("--tag", action="store_true", help=text)
+
+
+def add_word_pairs(parser: argparse.ArgumentParser) -> None:
+    """Add the options of nmt words."""
+    for side in ("source", "target"):
+        parser.add_argument(f"--{side}", required=True, **FILE, help="one sentence a line, as in text.de or text.en.gz")
+    parser.add_argument("--links", required=True, **FILE, help="of the words of each pair, as `nmt align --pharaoh`")
+    parser.add_argument("--output", required=True, type=path, metavar="PREFIX", help="of the files, to train on")
+    parser.add_argument("--tokenized", action="store_true", help="the text is tokenized: spaces alone separate words")
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ import sentencepiece
 
 from nmt.data.normalization import normalize
 from nmt.data.subword_sampling import Sampler, Vocabulary
-from nmt.data.tags import TAG
+from nmt.data.tags import BACK_TRANSLATED, KNOWN, TAG, leading_tags
 from nmt.data.text_filter import PLACEHOLDERS, Encoded, Protected, protect, protect_pair, restore
 from nmt.errors import UserError
 
@@ -118,6 +118,21 @@ class Tokenizers(NamedTuple):
     def protects(self) -> bool:
         """Whether there are placeholders for what must not be translated (tokenizer.protect)."""
         return bool(self.source.placeholders and self.target.placeholders)
+
+    def check_languages(self, texts: Sequence[str], start: int) -> None:
+        """Raise UserError for a source that does not say which of several target languages it is to be translated into.
+
+        `start` is the number of the first one. A blank line needs no tag.
+        """
+        languages = sorted(tag for tag in self.source.tags if KNOWN.fullmatch(tag) and tag != BACK_TRANSLATED)
+        if len(languages) < 2:
+            return
+        for line, text in enumerate(texts, start):
+            if text.strip() and set(languages).isdisjoint(leading_tags(text)):
+                raise UserError(
+                    f"Line {line} begins with '{text.split()[0]:.20}'; this model translates into several languages, "
+                    f"and each line begins with one of their tags: {' '.join(languages)}."
+                )
 
     def protect_sources(self, texts: Sequence[str]) -> list[Protected]:
         """Sources as they are translated."""

@@ -15,14 +15,15 @@ import torch
 from torch import Tensor
 
 from nmt.config.schema import DataConfig
-from nmt.data.links import parse_links
+from nmt.data.links import Link, parse_links
 from nmt.data.manifest import Manifest
+from nmt.data.normalization import normalize
 from nmt.data.origin import Origin
 from nmt.data.parallel_text import read_lines
 from nmt.data.tables import Pair
 from nmt.data.text_filter import Encoded
 from nmt.data.tokenizer import Tokenizers
-from nmt.data.words import WordPair
+from nmt.data.words import SPACELESS, WordPair, word_spans
 from nmt.errors import UserError
 
 NAME = "train.align"
@@ -37,15 +38,36 @@ def find_link_files(data: DataConfig, origins: Sequence[Origin]) -> list[Path]:
 
 
 def with_links(pairs: Iterator[Pair], links: Path | None, place: Path | str) -> Iterator[tuple[Pair, str]]:
-    """Each pair with its line of the file `links`, "" without one; raises UserError for a line that is not `i-j …`."""
+    """Each pair with its line of the file `links`, "" without one; raises UserError for a line that cannot be right.
+
+    How many words a pair has depends on the tokenizer in a script without spaces: there each character may be one.
+    """
     if links is None:
         yield from ((pair, "") for pair in pairs)
         return
     for number, (pair, line) in enumerate(zip_longest(pairs, read_lines(links)), 1):
         if pair is None or line is None:
             raise UserError(f"{links} and {place} have different numbers of lines; each pair needs one of links.")
-        parse_links(line, 0, f"{links}:{number}")
+        _, found = parse_links(line, 0, f"{links}:{number}")
+        for link in found:
+            if any(index > text.count(" ") for index, text in zip(link, pair, strict=True)):  # else there is the word
+                check_link(link, [most_words(text) for text in pair], f"{links}:{number}")
         yield pair, line
+
+
+def most_words(text: str) -> int:
+    """How many words a text may have."""
+    text = normalize(text)
+    return sum(end - start if SPACELESS.search(text[start:end]) else 1 for start, end in word_spans(text))
+
+
+def check_link(link: Link, words: Sequence[int], place: str) -> None:
+    """Raise UserError for a link to a word behind the last one; `words`: how many there are on each side."""
+    if link[0] >= words[0] or link[1] >= words[1]:
+        raise UserError(
+            f"{place}: link {link[0]}-{link[1]} names a word that does not exist; the pair has {words[0]} and "
+            f"{words[1]} words, counted from 0; see train.guided_alignment_tokenized."
+        )
 
 
 def check_possible(data: DataConfig) -> None:
@@ -101,12 +123,7 @@ class TrainingLinks:
         links, _ = parse_links(self.line(number), 0, f"{self.path}:{number}")
         matrix = np.zeros((len(words.target), len(words.source)))
         for i, j in links:
-            if i >= len(words.source) or j >= len(words.target):
-                raise UserError(
-                    f"{self.path}:{number}: link {i}-{j} names a word that does not exist; the pair has "
-                    f"{len(words.source)} and {len(words.target)} words, counted from 0; see "
-                    "train.guided_alignment_tokenized."
-                )
+            check_link((i, j), matrix.shape[::-1], f"{self.path}:{number}")
             matrix[j, i] = 1
         spread = words.target_fractions @ matrix @ words.source_fractions.T
         return spread / np.maximum(spread.sum(1, keepdims=True), 1e-9)

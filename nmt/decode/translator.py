@@ -162,6 +162,7 @@ class Translator:
         self, texts: Sequence[str], start: int = 1, report: Report | None = None
     ) -> Iterator[Translation]:
         """`translate` of lines that are searched together; `start` is the number of the first one."""
+        self.tokenizers.check_languages(texts, start)
         # Text filters, then pieces, and parts of long lines; a line with nothing to translate has no part.
         protected = self.tokenizers.protect_sources(texts)
         if self.terms is not None:
