@@ -13,7 +13,7 @@ from torch import nn
 from nmt.config.validation import validate
 from nmt.errors import UserError
 from nmt.models.build import build
-from nmt.training.checkpoint_check import load_optimizer
+from nmt.training.checkpoint import load_optimizer
 from nmt.training.optimizers import Muon, decay_groups, hidden_matrices, make_optimizer, orthogonalize
 
 MUON = {"algorithm": "muon", "lr": 0.01, "betas": [0.9, 0.98], "eps": 1e-9, "momentum": 0.9}

@@ -26,8 +26,7 @@ from nmt.data.tags import BACK_TRANSLATED
 from nmt.errors import UserError
 from nmt.runs.folders import find_checkpoints
 from nmt.runs.trained_corpus import existing_corpus
-from nmt.training.checkpoint import load
-from nmt.training.parent import parent_config
+from nmt.training.checkpoint import load, load_config
 
 log = logging.getLogger("nmt")
 
@@ -38,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     if options.command == "backtranslate" and not options.file:
         raise UserError("Give FILE, the text to translate: nmt backtranslate RUN --output PREFIX FILE.")
     path = find_checkpoints(options.name, Path(options.runs))[0]
-    config = parent_config(path)
+    config = load_config(path)
     if is_multilingual(config.data):
         raise UserError(f"{options.name} has several language pairs; {options.command} needs a run with one.")
     source = Path(options.file) if options.file else training_text(path, config)

@@ -13,7 +13,7 @@ from nmt.data.replay import OldText
 from nmt.errors import UserError
 from nmt.runs.folders import find_checkpoint
 from nmt.runs.trained_corpus import existing_corpus
-from nmt.training.parent import Parent, load_parent, parent_config
+from nmt.training.checkpoint import Parent, load_config, load_parent
 
 log = logging.getLogger("nmt")
 
@@ -31,7 +31,7 @@ def find_parent(run: str, root: Path) -> Path:
 def parent_of(run: str, root: Path) -> tuple[Path, Config]:
     """The checkpoint of a run to start from and its configuration; raises UserError."""
     path = find_parent(run, root)
-    return path, parent_config(path)
+    return path, load_config(path)
 
 
 def open_parent(config: Config) -> Parent | None:

@@ -23,7 +23,7 @@ from nmt.data.write_ids import write_datasets
 from nmt.data.files import atomic_folder
 from nmt.runs.fine_tuning import check_tags, find_old_text
 from nmt.runs.provenance import code_digest
-from nmt.training.parent import Parent
+from nmt.training.checkpoint import Parent
 
 log = logging.getLogger("nmt")
 # The module that builds each stage: a folder is named also by the code that it is built with.

@@ -21,11 +21,9 @@ from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.training import checkpoint
 from nmt.training.batch_size import choose_batch_tokens
-from nmt.training.checkpoint_check import load_weights
 from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.distributed import World
 from nmt.training.optimizers import make_optimizer
-from nmt.training.parent import Parent
 from nmt.training.precision import autocast, precision_name, seed_everything, select_device, select_precision
 from nmt.training.schedule import can_be_extended, planned_updates
 from nmt.training.state import TrainState
@@ -45,7 +43,7 @@ def build_trainer(
     corpus_hash: str,
     world: World,
     corpus: Path | None = None,
-    parent: Parent | None = None,
+    parent: checkpoint.Parent | None = None,
 ) -> Trainer:
     """A Trainer at the start, or where last.safetensors in `folder` ended; one in each process of `world`.
 
@@ -56,7 +54,7 @@ def build_trainer(
     seed_everything(config.seed)
     model = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint).to(device)
     if parent:
-        load_weights(model, parent.weights)
+        checkpoint.load_weights(model, parent.weights)
     optimizer = make_optimizer(model, config.optim)
     options, stop = config.train, StopSignal(world)
     start = parent.provenance if parent else None

@@ -1,13 +1,16 @@
 """The checkpoints in the folder of a run.
 
-best.safetensors      the translator with the best validation score; may be the average
-average.safetensors   the mean of the last few validation checkpoints
+best.safetensors        the translator with the best validation score; may be the average
+average.safetensors     the mean of the last few validation checkpoints
+step-N.safetensors      those checkpoints
+last.safetensors        everything needed to resume the training
+previous.safetensors    the last.safetensors before it
 validated.safetensors   last.safetensors as it was at the last validation before which no update was skipped
-step-N.safetensors    those checkpoints
-last.safetensors      everything needed to resume the training
-previous.safetensors  the last.safetensors before it, from which a training continues when last.safetensors is damaged
 
-What is done about damaged ones: nmt/training/checkpoint_repair.py.
+A damaged file is set aside as NAME.damaged.safetensors, with a warning. last: the training continues from previous, and
+ends with the same bits. step-N: the average is that of the others. best: the best of average and step-N takes its
+place; where none of them reaches the lost score, a warning says so, and later validations are compared with what is
+there.
 """
 
 import logging
@@ -24,9 +27,7 @@ from nmt.data.files import link_atomic, report_write_errors
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.training import checkpoint
-from nmt.training import checkpoint_repair as repair
-from nmt.training.checkpoint import DamagedCheckpoint, Payload, differences
-from nmt.training.checkpoint_check import load_optimizer, load_weights
+from nmt.training.checkpoint import DamagedCheckpoint, Payload, differences, load_optimizer, load_weights
 from nmt.training.schedule import can_be_extended
 from nmt.training.state import TrainState
 from nmt.training.validation import ValidationResult
@@ -115,7 +116,7 @@ class CheckpointManager:
 
     def sound_step_paths(self) -> list[Path]:
         """The checkpoints to average, without damaged ones, which are set aside with a warning."""
-        return repair.sound(self.step_paths(), "The average is that of the other checkpoints.")
+        return self.sound(self.step_paths(), "The average is that of the other checkpoints.")
 
     def save_last(self, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState) -> None:
         """Write last.safetensors, which a training continues from; the one before becomes previous.safetensors.
@@ -149,7 +150,7 @@ class CheckpointManager:
         If it is damaged, previous.safetensors is continued instead, with the same bits. Raises UserError if the run was
         begun with another configuration, corpus or tokenizer.
         """
-        path, payload = repair.newest_sound(self.last_path, self.previous_path, self.best_path)
+        path, payload = self.newest_sound()
         if path is None:
             self.delete_stale_steps()
             return None
@@ -157,10 +158,9 @@ class CheckpointManager:
         finished = payload.get("train_state", {}).get("finished", False)
         needed = {"train_state"} | (set() if finished else {"optimizer"})
         if missing := needed - payload.keys():
-            names = ", ".join(sorted(missing))
-            raise UserError(f"{path} has no {names}; no training can be continued from it.")
+            raise UserError(f"{path} has no {', '.join(sorted(missing))}; no training can be continued from it.")
         if path == self.previous_path and self.last_path.exists() and self.writes:
-            aside = repair.set_aside(self.last_path)
+            aside = set_aside(self.last_path)
             log.warning("%s is damaged, now %s; continuing from %s instead.", self.last_path, aside.name, path.name)
         load_weights(model, payload["model"])
         if "optimizer" in payload:
@@ -168,8 +168,7 @@ class CheckpointManager:
         state = TrainState.from_dict(payload["train_state"])
         self.delete([each for each in self.step_paths() if step_of(each) > state.step])  # written anew on the way there
         if state.best is not None and self.writes:
-            others = [self.average_path, *self.step_paths()]
-            state.best = repair.replace_damaged_best(self.best_path, others, state.best, self.config.train.metric)
+            state.best = self.replace_damaged_best(state.best)
         if state.best is None and state.finished:
             raise UserError(
                 f"{self.best_path} is gone and nothing can take its place; {self.last_path} still has the weights of "
@@ -182,6 +181,62 @@ class CheckpointManager:
             self.delete([self.previous_path, self.validated_path, *self.step_paths()])
         return state
 
+    def newest_sound(self) -> tuple[Path | None, Payload]:
+        """The first of last and previous that exists and is sound, with its content; (None, {}) if neither exists.
+
+        Raises UserError if none is sound, with what the user can do.
+        """
+        existing = [path for path in (self.last_path, self.previous_path) if path.exists()]
+        for path in existing:
+            try:
+                return path, checkpoint.load(path)
+            except DamagedCheckpoint as error:
+                log.info("%s", error)
+        if not existing:
+            return None, {}
+        damaged = " and ".join(str(path) for path in existing)
+        translates = f"; {self.best_path} still translates" if self.best_path.exists() else ""
+        raise UserError(
+            f"{damaged} {'are' if len(existing) > 1 else 'is'} damaged or cut short, so that the training cannot be "
+            f"continued: put back a copy, or delete to train from the start{translates}."
+        )
+
+    def replace_damaged_best(self, score: float) -> float | None:
+        """Put the best of average and step-N in the place of a damaged or missing best; returns the best score then.
+
+        score: the best validation score so far. None is returned, with a warning, if nothing can take its place.
+        """
+        best, metric = self.best_path, self.config.train.metric
+        if is_sound(best):
+            return score
+        fate = f"damaged, now {set_aside(best).name}" if best.exists() else "missing"
+        others = [path for path in (self.average_path, *self.step_paths()) if is_sound(path)]
+        scores = {path: checkpoint.load(path, with_tensors=False)["valid"][metric] for path in others}
+        sign = 1 if metric == "bleu" else -1
+        if not scores:
+            log.warning("%s is %s, and no other checkpoint can replace it; the next validation writes one.", best, fate)
+            return None
+        chosen = max(scores, key=lambda path: sign * scores[path])
+        checkpoint.save(best, checkpoint.load(chosen))
+        if sign * scores[chosen] >= sign * score:
+            log.warning("%s is %s; %s has the same validation score and takes its place.", best, fate, chosen.name)
+            return score
+        log.warning(
+            "%s is %s; %s takes its place, with a worse validation %s: %.4g instead of %.4g.",
+            best, fate, chosen.name, metric, scores[chosen], score,
+        )  # fmt: skip
+        return scores[chosen]
+
+    def sound(self, paths: Iterable[Path], consequence: str) -> list[Path]:
+        """Those of existing checkpoints that are sound; a damaged one is set aside, and `consequence` said with it."""
+        kept = []
+        for path in paths:
+            if is_sound(path):
+                kept.append(path)
+            else:
+                log.warning("%s is damaged or cut short, now %s. %s", path, set_aside(path).name, consequence)
+        return kept
+
     def mark_validated(self, path: Path | None = None) -> None:
         """Keep `path`, by default last.safetensors, to which a training that diverges goes back; it is not copied."""
         with report_write_errors(self.folder):
@@ -189,7 +244,7 @@ class CheckpointManager:
 
     def roll_back(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> int | None:
         """Set weights and optimizer to those of the last validation; returns its update, None without a sound file."""
-        if not repair.readable(self.validated_path):
+        if not is_sound(self.validated_path):
             return None
         payload = checkpoint.load(self.validated_path)
         load_weights(model, payload["model"])
@@ -203,9 +258,27 @@ class CheckpointManager:
         """
         checkpoint.refuse_zip(self.folder / "last.pt")  # of an earlier version, if there is one
         existing = [path for path in (self.best_path, *self.step_paths()) if path.exists()]
-        for path in repair.sound(existing, "The training starts without it.") if self.writes else ():
+        for path in self.sound(existing, "The training starts without it.") if self.writes else ():
             refuse_changes(checkpoint.load(path), self.common, self.config.name)
         self.delete([self.validated_path, *self.step_paths()])
+
+
+def is_sound(path: Path) -> bool:
+    """Whether a checkpoint exists and has the right checksum."""
+    try:
+        return path.exists() and bool(checkpoint.load(path, with_tensors=False))
+    except DamagedCheckpoint:
+        return False
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a damaged NAME.safetensors to NAME.damaged.safetensors, which is returned. Raises UserError."""
+    aside = path.with_name(f"{path.stem}.damaged.safetensors")
+    try:
+        path.replace(aside)
+    except OSError as error:
+        raise UserError(f"{path} is damaged and cannot be renamed: {error.strerror or error}.") from None
+    return aside
 
 
 def identity(folder: Path) -> tuple[int, int] | None:
