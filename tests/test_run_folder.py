@@ -20,10 +20,10 @@ from nmt.data import leftovers, locks
 from nmt.data.files import atomic_folder, open_atomic, write_atomic
 from nmt.data.run_lock import only_writer
 from nmt.errors import UserError
-from nmt.training import build, checkpoint, save_timer
+from nmt.training import checkpoint, trainer
 from nmt.training.checkpoint_manager import CheckpointManager
-from nmt.training.save_timer import SaveTimer
 from nmt.training.train_step import TrainStep
+from nmt.training.trainer import SaveTimer
 from nmt.view import event_file, progress
 from nmt.view.tensorboard import TensorBoardLogger
 
@@ -62,7 +62,7 @@ def folder(root) -> Callable[[str], Path]:
 
 @pytest.fixture(autouse=True)
 def saves_may_take_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(save_timer, "LARGEST_SHARE", float("inf"))
+    monkeypatch.setattr(trainer, "LARGEST_SHARE", float("inf"))
 
 
 def flip_bit(path: Path) -> None:
@@ -222,7 +222,7 @@ def test_a_save_is_due_after_the_minutes_and_takes_at_most_two_percent(monkeypat
         saved.append(now[0])
         now[0] += 3.0  # it takes three seconds: the next one comes 150 seconds later
 
-    monkeypatch.setattr(save_timer, "LARGEST_SHARE", 0.02)
+    monkeypatch.setattr(trainer, "LARGEST_SHARE", 0.02)
     timer = SaveTimer(1.0, lambda: now[0])
     while now[0] < 400:
         timer.save_if_due(save)
@@ -466,7 +466,7 @@ def test_a_kill_before_the_pruning_is_made_up_for(train, folder, monkeypatch):
 
 @pytest.mark.slow
 def test_the_decision_of_auto_is_kept(train, folder, monkeypatch, interrupted):
-    monkeypatch.setattr(build, "select_precision", fake := FakePrecision(build.select_precision, "bf16"))
+    monkeypatch.setattr(trainer, "select_precision", fake := FakePrecision(trainer.select_precision, "bf16"))
     with monkeypatch.context() as patch, pytest.raises(Killed):
         kill_at_update(patch, 7)
         train("auto", "precision=auto")

@@ -8,10 +8,7 @@ from typing import Any
 
 from nmt.config.schema import Config, to_yaml
 from nmt.attention.cpu import keep_freed_memory
-from nmt.data import shards
 from nmt.data.corpus import read_report
-from nmt.data.dataset import ParallelDataset
-from nmt.data.tokenizer import Tokenizers
 from nmt.data.write_sets import IN_TRAINING
 from nmt.training.distributed import World, world
 from nmt.errors import UserError
@@ -23,8 +20,8 @@ from nmt.runs.folders import run_folder
 from nmt.data.run_lock import only_writer
 from nmt.runs.scoring import Result, score_trained
 from nmt.runs.stages import build_corpus_stage, build_stages
-from nmt.training.build import build_trainer
 from nmt.training.precision import select_device
+from nmt.training.trainer import TrainingData, build_trainer
 from nmt.view.progress import log_file
 
 log = logging.getLogger("nmt")
@@ -80,24 +77,14 @@ def train(config: Config) -> list[Result]:
     if parent:
         processes.check_equal("The run that is started from", parent.provenance["weights"])
     folders = processes.main_first(lambda: build_stages(config, parent))
-    valid = ParallelDataset(folders.ids / "valid.arrow")
-    check_validation(config, valid, folders.corpus)
-    report = read_report(folders.corpus)
+    data = TrainingData.open(folders.corpus, folders.tokenizer, folders.ids)
+    check_validation(config, data)
     folder = run_folder(config)
     make_run_folder(folder)
     with work_in(folder, processes):
-        warn_of_validation_set(report, valid, folders.corpus, config)
-        trainer = build_trainer(
-            config,
-            Tokenizers.load(folders.tokenizer),
-            shards.open_training_pairs(folders.ids),
-            valid,
-            folder,
-            report["corpus_hash"],
-            processes,
-            folders.corpus,
-            parent,
-        )
+        report = read_report(folders.corpus)
+        warn_of_validation_set(report["audit"]["valid"], config, data)
+        trainer = build_trainer(config, data, folder, processes, parent)
         if processes.is_main:
             write_config(folder, config)
         trainer.run()
@@ -120,7 +107,7 @@ def work_in(folder: Path, processes: World) -> Iterator[None]:
         yield
 
 
-def check_validation(config: Config, valid: ParallelDataset, corpus_folder: Path) -> None:
+def check_validation(config: Config, data: TrainingData) -> None:
     """Raises UserError when learned positions are fewer than the pieces of the longest validation sentence.
 
     No validation pair may be left out, so that the loss is that of the whole set. Longer lines of a test set are
@@ -128,32 +115,35 @@ def check_validation(config: Config, valid: ParallelDataset, corpus_folder: Path
     """
     if getattr(config.model, "positions", None) != "learned":
         return
+    valid = data.valid
     sides = zip((config.data.source, config.data.target), (valid.source_lengths, valid.target_lengths), strict=True)
     pieces, row, language = max((int(lengths.max()), int(lengths.argmax()), language) for language, lengths in sides)
     longest, max_positions = pieces + 1, config.model.max_positions  # </s>
     if longest > max_positions:
-        sentence = f"line {valid.line(row)} of {corpus_folder / f'valid.{language}'}"
+        sentence = f"line {valid.line(row)} of {data.corpus / f'valid.{language}'}"
         raise UserError(
             f"model.max_positions={max_positions} is too small; {sentence} has {longest} pieces, </s> counted, and no "
             f"validation pair is left out; give model.max_positions={longest} or more, or choose other model.positions."
         )
 
 
-def warn_of_validation_set(report: dict[str, Any], valid: ParallelDataset, corpus_folder: Path, config: Config) -> None:
-    """Log warnings of a validation set that is training data, and of a sentence that makes every validation slow."""
-    entry = report["audit"]["valid"]
+def warn_of_validation_set(entry: dict[str, Any], config: Config, data: TrainingData) -> None:
+    """Log warnings of a validation set that is training data, and of a sentence that makes every validation slow.
+
+    `entry`: of the set in the report of the corpus.
+    """
     in_training = entry["counted"].get(IN_TRAINING, 0)
     if in_training >= 0.9 * entry["kept"]:
         log.warning(
             "%d of the %d validation pairs are training pairs: its scores, and the choice of the best checkpoint, say "
             "nothing about new sentences; give another data.valid.", in_training, entry["kept"],
         )  # fmt: skip
-    pieces, row = int(valid.source_lengths.max()), int(valid.source_lengths.argmax())
+    pieces, row = int(data.valid.source_lengths.max()), int(data.valid.source_lengths.argmax())
     if pieces > config.tokenizer.max_pieces:
         log.warning(
             "Line %d of %s has %d pieces, more than tokenizer.max_pieces=%d: each validation translates it whole, "
             "which takes long and much memory.",
-            valid.line(row), corpus_folder / f"valid.{config.data.source}", pieces, config.tokenizer.max_pieces,
+            data.valid.line(row), data.corpus / f"valid.{config.data.source}", pieces, config.tokenizer.max_pieces,
         )  # fmt: skip
 
 

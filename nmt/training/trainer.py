@@ -1,19 +1,35 @@
-"""The training loop: updates, and between them validations and checkpoints."""
+"""The training loop: updates, and between them validations and checkpoints; and how its parts are put together."""
 
 import logging
+import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
 import torch
 
 from nmt.config.schema import Config
+from nmt.data.batches import BatchIterator
+from nmt.data.corpus import read_report
+from nmt.data.dataset import ParallelDataset
+from nmt.data.noise import Noise
+from nmt.data.shards import TrainingPairs, longest_sentence, open_training_pairs
+from nmt.data.tokenizer import Tokenizers
+from nmt.data.training_links import open_training_links
+from nmt.decode.translator import Translator, with_batch_tokens
 from nmt.errors import Stopped, UserError
+from nmt.evaluate.extraction import DECODER_STEPS
+from nmt.models.build import build
 from nmt.training import checkpoint
+from nmt.training.batch_size import choose_batch_tokens
 from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.distributed import World
-from nmt.training.save_timer import SaveTimer
-from nmt.training.schedule import TimeBudget, warn_if_only_warmup
-from nmt.training.state import TrainingDiverged
+from nmt.training.optimizers import make_optimizer
+from nmt.training.precision import autocast, precision_name, seed_everything, select_device, select_precision
+from nmt.training.schedule import TimeBudget, can_be_extended, planned_updates, warn_if_only_warmup
+from nmt.training.state import TrainingDiverged, TrainState
 from nmt.training.stop_signal import Interrupted, StopSignal
 from nmt.training.train_step import TrainMetrics, TrainStep
 from nmt.training.validation import Validation, ValidationResult
@@ -21,14 +37,137 @@ from nmt.view.progress import Progress
 from nmt.view.tensorboard import TensorBoardLogger
 
 log = logging.getLogger("nmt")
+LARGEST_SHARE = 0.02  # of the time, for saves between validations: a large model is saved less often
+
+
+@dataclass
+class TrainingData:
+    """What a model is trained and validated on."""
+
+    tokenizers: Tokenizers
+    train: TrainingPairs
+    valid: ParallelDataset
+    corpus: Path  # its folder, with the links of guided alignment
+    corpus_hash: str
+
+    @classmethod
+    def open(cls, corpus: Path, tokenizer: Path, ids: Path) -> "TrainingData":
+        """From the folders that nmt/runs/stages.py builds."""
+        train, valid = open_training_pairs(ids), ParallelDataset(ids / "valid.arrow")
+        return cls(Tokenizers.load(tokenizer), train, valid, corpus, read_report(corpus)["corpus_hash"])
+
+
+def build_trainer(
+    config: Config, data: TrainingData, folder: Path, world: World, parent: checkpoint.Parent | None = None
+) -> "Trainer":
+    """A Trainer at the start, or where last.safetensors in `folder` ended; one in each process of `world`.
+
+    `parent` has the weights at the start. Raises UserError if the device is missing or the run was begun with another
+    configuration.
+    """
+    options, stop, tokenizers = config.train, StopSignal(world), data.tokenizers
+
+    # The model and its optimizer, as they were saved
+    device = select_device(config.device)
+    seed_everything(config.seed)
+    model = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint).to(device)
+    if parent:
+        checkpoint.load_weights(model, parent.weights)
+    optimizer = make_optimizer(model, config.optim)
+    start = parent.provenance if parent else None
+    checkpoints = CheckpointManager(folder, config, tokenizers, data.corpus_hash, world.is_main, start)
+    stored = world.main_first(lambda: checkpoints.restore(model, optimizer))
+    if world.size > 1:
+        weights = {name: tensor.cpu() for name, tensor in model.state_dict().items()}
+        world.check_equal("The weights at the start", checkpoint.digest({"model": weights}))
+
+    # What is timed or measured stays as it was decided at the start
+    dtype = select_precision(stored.precision if stored and stored.precision else config.precision, device)
+    dtype = torch.bfloat16 if world.broadcast(dtype == torch.bfloat16) else torch.float32
+    batch_tokens = choose_batch_tokens(config, stored, model, dtype, longest_sentence(data.train) + 1, world)
+
+    # Batches; with guided alignment without noise, because the links count the words of the text
+    links, noise = None, Noise(
+        options.noise_case, options.noise_typos, options.noise_punctuation, options.noise_merge, options.noise_copy
+    )  # fmt: skip
+    if options.guided_alignment:
+        model.guided, shift, noise = True, DECODER_STEPS[model.guided_step], Noise()
+        links = open_training_links(data.corpus, tokenizers, options.guided_alignment_tokenized, shift)
+    batches = BatchIterator(
+        data.train, tokenizers, batch_tokens, config.seed, options.subword_sampling, links, noise
+    )  # fmt: skip
+
+    decode = with_batch_tokens(replace(config.decode, beam=options.validate_beam), device)
+    context = autocast(device, dtype)
+    translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)
+    validation = Validation(data.valid, translator, config.data.target, 4 * batch_tokens, dtype, stop, world)
+
+    total = planned_updates(options, batches.batches_per_epoch / (options.accumulate * world.size))
+    state = TrainState(total_steps=total) if stored is None else continued(stored, total, config, world)
+    best = world.broadcast(math.nan if state.best is None else state.best)  # process 0 may have lost it
+    state.best, state.precision = None if math.isnan(best) else best, precision_name(dtype)
+    state.batch_tokens, state.device = batch_tokens, device.type
+    state.batches_per_update = options.accumulate * world.size
+    train_step = TrainStep(config, model, optimizer, batches, state, dtype, world)
+    # Points after the save are discarded. A due validation may have been logged by a process that was killed before it
+    # saved it; then all points of this step are discarded, and that of the training is written again from the state.
+    due = state.validation_due(options.validate_every)
+    open_logger = partial(TensorBoardLogger, folder / "tensorboard", state.step if due else state.step + 1)
+    return Trainer(config, train_step, validation, checkpoints, open_logger, stop, world)
+
+
+def continued(state: TrainState, total: int | None, config: Config, world: World) -> TrainState:
+    """The stored state, with the present budget where the schedule does not depend on it.
+
+    Raises UserError if an update would have another number of batches than before.
+    """
+    train = config.train
+    if can_be_extended(config.optim.schedule, train.max_minutes):
+        state = replace(state, total_steps=total)
+        ended = state.budget_spent or state.patience_spent(train.patience)
+        state = replace(state, finished=state.finished and ended)
+    if state.finished or state.batches_per_update == train.accumulate * world.size:
+        return state
+    wanted, rest = divmod(state.batches_per_update, world.size)
+    advice = f"give train.accumulate={wanted}" if not rest else "use a number of processes that divides it"
+    raise UserError(
+        f"The run was begun with {state.batches_per_update} batches in each update, and {world.size} process(es) with "
+        f"train.accumulate={train.accumulate} make {train.accumulate * world.size}; {advice}, or start another run "
+        "(name=…)."
+    )
+
+
+class SaveTimer:
+    """Calls a save every `minutes` (None: never) by `clock`, which counts seconds.
+
+    Saves take at most LARGEST_SHARE of the time: after one that took s seconds, the next comes s / LARGEST_SHARE later
+    or after `minutes`, whichever is longer.
+    """
+
+    def __init__(self, minutes: float | None, clock: Callable[[], float]) -> None:
+        self.interval, self.clock = None if minutes is None else 60 * minutes, clock
+        self.last, self.cost = clock(), 0.0
+
+    def save_if_due(self, save: Callable[[], None]) -> None:
+        """Call `save` if the time has come."""
+        if self.interval is None:
+            return
+        now = self.clock()
+        if now - self.last >= max(self.interval, self.cost / LARGEST_SHARE):
+            save()
+            self.restart()
+            self.cost = self.last - now
+
+    def restart(self) -> None:
+        """Count from now on, after a save of any kind."""
+        self.last = self.clock()
 
 
 class Trainer:
     """Trains one run to the end of its budget, or until validation stops improving.
 
-    `build_trainer` (nmt/training/build.py) makes the parts. `open_logger` opens the TensorBoard file when the training
-    starts; a finished run, which `run` leaves as it is, gets none. In each process of `world` a Trainer does the same;
-    process 0 alone writes checkpoints and curves.
+    `open_logger` opens the TensorBoard file when the training starts; a finished run, which `run` leaves as it is, gets
+    none. In each process of `world` a Trainer does the same; process 0 alone writes checkpoints and curves.
     """
 
     def __init__(
@@ -69,13 +208,21 @@ class Trainer:
                     again = "give the same command again to continue."
                     raise Stopped(f"{saved}: {again}", interruption.signal) from None
         except TrainingDiverged as error:
-            raise UserError(self.divergence_message(error)) from None
+            last = self.checkpoints.last_path
+            good = f"the last good checkpoint is {last}" if last.exists() else "there is no checkpoint yet"
+            raise UserError(
+                f"The training diverged after update {state.step}: {error}; {good}; try a smaller optim.lr, a longer "
+                "optim.warmup_steps or precision=fp32 under another name=…"
+            ) from None
         finally:
             if self.logger is not None:
                 self.logger.close()
 
     def loop(self, progress: Progress) -> None:
-        """Update, validate and save a checkpoint until the budget or the patience is spent."""
+        """Update, validate and save a checkpoint until the budget or the patience is spent.
+
+        The figures of an update go to the progress bar and, with those since the last point, to the curves.
+        """
         state, train = self.state, self.config.train
         budget = TimeBudget(state, train, self.world)
         while True:
@@ -87,25 +234,22 @@ class Trainer:
                 if state.budget_spent or state.patience_spent(train.patience):
                     return
                 self.save_timer.save_if_due(self.save)
-                self.update(budget, progress)
+
+                figures = self.train_step.update()
+
+                budget.after_update()
+                progress.update(1, figures)
+                state.point = {}
+                if state.step % train.log_every == 0:
+                    self.train_step.settle()
+                    if self.train_step.metrics.updates:
+                        point = self.train_step.metrics.scalars(figures["lr"], self.device)
+                        self.log_scalars(point, state.step)
+                        state.point = point if state.validation_due(train.validate_every) else {}
+                    self.train_step.metrics = TrainMetrics()
             except TrainingDiverged as error:
                 self.roll_back(error)
             self.stop.check()
-
-    def update(self, budget: TimeBudget, progress: Progress) -> None:
-        """One update; its figures go to the progress bar and, with those since the last point, to the curves."""
-        state = self.state
-        figures = self.train_step.update()
-        budget.after_update()
-        progress.update(1, figures)
-        train, state.point = self.config.train, {}
-        if state.step % train.log_every == 0:
-            self.train_step.settle()
-            if self.train_step.metrics.updates:
-                point = self.train_step.metrics.scalars(figures["lr"], self.device)
-                self.log_scalars(point, state.step)
-                state.point = point if state.validation_due(train.validate_every) else {}
-            self.train_step.metrics = TrainMetrics()
 
     def settle(self) -> None:
         """Read the figures of the last update; the training goes back where it was one invalid update too many."""
@@ -210,15 +354,6 @@ class Trainer:
         """Add one point to each curve."""
         if self.logger is not None:
             self.logger.scalars(values, step)
-
-    def divergence_message(self, error: TrainingDiverged) -> str:
-        """The sentence for the user: what diverged, the last good checkpoint, and what to try."""
-        last = self.checkpoints.last_path
-        good = f"the last good checkpoint is {last}" if last.exists() else "there is no checkpoint yet"
-        return (
-            f"The training diverged after update {self.state.step}: {error}; {good}; try a smaller optim.lr, a longer "
-            "optim.warmup_steps or precision=fp32 under another name=…"
-        )
 
     def log_start(self) -> None:
         """Log the model's size, the data, precision and device."""

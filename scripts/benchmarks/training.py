@@ -17,20 +17,17 @@ from benchmarks.tables import Figures
 from nmt.config.schema import Config
 from nmt.config.transformer import TransformerConfig
 from nmt.data.batches import Batch, BatchIterator, Cursor
-from nmt.data.dataset import ParallelDataset
-from nmt.data.shards import open_training_pairs
-from nmt.data.tokenizer import PAD, Tokenizers
+from nmt.data.tokenizer import PAD
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
-from nmt.runs.stages import build_stages, read_report
+from nmt.runs.stages import build_stages
 from nmt.training.batch_size import ON_CPU
-from nmt.training.build import build_trainer
 from nmt.training.distributed import World
 from nmt.training.optimizers import make_optimizer
 from nmt.training.precision import seed_everything, select_device, select_precision
 from nmt.training.state import TrainState
 from nmt.training.train_step import TrainStep
-from nmt.training.trainer import Trainer
+from nmt.training.trainer import Trainer, TrainingData, build_trainer
 
 ATTENTION = ("flash", "fmha", "attention", "sdpa", "cudnn_generated_fort")  # in the names of attention's kernels
 WIDTH = 70  # of a name in a table
@@ -40,10 +37,8 @@ def trainer_on_corpus(config: Config, folder: Path) -> Trainer:
     """The Trainer of `nmt train` on the configured corpus; missing stages are built, last.safetensors is resumed."""
     stages = build_stages(config)
     folder.mkdir(parents=True, exist_ok=True)
-    train, valid = open_training_pairs(stages.ids), ParallelDataset(stages.ids / "valid.arrow")
-    corpus_hash = read_report(stages.corpus)["corpus_hash"]
-    tokenizers = Tokenizers.load(stages.tokenizer)
-    return build_trainer(config, tokenizers, train, valid, folder, corpus_hash, World())
+    data = TrainingData.open(stages.corpus, stages.tokenizer, stages.ids)
+    return build_trainer(config, data, folder, World())
 
 
 def random_model(config: Config, vocabulary: int) -> EncoderDecoder:
