@@ -76,6 +76,8 @@ def shared_payload(size: int) -> dict:
 def test_tied_embeddings_are_stored_once_and_stay_tied(tmp_path):
     paths = [tmp_path / name for name in ("one", "two", "mean")]
     payloads = [shared_payload(100), shared_payload(100)]
+    for payload, updates in zip(payloads, (5, 9), strict=True):
+        payload["model"]["updates"] = torch.tensor(updates)
     for path, payload in zip(paths, payloads, strict=False):
         checkpoint.save(path, payload)
     mean = checkpoint.average(paths[:2])
@@ -88,6 +90,7 @@ def test_tied_embeddings_are_stored_once_and_stay_tied(tmp_path):
     expected = (payloads[0]["model"]["bias"] + payloads[1]["model"]["bias"]) / 2
     torch.testing.assert_close(mean["bias"], expected)
     torch.testing.assert_close(mean["output.weight"][0], expected)
+    assert mean["updates"] == 9, "an integer is the newest one's: a window that closes counts batches"
 
 
 def test_a_file_of_torch_save_is_not_opened(tmp_path):

@@ -1,12 +1,15 @@
-"""Points of each schedule by hand."""
+"""Points of each schedule by hand, and the number of updates from steps, epochs and minutes."""
 
 from dataclasses import fields
 
 import pytest
 
-from nmt.config.schema import OptimConfig
+from nmt.config.schema import OptimConfig, TrainConfig
 from nmt.errors import UserError
-from nmt.training.schedule import SCHEDULES, learning_rate
+from nmt.training import schedule
+from nmt.training.distributed import World
+from nmt.training.schedule import SCHEDULES, TimeBudget, learning_rate, planned_updates, warn_if_only_warmup
+from nmt.training.state import TrainState
 
 # Peak 2, warm-up 4, 12 updates in all, final fraction 0.2: from 2 to 0.4.
 POINTS = {
@@ -57,3 +60,38 @@ def test_a_training_shorter_than_its_warmup_only_rises(schedule):
 def test_an_unknown_schedule_is_refused_with_the_possible_ones():
     with pytest.raises(UserError, match="'step'.*cosine"):
         learning_rate(optim("step", 0), 1, 1)
+
+
+def test_a_training_of_warmup_alone_is_warned_of(caplog):
+    warn_if_only_warmup(optim("constant", 8), 9)
+    assert not caplog.text
+    warn_if_only_warmup(optim("constant", 8), 8)
+    assert "optim.warmup_steps=8" in caplog.text
+
+
+def train_config(**values: float) -> TrainConfig:
+    empty = {field.name: None for field in fields(TrainConfig)}
+    return TrainConfig(**(empty | {"validate_every": 100} | values))  # type: ignore[arg-type]
+
+
+def test_the_smaller_of_steps_and_epochs():
+    assert planned_updates(train_config(max_epochs=0.5), 9.0) == 4
+    assert planned_updates(train_config(max_epochs=3, max_steps=20), 9.0) == 20
+    assert planned_updates(train_config(max_minutes=3), 9.0) is None
+
+
+def test_minutes_are_converted_by_updates_that_are_no_longer_slow(monkeypatch):
+    """2 minutes: 6 s are measured; updates take 0.5 s for 4 s, then 0.05 s, and validations 1 s every 100 updates."""
+    now = 1000.0
+    monkeypatch.setattr(schedule.time, "monotonic", lambda: now)
+    state = TrainState()
+    budget = TimeBudget(state, train_config(max_minutes=2.0), World())
+    while not budget.can_estimate():
+        now += 0.5 if now < 1004 else 0.05
+        state.step += 1
+        budget.after_update()
+    assert 1006 <= now < 1007 and state.step >= schedule.MIN_UPDATES
+    total, update = budget.estimate(1.0)
+    assert update == pytest.approx(0.05, abs=1e-6)
+    left = 120 * (1 - schedule.RESERVE) - (now - 1000) - 1
+    assert total == state.step + int(left / (0.05 + 1 / 100))

@@ -164,6 +164,20 @@ def test_an_invalid_update_changes_nothing(monkeypatch):
         assert numbers and not any(number.any() for number in numbers)
 
 
+def test_the_batches_of_an_update_are_one_batch():
+    """The loss is a mean over target tokens, not over batches: those of one long and of four short sentences."""
+    random = np.random.default_rng(1)
+    sides = [[random.integers(EOS + 1, VOCABULARY, size) for size in (20, 2, 3, 2, 3)] for _ in range(2)]
+    parts = [collate(*(side[rows] for side in sides)) for rows in (slice(0, 1), slice(1, None))]
+    gradients = []
+    for batches in (parts, [collate(*sides)]):
+        step = make_step("model=transformer_tiny", "model.dropout=0", "model.attention_dropout=0")
+        step.add_gradients(batches, sum(batch.tokens for batch in batches))
+        gradients.append([each.grad for each in step.model.parameters()])
+    for separate, together in zip(*gradients, strict=True):
+        torch.testing.assert_close(separate, together, atol=1e-6, rtol=1e-4)
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # Memory
 
