@@ -15,9 +15,9 @@ from nmt.audit import repeated, run
 from nmt.cli import main
 from nmt.data.inspect import chunk as chunk_module
 from nmt.data.inspect import pairs as pair_checks
+from nmt.data.inspect.language import load_identifier
 from nmt.data.inspect.lines import Lines
 from nmt.errors import UserError
-from nmt.view.progress import Progress
 
 LINES = 1000
 FRENCH = "Plusieurs personnes regardent une voiture devant leur maison blanche."
@@ -144,46 +144,27 @@ def test_a_line_of_a_table_that_is_not_utf_8_is_reported(audit, capfd, tmp_path:
 def test_an_interrupted_audit_continues(audit, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three of ten chunks are done; the second time only seven are looked at, and the result is the same."""
     monkeypatch.setattr(run, "CHUNK", 100)
-    monkeypatch.setattr("nmt.audit.parts.usable_processors", lambda: 1)
+    monkeypatch.setattr(run, "usable_processors", lambda: 1)
     given, seen = pairs(1200)[:LINES], list[int]()
     given[55], given[955] = ("", "x"), given[77]
     _, expected, folder = audit(given)
     whole = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     for path in folder.glob("*.*"):
         path.unlink()
-    from nmt.audit import parts
+    inspect = run.inspect_chunk
 
-    write = parts.write_part
-
-    def interrupted(path: Path, chunk, given):
+    def interrupted(*arguments):
         if len(seen) == 4:  # one of the validation set, three of the training set
             raise KeyboardInterrupt
-        seen.append(chunk.first)
-        write(path, chunk, given)
+        seen.append(1)
+        return inspect(*arguments)
 
-    monkeypatch.setattr(parts, "write_part", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run_command_raising(audit, given)
-    seen.clear()
-    monkeypatch.setattr(parts, "write_part", lambda path, *rest: (seen.append(1), write(path, *rest)))
-    bars: list[tuple[str, int, int | None, int]] = []
-    monkeypatch.setattr(
-        Progress, "__exit__", lambda bar, *_: bars.append((bar.description, bar.start, bar.total, bar.count))
-    )
-    assert audit(given)[1] == expected and len(seen) == 7
-    assert ("audit of train", 300, LINES, LINES) in bars  # its speed is that of the seven chunks
+    monkeypatch.setattr(run, "inspect_chunk", interrupted)
+    assert audit(given)[0].code == 130 and len(seen) == 4
+    monkeypatch.setattr(run, "inspect_chunk", lambda *arguments: (seen.append(1), inspect(*arguments))[1])
+    assert audit(given)[1] == expected and len(seen) == 4 + 7
     assert json.loads((folder / "report.json").read_text(encoding="utf-8")) == whole
     assert not (folder / "parts").exists()
-
-
-def run_command_raising(audit, given) -> None:
-    """The audit without the command, which turns an interruption into an exit code."""
-    for number, name in enumerate(("de", "en")):
-        Path(f"train.{name}").write_text("".join(pair[number] + "\n" for pair in given), encoding="utf-8")
-    from nmt.config.compose import compose_all
-
-    (config,) = compose_all([*WORDS, "data.train=train", "data.valid=valid", "data.test=null"], multirun=False)
-    run.audit(config.data, Path(config.data_folder))
 
 
 @pytest.mark.parametrize("count", [0, 1, 99, 100, 101, 250, 400])
@@ -263,13 +244,11 @@ def test_half_of_the_longer_words_are_those_of_the_source() -> None:
     assert pair_checks.partly_untranslated(source, target).tolist() == [True, False, False]
 
 
-def test_a_language_identifier_that_is_missing(audit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_language_identifier_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "py3langid.langid", None)
-    from nmt.data.inspect.identifier import load_identifier
-
     load_identifier.cache_clear()
-    with pytest.raises(UserError, match=r"library py3langid .* install it with `pip install -e '.\[audit\]'`"):
-        load_identifier()
+    with pytest.raises(UserError, match="audit_identifier=true needs the library py3langid"):
+        load_identifier("de", "en")
 
 
 def test_bad_words_end_in_a_sentence(audit, capfd) -> None:

@@ -40,7 +40,7 @@ TOP = {"__init__.py", "__main__.py", "cli.py", "errors.py", "py.typed"}  # besid
 LIBRARIES = {
     "datasets": r"data/hub(_dataset)?\.py",
     "huggingface_hub": r"(data/hub_dataset|convert/hub_upload)\.py",
-    "py3langid": r"data/inspect/identifier\.py",
+    "py3langid": r"data/inspect/language\.py",
     "sentencex": r"documents/translation\.py",
     "markdown_it": r"documents/markdown\.py",
     "lxml": r"documents/xml_files\.py",

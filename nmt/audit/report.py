@@ -1,20 +1,52 @@
-"""What the audit found in one set of pairs: counts by fault, first examples, misaligned blocks, with file and line."""
+"""What the audit found in one set of pairs: counts by fault, first examples, misaligned blocks, as table and HTML page.
 
-from collections.abc import Iterator
+The page needs no other file.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nmt.audit.meanings import MEANINGS
-from nmt.audit.parts import Part
-from nmt.audit.reading import Reader
-from nmt.data.inspect.chunk import BOTH, MISALIGNED
-from nmt.data.inspect.misaligned_blocks import MisalignedBlock, merge
-from nmt.data.inspect.profile import Profile
+from nmt.data.inspect.chunk import BOTH
 from nmt.data.origin import Origin
-from nmt.view.audit_page import PageFault, PageSet, audit_page
+from nmt.view.text import escape_html
 
 OTHER_LANGUAGES = "languages not as named"
 UNMATCHED = "line without a counterpart"
+# What each fault means, and what to do about it.
+MEANINGS = {
+    "both sides blank": "The lines hold nothing; training drops them.",
+    "one side blank": "One line has no translation; training drops the pair.",
+    OTHER_LANGUAGES: "The script or the most frequent words are those of another language.",
+    UNMATCHED: "One file has more lines than the other: lines are missing, perhaps before a shift.",
+    "not UTF-8": "The line has bytes that are no UTF-8; convert the file. Training refuses it.",
+    "characters of a wrong encoding": "UTF-8 that was read as Latin-1 or Windows-1252 (Ã¼ for ü), U+FFFD, or M?ller.",
+    "byte order mark": "U+FEFF. At the start of a file it is removed when read; elsewhere it becomes part of a word.",
+    "control characters": "Characters that control a terminal or the direction of text.",
+    "invisible characters": "A tab, a carriage return or U+2028 in the line, a soft hyphen, a zero-width space.",
+    "unusual spaces": "No-break, thin or ideographic spaces; they are read as plain ones.",
+    "HTML entities": "Such as &amp;, which stands for &.",
+    "quoted as in a table": 'The line is in quotation marks with "" inside, as spreadsheets write it.',
+    "tags": "Tags of HTML, such as <br>. Not reported where a twentieth of the pairs have them on both sides.",
+    "duplicate": "The pair repeats an earlier one to the letter.",
+    "near duplicate": "The pair has the words of an earlier one, apart from case, punctuation and order.",
+    "in valid or test": "Both sides are those of a pair of a validation or test set: scores would be too good.",
+    "a side in valid or test": "One side is a sentence of a validation or test set.",
+    "both sides equal": "At least three words, the same on both sides.",
+    "partly untranslated": "At least half of the target's longer words in small letters are also in the source.",
+    "another script": "A third of the letters are of a script that the side does not use, or Latin and Cyrillic touch.",
+    "in the other language": "The line reads like the other side's language.",
+    "unlike the rest": "Most words are unknown to the rest of the side, its characters rare: another language.",
+    "another language": "A language identifier (py3langid) says so of a line with many unknown words.",
+    "in a misaligned block": "By lengths, shared words and numbers these lines do not belong together.",
+    "too long": "Longer than data.max_characters; training drops the pair.",
+    "lengths too unlike": "More than data.max_length_ratio; training drops the pair.",
+    "unusual difference of lengths": "More than data.audit_deviation standard deviations from what is usual.",
+    "number or name not on both sides": "A number, or a name that this corpus usually copies, is on one side only.",
+    "looks tokenized": "A full stop or comma between spaces. Not reported where most lines have them.",
+    "all in capitals": "At least three words, and no small letter. Not reported where a twentieth of the pairs are so.",
+    "no capital letters": "Begins with a small letter and has no capital. Not reported where that is usual.",
+}
 
 
 @dataclass
@@ -34,106 +66,92 @@ class SetReport:
     faults: dict[str, Fault] = field(default_factory=dict)
     origins: list[dict[str, Any]] = field(default_factory=list)
 
-    def add(self, kind: str, pairs: int, examples: list[dict[str, Any]], most: int) -> None:
+    def add(self, kind: str, pairs: int, examples: Sequence[dict[str, Any]], most: int) -> None:
         """Count pairs with a fault; `most` examples are kept."""
         if pairs:
             fault = self.faults.setdefault(kind, Fault())
             fault.pairs += pairs
             fault.examples += examples[: most - len(fault.examples)]
 
-    def add_origin(self, reader: Reader, parts: list[Part], profile: Profile, most: int) -> None:
-        """Add what was found in one origin."""
-        origin = reader.origin
-        for part in parts:
-            for kind, count in part.counts.items():
-                shown = [example_entry(origin, example) for example in part.examples[kind]]
-                self.add(kind, count, shown, most)
-        blocks = merge([block for part in parts for block in part.misaligned])
-        shown = [misaligned_entry(origin, block) for block in blocks]
-        self.add(MISALIGNED, sum(each.last - each.first + 1 for each in blocks), shown, max(most, 20))
-        if reader.unmatched:
-            longer = int(reader.lines[1] > reader.lines[0])
-            texts = f"{reader.lines[0]:,} and {reader.lines[1]:,} lines"
-            entry = {"place": place(origin, min(reader.lines) + 1, longer), "remark": texts}
-            self.add(UNMATCHED, reader.unmatched, [entry], most)
-        for reason, count in reader.skipped.items():
-            self.add(f"no pair: {reason}", count, [{"place": str(origin.place), "remark": "record"}], most)
-        pairs = sum(part.size for part in parts)
-        self.origins.append({"origin": origin.word, "pairs": pairs, "first": self.pairs + 1} | habits(profile))
-        self.pairs += pairs
+    def by_frequency(self) -> list[tuple[str, Fault]]:
+        """The faults, the most frequent first."""
+        return sorted(self.faults.items(), key=lambda item: -item[1].pairs)
 
-    def add_languages(self, origin: Origin, pairs: int, problem: str | None) -> None:
-        """Count all pairs of an origin whose languages are not those that were named."""
-        if problem:
-            self.origins[-1]["problem"] = problem
-            self.add(OTHER_LANGUAGES, pairs, [{"place": place(origin, 1, BOTH), "remark": problem}], len(self.origins))
+    def rows(self) -> Iterator[tuple[str, str, int, str]]:
+        """(set, fault, pairs, first places) of each fault."""
+        for kind, fault in self.by_frequency():
+            yield self.name, kind, fault.pairs, ", ".join(example["place"] for example in fault.examples[:3])
+
+    def notes(self) -> Iterator[str]:
+        """A sentence for each origin: what was read, and how most of it is written."""
+        for origin in self.origins:
+            about = [f"{key}: {origin[key]}" for key in ("tokenized", "in small letters") if key in origin]
+            throughout = f" (throughout {', '.join(about)})" if about else ""
+            problem = f"; {origin['problem']}" if "problem" in origin else ""
+            yield f"{origin['pairs']:,} pairs of {origin['origin']}{throughout}{problem}"
 
 
-def example_entry(origin: Origin, example: dict[str, Any]) -> dict[str, Any]:
-    """An example as it is reported."""
-    return {"place": place(origin, example["number"], example["side"]), "texts": example["texts"]}
-
-
-def misaligned_entry(origin: Origin, block: MisalignedBlock) -> dict[str, Any]:
-    """A block as it is reported."""
-    remark = f"to {block.last}, {block.last - block.first + 1} pairs: {block.describe()}"
-    return {"place": place(origin, block.first, BOTH), "remark": remark}
-
-
-def place(origin: Origin, number: int, side: int) -> str:
+def place(origin: Origin, number: int, side: int = BOTH) -> str:
     """FILE:LINE, of the target's file for a fault of the target; `FILE, pair N` where pairs are no lines."""
     if origin.sides is None:
         return f"{origin.place}, pair {number}"
     return f"{origin.sides[side == 1]}:{number}"
 
 
-def habits(profile: Profile) -> dict[str, Any]:
-    """How most of an origin is written, where single lines are therefore not reported."""
-    found = {}
-    for name, values in (("tokenized", profile.spaced), ("in small letters", profile.few_capitals)):
-        sides = [side for side, value in zip(("source", "target"), values, strict=True) if value]
-        if sides:
-            found[name] = " and ".join(sides)
-    return found
+STYLE = """
+:root { color-scheme: light dark; --text: #222; --back: #fff; --line: #ddd; --dim: #595959; --bar: #8fb3d9; }
+@media (prefers-color-scheme: dark) {
+  :root { --text: #ddd; --back: #181818; --line: #3a3a3a; --dim: #a8a8a8; --bar: #3d6590; }
+}
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem;
+       color: var(--text); background: var(--back); }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; min-width: 30rem; }
+th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
+td.number, th.number { text-align: right; }
+.bar { display: inline-block; height: .6rem; background: var(--bar); }
+.dim { color: var(--dim); font-size: .88rem; }
+details { margin: .6rem 0; } summary { cursor: pointer; }
+li { margin: .4rem 0; overflow-wrap: anywhere; }
+"""
+HEAD = f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>Audit</title><style>{STYLE}</style></head>
+<body>
+<h1>Audit of sentence pairs</h1>
+"""
 
 
-def notes(report: SetReport) -> list[str]:
-    """A sentence for each origin: what was read, and how most of it is written."""
-    found = []
-    for origin in report.origins:
-        about = {key: value for key, value in origin.items() if key not in ("origin", "pairs", "first", "problem")}
-        throughout = f" (throughout {', '.join(f'{key}: {value}' for key, value in about.items())})" if about else ""
-        problem = f"; {origin['problem']}" if "problem" in origin else ""
-        found.append(f"{origin['pairs']:,} pairs of {origin['origin']}{throughout}{problem}")
-    return found
+def page(reports: Sequence[SetReport], provenance: Mapping[str, str]) -> str:
+    """The HTML page; `provenance` says what was looked at, and with which thresholds."""
+    about = [f"<dt>{escape_html(key)}</dt><dd>{escape_html(value)}</dd>" for key, value in provenance.items()]
+    body = [*map(set_html, reports), "<h2>How it was made</h2><dl>", *about, "</dl>", "</body></html>", ""]
+    return HEAD + "\n".join(body)
 
 
-def page(reports: list[SetReport], provenance: dict[str, str]) -> str:
-    """The HTML page."""
-    return audit_page([page_set(report) for report in reports], provenance)
-
-
-def page_set(report: SetReport) -> PageSet:
-    """A set as the page shows it."""
-    faults = [
-        PageFault(kind, fault.pairs, MEANINGS.get(kind, ""), [shown(example) for example in fault.examples])
-        for kind, fault in by_frequency(report)
-    ]
-    return PageSet(report.name, report.pairs, notes(report), faults)
-
-
-def shown(example: dict[str, Any]) -> tuple[str, list[str]]:
-    """An example as place and texts."""
-    return f"{example['place']} {example.get('remark', '')}".strip(), example.get("texts", [])
-
-
-def by_frequency(report: SetReport) -> list[tuple[str, Fault]]:
-    """The faults, the most frequent first."""
-    return sorted(report.faults.items(), key=lambda item: -item[1].pairs)
-
-
-def rows(report: SetReport) -> Iterator[tuple[str, str, int, str]]:
-    """(set, fault, pairs, first places) of each fault, the most frequent first."""
-    for kind, fault in by_frequency(report):
-        places = ", ".join(example["place"] for example in fault.examples[:3])
-        yield report.name, kind, fault.pairs, places
+def set_html(report: SetReport) -> str:
+    """The heading of a set, its table of faults, and the examples of each."""
+    lines = [f"<h2>{escape_html(report.name)}: {report.pairs:,} pairs</h2>"]
+    lines += [f'<p class="dim">{escape_html(note)}</p>' for note in report.notes()]
+    if not report.faults:
+        return "\n".join([*lines, "<p>No fault was found.</p>"])
+    lines.append('<div class="scroll"><table><thead><tr><th>fault</th><th class="number">pairs</th>')
+    lines.append('<th class="number">share</th><th></th></tr></thead><tbody>')
+    faults = report.by_frequency()
+    for kind, fault in faults:
+        bar = f'<span class="bar" style="width:{max(1, round(160 * fault.pairs / faults[0][1].pairs))}px"></span>'
+        share = f"{100 * fault.pairs / max(1, report.pairs):.3g} %"
+        lines.append(f'<tr><td>{escape_html(kind)}</td><td class="number">{fault.pairs:,}</td>')
+        lines.append(f'<td class="number">{share}</td><td>{bar}</td></tr>')
+    lines.append("</tbody></table></div>")
+    for kind, fault in faults:
+        lines.append(f"<details><summary>{escape_html(kind)}</summary>")
+        lines.append(f'<p class="dim">{escape_html(MEANINGS.get(kind, ""))}</p><ul>')
+        for example in fault.examples:
+            where = escape_html(f"{example['place']} {example.get('remark', '')}".strip())
+            texts = "".join(f'<br><bdi dir="auto">{escape_html(text)}</bdi>' for text in example.get("texts", []))
+            lines.append(f'<li><span class="dim">{where}</span>{texts}</li>')
+        lines.append("</ul></details>")
+    return "\n".join(lines)

@@ -4,7 +4,6 @@ import argparse
 import logging
 from pathlib import Path
 
-from nmt.audit.report import notes, rows
 from nmt.audit.run import audit
 from nmt.config.compose import compose_all
 from nmt.runs.fine_tuning import parent_of
@@ -18,11 +17,11 @@ def run(options: argparse.Namespace) -> int:
     for config in compose_all(options.overrides, options.multirun, open_run=parent_of):
         folder, reports = audit(config.data, Path(config.data_folder))
         for report in reports:
-            for note in notes(report):
+            for note in report.notes():
                 log.info("%s: %s", report.name, note)
             if not report.faults:
                 log.info("%s: no fault was found.", report.name)
-            for row in rows(report):
+            for row in report.rows():
                 print("\t".join(visible(str(cell)) for cell in row))
         log.info("Every pair with a fault: %s. Examples: %s.", folder / "all.tsv", folder / "audit.html")
     return 0

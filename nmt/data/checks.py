@@ -8,11 +8,11 @@ way the corpus is written. Nothing is left out.
 from dataclasses import dataclass, replace
 
 from nmt.data.inspect.chunk import BOTH, ChunkFaults, Pair, inspect_chunk
+from nmt.data.inspect.language import describe_languages
 from nmt.data.inspect.lines import Lines
 from nmt.data.inspect.misaligned_blocks import AROUND, UNRELATED, MisalignedBlock, merge
 from nmt.data.inspect.pairs import Limits
 from nmt.data.inspect.profile import MIN_PAIRS, Profile, learn_profile
-from nmt.data.inspect.side_language import describe_languages
 
 SAMPLE = 4000  # pairs that are held in memory: what is usual is learnt from the first of them
 MIN_SHARE, MIN_LINES = 0.001, 3  # of lines with a fault of their text, for a warning

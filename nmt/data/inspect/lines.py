@@ -3,15 +3,63 @@
 All hashes are 64 bits, the same in every process. A word is a run of letters, marks and digits in small letters.
 """
 
+import re
+import unicodedata
+from collections.abc import Iterable
 from functools import cached_property, lru_cache
 
 import numpy as np
 
-from nmt.data.inspect.characters import CAPITAL, DIGIT, SIZE, SMALL, SPACE, kinds, scripts, single_words, small_letters
+from nmt.data.words import SPACELESS
 
+SIZE = 0x20000  # characters beyond this are OTHER: emoji, rare Chinese characters
+OTHER, SPACE, SMALL, CAPITAL, UNCASED, DIGIT, MARK = range(7)  # kinds; from SMALL on they are parts of words
+KINDS = {"Ll": SMALL, "Lu": CAPITAL, "Lt": CAPITAL, "Lo": UNCASED, "Lm": UNCASED, "Mn": MARK, "Mc": MARK, "Nd": DIGIT}
+# A script goes by the first word of a letter's name in Unicode; these are written together in one language.
+TOGETHER = dict.fromkeys(("HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "IDEOGRAPHIC"), "CJK") | {"FULLWIDTH": "LATIN"}
 BASE, WORD_BASE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)  # odd: powers do not vanish
 NEWLINE = 10
 STEM = 4  # letters by which the forms of a name are taken for one
+
+
+@lru_cache
+def kinds() -> np.ndarray:
+    """The kind of each character [SIZE]."""
+    characters = map(chr, range(SIZE))
+    return np.array([SPACE if c.isspace() else KINDS.get(unicodedata.category(c), OTHER) for c in characters], np.uint8)
+
+
+@lru_cache
+def small_letters() -> np.ndarray:
+    """The small letter of each character [SIZE], itself where it has none."""
+    table = np.arange(SIZE, dtype=np.uint32)
+    for code in np.flatnonzero(kinds() == CAPITAL).tolist():
+        small = chr(code).lower()
+        table[code] = ord(small) if len(small) == 1 else code
+    return table
+
+
+@lru_cache
+def scripts() -> tuple[np.ndarray, list[str]]:
+    """The script of each character [SIZE], 0 for what is no letter; and the names of the scripts."""
+    table, numbers = np.zeros(SIZE, np.uint8), {"": 0}
+    for code in np.flatnonzero(np.isin(kinds(), (SMALL, CAPITAL, UNCASED))).tolist():
+        name = unicodedata.name(chr(code), "OTHER").split(" ")[0]
+        table[code] = numbers.setdefault(TOGETHER.get(name, name), min(len(numbers), 255))
+    return table, list(numbers)
+
+
+@lru_cache
+def single_words() -> np.ndarray:
+    """Whether each character [SIZE] is a word by itself, since its script has no spaces between words."""
+    return np.array([SPACELESS.match(chr(code)) is not None for code in range(SIZE)])
+
+
+def table_of(characters: Iterable[int]) -> np.ndarray:
+    """A boolean for each character [SIZE]."""
+    table = np.zeros(SIZE, bool)
+    table[list(characters)] = True
+    return table
 
 
 def mix(values: np.ndarray) -> np.ndarray:
@@ -67,9 +115,12 @@ class Lines:
         found[np.searchsorted(self.ends, np.flatnonzero(characters))] = True
         return found
 
-    def with_any(self, codes: np.ndarray) -> np.ndarray:
-        """Which lines have a character of a table [SIZE]."""
-        return self.having(codes[self.codes])
+    def matching(self, candidates: np.ndarray, pattern: re.Pattern[str]) -> np.ndarray:
+        """Which of the candidate lines match a pattern."""
+        found = candidates.copy()
+        for line in np.flatnonzero(candidates).tolist():
+            found[line] = pattern.search(self.texts[line]) is not None
+        return found
 
     @cached_property
     def blank(self) -> np.ndarray:
@@ -113,16 +164,15 @@ class Words:
         joined = np.concatenate(([False], inside[:-1] & ~alone[:-1] & (digits[:-1] == digits[1:])))
         firsts = inside & (alone | ~joined)
         where = np.flatnonzero(inside)
-        self.first = np.flatnonzero(firsts)  # index of the first character
         begins = np.flatnonzero(firsts[where])
         self.length = np.diff(np.append(begins, len(where)))
-        self.line = np.searchsorted(lines.ends, self.first)
+        self.line = np.searchsorted(lines.ends, np.flatnonzero(firsts))
         position = np.arange(len(where)) - np.repeat(begins, self.length)
         factors = powers(BASE, int(self.length.max(initial=0)) + 1)
         letters = character_hashes()[small_letters()[lines.codes[where]]] * factors[position]
         self.hash = mix(np.add.reduceat(letters, begins)) if len(begins) else np.zeros(0, np.uint64)
         self.stem = mix(np.add.reduceat(letters * (position < STEM), begins)) if len(begins) else self.hash
-        self.kind = lines.kinds[self.first]
+        self.kind = lines.kinds[firsts]
         self.digit = self.kind == DIGIT
         self.lines = lines.count
         self.count = np.bincount(self.line, minlength=lines.count)
@@ -135,8 +185,7 @@ class Words:
     @cached_property
     def sequences(self) -> np.ndarray:
         """A hash of the words of each line in their order; 0 for a line without words."""
-        starts = np.cumsum(self.count) - self.count
-        position = np.arange(len(self.line)) - starts[self.line]
+        position = np.arange(len(self.line)) - (np.cumsum(self.count) - self.count)[self.line]
         return self.line_sums(self.hash * powers(WORD_BASE, int(self.count.max(initial=0)) + 1)[position])
 
     def line_sums(self, values: np.ndarray) -> np.ndarray:

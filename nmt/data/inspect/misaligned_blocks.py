@@ -35,6 +35,11 @@ class MisalignedBlock:
     last: int
     shift: int
 
+    @property
+    def size(self) -> int:
+        """The number of pairs."""
+        return self.last - self.first + 1
+
     def describe(self) -> str:
         """What is wrong with the block."""
         if self.shift == UNRELATED:

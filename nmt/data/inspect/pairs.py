@@ -7,19 +7,18 @@ from html.entities import name2codepoint
 
 import numpy as np
 
-from nmt.data.inspect.characters import SIZE, SMALL, scripts
-from nmt.data.inspect.habits import (
+from nmt.data.inspect.language import bigram_codes, other_language
+from nmt.data.inspect.lines import SMALL, Lines, is_in, scripts, table_of
+from nmt.data.inspect.profile import (
     MIN_CASED_WORDS,
+    MIN_PAIRS,
+    Profile,
     has_spaced_punctuation,
     has_tags,
     in_capitals,
-    matching,
+    name_like,
     without_capitals,
 )
-from nmt.data.inspect.identifier import other_language
-from nmt.data.inspect.language import bigram_codes
-from nmt.data.inspect.lines import Lines, is_in
-from nmt.data.inspect.profile import MIN_PAIRS, Profile, name_like
 
 # UTF-8 read as Latin-1 or Windows-1252: Ã or Â and a character that stands for a byte from 0x80 to 0xBF.
 HIGH = "\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
@@ -28,12 +27,21 @@ LOST_LETTER = re.compile(r"(?<!\S)[^\W\d_]+\?[^\W\d_]+(?=[.,;:!?]?(?:\s|$))")  #
 ENTITY = re.compile(rf"&(?:amp;)*(?:#[0-9]{{1,6}}|#[xX][0-9a-fA-F]{{1,6}}|apos|{'|'.join(name2codepoint)});")
 NUMBER = re.compile(r"\d+(?:[.,:'’\u00a0\u202f -]?\d+)*")
 DIGITS = re.compile(r"\d+")
-BYTE_ORDER_MARK = 0xFEFF
-ESCAPED = range(0xDC80, 0xDD00)  # bytes that are not UTF-8, as surrogateescape reads them
-# C0 without tab, line feed and carriage return; DEL; C1; marks that turn the direction of text.
-CONTROLS = [*range(9), 11, 12, *range(14, 32), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
-# Tab, carriage return, soft hyphen, zero-width space, ends of a line and of a paragraph, word joiner.
-INVISIBLE = [9, 13, 0xAD, 0x200B, 0x2028, 0x2029, 0x2060]
+QUOTED = re.compile(r'^".*"".*"$')
+# Faults of single characters; surrogates are bytes that are not UTF-8, as surrogateescape reads them.
+CHARACTERS = {
+    "not UTF-8": table_of(range(0xDC80, 0xDD00)),
+    "byte order mark": table_of([0xFEFF]),
+    # C0 without tab, line feed and carriage return; DEL; C1; marks that turn the direction of text.
+    "control characters": table_of(
+        [*range(9), 11, 12, *range(14, 32), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+    ),
+    # Tab, carriage return, soft hyphen, zero-width space, marks of direction, ends of lines and paragraphs, joiner.
+    "invisible characters": table_of([9, 13, 0xAD, 0x200B, 0x200E, 0x200F, 0x2028, 0x2029, 0x2060]),
+    # No-break, ogham, typographic and ideographic spaces.
+    "unusual spaces": table_of([0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000]),
+}
+BROKEN_TABLE = table_of(map(ord, "ÃÂâÐÑï\ufffd"))
 MIN_LETTERS = 5  # of a line whose script is judged
 LANGUAGE_MARGIN = 12.0  # nats by which the other side's language fits better
 LANGUAGE_MARGIN_PER_CHARACTER = 0.3
@@ -50,28 +58,12 @@ class Limits:
     identified: tuple[str, str] | None = None  # language codes, where lines are given to an identifier
 
 
-def table_of(codes: list[int]) -> np.ndarray:
-    """A boolean for each character [SIZE]."""
-    table = np.zeros(SIZE, bool)
-    table[codes] = True
-    return table
-
-
-CONTROL_TABLE, INVISIBLE_TABLE, MARK_TABLE = table_of(CONTROLS), table_of(INVISIBLE), table_of([BYTE_ORDER_MARK])
-ESCAPED_TABLE = table_of([*ESCAPED])
-BROKEN_TABLE = table_of([ord(character) for character in "ÃÂâÐÑï\ufffd"])
-
-
 def side_faults(profile: Profile, limits: Limits, number: int, side: Lines) -> dict[str, np.ndarray]:
     """The faults of one side (0 or 1): for each kind, which lines have it."""
-    found = {
-        "not UTF-8": side.with_any(ESCAPED_TABLE),
-        "characters of a wrong encoding": has_broken_characters(side),
-        "byte order mark": side.with_any(MARK_TABLE),
-        "control characters": side.with_any(CONTROL_TABLE),
-        "invisible characters": side.with_any(INVISIBLE_TABLE) & ~side.blank,
-        "HTML entities": has_entities(side),
-    }
+    found = {kind: side.having(table[side.codes]) & ~side.blank for kind, table in CHARACTERS.items()}
+    found["characters of a wrong encoding"] = has_broken_characters(side)
+    found["HTML entities"] = side.matching(side.having(side.codes == ord("&")), ENTITY)
+    found["quoted as in a table"] = side.matching(side.codes[side.starts] == ord('"'), QUOTED)
     if profile.pairs < MIN_PAIRS:
         return found
     found["another script"] = other_script(side, profile.scripts[number])
@@ -121,29 +113,19 @@ def has_broken_characters(side: Lines) -> np.ndarray:
     """Which lines have characters of a wrong encoding, or a question mark in the middle of a word."""
     letters = side.kinds >= SMALL
     inside = np.concatenate(([False], (side.codes[1:-1] == ord("?")) & letters[:-2] & letters[2:], [False]))
-    lost = matching(side, side.having(inside[: len(side.codes)]), LOST_LETTER)
-    return lost | matching(side, side.with_any(BROKEN_TABLE), BROKEN)
-
-
-def has_entities(side: Lines) -> np.ndarray:
-    """Which lines have HTML entities."""
-    return matching(side, side.having(side.codes == ord("&")), ENTITY)
+    lost = side.matching(side.having(inside[: len(side.codes)]), LOST_LETTER)
+    return lost | side.matching(side.having(BROKEN_TABLE[side.codes]), BROKEN)
 
 
 def other_script(side: Lines, usual: np.ndarray) -> np.ndarray:
     """Which lines have a third of their letters in a script that is not usual, or a word of Latin and Cyrillic ones."""
     if not usual.any():
         return np.zeros(side.count, bool)
-    letters = side.letters_by_script(np.arange(256) > 0)
-    return ((letters >= MIN_LETTERS) & (3 * side.letters_by_script(usual) < 2 * letters)) | mixes_scripts(side)
-
-
-def mixes_scripts(side: Lines) -> np.ndarray:
-    """Which lines have a Latin letter beside a Cyrillic one, which looks the same perhaps."""
     table, names = scripts()
+    letters = side.letters_by_script(np.arange(256) > 0)
     latin, cyrillic = (table[side.codes] == names.index(name) for name in ("LATIN", "CYRILLIC"))
-    mixed = (latin[:-1] & cyrillic[1:]) | (cyrillic[:-1] & latin[1:])
-    return side.having(np.append(mixed, False))
+    mixed = np.append((latin[:-1] & cyrillic[1:]) | (cyrillic[:-1] & latin[1:]), False)  # perhaps they look the same
+    return ((letters >= MIN_LETTERS) & (3 * side.letters_by_script(usual) < 2 * letters)) | side.having(mixed)
 
 
 def partly_untranslated(source: Lines, target: Lines) -> np.ndarray:

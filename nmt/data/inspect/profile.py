@@ -3,14 +3,14 @@
 Medians and shares are taken, so that a tenth of faulty pairs does not change what is usual.
 """
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from nmt.data.inspect.characters import CAPITAL, NO_SCRIPT, UNCASED, scripts
-from nmt.data.inspect.habits import few_capitals, has_spaced_punctuation, has_tags, in_capitals
 from nmt.data.inspect.language import Language, learn_language
-from nmt.data.inspect.lines import Lines, Words
+from nmt.data.inspect.lines import CAPITAL, NEWLINE, SMALL, UNCASED, Lines, Words, scripts
 
 SAMPLE = 20_000  # pairs
 MIN_PAIRS = 200  # of a sample by which a fault is judged that depends on what is usual
@@ -22,6 +22,40 @@ MIN_COPIED_LENGTH = 3
 SLACK = 10  # characters
 MAX_SHIFT, BLOCK = 5, 500  # lines, pairs
 MIN_SPREAD = 0.05  # standard deviation of log lengths; lines of one length tell nothing
+MIN_CASED_WORDS = 3  # of a line whose case is judged, or that may not be equal on both sides
+TAG = re.compile(
+    r"</?(?:a|b|i|u|p|br|em|strong|span|div|font|su[bp]|tt|code|li|[uo]l|t[drh]|table|img|h[1-6]|seg|s)\b[^<>\n]{0,200}>",
+    re.I,
+)
+
+
+def has_tags(side: Lines) -> np.ndarray:
+    """Which lines have tags of HTML."""
+    return side.matching(side.having(side.codes == ord("<")), TAG)
+
+
+def in_capitals(side: Lines) -> np.ndarray:
+    """Which lines have no small letter, and at least MIN_CASED_WORDS words in capitals."""
+    words = side.words
+    many = words.lines_with((words.kind == CAPITAL) & (words.length > 1)) >= MIN_CASED_WORDS
+    return (side.small == 0) & many
+
+
+def has_spaced_punctuation(side: Lines) -> np.ndarray:
+    """Which lines have a full stop or comma between spaces, or a space before a full stop at the end."""
+    codes = side.codes
+    middle = (codes[1:-1] == ord(".")) | (codes[1:-1] == ord(","))
+    after = (codes[2:] == 32) | (codes[2:] == NEWLINE)
+    found = np.concatenate(([False], (codes[:-2] == 32) & middle & after, [False])) if len(codes) > 2 else codes < 0
+    return side.having(found)
+
+
+def without_capitals(side: Lines) -> np.ndarray:
+    """Which lines begin with a small letter, have no capital letter, and at least MIN_CASED_WORDS words."""
+    words = side.words
+    many = words.lines_with((words.kind == SMALL) & (words.length > 1)) >= MIN_CASED_WORDS
+    first = np.append(words.kind, 0)[np.minimum(np.cumsum(words.count) - words.count, len(words.kind))]
+    return (side.capitals == 0) & many & (first == SMALL)
 
 
 @dataclass
@@ -58,16 +92,20 @@ def learn_profile(source: Lines, target: Lines) -> Profile:
     kept = ~(source.blank | target.blank)
     center, spread = robust(length_difference(source, target)[kept] if kept.any() else np.zeros(1))
     languages = learn_language(source), learn_language(target)
+
+    def both(test: Callable[[Lines, Lines], bool]) -> tuple[bool, bool]:
+        return test(source, target), test(target, source)
+
     return Profile(
         pairs=source.count,
         center=center,
         spread=max(spread, 0.3),
         scripts=(usual_scripts(source), usual_scripts(target)),
-        capitals=(share(source.capitals > 0) > HABIT, share(target.capitals > 0) > HABIT),
-        few_capitals=(share(few_capitals(source)) > 0.5, share(few_capitals(target)) > 0.5),
+        capitals=both(lambda side, _: share(side.capitals > 0) > HABIT),
+        few_capitals=both(lambda side, _: share((side.small > 0) & (side.capitals == 0)) > 0.5),
         tagged=share(has_tags(source) & has_tags(target)) > SEEN_OFTEN,
-        shouted=(often_in_capitals(source, target), often_in_capitals(target, source)),
-        spaced=(share(has_spaced_punctuation(source)) > 0.3, share(has_spaced_punctuation(target)) > 0.3),
+        shouted=both(lambda side, other: share(in_capitals(side) & (other.small == 0)) > SEEN_OFTEN),
+        spaced=both(lambda side, _: share(has_spaced_punctuation(side)) > 0.3),
         languages=languages,
         language=languages[0].log_probability - languages[1].log_probability,
         copied=usually_copied(source.words, target.words),
@@ -81,11 +119,6 @@ def share(lines: np.ndarray) -> float:
     return float(lines.mean()) if len(lines) else 0.0
 
 
-def often_in_capitals(side: Lines, other: Lines) -> bool:
-    """Whether SEEN_OFTEN of the pairs are in capitals on this side, and have no small letter on the other."""
-    return share(in_capitals(side) & (other.small == 0)) > SEEN_OFTEN
-
-
 def robust(values: np.ndarray) -> tuple[float, float]:
     """Median, and the standard deviation of a normal distribution with the same quartiles."""
     low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
@@ -95,7 +128,7 @@ def robust(values: np.ndarray) -> tuple[float, float]:
 def usual_scripts(side: Lines) -> np.ndarray:
     """For each number of a script whether it has at least MIN_SCRIPT of the letters."""
     letters = np.bincount(scripts()[0][side.codes], minlength=256).astype(float)
-    letters[NO_SCRIPT] = 0
+    letters[0] = 0
     return letters >= max(1.0, MIN_SCRIPT * letters.sum())
 
 
