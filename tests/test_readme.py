@@ -170,6 +170,17 @@ def test_every_file_that_a_page_names_exists():
     assert not broken, "\n".join(broken)
 
 
+def test_the_tree_of_contributing_is_that_of_the_project():
+    (tree,) = re.findall(
+        r"^```\n(nmt/ .*?)^```", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    rows = dict(re.findall(r"^  (\w+)/ +(.*)", tree, re.MULTILINE))
+    packages = {path.parent.name for path in (ROOT / "nmt").glob("*/__init__.py")}
+    named = {f"nmt/{name}/{file}" for name, row in rows.items() for file in re.findall(r"\w+\.py", row)}
+    assert rows.keys() == packages and all((ROOT / name).exists() for name in named), sorted(named)
+    assert all((ROOT / name).is_dir() for name in re.findall(r"^([\w/]+)/ ", tree, re.MULTILINE))
+
+
 def test_the_table_of_models_is_complete():
     cells = re.findall(r"^\| ((?:`[a-z0-9_]+`(?:, )?)+) \|", README.read_text(encoding="utf-8"), re.MULTILINE)
     named = {name for cell in cells for name in re.findall(r"`([a-z0-9_]+)`", cell)}
