@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 from corpora import SMALL, TRANSFORMER, Trained, pairs, run_command, write_pairs
 
+from nmt.audit.report import MEANINGS
 from nmt.commands.options import make_parser
 from nmt.config.compose import compose_all
+from nmt.documents.formats import EXTENSIONS
 from nmt.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -185,6 +187,17 @@ def test_the_table_of_models_is_complete():
     cells = re.findall(r"^\| ((?:`[a-z0-9_]+`(?:, )?)+) \|", README.read_text(encoding="utf-8"), re.MULTILINE)
     named = {name for cell in cells for name in re.findall(r"`([a-z0-9_]+)`", cell)}
     assert {path.stem for path in (ROOT / "conf" / "model").glob("*.yaml")} <= named
+
+
+def test_the_pages_name_every_choice():
+    """Every fault of the audit, every extension of a document, every command."""
+    pages = {name: (ROOT / "docs" / name).read_text("utf-8") for name in ("guides/audit.md", "guides/documents.md")}
+    commands_page = (ROOT / "docs/reference/commands.md").read_text("utf-8")
+    (subparsers,) = (action for action in make_parser()._actions if isinstance(action.choices, dict))
+    missing = [fault for fault in MEANINGS if fault not in pages["guides/audit.md"]]
+    missing += [extension for extension in EXTENSIONS if f"`{extension}`" not in pages["guides/documents.md"]]
+    missing += [name for name in subparsers.choices if not re.search(rf"`(nmt )?{name}`", commands_page)]
+    assert not missing
 
 
 def test_the_prose_keeps_its_length():
