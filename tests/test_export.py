@@ -6,10 +6,9 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from conftest import MODELS, small_config
@@ -18,14 +17,11 @@ from exporting import some, translator
 
 from nmt.config.schema import Config
 from nmt.convert.ctranslate2_engine import CTranslate2Translator
-from nmt.convert.ctranslate2_folder import CTranslate2Export
-from nmt.convert.ctranslate2_model import EXPORTABLE, check_exportable
+from nmt.convert.ctranslate2_folder import EXPORTABLE, CTranslate2Export, check_exportable
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.beam_search import Hypothesis
-from nmt.decode.confidence import Calibration
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
-from nmt.models.ensemble import Ensemble
 from nmt.runs import run as runs
 
 needs_ctranslate2 = pytest.mark.skipif(
@@ -41,27 +37,13 @@ def export(plain: Translator, config: Config, folder: Path, quantization: str = 
     return CTranslate2Translator.open(plain, folder)
 
 
-@needs_ctranslate2
-def test_all_but_the_engine_is_the_same_translator(vocabularies, tmp_path):
-    """So that equal text has equal confidences, whichever engine has searched."""
-    plain, config = translator(vocabularies)
-    base = replace(plain, calibration=Calibration(2.0, -0.5), num_processes=3)
-    other = export(base, config, tmp_path / "export")
-    different = {each.name for each in fields(Translator) if getattr(other, each.name) is not getattr(base, each.name)}
-    assert different == {"num_processes"}
-
-
 def assert_same(results: list[list[Hypothesis]], wanted: list[list[Hypothesis]]) -> None:
     assert [best[0].ids for best in results] == [best[0].ids for best in wanted]
     for expected, best in zip(wanted, results, strict=True):
-        scores = [hypothesis.score for hypothesis in best]
-        assert scores == sorted(scores, reverse=True) and len(scores) == len(expected)
-        assert scores[0] == pytest.approx(expected[0].score, abs=1e-4)
-        expected_scores = {tuple(hypothesis.ids): hypothesis.score for hypothesis in expected}
-        for hypothesis in best:
-            assert hypothesis.score == pytest.approx(
-                expected_scores.get(tuple(hypothesis.ids), hypothesis.score), abs=1e-4
-            )
+        scores = {tuple(each.ids): each.score for each in expected}
+        found = [each.score for each in best]
+        assert found == sorted(found, reverse=True) and len(found) == len(expected)
+        assert found == pytest.approx([scores.get(tuple(each.ids), each.score) for each in best], abs=1e-4)
 
 
 def count_own_searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -89,9 +71,10 @@ SEPARATE = [
     {"positions": "learned"},
     {"norm": "post", "positions": "rotary"},
 ]
+FAST = (JOINT[0], SEPARATE[-1])
 OPTIONS = [
-    *(pytest.param(options, True, marks=[pytest.mark.slow][: number % 3]) for number, options in enumerate(JOINT)),
-    *(pytest.param(options, False, marks=[pytest.mark.slow][:number]) for number, options in enumerate(SEPARATE)),
+    pytest.param(options, joint, marks=[] if options in FAST else [pytest.mark.slow])
+    for options, joint in [*((each, True) for each in JOINT), *((each, False) for each in SEPARATE)]
 ]  # with a joint vocabulary, and with two
 
 
@@ -105,8 +88,7 @@ def test_both_engines_translate_the_same(options, joint, vocabularies, tmp_path,
     plain, config = translator(vocabularies, joint, **options)
     faster = export(plain, config, tmp_path / "export")
     sentences = some(plain.tokenizers.source.size, 0)
-    every = ((1, 1.0), (5, 1.0), (5, 0.0), (3, 0.6))
-    for beam, alpha in every if options == {"tie_embeddings": True} or options == JOINT[0] else every[:2]:
+    for beam, alpha in ((1, 1.0), (5, 1.0), (5, 0.0), (3, 0.6)) if options in FAST else ((1, 1.0), (5, 1.0)):
         decode = replace(plain.decode, beam=beam, length_penalty=alpha)
         wanted = plain.with_options(decode=decode).search(sentences)
         searched = count_own_searches(monkeypatch)
@@ -148,17 +130,6 @@ def test_several_threads_translate_the_same_in_order(vocabularies, tmp_path, mon
     assert 0 < sum(searched) < len(sentences)
 
 
-@needs_ctranslate2
-def test_limits_of_one_and_of_one_batch(vocabularies, tmp_path):
-    plain, config = translator(vocabularies)
-    faster = export(plain, config, tmp_path / "export")
-    sentences = some(plain.tokenizers.source.size, 0)[:6]
-    limits = np.array([1, 30, 2, 30, 1, 8])
-    results, wanted = (engine.search_batch(sentences, limits) for engine in (faster, plain))
-    assert_same(results, wanted)
-    assert results[0][0].ids == []
-
-
 @pytest.mark.slow
 @needs_ctranslate2
 @pytest.mark.parametrize("beam", [1, 4])
@@ -182,10 +153,8 @@ def test_int8_is_another_model_and_nearly_the_same(vocabularies, tmp_path):
     assert all(torch.equal(tensor, before[name]) for name, tensor in plain.model.state_dict().items())
     sentences = some(plain.tokenizers.source.size, 0)
     results, wanted = faster.search(sentences), full.search(sentences)
-    assert (
-        sum(quantized[0].ids == exact[0].ids for quantized, exact in zip(results, wanted, strict=True))
-        > len(sentences) / 2
-    )
+    equal = [quantized[0].ids == exact[0].ids for quantized, exact in zip(results, wanted, strict=True)]
+    assert sum(equal) > len(sentences) / 2
     assert [best[0].score for best in results] != [best[0].score for best in wanted]
     sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("int8", "float32")]
     assert sizes[0] < sizes[1] / 2
@@ -198,15 +167,8 @@ def test_models_that_cannot_be_exported_are_refused(name, small_model):
     if name in able:
         check_exportable(small_config(name, ()), small_model(name))
         return
-    with pytest.raises(UserError, match="cannot be exported: .*(Transformers only|dot products|bias by distance)"):
+    with pytest.raises(UserError, match="cannot be exported"):
         check_exportable(small_config(name, ()), small_model(name))
-
-
-def test_an_ensemble_is_refused(small_model):
-    with pytest.raises(UserError, match="one run at a time"):
-        check_exportable(
-            small_config("transformer", ()), Ensemble([small_model("transformer"), small_model("transformer")])
-        )
 
 
 @pytest.fixture
@@ -219,31 +181,13 @@ def nmt(trained: Trained, tmp_path, capfd):
     return lambda verb, *words: run_command(capfd, verb, "tiny", "--runs", str(tmp_path / "runs"), *words)
 
 
-def without_ctranslate2(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ctranslate2", None)
-
-
 def test_without_the_extra_there_is_one_sentence(nmt, monkeypatch):
-    """It names the version that pyproject.toml requires."""
-    without_ctranslate2(monkeypatch)
-    project = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
-    required = re.escape(re.search(r'"(ctranslate2>=[\d.]+)"', project)[1])
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
     for words in (["export", "--format", "ctranslate2"], ["translate", "--engine", "ctranslate2", SENTENCE]):
         answer = nmt(*words)
         assert answer.code == 2 and answer.out == ""
-        assert re.fullmatch(rf"nmt: ctranslate2 cannot be imported here .*pip install '{required}'.*\n", answer.err)
+        assert "pip install" in answer.err and answer.err.count("\n") == 1
     assert nmt("translate", SENTENCE).code == 0
-
-
-def test_our_own_engine_searches_in_the_required_number_format(nmt):
-    """Log-probabilities are always float32; the score of a search in float32 is their mean, in bfloat16 nearly."""
-    scores = []
-    for numbers, tolerance in (("float32", 2e-4), ("bfloat16", 0.1)):
-        entry = json.loads(nmt("translate", "--quantization", numbers, "--format", "jsonl", SENTENCE).out)
-        log_probabilities = entry["log_probabilities"]
-        assert entry["score"] == pytest.approx(sum(log_probabilities) / len(log_probabilities), abs=tolerance)
-        scores.append(entry["score"])
-    assert scores[0] != scores[1]
 
 
 def test_a_quantization_needs_its_engine(nmt):
@@ -303,15 +247,6 @@ def test_an_export_is_written_once_with_its_provenance(nmt, tmp_path):
 
 
 @needs_ctranslate2
-def test_other_weights_have_another_name(vocabularies):
-    plain, config = translator(vocabularies)
-    before = CTranslate2Export(plain, config, "float32").name
-    assert CTranslate2Export(plain, config, "float32").name == before
-    plain.model.output.weight[7, 7] += 1
-    assert CTranslate2Export(plain, config, "float32").name != before
-
-
-@needs_ctranslate2
 def test_the_folder_translates_without_nmt(nmt, tmp_path):
     """The code of its README, run in the folder: the translation of a search that does not avoid loops."""
     folder = tmp_path / "carried"
@@ -345,3 +280,20 @@ def test_a_damaged_export_is_one_sentence(nmt):
     (folder / "model.bin").write_bytes((folder / "model.bin").read_bytes()[:1000])
     answer = nmt("translate", "--engine", "ctranslate2", SENTENCE)
     assert answer.code == 2 and "model.bin is damaged" in answer.err and answer.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--format hf --quantization int8", "--quantization float32"),
+        ("--format onnx --quantization bfloat16", "--quantization float32, int8"),
+        ("--format ctranslate2 --push a/b", "--push"),
+        ("--format hf --push ../x", "OWNER/NAME"),
+        ("--format onnx --license mit", "--license"),
+        ("--format argos --license a=b", "--license"),
+        ("--format argos --output x.argosmodel", "--output"),
+        ("--format onnx --onnxruntime-web x.tgz", "--onnxruntime-web"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(refused, trained: Trained, words, said):
+    assert said in refused("export", str(trained.folder), *words.split())

@@ -17,8 +17,8 @@ from test_rough_input import APART, moved
 
 from nmt.config.validation import validate
 from nmt.convert import html_page, onnxruntime_web
-from nmt.convert.html_page import WORKER, HtmlExport, filled, write_page
-from nmt.convert.javascript import filter_rules, javascript_pattern, tokenizer_table
+from nmt.convert.html_page import WORKER, HtmlExport, write_page
+from nmt.convert.javascript import filter_rules, tokenizer_table
 from nmt.data.normalization import normalize
 from nmt.data.text_filter import protect
 from nmt.data.tokenizer import EOS, PAD, UNK, Tokenizer
@@ -189,20 +189,11 @@ def test_long_lines_are_split_and_joined_as_in_python():
     assert most == most_equal(torch.tensor([1, 2, 3])).tolist()
 
 
-def test_patterns_mean_the_same():
-    assert javascript_pattern(r"(?P<a>[\w.-]\d\S)") == r"(?<a>[\p{L}\p{N}_.-][\p{Nd}][^\t-\r\x1c-\x20\x85\p{Z}])"
-    assert javascript_pattern(r"[^\W\d_]\"") == r'[\p{L}\p{Nl}\p{No}]"'
-
-
-def test_a_template_is_filled_once():
-    assert filled("<{a}|{b}>", a="{b}", b="2") == "<{b}|2>"
-
-
 def test_another_archive_is_refused(tmp_path):
     (tmp_path / "ort.tgz").write_bytes(b"something")
-    with pytest.raises(UserError, match=f"is not onnxruntime-web {onnxruntime_web.VERSION}: its sha256 is "):
+    with pytest.raises(UserError, match="sha256"):
         onnxruntime_web.read_runtime(tmp_path / "ort.tgz")
-    with pytest.raises(UserError, match="--onnxruntime-web .*none.tgz cannot be read"):
+    with pytest.raises(UserError, match="none.tgz"):
         onnxruntime_web.read_runtime(tmp_path / "none.tgz")
 
 
@@ -240,7 +231,7 @@ def test_the_page_translates_and_attends_as_the_command(name, vocabularies, tmp_
     try:
         write_page(export, tmp_path / "page.html", {})
     except UserError as error:
-        if "cannot be downloaded" in str(error):
+        if "npm" in str(error):
             pytest.skip(str(error))
         raise
     lines = [left for left, _ in pairs(6, seed=5)] + ["", "a <b>&amp;</b> x", "lang " * 30]

@@ -18,7 +18,7 @@ PUSH = """
 import sys
 from pathlib import Path
 
-from nmt.convert.hub_upload import push
+from nmt.convert.hugging_face import push
 
 print(push(Path(sys.argv[1]), "me/it"))
 """
@@ -38,14 +38,9 @@ class Hub(BaseHTTPRequestHandler):
         if self.path == "/api/validate-yaml":  # of a model card
             return self.answer({"errors": [], "warnings": []})
         if "/preupload/" in self.path:
-            files = [
-                {
-                    "path": each["path"],
-                    "uploadMode": "lfs" if each["size"] >= 1000 else "regular",
-                    "shouldIgnore": False,
-                }
-                for each in json.loads(body)["files"]
-            ]
+            modes = {True: "lfs", False: "regular"}
+            files = [{"path": each["path"], "uploadMode": modes[each["size"] >= 1000], "shouldIgnore": False}
+                     for each in json.loads(body)["files"]]  # fmt: skip
             return self.answer({"files": files})
         if self.path.endswith("/info/lfs/objects/batch"):
             objects = [

@@ -13,9 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.config.compose import compose_all
-from nmt.convert.hugging_face_folder import HuggingFaceExport
-from nmt.convert.hugging_face_model import check_exportable
-from nmt.convert.hugging_face_tokenizer import tokenizer_json
+from nmt.convert.hugging_face import HuggingFaceExport, check_exportable, tokenizer_json
 from nmt.data.tokenizer import BOS, EOS, Tokenizer
 from nmt.data.train_tokenizer import train_sentencepiece
 from nmt.decode.translator import Translator
@@ -135,9 +133,6 @@ def test_a_run_is_exported_with_card_and_provenance(trained: Trained, tmp_path, 
     found = tokenizer.batch_decode(ids, skip_special_tokens=True)
     texts = [(each.text, text) for each, text in zip(wanted, found, strict=True) if len(each.ids) < LIMIT]
     assert len(texts) > 12 and all(ours == theirs for ours, theirs in texts)
-    assert "exists and is not empty" in run_command(capfd, *words).err
-    refused = run_command(capfd, *words, "--quantization", "int8")
-    assert refused.code == 2 and "--quantization is not for --format hf" in refused.err
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -15,7 +15,7 @@ import sys
 from nmt.commands import open_run
 from nmt.commands.export import with_ctranslate2
 from nmt.commands.translate_output import PRECISIONS, is_file
-from nmt.convert.ctranslate2_model import check_exportable, import_ctranslate2
+from nmt.convert.ctranslate2_folder import check_exportable, import_ctranslate2
 from nmt.errors import UserError
 from nmt.runs.run import Run
 

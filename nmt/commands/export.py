@@ -10,20 +10,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from nmt.convert.argos_folder import SUFFIX, ArgosExport
+from nmt.convert.argos import SUFFIX, ArgosExport
 from nmt.convert.ctranslate2_engine import CTranslate2Translator
 from nmt.convert.ctranslate2_folder import CTranslate2Export
+from nmt.convert.export import Export, Licences
 from nmt.convert.html_page import HtmlExport, write_page
-from nmt.convert.hub_upload import check_name, check_token, push
-from nmt.convert.hugging_face_folder import HuggingFaceExport
-from nmt.convert.licence import Licences
+from nmt.convert.hugging_face import HuggingFaceExport, check_name, check_token, push
 from nmt.convert.onnx_folder import OnnxExport
-from nmt.convert.vocabulary_map import vocabulary_map
-from nmt.data.corpus import set_files
 from nmt.data.files import atomic_folder
-from nmt.data.parallel_text import read_pairs
 from nmt.errors import UserError
-from nmt.evaluate.extractor_choice import default_extractor
 from nmt.runs.folders import find_checkpoints
 from nmt.runs.results import damaged_files, read_json, write_checksums
 from nmt.runs.run import Run, load
@@ -31,8 +26,13 @@ from nmt.runs.test_sets import corpus_hashes
 from nmt.runs.trained_corpus import existing_corpus
 
 log = logging.getLogger("nmt")
-Export = CTranslate2Export | HuggingFaceExport | OnnxExport | ArgosExport | HtmlExport
-PRECISION = {"argos": "int8", "html": "float16"}  # by format, where it is not float32
+FORMATS: dict[str, tuple[type[Export], tuple[str, ...]]] = {  # and the number formats of its weights, default first
+    "ctranslate2": (CTranslate2Export, ("float32", "int8", "float16", "bfloat16")),
+    "hf": (HuggingFaceExport, ("float32",)),
+    "onnx": (OnnxExport, ("float32", "int8")),
+    "argos": (ArgosExport, ("int8", "float32", "float16", "bfloat16")),
+    "html": (HtmlExport, ("float16", "float32", "int8")),
+}
 LICENCE = re.compile(r"[A-Za-z0-9][\w.+-]{0,63}", re.ASCII)  # an identifier of SPDX, or of the Hugging Face hub
 
 
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     """Write the folder and print its path, for argos and html that of the file in it; or where it was uploaded to."""
     check_options(options)
     run = load(find_checkpoints(options.name, Path(options.runs)))
-    wanted = make_export(run, options.format, options.quantization, options.license, options.onnxruntime_web)
+    wanted = make_export(run, options.format, options.quantization, options.license)
     if isinstance(wanted, HuggingFaceExport):
         wanted.repository = options.push
     if options.format in ("hf", "argos") and run.translator.tokenizers.protects:
@@ -48,12 +48,12 @@ def run(options: argparse.Namespace) -> int:
             "%s was trained with placeholders for numbers, URLs and the like, which this format does not make: they "
             "will be translated as text. Train with tokenizer.protect=false for it.", run.name
         )  # fmt: skip
-    if options.vocabulary_map and isinstance(wanted, CTranslate2Export):
-        wanted.vocabulary_map = make_vocabulary_map(run)
-    if isinstance(wanted, HtmlExport) and options.output is not None:
-        write_page(wanted, Path(options.output), provenance(run, wanted))
-        print(options.output)
-        return 0
+    if isinstance(wanted, HtmlExport):
+        wanted.archive = Path(options.onnxruntime_web) if options.onnxruntime_web else None
+        if options.output is not None:
+            write_page(wanted, Path(options.output), provenance(run, wanted))
+            print(options.output)
+            return 0
     if options.output is None:
         folder = cached_export(run, wanted)
     else:
@@ -66,18 +66,13 @@ def run(options: argparse.Namespace) -> int:
 
 def check_options(options: argparse.Namespace) -> None:
     """Raise UserError for options that exclude each other or would change nothing."""
-    if options.format == "hf" and options.quantization:
-        raise UserError("--quantization is not for --format hf; Hugging Face transformers load float32.")
-    if options.format == "onnx" and options.quantization not in (None, "float32", "int8"):
-        raise UserError(f"--format onnx has --quantization float32 and int8, not {options.quantization}.")
-    if options.format == "html" and options.quantization == "bfloat16":
-        raise UserError("--format html has --quantization float32, float16 and int8, not bfloat16.")
+    quantizations = FORMATS[options.format][1]
+    if options.quantization and options.quantization not in quantizations:
+        raise UserError(f"--format {options.format} has --quantization {', '.join(quantizations)} only.")
     if options.onnxruntime_web and options.format != "html":
         raise UserError("--onnxruntime-web goes into the page of --format html.")
     if options.license is not None and not LICENCE.fullmatch(options.license):
         raise UserError(f"--license {options.license} is no licence such as mit, apache-2.0 or cc-by-sa-4.0.")
-    if options.vocabulary_map and (options.format != "ctranslate2" or options.output is None):
-        raise UserError("--vocabulary-map is for --format ctranslate2 with --output FOLDER.")
     if options.push:
         check_name(options.push)
         if options.format != "hf":
@@ -89,43 +84,19 @@ def check_options(options: argparse.Namespace) -> None:
         raise UserError(f"--output {options.output} is a folder, in which the package is written; leave out {SUFFIX}.")
 
 
-def make_vocabulary_map(run: Run) -> str:
-    """The vocabulary map of a run, from its training text; raises UserError where that is gone."""
-    corpus = existing_corpus(run.config, corpus_hashes(run), run.folder)
-    if corpus is None:
-        raise UserError(f"--vocabulary-map is made from the training text of {run.name}, which is no longer there.")
-    sides = set_files(corpus, "train", run.config.data)
-    extractor = default_extractor(run.config.train, run.translator.model)
-    return vocabulary_map(run.translator, extractor, list(read_pairs(*sides)))
-
-
 def with_ctranslate2(run: Run, quantization: str) -> Run:
     """The same run, searched by CTranslate2; its export is written the first time."""
     folder = cached_export(run, make_export(run, "ctranslate2", quantization))
     return replace(run, translator=CTranslate2Translator.open(run.translator, folder))
 
 
-def make_export(
-    run: Run, format: str, quantization: str | None = None, licence: str | None = None, runtime: str | None = None
-) -> Export:
-    """The export of a run, not yet written; raises UserError where it cannot be made, or lacks a library.
-
-    `licence` is for Hugging Face and Argos Translate, `runtime` the file with onnxruntime-web for a page.
-    """
-    quantization = quantization or PRECISION.get(format, "float32")
-    wanted: Export
-    if format == "ctranslate2":
-        wanted = CTranslate2Export(run.translator, run.config, quantization)
-    elif format == "onnx":
-        wanted = OnnxExport(run.translator, run.config, quantization)
-    elif format == "html":
-        wanted = HtmlExport(run.translator, run.config, quantization, Path(runtime) if runtime else None)
-    else:
+def make_export(run: Run, format: str, quantization: str | None = None, licence: str | None = None) -> Export:
+    """The export of a run, not yet written; raises UserError where it cannot be made, or lacks a library."""
+    kind, quantizations = FORMATS[format]
+    licences = Licences()
+    if format in ("hf", "argos"):
         licences = Licences.of(run.config, existing_corpus(run.config, corpus_hashes(run), run.folder), licence)
-        if format == "hf":
-            wanted = HuggingFaceExport(run.translator, run.config, licences)
-        else:
-            wanted = ArgosExport(run.translator, run.config, quantization, licences)
+    wanted = kind(run.translator, run.config, quantization or quantizations[0], licences)
     wanted.check()
     return wanted
 

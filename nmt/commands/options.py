@@ -154,10 +154,11 @@ def add_export(parser: argparse.ArgumentParser) -> None:
     explanation = "hf: Hugging Face transformers; onnx: onnxruntime; argos: Argos Translate; html: one page"
     parser.add_argument("--format", choices=formats, required=True, help=explanation)
     parser.add_argument("--output", **FOLDER, help="a new folder, for html a new file (default: below the run's)")
-    parser.add_argument("--onnxruntime-web", **FILE, help="for html without network: its package of npm, a .tgz")
+    parser.add_argument(
+        "--onnxruntime-web", **FILE, help="for html without npm: the .tgz of `npm pack onnxruntime-web`"
+    )
     add_quantization(parser, "default: float32; argos: int8, html: float16")
     licence = "hf, argos: the model's licence for its card, such as cc-by-sa-4.0 (default: none is named)"
-    parser.add_argument("--vocabulary-map", action="store_true", help="ctranslate2: vmap.txt, from the run's own links")
     parser.add_argument("--push", metavar="OWNER/NAME", help="hf: upload the folder to the Hugging Face hub")
     parser.add_argument("--license", metavar="ID", help=licence)
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from nmt.convert.ctranslate2_model import import_ctranslate2
+from nmt.convert.ctranslate2_folder import import_ctranslate2
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.constraints import Template, has_loop

@@ -9,13 +9,11 @@ import gzip
 import json
 import logging
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from nmt.config.schema import Config
-from nmt.convert.identity import content_hash
+from nmt.convert.export import Export, read_resource
 from nmt.convert.javascript import filter_rules, tokenizer_table
 from nmt.convert.onnx_folder import OnnxExport, write_graph
 from nmt.convert.onnx_graphs import export_graphs
@@ -23,7 +21,6 @@ from nmt.convert.onnxruntime_web import VERSION as RUNTIME_VERSION
 from nmt.convert.onnxruntime_web import read_runtime
 from nmt.data.files import report_write_errors, write_atomic
 from nmt.data.normalization import INVISIBLE, SPACES
-from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.view.alignment_page import USAGE, legend_html, provenance_html, read_asset
 from nmt.view.text import escape_html
@@ -41,11 +38,9 @@ SMALLEST_MATRIX = 1024  # values; smaller tensors stay float32
 
 
 @dataclass
-class HtmlExport:
-    """A translator to be exported, with its configuration, its number format and perhaps an archive of the runtime."""
+class HtmlExport(Export):
+    """The page; `archive` is that of onnxruntime-web, None for npm's."""
 
-    translator: Translator
-    config: Config
     quantization: str = "float16"
     archive: Path | None = None
 
@@ -56,34 +51,22 @@ class HtmlExport:
 
     @property
     def name(self) -> str:
-        """The folder's name."""
         scripts = [script(f"{name}.js") for name in WORKER] + [script("translator_page.js"), script("page.html")]
-        shape = [
-            VERSION,
-            RUNTIME_VERSION,
-            list(self.translator.calibration),
-            vars(self.config.model),
-            vars(self.config.decode),
-            scripts,
-        ]
-        return f"html-{self.quantization}-{content_hash(self.translator, shape)}"
+        shape = [RUNTIME_VERSION, list(self.translator.calibration), vars(self.config.model), vars(self.config.decode)]
+        return self.hashed_name(f"html-{self.quantization}", VERSION, *shape, scripts)
 
     @property
     def versions(self) -> dict[str, str]:
-        """Of the libraries that write it, and of the one that it holds."""
         return self.onnx.versions | {"onnxruntime-web": RUNTIME_VERSION}
 
     @property
-    def content(self) -> str:
-        """The name of the page in its folder."""
+    def content(self) -> str:  # type: ignore[override]
         return f"{Path(self.config.name).name}.html"
 
     def check(self) -> None:
-        """Raises UserError where a package is missing; every model can be exported."""
         self.onnx.check()
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:
-        """Write the page into an empty folder. Raises OSError, and UserError without onnxruntime-web."""
         (folder / self.content).write_text(self.page(folder, provenance), encoding="utf-8")
 
     def page(self, folder: Path, provenance: dict[str, Any]) -> str:
@@ -139,7 +122,7 @@ class HtmlExport:
 
 def script(name: str) -> str:
     """A file of nmt/convert/web."""
-    return resources.files("nmt.convert").joinpath("web").joinpath(name).read_text(encoding="utf-8")
+    return read_resource(f"web/{name}")
 
 
 def filled(template: str, **parts: str) -> str:

@@ -216,9 +216,9 @@ def to_onnx(graph: nn.Module, arguments: Any, shapes: Any, inputs: list[str], ou
     return program.model_proto
 
 
-def require_packages() -> None:
-    """Raise UserError unless the packages of the export are there."""
-    for package in PACKAGES:
+def require_packages(*packages: str) -> None:
+    """Raise UserError unless these packages are there, or all of the export."""
+    for package in packages or PACKAGES:
         try:
             importlib.import_module(package)
         except ImportError:

@@ -1,0 +1,260 @@
+"""A package (.argosmodel) for Argos Translate, and so for LibreTranslate: weights, pieces, rules for sentences.
+
+Argos Translate splits text with MiniSBD, an ONNX model that looks at characters. Its own models are downloaded when the
+first text is translated; one in the package is used instead. Ours is no trained model but rules, a convolution over
+kinds of characters:
+
+- . after three letters or digits, then a space and a capital or an opening sign (so Dr. and z. B. end nothing);
+- ! or ? or …, then a space and a capital or an opening sign;
+- either of them with a closing sign after it;
+- 。！？؟۔।॥ in any case.
+"""
+
+import io
+import json
+import sys
+import tempfile
+import unicodedata
+import zipfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sentencepiece
+
+from nmt.convert.ctranslate2_folder import CTranslate2Export
+from nmt.convert.export import as_json, score_lines
+from nmt.convert.onnx_graphs import require_packages
+from nmt.data.language_pairs import is_multilingual
+from nmt.data.normalization import normalize
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import UserError
+
+VERSION = 1  # part of the folder's name; to be raised when the content of an export changes
+SUFFIX = ".argosmodel"
+LONGEST = 1024 + 1  # Argos Translate cuts a sentence there: CTranslate2's max_input_length, and </s>
+PACKAGE_VERSION = "1000.0"  # above all of Argos' own index: LibreTranslate would replace an older one by its own model
+ARGOS_VERSION = "1.11"  # the first that reads minisbd/
+PROTECTION = """
+This model was trained with placeholders for numbers, URLs and the like, which Argos Translate does not make:
+it may change them.
+"""
+LANGUAGES = {
+    "ar": "Arabic", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German",
+    "el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian", "eu": "Basque",
+    "fa": "Persian", "fi": "Finnish", "fr": "French", "ga": "Irish", "gl": "Galician", "he": "Hebrew", "hi": "Hindi",
+    "hr": "Croatian", "hu": "Hungarian", "hy": "Armenian", "id": "Indonesian", "is": "Icelandic", "it": "Italian",
+    "ja": "Japanese", "ka": "Georgian", "kk": "Kazakh", "ko": "Korean", "lt": "Lithuanian", "lv": "Latvian",
+    "mk": "Macedonian", "ms": "Malay", "nb": "Norwegian", "nl": "Dutch", "pl": "Polish", "pt": "Portuguese",
+    "ro": "Romanian", "ru": "Russian", "sk": "Slovak", "sl": "Slovenian", "sq": "Albanian", "sr": "Serbian",
+    "sv": "Swedish", "th": "Thai", "tl": "Tagalog", "tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu",
+    "vi": "Vietnamese", "zh": "Chinese",
+}  # fmt: skip
+
+
+class ArgosExport(CTranslate2Export):
+    """The package."""
+
+    @property
+    def name(self) -> str:
+        shape = [VERSION, vars(self.config.model), vars(self.config.data), self.licences.chosen]
+        return self.hashed_name(f"argos-{self.quantization}", *shape)
+
+    @property
+    def pair(self) -> str:
+        """The languages, as the names of such packages have them."""
+        return f"{self.config.data.source}_{self.config.data.target}"
+
+    @property
+    def content(self) -> str:  # type: ignore[override]
+        return f"translate-{self.pair}{SUFFIX}"
+
+    def check(self) -> None:
+        super().check()
+        require_packages("onnx")
+        if is_multilingual(self.config.data):
+            raise UserError("This run cannot be exported: a package of Argos Translate has one language pair.")
+
+    def write(self, folder: Path, provenance: dict[str, Any]) -> None:
+        files: dict[str, str | bytes] = {
+            "metadata.json": as_json(self.metadata()),
+            "sentencepiece.model": normalizing_model(self.translator.tokenizers.source),
+            "minisbd/rules.onnx": sentence_model(),
+            "README.md": self.package_readme(provenance["scores"]),
+            "provenance.json": as_json({"quantization": self.quantization} | provenance),
+        }
+        with zipfile.ZipFile(folder / self.content, "w", zipfile.ZIP_DEFLATED) as package:
+            with tempfile.TemporaryDirectory(dir=folder) as model:
+                self.write_model(Path(model), LONGEST)
+                for path in sorted(Path(model).iterdir()):
+                    package.write(path, f"{self.pair}/model/{path.name}")
+            for name, data in files.items():
+                package.writestr(f"{self.pair}/{name}", data)
+
+    def metadata(self) -> dict[str, Any]:
+        """What Argos Translate reads first."""
+        source, target = self.config.data.source, self.config.data.target
+        return {
+            "package_version": PACKAGE_VERSION,
+            "argos_version": ARGOS_VERSION,
+            "from_code": source,
+            "from_name": LANGUAGES.get(source, source),
+            "to_code": target,
+            "to_name": LANGUAGES.get(target, target),
+            "links": [],
+            "license": self.licences.chosen or "",
+        }
+
+    def package_readme(self, scores: dict[str, Any]) -> str:
+        """The README."""
+        source, target = self.config.data.source, self.config.data.target
+        return self.readme(
+            "argos",
+            source=LANGUAGES.get(source, source),
+            target=LANGUAGES.get(target, target),
+            scores="\n".join(["Scores of the run, searched by nmt:", *score_lines(scores)]) if scores else "No score.",
+            protection=PROTECTION if self.translator.tokenizers.protects else "",
+        )
+
+
+def normalizing_model(tokenizer: Tokenizer) -> bytes:
+    """The SentencePiece model with a table of characters that does what ours leaves to Python: `normalize`."""
+    model = read_model(tokenizer.model)
+    model.normalizer_spec.precompiled_charsmap = character_map(tokenizer.lowercase)
+    return model.SerializeToString()
+
+
+def read_model(content: bytes) -> Any:
+    """A SentencePiece model as a message; raises UserError where protobuf is older than SentencePiece asks for."""
+    try:
+        from sentencepiece import sentencepiece_model_pb2 as messages
+    except Exception as error:  # VersionError of protobuf, which older ones do not have
+        raise UserError(f"--format argos needs another protobuf: {str(error).splitlines()[0]}") from None
+    return messages.ModelProto.FromString(content)  # type: ignore[attr-defined]
+
+
+@cache
+def character_map(lowercase: bool) -> bytes:
+    """SentencePiece's compiled table, taken from a small model that is trained with these rules."""
+    with tempfile.TemporaryDirectory() as folder:
+        rules = Path(folder) / "rules.tsv"
+        lines = (f"{codes(text)}\t{codes(normal)}\n" for text, normal in sorted(changes(lowercase).items()))
+        rules.write_text("".join(lines), encoding="ascii")
+        small = io.BytesIO()
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(["a b c"]),
+            model_writer=small,
+            model_type="char",
+            vocab_size=8,
+            hard_vocab_limit=False,
+            normalization_rule_tsv=str(rules),
+            minloglevel=2,
+        )
+    table: bytes = read_model(small.getvalue()).normalizer_spec.precompiled_charsmap
+    return table
+
+
+def changes(lowercase: bool) -> dict[str, str]:
+    """What normalization changes: characters, and letters followed by their marks, composed in full or in part.
+
+    Left out are the 11,172 Hangul syllables, which Unicode composes without a table and nobody types as letters.
+    """
+    found: dict[str, str] = {}
+    for character in map(chr, range(sys.maxunicode + 1)):
+        parts = unicodedata.decomposition(character)
+        if not parts and normalize(character, lowercase) == character:
+            continue
+        written = [character, unicodedata.normalize("NFD", character)]
+        if parts and "<" not in parts:
+            written.append("".join(chr(int(code, 16)) for code in parts.split()))
+        found |= {text: normalize(text, lowercase) for text in written if normalize(text, lowercase) != text}
+    return found
+
+
+def codes(text: str) -> str:
+    """Hexadecimal numbers of the characters."""
+    return " ".join(f"{ord(character):X}" for character in text)
+
+
+KINDS = {
+    "stop": ".",
+    "mark": "!?…",
+    "always": "。！？؟۔।॥",
+    "space": " ",
+    "closing": "\"'”“’»«)]",
+    "opening": "„¿¡([-–—",
+    "digit": "0123456789",
+    "other": ",;:/\\%&@#*+=_<>|~^$€£",
+}
+CHANNELS = ["padding", "letter", *KINDS]  # 1: what is not in the table is a letter
+CAPITAL = len(CHANNELS)  # the last channel: the feature "capitalized"
+BEFORE, WIDTH = 4, 7  # of the convolution: characters i - 4 … i + 2
+FIRST = {"capital": CAPITAL} | {name: CHANNELS.index(name) for name in ("opening", "closing", "digit")}
+Rule = list[tuple[int, tuple[str, ...]]]
+START: Rule = [(1, ("space",)), (2, tuple(FIRST))]
+WORD: tuple[str, ...] = ("letter", "digit")
+RULES: list[Rule] = [
+    [*((-place, WORD) for place in (1, 2, 3)), (0, ("stop",)), *START],
+    [*((-place - 1, WORD) for place in (1, 2, 3)), (-1, ("stop",)), (0, ("closing",)), *START],
+    [(0, ("mark",)), *START],
+    [(-1, ("mark",)), (0, ("closing",)), *START],
+    [(0, ("always",))],
+]  # conditions (place from i, kinds)
+
+
+def sentence_model() -> bytes:
+    """The ONNX file: units [B N] and features [B N 1] to scores [B N 3]: inside, end of a token, of a sentence."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    node = helper.make_node
+    decision = np.zeros((3, len(RULES), 1))
+    decision[2] = 1
+    tensors = {
+        "kinds": kind_table(),
+        "rules": np.stack(list(map(rule_weights, RULES))),
+        "thresholds": np.array([0.5 - len(rule) for rule in RULES]),  # all conditions hold: 1/2, else below 0
+        "decision": decision,
+        "bias": np.array([0, -1, -0.25]),
+    }
+    inputs = (("units", TensorProto.INT64, ["B", "N"]), ("features", TensorProto.FLOAT, ["B", "N", 1]))
+    graph = helper.make_graph(
+        [
+            node("Gather", ["kinds", "units"], ["kind"]),
+            node("Concat", ["kind", "features"], ["channels"], axis=2),
+            node("Transpose", ["channels"], ["columns"], perm=[0, 2, 1]),
+            node("Conv", ["columns", "rules", "thresholds"], ["found"], pads=[BEFORE, WIDTH - BEFORE - 1]),
+            node("Relu", ["found"], ["rule"]),
+            node("Conv", ["rule", "decision", "bias"], ["decided"]),
+            node("Transpose", ["decided"], ["scores"], perm=[0, 2, 1]),
+        ],
+        "sentences",
+        [helper.make_tensor_value_info(*each) for each in inputs],
+        [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["B", "N", 3])],
+        [numpy_helper.from_array(values.astype("float32"), name) for name, values in tensors.items()],
+    )
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 13)], producer_name="nmt")
+    about = {"lang_code": "any", "config": {"feat_funcs": ["capitalized"]}, "vocab": vocabulary(), "lexicon": None}
+    helper.set_model_props(model, {key: json.dumps(value) for key, value in about.items()})
+    return model.SerializeToString()
+
+
+def rule_weights(rule: Rule) -> np.ndarray:
+    """[channels WIDTH]: 1 for each kind that meets a condition. A capital is a letter as well, and counts once."""
+    weights = np.zeros((len(CHANNELS) + 1, WIDTH))
+    for place, kinds in rule:
+        for kind in kinds:
+            weights[FIRST["capital"] if kind == "capital" else CHANNELS.index(kind), BEFORE + place] = 1
+    return weights
+
+
+def vocabulary() -> dict[str, object]:
+    """MiniSBD's table of characters; unknown ones are letters."""
+    listed = ["<PAD>", "<UNK>", *"".join(KINDS.values())]
+    return {"lang": "any", "idx": 0, "cutoff": 0, "lower": False, "_unit2id": {c: n for n, c in enumerate(listed)}}
+
+
+def kind_table() -> np.ndarray:
+    """[characters kinds], one 1 in each row."""
+    rows = [0, 1, *(CHANNELS.index(name) for name, characters in KINDS.items() for _ in characters)]
+    return np.eye(len(CHANNELS))[rows]
