@@ -292,7 +292,7 @@ class Runs:
                 continue
             inside = [each for each in child if local(each) not in (self.package.properties, "lastRenderedPageBreak")]
             for each in inside:
-                pieces.append(child.makeelement(child.tag, child.attrib))
+                pieces.append(child.makeelement(child.tag, child.attrib, nsmap=child.nsmap))
                 pieces[-1].extend(deepcopy(look) for look in child if local(look) == self.package.properties)
                 pieces[-1].append(each)
                 each.tail = None
@@ -327,7 +327,7 @@ class Runs:
         parent.set("look", plain)
         parent[:] = []
         for child in children:
-            last = parent[-1] if len(parent) else None
+            last: Any = parent[-1] if len(parent) else None
             if local(child) != self.package.run or not self.runs_in(child):
                 if self.runs_in(child):
                     self.add(child, self.pieces(child))
