@@ -214,7 +214,7 @@ class CheckpointManager:
         scores = {path: checkpoint.load(path, with_tensors=False)["valid"][metric] for path in others}
         sign = 1 if metric == "bleu" else -1
         if not scores:
-            log.warning("%s is %s, and no other checkpoint can replace it; the next validation writes one.", best, fate)
+            log.warning("%s is %s, and no other checkpoint can take its place until the next validation.", best, fate)
             return None
         chosen = max(scores, key=lambda path: sign * scores[path])
         checkpoint.save(best, checkpoint.load(chosen))
