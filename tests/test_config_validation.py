@@ -169,3 +169,17 @@ def test_former_keys():
         saved["train"]["keep_checkpoints"] = before
         assert validate(saved).train.prune_checkpoints is now
         saved = to_dict(validate(saved))
+
+
+def test_what_looks_like_a_number_can_be_a_name():
+    names = {word: compose_all([f"name={word}"], multirun=False)[0].name for word in ("2023_12_31", "1e3", "off", "12")}
+    assert all(name == word for word, name in names.items())
+    assert [config.name for config in compose_all(["name=3_0,4_0"], multirun=True)] == ["3_0", "4_0"]
+
+
+def test_the_code_of_a_country_is_refused_with_that_of_its_language():
+    with pytest.raises(UserError, match=r"data\.source=cz .* cs"):
+        compose_all(["data.source=cz"], multirun=False)
+    saved = to_dict(compose_all([], multirun=False)[0])
+    saved["data"]["source"] = "cz"
+    assert validate(saved).data.source == "cz", "an earlier run can still be used"

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from nmt.config.compose import compose_all
-from nmt.config.field import LARGEST
-from nmt.config.schema import Config, leaves, to_dict
+from nmt.config.schema import LARGEST, Config, leaves, to_dict
 from nmt.config.validation import validate
 from nmt.errors import UserError
 from nmt.models.build import build

@@ -6,8 +6,10 @@ Hydra's compose API alone: no working folders, no logs, no change of directory. 
 import difflib
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import hydra
 import yaml
@@ -19,8 +21,8 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from nmt.config import fine_tuning, presets
-from nmt.config.schema import Config, config_folder
+from nmt.config import presets
+from nmt.config.schema import Config, DataConfig, config_folder, to_dict
 from nmt.config.validation import all_keys, first_line, unknown_key, validate
 from nmt.errors import UserError
 
@@ -29,6 +31,18 @@ NOT_QUOTED = "'\"[]{},\\$"  # signs of a value that means more than its letters
 EXPERIMENT = "experiment"  # its files set values of every group; a run of one has its name
 GROUPS = ("data", "tokenizer", "model", "optim", "train", "decode")
 Suggest = Callable[[Config], Sequence[presets.Suggestion]]  # for the corpus and the time of a configuration
+OpenRun = Callable[[str, Path], tuple[Path, Config]]  # RUN, folder of the runs → its checkpoint and configuration
+
+# nmt train from=RUN: languages, model and tokenizer are those of the run. What its weights do not depend on may differ;
+# anything else is refused. The search is that of the run unless it is given.
+FROM = "from_run"  # how from=RUN is stored: `from` is a word of Python
+GROUPS_FROM = {"data": "files", "optim": "fine_tuning", "train": "fine_tuning"}  # chosen unless others are given
+FREE = ("model.dropout", "model.attention_dropout", "tokenizer.max_pieces")  # may differ from the run's
+
+
+# Keys whose values are texts, also where they look like a number
+TEXT_KEYS = {field.name for field in fields(Config) if field.type in (str, str | None)}
+TEXT_KEYS |= {f"data.{field.name}" for field in fields(DataConfig) if field.type is str}
 
 
 def no_run(run: str, root: Path) -> tuple[Path, Config]:
@@ -40,14 +54,14 @@ def compose_all(
     overrides: Sequence[str],
     multirun: bool,
     suggest: Suggest = lambda config: (),
-    open_run: fine_tuning.OpenRun = no_run,
+    open_run: OpenRun = no_run,
 ) -> list[Config]:
     """The configuration of each combination of KEY=A,B (one without `multirun`); raises UserError.
 
     suggest: what model=auto and tokenizer=auto stand for; without it, for the defaults. open_run: finds the run of
     from=RUN.
     """
-    overrides = fine_tuning.start_words(overrides)
+    overrides = [f"{FROM}={word.removeprefix('from=')}" if word.startswith("from=") else word for word in overrides]
     with hydra.initialize_config_dir(str(config_folder()), version_base="1.3"):
         overrides = [with_quotes(override) for override in overrides]
         overrides = [f"+{word}" if word.startswith(f"{EXPERIMENT}=") else word for word in overrides]
@@ -63,7 +77,7 @@ def compose_all(
         combinations = BasicSweeper.split_arguments(parsed, max_batch_size=None)[0]
         keys = [override.get_key_element() for override in swept]
         if not any(override.get_key_element() == "name" for override in parsed):
-            in_name = ("data", "model", f"+{EXPERIMENT}", fine_tuning.KEY)
+            in_name = ("data", "model", f"+{EXPERIMENT}", FROM)
             keys = [key for key in keys if key not in in_name]
         return check_names([compose(list(each), name_suffix(each, keys), suggest, open_run) for each in combinations])
 
@@ -86,17 +100,27 @@ def parse(overrides: Sequence[str]) -> list[Override]:
 def with_quotes(override: str) -> str:
     """KEY=VALUE with quotes around what Hydra's grammar cannot read, such as the name of a file with spaces or ü.
 
-    What has quotes, brackets or a comma of its own stays, except [A,B].
+    And around numbers of keys that are texts: name=2024_11_25. What has quotes, brackets or a comma of its own stays,
+    except [A,B] and the A,B of several runs.
     """
     key, equals, value = override.partition("=")
-    if not equals or can_parse(override):
+    is_text = key in TEXT_KEYS
+    if not equals or (can_parse(override) and not is_text):
         return override
     is_list = value.startswith("[") and value.endswith("]")
-    parts = value[1:-1].split(",") if is_list else [value]
+    parts = value[1:-1].split(",") if is_list else value.split(",") if is_text and can_parse(override) else [value]
     if any(set(part) & set(NOT_QUOTED) for part in parts):
         return override
-    quoted = ",".join(part if can_parse(f"{key}={part}") else f"'{part}'" for part in parts)
+    quoted = ",".join(part if is_plain(key, part, is_text) else f"'{part}'" for part in parts)
     return f"{key}=[{quoted}]" if is_list else f"{key}={quoted}"
+
+
+def is_plain(key: str, value: str, is_text: bool) -> bool:
+    """Whether Hydra's grammar reads KEY=VALUE as it stands there, a text as one."""
+    if not can_parse(f"{key}={value}"):
+        return False
+    (parsed,) = OverridesParser.create().parse_overrides([f"{key}={value}"])
+    return not (is_text and isinstance(parsed.value(), (bool, int, float)))
 
 
 def can_parse(override: str) -> bool:
@@ -126,19 +150,19 @@ def check_names(configs: list[Config]) -> list[Config]:
     return configs
 
 
-def compose(overrides: list[str], suffix: str, suggest: Suggest, open_run: fine_tuning.OpenRun) -> Config:
+def compose(overrides: list[str], suffix: str, suggest: Suggest, open_run: OpenRun) -> Config:
     """One validated configuration; its name, by default that of the experiment or DATA-MODEL, ends in `suffix`.
 
     With from=RUN the name is by default RUN-tuned.
     """
     given = [override.get_key_element() for override in parse(overrides) if override.value() is not None]
-    starts = fine_tuning.KEY in given
+    starts = FROM in given
     if groups := [group for group in presets.BASE if f"{group}={presets.AUTO}" in overrides]:
         if starts:
             raise UserError(f"from=RUN keeps the {groups[0]} of the run; {groups[0]}=auto has nothing to choose.")
         return compose(fill_in(overrides, groups, given, suggest), suffix, suggest, open_run)
     if starts:
-        overrides = [f"{key}={name}" for key, name in fine_tuning.GROUPS.items() if key not in given] + overrides
+        overrides = [f"{key}={name}" for key, name in GROUPS_FROM.items() if key not in given] + overrides
     try:
         composed = hydra.compose("config", overrides, return_hydra_config=True)
         choices = composed.hydra.runtime.choices
@@ -153,9 +177,7 @@ def compose(overrides: list[str], suffix: str, suggest: Suggest, open_run: fine_
         raise UserError(f"A file of conf/ cannot be read as YAML: {' '.join(str(error).split())[:300]}.") from None
     if starts:
         assert isinstance(plain, dict)
-        composed = OmegaConf.create(
-            fine_tuning.adopt({str(key): value for key, value in plain.items()}, given, open_run)
-        )
+        composed = OmegaConf.create(adopt({str(key): value for key, value in plain.items()}, given, open_run))
     composed.name = f"{composed.name}{suffix}"
     return validate(composed)
 
@@ -172,6 +194,56 @@ def fill_in(overrides: list[str], groups: Sequence[str], given: Sequence[str], s
             words.append(suggestion.word)
             log.info("%s: %s", suggestion.word, suggestion.reason)
     return words
+
+
+def adopt(composed: dict[str, Any], given: Collection[str], open_run: OpenRun) -> dict[str, Any]:
+    """The configuration with languages, model and tokenizer of the run that it starts from.
+
+    `given`: the keys on the command line. Raises UserError for a run that cannot be read, and for values that do not
+    fit it.
+    """
+    run, root = str(composed[FROM]), Path(composed["run_folder"])
+    path, config = open_run(run, root)
+    old = to_dict(config)
+    if composed["name"] is None:
+        composed["name"] = f"{path.parent.name}-tuned"
+    if (root / composed["name"]).resolve() == path.parent.resolve():
+        raise UserError(
+            f"name={composed['name']} is the run that from={run} starts from; give the new one another name."
+        )
+    for side in ("source", "target"):
+        language = composed["data"].get(side)
+        if language in (None, "???"):
+            composed["data"][side] = old["data"][side]
+        elif language != old["data"][side]:
+            raise UserError(f"from={run} translates from {old['data']['source']} to {old['data']['target']}; "
+                            f"data.{side}={language} does not fit it.")  # fmt: skip
+    for group in ("model", "tokenizer"):
+        composed[group] = adopt_group(group, composed[group], old[group], given, run)
+    if "decode" not in given:
+        search = {name: value for name, value in old["decode"].items() if f"decode.{name}" not in given}
+        composed["decode"] |= search
+    return composed
+
+
+def adopt_group(
+    group: str, new: dict[str, Any], old: dict[str, Any], given: Collection[str], run: str
+) -> dict[str, Any]:
+    """The run's values of a group, with given ones of FREE; raises UserError for others that differ."""
+    adopted = dict(old)
+    for name in old.keys() | new.keys():
+        key = f"{group}.{name}"
+        if not ({group, key} & set(given)) or new.get(name) == old.get(name):
+            continue
+        if key not in FREE:
+            wanted = group if group in given else key
+            raise UserError(
+                f"{wanted} cannot be given with from={run}: {key} is {old.get(name)} in that run, not {new.get(name)}, "
+                "and its weights fit nothing else."
+            )
+        if key in given:
+            adopted[name] = new[name]
+    return adopted
 
 
 def explain(error: Exception) -> str:

@@ -8,8 +8,7 @@ from nmt.attention.hard import GRADIENTS
 from nmt.attention.scores import SCORES, make_score
 from nmt.attention.single_head import ATTENTION_TYPES
 from nmt.attention.windows import WINDOWS
-from nmt.config.field import option
-from nmt.config.schema import Config
+from nmt.config.schema import Config, option
 from nmt.errors import UserError
 
 ATTENDS = {"attend": ("before_step", "after_step")}

@@ -6,14 +6,41 @@ docs/reference/configuration.md is generated from them. The models' dataclasses 
 A field without a default must be in the YAML. No file can name code to run.
 """
 
-from collections.abc import Iterator
-from dataclasses import Field, dataclass, fields, is_dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
-from nmt.config.field import option
+LARGEST = 10**9  # the limit of any number without one of its own; products of two are exact
+
+
+def option(
+    meaning: str,
+    default: Any = MISSING,
+    *,
+    choices: Collection[str] = (),
+    above: float | None = None,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    below: float | None = None,
+    requires: Mapping[str, Collection[str]] | None = None,
+    paper: str = "",
+) -> Any:
+    """A key of the configuration: a field with its documentation and its rules.
+
+    meaning: one phrase, with the unit. choices: the possible values of a text. above, minimum, maximum, below: bounds
+    of a number (None is allowed where the type allows it); LARGEST without maximum and below. requires: {other key: its
+    values} of the same dataclass, without which this key has no effect; then `default` is the value that has none.
+    paper: where it is from.
+    """
+    metadata = {
+        "meaning": meaning, "choices": tuple(choices), "above": above, "minimum": minimum, "maximum": maximum,
+        "below": below, "requires": {key: tuple(values) for key, values in (requires or {}).items()}, "paper": paper,
+    }  # fmt: skip
+    return field(default=default, metadata=metadata)
+
 
 OWN_TEXT = {"kind": ("files",)}
 

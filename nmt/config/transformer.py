@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from nmt.attention.flex import BIASES
 from nmt.attention.positions import POSITIONS
 from nmt.attention.self_attention import SELF_ATTENTIONS
-from nmt.config.field import option
-from nmt.config.schema import Config
+from nmt.config.schema import Config, option
 from nmt.errors import UserError
 
 FLEX = {"self_attention": ("flex",)}

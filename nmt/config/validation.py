@@ -11,15 +11,17 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 
-from nmt.config.field import LARGEST
 from nmt.config.recurrent import RecurrentConfig
-from nmt.config.schema import Config, leaves
+from nmt.config.schema import LARGEST, Config, leaves
 from nmt.config.transformer import TransformerConfig
 from nmt.errors import UserError, choose, is_printable
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{,199}")  # of a run: the name of its folder
 ADDRESS = re.compile(r"https?://[!-~]+")
 LANGUAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{,63}")  # the ending of files
+# Codes of countries and former codes in the place of a language's (ISO 639-1)
+NO_LANGUAGES = {"jp": "ja", "cn": "zh", "kr": "ko", "cz": "cs", "gr": "el", "dk": "da", "ua": "uk", "vn": "vi"}
+NO_LANGUAGES |= {"iw": "he", "in": "id", "ji": "yi", "jw": "jv", "mo": "ro"}
 DEVICE = re.compile(r"auto|cpu|(cuda|xpu|mps)(:[0-9]{1,3})?")
 KEY = re.compile(r"[a-z_0-9]{1,60}")
 DEEPEST = 2  # dots in a key
@@ -60,7 +62,10 @@ def validate(composed: DictConfig | dict) -> Config:
         check_value(key, value, field.metadata)
     check_combinations(config)
     config.model.check(config)
-    if not saved:  # a run that was trained with a value without effect can still be used
+    if not saved:  # a run that was trained with another code, or a value without effect, can still be used
+        for side in ("source", "target"):
+            if right := NO_LANGUAGES.get(code := getattr(config.data, side)):
+                raise UserError(f"data.{side}={code} is no code of a language; it is {right}, in names of files too.")
         for group in ("data", "model", "optim"):
             check_effects(group, getattr(config, group))
     return config

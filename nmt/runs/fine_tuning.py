@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nmt.config.fine_tuning import FREE
+from nmt.config.compose import FREE
 from nmt.config.schema import Config, to_dict
 from nmt.data.corpus import read_report
 from nmt.data.replay import OldText
