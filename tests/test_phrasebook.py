@@ -3,6 +3,7 @@
 import bz2
 import json
 import re
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ def part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     (tmp_path / "part").mkdir()
     for name, size in sizes.items():
         for ending in ("de", "en", "align"):
-            lines = [*read_lines(SHIPPED / f"{name}.{ending}.bz2")][:size]
+            lines = islice(read_lines(SHIPPED / f"{name}.{ending}.bz2"), size)
             (tmp_path / "part" / f"{name}.{ending}.bz2").write_bytes(bz2.compress("\n".join([*lines, ""]).encode()))
     monkeypatch.setattr(phrasebook, "folder", lambda: tmp_path / "part")
     return sizes
@@ -75,7 +76,7 @@ def test_links_are_left_out_where_a_pair_is(tmp_path: Path, part: dict[str, int]
         ("data.target=fr", "no de-fr"),
         ("data.test=test_2016_flickr", "'test_2016_flickr' for test"),
         ("data.valid=train", "'train' for valid"),
-        ("+data.pairs=9", "'data.pairs'"),
+        ("+data.pairs=9", "data.pairs"),
     ],
 )
 def test_an_impossible_configuration_is_refused(tmp_path: Path, word: str, expected: str) -> None:
