@@ -8,10 +8,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.data.batches import BatchIterator, Cursor, batches_by_length, collate
-from nmt.data.dataset import Sentences, join
-from nmt.data.plan import batch_boundaries, count_batches, length_runs, plan_batches
-from nmt.data.shards import ShardedDataset
+from nmt.data.batches import (
+    BatchIterator,
+    Cursor,
+    batch_boundaries,
+    batches_by_length,
+    collate,
+    count_batches,
+    length_runs,
+    plan_batches,
+)
+from nmt.data.dataset import Sentences, ShardedDataset, join
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizers
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), max_size=60)

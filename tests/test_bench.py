@@ -23,9 +23,8 @@ from peers.train_toolkit import TOOLKITS, Meter
 from small_run import small_corpus
 
 from nmt.config.compose import compose_all
-from nmt.data.batches import BatchIterator, collate
+from nmt.data.batches import BatchIterator, collate, plan_batches
 from nmt.data.dataset import ParallelDataset
-from nmt.data.plan import plan_batches
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.errors import UserError
 from nmt.runs.stages import build_stages

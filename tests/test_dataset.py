@@ -13,10 +13,9 @@ import numpy
 import pytest
 
 from nmt.config.schema import TokenizerConfig
-from nmt.data import dataset, tokenize_files, train_tokenizer, write_ids
-from nmt.data.dataset import ParallelDataset
-from nmt.data.plan import length_runs
-from nmt.data.shards import read_length_runs, shard_paths
+from nmt.data import dataset, train_tokenizer, write_ids
+from nmt.data.batches import length_runs
+from nmt.data.dataset import ParallelDataset, read_length_runs, shard_paths
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 
@@ -42,7 +41,7 @@ def tokenizers(tmp_path: Path) -> Tokenizers:
 def test_reads_back_what_was_written(
     tmp_path: Path, tokenizers: Tokenizers, rows: int, mapped: int, monkeypatch
 ) -> None:
-    monkeypatch.setattr(tokenize_files, "ROWS", rows)
+    monkeypatch.setattr(write_ids, "ROWS", rows)
     monkeypatch.setattr(dataset, "MAX_MAPPED_BYTES", mapped)
     write(tmp_path, "train", PAIRS)
     write_ids.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], 256, tmp_path)
@@ -77,7 +76,7 @@ def test_arrays_are_int32_views_of_the_file(tmp_path: Path, tokenizers: Tokenize
 
 @pytest.mark.parametrize("rows", [1, 2, 1000])
 def test_pairs_are_left_out_as_pairs(tmp_path: Path, tokenizers: Tokenizers, rows: int, monkeypatch) -> None:
-    monkeypatch.setattr(tokenize_files, "ROWS", rows)
+    monkeypatch.setattr(write_ids, "ROWS", rows)
     most = max(len(tokenizers.source.encode(source)) for source, _ in PAIRS)
     long = "Nummer " * (most + 1)
     mixed = [PAIRS[0], (long, "number"), PAIRS[1], ("Nummer", " "), ("", "number"), ("Nummer", long), PAIRS[2]]
@@ -105,7 +104,7 @@ def test_boundary_of_max_pieces(tmp_path: Path, tokenizers: Tokenizers) -> None:
 def test_shards_hold_every_pair_once_in_shards_that_its_line_gives(
     tmp_path: Path, tokenizers: Tokenizers, rows: int, monkeypatch
 ) -> None:
-    monkeypatch.setattr(tokenize_files, "ROWS", 7)
+    monkeypatch.setattr(write_ids, "ROWS", 7)
     monkeypatch.setattr(write_ids, "ROWS_PER_WRITE", rows)
     write(tmp_path, "train", PAIRS)
     write_ids.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], 256, tmp_path, shards=3)
@@ -131,20 +130,20 @@ def test_shards_are_random_samples_of_nearly_equal_size() -> None:
 def test_a_process_that_tokenizes_may_fail(tmp_path: Path, tokenizers: Tokenizers, damage: str, monkeypatch) -> None:
     if sys.platform != "linux":
         pytest.skip("processes are not forked here")
-    monkeypatch.setattr(tokenize_files, "ROWS", 7)
+    monkeypatch.setattr(write_ids, "ROWS", 7)
 
     def encode_block(*arguments: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     write(tmp_path, "train", PAIRS)
     if damage == "killed":
-        monkeypatch.setattr(tokenize_files, "encode_block", encode_block)
+        monkeypatch.setattr(write_ids, "encode_block", encode_block)
     else:
         (tmp_path / "train.en").write_bytes(b"\xff\n" * 25)
     files = tmp_path / "train.de", tmp_path / "train.en"
     with (
         pytest.raises(UserError, match="was killed" if damage == "killed" else "line 1, is not UTF-8"),
-        contextlib.closing(tokenize_files.tokenized_blocks(tokenizers, files, None, processes=2)) as blocks,
+        contextlib.closing(write_ids.tokenized_blocks(tokenizers, files, None, processes=2)) as blocks,
     ):
         list(blocks)
 
@@ -152,12 +151,12 @@ def test_a_process_that_tokenizes_may_fail(tmp_path: Path, tokenizers: Tokenizer
 ORPHANS = """
 import multiprocessing, os, signal, sys
 from pathlib import Path
-from nmt.data import tokenize_files
+from nmt.data import write_ids
 from nmt.data.tokenizer import Tokenizers
 folder = Path(sys.argv[1])
-tokenize_files.ROWS = 2
+write_ids.ROWS = 2
 files = folder / "train.de", folder / "train.en"
-blocks = tokenize_files.tokenized_blocks(Tokenizers.load(folder), files, None, processes=3)
+blocks = write_ids.tokenized_blocks(Tokenizers.load(folder), files, None, processes=3)
 next(blocks)
 print(*[child.pid for child in multiprocessing.active_children()], flush=True)
 os.kill(os.getpid(), signal.SIGKILL)

@@ -6,8 +6,8 @@ from random import Random
 import pytest
 from corpora import Trained, pairs, run_command, small, write_corpus, write_pairs
 
+from nmt.data.augmentation import Noise, add_noise
 from nmt.data.corpus import read_report
-from nmt.data.noise import Noise, add_noise
 from nmt.data.tags import leading_tags, sentence_start
 from nmt.data.text_filter import PLACEHOLDERS, protect
 from nmt.data.tokenizer import Tokenizers

@@ -10,9 +10,9 @@ from corpora import write_corpus
 
 from nmt.config.compose import compose_all
 from nmt.config.schema import Config
-from nmt.data import shards, tokenize_files
+from nmt.data import dataset, write_ids
+from nmt.data.dataset import open_training_pairs
 from nmt.data.manifest import NAME, check_folder, write_manifest
-from nmt.data.shards import open_training_pairs
 from nmt.errors import UserError
 from nmt.runs.stages import StageFolders, build_stages
 
@@ -27,7 +27,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with all stages, the ids in three shards."""
     root = tmp_path_factory.mktemp("stages") / "data"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shards, "PAIRS_PER_SHARD", 100)
+        patch.setattr(dataset, "PAIRS_PER_SHARD", 100)
         build_stages(settings(root))
     return root
 
@@ -36,7 +36,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def use(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], StageFolders]:
     """A copy of the stages in tmp_path/data; the call uses them as a training does, shard after shard."""
     shutil.copytree(built, tmp_path / "data")
-    monkeypatch.setattr(shards, "PAIRS_PER_SHARD", 100)
+    monkeypatch.setattr(dataset, "PAIRS_PER_SHARD", 100)
     config = settings(tmp_path / "data")
 
     def read() -> StageFolders:
@@ -114,7 +114,7 @@ def test_the_remedy_is_one(use, tmp_path: Path):
     """What is deleted is built again with the same bytes; but a report names the files, which lie elsewhere now."""
     root, names = tmp_path / "data", {"report.json", "manifest.json"}
     before = {path.relative_to(root): path.read_bytes() for path in root.glob("*-*/*") if path.name not in names}
-    for stage in ("corpus", "tokenizer", "ids", "words"):
+    for stage in ("corpus", "tokenizer", "ids"):
         shutil.rmtree(next(root.glob(f"{stage}-*")))
         use()
     assert {path: (root / path).read_bytes() for path in before} == before
@@ -133,12 +133,12 @@ def test_a_shard_is_opened_only_when_it_is_read(use, built: Path, tmp_path: Path
 
 def test_any_number_of_processes_writes_the_same_ids(use, tmp_path: Path, monkeypatch):
     folders = build_stages(settings(tmp_path / "data"))
-    monkeypatch.setattr(tokenize_files, "ROWS", 17)
+    monkeypatch.setattr(write_ids, "ROWS", 17)
     written = []
     for processes in (1, 2, 3):
         shutil.rmtree(folders.ids)
-        monkeypatch.setattr(tokenize_files, "BYTES_PER_PROCESS", 1)
-        monkeypatch.setattr(tokenize_files, "usable_processors", lambda count=processes: count)
+        monkeypatch.setattr(write_ids, "BYTES_PER_PROCESS", 1)
+        monkeypatch.setattr(write_ids, "usable_processors", lambda count=processes: count)
         use()
         written.append({path.name: path.read_bytes() for path in folders.ids.iterdir()})
     assert written[0] == written[1] == written[2]

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nmt.config.schema import TokenizerConfig
-from nmt.data.noise import Noise, add_noise
+from nmt.data.augmentation import Noise, add_noise
 from nmt.data.normalization import normalize, odd_spaces
 from nmt.data.text_filter import (
     NUMBERS,

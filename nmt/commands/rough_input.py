@@ -3,8 +3,8 @@
 from pathlib import Path
 from random import Random
 
+from nmt.data.augmentation import FINAL, add_typos
 from nmt.data.files import report_write_errors, write_atomic
-from nmt.data.noise import FINAL, add_typos
 from nmt.data.parallel_text import read_pairs
 from nmt.evaluate.odd_lines import OddResult, odd_report, read_odd_lines
 from nmt.runs.results import refuse_links

@@ -15,13 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.data.dataset import Sentences, join
-from nmt.data.noise import Noise
-from nmt.data.plan import BatchPlan, count_batches, plan_batches, random_generator
-from nmt.data.shards import TrainingPairs
+from nmt.data.augmentation import Ids, Noise, Variation, with_spans
+from nmt.data.dataset import Sentences, TrainingPairs, combined_lengths, join, length_runs
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizers
 from nmt.data.training_links import TrainingLinks
-from nmt.data.variation import Ids, Variation, with_spans
 
 
 class Batch(NamedTuple):
@@ -95,6 +92,79 @@ def padding_mask(source: Tensor) -> Tensor | None:
     """[B S], True at tokens and False at padding; None when nothing is padding."""
     is_token = source != PAD
     return None if bool(is_token.all()) else is_token
+
+
+class BatchPlan:
+    """A sequence of the batches of an epoch, each as the row numbers of its pairs; stored as three arrays.
+
+    `order` holds all rows, sorted by length; batch k of them is order[bounds[k] : bounds[k + 1]]. Position i of the
+    epoch is batch batches[i].
+    """
+
+    def __init__(self, order: np.ndarray, bounds: np.ndarray, batches: np.ndarray) -> None:
+        self.order, self.bounds, self.batches = order, bounds, batches
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, position: int) -> np.ndarray:
+        start, end = self.bounds[self.batches[position] :][:2]
+        return self.order[start:end]
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[position] for position in range(len(self)))
+
+
+def random_generator(*numbers: int, shard: int) -> np.random.Generator:
+    """A generator for these numbers and a shard; for shard 0 that of the numbers alone, as for an undivided corpus."""
+    return np.random.default_rng((*numbers, shard) if shard else numbers)
+
+
+def plan_batches(
+    source: np.ndarray, target: np.ndarray, budget: int, seed: int, epoch: int, shard: int = 0
+) -> BatchPlan:
+    """The batches of a shard in an epoch: rows sorted by both lengths, ties and the order of batches shuffled.
+
+    source and target are lengths in pieces. A batch has at most `budget` padded positions on its longer side (a longer
+    sentence is a batch of its own). A new source length opens a new batch once the last is half full, so that nearly
+    all batches need no source mask.
+    """
+    random = random_generator(seed, epoch, shard=shard)
+    ties = np.argsort(random.random(len(source)), kind="stable")
+    order = ties[np.argsort(combined_lengths(source, target)[0][ties], kind="stable")]
+    runs = length_runs(source, target)
+    bounds = batch_boundaries(runs.source + 1, runs.target + 1, runs.rows, budget)
+    return BatchPlan(order, bounds, random.permutation(len(bounds) - 1))
+
+
+def count_batches(source: np.ndarray, target: np.ndarray, rows: np.ndarray, budget: int) -> int:
+    """How many batches the plan of rows with these LengthRuns has, whatever its seed and epoch."""
+    return len(batch_boundaries(source + 1, target + 1, rows, budget)) - 1
+
+
+def batch_boundaries(source: np.ndarray, target: np.ndarray, rows: np.ndarray, budget: int) -> np.ndarray:
+    """The boundaries between the batches of sorted rows, the end included, computed run by run.
+
+    Run k has rows[k] rows of source length source[k] and target length target[k].
+    """
+    bounds: list[int] = []
+    start, size, longest, first = 0, 0, 0, 0  # of the run; of the open batch: its rows, longest side, first source
+    for source_length, target_length, count in zip(source.tolist(), target.tolist(), rows.tolist(), strict=True):
+        new_longest = max(longest, source_length, target_length)
+        capacity = budget // new_longest if size else 0
+        if source_length != first:  # may fill a batch up to its half
+            half = -(-budget // (2 * new_longest))
+            capacity = min(capacity, max(size + 1, half)) if 2 * longest * size < budget else 0
+        joining = min(count, max(0, capacity - size))
+        if joining:
+            size, longest = size + joining, new_longest
+        if joining < count:
+            longest, first = max(source_length, target_length), source_length
+            full_size = max(1, budget // longest)
+            bounds.extend(range(start + joining, start + count, full_size))
+            size = (count - joining - 1) % full_size + 1
+        start += count
+    return np.array([*bounds, start])
 
 
 class Cursor(NamedTuple):

@@ -3,11 +3,15 @@
 The text is stored with the ids, for subword sampling and for displays. In a file above MAX_MAPPED_BYTES the ids are
 read sentence by sentence instead of through the map: each access to a mapped page makes up to 2 MiB of the file count
 as the program's memory, and a thousand accesses all of it. A read costs 3 µs more.
+
+The training pairs of a large corpus are in several files, shards, of which two are open at a time. A start reads the
+manifest and the lengths in all shards, a table of some thousand rows for each; a shard is opened, and its sha256
+checked, when its plan is made.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,10 +19,12 @@ import numpy
 import pyarrow
 from pyarrow import ipc
 
-from nmt.data.plan import LengthRuns, length_runs
+from nmt.data.manifest import Manifest
 from nmt.errors import UserError
 
 MAX_MAPPED_BYTES = 1 << 29
+PAIRS_PER_SHARD = 2_000_000  # about so many at most; 0.5 to 1 GB, planned in 0.4 s
+OPEN_SHARDS = 2  # the one that is trained on and the next one
 SCHEMA = pyarrow.schema(
     {
         "source": pyarrow.list_(pyarrow.int32()),
@@ -28,6 +34,31 @@ SCHEMA = pyarrow.schema(
         "line": pyarrow.int64(),  # in the corpus file, from 1
     }
 )
+
+
+class LengthRuns(NamedTuple):
+    """Run k: rows[k] pairs of source[k] and target[k] pieces; sorted by both lengths, int64."""
+
+    source: numpy.ndarray
+    target: numpy.ndarray
+    rows: numpy.ndarray
+
+
+def combined_lengths(source: numpy.ndarray, target: numpy.ndarray) -> tuple[numpy.ndarray, int]:
+    """Both lengths as one number, source × width + target, which sorts like the pair; and the width.
+
+    For short sentences that is a 16-bit number, which NumPy sorts in linear time.
+    """
+    width, height = (int(lengths.max(initial=0)) + 1 for lengths in (target, source))
+    dtype = numpy.min_scalar_type(height * width)
+    return source.astype(dtype) * dtype.type(width) + target.astype(dtype), width
+
+
+def length_runs(source: numpy.ndarray, target: numpy.ndarray) -> LengthRuns:
+    """How many rows there are of each pair of lengths, in the order in which a plan sorts them."""
+    key, width = combined_lengths(source, target)
+    found, rows = numpy.unique(key, return_counts=True)
+    return LengthRuns(*numpy.divmod(found.astype(numpy.int64), width), rows)
 
 
 class Sentences(NamedTuple):
@@ -139,6 +170,17 @@ class ParallelDataset:
         return block, index - self.starts[block]
 
 
+def list_column(column: pyarrow.ListArray, address: int) -> tuple[numpy.ndarray, int]:
+    """The offsets of a list column and the place of its values, without a copy and `to_numpy`, which imports pandas.
+
+    The place is a number of int32 from the beginning of the file, whose memory map begins at `address`.
+    """
+    _, offsets, _, values = column.buffers()
+    place, rest = divmod(values.address - address, 4)
+    assert not rest  # Arrow aligns every buffer
+    return numpy.frombuffer(offsets, numpy.int32)[: len(column) + 1], place
+
+
 class FileArray:
     """The int32 numbers of a file; each slice `array[i:j]` is read when it is taken."""
 
@@ -155,12 +197,70 @@ class FileArray:
         return numpy.frombuffer(b"".join(parts), numpy.int32)
 
 
-def list_column(column: pyarrow.ListArray, address: int) -> tuple[numpy.ndarray, int]:
-    """The offsets of a list column and the place of its values, without a copy and `to_numpy`, which imports pandas.
+class ShardedDataset:
+    """The pairs of several .arrow files, each opened when it is needed; `runs` are the lengths in each of them.
 
-    The place is a number of int32 from the beginning of the file, whose memory map begins at `address`.
+    `check` raises UserError for a file that is damaged.
     """
-    _, offsets, _, values = column.buffers()
-    place, rest = divmod(values.address - address, 4)
-    assert not rest  # Arrow aligns every buffer
-    return numpy.frombuffer(offsets, numpy.int32)[: len(column) + 1], place
+
+    def __init__(self, paths: list[Path], runs: list[LengthRuns], check: Callable[[Path], None]) -> None:
+        self.paths, self.runs, self.check = paths, runs, check
+        self.shard_count = len(paths)
+        self.shard = lru_cache(OPEN_SHARDS)(self.open_shard)
+
+    def __len__(self) -> int:
+        return sum(int(runs.rows.sum()) for runs in self.runs)
+
+    def open_shard(self, number: int) -> ParallelDataset:
+        """The pairs of one shard, checked; raises UserError when it is damaged."""
+        self.check(self.paths[number])
+        return ParallelDataset(self.paths[number])
+
+    def length_runs(self, number: int) -> LengthRuns:
+        """How many pairs of a shard have which lengths, without opening it."""
+        return self.runs[number]
+
+
+TrainingPairs = ParallelDataset | ShardedDataset
+
+
+def longest_sentence(pairs: TrainingPairs) -> int:
+    """Pieces of the longest source or target sentence."""
+    runs = [pairs.length_runs(number) for number in range(pairs.shard_count)]
+    return max(int(side.max(initial=0)) for run in runs for side in (run.source, run.target))
+
+
+def number_of_shards(pairs: int) -> int:
+    """Into how many shards so many training pairs are written."""
+    return max(1, -(-pairs // PAIRS_PER_SHARD))
+
+
+def shard_paths(folder: Path, name: str, shards: int) -> list[Path]:
+    """NAME.arrow, or NAME-00000.arrow and so on if there are several."""
+    return [folder / (f"{name}-{number:05}.arrow" if shards > 1 else f"{name}.arrow") for number in range(shards)]
+
+
+def open_training_pairs(folder: Path) -> TrainingPairs:
+    """The training pairs in a folder of ids; raises UserError when they are damaged."""
+    manifest = Manifest(folder)
+    if "train.arrow" in manifest.files:
+        manifest.check(["train.arrow"])
+        return ParallelDataset(folder / "train.arrow")
+    paths = [folder / name for name in sorted(manifest.files) if name.startswith("train-") and name.endswith(".arrow")]
+    runs = read_length_runs(folder / "train-lengths.npy", len(paths))
+    return ShardedDataset(paths, runs, lambda path: manifest.check([path.name]))
+
+
+def write_length_runs(folder: Path, name: str, runs: list[LengthRuns]) -> None:
+    """Write NAME-lengths.npy, an array [4 runs]: shard, source length, target length, rows."""
+    columns = [numpy.stack([numpy.full(len(run.rows), number), *run]) for number, run in enumerate(runs)]
+    numpy.save(folder / f"{name}-lengths.npy", numpy.concatenate(columns, axis=1))
+
+
+def read_length_runs(path: Path, shards: int) -> list[LengthRuns]:
+    """Read what `write_length_runs` wrote; raises UserError when it is damaged."""
+    try:
+        columns = numpy.load(path, allow_pickle=False)
+        return [LengthRuns(*columns[1:, columns[0] == number]) for number in range(shards)]
+    except (OSError, ValueError, TypeError, IndexError, EOFError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from None

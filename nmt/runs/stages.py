@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.schema import Config
-from nmt.data import corpus, shards, training_links
+from nmt.data import corpus, dataset, training_links
 from nmt.data.corpus import read_report
 from nmt.data.manifest import Manifest, check_folder, write_manifest
 from nmt.data.tokenizer import Tokenizers
@@ -104,12 +104,12 @@ def build_ids_stage(config: Config, corpus_folder: Path, tokenizer_folder: Path)
     """The folder of the training and validation pairs as memory-mapped token ids."""
     data, max_pieces = config.data, config.tokenizer.max_pieces
     recipe = {"corpus": corpus_folder.name, "tokenizer": tokenizer_folder.name, "max_pieces": max_pieces}
-    recipe |= {"pairs_per_shard": shards.PAIRS_PER_SHARD}
+    recipe |= {"pairs_per_shard": dataset.PAIRS_PER_SHARD}
 
     def build(folder: Path) -> None:
         Manifest(corpus_folder).check([f"train.{data.source}", f"train.{data.target}"])
         pairs, sets = read_report(corpus_folder)["audit"]["train"]["kept"], ["train", "valid"]
-        tokenizers, number = Tokenizers.load(tokenizer_folder), shards.number_of_shards(pairs)
+        tokenizers, number = Tokenizers.load(tokenizer_folder), dataset.number_of_shards(pairs)
         write_datasets(tokenizers, corpus_folder, data.source, data.target, sets, max_pieces, folder, number)
 
     return build_stage(Path(config.data_folder), "ids", recipe, build, unread="train*.arrow")

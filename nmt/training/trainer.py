@@ -11,11 +11,10 @@ from pathlib import Path
 import torch
 
 from nmt.config.schema import Config
+from nmt.data.augmentation import Noise
 from nmt.data.batches import BatchIterator
 from nmt.data.corpus import read_report
-from nmt.data.dataset import ParallelDataset
-from nmt.data.noise import Noise
-from nmt.data.shards import TrainingPairs, longest_sentence, open_training_pairs
+from nmt.data.dataset import ParallelDataset, TrainingPairs, longest_sentence, open_training_pairs
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.training_links import open_training_links
 from nmt.decode.translator import Translator, with_batch_tokens

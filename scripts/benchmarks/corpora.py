@@ -12,11 +12,10 @@ import pyarrow
 from pyarrow import ipc
 
 from benchmarks.machine import ROOT
-from nmt.data.dataset import SCHEMA, Sentences
+from nmt.data.dataset import SCHEMA, LengthRuns, Sentences, length_runs
 from nmt.data.files import open_atomic
 from nmt.data.parallel_text import read_pairs
 from nmt.data.phrasebook import folder
-from nmt.data.plan import LengthRuns, length_runs
 from nmt.data.tokenizer import EOS
 from nmt.errors import UserError
 

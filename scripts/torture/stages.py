@@ -12,8 +12,8 @@ from pathlib import Path
 from small_run import small_corpus
 
 from nmt.config.compose import compose_all
-from nmt.data import shards
-from nmt.data.shards import open_training_pairs
+from nmt.data import dataset
+from nmt.data.dataset import open_training_pairs
 from nmt.errors import UserError
 from nmt.runs.stages import build_stages
 
@@ -29,7 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Damage, use, repair; print a table and return 1 if a damage was not noticed."""
     chosen, noticed, missed = random.Random(options.seed), Counter[str](), Counter[str]()
-    shards.PAIRS_PER_SHARD = PAIRS_PER_SHARD
+    dataset.PAIRS_PER_SHARD = PAIRS_PER_SHARD
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as text:
         words = [*small_corpus(Path(text), PAIRS), "tokenizer.vocabulary_size=500", f"data_folder={folder}"]
         config = compose_all(words, multirun=False)[0]

@@ -1,4 +1,4 @@
-"""Noise in the training pairs, drawn anew in each epoch: what people type is not like a clean corpus.
+"""What is new in a batch in each epoch: pieces that are sampled, and noise, for people type what no clean corpus has.
 
 - case: a source in small letters (capitals are encoded as small letters, see nmt/data/text_filter.py);
 - typos: letters of source words swapped, lost, doubled or replaced, and ä written ae or a;
@@ -7,6 +7,7 @@
 - copy: a word that stands on both sides becomes a placeholder or an invented name, a placeholder is put at the
   beginning or end of both sides, or the target is its own source (Currey et al. 2017), so that copying is learnt.
 
+A line of one word gets no typos and nothing to be copied: it may be a name that is to be transliterated.
 Doubled spaces need no noise: the tokenizer reads them as one. All is a function of the texts and the generator.
 """
 
@@ -17,9 +18,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
-from nmt.data.tags import sentence_start
-from nmt.data.text_filter import NUMBERS, OTHERS
+import numpy as np
 
+from nmt.data.tags import sentence_start
+from nmt.data.text_filter import NUMBERS, OTHERS, Encoded
+from nmt.data.tokenizer import Tokenizer, Tokenizers
+from nmt.data.words import SPACELESS
+
+Ids = np.ndarray  # int32, one sentence
 WORD = re.compile(r"[^\W\d_]+")
 FINAL = re.compile(r"\s*[.!?。！？]+$")
 TYPOS_PER_WORD = 0.15  # in a sentence with typos, of words with four letters or more; at least one
@@ -73,13 +79,14 @@ def add_noise(
         before = tuple(" ".join(pairs[row][side] for row in rows) for side in (0, 1))
         source, target = " ".join(pairs[row][0][starts[row] :] for row in rows), before[1]
         source, target = renumber(source, target, marks, generator)
-        if generator.random() < noise.copy:
+        alone = " " not in source and not SPACELESS.search(source)  # without other words, a typo is another word
+        if generator.random() < noise.copy and not alone:
             source, target = add_copies(source, target, marks, generator)
         if generator.random() < noise.case:
             source = source.lower() if generator.random() < 0.8 else source[:1].lower() + source[1:]
         if generator.random() < noise.punctuation:
             source = FINAL.sub("", source) or source
-        if generator.random() < noise.typos:
+        if generator.random() < noise.typos and not alone:
             source = add_typos(source, generator)
         source = tags[rows[0]] + source
         noisy.append(NoisyPair(source, target, rows, (source, target) != before))
@@ -174,3 +181,81 @@ def misspell(word: str, generator: Random) -> str:
         return word[:place] + word[place + 1 :]
     middle = word[place] * 2 if kind == 2 else generator.choice("abcdefghijklmnopqrstuvwxyz")
     return word[:place] + middle + word[place + 1 :]
+
+
+@dataclass(frozen=True)
+class Variation:
+    """Subword sampling of strength `sampling` (0 = off) and noise; `longest`: most pieces of a source and a target."""
+
+    tokenizers: Tokenizers
+    sampling: float
+    noise: Noise
+    longest: tuple[int, int]
+
+    def vary(
+        self, texts: list[tuple[str, str]], stored: tuple[list[Ids], list[Ids]], seed: int
+    ) -> tuple[list[Ids], list[Ids]]:
+        """New pieces of some pairs, a pure function of the arguments; merged pairs are fewer.
+
+        A sentence that gets longer than any of the corpus is replaced by the stored one: the model may have no
+        embedding for later positions.
+        """
+        protected = self.tokenizers.protect_pairs(texts)
+        pairs = [NoisyPair(source.text, target.text, [row], False) for row, (source, target) in enumerate(protected)]
+        if self.noise:
+            plain, marks = [(pair.source, pair.target) for pair in pairs], self.tokenizers.source.marks
+            noisy = add_noise(plain, self.noise, marks, Random(seed + 2), self.tokenizers.source.tags)
+            pairs = [part for pair in noisy for part in self.fitting(pair, pairs, stored)]
+        clean = [[joined([ids[row] for row in pair.rows]) for pair in pairs] for ids in stored]
+        sources = self.encode(self.tokenizers.source, [pair.source for pair in pairs], pairs, clean[0], seed)
+        targets = self.encode(self.tokenizers.target, [pair.target for pair in pairs], pairs, clean[1], seed + 1)
+        if self.noise:  # else each side by itself
+            sides = zip(sources, targets, strict=True)
+            too_long = [len(one) > self.longest[0] or len(other) > self.longest[1] for one, other in sides]
+            sources, targets = (
+                [old if long else new for old, new, long in zip(before, after, too_long, strict=True)]
+                for before, after in ((clean[0], sources), (clean[1], targets))
+            )
+        return keep_within(self.longest[0], sources, clean[0]), keep_within(self.longest[1], targets, clean[1])
+
+    def encode(
+        self, tokenizer: Tokenizer, texts: list[str], pairs: list[NoisyPair], clean: list[Ids], seed: int
+    ) -> list[Ids]:
+        """One side of the pairs: sampled pieces, or the stored ones of what has not changed."""
+        if self.sampling:
+            return [np.asarray(ids) for ids in tokenizer.sample_all(texts, self.sampling, seed)]
+        new = iter(tokenizer.encode_all([text for text, pair in zip(texts, pairs, strict=True) if pair.changed], 1))
+        return [np.asarray(next(new)) if pair.changed else ids for pair, ids in zip(pairs, clean, strict=True)]
+
+    def fitting(
+        self, pair: NoisyPair, originals: Sequence[NoisyPair], stored: tuple[list[Ids], list[Ids]]
+    ) -> list[NoisyPair]:
+        """A merged pair, or its original pairs if it would be longer than any of the corpus."""
+        sides = zip(stored, self.longest, strict=True)
+        if all(sum(len(ids[row]) for row in pair.rows) <= limit for ids, limit in sides):
+            return [pair]
+        return [originals[row] for row in pair.rows]
+
+
+def joined(rows: list[Ids]) -> Ids:
+    """The ids of several sentences as one."""
+    return rows[0] if len(rows) == 1 else np.concatenate(rows)
+
+
+def with_spans(
+    tokenizers: Tokenizers, texts: list[tuple[str, str]], sources: list[Ids], targets: list[Ids]
+) -> tuple[list[Encoded], list[Encoded]]:
+    """The ids of training pairs with what their placeholders stand for, so that their words can be counted."""
+    pairs = tokenizers.protect_pairs(texts)
+    return tuple(  # type: ignore[return-value]
+        [
+            Encoded(row.tolist(), pair[side].spans, pair[side].capitals, pair[side].apart)
+            for row, pair in zip(ids, pairs, strict=True)
+        ]
+        for side, ids in enumerate((sources, targets))
+    )
+
+
+def keep_within(limit: int, new: list[Ids], stored: list[Ids]) -> list[Ids]:
+    """The new sentences, but the stored one in place of each that has more than `limit` pieces."""
+    return [ids if len(ids) <= limit else stored_ids for ids, stored_ids in zip(new, stored, strict=True)]
