@@ -22,7 +22,7 @@ from benchmarks.machine import ROOT
 from benchmarks.models import measure_in_process, model_names
 from benchmarks.tables import columns, table
 
-from nmt.commands.option_values import positive
+from nmt.commands.options import positive
 from nmt.config.compose import compose_all
 from nmt.errors import UserError
 from nmt.runs.stages import build_stages

@@ -22,7 +22,7 @@ from benchmarks.models import time_search
 from benchmarks.tables import Figures, spread, summarize
 from benchmarks.training import synchronize, time_updates, train_step_on_random_ids
 
-from nmt.commands.option_values import positive
+from nmt.commands.options import positive
 from nmt.data.batches import Batch
 from nmt.errors import UserError
 from nmt.training.precision import select_device

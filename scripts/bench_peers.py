@@ -26,7 +26,7 @@ from peers.environments import Environments
 from peers.toolkits import PEERS
 from peers.translation import compare_translation
 
-from nmt.commands.option_values import positive
+from nmt.commands.options import positive
 from nmt.errors import UserError
 
 COLUMNS = {  # of the table: title and figure

@@ -763,39 +763,6 @@ def test_layer_and_step_are_chosen_on_the_validation_set(trained: Trained, tmp_p
     assert score_corpus(run, corpus, ["valid", "test"]) == [valid, test]  # nothing is computed twice
 
 
-def test_a_stored_score_is_not_taken_for_one_of_other_code(trained: Trained, tmp_path, monkeypatch):
-    copied = copied_run(trained, tmp_path / "runs")
-    path = tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json"
-    written = []
-    for code in ("a", "a", "b"):
-        monkeypatch.setattr("nmt.runs.run.code_digest", lambda entry, code=code: code)
-        score_corpus(load([copied]), trained.root / "corpus", ["test"])
-        written.append(path.stat().st_mtime_ns)
-    assert written[0] == written[1] < written[2]
-
-
-@pytest.mark.parametrize("rule, other", [("MAX_SELECTION_PAIRS", 5), ("layer_candidates", lambda layers: [0])])
-def test_a_stored_error_rate_does_not_survive_other_rules(trained: Trained, tmp_path, monkeypatch, rule, other):
-    corpus = tmp_path / "corpus"
-    shutil.copytree(trained.root / "corpus", corpus)
-    run = load([copied_run(trained, tmp_path / "runs")])
-    for name in ("valid", "test"):
-        own_links(run, corpus, name, Extractor(1, decoder_step="input"))
-    assert score_corpus(run, corpus, ["test"])[0].extractor == "layer 1, input"
-    path = tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json"
-    stored = json.loads(path.read_text(encoding="utf-8"))
-    before, provenance = stored["alignment"], stored["provenance"]["alignment"]
-    layers = "0", "1", "0,1"
-    assert provenance["candidates"] == [f"{layer} mean {step}" for layer in layers for step in ("output", "input")]
-    assert provenance["at_most"] == layer_selection.MAX_SELECTION_PAIRS
-    monkeypatch.setattr(layer_selection, rule, other)
-    score_corpus(run, corpus, ["test"])
-    after = json.loads(path.read_text(encoding="utf-8"))["alignment"]
-    assert (before["chosen_on"], before["candidates"]) == ("16 validation pairs", 6)
-    wanted = ("5 validation pairs", 6) if rule == "MAX_SELECTION_PAIRS" else ("16 validation pairs", 2)
-    assert (after["chosen_on"], after["candidates"]) == wanted
-
-
 def test_a_model_without_attention_has_no_error_rate(trained: Trained, tmp_path, monkeypatch):
     corpus = tmp_path / "corpus"
     shutil.copytree(trained.root / "corpus", corpus)
