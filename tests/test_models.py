@@ -79,27 +79,6 @@ def test_decoding_in_pieces_equals_decoding_at_once(name, small_model, weights):
     assert_pieces_equal_decoding_at_once(small_model(name), weights, [*([split] for split in columns), [1, 3], columns])
 
 
-@pytest.mark.parametrize("columns", [1, 2])
-@pytest.mark.parametrize("ensemble", [False, True])
-def test_a_reordered_state_decodes_like_the_selected_one(name, small_model, ensemble, columns):
-    """Once or twice reordered, continued by one column or more."""
-    model = Ensemble([small_model(name), small_model(name)]) if ensemble else small_model(name)
-    batch, rows = even(), torch.tensor([1, 0, 3, 3, 4, 4])
-    with torch.inference_mode():
-        memory = model.encode(batch.source, batch.mask)
-        target = batch.target.repeat_interleave(2, 0)
-        state = model.decode(target[:, :3], select_rows(model.start(memory), torch.arange(6) // 2), memory).state
-        following = target[:, 3 : 3 + columns]
-        wanted = model.decode(following, select_rows(state, rows), memory)
-        twice = model.reorder(model.reorder(state, torch.tensor([0, 1, 2, 3, 4, 5])), rows)
-        states = [model.reorder(state, rows), twice]
-        for other in states:
-            decoded = model.decode(following, other, memory)
-            assert_close(decoded.hidden, wanted.hidden, **EXACT)
-        after = model.decode(following, model.reorder(state, rows), memory).state
-        assert_close(after, wanted.state, **EXACT)  # without spare columns
-
-
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("order", ["before", "after", "after, fed"])

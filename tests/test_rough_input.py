@@ -215,16 +215,13 @@ class Endless(torch.nn.Module):
         return SimpleMemory({}, source)
 
     def start(self, memory):
-        return None
+        return {}
 
     def decode(self, tokens, state, memory):
-        return SimpleNamespace(state=None, hidden=torch.zeros(len(tokens), 1, 1))
+        return SimpleNamespace(state={}, hidden=torch.zeros(len(tokens), 1, 1))
 
     def logits(self, hidden):
         return self.row.repeat(len(hidden), 1)
-
-    def reorder(self, state, rows):
-        return None
 
 
 class SimpleMemory(SimpleNamespace):

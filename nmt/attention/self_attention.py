@@ -21,21 +21,14 @@ from nmt.errors import choose
 class KVCache(NamedTuple):
     """Keys and values of all P columns so far."""
 
-    keys: Tensor  # [B H P K], or more columns, of which the first P are filled
+    keys: Tensor  # [B H P K]
     values: Tensor  # the same
-    length: int | None = None  # P, where spare columns follow that the next ones are written into
 
     def append(self, key: Tensor, value: Tensor) -> "KVCache":
-        """The cache with these columns [B H T K] behind its own; T spare columns are filled in place."""
-        if self.length is None:
-            if not self.keys.size(2):
-                return KVCache(key, value)
-            return KVCache(torch.cat((self.keys, key), 2), torch.cat((self.values, value), 2))
-        keys, values = self.keys[:, :, : self.length], self.values[:, :, : self.length]
-        if self.keys.size(2) != self.length + key.size(2):
-            return KVCache(torch.cat((keys, key), 2), torch.cat((values, value), 2))
-        self.keys[:, :, self.length :], self.values[:, :, self.length :] = key, value
-        return KVCache(self.keys, self.values)
+        """The cache with these columns [B H T K] behind its own."""
+        if not self.keys.size(2):
+            return KVCache(key, value)
+        return KVCache(torch.cat((self.keys, key), 2), torch.cat((self.values, value), 2))
 
 
 Heads = tuple[Tensor, Tensor, Tensor]  # query, key, value [B H T K]
@@ -159,7 +152,7 @@ class FlexSelfAttention(CachedSelfAttention):
         self, query: Tensor, key: Tensor, value: Tensor, state: KVCache | None, mask: Tensor | None, weights: bool
     ) -> tuple[Tensor, Tensor | None, KVCache | None]:
         cache = KVCache(key, value) if state is None else state.append(key, value)
-        key, value, _ = cache
+        key, value = cache
         real = None if mask is None else mask[:, 0, 0]
         is_whole_sentence = query.size(2) == key.size(2) > 1
         if is_whole_sentence and not weights and can_compile(query.device.type, query.size(3)):

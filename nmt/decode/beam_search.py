@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.constraints import Constraint
-from nmt.models.base import DecoderState, EncoderDecoder, Memory
+from nmt.models.base import DecoderState, EncoderDecoder, Memory, select_rows
 
 MAX_SPAN = 128  # `top_candidates` takes maxima over spans of the vocabulary of at most so many pieces
 
@@ -232,7 +232,7 @@ def advance(
     rows = (keep[:, None] * width + candidates.parents).flatten()  # N'·K' of the old batch
     _, parents, tokens = (part[still_open, :, None] for part in host)
     ids = np.concatenate((np.take_along_axis(beams.ids[still_open], parents, 1), tokens), 2)
-    state = model.reorder(beams.state, rows)
+    state = select_rows(beams.state, rows)
     last, constraints = candidates.tokens, beams.constraints
     if constraints is not None:
         constraints = constraints.extend(keep, candidates.parents, last)

@@ -2,7 +2,8 @@
 
 B batch, S source length, T target length, M memory size, D model size, V vocabulary, L layers, H heads.
 Law: decoding in chunks ≡ decoding the whole target, wherever it is split. So training (whole sentences) and search (one
-column at a time) use the same `decode`, and search reorders hypotheses by indexing the rows of the state (`reorder`).
+column at a time) use the same `decode`, and search reorders hypotheses by indexing the rows of the state, with
+`select_rows`.
 """
 
 from abc import ABC, abstractmethod
@@ -75,13 +76,6 @@ class EncoderDecoder(nn.Module, ABC):
     @abstractmethod
     def start(self, memory: Memory) -> DecoderState:
         """The decoder's state before the first column."""
-
-    def reorder(self, state: DecoderState, rows: Tensor) -> DecoderState:
-        """The state of these rows of hypotheses, for the next column only: `decode` may overwrite it.
-
-        For search, in inference mode; `select_rows` does the same everywhere, and what it returns may be used again.
-        """
-        return select_rows(state, rows)
 
     @abstractmethod
     def decode(self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False) -> DecoderOutput:

@@ -70,10 +70,6 @@ class Ensemble(EncoderDecoder):
     def start(self, memory: Memory) -> DecoderState:
         return merge_states([model.start(member_memory(memory, number)) for number, model in enumerate(self.models)])
 
-    def reorder(self, state: DecoderState, rows: Tensor) -> DecoderState:
-        states = [model.reorder(member_state(state, number), rows) for number, model in enumerate(self.models)]
-        return merge_states(states)
-
     def decode(self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False) -> DecoderOutput:
         attention_model = self.attention_model
         outputs = [

@@ -12,12 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nmt.attention.cpu import select_with_spare_column
 from nmt.attention.positions import Positions, Start, make_positions
 from nmt.attention.projection import to_autocast
 from nmt.attention.self_attention import KVCache, LayerState, make_self_attention
 from nmt.config.transformer import TransformerConfig
-from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory, select_rows
+from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory
 from nmt.models.dropout import Dropout
 from nmt.models.layers import DecoderLayer, EncoderLayer
 
@@ -94,20 +93,11 @@ class Transformer(EncoderDecoder):
             state["step"] = torch.zeros(batch, dtype=torch.long, device=empty.device)
         return state
 
-    def reorder(self, state: DecoderState, rows: Tensor) -> DecoderState:
-        """On a CPU keys and values get a spare column for the next ones; `length` [B] counts those before it."""
-        if self.state_type is not KVCache or rows.device.type != "cpu":
-            return select_rows(state, rows)
-        length = cached_columns(state)
-        caches = {name: part for name, part in state.items() if name != "length"}
-        selected = {name: select_with_spare_column(part, rows, length) for name, part in caches.items()}
-        return selected | {"length": rows.new_full((len(rows),), length)}
-
     def decode(self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False) -> DecoderOutput:
         """With `weights`, `self_weights` are over all P columns so far; linear attention keeps no earlier keys, so its
         own are over these T columns (P = T). For a whole sentence they are the same. Fast weights have none.
         """
-        start: Start = state["step"][0] if "step" in state else cached_columns(state)
+        start: Start = state["step"][0] if "step" in state else state["keys_0"].size(2)
         hidden = self.embed(self.target_embedding, self.target_positions, target, start)
         rotation = self.target_positions.rotation(start, target.size(1), hidden)
         mask = None if memory.mask is None else memory.mask[:, None, None]
@@ -131,8 +121,6 @@ class Transformer(EncoderDecoder):
     def layer_state(self, state: DecoderState, number: int) -> LayerState:
         """The state of one layer's self-attention."""
         parts: dict[str, Any] = {name: state.get(f"{name}_{number}") for name in self.state_type._fields}
-        if "length" in state:
-            parts["length"] = cached_columns(state)
         return self.state_type(**parts)
 
     def embed(self, table: nn.Module, positions: Positions, tokens: Tensor, start: Start) -> Tensor:
@@ -153,11 +141,6 @@ def stack_layers(weights: list[Tensor | None]) -> Tensor | None:
     """Weights [B H T S] of each layer → [B L H T S]; None where the layers have returned none."""
     layers = [part for part in weights if part is not None]
     return torch.stack(layers, 1) if layers else None
-
-
-def cached_columns(state: DecoderState) -> int:
-    """How many columns of keys and values are filled."""
-    return int(state["length"][0]) if "length" in state else state["keys_0"].size(2)
 
 
 def embedding(vocabulary: int, size: int) -> nn.Embedding:
