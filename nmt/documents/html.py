@@ -25,7 +25,8 @@ ATTRIBUTE = re.compile(
     r"""(?:\s*=\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^\s"'>][^\s>]*)|(?=>)))?"""
 )
 ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);")
-RAW_TEXT = {"script", "style", "xmp", "iframe", "noembed", "noframes"}  # their content has no tags
+# Their content has no text, or no tags.
+RAW_TEXT = {"script", "style", "xmp", "iframe", "noembed", "noframes", "svg", "math"}
 INLINE = set(
     "a abbr acronym b bdi bdo big br cite code data del dfn em font i img ins kbd mark math q rp rt ruby s samp small "
     "span strike strong sub sup svg time tt u var wbr".split()
@@ -34,7 +35,7 @@ UNITS = {"code", "kbd", "samp", "var", "tt", "svg", "math"}  # their content is 
 MARKS = {"sup", "sub", "a"}  # without letters a footnote mark or an index
 KEPT = {"pre", "template", "object", "canvas", "audio", "video"}  # blocks whose text stays as it is
 VOID = set("area base br col embed hr img input link meta param source track wbr".split())
-TEXT_ATTRIBUTES = {"alt", "title", "placeholder", "aria-label", "aria-description"}
+TEXT_ATTRIBUTES = {"alt", "title", "placeholder", "label", "aria-label", "aria-description"}
 # `content` of <meta name= or property=…>, `value` of <input type=…>
 META = "description og:title og:description og:image:alt twitter:title twitter:description twitter:image:alt".split()
 BUTTONS = {"submit", "button", "reset"}
@@ -84,7 +85,7 @@ def tokens(text: str) -> Iterator[Token]:
         token = read_tag(text, match)
         yield token
         position = token.end
-        if token.kind == "open" and token.name in RAW_TEXT | {"textarea", "title"}:
+        if token.kind == "open" and token.name in RAW_TEXT | {"textarea", "title"} and text[position - 2] != "/":
             close = re.compile(rf"</{token.name}(?=[\s/>])", re.IGNORECASE).search(text, position)
             if close is None:
                 raise Malformed(f"<{token.name}> has no end", token.start)
@@ -212,32 +213,24 @@ def inline_parts(text: str, run: Sequence[Token], entities: bool = True) -> list
     return [*before, text[middle[0].start : start], inner, text[end : middle[-1].end], *after]
 
 
-def is_edge(text: str, token: Token) -> bool:
-    """Whether a token at an edge of a block is outside of its text: space, a comment, an image, a line break."""
-    if token.kind in ("text", "line"):
-        return not text[token.start : token.end].strip()
-    return token.kind == "other" or (token.kind == "open" and token.name in VOID)
-
-
-def add_token(
-    builder: SegmentBuilder, text: str, run: Sequence[Token], index: int, span: tuple[int, int], entities: bool
-) -> int:
-    """Add a token, or an element that is not translated, to a segment of the text; the index after it."""
-    token = run[index]
-    raw = text[max(token.start, span[0]) : min(token.end, span[1])]
-    if token.kind in ("text", "line"):
-        builder.add_text(html.unescape(raw) if entities else raw)
-        return index + 1
-    stop = element_end(run, index)
-    whole = text[token.start : run[stop - 1].end] if stop else ""
-    content = "".join(text[each.start : each.end] for each in run[index:stop] if each.kind == "text")
-    if stop and (token.name in UNITS or token.is_kept):
-        builder.add_unit([whole])
-        return stop
-    glued = builder.text[-1:].strip() and content.strip() and not any(map(str.isalpha, content))
-    if stop and token.name in MARKS and glued:
-        builder.add_mark(whole, text[run[stop - 1].end :][:1].isalnum())
-        return stop
+def add_element(builder: SegmentBuilder, text: str, token: Token, end: int) -> int:
+    """Add a tag, or an element that is one unit or mark, to a segment; the position after it."""
+    raw = text[token.start : token.end]
+    if token.kind == "open" and (token.name in UNITS | MARKS or token.is_kept):
+        depth = 0
+        for match in re.compile(rf"<(/?){token.name}(?=[\s/>])[^>]*>", re.IGNORECASE).finditer(text, token.start, end):
+            depth += -1 if match[1] else 1
+            if depth == 0:
+                break
+        whole = text[token.start : match.end()] if depth == 0 else ""
+        content = re.sub("<[^>]*>", "", whole)
+        if whole and (token.name in UNITS or token.is_kept):
+            builder.add_unit([whole])
+            return match.end()
+        before, after = builder.text[-1:], text[match.end() : end][:1]
+        if content.strip() and before.strip() and (before.isdigit() or not has_letters(content)):
+            builder.add_mark(whole, after.isalnum() or after in tuple("-‐’'"))
+            return match.end()
     if token.name == "br":
         builder.add_break(raw)
     elif token.kind == "close":

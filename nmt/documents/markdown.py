@@ -27,8 +27,8 @@ DESTINATION = (
 TARGET = re.compile(rf"(?P<inline>{DESTINATION})|\[(?P<label>[^\[\]]*)\]")
 CODE = r"(?P<fence>`+)(?!`).+?(?<!`)(?P=fence)(?!`)"
 INLINE = re.compile(
-    r"(?P<escape>\\[!-/:-@\[-`{-~])|(?P<hard>(?: {2,}|\\)\n[ \t]*)|(?P<soft>[ \t]*\n[ \t]*)"
-    rf"|(?P<unit>{CODE}|\$\$.+?\$\$|\$(?=\S)[^$\n]+?(?<=\S)\$(?!\d)|<[A-Za-z][A-Za-z0-9+.-]{{1,31}}:[^\s<>]*>"
+    r"(?P<escape>\\[!-#%-/:-@\[-`{-~])|(?P<hard>(?: {2,}|\\)\n[ \t]*)|(?P<soft>[ \t]*\n[ \t]*)"
+    rf"|(?P<unit>{CODE}|\\\$|\$\$.+?\$\$|\$(?=\S)[^$\n]+?(?<=\S)\$(?!\d)|<[A-Za-z][A-Za-z0-9+.-]{{1,31}}:[^\s<>]*>"
     rf"|<[^\s<>@]+@[^\s<>]+>|\{{\{{.*?\}}\}}|\{{%.*?%\}}|{PLACEHOLDER})|(?P<ticks>`+)"
     r"|(?P<footnote>\[\^[^\]\s]+\]:?)|(?P<link>!?\[)|(?P<run>\*+|_+|~~)|(?P<tag><)",
     re.DOTALL,
