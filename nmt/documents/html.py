@@ -123,9 +123,13 @@ def read_html(text: str) -> Iterator[Part]:
     blocks: list[tuple[str, bool]] = []  # the open blocks, and whether they are translated
     run: list[Token] = []
     is_translated = True
-
-    def flush() -> Iterator[Part]:
-        nonlocal run
+    for token in [*tokens(text), Token("end", len(text), len(text))]:
+        if token.kind in ("text", "other") or token.name in INLINE:
+            run.append(token)
+            if token.kind == "text" and token.end - run[0].start > LONGEST_BLOCK:
+                yield from inline_parts(text, run) if is_translated else [text[run[0].start : token.end]]
+                run = []
+            continue
         if run:
             yield from inline_parts(text, run) if is_translated else [text[run[0].start : run[-1].end]]
         run = []

@@ -68,14 +68,15 @@ def put_back(segment: Segment, spans: Sequence[Span], sentences: Sequence[Transl
         blocks.append(WordLinks(shifted(links.source, start), shifted(links.target, len(text)), links.weights))
         text += new
     source, target = ([word for block in blocks for word in block[side]] for side in (0, 1))
-    weights = np.zeros((len(target), len(source)))
-    row = column = 0
-    for block in blocks:
-        height, width = block.weights.shape
-        weights[row : row + height, column : column + width] = block.weights
-        row, column = row + height, column + width
     nodes = tag_tree(segment, source)
-    Placement(weights, segment.text, source, text, target).place(nodes, (0, len(target)), (0, len(source)))
+    if nodes:
+        weights = np.zeros((len(target), len(source)))
+        row = column = 0
+        for block in blocks:
+            height, width = block.weights.shape
+            weights[row : row + height, column : column + width] = block.weights
+            row, column = row + height, column + width
+        Placement(weights, segment.text, source, text, target).place(nodes, (0, len(target)), (0, len(source)))
     units = {each: written(parts) for each, parts in segment.units.items()}
     parts = UNITS.split(result := render(nodes, text, target, segment.escape))
     for index, match in enumerate(UNITS.finditer(result)):
@@ -179,7 +180,7 @@ class Placement:
     def __init__(
         self, weights: np.ndarray, source: str, source_words: Sequence[Span], target: str, target_words: Sequence[Span]
     ) -> None:
-        self.weights = weights  # [T S], a row sums to 1 at most
+        self.sums = np.cumsum(np.pad(weights, ((0, 0), (1, 0))), axis=1)  # [T S+1]; a row of weights sums to 1 at most
         # Which words are punctuation; before which a line may end: after a space, or in a script without spaces.
         self.source_marks = [end - start == 1 and is_punctuation(source[start]) for start, end in source_words]
         self.target_marks = [end - start == 1 and is_punctuation(target[start]) for start, end in target_words]
@@ -212,8 +213,8 @@ class Placement:
             return high
         if word <= source[0]:
             return low
-        before = self.weights[low:high, source[0] : word].sum(1) - self.weights[low:high, word : source[1]].sum(1)
-        gains = np.append(0, np.cumsum(before))
+        first, middle, last = (self.sums[low:high, column] for column in (source[0], word, source[1]))
+        gains = np.append(0, np.cumsum((middle - first) - (last - middle)))
         possible = np.arange(low + 1, max(low + 2, high - remaining))
         allowed = possible[self.breakable[possible]]
         possible = allowed if allowed.size else possible
@@ -234,7 +235,7 @@ class Placement:
 
     def gains(self, node: Node) -> np.ndarray:
         """[T]: the weight on the source words of a pair above the threshold; of punctuation only if they have some."""
-        gains: np.ndarray = self.weights[:, node.first : node.last].sum(1) - THRESHOLD
+        gains: np.ndarray = self.sums[:, node.last] - self.sums[:, node.first] - THRESHOLD
         if not any(self.source_marks[node.first : node.last]):
             gains = np.where(self.target_marks, np.minimum(gains, 0), gains)
         return gains

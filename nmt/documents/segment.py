@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import islice, takewhile
 from typing import Any
 
 from nmt.data.text_filter import PATTERNS
@@ -129,8 +130,8 @@ class SegmentBuilder:
         if self.text and self.text[-1] != " ":
             self.text, self.space = f"{self.text} ", space
         elif self.tags and (last := self.tags[-1]).position == len(self.text):
-            empty = any(tag.name == last.name and tag.position == last.position for tag in self.tags[:-1])
-            if last.kind != TagKind.CLOSE or empty:
+            here = takewhile(lambda tag: tag.position == len(self.text), islice(reversed(self.tags), 1, None))
+            if last.kind != TagKind.CLOSE or any(tag.name == last.name for tag in here):
                 last.parts.append(space)
 
     def add_tag(self, kind: TagKind, parts: Sequence[Part], name: str = "") -> None:
