@@ -74,7 +74,7 @@ CUE = "1\n00:00:01,000 --> 00:00:03,000\nEin Junge.\n\n"
         ("a", "x", "the extension '' is of no known format"),
         ("a.html", b"<p>gut</p>\nM\xfcller", "a.html, line 2, is not UTF-8"),
         ("a.html", "Ja.\n<p class='x>gut</p>", "a.html, line 2: the tag <p has no end."),
-        ("a.html", "Ja.\n\n<!-- gut", "a.html, line 3: a comment has no end."),
+        ("a.html", "Ja.\n\n<!-- gut", "a.html, line 3: the comment has no end."),
         ("a.html", "<meta charset='latin-1'><p>gut", "says that its encoding is latin-1; convert it to UTF-8."),
         ("a.txt", b"gut\n\0", "a.txt, line 2: a NUL character"),
         ("a.srt", CUE + CUE.replace("1\n", "2\n", 1), "a.srt, line 6: cue 2 begins before cue 1 ends."),
@@ -110,13 +110,14 @@ def test_options_of_lines_are_refused(refuse, words, wanted):
     assert wanted in refuse("a.txt", "Ein Junge.", *words)
 
 
-def test_what_cannot_be_read_or_written(refuse, refused, trained, tmp_path):
+def test_what_cannot_be_read_or_written(refused, trained, tmp_path):
     command = ["translate", "tiny", "--runs", trained.runs]
     assert "cannot be read: No such file" in refused(*command, "--document", str(tmp_path / "none.txt"))
-    assert "cannot be written: No such file" in refuse("a.txt", "Ja.", "--output", str(tmp_path / "no" / "out"))
     assert "--retranslate" in refused(*command, "--retranslate", "Ja.")
     text = tmp_path / "b.txt"
     text.write_text("Ja.")
+    output = ["--output", str(tmp_path / "no" / "out")]
+    assert "cannot be written: No such file" in refused(*command, "--document", str(text), *output)
     (tmp_path / "link.txt").symlink_to(text)
     for option in ("--document", "--input"):
         answer = refused(*command, option, str(text), "--output", str(tmp_path / "link.txt"))

@@ -10,20 +10,18 @@ from __future__ import annotations
 import codecs
 import html
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from nmt.documents.segment import Malformed, Part, SegmentBuilder, TagKind
+from nmt.documents.segment import Malformed, Part, SegmentBuilder, TagKind, has_letters
 
+# What may stand in a tag: values in quotation marks, which may have > in them, and all else.
 TOKEN = re.compile(
-    r"(?P<other><!--.*?(?:-->|\Z)|<[!?][^>]*(?:>|\Z))|<(?P<close>/?)(?P<name>[A-Za-z][^\s/>]*)", re.DOTALL
+    r"(?P<other><!--.*?(?:-->|\Z)|<[!?][^>]*(?:>|\Z))"
+    r"""|<(?P<close>/?)(?P<name>[A-Za-z][^\s/>]*)(?P<rest>(?:[^>=]|=\s*"[^"]*"|=\s*'[^']*'|=(?!\s*["']))*)>?""",
+    re.DOTALL,
 )
-# One attribute, or the space or slash before it; a quotation mark inside a value without quotes is part of the value.
-ATTRIBUTE = re.compile(
-    r"""[\s/]+|(?P<name>(?:=(?!\s*["'])|[^\s/>=])[^\s/>=]*)"""
-    r"""(?:\s*=\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^\s"'>][^\s>]*)|(?=>)))?"""
-)
+ATTRIBUTE = re.compile(r"""(?P<name>[^\s=/"'>]+)(?:\s*=\s*(?P<value>"[^"]*"|'[^']*'|[^\s"'>][^\s>]*))?""")
 ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);")
 # Their content has no text, or no tags.
 RAW_TEXT = {"script", "style", "xmp", "iframe", "noembed", "noframes", "svg", "math"}
@@ -47,33 +45,29 @@ ENDS = {
 }  # fmt: skip
 
 
-class Attribute(NamedTuple):
-    """A value, without its quotation marks."""
-
-    value: str
-    start: int
-    end: int
-    quoted: bool
-
-
-@dataclass
-class Token:
+class Token(NamedTuple):
     """A stretch of the document."""
 
     kind: str  # text, line: of a text area, open, close, or other: a comment, a declaration, raw text
     start: int
     end: int
     name: str = ""  # of the element, in small letters
-    attributes: dict[str, Attribute] = field(default_factory=dict)
+    attributes: dict[str, re.Match[str]] = {}  # noqa: RUF012
 
     def value(self, name: str) -> str:
         """An attribute in small letters."""
-        return self.attributes[name].value.strip().lower() if name in self.attributes else ""
+        value = self.attributes[name]["value"] if name in self.attributes else None
+        return html.unescape(value or "").strip("\"' ").lower()
 
     @property
     def is_kept(self) -> bool:
         """Whether the tag says that its content must not be translated."""
         return self.value("translate") == "no" or "notranslate" in self.value("class").split()
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether at the edge of a text it does not belong to it: a comment, an image, a line break."""
+        return self.kind == "other" or (self.kind == "open" and self.name in VOID)
 
 
 def tokens(text: str) -> Iterator[Token]:
@@ -82,7 +76,7 @@ def tokens(text: str) -> Iterator[Token]:
     while match := TOKEN.search(text, position):
         if match.start() > position:
             yield Token("text", position, match.start())
-        token = read_tag(text, match)
+        token = read_token(text, match)
         yield token
         position = token.end
         if token.kind == "open" and token.name in RAW_TEXT | {"textarea", "title"} and text[position - 2] != "/":
@@ -96,32 +90,23 @@ def tokens(text: str) -> Iterator[Token]:
         yield Token("text", position, len(text))
 
 
-def read_tag(text: str, match: re.Match[str]) -> Token:
-    """The token that begins with this match of TOKEN; raises Malformed for one without an end."""
+def read_token(text: str, match: re.Match[str]) -> Token:
+    """The token of a match of TOKEN; raises Malformed for one without an end."""
+    if not match[0].endswith(">"):
+        name = "comment" if match[0].startswith("<!--") else f"tag <{match['close'] or ''}{match['name'] or '!'}"
+        raise Malformed(f"the {name} has no end", match.start())
     if match["other"]:
-        if not match[0].endswith(">"):
-            name = "comment" if match[0].startswith("<!--") else "declaration"
-            raise Malformed(f"a {name} has no end", match.start())
         return Token("other", *match.span())
-    token = Token("close" if match["close"] else "open", *match.span(), match["name"].lower())
-    while attribute := ATTRIBUTE.match(text, token.end):
-        token.end = attribute.end()
-        if attribute["name"]:
-            kind = next((each for each in ("double", "single", "bare") if attribute[each] is not None), "name")
-            value = html.unescape(attribute[kind]) if kind != "name" else ""
-            token.attributes.setdefault(
-                attribute["name"].lower(), Attribute(value, *attribute.span(kind), kind in ("double", "single"))
-            )
-    if not text.startswith(">", token.end):
-        raise Malformed(f"the tag {match[0][:40]} has no end", match.start())
-    token.end += 1
-    return token
+    attributes: dict[str, re.Match[str]] = {}
+    for attribute in ATTRIBUTE.finditer(text, *match.span("rest")):
+        attributes.setdefault(attribute["name"].lower(), attribute)
+    return Token("close" if match["close"] else "open", *match.span(), match["name"].lower(), attributes)
 
 
 def read_html(text: str) -> Iterator[Part]:
     """The parts of a document or of a piece of one; raises Malformed."""
     blocks: list[tuple[str, bool]] = []  # the open blocks, and whether they are translated
-    run: list[Token] = []
+    run: list[Token] = []  # since the last tag of a block
     is_translated = True
     for token in [*tokens(text), Token("end", len(text), len(text))]:
         if token.kind in ("text", "other") or token.name in INLINE:
@@ -131,16 +116,11 @@ def read_html(text: str) -> Iterator[Part]:
                 run = []
             continue
         if run:
-            yield from inline_parts(text, run) if is_translated else [text[run[0].start : run[-1].end]]
+            yield from inline_parts(text, run) if is_translated else [text[run[0].start : token.start]]
         run = []
-
-    for token in tokens(text):
-        if token.kind in ("text", "other", "line") or token.name in INLINE:
-            run.append(token)
-            if token.kind == "line" or (token.kind == "text" and token.end - run[0].start > LONGEST_BLOCK):
-                yield from flush()
+        if token.kind in ("line", "end"):
+            yield from inline_parts(text, [token._replace(kind="text")])
             continue
-        yield from flush()
         if token.name == "meta":
             check_encoding(token)
         parent = is_translated and not token.is_kept
@@ -156,7 +136,6 @@ def read_html(text: str) -> Iterator[Part]:
                 blocks.append((token.name, allowed and not token.is_kept and token.name not in KEPT))
         is_translated = blocks[-1][1] if blocks else True
         yield from tag_parts(text, token) if parent else [text[token.start : token.end]]
-    yield from flush()
 
 
 def check_encoding(token: Token) -> None:
@@ -179,42 +158,46 @@ def tag_parts(text: str, token: Token) -> list[Part]:
         names.add("value")
     parts: list[Part] = []
     position = token.start
-    for name, value in token.attributes.items():
-        if name in names and value.quoted:
-            raw, mark = text[value.start : value.end], text[value.start - 1]
+    for name in names & token.attributes.keys():
+        value = token.attributes[name]["value"] or ""
+        if value[:1] in ("'", '"'):
+            mark, raw = value[0], value[1:-1]
             builder = SegmentBuilder()
-            builder.add_text(value.value.strip())
+            builder.add_text(html.unescape(raw).strip())
             escape = escape_like(f"{raw}&#39;" if mark == "'" else raw, '"' if mark == '"' else "")
-            parts += [text[position : value.start], builder.build(raw, escape)]
-            position = value.end
+            start = token.attributes[name].start("value") + 1
+            parts += [text[position:start], builder.build(raw, escape)]
+            position = start + len(raw)
     return [*parts, text[position : token.end]]
 
 
-def inline_parts(text: str, run: Sequence[Token], entities: bool = True) -> list[Part]:
-    """The parts of a block: what surrounds its text as it is, its text as one segment.
+def inline_parts(text: str, run: list[Token], entities: bool = True) -> list[Part]:
+    """The parts of these tokens of a text: what surrounds its words as it is, these as one segment.
 
     `entities`: whether &amp; and the like stand for signs.
     """
-    first, last = 0, len(run)
-    while first < last and is_edge(text, run[first]):
-        first += 1
-    while last > first and is_edge(text, run[last - 1]):
-        last -= 1
-    before, after = ([part for token in edge for part in tag_parts(text, token)] for edge in (run[:first], run[last:]))
-    if first == last:
-        return before
-    middle = run[first:last]
-    start, end = middle[0].start, middle[-1].end
-    if middle[0].kind in ("text", "line"):
-        start += len(text[start : middle[0].end]) - len(text[start : middle[0].end].lstrip())
-    if middle[-1].kind in ("text", "line"):
-        end -= len(text[middle[-1].start : end]) - len(text[middle[-1].start : end].rstrip())
-    builder, raw = SegmentBuilder(), text[start:end]
-    index = 0
-    while index < len(middle):
-        index = add_token(builder, text, middle, index, (start, end), entities)
+    edges: list[list[Part]] = [[], []]
+    for edge, index in ((0, 0), (1, -1)):
+        while run and (run[index].is_outside or not text[run[index].start : run[index].end].strip()):
+            parts = tag_parts(text, token := run.pop(index))
+            edges[edge] = [*parts, *edges[1]] if edge else [*edges[0], *parts]
+    if not run:
+        return [*edges[0], *edges[1]]
+    start, end = run[0].start, run[-1].end
+    if run[0].kind == "text":
+        start += len(text[start:end]) - len(text[start:end].lstrip())
+    if run[-1].kind == "text":
+        end = start + len(text[start:end].rstrip())
+    builder, position = SegmentBuilder(), start
+    for token in run:
+        if token.kind == "text":
+            raw = text[max(token.start, position) : min(token.end, end)]
+            builder.add_text(html.unescape(raw) if entities else raw)
+        elif token.start >= position:
+            position = add_element(builder, text, token, end)
+    raw = text[start:end]
     inner = builder.build(raw, escape_like(raw) if entities else str)
-    return [*before, text[middle[0].start : start], inner, text[end : middle[-1].end], *after]
+    return [*edges[0], text[run[0].start : start], inner, text[end : run[-1].end], *edges[1]]
 
 
 def add_element(builder: SegmentBuilder, text: str, token: Token, end: int) -> int:
@@ -243,20 +226,7 @@ def add_element(builder: SegmentBuilder, text: str, token: Token, end: int) -> i
         builder.add_tag(TagKind.OPEN, tag_parts(text, token), token.name)
     else:
         builder.add_tag(TagKind.POINT, tag_parts(text, token))
-    return index + 1
-
-
-def element_end(run: Sequence[Token], index: int) -> int:
-    """Where the element that begins here ends; 0 where none begins, or it has no end among these tokens."""
-    token, depth = run[index], 0
-    if token.kind != "open" or token.name not in UNITS | MARKS and not token.is_kept:
-        return 0
-    for number in range(index, len(run)):
-        if run[number].name == token.name:
-            depth += {"open": 1, "close": -1}[run[number].kind]
-            if depth == 0:
-                return number + 1
-    return 0
+    return token.end
 
 
 def escape_like(raw: str, marks: str = "") -> Callable[[str], str]:

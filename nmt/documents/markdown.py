@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
-from nmt.documents.html import MARKS, TOKEN, UNITS, VOID, read_html, read_tag
+from nmt.documents.html import TOKEN, add_element, read_html, read_token
 from nmt.documents.plain_text import newline_of, wrap, wraps
 from nmt.documents.segment import PLACEHOLDER, Malformed, Part, SegmentBuilder, TagKind
 from nmt.errors import UserError, install_extra
@@ -124,7 +124,7 @@ def read_block(text: str, lines: list[tuple[int, int]], labels: Collection[str],
 
 
 class InlineReader:
-    """Reads one block of inline Markdown into a SegmentBuilder: each `read_…` gives the position after a match."""
+    """Reads one block of inline Markdown into a SegmentBuilder."""
 
     PATTERN = INLINE
 
@@ -138,57 +138,38 @@ class InlineReader:
         position = start
         while match := self.PATTERN.search(self.text, position, end):
             self.builder.add_text(html.unescape(self.text[position : match.start()]))
-            reader: Callable[[re.Match[str], int], int] = getattr(self, f"read_{match.lastgroup}")
-            position = reader(match, end)
+            kind, raw, position = match.lastgroup, match[0], match.end()
+            if kind == "unit":
+                self.builder.add_unit([raw])
+            elif kind == "hard":
+                self.builder.add_break(raw)
+            elif kind in ("open", "close"):
+                self.builder.add_tag(TagKind.OPEN if kind == "open" else TagKind.CLOSE, [raw], "]")
+            elif kind == "footnote":
+                self.builder.add_tag(TagKind.POINT, [raw])
+            elif kind == "run":
+                self.read_run(match)
+            elif kind == "link":
+                position = self.read_link(match, end)
+            elif kind == "tag":
+                position = self.read_tag(match, end)
+            else:  # an escaped sign, the end of a line, backticks without a partner
+                self.builder.add_text({"escape": raw[1:], "soft": " "}.get(kind or "", raw))
         self.builder.add_text(html.unescape(self.text[position:end]))
 
-    def read_escape(self, match: re.Match[str], end: int) -> int:
-        """A sign that stands for itself."""
-        self.builder.add_text(match[0][1:])
-        return match.end()
-
-    def read_hard(self, match: re.Match[str], end: int) -> int:
-        """A line break that is kept."""
-        self.builder.add_break(match[0])
-        return match.end()
-
-    def read_soft(self, match: re.Match[str], end: int) -> int:
-        """The end of a line, which is a space."""
-        self.builder.add_text(" ")
-        return match.end()
-
-    def read_unit(self, match: re.Match[str], end: int) -> int:
-        """What is not translated."""
-        self.builder.add_unit([match[0]])
-        return match.end()
-
-    def read_ticks(self, match: re.Match[str], end: int) -> int:
-        """Backticks without a partner."""
-        self.builder.add_text(match[0])
-        return match.end()
-
-    def read_footnote(self, match: re.Match[str], end: int) -> int:
-        """The mark of a footnote."""
-        self.builder.add_tag(TagKind.POINT, [match[0]])
-        return match.end()
-
-    def read_run(self, match: re.Match[str], end: int) -> int:
+    def read_run(self, match: re.Match[str]) -> None:
         """Emphasis: signs that close what is open, or open what may be closed."""
         run, before, after = match[0], self.text[match.start() - 1 : match.start()], self.text[match.end() :][:1]
         inside_word = run[0] == "_" and before.isalnum() and after.isalnum()
-        if inside_word or not (before.strip() or after.strip()):
-            self.builder.add_text(run)
-            return match.end()
-        while before.strip() and self.runs and run.startswith(self.runs[-1]):
+        while not inside_word and before.strip() and self.runs and run.startswith(self.runs[-1]):
             name = self.runs.pop()
             self.builder.add_tag(TagKind.CLOSE, [name], name)
             run = run[len(name) :]
-        if run and after.strip():
+        if run and after.strip() and not inside_word:
             self.builder.add_tag(TagKind.OPEN, [run], run)
             self.runs.append(run)
         else:
             self.builder.add_text(run)
-        return match.end()
 
     def read_link(self, match: re.Match[str], end: int) -> int:
         """A link or an image; its text is translated, its target is not."""
@@ -216,30 +197,12 @@ class InlineReader:
         """An element of HTML, or the sign < as text."""
         opening = TOKEN.match(self.text, match.start(), end)
         try:
-            token = read_tag(self.text, opening) if opening else None
+            if opening:
+                return add_element(self.builder, self.text, read_token(self.text, opening), end)
         except Malformed:
-            token = None
-        if token is None or token.end > end:
-            self.builder.add_text("<")
-            return match.end()
-        raw = self.text[token.start : token.end]
-        close = re.compile(rf"</{token.name}\s*>").search(self.text, token.end, end) if token.kind == "open" else None
-        if close and token.name in UNITS:
-            self.builder.add_unit([self.text[token.start : close.end()]])
-            return close.end()
-        content = self.text[token.end : close.start()] if close else "x"
-        if close and token.name in MARKS and self.builder.text and not any(map(str.isalpha, content)):
-            self.builder.add_mark(self.text[token.start : close.end()], self.text[close.end() : end][:1].isalnum())
-            return close.end()
-        if token.name == "br":
-            self.builder.add_break(raw)
-        elif token.kind == "close":
-            self.builder.add_tag(TagKind.CLOSE, [raw], token.name)
-        elif token.kind == "open" and token.name not in VOID and not raw.endswith("/>"):
-            self.builder.add_tag(TagKind.OPEN, [raw], token.name)
-        else:
-            self.builder.add_tag(TagKind.POINT, [raw])
-        return token.end
+            pass
+        self.builder.add_text("<")
+        return match.end()
 
 
 def closing_bracket(text: str, start: int, end: int) -> int:

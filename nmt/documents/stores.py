@@ -13,7 +13,7 @@ from typing import Any
 from nmt.documents.document import Document, Field
 from nmt.documents.html import inline_parts, tokens
 from nmt.documents.markdown import InlineReader
-from nmt.documents.segment import PLACEHOLDER, Malformed, Part, TagKind
+from nmt.documents.segment import PLACEHOLDER, Malformed, Part
 from nmt.errors import UserError, install_extra
 
 CHARSET = re.compile(rb'^"Content-Type:[^"]*charset=([^\s\\";]+)', re.MULTILINE)
@@ -127,16 +127,6 @@ class AsciiDocReader(InlineReader):
         rf"(?P<open>(?:https?://|(?:link|xref|footnote|mailto|image)::?)[^\s\[\]]*\[)|(?P<close>\])|(?P<soft>\s*\n\s*)"
         rf"|(?P<unit>`[^`]+`|<<[^<>]+>>|\w+::?[^\s\[\]]*\[[^\]]*\]|{PLACEHOLDER})|(?P<run>[*_#]+)"
     )
-
-    def read_open(self, match: re.Match[str], end: int) -> int:
-        """The beginning of a text in brackets."""
-        self.builder.add_tag(TagKind.OPEN, [match[0]], "]")
-        return match.end()
-
-    def read_close(self, match: re.Match[str], end: int) -> int:
-        """The end of a text in brackets."""
-        self.builder.add_tag(TagKind.CLOSE, [match[0]], "]")
-        return match.end()
 
 
 def read_json(data: bytes, _: bool) -> Document:

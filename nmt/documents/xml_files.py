@@ -13,6 +13,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from html import escape
 from io import BytesIO
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from nmt.documents.document import Document, Field
@@ -30,15 +31,21 @@ SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 Kind = tuple[str | TagKind, str]  # "pair", "unit", or that of a tag, and its name
 
 
-def parse(data: bytes, name: str = "the file") -> Any:
-    """The root element; raises Malformed, and UserError without lxml."""
+def etree() -> Any:
+    """lxml; raises UserError without it."""
     try:
         from lxml import etree
     except ImportError:
         raise UserError(f"XML is read by lxml: {install_extra('documents')}.") from None
+    return etree
+
+
+def parse(data: bytes, name: str = "the file") -> Any:
+    """The root element; raises Malformed, and UserError without lxml."""
+    parser = etree().XMLParser(resolve_entities=False, no_network=True, strip_cdata=False)
     try:
-        root = etree.fromstring(data, etree.XMLParser(resolve_entities=False, no_network=True, strip_cdata=False))
-    except etree.XMLSyntaxError as error:
+        root = etree().fromstring(data, parser)
+    except etree().XMLSyntaxError as error:
         raise Malformed(f"{name} is no well-formed XML ({error.msg})", line=error.lineno) from None
     about = root.getroottree().docinfo
     if (about.encoding or "utf-8").lower() not in ("utf-8", "utf8", "us-ascii", "ascii"):
@@ -50,12 +57,9 @@ def parse(data: bytes, name: str = "the file") -> Any:
 
 def serialize(root: Any) -> bytes:
     """A file of XML from its root element."""
-    from lxml import etree
-
     tree = root.getroottree()
-    return bytes(
-        etree.tostring(tree, encoding="UTF-8", xml_declaration=True, standalone=tree.docinfo.standalone or None)
-    )
+    standalone = tree.docinfo.standalone or None
+    return bytes(etree().tostring(tree, encoding="UTF-8", xml_declaration=True, standalone=standalone))
 
 
 def local(element: Any) -> str:
@@ -252,7 +256,7 @@ class Runs:
 
     def __init__(self, package: Package) -> None:
         self.package = package
-        self.looks: list[Any] = []  # a run for each pair, and for the plain text of each part
+        self.looks: dict[str, Any] = {}  # runs without text
 
     def kind_of(self, element: Any) -> Kind:
         """What an element of a paragraph is."""
@@ -267,32 +271,28 @@ class Runs:
         texts = [index for index, child in enumerate(children) if self.runs_in(child)]
         if not texts:
             return []
-        groups: list[list[Any]] = [[]]
-        for child in children[texts[0] : texts[-1] + 1]:
-            if self.package.ends in map(local, child):
-                groups += [[child], []]
-            else:
-                groups[-1].append(child)
-        middle = []
-        for group in groups:
-            if any(self.runs_in(child) for child in group):
-                middle.append(paragraph.makeelement("part"))
-                self.add(middle[-1], group)
-            else:
-                middle += group
-        paragraph[:] = [*children[: texts[0]], *middle, *children[texts[-1] + 1 :]]
-        return [each for each in middle if local(each) == "part"]
+        first, last = texts[0], texts[-1] + 1
+        middle, parts = [], []
+        for _, group in groupby(children[first:last], lambda child: self.package.ends in map(local, child)):
+            middle += (inside := list(group))
+            if any(self.runs_in(child) for child in inside):
+                parts.append(paragraph.makeelement("part"))
+                middle[-len(inside) :] = parts[-1:]
+                self.add(parts[-1], inside)
+        paragraph[:] = [*children[:first], *middle, *children[last:]]
+        return parts
 
     def pieces(self, parent: Any) -> list[Any]:
         """The elements inside another one; a run has one element beside its properties."""
         pieces = []
         for child in list(parent):
             child.tail = None
-            if local(child) != self.package.run:
-                pieces += [child] if local(child) not in ("proofErr", "lastRenderedPageBreak") else []
+            if local(child) not in (self.package.run, "proofErr"):
+                pieces.append(child)
                 continue
-            for each in [each for each in child if local(each) != self.package.properties]:
-                pieces.append(child.makeelement(child.tag, child.attrib))
+            inside = [each for each in child if local(each) not in (self.package.properties, "lastRenderedPageBreak")]
+            for each in inside:
+                pieces.append(child.makeelement(child.tag, child.attrib, nsmap=child.nsmap))
                 pieces[-1].extend(deepcopy(look) for look in child if local(look) == self.package.properties)
                 pieces[-1].append(each)
                 each.tail = None
@@ -305,78 +305,68 @@ class Runs:
         return [run for child in element for run in self.runs_in(child)] if local(element) in self.package.pairs else []
 
     def text_of(self, run: Any) -> Any:
-        """The element with the text of a run."""
+        """The element with the text of a run; None of another one."""
         return next((each for each in run if local(each) == self.package.text), None)
+
+    def look_of(self, run: Any) -> str:
+        """The key of a run without its text, which runs that look the same have in common."""
+        run = deepcopy(run)
+        text = self.text_of(run)
+        text.text = None
+        text.attrib.clear()  # xml:space
+        for name in [name for name in run.attrib if "rsid" in name]:
+            del run.attrib[name]
+        key = etree().tostring(run, encoding="unicode")
+        self.looks[key] = run
+        return str(key)
 
     def add(self, parent: Any, children: list[Any]) -> None:
         """Put these into a part or a pair as text and elements."""
         runs = [run for child in children for run in self.runs_in(child)]
-        plain = max(runs, key=lambda run: len(self.text_of(run).text or ""))
-        parent.set("look", self.remember(plain))
+        plain = self.look_of(max(runs, key=lambda run: len(self.text_of(run).text or "")))
+        parent.set("look", plain)
         parent[:] = []
         for child in children:
-            last = parent[-1] if len(parent) else None
-            if local(child) != self.package.run and self.runs_in(child):
-                self.add(child, self.pieces(child))
+            last: Any = parent[-1] if len(parent) else None
+            if local(child) != self.package.run or not self.runs_in(child):
+                if self.runs_in(child):
+                    self.add(child, self.pieces(child))
                 parent.append(child)
-            elif not self.runs_in(child):
-                parent.append(child)
-            elif self.key(child) == self.key(plain):
-                text = self.text_of(child).text or ""
-                if last is None:
-                    parent.text = (parent.text or "") + text
-                else:
-                    last.tail = (last.tail or "") + text
+                continue
+            look, text = self.look_of(child), self.text_of(child).text or ""
+            if look == plain and last is None:
+                parent.text = (parent.text or "") + text
+            elif look == plain:
+                last.tail = (last.tail or "") + text
+            elif last is not None and last.tag == "run" and last.get("look") == look and not last.tail:
+                last.text += text
             else:
-                text = self.text_of(child).text or ""
-                if last is None or local(last) != "run" or last.tail or self.key(self.look(last)) != self.key(child):
-                    last = parent.makeelement("run", look=self.remember(child))
-                    parent.append(last)
-                last.text = (last.text or "") + text
-
-    def remember(self, run: Any) -> str:
-        """The number of a look."""
-        self.looks.append(deepcopy(run))
-        return str(len(self.looks) - 1)
-
-    def look(self, element: Any) -> Any:
-        """The run that looks like an element."""
-        return self.looks[int(element.get("look"))]
-
-    def key(self, run: Any) -> tuple[Any, ...]:
-        """What two runs that look the same have in common."""
-        return {name: value for name, value in run.attrib.items() if "rsid" not in name}, [
-            (each.tag, dict(each.attrib))
-            for look in run
-            if local(look) == self.package.properties
-            for each in look.iter()
-        ]
+                parent.append(parent.makeelement("run", look=look))
+                parent[-1].text = text
 
     def restore(self, parent: Any) -> None:
         """Make runs of the text in a part or a pair; a part is replaced by them."""
-        look = self.look(parent)
-        del parent.attrib["look"]
-        inside = [self.run(look, parent.text)]
+        look = parent.attrib.pop("look")
+        inside = self.runs_of(look, parent.text)
         for child in list(parent):
             tail, child.tail = child.tail, None
-            if child.tag == "run":
-                child = self.run(self.look(child), "".join(child.itertext()))
-            elif child.get("look"):
+            if child.tag != "run" and child.get("look"):
                 self.restore(child)
-            inside += [child, self.run(look, tail)]
-        parent.text, parent[:] = None, [each for each in inside if each is not None]
+            inside += self.runs_of(child.get("look"), "".join(child.itertext())) if child.tag == "run" else [child]
+            inside += self.runs_of(look, tail)
+        parent.text, parent[:] = None, inside
         if parent.tag == "part":
-            grandparent = parent.getparent()
-            at = grandparent.index(parent)
-            grandparent[at : at + 1] = list(parent)
+            paragraph = parent.getparent()
+            at = paragraph.index(parent)
+            paragraph[at : at + 1] = inside
 
-    def run(self, look: Any, text: str | None) -> Any:
-        """A run with this look and text; None without text."""
+    def runs_of(self, look: str, text: str | None) -> list[Any]:
+        """A run with this look and text; none without text."""
         if not text:
-            return None
-        run = deepcopy(look)
+            return []
+        run = deepcopy(self.looks[look])
         element = self.text_of(run)
         element.text = text
         if "wordprocessingml" in element.tag:
             element.set(SPACE, "preserve")
-        return run
+        return [run]
