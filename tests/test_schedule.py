@@ -4,11 +4,12 @@ from dataclasses import fields
 
 import pytest
 
+from nmt.config.schedules import SCHEDULES
 from nmt.config.schema import OptimConfig, TrainConfig
 from nmt.errors import UserError
 from nmt.training import schedule
 from nmt.training.distributed import World
-from nmt.training.schedule import SCHEDULES, TimeBudget, learning_rate, planned_updates, warn_if_only_warmup
+from nmt.training.schedule import TimeBudget, learning_rate, planned_updates, warn_if_only_warmup
 from nmt.training.state import TrainState
 
 # Peak 2, warm-up 4, 12 updates in all, final fraction 0.2: from 2 to 0.4.
@@ -31,11 +32,6 @@ def optim(schedule: str, warmup: int, final: float = 0.0) -> OptimConfig:
         warmup_steps=warmup,
         final_lr_fraction=final,
     )
-
-
-def test_the_configuration_allows_all_of_them():
-    (schedule,) = (field for field in fields(OptimConfig) if field.name == "schedule")
-    assert schedule.metadata["choices"] == tuple(SCHEDULES)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

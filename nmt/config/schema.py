@@ -13,6 +13,8 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from nmt.config.schedules import SCHEDULES
+
 LARGEST = 10**9  # the limit of any number without one of its own; products of two are exact
 
 
@@ -121,7 +123,7 @@ class OptimConfig:
     clip_norm: float = option("largest norm of the gradient; 0 = no clipping", minimum=0)
     schedule: str = option(
         "shape of the learning rate after the warm-up",
-        choices=("inverse_sqrt", "cosine", "linear", "constant"),
+        choices=SCHEDULES,
         paper="inverse_sqrt: Vaswani et al. 2017 eq. 3",
     )
     warmup_steps: int = option("updates of linear warm-up", minimum=0)

@@ -1,14 +1,14 @@
-"""How many updates a training has, and the learning rate of each: a linear warm-up, then one of SCHEDULES.
+"""How many updates a training has, and the learning rate of each: a linear warm-up, then a schedule.
 
 max_minutes is converted into a number of updates once, when enough updates have been timed. From then on only updates
 count, so a resumed training ends at the same update as an uninterrupted one.
 """
 
 import logging
-import math
 import time
 from collections.abc import Callable
 
+from nmt.config.schedules import SCHEDULES
 from nmt.config.schema import OptimConfig, TrainConfig
 from nmt.errors import choose
 from nmt.training.distributed import World
@@ -23,30 +23,19 @@ MEASURED_FRACTION, MAX_MEASURED_SECONDS = 0.05, 60.0
 RESERVE = 0.02  # fraction of max_minutes kept back for a machine that slows down and for the last checkpoints
 
 
-# What the peak is multiplied by, from the update, the length of the warm-up, the fraction of the way from its end to
-# that of the training, and optim.final_lr_fraction.
-SCHEDULES: dict[str, Callable[[int, int, float, float], float]] = {
-    "inverse_sqrt": lambda step, warmup, progress, final: math.sqrt(max(warmup, 1) / step),  # Vaswani 2017 eq. 3
-    "cosine": lambda step, warmup, progress, final: final + (1 - final) * 0.5 * (1 + math.cos(math.pi * progress)),
-    "linear": lambda step, warmup, progress, final: 1 - (1 - final) * progress,
-    "constant": lambda step, warmup, progress, final: 1.0,
-}
-SCHEDULES_WITH_END = ("cosine", "linear")  # those that depend on the total number of updates
-
-
 def can_be_extended(schedule: str, max_minutes: float | None) -> bool:
     """Whether a finished training can go on with a larger budget: neither schedule nor minutes have fixed its end."""
-    return schedule not in SCHEDULES_WITH_END and max_minutes is None
+    return not SCHEDULES[schedule].has_end and max_minutes is None
 
 
 def learning_rate(optim: OptimConfig, step: int, total: int) -> float:
     """The learning rate of update `step` (counted from 1) of `total`: linear warm-up to the peak, then the schedule."""
-    shape = choose("schedule", optim.schedule, SCHEDULES)
+    schedule = choose("schedule", optim.schedule, SCHEDULES)
     warmup = optim.warmup_steps
     if step < warmup:
         return optim.lr * (step / warmup)
     progress = min(1.0, (step - warmup) / max(1, total - warmup))
-    return optim.lr * shape(step, warmup, progress, optim.final_lr_fraction)
+    return optim.lr * schedule.shape(step, warmup, progress, optim.final_lr_fraction)
 
 
 def warn_if_only_warmup(optim: OptimConfig, total: int | None) -> None:
