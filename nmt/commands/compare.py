@@ -15,7 +15,7 @@ log = logging.getLogger("nmt")
 def run(options: argparse.Namespace) -> int:
     """Compare runs on the same sets; the tables go to stdout as Markdown, the whole report to --output."""
     check_scoring_options(options)
-    files = (Path(options.source), Path(options.reference[0])) if options.source else None
+    files = (Path(options.source), list(map(Path, options.reference))) if options.source else None
     compare_options = CompareOptions(
         runs_folder=Path(options.runs),
         output=Path(options.output),
@@ -24,6 +24,7 @@ def run(options: argparse.Namespace) -> int:
         gold=gold_files(options),
         valid_gold=valid_gold_files(options),
         samples=options.samples,
+        metrics=options.metrics,
         beam=options.beam,
         max_joined=options.long,
         sentences=parse_sentences(options.sentences),

@@ -10,8 +10,8 @@ from nmt.commands.scoring_options import check_scoring_options, gold_files, vali
 from nmt.errors import UserError
 from nmt.evaluate.gold import GoldAlignments
 from nmt.runs.run import Run
-from nmt.runs.scoring import Result, calibrate, gold_path, make_layer_selector, score_files, score_sets
-from nmt.runs.test_sets import corpus_hashes, own_corpus, set_name, sets_of_split, validation_gold
+from nmt.runs.scoring import Result, calibrate, make_layer_selector, score_set, score_sets
+from nmt.runs.test_sets import corpus_hashes, corpus_set, own_corpus, own_set, sets_of_split, validation_gold
 
 log = logging.getLogger("nmt")
 
@@ -34,16 +34,14 @@ def run(options: argparse.Namespace) -> int:
 
 def score_own_files(options: argparse.Namespace, run: Run, valid: GoldAlignments | None) -> list[Result]:
     """The scores of --source and --reference, with the alignment error rate if there is --gold."""
-    source, reference = Path(options.source), Path(options.reference[0])
-    gold, layer_selector = None, None
-    if files := gold_files(options):
-        if run.translator.model.has_attention:
-            gold, layer_selector = files.read(), make_layer_selector(run, valid or validation_gold(run))
-        else:
-            log.warning("The model of %s has no attention; --gold has no effect on it.", options.name)
-    name = set_name(source)
-    noised = score_noised(run, name, source, reference) if options.noised else []
-    return [score_files(run, name, source, reference, gold, layer_selector), *noised]
+    gold = gold_files(options)
+    if gold and not run.translator.model.has_attention:
+        log.warning("The model of %s has no attention; --gold has no effect on it.", options.name)
+        gold = None
+    test_set = own_set(Path(options.source), list(map(Path, options.reference)), gold)
+    selector = make_layer_selector(run, valid or validation_gold(run)) if gold else None
+    noised = score_noised(run, test_set) if options.noised else []
+    return [score_set(run, test_set, selector, options.metrics), *noised]
 
 
 def score_corpus_sets(options: argparse.Namespace, run: Run, valid: GoldAlignments | None) -> list[Result]:
@@ -51,13 +49,12 @@ def score_corpus_sets(options: argparse.Namespace, run: Run, valid: GoldAlignmen
     corpus = own_corpus(options.name, run.config, corpus_hashes(run), run.folder)
     names = sets_of_split(options.split, corpus, options.name)
     run = calibrate(run, corpus)
-    aligned = any(gold_path(corpus, name).exists() for name in names)
+    test_sets = [corpus_set(run.config, corpus, name) for name in names]
+    aligned = any(test_set.gold for test_set in test_sets)
     if valid and not aligned:
         raise UserError(f"--valid-gold FILE has no effect: there are no gold links of {', '.join(names)}.")
     selector = make_layer_selector(run, valid or validation_gold(run)) if aligned else None
-    results = score_sets(run, corpus, names, selector)
-    if options.noised:
-        languages = run.config.data.source, run.config.data.target
-        for name in names:
-            results += score_noised(run, name, *(corpus / f"{name}.{language}" for language in languages))
+    results = score_sets(run, corpus, names, selector, options.metrics)
+    for test_set in test_sets if options.noised else []:
+        results += score_noised(run, test_set)
     return results

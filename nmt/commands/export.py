@@ -19,6 +19,7 @@ from nmt.convert.hugging_face import HuggingFaceExport, check_name, check_token,
 from nmt.convert.onnx_folder import OnnxExport
 from nmt.data.files import atomic_folder
 from nmt.errors import UserError
+from nmt.evaluate.metrics import scores_in
 from nmt.runs.folders import find_checkpoints
 from nmt.runs.results import damaged_files, read_json, write_checksums
 from nmt.runs.run import Run, load
@@ -151,6 +152,6 @@ def scores(run: Run) -> dict[str, Any]:
         result = read_json(path)
         source = result.get("provenance") if isinstance(result, dict) else None
         if isinstance(source, dict) and source.get("models") == json.loads(json.dumps(run.provenance["models"])):
-            kept = {key: result[key] for key in ("bleu", "chrf", "bleu_signature", "chrf_signature") if key in result}
+            kept = {key: result[key] for name, *_ in scores_in(result) for key in (name, f"{name}_signature")}
             by_set[path.parent.name] = kept | {"decode": source.get("decode")}
     return by_set

@@ -273,8 +273,9 @@ def add_gold(parser: argparse.ArgumentParser, purpose: str) -> None:
 def add_scored(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", help="test (all test sets), valid, or one test set by name (default: test)")
     parser.add_argument("--source", **FILE, help="with --reference: other text than the corpus of training")
-    references = "the translations of --source; several times for several references"
-    parser.add_argument("--reference", **FILE, action="append", help=references)
+    parser.add_argument("--reference", action="append", **FILE, help="given again: another reference of the source")
+    metrics = "besides BLEU and chrF: chrf++, ter, spbleu, comet=CHECKPOINT; with commas between"
+    parser.add_argument("--metrics", type=lambda text: text.split(","), default=[], metavar="NAME,NAME", help=metrics)
     add_gold(parser, "with --reference: Pharaoh links of both files; the alignment error rate is reported too")
     parser.add_argument("--tokenized", action="store_true", help="with links: spaces alone separate words")
     for side, purpose in (

@@ -1,15 +1,14 @@
 """nmt evaluate --odd and --noised: how a run translates what is not like its corpus."""
 
-from pathlib import Path
 from random import Random
 
 from nmt.data.augmentation import FINAL, add_typos
 from nmt.data.files import report_write_errors, write_atomic
-from nmt.data.parallel_text import read_pairs
 from nmt.evaluate.odd_lines import OddResult, odd_report, read_odd_lines
 from nmt.runs.results import refuse_links
 from nmt.runs.run import Run
-from nmt.runs.scoring import Result, score_files
+from nmt.runs.scoring import Result, score_set
+from nmt.runs.test_sets import TestSet
 from nmt.view.text import visible
 
 SEED = 1
@@ -26,18 +25,17 @@ def print_odd_lines(run: Run) -> None:
         print("\t".join(visible(cell) for cell in row.split("\t")))
 
 
-def score_noised(run: Run, name: str, source: Path, reference: Path) -> list[Result]:
+def score_noised(run: Run, test_set: TestSet) -> list[Result]:
     """The scores of a test set whose sources are in capitals (so are the references), in small letters, and so on."""
     results, folder = [], run.folder / "evaluate" / "noised"
-    pairs = list(read_pairs(source, reference))
     for kind in KINDS:
-        paths = folder / f"{name}-{kind}.source", folder / f"{name}-{kind}.reference"
+        paths = folder / f"{test_set.name}-{kind}.source", folder / f"{test_set.name}-{kind}.reference"
         refuse_links(folder.parent, folder, *paths)
         with report_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            for path, lines in zip(paths, zip(*noise(pairs, kind), strict=True), strict=True):
+            for path, lines in zip(paths, zip(*noise(test_set.pairs, kind), strict=True), strict=True):
                 write_atomic(path, "".join(f"{line}\n" for line in lines))
-        results.append(score_files(run, f"{name}-{kind}", paths[0], paths[1]))
+        results.append(score_set(run, TestSet(f"{test_set.name}-{kind}", paths[0], [paths[1]])))
     return results
 
 

@@ -11,8 +11,6 @@ def check_scoring_options(options: argparse.Namespace) -> None:
     """Refuse files that do not belong together, and options without effect; raises UserError."""
     if bool(options.source) != bool(options.reference):
         raise UserError("--source and --reference belong together; give both or neither.")
-    if options.reference and len(options.reference) > 1:
-        raise UserError("--reference names one file of references.")
     if options.gold and not options.source:
         raise UserError(
             "--gold FILE belongs to --source FILE and --reference FILE; sets of the corpus have their own links."

@@ -168,7 +168,9 @@ class TrainConfig:
     validate_every: int = option("updates between two validations", above=0)
     validate_beam: int = option("beam of the search over the validation set; 1 = greedy", above=0, maximum=1000)
     patience: int = option("validations without a better score before the training stops; 0 = never", minimum=0)
-    metric: str = option("the score that decides which checkpoint is the best", choices=("bleu", "loss"))
+    metric: str = option(
+        "the score that decides which checkpoint is the best: loss, or a metric such as bleu, chrf or ter"
+    )
     average_checkpoints: int = option(
         "last validation checkpoints (step-N.safetensors) that are kept, and averaged at the end; 0 = none",
         minimum=0,

@@ -19,7 +19,7 @@ from nmt.data.json_file import read_json, refuse_links, write_json
 from nmt.data.words import split_into_words
 from nmt.decode.confidence import Calibration, logits, sigmoid
 from nmt.decode.translator import Translation, Translator, mean_confidence
-from nmt.evaluate.bleu_chrf import sentence_bleu
+from nmt.evaluate.metrics import sentence_bleu
 from nmt.view.reliability import reliability_diagram
 
 if TYPE_CHECKING:

@@ -87,7 +87,9 @@ class Comet:
         from importlib.metadata import version
 
         resamples = "" if samples is None else f"|bs:{samples}"
-        return f"nrefs:{references}{resamples}|model:{self.name}|weights:{self.digest}|version:{version('unbabel-comet')}"
+        return (
+            f"nrefs:{references}{resamples}|model:{self.name}|weights:{self.digest}|version:{version('unbabel-comet')}"
+        )
 
 
 def find_checkpoint(name: str) -> Path:

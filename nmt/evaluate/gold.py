@@ -12,8 +12,8 @@ from nmt.data.words import WordPair
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluate.alignment_error_rate import AlignmentCounts, AlignmentScore
-from nmt.evaluate.bleu_chrf import tokenization_warning
 from nmt.evaluate.extraction import Extractor, encode_pairs, extract_links, record_words
+from nmt.evaluate.metrics import tokenization_warning
 
 log = logging.getLogger("nmt")
 

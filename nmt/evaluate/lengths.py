@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nmt.data.words import SPACELESS, word_spans
-from nmt.evaluate.bleu_chrf import tokenizer_for
+from nmt.evaluate.metrics import Translated, open_scorer, score
 
 EDGES = (5, 10, 15, 20, 30, 40, 50)  # the longest length of each bucket; longer sentences are in one more bucket
 MIN_SENTENCES = 20  # of a bucket: a BLEU over fewer means nothing
@@ -64,21 +64,17 @@ def upper_edge(length: int) -> int | None:
 
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> float:
-    """BLEU without chrF, as `evaluate.bleu_chrf.score` computes it."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    metric = BLEU(tokenize=tokenizer_for(language), force=True)
-    return metric.corpus_score(list(hypotheses), [list(references)]).score
+    """BLEU alone."""
+    return score(Translated(hypotheses, [references]), language, ["bleu"])["bleu"]
 
 
 def bleu_by_length(
     hypotheses: Sequence[str], references: Sequence[str], buckets: Sequence[Bucket], language: str
 ) -> list[float]:
-    """Corpus BLEU of the sentences of each bucket."""
-    return [
-        corpus_bleu([hypotheses[row] for row in bucket.rows], [references[row] for row in bucket.rows], language)
-        for bucket in buckets
-    ]
+    """BLEU of the sentences of each bucket."""
+    scorer = open_scorer("bleu", language)
+    counts = scorer.statistics(Translated(hypotheses, [references]))
+    return [scorer.score(counts[bucket.rows].sum(axis=0)) for bucket in buckets]
 
 
 def join_pairs(pairs: Sequence[tuple[str, str]], count: int) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Metrics of translations: one table that validation, test sets, `evaluate`, `compare`, model cards and `train.metric` read.
+"""Metrics of translations: one table, read by validation, test sets, comparisons, model cards and `train.metric`.
 
 A metric is an entry of METRICS. Its scorer reduces each sentence to a few numbers, whose sums over a set give the score
 of the set, so that sets can be resampled without reading them again. BLEU, chrF, TER and spBLEU are sacreBLEU's, on
@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol
 
@@ -45,7 +45,9 @@ class Translated(NamedTuple):
             raise UserError("There is nothing to score; the references are empty.")
         for lines in self.references:
             if len(lines) != len(self.hypotheses):
-                raise UserError(f"{len(self.hypotheses)} translations cannot be scored against {len(lines)} references.")
+                raise UserError(
+                    f"{len(self.hypotheses)} translations cannot be scored against {len(lines)} references."
+                )
 
 
 class Scorer(Protocol):
@@ -143,6 +145,12 @@ def find_metric(name: str) -> Metric:
     return choose("metric", name.partition("=")[0], METRICS)
 
 
+def direction(name: str) -> int:
+    """1 where a higher score is better, −1 for TER and for the loss of a validation."""
+    return 1 if name != "loss" and find_metric(name).higher_is_better else -1
+
+
+@cache
 def open_scorer(name: str, language: str) -> Scorer:
     """The scorer of a metric; raises UserError for an unknown one, and where it lacks a package or a model."""
     return find_metric(name).open(language, name.partition("=")[2])

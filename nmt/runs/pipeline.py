@@ -13,6 +13,7 @@ from nmt.data.write_sets import IN_TRAINING
 from nmt.training.distributed import World, world
 from nmt.errors import UserError
 from nmt.data.files import report_write_errors, write_atomic
+from nmt.evaluate.metrics import open_scorer
 from nmt.runs.fine_tuning import open_parent, parent_of
 from nmt.config.compose import compose_all
 from nmt.config.presets import CorpusSize, Suggestion, suggest
@@ -29,7 +30,16 @@ log = logging.getLogger("nmt")
 
 def compose(overrides: Sequence[str], multirun: bool = False) -> list[Config]:
     """The configurations of a command line, with what model=auto chooses and what from=RUN brings; raises UserError."""
-    return compose_all(overrides, multirun, suggestions, parent_of)
+    configs = compose_all(overrides, multirun, suggestions, parent_of)
+    for config in configs:
+        check_metric(config)
+    return configs
+
+
+def check_metric(config: Config) -> None:
+    """Raise UserError where train.metric is neither `loss` nor a metric that can be computed here."""
+    if config.train.metric != "loss":
+        open_scorer(config.train.metric, config.data.target)
 
 
 def download(config: Config) -> None:
@@ -45,6 +55,7 @@ def tokenize(config: Config) -> None:
 
 def suggestions(config: Config) -> list[Suggestion]:
     """What model=auto and tokenizer=auto choose for the corpus and the time of a configuration."""
+    check_metric(config)  # before anything is downloaded
     gpu = select_device(config.device).type == "cuda"
     folder = world().main_first(lambda: build_corpus_stage(config))
     size = read_corpus_size(folder, (config.data.source, config.data.target))

@@ -17,6 +17,7 @@ from nmt.errors import UserError, is_printable
 from nmt.data.files import write_atomic
 from nmt.data.json_file import json_with_checksum, read_json, refuse_links, write_json
 from nmt.data.run_lock import only_writer
+from nmt.evaluate.metrics import STANDARD, scores_in
 
 log = logging.getLogger("nmt")
 CHECKSUMS = "checksums.json"
@@ -69,8 +70,10 @@ def read_result(folder: Path, provenance: dict[str, Any]) -> dict[str, Any] | No
 
 def has_scores(stored: dict[str, Any]) -> bool:
     """Whether a result has the entries that commands read, of their types; a stranger's may not."""
-    scores = [stored.get(name) for name in ("bleu", "chrf", "sentences", "seconds")]
-    texts = [stored.get(name) for name in ("bleu_signature", "chrf_signature", "machine", "sha256_of_hyp")]
+    scores = [stored.get(name) for name in (*STANDARD, "sentences", "seconds")]
+    texts = [stored.get(name) for name in ("machine", "sha256_of_hyp", *(f"{name}_signature" for name in STANDARD))]
+    for _, _, score, signature in scores_in(stored):
+        scores, texts = [*scores, score], [*texts, signature]
     if "aer" in stored or "alignment" in stored:
         alignment = stored.get("alignment")
         alignment = alignment if isinstance(alignment, dict) else {}

@@ -21,7 +21,7 @@ from nmt.decode.forced_decoding import IdPair, Layers
 from nmt.decode.parallel import usable_processes
 from nmt.decode.translator import Translation, Translator, with_batch_tokens
 from nmt.errors import UserError, check_positive
-from nmt.evaluate.bleu_chrf import score
+from nmt.evaluate.metrics import STANDARD, Translated, score, scores_in
 from nmt.decode.confidence import Calibration
 from nmt.decode.glossary import open_glossary
 from nmt.models.base import EncoderDecoder
@@ -105,17 +105,27 @@ class Run:
         """Which weights are read off; raises UserError for a layer, head or method that the model does not have."""
         return make_extractor(self.name, self.translator.model, self.config.train, layer, head, decoder_step, method)
 
-    def score(self, sources: Iterable[str], references: Iterable[str], beam: int | None = None) -> Scores:
-        """BLEU and chrF of the translations of `sources`; raises UserError if there are not as many references.
+    def score(
+        self,
+        sources: Iterable[str],
+        *references: Iterable[str],
+        beam: int | None = None,
+        metrics: Sequence[str] = STANDARD,
+    ) -> Scores:
+        """Scores of the translations of `sources` against one or more references.
 
         BLEU's tokenization is that of the target language, of several the one that all tags of the sources name.
+        Raises UserError for a metric that is not in nmt/evaluate/metrics.py, and if a reference has more or fewer lines
+        than there are sources.
         """
-        sources, references = check_sentences(sources), check_sentences(references)
-        if len(sources) != len(references):
-            raise UserError(f"{len(sources)} sources cannot be scored against {len(references)} references.")
+        sources, lines = check_sentences(sources), [check_sentences(each) for each in references]
+        if wrong := [len(each) for each in lines if len(each) != len(sources)]:
+            raise UserError(f"{len(sources)} sources cannot be scored against {wrong[0]} references.")
         hypotheses = [translation.text for translation in self.translate(sources, beam)]
         language = tagged_language(sources, self.config.data)
-        return Scores(hypotheses=hypotheses, **score(hypotheses, references, language))
+        found = list(scores_in(score(Translated(hypotheses, lines, sources), language, metrics)))
+        values = {name: value for name, _, value, _ in found}
+        return Scores(values, {name: signature for name, _, _, signature in found}, len(sources), hypotheses)
 
     def with_beam(self, beam: int | None) -> Run:
         """The same run with another beam; None: itself."""
@@ -139,14 +149,22 @@ class Run:
 
 @dataclass(frozen=True)
 class Scores:
-    """Corpus scores by sacreBLEU, from 0 to 100, with the signatures that say how they were computed."""
+    """The score of each metric, and the signatures that say how they were computed."""
 
-    bleu: float
-    chrf: float
-    bleu_signature: str
-    chrf_signature: str
+    values: dict[str, float]
+    signatures: dict[str, str]
     sentences: int
     hypotheses: list[str] = field(repr=False)
+
+    @property
+    def bleu(self) -> float:
+        """BLEU, 0 to 100."""
+        return self.values["bleu"]
+
+    @property
+    def chrf(self) -> float:
+        """chrF, 0 to 100."""
+        return self.values["chrf"]
 
 
 def load(

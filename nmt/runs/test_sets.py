@@ -1,16 +1,43 @@
-"""Test sets and gold links for `nmt evaluate` and `nmt compare`: sets of the corpus of a run, or files of one's own."""
+"""What is scored: sets of the corpus of a run, or files of one's own, with their gold links."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
-from nmt.evaluate.gold import GoldAlignments, read_gold_alignments
 from nmt.config.schema import Config
-from nmt.data.corpus import read_report
+from nmt.data.corpus import read_report, set_files
 from nmt.data.parallel_text import read_pairs
 from nmt.errors import UserError
+from nmt.evaluate.gold import GoldAlignments, read_gold_alignments
 from nmt.runs.run import Run
-from nmt.runs.scoring import gold_alignments
 from nmt.runs.trained_corpus import existing_corpus
+
+
+@dataclass
+class TestSet:
+    """Source sentences with one or more references, and gold links of the first if there are any."""
+
+    __test__ = False  # pytest collects no class of this name
+    name: str
+    source: Path
+    references: list[Path]
+    gold: GoldAlignments | None = field(default=None, repr=False)
+
+    @cached_property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Each source sentence with its first reference; raises UserError if the numbers of lines differ."""
+        return list(read_pairs(self.source, self.references[0]))
+
+    @property
+    def sources(self) -> list[str]:
+        """The source sentences."""
+        return [source for source, _ in self.pairs]
+
+    @cached_property
+    def reference_lines(self) -> list[list[str]]:
+        """The lines of each reference."""
+        more = ([target for _, target in read_pairs(self.source, path)] for path in self.references[1:])
+        return [[target for _, target in self.pairs], *more]
 
 
 @dataclass(frozen=True)
@@ -30,10 +57,25 @@ class GoldFiles:
         return read_gold_alignments(self.links, pairs, self.base, self.reverse, self.tokenized)
 
 
+def corpus_set(config: Config, corpus: Path, name: str) -> TestSet:
+    """A set of a corpus, with its gold links where it has some."""
+    source, target = set_files(corpus, name, config.data)
+    test_set, links = TestSet(name, source, [target]), corpus / f"{name}.align"
+    if links.exists():
+        test_set.gold = read_gold_alignments(links, test_set.pairs)
+    return test_set
+
+
+def own_set(source: Path, references: list[Path], gold: GoldFiles | None) -> TestSet:
+    """Files as a set, named after the source; bytes of its name that are not UTF-8 become ?."""
+    name = source.name.removesuffix(".gz").encode(errors="replace").decode()
+    return TestSet(name, source, references, gold.read() if gold else None)
+
+
 def validation_gold(run: Run) -> GoldAlignments | None:
     """The gold links of the validation set that the run was trained with, whatever the current folder; None without."""
     corpus = existing_corpus(run.config, corpus_hashes(run), run.folder)
-    return None if corpus is None else gold_alignments(run, corpus, "valid")
+    return None if corpus is None else corpus_set(run.config, corpus, "valid").gold
 
 
 def corpus_hashes(run: Run) -> set[str]:
@@ -54,11 +96,6 @@ def own_corpus(name: str, config: Config, hashes: set[str], run_folder: Path) ->
         f"The corpus that {name} was trained on is no longer in {config.data_folder}; prepare it with `nmt download` "
         "and the words of the training, or give --source and --reference."
     )
-
-
-def set_name(source: Path) -> str:
-    """The name of a test set that was given as a file; bytes of the name that are not UTF-8 become ?."""
-    return source.name.removesuffix(".gz").encode(errors="replace").decode()
 
 
 def sets_of_split(split: str | None, corpus: Path, name: str) -> list[str]:

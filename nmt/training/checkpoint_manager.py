@@ -107,8 +107,7 @@ class CheckpointManager:
         self, weights: dict[str, Tensor], step: int, result: ValidationResult, origin: str
     ) -> Payload:
         """A checkpoint that can translate, with its validation scores and the updates it comes from."""
-        scores = {"loss": result.loss, "bleu": result.bleu, "chrf": result.chrf}
-        return self.common | {"model": weights, "step": step, "valid": scores, "origin": origin}
+        return self.common | {"model": weights, "step": step, "valid": result.scores, "origin": origin}
 
     def step_paths(self) -> list[Path]:
         """The checkpoints to average, oldest first."""

@@ -300,7 +300,7 @@ class Trainer:
         is_best = result.better_than(state.best, metric)
         state.validations_since_best += 1
         if is_best:
-            state.best, state.validations_since_best = result.value(metric), 0
+            state.best, state.validations_since_best = result.scores[metric], 0
         if not any(step > state.validated_step for step in state.skipped):
             state.rollback_step = state.step
         state.validated_step, state.point = state.step, {}

@@ -7,15 +7,15 @@ from itertools import islice
 import numpy as np
 import torch
 
-from nmt.config.schema import TrainConfig
+from nmt.config.schema import Config, TrainConfig
 from nmt.data.batches import batches_by_length, collate
 from nmt.data.dataset import ParallelDataset
 from nmt.data.text_filter import Encoded
 from nmt.decode.translator import Translator
 from nmt.evaluate.alignment import Alignment
-from nmt.evaluate.bleu_chrf import score
 from nmt.evaluate.extraction import record_words
 from nmt.evaluate.extractor_choice import default_extractor
+from nmt.evaluate.metrics import STANDARD, Translated, direction, find_metric, score
 from nmt.models.inference import inference_copy
 from nmt.training.distributed import World
 from nmt.training.loss import token_losses
@@ -28,31 +28,22 @@ from nmt.view.tensorboard import TensorBoardLogger
 class ValidationResult:
     """The scores and translations of one validation."""
 
-    loss: float  # mean −log p of a target piece
-    bleu: float
-    chrf: float
+    scores: dict[str, float]  # loss (the mean −log p of a target piece), then the metrics
     hypotheses: list[list[int]]  # target ids, in the order of the validation set
 
     def better_than(self, best: float | None, metric: str) -> bool:
-        """Whether this is better than the score `best`: a higher BLEU or a lower loss; None is always beaten."""
-        return best is None or (self.bleu > best if metric == "bleu" else self.loss < best)
-
-    def value(self, metric: str) -> float:
-        """The score that train.metric names, `bleu` or `loss`."""
-        return self.bleu if metric == "bleu" else self.loss
+        """Whether this is better than the score `best` of train.metric; None is always beaten."""
+        return best is None or direction(metric) * (self.scores[metric] - best) > 0
 
     def __str__(self) -> str:
-        return f"validation loss {self.loss:.3f}, BLEU {self.bleu:.2f}, chrF {self.chrf:.2f}"
+        metrics = ((find_metric(name), value) for name, value in self.scores.items() if name != "loss")
+        texts = (f", {metric.label} {value:.{metric.digits}f}" for metric, value in metrics)
+        return f"validation loss {self.scores['loss']:.3f}{''.join(texts)}"
 
     def scalars(self) -> dict[str, float]:
         """The scores by TensorBoard tag."""
-        perplexity = math.exp(min(self.loss, 50.0))
-        return {
-            "loss/valid": self.loss,
-            "perplexity/valid": perplexity,
-            "bleu/valid": self.bleu,
-            "chrf/valid": self.chrf,
-        }
+        perplexity = math.exp(min(self.scores["loss"], 50.0))
+        return {f"{name}/valid": value for name, value in [("perplexity", perplexity), *self.scores.items()]}
 
 
 class Validation:
@@ -66,13 +57,15 @@ class Validation:
         self,
         pairs: ParallelDataset,
         translator: Translator,
-        language: str,
+        config: Config,
         tokens: int,
         dtype: torch.dtype,
         stop: StopSignal,
         world: World,
     ) -> None:
-        self.pairs, self.translator, self.language, self.stop = pairs, translator, language, stop
+        self.pairs, self.translator, self.stop = pairs, translator, stop
+        self.language = config.data.target
+        self.metrics = list(dict.fromkeys([*STANDARD, *({config.train.metric} - {"loss"})]))
         self.dtype, self.world = dtype, world
         self.model = translator.model
         texts = [pairs.texts(row) for row in range(len(pairs))]
@@ -80,7 +73,7 @@ class Validation:
         tokenizers = translator.tokenizers
         if tokenizers.protects:  # in use any span is a placeholder, not only one of both sides
             self.sources = tokenizers.source.encode_protected(tokenizers.protect_sources([each for each, _ in texts]))
-        self.references = [target for _, target in texts]
+        self.texts, self.references = [source for source, _ in texts], [target for _, target in texts]
         self.batches = batches_by_length(np.maximum(pairs.source_lengths, pairs.target_lengths), tokens)
 
     def run(self, reference_lengths: bool = False) -> ValidationResult:
@@ -99,8 +92,8 @@ class Validation:
         finally:
             self.model.train(training)
         texts = [self.translator.tokenizers.target.decode(ids) for ids in hypotheses]
-        scores = score(texts, self.references, self.language)
-        return ValidationResult(loss, scores["bleu"], scores["chrf"], hypotheses)
+        scores = score(Translated(texts, [self.references], self.texts), self.language, self.metrics)
+        return ValidationResult({"loss": loss} | {name: scores[name] for name in self.metrics}, hypotheses)
 
     def search(self, reference_lengths: bool) -> list[list[int]]:
         """The best hypothesis of each source, in the order of the set."""

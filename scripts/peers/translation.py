@@ -18,7 +18,7 @@ from benchmarks.tables import columns
 
 from nmt.data.parallel_text import read_lines
 from nmt.errors import UserError
-from nmt.evaluate.bleu_chrf import score
+from nmt.evaluate.metrics import Translated, score
 from peers.environments import Environments
 from peers.toolkits import PEERS
 
@@ -70,7 +70,7 @@ def translate(engine: Engine, data: Path, threads: int, environments: Environmen
     arguments = ["peers.translate_file", engine.engine, engine.model, data / "test", output, BEAM, SENTENCES]
     figures = environments.measure(engine.environment, arguments, threads)
     hypotheses = output.read_text(encoding="utf-8").split("\n")[:-1]
-    return figures | {"bleu": score(hypotheses, list(read_lines(data / "test.target")))["bleu"]}
+    return figures | {"bleu": score(Translated(hypotheses, [list(read_lines(data / "test.target"))]))["bleu"]}
 
 
 def engines_or_none(make: Callable[[], list[Engine]]) -> list[Engine]:

@@ -13,7 +13,7 @@ from nmt.runs.comparison.results import compare_measures
 from nmt.runs.comparison.systems import open_systems
 from nmt.runs.comparison.test_sets import choose_test_sets, rows_to_draw
 from nmt.errors import UserError
-from nmt.evaluate import significance
+from nmt.evaluate.significance import check_samples
 from nmt.data.files import report_write_errors
 from nmt.runs.results import check_writable
 
@@ -29,7 +29,7 @@ def compare_runs(names: Sequence[str], options: CompareOptions) -> str:
     test_sets = choose_test_sets(systems, options)
     rows = rows_to_draw(test_sets.sets[0], options.sentences)
     for test_set in test_sets.sets:
-        significance.check_samples([test_set.references], test_set.references, options.samples)
+        check_samples(options.samples)
         count = len(test_set.pairs)
         if options.max_joined is not None and not 2 <= options.max_joined <= count:
             raise UserError(f"--long {options.max_joined} is not possible with {test_set.name}; choose 2 to {count}.")
@@ -38,4 +38,4 @@ def compare_runs(names: Sequence[str], options: CompareOptions) -> str:
     with report_write_errors(options.output):
         check_writable(options.output)
     measures = [measure_system(system, test_sets, rows, options) for system in systems]
-    return write_report(compare_measures(measures, test_sets, options.samples), options.output)
+    return write_report(compare_measures(measures, test_sets, options.samples, options.metrics), options.output)

@@ -9,20 +9,16 @@ from typing import Any, NamedTuple
 
 from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.extraction import describe_layers, encode_pairs, fitting_pairs
-from nmt.evaluate.gold import GoldAlignments
 from nmt.evaluate.layer_selection import LayerSelector
 from nmt.runs.comparison.options import CompareOptions
 from nmt.runs.comparison.perplexity import Perplexity, measure_perplexity
 from nmt.runs.comparison.systems import System, load_system
-from nmt.runs.comparison.test_sets import TestSet, TestSets
-from nmt.data.language_pairs import target_language
-from nmt.data.parallel_text import read_lines
-from nmt.errors import UserError
-from nmt.evaluate.lengths import corpus_bleu, join_pairs
+from nmt.runs.comparison.test_sets import TestSets
+from nmt.runs.test_sets import TestSet
+from nmt.evaluate.lengths import join_pairs
 from nmt.data.files import report_write_errors, write_atomic
-from nmt.runs.results import read_json
 from nmt.runs.run import Run
-from nmt.runs.scoring import make_layer_selector, score_files
+from nmt.runs.scoring import make_layer_selector, score_set
 from nmt.runs.test_sets import validation_gold
 from nmt.view.marks import GoldLinks
 
@@ -96,10 +92,9 @@ def measure_system(system: System, test_sets: TestSets, rows: list[int], options
     layer_selector = make_layer_selector(run, test_sets.valid or validation_gold(run))
     sets = {}
     for test_set in test_sets.sets:
-        hypotheses, result = score_set(
-            run, test_set.name, test_set.source, test_set.reference, test_set.gold, layer_selector
-        )
-        measures = SetMeasures(hypotheses, result, measure_perplexity(run.translator, test_set.pairs))
+        result = score_set(run, test_set, layer_selector, options.metrics)
+        perplexity = measure_perplexity(run.translator, test_set.pairs)
+        measures = SetMeasures(result.hypotheses, result.stored, perplexity)
         if options.max_joined:
             measure_joined(run, test_set, measures, options.max_joined, options.output / "joined")
         sets[test_set.name] = measures
@@ -114,34 +109,13 @@ def measure_system(system: System, test_sets: TestSets, rows: list[int], options
     return SystemMeasures(system, run.provenance, sets, maps)
 
 
-def score_set(
-    run: Run,
-    name: str,
-    source: Path,
-    reference: Path,
-    gold: GoldAlignments | None = None,
-    layer_selector: LayerSelector | None = None,
-) -> tuple[list[str], dict[str, Any]]:
-    """Translations and the content of their result.json, computed unless they are stored already."""
-    score_files(run, name, source, reference, gold, layer_selector)
-    folder = run.folder / "evaluate" / name
-    result = read_json(folder / "result.json")
-    if result is None:
-        raise UserError(f"{folder} was changed by another process; give the same command again.")
-    return list(read_lines(folder / "hyp")), result
-
-
 def measure_joined(run: Run, test_set: TestSet, measures: SetMeasures, max_joined: int, folder: Path) -> None:
     """Add BLEU where 1, 2, … consecutive sentences are one input: the same text in longer and longer inputs."""
     measures.joined_bleu = [measures.result["bleu"]]
     for count in range(2, max_joined + 1):
         pairs = join_pairs(test_set.pairs, count)
         paths = write_joined(pairs, folder, f"{test_set.name}-joined{count}")
-        hypotheses, _ = score_set(run, paths[0].stem, *paths)
-        references = [target for _, target in pairs]
-        measures.joined_bleu.append(
-            corpus_bleu(hypotheses, references, target_language(run.config.data, test_set.name))
-        )
+        measures.joined_bleu.append(score_set(run, TestSet(paths[0].stem, paths[0], [paths[1]])).bleu)
         pieces = run.translator.tokenizers.source.encode_all([source for source, _ in pairs])
         measures.split_inputs += sum(len(ids) > run.translator.max_pieces for ids in pieces)
 

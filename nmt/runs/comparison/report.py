@@ -155,8 +155,8 @@ def set_json(set_results: SetResults) -> dict[str, Any]:
             zip(set_results.joined_words, set_results.joined_counts, strict=True), 1
         )
     ]
-    files = {"source": str(test_set.source), "reference": str(test_set.reference)}
-    entry = {"files": files, "fingerprint": fingerprint(test_set.pairs), "sentences": len(test_set.pairs)}
+    files = {"source": str(test_set.source), "reference": ", ".join(map(str, test_set.references))}
+    entry = {"files": files, "fingerprint": fingerprint(test_set), "sentences": len(test_set.pairs)}
     return entry | {"signatures": set_results.significance.signatures, "lengths": lengths, "joined": joined}
 
 

@@ -1,16 +1,18 @@
 """The measures of all systems together: significance, BLEU by length, spread over seeds."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from nmt.runs.comparison.measures import SetMeasures, SystemMeasures
 from nmt.runs.comparison.systems import System
-from nmt.runs.comparison.test_sets import TestSet, TestSets
+from nmt.runs.comparison.test_sets import TestSets
+from nmt.runs.test_sets import TestSet
 from nmt.config.schema import to_dict
 from nmt.data.language_pairs import target_language
 from nmt.evaluate.lengths import Bucket, bleu_by_length, count_words, join_pairs, length_buckets
-from nmt.evaluate.significance import Interval, Significance, paired_bootstrap
-from nmt.evaluate.spread import Spread, spread
+from nmt.evaluate.metrics import STANDARD
+from nmt.evaluate.significance import Interval, Significance, Spread, paired_bootstrap, spread
 from nmt.training.checkpoint import differences
 
 # Two runs are one experiment with two seeds when they differ in nothing but these keys.
@@ -67,20 +69,22 @@ class ComparisonResults:
         return [measures.system for measures in self.measures]
 
 
-def compare_measures(systems: list[SystemMeasures], test_sets: TestSets, samples: int) -> ComparisonResults:
+def compare_measures(systems: list[SystemMeasures], test_sets: TestSets, samples: int, metrics: Sequence[str]) -> ComparisonResults:
     """Compute everything that needs all systems at once."""
-    sets = [compare_set(systems, test_set, samples) for test_set in test_sets.sets]
+    sets = [compare_set(systems, test_set, samples, metrics) for test_set in test_sets.sets]
     return ComparisonResults(systems, sets, find_seed_groups(systems, sets), samples, test_sets.longest)
 
 
-def compare_set(systems: list[SystemMeasures], test_set: TestSet, samples: int) -> SetResults:
+def compare_set(systems: list[SystemMeasures], test_set: TestSet, samples: int, metrics: Sequence[str]) -> SetResults:
     """Significance, BLEU by source length and lengths of joined inputs on one test set."""
     language = target_language(systems[0].system.config.data, test_set.name)
     measures = [system.sets[test_set.name] for system in systems]
     hypotheses = [each.hypotheses for each in measures]
-    significance = paired_bootstrap(hypotheses, test_set.references, language, samples)
+    significance = paired_bootstrap(
+        hypotheses, test_set.reference_lines, language, samples, [*STANDARD, *metrics], test_set.sources
+    )
     buckets = length_buckets([count_words(source) for source in test_set.sources])
-    curves = [bleu_by_length(each, test_set.references, buckets, language) for each in hypotheses]
+    curves = [bleu_by_length(each, test_set.reference_lines[0], buckets, language) for each in hypotheses]
     inputs = [join_pairs(test_set.pairs, count) for count in range(1, len(measures[0].joined_bleu) + 1)]
     words = [sum(count_words(source) for source, _ in pairs) / len(pairs) for pairs in inputs]
     return SetResults(test_set, measures, significance, buckets, curves, words, [len(pairs) for pairs in inputs])

@@ -3,8 +3,7 @@
 from nmt.runs.comparison.measures import SetMeasures
 from nmt.runs.comparison.results import METRICS, ComparisonResults, SetResults
 from nmt.runs.comparison.systems import NONE, System
-from nmt.evaluate.significance import Interval
-from nmt.evaluate.spread import Spread
+from nmt.evaluate.significance import Interval, Spread
 from nmt.view.comparison_page import Table
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

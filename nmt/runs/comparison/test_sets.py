@@ -4,38 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt.evaluate.gold import GoldAlignments, read_gold_alignments
+from nmt.evaluate.gold import GoldAlignments
 from nmt.runs.comparison.options import CompareOptions
 from nmt.runs.comparison.systems import System
-from nmt.data.corpus import set_files
-from nmt.data.parallel_text import read_lines, read_pairs
+from nmt.data.parallel_text import read_lines
 from nmt.errors import UserError
 from nmt.evaluate.lengths import count_words
-from nmt.runs.test_sets import existing_corpus, own_corpus, set_name, sets_of_split
+from nmt.runs.test_sets import TestSet, corpus_set, existing_corpus, own_corpus, own_set, sets_of_split
 
 SHORT = range(6, 13)  # words of a source sentence whose heatmap is neither trivial nor large
 MAX_HEATMAPS = 3
-
-
-@dataclass
-class TestSet:
-    """Sentence pairs under a name, with gold links if there are any."""
-
-    name: str
-    source: Path
-    reference: Path
-    pairs: list[tuple[str, str]]
-    gold: GoldAlignments | None
-
-    @property
-    def sources(self) -> list[str]:
-        """The source sentences of all pairs."""
-        return [pair[0] for pair in self.pairs]
-
-    @property
-    def references(self) -> list[str]:
-        """The reference translations of all pairs."""
-        return [pair[1] for pair in self.pairs]
 
 
 @dataclass
@@ -54,12 +32,10 @@ def choose_test_sets(systems: list[System], options: CompareOptions) -> TestSets
     folder = first.paths[0].parent
     corpus = existing_corpus(first.config, first.corpus_hashes, folder) if shared else None
     if options.files:
-        source, reference = options.files
-        sets = [read_set(set_name(source), source, reference)]
-        sets[0].gold = options.gold.read() if options.gold else None
+        sets = [own_set(*options.files, options.gold)]
     else:
         corpus = corpus or own_corpus(first.name, first.config, first.corpus_hashes, folder)
-        sets = [read_corpus_set(corpus, name, first) for name in sets_of_split(options.split, corpus, first.name)]
+        sets = [corpus_set(first.config, corpus, name) for name in sets_of_split(options.split, corpus, first.name)]
     valid = options.valid_gold.read() if options.valid_gold else None
     if valid and not any(test_set.gold for test_set in sets):
         raise UserError("--valid-gold FILE has no effect: there are no gold links of what is scored.")
@@ -70,20 +46,6 @@ def choose_test_sets(systems: list[System], options: CompareOptions) -> TestSets
 def longest_source(path: Path) -> int:
     """Words of the longest training sentence, counted before tokenizer.max_pieces drops any."""
     return max(map(count_words, read_lines(path)), default=0)
-
-
-def read_corpus_set(corpus: Path, name: str, system: System) -> TestSet:
-    """A set of the corpus, with its gold links if it has some."""
-    source, target = set_files(corpus, name, system.config.data)
-    test_set, links = read_set(name, source, target), corpus / f"{name}.align"
-    if links.exists():
-        test_set.gold = read_gold_alignments(links, test_set.pairs)
-    return test_set
-
-
-def read_set(name: str, source: Path, reference: Path) -> TestSet:
-    """Two files as a test set without gold links; raises UserError if their numbers of lines differ."""
-    return TestSet(name, source, reference, list(read_pairs(source, reference)), None)
 
 
 def rows_to_draw(test_set: TestSet, sentences: Sequence[int] | None) -> list[int]:
