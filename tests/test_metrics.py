@@ -1,0 +1,307 @@
+"""Metrics: numbers by hand, signatures, resampling against sacreBLEU's own, and what users get wrong."""
+
+import json
+import sys
+import types
+from math import exp
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+from sacrebleu.significance import PairedTest
+
+from nmt.errors import UserError
+from nmt.evaluate import metrics
+from nmt.evaluate.metrics import METRICS, Metric, Translated, score, tokenization_warning, tokenizer_for
+from nmt.evaluate.significance import compositional_gap, paired_bootstrap, spread
+from nmt.runs.results import write_result
+from nmt.training.validation import ValidationResult
+
+REFERENCES = [f"the {noun} sees {count} red apples by the river" for noun in ("boy", "girl", "cat") for count in "1234"]
+BETTER = [line.replace("red", "green") if number % 3 else line for number, line in enumerate(REFERENCES)]
+WORSE = [line.replace("sees", "saw") if number % 2 else "a river" for number, line in enumerate(REFERENCES)]
+
+
+def scored(name, hypotheses, *references, language="en", sources=()):
+    return score(Translated(hypotheses, references, sources), language, [name])[name]
+
+
+def test_bleu_by_hand():
+    # Six words, the last one wrong: precisions 5/6, 4/5, 3/4, 2/3, product 1/3, no brevity penalty.
+    assert scored("bleu", ["a b c d e x"], ["a b c d e f"]) == pytest.approx(100 * (1 / 3) ** 0.25)
+    # Four of five words: all precisions 1, brevity penalty exp(1 − 5/4).
+    assert scored("bleu", ["a b c d"], ["a b c d e"]) == pytest.approx(100 * exp(-0.25))
+
+
+def test_ter_by_hand():
+    # One word of five is exchanged; moving a block is one edit.
+    assert scored("ter", ["a b c d x"], ["a b c d e"]) == pytest.approx(20)
+    assert scored("ter", ["d e a b c"], ["a b c d e"]) == pytest.approx(20)
+
+
+def test_each_line_takes_the_best_of_several_references():
+    first, second = ["the dog sleeps now", "a cat runs away"], ["the hound is asleep", "one cat is running off"]
+    assert scored("bleu", [first[0], second[1]], first, second) == pytest.approx(100)
+    assert scored("bleu", [first[0], second[1]], first) < 60
+    signature = score(Translated(first, [first, second]))["bleu_signature"]
+    assert signature.startswith("nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|version:2.")
+
+
+@pytest.mark.parametrize("name", ["bleu", "chrf", "chrf++", "ter"])
+def test_a_score_is_sacrebleus_and_the_sums_of_the_sentences_give_it(name):
+    wanted = {"bleu": BLEU(force=True), "chrf": CHRF(), "chrf++": CHRF(word_order=2), "ter": TER()}[name]
+    assert scored(name, WORSE, REFERENCES, BETTER) == wanted.corpus_score(WORSE, [REFERENCES, BETTER]).score
+    assert score(Translated(WORSE, [REFERENCES, BETTER]), "en", [name])[f"{name}_signature"] == str(
+        wanted.get_signature()
+    )
+
+
+def test_a_stored_score_of_the_same_signature_is_not_computed_again():
+    translated = Translated(["a"], [["a"]])
+    stored = score(translated) | {"bleu": 17.0, "chrf": 18.0, "chrf_signature": "of another version"}
+    again = score(translated, stored=stored)
+    assert again["bleu"] == 17 and again["chrf"] == pytest.approx(100)
+
+
+class WordCount:
+    """The share of the references' words that the translations have, as a metric may be."""
+
+    def statistics(self, translated):
+        sides = translated.hypotheses, translated.references[0]
+        return np.array([[len(line.split()) for line in lines] for lines in sides]).T
+
+    def score(self, sums):
+        return sums[0] / sums[1]
+
+    def signature(self, references, samples=None):
+        return f"words|bs:{samples}"
+
+
+def test_a_metric_is_one_entry(monkeypatch):
+    """Scores, resampling, and the choice of the best checkpoint read it."""
+    monkeypatch.setitem(METRICS, "words", Metric("words", lambda *_: WordCount(), higher_is_better=False))
+    assert scored("words", ["a b", "c"], ["a b", "d e"]) == 3 / 4
+    found = paired_bootstrap([REFERENCES, WORSE], [REFERENCES], samples=100, metrics=["words"])
+    assert found.intervals["words"][1].score < 1 and found.signatures["words"] == "lines:12|words|bs:100"
+    result = ValidationResult({"loss": 3.0, "words": 0.75}, [])
+    assert result.better_than(0.8, "words") and not result.better_than(0.7, "words")
+    assert result.better_than(3.1, "loss") and not result.better_than(2.9, "loss")
+    assert "words 0.75" in str(result) and result.scalars()["words/valid"] == 0.75
+    metrics.open_scorer.cache_clear()
+
+
+def test_what_cannot_be_scored_is_a_sentence(monkeypatch):
+    with pytest.raises(UserError, match="2 translations .* 1 references"):
+        scored("bleu", ["a", "b"], ["a"])
+    with pytest.raises(UserError, match="empty"):
+        scored("bleu", [], [])
+    with pytest.raises(UserError, match="Unknown metric 'blue'; possible: bleu, chrf"):
+        scored("blue", ["a"], ["a"])
+    monkeypatch.setitem(sys.modules, "comet", None)
+    with pytest.raises(UserError, match="unbabel-comet"):
+        scored("comet=nowhere", ["a"], ["a"])
+
+
+def test_spbleu_says_what_it_lacks(monkeypatch):
+    def refused(*_, **__):
+        raise OSError("no network")
+
+    monkeypatch.setattr("sacrebleu.metrics.bleu.BLEU.__init__", refused)
+    with pytest.raises(UserError, match="FLORES-200.*no network"):
+        scored("spbleu", ["a"], ["a"], language="spbleu")
+
+
+@pytest.mark.parametrize(
+    ("language", "tokenizer"), [("de", "13a"), ("zh_CN", "zh"), ("ja", "char"), ("jpn_Jpan", "char"), ("tha", "char")]
+)
+def test_languages_without_spaces_have_their_tokenizer(monkeypatch, language, tokenizer):
+    monkeypatch.setattr(metrics, "find_spec", lambda name: None)
+    assert tokenizer_for(language) == tokenizer
+    monkeypatch.setattr(metrics, "find_spec", lambda name: name)  # as if the packages were installed
+    assert tokenizer_for(language) == ("ja-mecab" if language.startswith("j") else tokenizer)
+
+
+def test_thai_is_more_than_one_word():
+    # 5 of 6 characters as above; with 13a the sentence would be one wrong word.
+    wanted = 100 * (4 / 5 * 3 / 4 * 2 / 3 / 2) ** 0.25
+    assert scored("bleu", ["กขคงจ"], ["กขคงฉ"], language="th") == pytest.approx(wanted)
+    assert scored("bleu", ["กขคงจ"], ["กขคงฉ"]) < 1
+
+
+# --- resampling ---
+
+
+@pytest.mark.parametrize("references", [[REFERENCES], [REFERENCES, WORSE[::-1]]])
+def test_intervals_and_p_are_sacrebleus(references):
+    """The same resamples, the same score of each, the same rule; ours are summed in float64."""
+    wanted = {"BLEU": BLEU(force=True), "chrF2": CHRF(), "TER": TER()}
+    found = paired_bootstrap([BETTER, WORSE], references, samples=200, metrics=["bleu", "chrf", "ter"])
+    systems = [("better", BETTER), ("worse", WORSE)]
+    signatures, results = PairedTest(systems, wanted, references, "bs", 200)()
+    for name, theirs in zip(found.intervals, wanted, strict=True):
+        assert found.signatures[name] == f"lines:12|{signatures[theirs]}"
+        for interval, result in zip(found.intervals[name], results[theirs], strict=True):
+            assert interval.score == pytest.approx(result.score)
+            assert interval.mean == pytest.approx(result.mean, rel=1e-5)
+            assert interval.half_width == pytest.approx(result.ci, abs=1e-4)
+            assert interval.p == result.p_value
+
+
+def test_a_system_does_not_differ_from_itself():
+    """sacreBLEU's formula alone would call a double significantly different: 1 / 101."""
+    found = paired_bootstrap([BETTER, list(BETTER), WORSE], [REFERENCES], samples=100)
+    assert [interval.p for interval in found.intervals["bleu"]] == [None, 1.0, pytest.approx(1 / 101)]
+
+
+@pytest.mark.parametrize(
+    ("systems", "samples", "words"), [([], 100, "nothing"), ([BETTER[1:]], 100, "11 .* 12"), ([BETTER], 99, "too few")]
+)
+def test_what_cannot_be_resampled_is_refused(systems, samples, words):
+    with pytest.raises(UserError, match=words):
+        paired_bootstrap(systems, [REFERENCES], samples=samples)
+
+
+def test_the_compositional_gap_is_a_difference_of_independent_scores():
+    """Squares of half-widths of independent samples add up."""
+
+    def noisy(every, lines):
+        wrong = [line.replace(" d ", " x ") if number % every == 0 else line for number, line in enumerate(lines)]
+        return Translated(wrong, [lines])
+
+    lines = [f"a b c d e {number % 7} g h" for number in range(300)]
+    sets = noisy(20, lines), noisy(3, lines[:200])
+    gap = compositional_gap(*sets)
+    assert gap.gap == pytest.approx(score(sets[0])["bleu"] - score(sets[1])["bleu"])
+    widths = [
+        paired_bootstrap([each.hypotheses], each.references, metrics=["bleu"]).intervals["bleu"][0].half_width
+        for each in sets
+    ]
+    assert (gap.high - gap.low) / 2 == pytest.approx(sum(width**2 for width in widths) ** 0.5, rel=0.15)
+    assert gap.low < gap.gap < gap.high and gap == compositional_gap(*sets)
+
+
+def test_spread_by_hand():
+    assert spread([1.0, 2.0, 3.0, 4.0]) == (2.5, pytest.approx((5 / 3) ** 0.5), 1.0, 4.0, 4)
+    assert spread([7.0]) == (7.0, None, 7.0, 7.0, 1)
+
+
+# --- COMET ---
+
+
+def comet_model(folder):
+    """A model folder with an encoder of random weights; needs the package."""
+    from comet.models import str2model
+
+    encoder = folder / "encoder"
+    (folder / "checkpoints").mkdir()
+    encoder.mkdir()
+    words = "[PAD] [UNK] [CLS] [SEP] [MASK] der hund the dog a cat .".split()
+    (encoder / "vocab.txt").write_text("\n".join(words) + "\n")
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = {"model_type": "bert", "vocab_size": len(words), "max_position_embeddings": 64} | sizes
+    (encoder / "config.json").write_text(json.dumps(config))
+    settings = {"encoder_model": "BERT", "pretrained_model": str(encoder), "hidden_sizes": [8]}
+    (folder / "hparams.yaml").write_text(yaml.safe_dump(settings | {"class_identifier": "regression_metric"}))
+    model = str2model["regression_metric"](**settings, load_pretrained_weights=False)
+    torch.save({"state_dict": model.state_dict()}, folder / "checkpoints" / "model.ckpt")
+    return model.eval()
+
+
+def test_comet_scores_as_its_package_does(tmp_path):
+    """With several references, the mean over them."""
+    pytest.importorskip("comet", reason="unbabel-comet is not installed")
+    model = comet_model(tmp_path)
+    lines = ["der hund", "der"], ["the dog", "cat"], ["a dog", "the dog ."], ["the dog", "a cat"]
+    pairs = [(lines[0], lines[1], references) for references in lines[2:]]
+    samples = [
+        {"src": source, "mt": hypothesis, "ref": reference}
+        for each in pairs
+        for source, hypothesis, reference in zip(*each, strict=True)
+    ]
+    wanted = model.predict(samples, 2, gpus=0, progress_bar=False, num_workers=0).scores
+    found = scored(f"comet={tmp_path}", lines[1], *lines[2:], sources=lines[0])
+    assert found == pytest.approx(np.mean(wanted), rel=1e-5)
+
+
+class Kind:
+    """A stand-in for a class of comet.models: its score is a weight times the characters of the translation."""
+
+    def __init__(self, factor, load_pretrained_weights=True, local_files_only=False):
+        assert not load_pretrained_weights and local_files_only
+        self.factor, self.weight = factor, torch.zeros(1)
+
+    def load_state_dict(self, state, strict):
+        self.weight = state["weight"]
+
+    def eval(self):
+        return self
+
+    def predict(self, samples, batch_size, **_):
+        scores = [self.factor * self.weight.item() * len(sample["mt"]) for sample in samples]
+        return types.SimpleNamespace(scores=scores)
+
+
+@pytest.fixture
+def stub(monkeypatch, tmp_path):
+    """A package of COMET's interface, and a folder with a model for it."""
+    for name in ("comet", "comet.models"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    sys.modules["comet.models"].str2model = {"tiny": Kind}
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "2.2.7")
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "hparams.yaml").write_text("class_identifier: tiny\nfactor: 2\nnr_frozen_epochs: 0.3\n")
+    torch.save({"state_dict": {"weight": torch.tensor([0.5])}}, tmp_path / "checkpoints" / "model.ckpt")
+    return tmp_path
+
+
+def test_a_checkpoint_of_comet_is_read_by_path(stub):
+    result = score(Translated(["abc", "a"], [["x", "y"]], ["s", "t"]), "en", [f"comet={stub}"])
+    assert result[f"comet={stub}"] == 2.0 and "version:2.2.7" in result[f"comet={stub}_signature"]
+    with pytest.raises(UserError, match="sources"):
+        scored(f"comet={stub}", ["a"], ["b"])
+    with pytest.raises(UserError, match="There is no COMET model"):
+        scored("comet=Nobody/has-this", ["a"], ["b"], sources=["c"])
+
+
+class Runs:
+    def __reduce__(self):
+        return (pytest.fail, ("a checkpoint has run code",))
+
+
+def test_a_checkpoint_that_could_run_code_is_refused(stub):
+    torch.save({"state_dict": {"weight": Runs()}}, stub / "checkpoints" / "model.ckpt")
+    with pytest.raises(UserError, match="more than tensors"):
+        scored(f"comet={stub}", ["a"], ["b"], sources=["c"])
+    (stub / "hparams.yaml").write_text("class_identifier: !!python/object/apply:os.abort []\n")
+    with pytest.raises(UserError, match="cannot be read"):
+        scored(f"comet={stub}", ["a"], ["b"], sources=["c"])
+
+
+# --- text and files ---
+
+
+@pytest.mark.parametrize("line", ["A man sleeps .", "Well , he &apos;s here", "a well @-@ known man"])
+def test_moses_tokenization_is_noticed(line):
+    warning = tokenization_warning([line] * 2 + ["A man sleeps."])
+    assert warning is not None and "2 of 3" in warning
+
+
+@pytest.mark.parametrize("line", ["A man sleeps.", "Il dort, non ?", "Cost: .5 or ,5 percent", "AT&T says: me@home"])
+def test_raw_text_is_not_suspected(line):
+    assert tokenization_warning([line] * 9 + ["An odd one ."]) is None
+
+
+def test_results_are_written_atomically(tmp_path):
+    folder = tmp_path / "run" / "test"
+    path = write_result(folder, ["Ein Hund.", "zwei\nZeilen", ""], {"bleu": 1.5, "of": "größte"})
+    written = json.loads(path.read_text(encoding="utf-8"))
+    assert {"bleu": 1.5, "of": "größte"}.items() <= written.items() and len(written) == 4  # and two checksums
+    assert (folder / "hyp").read_text(encoding="utf-8") == "Ein Hund.\nzwei Zeilen\n\n"
+    with pytest.raises(TypeError):
+        write_result(folder, ["new"], {"bad": object()})
+    assert json.loads(path.read_text(encoding="utf-8"))["bleu"] == 1.5
+    assert sorted(entry.name for entry in folder.iterdir()) == [".lock", "hyp", "result.json"]
