@@ -31,7 +31,8 @@ from nmt.evaluate.alignment_error_rate import argmax_links
 from nmt.evaluate.extraction import Extractor, encode_pairs, record_words
 from nmt.models.transformer import Transformer
 from nmt.runs.run import Run, load
-from nmt.runs.scoring import Result, gold_alignments, make_layer_selector, score_sets, score_trained
+from nmt.runs.scoring import Result, make_layer_selector, score_sets, score_trained
+from nmt.runs.test_sets import corpus_set
 from nmt.training.distributed import World
 
 SENTENCE = "Ein Junge malt das rote Fahrrad."
@@ -725,7 +726,7 @@ def copied_run(trained: Trained, root: Path) -> Path:
 
 def score_corpus(run: Run, corpus: Path, sets: list[str]) -> list[Result]:
     """Scores of sets of a corpus, with layer and step chosen on its validation set."""
-    return score_sets(run, corpus, sets, make_layer_selector(run, gold_alignments(run, corpus, "valid")))
+    return score_sets(run, corpus, sets, make_layer_selector(run, corpus_set(run.config, corpus, "valid").gold))
 
 
 def own_links(run: Run, corpus: Path, name: str, extractor: Extractor) -> None:

@@ -3,7 +3,6 @@
 import io
 import json
 import math
-import os
 import re
 import shutil
 import subprocess
@@ -28,11 +27,7 @@ from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.evaluate import extraction
 from nmt.evaluate.alignment import Alignment
-from nmt.evaluate.bleu_chrf import score
 from nmt.evaluate.lengths import bleu_by_length, count_words, join_pairs, length_buckets
-from nmt.evaluate.lengths import corpus_bleu as bleu_alone
-from nmt.evaluate.significance import paired_bootstrap
-from nmt.evaluate.spread import spread
 from nmt.models.build import build as build_model
 from nmt.runs import test_sets
 from nmt.runs.comparison import report
@@ -48,74 +43,6 @@ ROOT = Path(__file__).resolve().parent.parent
 WHO = ("boy", "girl", "cat")
 REFERENCES = [f"the {noun} sees {count} red apples by the river" for noun in WHO for count in range(8)]
 BETTER = [line.replace("red", "green") if number % 3 else line for number, line in enumerate(REFERENCES)]
-WORSE = [line.replace("sees", "saw") if number % 2 else "a river" for number, line in enumerate(REFERENCES)]
-
-
-# --- significance ---
-
-
-def test_scores_and_signatures_are_those_of_evaluate():
-    significance = paired_bootstrap([BETTER, WORSE], REFERENCES, samples=100)
-    for number, system in enumerate((BETTER, WORSE)):
-        wanted = score(system, REFERENCES)
-        assert significance.intervals["bleu"][number].score == pytest.approx(wanted["bleu"])
-        assert significance.intervals["chrf"][number].score == pytest.approx(wanted["chrf"])
-    assert significance.signatures["bleu"].startswith("lines:24|nrefs:1|bs:100|seed:12345|case:mixed|eff:no|tok:13a")
-    assert "lines:24|" in significance.signatures["chrf"] and "nc:6" in significance.signatures["chrf"]
-
-
-def test_the_interval_and_p_are_those_of_the_resampled_sets():
-    """Each resample scored as a corpus of its own."""
-    drawn = np.random.default_rng(12345).choice(24, size=(100, 24), replace=True)
-    references = [[REFERENCES[row] for row in rows] for rows in drawn]
-    first_scores, second_scores = (
-        np.array(
-            [
-                corpus_bleu([system[row] for row in rows], [some], force=True).score
-                for rows, some in zip(drawn, references, strict=True)
-            ]
-        )
-        for system in (BETTER, WORSE)
-    )
-    first, second = paired_bootstrap([BETTER, WORSE], REFERENCES, samples=100).intervals["bleu"]
-    for interval, scores in ((first, first_scores), (second, second_scores)):
-        ordered = np.sort(scores)
-        assert interval.half_width == pytest.approx(
-            (ordered[97] - ordered[2]) / 2, abs=1e-4
-        )  # 2.5 % cut off at each end
-        assert interval.mean == pytest.approx(scores.mean(), abs=1e-4)
-    differences = abs(first_scores - second_scores)
-    beyond = (differences - differences.mean() > abs(first.score - second.score)).sum()
-    assert first.p is None and second.p == pytest.approx((beyond + 1) / 101)
-
-
-def test_a_system_does_not_differ_from_itself():
-    """SacreBLEU's formula alone would call a double significantly different: 1 / 101."""
-    significance = paired_bootstrap([BETTER, list(BETTER), WORSE], REFERENCES, samples=100)
-    assert [interval.p for interval in significance.intervals["bleu"]] == [None, 1.0, pytest.approx(1 / 101)]
-    assert [interval.p for interval in significance.intervals["chrf"]][:2] == [None, 1.0]
-
-
-def test_the_seed_is_fixed_in_any_environment(monkeypatch):
-    wanted = paired_bootstrap([BETTER, WORSE], REFERENCES, samples=100)
-    monkeypatch.setenv("SACREBLEU_SEED", "7")
-    assert paired_bootstrap([BETTER, WORSE], REFERENCES, samples=100) == wanted
-    assert os.environ["SACREBLEU_SEED"] == "7"
-
-
-@pytest.mark.parametrize(
-    "systems, references, samples, words",
-    [
-        ([], REFERENCES, 100, "nothing to compare"),
-        ([[]], [], 100, "nothing to compare"),
-        ([BETTER[1:]], REFERENCES, 100, "23 translations cannot be scored against 24 references"),
-        ([BETTER], REFERENCES, 99, "99 resamples are too few"),
-        ([BETTER], REFERENCES, 3_000_000, "choose at most 2083333"),
-    ],
-)
-def test_what_cannot_be_resampled_is_refused(systems, references, samples, words):
-    with pytest.raises(UserError, match=words):
-        paired_bootstrap(systems, references, samples=samples)
 
 
 # --- lengths ---
@@ -157,7 +84,6 @@ def test_a_bucket_is_scored_as_a_corpus():
     values = bleu_by_length(BETTER, REFERENCES, merged, "en")
     assert values[0] == pytest.approx(corpus_bleu(BETTER[:12], [REFERENCES[:12]]).score)
     assert values[1] == pytest.approx(corpus_bleu(BETTER[12:], [REFERENCES[12:]]).score)
-    assert bleu_alone(BETTER, REFERENCES, "en") == pytest.approx(score(BETTER, REFERENCES)["bleu"])
 
 
 @given(st.lists(st.tuples(st.text("ab", min_size=1), st.text("cd", min_size=1)), max_size=12), st.integers(1, 5))
@@ -168,13 +94,6 @@ def test_joining_keeps_the_words_and_their_order(pairs, count):
         kept = [pair[side] for pair in pairs[: len(inputs) * count]]
         assert " ".join(pair[side] for pair in inputs) == " ".join(kept)
         assert all(pair[side].count(" ") == count - 1 for pair in inputs)
-
-
-def test_spread_by_hand():
-    assert spread([1.0, 2.0, 3.0, 4.0]) == (2.5, pytest.approx(math.sqrt(5 / 3)), 1.0, 4.0, 4)
-    assert spread([7.0]) == (7.0, None, 7.0, 7.0, 1)
-    with pytest.raises(ValueError):
-        spread([])
 
 
 # --- tables, page and figures ---
@@ -613,7 +532,8 @@ def test_short_sentences_are_drawn():
     lengths = [3, 6, 13, 12, 5, 7, 8]
     pairs = [("wort " * length, "word") for length in lengths]
     pairs[1] = (pairs[1][0], " ")
-    test_set = compare_test_sets.TestSet("test", Path("a"), Path("b"), pairs, None)
+    test_set = test_sets.TestSet("test", Path("a"), [Path("b")])
+    test_set.pairs = pairs
     assert compare_test_sets.rows_to_draw(test_set, None) == [3, 5, 6]
     assert compare_test_sets.rows_to_draw(test_set, [7, 1, 7]) == [6, 0]
     with pytest.raises(UserError, match="--sentences 2 is not possible; line 2 of test is blank on a side"):

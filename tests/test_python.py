@@ -173,7 +173,7 @@ def test_scores_are_those_of_sacrebleu(run):
     references = [translation.text for translation in run.translate(SENTENCES)]
     scores = run.score(SENTENCES, references)
     assert (scores.bleu, scores.chrf, scores.sentences) == (pytest.approx(100), pytest.approx(100), 3)
-    assert "version:" in scores.bleu_signature and scores.hypotheses == references
+    assert "version:" in scores.signatures["bleu"] and scores.hypotheses == references
     assert run.score(iter(SENTENCES), iter(references)) == scores
     with pytest.raises(UserError, match="3 sources cannot be scored against 1 references"):
         run.score(SENTENCES, references[:1])

@@ -49,7 +49,11 @@ def test_log_lines_errors_and_progress(trained: Trained, capfd, tmp_path, monkey
     assert answer.code == 2 and r"no\x1b[2Jrun" in answer.err and not acting(answer.err)
     with Progress(3, "line", f"translating {name}") as bar:
         assert not acting(bar.line())
-    assert Result(name, 1.0, 2.0, "x").line().startswith("bad\\x1b[2J\\u202e.de\t1.00\t")
+    assert (
+        Result(name, {"bleu": 1.0, "chrf": 2.0, "bleu_signature": "x"}, [])
+        .line()
+        .startswith("bad\\x1b[2J\\u202e.de\t1.00\t")
+    )
 
 
 def test_a_record_keeps_its_lines(monkeypatch):

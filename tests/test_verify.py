@@ -15,10 +15,10 @@ from nmt.commands import rough_input
 from nmt.commands.rough_input import score_noised
 from nmt.commands.verify import check_files
 from nmt.errors import UserError
-from nmt.evaluate.compositional_gap import SEEN, UNSEEN
 from nmt.runs import results
 from nmt.runs.score_log import log_scores
-from nmt.runs.scoring import write_gap
+from nmt.runs.scoring import SEEN, UNSEEN, write_gap
+from nmt.runs.test_sets import TestSet
 
 TEXTS = {"bleu_signature": "a", "chrf_signature": "b", "machine": "CPU"}
 RESULT = {"bleu": 1.5e20, "chrf": 3, "sentences": 2, "seconds": 0.1, "provenance": {"a": 1}} | TEXTS
@@ -108,12 +108,14 @@ def test_nor_other_files_of_a_run(tmp_path, name, monkeypatch):
         (path.parent / set_name).mkdir(exist_ok=True)
         (path.parent / set_name / "hyp").write_text("one\n")
         (tmp_path / f"{set_name}.en").write_text("one\n")
-    monkeypatch.setattr(rough_input, "score_files", lambda *_: None)
+    monkeypatch.setattr(rough_input, "score_set", lambda *_: None)
+    config = SimpleNamespace(data=SimpleNamespace(source="de", target="en"))
     writing = {
-        "compositional_gap.json": lambda: write_gap(path.parent, tmp_path, "en"),
+        "compositional_gap.json": lambda: write_gap(path.parent, tmp_path, config),
         "tensorboard.json": lambda: log_scores(path.parents[1], None, {}, ["test"]),
     }
-    noised = partial(score_noised, SimpleNamespace(folder=tmp_path / "run"), "test", *2 * [tmp_path / f"{SEEN}.en"])
+    test_set = TestSet("test", tmp_path / f"{SEEN}.en", [tmp_path / f"{SEEN}.en"])
+    noised = partial(score_noised, SimpleNamespace(folder=tmp_path / "run"), test_set)
     with pytest.raises(UserError, match="is a link"):
         writing.get(name, noised)()
     assert not list(mine.iterdir()) if mine.is_dir() else mine.read_text() == "mine"

@@ -12,7 +12,6 @@ from nmt.evaluate.extraction import (
     describe_layers,
     fitting_pairs,
     layer_candidates,
-    max_pieces_per_side,
 )
 from nmt.evaluate.gold import GoldAlignments, alignment_error_rates
 
@@ -78,14 +77,8 @@ class LayerSelector:
         return f"{len(self.selection_pairs.pairs)} validation pairs"
 
     def provenance(self, gold: GoldAlignments) -> dict[str, Any]:
-        """What a score depends on besides the model and the text: the links, and all that the choice is made from."""
-        return {
-            "links": gold.digest(),
-            "chosen_on": None if self.valid is None else self.valid.digest(),
-            "at_most": MAX_SELECTION_PAIRS,
-            "candidates": [" ".join(extractor.labels()) for extractor in self.candidates],
-            "longest": max_pieces_per_side(self.translator),
-        }
+        """What a score depends on besides the model, the text and the code: the links, also those of the choice."""
+        return {"links": gold.digest(), "chosen_on": None if self.valid is None else self.valid.digest()}
 
     def score(self, gold: GoldAlignments) -> dict[str, object]:
         """AER, precision, recall and the extractor, as result.json keeps them; empty if all pairs are too long."""

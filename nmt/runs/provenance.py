@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
-# Patterns and not `ast`, which takes ten times as long; a test holds that they find what it finds.
+# Patterns and not `ast`, which is slower; a test holds that they find what it finds.
 FROM = re.compile(r"from (nmt[\w.]*) import (\([^)]*\)|[^\n]*)")
 IMPORT = re.compile(r"import (nmt\.[\w.]+)")
 COMMENT = re.compile(r"#[^\n]*")

@@ -26,6 +26,7 @@ from nmt.config.validation import validate
 from nmt.data.files import link_atomic, report_write_errors
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
+from nmt.evaluate.metrics import direction
 from nmt.training import checkpoint
 from nmt.training.checkpoint import DamagedCheckpoint, Payload, differences, load_optimizer, load_weights
 from nmt.training.schedule import can_be_extended
@@ -211,7 +212,7 @@ class CheckpointManager:
         fate = f"damaged, now {set_aside(best).name}" if best.exists() else "missing"
         others = [path for path in (self.average_path, *self.step_paths()) if is_sound(path)]
         scores = {path: checkpoint.load(path, with_tensors=False)["valid"][metric] for path in others}
-        sign = 1 if metric == "bleu" else -1
+        sign = direction(metric)
         if not scores:
             log.warning("%s is %s, and no other checkpoint can take its place until the next validation.", best, fate)
             return None

@@ -99,7 +99,7 @@ def build_trainer(
     decode = with_batch_tokens(replace(config.decode, beam=options.validate_beam), device)
     context = autocast(device, dtype)
     translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)
-    validation = Validation(data.valid, translator, config.data.target, 4 * batch_tokens, dtype, stop, world)
+    validation = Validation(data.valid, translator, config, 4 * batch_tokens, dtype, stop, world)
 
     total = planned_updates(options, batches.batches_per_epoch / (options.accumulate * world.size))
     state = TrainState(total_steps=total) if stored is None else continued(stored, total, config, world)

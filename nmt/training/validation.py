@@ -65,7 +65,7 @@ class Validation:
     ) -> None:
         self.pairs, self.translator, self.stop = pairs, translator, stop
         self.language = config.data.target
-        self.metrics = list(dict.fromkeys([*STANDARD, *({config.train.metric} - {"loss"})]))
+        self.metrics = [*STANDARD, *({config.train.metric} - {"loss", *STANDARD})]
         self.dtype, self.world = dtype, world
         self.model = translator.model
         texts = [pairs.texts(row) for row in range(len(pairs))]
