@@ -152,10 +152,9 @@ class Runs(NamedTuple):
     root: Path
 
     def compare(self, capfd: pytest.CaptureFixture[str], *words: str) -> Answer:
-        short = ["--samples", "100", "--sentences", "1"]
-        return run_command(
-            capfd, "compare", "--runs", str(self.root), "--output", str(self.root / "out"), *short, *words
-        )
+        short = {"--runs": str(self.root), "--output": str(self.root / "out"), "--samples": "100", "--sentences": "1"}
+        options = [f"{name}={value}" for name, value in short.items() if name not in words]
+        return run_command(capfd, "compare", *options, *words)
 
     def numbers(self) -> dict:
         return json.loads((self.root / "out" / "comparison.json").read_text(encoding="utf-8"))
