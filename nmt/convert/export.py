@@ -17,6 +17,7 @@ from nmt.data import hub, normalization, tags, text_filter
 from nmt.data.corpus import read_report
 from nmt.decode.translator import Translator
 from nmt.errors import is_printable
+from nmt.evaluate.metrics import describe_scores
 
 HOLD_EVERY_MODEL = "--format onnx and --format html hold every model."
 OWN_LICENCES = {"phrasebook": "MIT", "multi30k": hub.LICENSE}  # by data.kind
@@ -141,11 +142,7 @@ class Export:
 
 def score_lines(scores: Mapping[str, Any]) -> list[str]:
     """A line of a README for each test set."""
-    return [
-        f"- {name}: BLEU {each['bleu']:.2f} (`{each['bleu_signature']}`), "
-        f"chrF {each['chrf']:.2f} (`{each.get('chrf_signature', 'no signature')}`)"
-        for name, each in scores.items()
-    ]
+    return [f"- {name}: {describe_scores(each)}" for name, each in scores.items()]
 
 
 def read_resource(name: str) -> str:
