@@ -39,11 +39,13 @@ TOP = {"__init__.py", "__main__.py", "cli.py", "errors.py", "py.typed"}  # besid
 # Which files may import a library.
 LIBRARIES = {
     "datasets": r"data/hub(_dataset)?\.py",
-    "huggingface_hub": r"(data/hub_dataset|convert/hugging_face)\.py",
+    "huggingface_hub": r"(data/hub_dataset|convert/hugging_face|evaluate/comet)\.py",
     "py3langid": r"data/inspect/language\.py",
     "sentencex": r"documents/translation\.py",
     "markdown_it": r"documents/markdown\.py",
     "lxml": r"documents/xml_files\.py",
+    "sacrebleu": r"evaluate/metrics\.py",
+    "comet": r"evaluate/comet\.py",
     "sentencepiece": r"(data/(train_)?tokenizer|convert/argos)\.py",
     "ctranslate2": r"convert/ctranslate2_folder\.py",
     "onnx": r"convert/(onnx_(graphs|folder)|html_page|argos)\.py",

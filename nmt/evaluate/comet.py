@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import pickle
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,10 +54,10 @@ class Comet:
             model = kind(**kept | {"load_pretrained_weights": False, "local_files_only": True})
             state = torch.load(self.path, map_location="cpu", weights_only=True)["state_dict"]
             model.load_state_dict(state, strict=False)
-        except pickle.UnpicklingError:
-            raise UserError(f"{self.path} holds more than tensors, which could run code; it is not loaded.") from None
         except Exception as error:  # of several libraries, about files that are not ours
             reason = str(error).strip().partition("\n")[0]
+            if type(error).__name__ == "UnpicklingError":
+                reason = "it holds more than tensors, which could run code"
             raise UserError(f"{self.path} cannot be read as a COMET model: {reason}") from None
         return model.eval()
 
