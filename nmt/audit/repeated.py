@@ -27,7 +27,6 @@ def find_repeated(read: Callable[[], Iterator[Hashes]], pairs: int) -> dict[str,
 
 
 def take_share(hashes: Hashes, share: int, shares: int) -> Hashes:
-    """The pairs of one share."""
     exact, near, numbers = hashes
     near = np.where(near == 0, exact, near)
     chosen = near % np.uint64(shares) == np.uint64(share)

@@ -51,16 +51,12 @@ MEANINGS = {
 
 @dataclass
 class Fault:
-    """How many pairs of a set have a fault, and the first of them."""
-
     pairs: int = 0
     examples: list[dict[str, Any]] = field(default_factory=list)  # place, and texts or a remark
 
 
 @dataclass
 class SetReport:
-    """What was found in one set."""
-
     name: str
     pairs: int = 0
     faults: dict[str, Fault] = field(default_factory=dict)
@@ -74,7 +70,6 @@ class SetReport:
             fault.examples += examples[: most - len(fault.examples)]
 
     def by_frequency(self) -> list[tuple[str, Fault]]:
-        """The faults, the most frequent first."""
         return sorted(self.faults.items(), key=lambda item: -item[1].pairs)
 
     def rows(self) -> Iterator[tuple[str, str, int, str]]:
@@ -132,7 +127,6 @@ def page(reports: Sequence[SetReport], provenance: Mapping[str, str]) -> str:
 
 
 def set_html(report: SetReport) -> str:
-    """The heading of a set, its table of faults, and the examples of each."""
     lines = [f"<h2>{escape_html(report.name)}: {report.pairs:,} pairs</h2>"]
     lines += [f'<p class="dim">{escape_html(note)}</p>' for note in report.notes()]
     if not report.faults:

@@ -69,7 +69,6 @@ def audit(data: DataConfig, root: Path) -> tuple[Path, list[SetReport]]:
 
 
 def read_reports(folder: Path) -> list[SetReport] | None:
-    """The results of a finished audit."""
     try:
         entries = json.loads((folder / "report.json").read_text(encoding="utf-8"))
         for entry in entries:
@@ -80,7 +79,6 @@ def read_reports(folder: Path) -> list[SetReport] | None:
 
 
 def write_reports(folder: Path, reports: list[SetReport], data: DataConfig) -> None:
-    """Write audit.html and report.json."""
     about = {f"data.{name}": str(getattr(data, name)) for name in ("train", "valid", "test", *THRESHOLDS)}
     write_atomic(folder / "audit.html", page(reports, about))
     text = json.dumps([asdict(report) for report in reports], indent=1, ensure_ascii=False)
@@ -111,8 +109,6 @@ class Reader:
 
 
 class Settings(NamedTuple):
-    """What chunks are looked at with."""
-
     profile: Profile
     limits: Limits
     held_out: HeldOutHashes | None
@@ -121,8 +117,6 @@ class Settings(NamedTuple):
 
 @dataclass
 class Part:
-    """The result of a chunk."""
-
     path: Path
     first: int  # number of its first pair
     size: int
@@ -132,7 +126,6 @@ class Part:
 
     @classmethod
     def read(cls, path: Path) -> "Part":
-        """The result from its file."""
         with np.load(path, allow_pickle=False) as file:
             about = json.loads(file["text"].tobytes())
             rows = file["misaligned"].reshape(-1, 3).tolist()
@@ -141,7 +134,6 @@ class Part:
         return cls(path, **about, misaligned=blocks)
 
     def column(self, name: str) -> np.ndarray:
-        """One of the arrays of its file."""
         with np.load(self.path, allow_pickle=False) as file:
             return file[name]
 
@@ -189,7 +181,6 @@ class OriginParts(NamedTuple):
 
     @property
     def misaligned(self) -> list[MisalignedBlock]:
-        """The misaligned blocks of all chunks."""
         return merge([block for part in self.parts for block in part.misaligned])
 
 
@@ -207,7 +198,6 @@ class Auditor:
         self.profile: Profile | None = None  # of the first training text, for sets that are small
 
     def run(self, sets: dict[str, list[Origin]]) -> list[SetReport]:
-        """The results of all sets, training first."""
         with report_write_errors(self.folder), (self.folder / "all.tsv").open("w", encoding="utf-8") as every:
             self.every = every
             self.profile = self.learn(sets["train"][0])
@@ -230,7 +220,6 @@ class Auditor:
         return replace(found, languages=self.profile.languages, language=self.profile.language)
 
     def audit_set(self, name: str, origins: list[Origin]) -> SetReport:
-        """Look at the pairs of one set."""
         report, results = SetReport(name), list[OriginParts]()
         counts = [origin.count() for origin in origins]  # about how many pairs; None where lines do not tell it
         total = None if None in counts else sum(count or 0 for count in counts)
@@ -255,7 +244,6 @@ class Auditor:
         return report
 
     def add_origin(self, report: SetReport, reader: Reader, result: OriginParts, profile: Profile) -> None:
-        """Add what was found in one origin to the report of its set."""
         origin, most = result.origin, self.examples
         for part in result.parts:
             for kind, count in part.counts.items():
@@ -293,7 +281,6 @@ class Auditor:
         report.pairs += pairs
 
     def add_repeated(self, report: SetReport, results: list[OriginParts]) -> None:
-        """Find duplicates in the whole set."""
 
         def read() -> Iterator[Hashes]:
             for result in results:

@@ -11,26 +11,20 @@ from nmt.documents.segment import Part, Segment, segments, written
 
 
 class Field(NamedTuple):
-    """A text of a document."""
-
     parts: list[Part]
     save: Callable[[str], object]  # puts the translated text into the document
 
 
 @dataclass
 class Document:
-    """A document with its fields in order."""
-
     fields: list[Field]
     serialize: Callable[[], bytes]
     left: Counter[str] = field(default_factory=Counter)  # what is not translated, by the reason
 
     def segments(self) -> Iterator[Segment]:
-        """All segments in order."""
         return segments([part for each in self.fields for part in each.parts])
 
     def write(self) -> bytes:
-        """The file with the translations of the segments."""
         for each in self.fields:
             if any(segment.translation is not None for segment in segments(each.parts)):
                 each.save(written(each.parts))

@@ -21,8 +21,6 @@ OPENS = "it opens, and differs in its text alone"
 
 
 class Format(NamedTuple):
-    """A format of documents."""
-
     extensions: str
     read: Callable[[bytes, bool], Document]
     promise: str  # what is kept of the file

@@ -46,8 +46,6 @@ ENDS = {
 
 
 class Token(NamedTuple):
-    """A stretch of the document."""
-
     kind: str  # text, line: of a text area, open, close, or other: a comment, a declaration, raw text
     start: int
     end: int
@@ -139,7 +137,6 @@ def read_html(text: str) -> Iterator[Part]:
 
 
 def check_encoding(token: Token) -> None:
-    """Raise Malformed for a document that says that it is not UTF-8."""
     declared = token.value("charset") or token.value("content").partition("charset=")[2]
     try:
         known = not declared or codecs.lookup(declared).name in ("utf-8", "ascii")

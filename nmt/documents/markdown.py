@@ -134,7 +134,6 @@ class InlineReader:
         self.runs: list[str] = []  # of emphasis that is open
 
     def read(self, start: int, end: int) -> None:
-        """Read text[start:end]."""
         position = start
         while match := self.PATTERN.search(self.text, position, end):
             self.builder.add_text(html.unescape(self.text[position : match.start()]))
@@ -194,7 +193,6 @@ class InlineReader:
         return after
 
     def read_tag(self, match: re.Match[str], end: int) -> int:
-        """An element of HTML, or the sign < as text."""
         opening = TOKEN.match(self.text, match.start(), end)
         try:
             if opening:
@@ -216,17 +214,14 @@ def closing_bracket(text: str, start: int, end: int) -> int:
 
 
 def normal_label(label: str) -> str:
-    """A label of a reference as labels are compared."""
     return " ".join(label.split()).casefold()
 
 
 def escape(text: str) -> str:
-    """Text with a backslash before what would be markup."""
     return LITERAL.sub(lambda match: f"\\{match[0]}" if match[0] not in "&<" else html.escape(match[0]), text)
 
 
 def escape_line_start(text: str) -> str:
-    """A backslash before what would make a heading, a list or a quotation of a line."""
     return LINE_START.sub(
         lambda match: f"{match[1]}{match[2]}\\" if match[2].isdecimal() else f"{match[1]}\\{match[2]}", text
     )

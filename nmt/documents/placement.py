@@ -52,7 +52,6 @@ class Node:
 
     @property
     def is_pair(self) -> bool:
-        """Whether it can contain words."""
         return self.kind == TagKind.OPEN
 
 
@@ -85,7 +84,6 @@ def put_back(segment: Segment, spans: Sequence[Span], sentences: Sequence[Transl
 
 
 def shifted(words: Sequence[Span], by: int) -> list[Span]:
-    """Spans of words that begin so many characters later."""
     return [(start + by, end + by) for start, end in words]
 
 
@@ -170,13 +168,10 @@ def tag_tree(segment: Segment, words: Sequence[Span]) -> list[Node]:
 
 
 def flattened(node: Node) -> str:
-    """The tags of a node without any text."""
     return "".join([node.open, *map(flattened, node.children), node.close])
 
 
 class Placement:
-    """Places the nodes of one segment."""
-
     def __init__(
         self, weights: np.ndarray, source: str, source_words: Sequence[Span], target: str, target_words: Sequence[Span]
     ) -> None:
@@ -293,7 +288,6 @@ def best_sum(gains: np.ndarray) -> tuple[float, int, int]:
 
 
 def without(gap: Region, taken: Region) -> list[Region]:
-    """What is left of a gap."""
     (low, high), (start, stop) = gap, taken
     if start == stop or stop <= low or start >= high:
         return [gap]

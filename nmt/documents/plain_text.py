@@ -36,7 +36,6 @@ def wrap(text: str, width: int, prefix: str, newline: str) -> str:
 
 
 def newline_of(text: str) -> str:
-    """How the lines of a text end."""
     return "\r\n" if "\r\n" in text else "\n"
 
 
@@ -153,7 +152,6 @@ def joins(text: str, before: Line, line: Line, count: int) -> bool:
 
 
 def line_segment(text: str, group: Sequence[Line], start: int) -> Part:
-    """The lines as one segment with breaks between them."""
     builder = SegmentBuilder()
     for index, line in enumerate(group):
         position = line.start if index else start

@@ -27,8 +27,6 @@ KEPT = re.compile(rf"{ICU.pattern}|{PLACEHOLDER}|&(?:#\d+|\w+);|{UNITS.pattern}"
 
 
 class TagKind(Enum):
-    """What a tag does."""
-
     OPEN = auto()
     CLOSE = auto()
     POINT = auto()  # it contains nothing: an image, an empty element
@@ -79,14 +77,12 @@ def segments(parts: Sequence[Part]) -> Iterator[Segment]:
 
 
 def written(parts: Sequence[Part]) -> str:
-    """The parts with the translations of their segments."""
     return "".join(
         part if isinstance(part, str) else part.raw if part.translation is None else part.translation for part in parts
     )
 
 
 def has_letters(text: str) -> bool:
-    """Whether a text has letters outside its units."""
     return any(character.isalpha() and not UNITS.match(character) for character in text)
 
 
@@ -117,7 +113,6 @@ class SegmentBuilder:
         self.add_plain(text[end:])
 
     def add_plain(self, text: str) -> None:
-        """Text that is translated."""
         words = text.lstrip(BLANK)
         if len(words) < len(text):
             self.add_space(text[: len(text) - len(words)])
@@ -135,7 +130,6 @@ class SegmentBuilder:
                 last.parts.append(space)
 
     def add_tag(self, kind: TagKind, parts: Sequence[Part], name: str = "") -> None:
-        """A tag at the end of the text so far."""
         self.tags.append(Tag(kind, len(self.text), list(parts), name))
 
     def add_break(self, raw: str) -> None:

@@ -21,7 +21,6 @@ JSON_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?')
 
 
 def import_library(name: str) -> Any:
-    """A module of an optional library; raises UserError without it."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -71,7 +70,6 @@ MONOLINGUAL = {"properties", "resx", "aresource"}  # the text of a unit is repla
 
 
 def plural_forms(store: Any, targets: list[str]) -> int:
-    """How many forms a plural has: as the header of PO says, else as many as there are."""
     header = store.getheaderplural()[0] if hasattr(store, "getheaderplural") else None
     return int(header) if header and str(header).isdecimal() else max(len(targets), 2)
 
@@ -176,7 +174,7 @@ def read_yaml(data: bytes, _: bool) -> Document:
 
 
 def read_toml(data: bytes, _: bool) -> Document:
-    """TOML, by tomlkit: every other byte stays."""
+    """TOML, by tomlkit: its comments and order stay."""
     tomlkit = import_library("tomlkit")
     try:
         tree = tomlkit.parse(data.decode())
@@ -186,7 +184,6 @@ def read_toml(data: bytes, _: bool) -> Document:
 
 
 def tree_document(trees: list[Any], serialize: Callable[[], bytes]) -> Document:
-    """The texts in trees, each of which is replaced by one of its kind."""
     fields = []
     for path, value, node in leaves(trees):
         if type(value) is str and value.lower() in ("yes", "no", "on", "off"):  # for YAML 1.1 these are no texts

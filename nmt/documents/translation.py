@@ -34,8 +34,6 @@ class SentenceTranslator(Protocol):
 
 @dataclass
 class ModelTranslator:
-    """A trained model as a SentenceTranslator."""
-
     translator: Translator
     reader: LinkReader | None  # None: a model without attention
     count: int = 0  # sentences so far, for messages
@@ -62,8 +60,6 @@ class ModelTranslator:
 
 
 class Row(NamedTuple):
-    """A segment and the spans of its sentences."""
-
     segment: Segment
     spans: list[Span]
 
@@ -105,7 +101,6 @@ def translate_rows(
 
 
 def translate_chunk(chunk: Sequence[Row], translator: SentenceTranslator, counts: Counter[str]) -> None:
-    """Set the translation of these segments."""
     found = [(row, span, row.segment.text[slice(*span)]) for row in chunk for span in row.spans]
     found = [(row, span, text) for row, span, text in found if has_letters(text)]
     texts = [text if translator.keeps_units else UNITS.sub(" ", text) for _, _, text in found]

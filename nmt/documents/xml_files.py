@@ -32,7 +32,6 @@ Kind = tuple[str | TagKind, str]  # "pair", "unit", or that of a tag, and its na
 
 
 def etree() -> Any:
-    """lxml; raises UserError without it."""
     try:
         from lxml import etree
     except ImportError:
@@ -56,7 +55,6 @@ def parse(data: bytes, name: str = "the file") -> Any:
 
 
 def serialize(root: Any) -> bytes:
-    """A file of XML from its root element."""
     tree = root.getroottree()
     standalone = tree.docinfo.standalone or None
     return bytes(etree().tostring(tree, encoding="UTF-8", xml_declaration=True, standalone=standalone))
@@ -77,7 +75,6 @@ class Mixed:
         self.read(element)
 
     def read(self, element: Any) -> None:
-        """Add what is inside an element."""
         self.builder.add_text(element.text or "")
         for child in element:
             kind, name = self.kind_of(child)
@@ -169,7 +166,6 @@ def segments_of(element: Any) -> list[Any]:
 
 
 def xliff_kind(element: Any) -> Kind:
-    """What an inline element of XLIFF is."""
     name = local(element)
     if name in OPENING or name in CLOSING:
         label = element.get("rid") or element.get(OPENING.get(name) or CLOSING[name])
@@ -223,7 +219,6 @@ IDML = Package(
 
 
 def read_package(package: Package, data: bytes, _: bool) -> Document:
-    """The paragraphs of a package."""
     try:
         archive = zipfile.ZipFile(BytesIO(data))
         files = {each.filename: archive.read(each) for each in archive.infolist()}
@@ -259,7 +254,6 @@ class Runs:
         self.looks: dict[str, Any] = {}  # runs without text
 
     def kind_of(self, element: Any) -> Kind:
-        """What an element of a paragraph is."""
         if element.get("look") or (not self.package.run and local(element) in self.package.pairs):
             return "pair", ""
         names = {local(element), *(local(child) for child in element if local(element) == self.package.run)}
@@ -305,7 +299,6 @@ class Runs:
         return [run for child in element for run in self.runs_in(child)] if local(element) in self.package.pairs else []
 
     def text_of(self, run: Any) -> Any:
-        """The element with the text of a run; None of another one."""
         return next((each for each in run if local(each) == self.package.text), None)
 
     def look_of(self, run: Any) -> str:

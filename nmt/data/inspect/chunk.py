@@ -27,7 +27,6 @@ class Chunk:
 
     @property
     def size(self) -> int:
-        """The number of pairs without context."""
         return self.core.stop - self.core.start
 
 
@@ -77,7 +76,6 @@ class ChunkFaults:
 
 
 def pair_hashes(source: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """One hash for the hashes of both sides."""
     return mix(mix(source) + target)
 
 

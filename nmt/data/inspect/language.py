@@ -37,8 +37,6 @@ Pair = tuple[str, str]
 
 @dataclass
 class Language:
-    """The language of one side."""
-
     log_probability: np.ndarray  # of two characters [BIGRAMS]
     median: float  # over lines of the mean log-probability of a character
     center: float  # of the deviations, times the root of the length
@@ -89,7 +87,6 @@ def learn_bigrams(side: Lines, lines: np.ndarray) -> np.ndarray:
 
 
 def mean_log_probability(log_probability: np.ndarray, side: Lines) -> np.ndarray:
-    """The mean log-probability of a character of each line."""
     return side.sums(log_probability[bigram_codes(side)]) / (side.lengths + 1)
 
 
@@ -122,7 +119,6 @@ def base(code: str) -> str:
 
 
 def other_language(language: Language, code: str, side: Lines) -> np.ndarray:
-    """Which of the lines with many unknown words are certainly in another language."""
     found = language.unknown(side, DOUBTFUL)
     for line in np.flatnonzero(found).tolist():
         name, probability = load_identifier().classify(side.texts[line])

@@ -72,7 +72,6 @@ def mix(values: np.ndarray) -> np.ndarray:
 
 @lru_cache
 def character_hashes() -> np.ndarray:
-    """A hash of each character [SIZE]."""
     return mix(np.arange(SIZE))
 
 
@@ -129,7 +128,6 @@ class Lines:
 
     @cached_property
     def words(self) -> "Words":
-        """The words of all lines."""
         return Words(self)
 
     @cached_property
@@ -141,12 +139,10 @@ class Lines:
 
     @cached_property
     def capitals(self) -> np.ndarray:
-        """How many capital letters each line has."""
         return self.sums(self.kinds == CAPITAL)
 
     @cached_property
     def small(self) -> np.ndarray:
-        """How many small letters each line has."""
         return self.sums(self.kinds == SMALL)
 
     def letters_by_script(self, numbers: np.ndarray) -> np.ndarray:

@@ -37,11 +37,9 @@ class MisalignedBlock:
 
     @property
     def size(self) -> int:
-        """The number of pairs."""
         return self.last - self.first + 1
 
     def describe(self) -> str:
-        """What is wrong with the block."""
         if self.shift == UNRELATED:
             return "the two sides do not belong together"
         lines = "1 line" if abs(self.shift) == 1 else f"{abs(self.shift)} lines"
@@ -135,7 +133,6 @@ def most_likely(evidence: np.ndarray, straight: int) -> np.ndarray:
 
 
 def runs(path: np.ndarray, start: int) -> list[MisalignedBlock]:
-    """The runs of a path that are not straight."""
     edges = np.flatnonzero(np.diff(path)) + 1
     bounds = [0, *edges.tolist(), len(path)]
     return [

@@ -50,8 +50,6 @@ COPIED_WORDS, COPIED_SHARE = 3, 0.5  # words from three letters on that a side h
 
 @dataclass
 class Limits:
-    """The thresholds that the configuration sets."""
-
     max_characters: int
     max_length_ratio: float
     deviation: float
@@ -87,7 +85,6 @@ def side_faults(profile: Profile, limits: Limits, number: int, side: Lines) -> d
 
 
 def pair_faults(profile: Profile, limits: Limits, source: Lines, target: Lines) -> dict[str, np.ndarray]:
-    """The faults of both sides together."""
     words = source.words, target.words
     found = {
         "both sides blank": source.blank & target.blank,

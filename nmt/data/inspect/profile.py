@@ -30,7 +30,6 @@ TAG = re.compile(
 
 
 def has_tags(side: Lines) -> np.ndarray:
-    """Which lines have tags of HTML."""
     return side.matching(side.having(side.codes == ord("<")), TAG)
 
 
@@ -115,7 +114,6 @@ def learn_profile(source: Lines, target: Lines) -> Profile:
 
 
 def share(lines: np.ndarray) -> float:
-    """The fraction of lines."""
     return float(lines.mean()) if len(lines) else 0.0
 
 
