@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from corpora import Answer, environment, pairs, run_command, small, write_corpus, write_pairs
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
-from test_train import at_update, at_validation, comparable, differing, train_state
+from test_train import at_validation, comparable, differing, train_state
 
 from nmt.data import leftovers, locks
 from nmt.data.files import atomic_folder, open_atomic, write_atomic
@@ -231,13 +231,6 @@ def test_a_save_is_due_after_the_minutes_and_takes_at_most_two_percent(monkeypat
     SaveTimer(None, lambda: now[0]).save_if_due(lambda: pytest.fail("it saves"))
 
 
-@pytest.mark.slow
-def test_saves_by_time_change_no_bit(train, folder):
-    assert train("not-saved", "train.save_minutes=null").code == 0
-    assert train("saved", "train.save_minutes=1e-9").code == 0
-    assert_same_weights(folder("saved"), folder("not-saved"), "last", "best", "average", "step-4")
-
-
 class Killed(BaseException):
     """Where the process would be killed; nothing is saved."""
 
@@ -273,14 +266,8 @@ def curves(folder: Path) -> dict[str, list[int]]:
     return {tag: [event.step for event in events.Tensors(tag)] for tag in events.Tags()["tensors"]}
 
 
-def values(folder: Path, tag: str) -> list[tuple[int, bytes]]:
-    """The points of a curve."""
-    events = EventAccumulator(str(folder / "tensorboard"), size_guidance={"tensors": 0}).Reload()
-    return [(event.step, event.tensor_proto.SerializeToString()) for event in events.Tensors(tag)]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("instants", [(3, 3, 2, 7), pytest.param((4, 6, 8), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("instants", [(3, 3, 2, 7), (4, 6, 8)])
 def test_the_curves_have_no_hole_and_no_double_after_kills(train, folder, monkeypatch, instants):
     """Also before the first save, where nothing says from where on to discard."""
     name = f"curves-{instants[0]}"
@@ -292,18 +279,6 @@ def test_the_curves_have_no_hole_and_no_double_after_kills(train, folder, monkey
     steps = curves(folder(name))
     assert steps["loss/train"] == list(range(1, 9))
     assert steps["loss/valid"] == steps["translations/text_summary"] == [4, 8]
-
-
-@pytest.mark.slow
-def test_a_point_is_the_mean_of_the_same_updates_after_an_interruption(train, folder, monkeypatch):
-    """Every third update is a point; the training is interrupted after the fifth."""
-    assert train("whole", "train.log_every=3").code == 0
-    with monkeypatch.context() as patch:
-        at_update(patch, 5)
-        assert train("parts", "train.log_every=3").code == 130
-    assert train("parts", "train.log_every=3").code == 0
-    whole, parts = (values(folder(name), "loss/train") for name in ("whole", "parts"))
-    assert whole == parts and [step for step, _ in whole] == [3, 6]
 
 
 @pytest.mark.slow
@@ -365,23 +340,17 @@ def interrupted(train, folder, monkeypatch) -> Callable[[str], Path]:
 @pytest.mark.slow
 def test_a_damaged_last_is_continued_from_the_one_before(train, folder, interrupted):
     path = interrupted("damaged-last")
+    shutil.copytree(path, path.with_name("renamed"))
     flip_bit(path / "last.safetensors")
     answer = train("damaged-last")
     assert answer.code == 0 and "continuing after update 5" in answer.err
     assert f"{path / 'last.safetensors'} is damaged, now last.damaged.safetensors" in answer.err
-    assert "continuing from previous.safetensors" in answer.err and "last.damaged" in names(path)
-    train("not-saved")
-    assert_same_weights(path, folder("not-saved"))
-
-
-@pytest.mark.slow
-def test_a_missing_last_is_continued_from_the_one_before(train, folder, interrupted):
-    """A kill between the two renamings of a save."""
-    path = interrupted("renamed")
-    (path / "last.safetensors").unlink()
+    assert "last.damaged" in names(path)
+    (folder("renamed") / "last.safetensors").unlink()  # a kill between the two renamings of a save
     assert "continuing after update 5" in train("renamed").err
     train("not-saved")
     assert_same_weights(path, folder("not-saved"))
+    assert_same_weights(folder("renamed"), folder("not-saved"))
 
 
 @pytest.mark.slow
@@ -451,16 +420,6 @@ def test_a_run_that_can_be_continued_keeps_what_it_needs(train, folder):
     assert_same_weights(folder("extended"), folder("at-once"), "last", "average")
 
 
-@pytest.mark.slow
-def test_a_kill_before_the_pruning_is_made_up_for(train, folder, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(CheckpointManager, "delete", lambda *_: None)
-        assert train("pruned-later", "train.prune_checkpoints=true").code == 0
-    assert "step-8" in names(folder("pruned-later"))
-    assert train("pruned-later", "train.prune_checkpoints=true").code == 0
-    assert names(folder("pruned-later")) == {"last", "best", "average"}
-
-
 # Precision
 
 
@@ -505,13 +464,6 @@ def test_the_log_has_messages_with_their_times_and_what_ended_the_training(train
         assert any(part in line for line in lines), part
     assert "CRITICAL ended by ZeroDivisionError\nTraceback" in text and "1 / 0" in text
     assert not [handler for handler in progress.log.handlers if isinstance(handler, progress.LogFile)]
-
-
-def test_a_log_that_cannot_be_written_does_not_stop_the_work(tmp_path, capfd):
-    (tmp_path / "train.log").symlink_to("/dev/full")
-    with progress.log_file(tmp_path / "train.log"):
-        progress.log.warning("still said")
-    assert "Traceback" not in capfd.readouterr().err
 
 
 # Disks and folders that fail in the middle
@@ -565,7 +517,7 @@ sys.exit(main())
 """
 
 
-@pytest.mark.parametrize("limit", [slow(0), slow(3000), slow(20_000)])
+@pytest.mark.parametrize("limit", [slow(0), slow(20_000)])
 def test_a_disk_that_is_full_in_the_middle_is_one_sentence(train, folder, root, corpus, interrupted, limit):
     """Of a TensorBoard file (0) or of a checkpoint; what was saved is still there and is continued."""
     path = interrupted(f"full-{limit}")
