@@ -21,7 +21,7 @@ from nmt.errors import UserError
 from nmt.models.base import DecoderOutput
 from nmt.models.build import build
 from nmt.training import batch_size
-from nmt.training.batch_size import choose_batch_tokens, fitting, longest_batch, split_batch, train_once
+from nmt.training.batch_size import choose_batch_tokens, fitting, split_batch
 from nmt.training.distributed import World
 from nmt.training.optimizers import make_optimizer
 from nmt.training.state import MAX_SKIPPED, TrainingDiverged, TrainState
@@ -240,15 +240,6 @@ def test_batches_are_chosen_by_memory_once():
     assert choose_batch_tokens(config, stored, model, torch.float32, 9, World()) == 8192
     config.train.batch_tokens = 77
     assert choose_batch_tokens(config, stored, model, torch.float32, 9, World()) == 77
-
-
-def test_the_batch_that_is_measured_is_of_the_longest_sentences():
-    batch, step = longest_batch(100), make_step("model=transformer_tiny")
-    assert batch.source.shape == batch.output.shape == (20, 100)
-    before = [tensor.clone() for tensor in step.model.state_dict().values()]
-    train_once(step.model, batch, torch.float32)
-    assert all(map(torch.equal, before, step.model.state_dict().values()))
-    assert all(parameter.grad is not None for parameter in step.model.parameters())
 
 
 # ----------------------------------------------------------------------------------------------------------------------

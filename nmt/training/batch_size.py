@@ -52,33 +52,23 @@ def fitting(bytes_per_position: float, free: float) -> int:
 
 
 def bytes_per_position(model: EncoderDecoder, dtype: torch.dtype, longest: int) -> float:
-    """Memory of an update on a CUDA device for each padded position of the longest sentences."""
-    device, batch = next(model.parameters()).device, longest_batch(longest)
-    train_once(model, batch, dtype)  # leaves the gradients, which do not grow with the batch
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats(device)
-    before = torch.cuda.memory_allocated(device)
-    train_once(model, batch, dtype)
+    """Memory of an update on a CUDA device for each padded position, in about PROBED of the longest sentences."""
+    device, before = next(model.parameters()).device, 0
+    rows = [np.full(max(1, longest - 1), EOS + 1)] * max(1, PROBED // longest)
+    batch = collate(rows, rows).to(device)
+    for _ in range(2):  # the first pass leaves the gradients, which do not grow with the batch
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        with autocast(device, dtype):
+            decoded = model.train()(batch.source, batch.mask, batch.target)
+            loss, _ = training_loss(model, decoded, batch.output, batch.real, smoothing=0.1)
+        loss.backward()
+        del decoded, loss
     peak = torch.cuda.max_memory_allocated(device)
     model.zero_grad()
     torch.cuda.empty_cache()
     return (peak - before) / batch.output.numel()
-
-
-def longest_batch(longest: int) -> Batch:
-    """About PROBED positions in sentences of `longest` pieces."""
-    rows = [np.full(max(1, longest - 1), EOS + 1)] * max(1, PROBED // longest)
-    return collate(rows, rows)
-
-
-def train_once(model: EncoderDecoder, batch: Batch, dtype: torch.dtype) -> None:
-    """Forward and backward pass over a batch."""
-    device = next(model.parameters()).device
-    batch, model = batch.to(device), model.train()
-    with autocast(device, dtype):
-        decoded = model(batch.source, batch.mask, batch.target)
-        loss, _ = training_loss(model, decoded, batch.output, batch.real, smoothing=0.1)
-    loss.backward()
 
 
 def split_batch(batch: Batch, parts: int) -> Iterator[Batch]:

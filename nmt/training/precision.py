@@ -63,11 +63,6 @@ def autocast(device: torch.device, dtype: torch.dtype) -> torch.autocast:
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=dtype == torch.bfloat16)
 
 
-def seed_everything(seed: int) -> None:
-    """Seed torch's generators on every device; the data has generators of its own, seeded from the configuration."""
-    torch.manual_seed(seed)
-
-
 def seed_batch(seed: int, step: int, batch: int) -> None:
     """Seed torch's generators for dropout and sampling in one micro-batch, number `batch` of the update after `step`.
 

@@ -26,7 +26,7 @@ from nmt.training.batch_size import choose_batch_tokens
 from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.distributed import World
 from nmt.training.optimizers import make_optimizer
-from nmt.training.precision import autocast, precision_name, seed_everything, select_device, select_precision
+from nmt.training.precision import autocast, precision_name, select_device, select_precision
 from nmt.training.schedule import TimeBudget, can_be_extended, planned_updates, warn_if_only_warmup
 from nmt.training.state import TrainingDiverged, TrainState
 from nmt.training.stop_signal import Interrupted, StopSignal
@@ -68,7 +68,7 @@ def build_trainer(
 
     # The model and its optimizer, as they were saved
     device = select_device(config.device)
-    seed_everything(config.seed)
+    torch.manual_seed(config.seed)  # the data has generators of its own
     model = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint).to(device)
     if parent:
         checkpoint.load_weights(model, parent.weights)

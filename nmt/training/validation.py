@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import numpy as np
 import torch
@@ -11,13 +10,14 @@ from nmt.config.schema import Config, TrainConfig
 from nmt.data.batches import batches_by_length, collate
 from nmt.data.dataset import ParallelDataset
 from nmt.data.text_filter import Encoded
+from nmt.decode.beam_search import NBest
 from nmt.decode.translator import Translator
 from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.extraction import record_words
 from nmt.evaluate.extractor_choice import default_extractor
 from nmt.evaluate.metrics import STANDARD, Translated, direction, find_metric, score
 from nmt.models.inference import inference_copy
-from nmt.training.distributed import World
+from nmt.training.distributed import World, share_batches
 from nmt.training.loss import token_losses
 from nmt.training.state import TrainingDiverged
 from nmt.training.stop_signal import StopSignal
@@ -99,21 +99,20 @@ class Validation:
         """The best hypothesis of each source, in the order of the set."""
         limits = self.pairs.target_lengths.astype(np.int64) + 1
         translator = replace(self.translator, search_model=inference_copy(self.model, self.dtype))
-        batches = translator.batches(self.sources)
-        found: list[int] = []  # of each sentence that this process translates: its row, number of ids, and the ids
-        for rows in batches[self.world.rank :: self.world.size]:
+
+        def search_rows(rows: np.ndarray) -> NBest:
             if self.stop.requested:
-                break
+                return []
             sources = [self.sources[row] for row in rows]
-            nbest = translator.search_batch(sources, limits[rows] if reference_lengths else None)
-            for row, hypotheses in zip(rows.tolist(), nbest, strict=True):
-                found += [row, len(hypotheses[0].ids), *hypotheses[0].ids]
+            return translator.search_batch(sources, limits[rows] if reference_lengths else None)
+
+        batches = translator.batches(self.sources)
+        found = share_batches(self.world, search_rows, batches)
         self.stop.check()
         best: list[list[int]] = [[] for _ in self.sources]
-        for values in map(iter, self.world.gather_integers(found)):
-            for row in values:
-                source = self.sources[row]
-                best[row] = source.like(islice(values, next(values)))
+        for rows, nbest in zip(batches, found, strict=True):
+            for row, hypotheses in zip(rows, nbest, strict=True):
+                best[row] = self.sources[row].like(hypotheses[0].ids)
         return best
 
     @torch.inference_mode()

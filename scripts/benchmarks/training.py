@@ -24,7 +24,7 @@ from nmt.runs.stages import build_stages
 from nmt.training.batch_size import ON_CPU
 from nmt.training.distributed import World
 from nmt.training.optimizers import make_optimizer
-from nmt.training.precision import seed_everything, select_device, select_precision
+from nmt.training.precision import select_device, select_precision
 from nmt.training.state import TrainState
 from nmt.training.train_step import TrainStep
 from nmt.training.trainer import Trainer, TrainingData, build_trainer
@@ -43,7 +43,7 @@ def trainer_on_corpus(config: Config, folder: Path) -> Trainer:
 
 def random_model(config: Config, vocabulary: int) -> EncoderDecoder:
     """An untrained model with one vocabulary for both languages, on the configured device."""
-    seed_everything(config.seed)
+    torch.manual_seed(config.seed)
     return build(config.model, vocabulary, vocabulary, True).to(select_device(config.device))
 
 
