@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt.data.augmentation import Noise
 from nmt.data.batches import (
     BatchIterator,
     Cursor,
@@ -97,27 +98,6 @@ def test_a_plan_of_any_lengths(longest):
         assert all(np.array_equal(rows, other) for rows, other in zip(batches, expected, strict=True))
 
 
-def test_a_position_behind_the_end_is_refused():
-    batches = plan_batches(*corpus(50), 100, 1, 0)
-    with pytest.raises(IndexError):
-        batches[len(batches)]
-
-
-@given(LENGTHS, BUDGETS)
-def test_batch_boundaries_open_a_batch_for_a_new_length_once_half_full(lengths, budget):
-    source, target = columns(sorted(lengths))
-    bounds = bounds_of(source, target, budget)
-    assert bounds[0] == 0 and bounds[-1] == len(lengths) and bounds == sorted(set(bounds))
-    for start, end in zip(bounds, bounds[1:], strict=False):
-        longest = np.maximum(source[start:end], target[start:end]).max()
-        if source[start] != source[end - 1]:  # the last row was let in while the others filled less than half
-            others = np.maximum(source[start : end - 1], target[start : end - 1]).max() * (end - 1 - start)
-            assert 2 * others < budget
-        if end < len(lengths):  # never closed without a reason
-            full = max(longest, source[end], target[end]) * (end - start + 1) > budget
-            assert full or (source[end] != source[start] and 2 * longest * (end - start) >= budget)
-
-
 def test_batch_boundaries_by_hand():
     """12: two of 5, two of 6, and 7 twice is too much. 20: three times 6 would fit, but 2 × 5 is half of it.
 
@@ -129,22 +109,6 @@ def test_batch_boundaries_by_hand():
     assert bounds_of(source, target, 21) == [0, 3, 5, 6]
     assert bounds_of(source, target, 10**6) == [0, 6]
     assert bounds_of(source[:0], target[:0], 12) == [0]
-
-
-def test_a_plan_is_a_function_of_seed_and_epoch():
-    lengths = corpus(500)
-    first, again = (plan_batches(*lengths, 300, 7, 3) for _ in range(2))
-    assert all(np.array_equal(rows, other) for rows, other in zip(first, again, strict=True))
-    for seed, epoch in ((7, 4), (8, 3)):
-        other = plan_batches(*lengths, 300, seed, epoch)
-        assert {frozenset(rows.tolist()) for rows in first} != {frozenset(rows.tolist()) for rows in other}
-        assert [len(rows) for rows in first] != [len(rows) for rows in other]  # the order of batches, too
-
-
-def test_batches_are_not_in_order_of_length():
-    source, target = corpus(500)
-    means = [source[rows].mean() for rows in plan_batches(source, target, 300, 1, 0)]
-    assert means != sorted(means) and means != sorted(means, reverse=True)
 
 
 def test_most_sources_need_no_mask_and_little_is_padding():
@@ -213,34 +177,6 @@ class Rows:
 
     def sentences(self, side: str, rows: np.ndarray) -> Sentences:
         return join([getattr(self, side)(row) for row in rows])
-
-
-def test_an_epoch_shows_every_pair_once_from_any_position():
-    epochs = BatchIterator(Rows(300), None, 200, 1, 0.0)
-    rows_of_epoch = []
-    for position, rows in enumerate(epochs.plan(2)):
-        batch = BatchIterator(Rows(300), None, 200, 1, 0.0).batch(2, 0, position)  # a new one
-        assert (batch.source[:, 0] - 4).tolist() == (batch.target[:, 1] - 1000).tolist() == rows.tolist()
-        assert torch.equal(batch.source, epochs.batch(2, 0, position).source)
-        rows_of_epoch += rows.tolist()
-    assert sorted(rows_of_epoch) == list(range(300))
-    for epoch in (3, 2):  # another one, and back
-        fresh = BatchIterator(Rows(300), None, 200, 1, 0.0).plan(epoch)
-        assert [rows.tolist() for rows in epochs.plan(epoch)] == [rows.tolist() for rows in fresh]
-
-
-@pytest.mark.parametrize("start", [0, 3, "last", "end"])
-def test_a_stream_gives_the_batches_in_order_over_the_epochs(start):
-    """Beginning at the end of an epoch is how a training continues that was stopped there."""
-    epochs = BatchIterator(Rows(300), None, 200, 1, 0.0)
-    many = len(epochs.plan(0))
-    start = {"last": many - 1, "end": many}.get(start, start)
-    wanted = [(epoch, 0, position) for epoch in (0, 1) for position in range(len(epochs.plan(epoch)))][start:]
-    stream = epochs.stream(Cursor(0, 0, start))
-    for place in wanted:
-        cursor, batch = next(stream)
-        assert cursor == place
-        assert torch.equal(batch.source, BatchIterator(Rows(300), None, 200, 1, 0.0).batch(*place).source)
 
 
 class Shards(ShardedDataset):
@@ -312,15 +248,6 @@ def test_only_the_shards_in_use_are_opened_and_the_next_is_planned_ahead():
     assert len(epochs.pairs.opened) <= 3 * 3 + 2  # each once an epoch, and what was planned ahead
 
 
-def test_a_batch_of_a_shard_is_named_by_its_lines():
-    epochs = sharded()
-    place = cursors(epochs, Cursor(0, 0, 0), epochs.batches_per_epoch)[-1]
-    text = epochs.describe_batch(*place)
-    lines = ", ".join(str(row + 1) for row in rows_of(epochs.batch(*place))[:5])
-    assert text == f"batch {place.position + 1} of shard {place.shard + 1} of epoch 1 (corpus lines {lines}, …)"
-    assert "shard" not in BatchIterator(Rows(300), None, 200, 1, 0.0).describe_batch(0, 0, 0)
-
-
 class Longer:
     """A tokenizer whose samples double every second sentence."""
 
@@ -348,13 +275,33 @@ def test_a_sample_longer_than_any_sentence_is_not_taken():
     assert stored and sampled
 
 
-def test_what_fails_in_the_thread_fails_in_the_training(monkeypatch):
-    epochs = BatchIterator(Rows(300), None, 200, 1, 0.0)
-    stream = epochs.stream(Cursor(0, 0, 0))
-    next(stream)
-    monkeypatch.setattr(epochs, "batch", lambda *numbers: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        [next(stream) for _ in range(3)]
+class Same:
+    """Twelve copies of one sentence pair, in one batch."""
+
+    shard_count, text = 1, ("Der kleine Hund schläft nicht im Garten.", "The small dog does not sleep in the garden.")
+
+    def __init__(self, tokenizers: Tokenizers) -> None:
+        source, target = (np.array(side.encode(text)) for side, text in zip(tokenizers, self.text, strict=True))
+        self.source, self.target = (lambda row, ids=ids: ids for ids in (source, target))
+        self.source_lengths, self.target_lengths = np.full(12, len(source)), np.full(12, len(target))
+
+    def shard(self, number: int) -> "Same":
+        return self
+
+    def length_runs(self, number: int):
+        return length_runs(self.source_lengths + 30, self.target_lengths + 30)  # sampled sentences may be longer
+
+    def texts(self, row: int) -> tuple[str, str]:
+        return self.text
+
+
+@pytest.mark.parametrize("sampling, noise", [(0.5, Noise()), (0.0, Noise(typos=0.9))])
+def test_pieces_and_noise_are_new_in_each_epoch_and_the_same_again(vocabularies, sampling, noise):
+    tokenizers = vocabularies[True]
+    first, again = (BatchIterator(Same(tokenizers), tokenizers, 2000, 1, sampling, noise=noise) for _ in range(2))
+    epochs = [first.batch(epoch, 0, 0).source.tolist() for epoch in range(3)]
+    assert all(epochs[one] != epochs[other] for one, other in ((0, 1), (0, 2), (1, 2)))
+    assert again.batch(2, 0, 0).source.tolist() == epochs[2]
 
 
 @given(st.lists(st.integers(1, 40), max_size=50), BUDGETS)

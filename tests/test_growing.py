@@ -128,7 +128,7 @@ def test_tags_before_a_source(text, tags):
 
 def test_a_tag_is_one_piece_and_stays_one(tmp_path, capfd):
     corpus = write_corpus(tmp_path, train=240)
-    tagged = [(f"<bt> {german}", english) for german, english in pairs(60, seed=5)]
+    tagged = [(f"<bt> {german}", english) for german, english in [*pairs(60, seed=5), ("5 Hunde", "5 dogs")]]
     write_pairs(tmp_path, "bt", tagged)
     words = [*corpus, f"data.train=[{tmp_path / 'train'},{tmp_path / 'bt'}]"]
     assert run_command(capfd, "tokenize", *small(tmp_path, words, "train.max_steps=1")).code == 0

@@ -118,7 +118,7 @@ def test_a_pair_has_placeholders_for_what_stands_on_both_sides():
 def train(folder: Path, sources: list[str], targets: list[str]) -> Tokenizers:
     for side, lines in (("de", sources), ("en", targets)):
         (folder / side).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    config = TokenizerConfig("unigram", 298, True, True, 1.0, False, 256, protect=True)
+    config = TokenizerConfig("unigram", 310, True, True, 1.0, False, 256, protect=True)
     train_tokenizers(config, folder / "de", folder / "en", folder)
     return Tokenizers.load(folder)
 
@@ -131,11 +131,16 @@ def tokenizers(tmp_path_factory) -> Iterator[Tokenizers]:
 
 def test_numbers_that_the_targets_write_otherwise_are_the_models_to_translate(tmp_path):
     """Bengali digits, for instance; all else is copied."""
-    lines = [f"{number} Hunde gehen heim" for number in range(10, 40)]
+    lines = [*(f"{number} Hunde gehen heim" for number in range(10, 40)), "mit {x} heim"]
     digits = str.maketrans("0123456789", "০১২৩৪৫৬৭৮৯")
     found = train(tmp_path, lines, [line.translate(digits) for line in lines])
     assert found.protects and found.source.marks == OTHERS
     assert found.protect_sources(["{x} geht um 8 heim"])[0].spans == {X1: "{x}"}
+
+
+def test_a_corpus_without_anything_to_copy_has_no_placeholders(tmp_path):
+    """Names that are transliterated, for instance."""
+    assert not train(tmp_path, ["Anna und Otto 5"] * 30, ["Анна и Отто"] * 30).protects
 
 
 def test_text_and_pieces_are_filled_after_decoding(tokenizers):

@@ -7,7 +7,6 @@
 - copy: a word that stands on both sides becomes a placeholder or an invented name, a placeholder is put at the
   beginning or end of both sides, or the target is its own source (Currey et al. 2017), so that copying is learnt.
 
-A line of one word gets no typos and nothing to be copied: it may be a name that is to be transliterated.
 Doubled spaces need no noise: the tokenizer reads them as one. All is a function of the texts and the generator.
 """
 
@@ -23,7 +22,6 @@ import numpy as np
 from nmt.data.tags import sentence_start
 from nmt.data.text_filter import NUMBERS, OTHERS, Encoded
 from nmt.data.tokenizer import Tokenizer, Tokenizers
-from nmt.data.words import SPACELESS
 
 Ids = np.ndarray  # int32, one sentence
 WORD = re.compile(r"[^\W\d_]+")
@@ -79,14 +77,13 @@ def add_noise(
         before = tuple(" ".join(pairs[row][side] for row in rows) for side in (0, 1))
         source, target = " ".join(pairs[row][0][starts[row] :] for row in rows), before[1]
         source, target = renumber(source, target, marks, generator)
-        alone = " " not in source and not SPACELESS.search(source)  # without other words, a typo is another word
-        if generator.random() < noise.copy and not alone:
+        if generator.random() < noise.copy:
             source, target = add_copies(source, target, marks, generator)
         if generator.random() < noise.case:
             source = source.lower() if generator.random() < 0.8 else source[:1].lower() + source[1:]
         if generator.random() < noise.punctuation:
             source = FINAL.sub("", source) or source
-        if generator.random() < noise.typos and not alone:
+        if generator.random() < noise.typos:
             source = add_typos(source, generator)
         source = tags[rows[0]] + source
         noisy.append(NoisyPair(source, target, rows, (source, target) != before))

@@ -3,6 +3,7 @@
 import io
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -14,7 +15,7 @@ from nmt.config.schema import TokenizerConfig
 from nmt.data.files import report_write_errors
 from nmt.data.normalization import normalize
 from nmt.data.parallel_text import read_lines
-from nmt.data.text_filter import NUMBERS, PLACEHOLDERS, find_spans
+from nmt.data.text_filter import OTHERS, PLACEHOLDERS, find_spans
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 from nmt.errors import UserError
 
@@ -45,17 +46,21 @@ def train_tokenizers(
 
 
 def copied_marks(source_file: Path, target_file: Path) -> list[str]:
-    """The placeholders of the text filter, without those of numbers where the targets do not have those of the sources.
+    """The placeholders of the text filter that a corpus has a use for.
 
-    Some languages write numbers in digits of their own, or in words; then the model is to translate them.
+    None where no pair has the same span on both sides: names to be transliterated, for instance. Not those of numbers
+    where the targets do not have those of the sources: some languages write them in words or in digits of their own.
     """
-    numbers = copied = 0
+    found, copied = Counter[bool](), Counter[bool]()  # spans of the sources that are numbers, and that are not
     for source, target in zip(*(training_lines([file], False) for file in (source_file, target_file)), strict=False):
-        if found := [span.text for span in find_spans(source) if span.kind == "number"]:
+        if spans := find_spans(source):
             there = {span.text for span in find_spans(target)}
-            numbers, copied = numbers + len(found), copied + sum(text in there for text in found)
-    translated = numbers >= FEWEST_NUMBERS and copied < numbers * LEAST_COPIED
-    return [mark for mark in PLACEHOLDERS if not (translated and mark in NUMBERS)]
+            found.update(span.kind == "number" for span in spans)
+            copied.update(span.kind == "number" for span in spans if span.text in there)
+    if not copied:
+        return []
+    translated = found[True] >= FEWEST_NUMBERS and copied[True] < found[True] * LEAST_COPIED
+    return OTHERS if translated else PLACEHOLDERS
 
 
 def train_sentencepiece(config: TokenizerConfig, files: list[Path], pieces: Sequence[str] = ()) -> bytes:
