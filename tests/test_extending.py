@@ -12,6 +12,7 @@ from corpora import small, write_corpus
 from documents import translated
 
 from nmt.documents import formats, plain_text
+from nmt.evaluate import metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -31,6 +32,17 @@ def test_the_new_format_is_one_entry_and_its_test(monkeypatch: pytest.MonkeyPatc
     namespace = {"translated": translated}
     exec(test, namespace)
     namespace["test_lyrics_keep_their_times"]()
+
+
+def test_the_new_metric_is_one_entry_and_its_test(monkeypatch: pytest.MonkeyPatch):
+    scorer, entry, test = blocks("py3")
+    namespace = dict(vars(metrics))
+    exec(scorer, namespace)
+    ((name, new),) = eval(f"{{{entry}}}", namespace).items()
+    monkeypatch.setitem(metrics.METRICS, name, new)
+    namespace = {"Translated": metrics.Translated, "open_scorer": metrics.open_scorer}
+    exec(test, namespace)
+    namespace["test_exact_counts_sentences_that_equal_a_reference"]()
 
 
 def insert(path: Path, before: str, text: str) -> None:
