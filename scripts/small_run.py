@@ -1,11 +1,12 @@
 """A run that is trained in seconds, on pairs of the phrasebook: what scripts/torture damages and changes."""
 
 import logging
+from dataclasses import fields
 from itertools import islice
 from pathlib import Path
 
 from nmt.config.compose import compose_all
-from nmt.config.schema import Config
+from nmt.config.schema import Config, TrainConfig
 from nmt.data.parallel_text import read_lines
 from nmt.data.phrasebook import folder
 from nmt.runs import pipeline
@@ -26,7 +27,7 @@ def small_corpus(root: Path, pairs: int) -> list[str]:
         lines = islice(read_lines(folder() / f"train.{language}.bz2"), pairs)
         (root / f"part.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     sets = [f"data.train={root / 'part'}", f"data.valid={folder() / 'valid'}", f"data.test={folder() / 'test'}"]
-    noise = [f"train.noise_{kind}=0" for kind in ("case", "typos", "punctuation", "merge", "copy", "words")]
+    noise = [f"train.{each.name}=0" for each in fields(TrainConfig) if each.name.startswith("noise_")]
     return ["data=files", "data.source=de", "data.target=en", "tokenizer.protect=false", *sets, *noise]
 
 

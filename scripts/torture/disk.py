@@ -16,9 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from kill_chains.compare import differences
-from kill_chains.process import Kill, Outcome, train
-from kill_chains.training import TRAINING, folders, model_words, new_root, prepare, serve_downloads
+from killed_training import TRAINING, Kill, Outcome, differences, folders, model_words, prepare, serve_downloads, train
 
 ENOUGH = "64m"
 
@@ -36,11 +34,11 @@ def run(options: argparse.Namespace) -> int:
     words = [*TRAINING.split(), *model_words("transformer_tiny")]
     with tempfile.TemporaryDirectory() as temporary:
         serve_downloads(Path(temporary) / "server")
-        reference = new_root(Path(temporary) / "reference")
+        reference = Path(temporary) / "reference"
         expected = train([*words, *folders(reference)], reference)
         for number in range(options.count):
             name, disturb = generator.choice(list(DISTURBANCES.items()))
-            root = new_root(Path(temporary) / f"disturbed-{number}")
+            root = Path(temporary) / f"disturbed-{number}"
             command, disk = [*words, *folders(root)], root / "runs"
             disk.mkdir()
             try:

@@ -1,4 +1,4 @@
-"""Flipped bits in the files of a run: each must be noticed by the command that reads the file, and by nmt verify."""
+"""Flipped bits: the reader of a file of a run must notice, and nmt verify; that of a stage must name the folder."""
 
 import argparse
 import json
@@ -8,13 +8,18 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
-from small_run import train_small_run
+from small_run import small_config, train_small_run
 
 from nmt import cli
 from nmt.commands.verify import check_files
+from nmt.config.schema import Config
+from nmt.data import shards
 from nmt.errors import UserError
 from nmt.runs.results import damaged_files, read_json, read_result
+from nmt.runs.stages import build_stages
 from nmt.training import checkpoint
+
+PAIRS_PER_SHARD = 1000
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -26,24 +31,30 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Flip one random bit at a time and read the file; prints a table, returns 1 if a flip was not noticed."""
     random, flips, read, verified = Random(options.seed), Counter[str](), Counter[str](), Counter[str]()
+    shards.PAIRS_PER_SHARD = PAIRS_PER_SHARD
     with tempfile.TemporaryDirectory() as root:
-        folder = train_small_run(Path(root))
+        folder, config = train_small_run(Path(root)), small_config(Path(root))
         cli.main(["export", str(folder), "--format", "ctranslate2"])  # a sentence where ctranslate2 is missing
         logging.getLogger("nmt").setLevel(logging.ERROR)  # each flip is warned of
-        names = [name for name, _ in check_files(folder)]
+        of_run = [folder / name for name, _ in check_files(folder)]
+        of_stages = [path for path in sorted(Path(root).glob("data/*-*/*")) if not path.match("corpus-*/train.*")]
         provenance = json.loads((folder / "evaluate" / "test" / "result.json").read_text())["provenance"]
-        for _ in range(options.count):
-            name = random.choice(names)
-            kind = kind_of(Path(name))
-            content = (folder / name).read_bytes()
-            damaged = bytearray(content)
-            bit = random.randrange(8 * len(content))
+        for number in range(options.count):
+            path = random.choice(of_stages if number % 3 == 0 else of_run)
+            content = path.read_bytes()
+            damaged, bit = bytearray(content), random.randrange(8 * len(content))
             damaged[bit // 8] ^= 1 << bit % 8
-            (folder / name).write_bytes(damaged)
+            path.write_bytes(damaged)
+            kind = kind_of(path.relative_to(root))
             flips[kind] += 1
-            read[kind] += is_noticed(folder, name, provenance)
-            verified[kind] += not dict(check_files(folder))[name]
-            (folder / name).write_bytes(content)
+            if path in of_stages:
+                found = stage_is_refused(config, path)
+                verified[kind] += found  # nmt verify is about runs
+            else:
+                found = is_noticed(folder, path, provenance)
+                verified[kind] += not dict(check_files(folder))[str(path.relative_to(folder))]
+            read[kind] += found
+            path.write_bytes(content)
     print(f"{'file':<20}{'flips':>8}{'noticed when read':>20}{'by nmt verify':>16}")
     for kind in [*sorted(flips), "all"]:
         counts = [each.total() if kind == "all" else each[kind] for each in (flips, read, verified)]
@@ -52,15 +63,28 @@ def run(options: argparse.Namespace) -> int:
 
 
 def kind_of(path: Path) -> str:
-    """The row of a file in the table."""
-    if path.parts[0] == "export":
-        return "export"
-    return path.name if path.parts[0] == "evaluate" else path.stem.partition("-")[0]
+    """The row in the table of data/STAGE-…/FILE or runs/NAME/…."""
+    if path.parts[0] == "data":
+        return path.parts[1].partition("-")[0]
+    if path.parts[2] in ("export", "evaluate"):
+        return "export" if path.parts[2] == "export" else path.name
+    return path.stem.partition("-")[0]
 
 
-def is_noticed(folder: Path, name: str, provenance: dict) -> bool:
-    """Whether what reads this file notices that it is damaged."""
-    path = folder / name
+def stage_is_refused(config: Config, path: Path) -> bool:
+    """Whether a training refuses the stages and names the folder of this file."""
+    try:
+        ids = build_stages(config).ids
+        pairs = shards.open_training_pairs(ids)
+        for number in range(pairs.shard_count):
+            pairs.shard(number)
+        return False
+    except UserError as error:
+        return f"delete the folder {path.parent}" in str(error)
+
+
+def is_noticed(folder: Path, path: Path, provenance: dict) -> bool:
+    """Whether what reads this file of a run notices that it is damaged."""
     if path.suffix == ".safetensors":
         try:
             checkpoint.load(path)
@@ -71,6 +95,6 @@ def is_noticed(folder: Path, name: str, provenance: dict) -> bool:
         return False
     if path.name in ("tensorboard.json", "compositional_gap.json"):
         return read_json(path) is None
-    if name.startswith("export"):
+    if path.is_relative_to(folder / "export"):
         return path.name in damaged_files(path.parent)
     return read_result(path.parent, provenance) is None

@@ -18,10 +18,19 @@ from collections import Counter
 from itertools import cycle, product
 from pathlib import Path
 
-from kill_chains.compare import differences
-from kill_chains.process import Kill, Outcome, train
-from kill_chains.stages import STAGES
-from kill_chains.training import MODELS, TRAINING, folders, model_words, new_root, prepare, serve_downloads
+from killed_training import (
+    MODELS,
+    STAGES,
+    TRAINING,
+    Kill,
+    Outcome,
+    differences,
+    folders,
+    model_words,
+    prepare,
+    serve_downloads,
+    train,
+)
 
 OCCURRENCES = {"training": 3, "validation": 1, "save": 3, "download": 4}  # of these stages, the one to kill in is drawn
 
@@ -50,9 +59,9 @@ def run(options: argparse.Namespace) -> int:
                 break
             words = [*TRAINING.split(), *model_words(model), f"train.prune_checkpoints={pruned}"]
             if (model, pruned) not in references:
-                root = new_root(folder / f"reference-{model}-{pruned}")
+                root = folder / f"reference-{model}-{pruned}"
                 references[model, pruned] = root, train([*words, *folders(root)], root)
-            found, stages = chain(words, new_root(folder / f"chain-{number}"), references[model, pruned], generator)
+            found, stages = chain(words, folder / f"chain-{number}", references[model, pruned], generator)
             kills.update((model, stage) for stage in stages)
             failures += [f"chain {number}, {model}, prune_checkpoints={pruned}: {text}" for text in found]
             print(f"chain {number}: {model}, {len(stages)} kills, {'FAILED' if found else 'same'}", file=sys.stderr)

@@ -1,1 +1,0 @@
-"""Trainings that are killed and continued, for scripts/torture/kills.py."""
