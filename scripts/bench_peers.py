@@ -4,9 +4,8 @@ python scripts/bench_peers.py [--peers NAME …] [--threads 1 2] [--rounds 3] [-
 
 Each toolkit gets an environment of its own below --folder, the first time; that needs a network. Then toolkit, nmt,
 toolkit, nmt … train for some updates in fresh processes (scripts/peers/train_toolkit.py counts the toolkits' tokens).
-With --decode, models that were trained for equally many updates translate a test set (scripts/peers/translation.py
-describes which of them share weights). The real corpus is chosen as in bench.py. Tables go to stdout, everything else
-to stderr.
+With --decode, nmt and CTranslate2 translate a test set with the same weights, trained for so many updates. The real
+corpus is chosen as in bench.py. Tables go to stdout, everything else to stderr.
 """
 
 import argparse
@@ -88,7 +87,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     translating = []
     if options.decode:
         sizes = options.decode, options.threads, options.rounds, options.precision
-        translating = compare_translation(data, overrides, environments, *sizes)
+        translating = compare_translation(data, overrides, *sizes)
     return {"training": training, "decoding": translating}
 
 

@@ -1,4 +1,4 @@
-"""The memory of processes over time: sampled from /proc, a line fitted, a plot; and a model small enough for that."""
+"""The memory of processes over time: sampled from /proc, with a line fitted; and a model small enough for that."""
 
 import contextlib
 from pathlib import Path
@@ -37,8 +37,7 @@ def children(process: int) -> list[int]:
 class Curve:
     """Samples (x, MiB) with a line fitted to those after a warm-up."""
 
-    def __init__(self, x_label: str, y_label: str) -> None:
-        self.labels = x_label, y_label
+    def __init__(self) -> None:
         self.samples: list[tuple[float, float]] = []
 
     def add(self, x: float, mib: float) -> None:
@@ -64,16 +63,3 @@ class Curve:
         steady = self.after(warm_up)[:, 1]
         most = max(mib for _, mib in self.samples)
         return "\t".join(f"{mib:.1f}" for mib in (self.samples[0][1], steady[0], steady[-1], most))
-
-    def plot(self, path: Path, title: str) -> None:
-        """Draw the samples, and write them beside the plot as .tsv."""
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(7, 3.5), layout="constrained")
-        axes = figure.subplots()
-        axes.plot(*np.array(self.samples).T, linewidth=1)
-        axes.set(xlabel=self.labels[0], ylabel=self.labels[1], title=title, ylim=(0, None))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        rows = ["\t".join(self.labels), *(f"{x:g}\t{mib:.2f}" for x, mib in self.samples)]
-        path.with_suffix(".tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-        figure.savefig(path, dpi=120)

@@ -23,10 +23,11 @@ WORDS = [
 def small_corpus(root: Path, pairs: int) -> list[str]:
     """Write the first pairs of the phrasebook below `root`; returns the configuration that trains on them."""
     root.mkdir(parents=True, exist_ok=True)
-    for language in ("de", "en"):
-        lines = islice(read_lines(folder() / f"train.{language}.bz2"), pairs)
-        (root / f"part.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    sets = [f"data.train={root / 'part'}", f"data.valid={folder() / 'valid'}", f"data.test={folder() / 'test'}"]
+    for name, size in (("train", pairs), ("valid", pairs // 20), ("test", pairs // 20)):
+        for language in ("de", "en"):
+            lines = islice(read_lines(folder() / f"{name}.{language}.bz2"), size)
+            (root / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    sets = [f"data.{name}={root / name}" for name in ("train", "valid", "test")]
     noise = [f"train.{each.name}=0" for each in fields(TrainConfig) if each.name.startswith("noise_")]
     return ["data=files", "data.source=de", "data.target=en", "tokenizer.protect=false", *sets, *noise]
 

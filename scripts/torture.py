@@ -4,31 +4,20 @@ A topic has `add_options(parser)` and `run(options)`, which prints a table and r
 """
 
 import argparse
-import importlib.util
 import sys
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
-FOLDER = Path(__file__).resolve().parent / "torture"
-
-
-def load_topic(path: Path) -> ModuleType:
-    """The module of a topic."""
-    spec = importlib.util.spec_from_file_location(f"torture_{path.stem}", path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one topic; returns its exit code."""
     parser = argparse.ArgumentParser(prog="torture.py", description=__doc__.splitlines()[0])
     topics = parser.add_subparsers(required=True, metavar="TOPIC")
-    sys.path[:0] = [str(FOLDER.parent.parent), str(FOLDER.parent)]  # nmt of this checkout, and scripts/
-    for path in sorted(FOLDER.glob("*.py")):
-        module = load_topic(path)
+    sys.path[:0] = [str(ROOT), *(str(ROOT / "scripts" / name) for name in ("", "torture"))]
+    for path in sorted((ROOT / "scripts" / "torture").glob("*.py")):
+        module = import_module(path.stem)
         topic = topics.add_parser(path.stem, help=(module.__doc__ or "").splitlines()[0])
         module.add_options(topic)
         topic.set_defaults(run=module.run)

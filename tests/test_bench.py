@@ -203,7 +203,7 @@ def test_a_peer_that_cannot_be_installed_leaves_nothing(monkeypatch, tmp_path):
 def test_peers_read_the_same_lines_and_pieces(monkeypatch, tmp_path):
     small_corpus(tmp_path, 1100)
     monkeypatch.setattr(peers.data, "PIECES", 420)
-    files = tmp_path / "part.de", tmp_path / "part.en"
+    files = tmp_path / "train.de", tmp_path / "train.en"
     folder, overrides = peers.data.prepare_data(*files, None, tmp_path / "peers")
     config = compose_all(overrides, multirun=False)[0]
     tokenizer = Tokenizers.load(build_stages(config).tokenizer).source

@@ -19,14 +19,12 @@ def test_each_topic_says_what_it_does(topic):
     assert f"torture.py {topic}" in found.stdout and not found.stderr
 
 
-def test_growth_by_hand(tmp_path):
+def test_growth_by_hand():
     """Twice as much in the warm-up, then 3 MiB in 10 updates."""
-    curve = Curve("update", "MiB")
+    curve = Curve()
     for x, mib in [(0, 200.0), (10, 100.0), (20, 103.0), (30, 106.0)]:
         curve.add(x, mib)
     assert curve.slope(10) == pytest.approx(0.3) and curve.row(10) == "200.0\t100.0\t106.0\t200.0"
-    curve.plot(tmp_path / "new" / "some.png", "title")
-    assert (tmp_path / "new" / "some.png").stat().st_size > 1000
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux")

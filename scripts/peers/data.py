@@ -3,7 +3,7 @@
 NAME.pieces.SIDE   pieces between spaces
 NAME.ids.SIDE      their numbers
 vocabulary.tsv     the pieces and their counts
-test.SIDE          the lines to translate; test.pieces has the pieces of the source
+test.SIDE          the lines to translate
 """
 
 from collections import Counter
@@ -51,8 +51,6 @@ def prepare_data(
     )
     for path, side in zip(test or [data / "valid.source", data / "valid.target"], ("source", "target"), strict=True):
         write_lines(data / f"test.{side}", list(read_lines(path)))
-    rows = tokenizer.encode_all(list(read_lines(data / "test.source")))
-    write_lines(data / "test.pieces", (spaced_pieces(tokenizer, row) for row in rows))
     return data, overrides
 
 

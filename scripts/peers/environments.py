@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.frame import PYTHON_PATH, note, read_json, run_process
+from benchmarks.frame import note, read_json, run_process
 from benchmarks.machine import ROOT
 
 from nmt.errors import UserError
@@ -29,14 +29,14 @@ SHARED = {  # the OpenMP settings that nmt makes for itself: idle threads sleep 
 
 
 class Environments:
-    """The virtual environments below a folder, by name; `nmt` is the one that runs this program."""
+    """The virtual environments below a folder, by name."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def python(self, name: str) -> Path:
         """The interpreter of an environment."""
-        return Path(sys.executable) if name == "nmt" else self.folder / name / "bin" / "python"
+        return self.folder / name / "bin" / "python"
 
     def install(self, name: str) -> None:
         """Make an environment where it is missing; raises UserError where that fails, and leaves nothing behind."""
@@ -61,22 +61,11 @@ class Environments:
             message = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
             raise UserError(f"{name} cannot be installed: {message[-1]}") from None
 
-    def run(self, name: str, arguments: Sequence[Any], threads: int) -> str:
-        """The stdout of `python -m` with these arguments; raises UserError where it fails.
-
-        What nmt itself needs is found in this project's own environment, below the toolkit's.
-        """
-        needs_nmt = name == "nmt" or arguments[0] in ("nmt", "peers.translate_file")
-        path = PYTHON_PATH if needs_nmt else str(ROOT / "scripts")
-        environment = SHARED | {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": path}
-        if name == "onmt":
-            environment["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"  # its checkpoints hold its options as objects
-        command, log = [self.python(name), "-m", *arguments], self.folder / f"{name}.log"
-        return run_process(command, environment, self.folder, log, TIMEOUT)
-
     def measure(self, name: str, arguments: Sequence[Any], threads: int) -> dict[str, Any]:
-        """The figures that a command writes as JSON in the last line of its stdout."""
-        return read_json(self.run(name, arguments, threads))
+        """The figures in the last line that `python -m` with these arguments writes; raises UserError."""
+        environment = SHARED | {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": str(ROOT / "scripts")}
+        command, log = [self.python(name), "-m", *arguments], self.folder / f"{name}.log"
+        return read_json(run_process(command, environment, self.folder, log, TIMEOUT))
 
 
 def run_quietly(command: list[str]) -> None:

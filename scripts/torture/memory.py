@@ -3,7 +3,6 @@
 import argparse
 import os
 import tempfile
-from pathlib import Path
 
 from resident_memory import TINY, Curve, resident_mib
 
@@ -12,10 +11,9 @@ MOST = 1.0  # MiB per 1,000 updates, checkpoints and validations included
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """--steps, --every, --output."""
+    """--steps, --every."""
     parser.add_argument("--steps", type=int, default=10_000, metavar="N", help="updates (default: 10,000)")
     parser.add_argument("--every", type=int, default=100, metavar="N", help="updates between samples (default: 100)")
-    parser.add_argument("--output", type=Path, default=Path("."), metavar="DIR", help="of memory.png (default: .)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -23,7 +21,7 @@ def run(options: argparse.Namespace) -> int:
     import nmt
     from nmt.view.progress import Progress
 
-    curve = Curve("update", "memory without mapped files (MiB)")
+    curve = Curve()
     update = Progress.update
 
     def sample(self: Progress, count: int, figures: dict[str, float] | None = None) -> None:
@@ -36,7 +34,6 @@ def run(options: argparse.Namespace) -> int:
         folders = [f"data_folder={folder}/data", f"run_folder={folder}/runs"]
         nmt.train(*TINY, *folders, f"train.max_steps={options.steps}", "train.validate_every=500")
     slope = curve.slope(WARM_UP * options.steps) * 1000
-    curve.plot(options.output / "memory.png", f"training: {slope:+.3f} MiB per 1,000 updates")
     print("updates\tfirst MiB\tafter warm-up\tlast\tmost\tMiB per 1,000 updates")
     print(f"{options.steps}\t{curve.row(WARM_UP * options.steps)}\t{slope:+.3f}")
     return int(slope > MOST)

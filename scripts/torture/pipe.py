@@ -10,7 +10,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 from resident_memory import TINY, Curve, children, resident_mib
 
@@ -25,11 +24,10 @@ MOST = 2.0  # MiB per 100,000 lines
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """--lines, --kills, --seed, --output."""
+    """--lines, --kills, --seed."""
     parser.add_argument("--lines", type=int, default=1_000_000, metavar="N", help="default: 1,000,000")
     parser.add_argument("--kills", type=int, default=20, metavar="N", help="workers killed on the way (default: 20)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--output", type=Path, default=Path("."), metavar="DIR", help="of pipe.png (default: .)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -66,10 +64,7 @@ def lines(count: int, seed: int) -> Iterator[bytes]:
 
 def check(options: argparse.Namespace, command: list[str], answers: dict[str, bytes], messages: object) -> int:
     """Compare each answer with what belongs in its place; print the table."""
-    curve, draw = (
-        Curve("lines answered", "memory of all its processes without mapped files (MiB)"),
-        random.Random(options.seed),
-    )
+    curve, draw = Curve(), random.Random(options.seed)
     environment = os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "2")}
     began, kills, count, wrong, unlike = time.monotonic(), 0, 0, 0, 0
     with subprocess.Popen(
@@ -97,7 +92,6 @@ def check(options: argparse.Namespace, command: list[str], answers: dict[str, by
         more = len(process.stdout.read())
         code = process.wait()
     slope = curve.slope(WARM_UP * options.lines) * 100_000
-    curve.plot(options.output / "pipe.png", f"nmt translate over a pipe: {slope:+.2f} MiB per 100,000 lines")
     messages.seek(0)  # type: ignore[attr-defined]
     text = messages.read()  # type: ignore[attr-defined]
     replaced = text.count("A worker process was killed")
