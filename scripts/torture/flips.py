@@ -13,7 +13,7 @@ from small_run import small_config, train_small_run
 from nmt import cli
 from nmt.commands.verify import check_files
 from nmt.config.schema import Config
-from nmt.data import shards
+from nmt.data import dataset
 from nmt.errors import UserError
 from nmt.runs.results import damaged_files, read_json, read_result
 from nmt.runs.stages import build_stages
@@ -31,7 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Flip one random bit at a time and read the file; prints a table, returns 1 if a flip was not noticed."""
     random, flips, read, verified = Random(options.seed), Counter[str](), Counter[str](), Counter[str]()
-    shards.PAIRS_PER_SHARD = PAIRS_PER_SHARD
+    dataset.PAIRS_PER_SHARD = PAIRS_PER_SHARD
     with tempfile.TemporaryDirectory() as root:
         folder, config = train_small_run(Path(root)), small_config(Path(root))
         cli.main(["export", str(folder), "--format", "ctranslate2"])  # a sentence where ctranslate2 is missing
@@ -75,7 +75,7 @@ def stage_is_refused(config: Config, path: Path) -> bool:
     """Whether a training refuses the stages and names the folder of this file."""
     try:
         ids = build_stages(config).ids
-        pairs = shards.open_training_pairs(ids)
+        pairs = dataset.open_training_pairs(ids)
         for number in range(pairs.shard_count):
             pairs.shard(number)
         return False
