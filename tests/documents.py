@@ -12,16 +12,16 @@ from nmt.documents.translation import split_segments, translate_rows
 
 
 class FakeTranslator:
-    """Applies a function to each sentence; word i of the result comes from word i of the sentence."""
+    """Applies a function to each sentence; word i of the result comes from word i of the sentence, or from the end."""
 
-    def __init__(self, change: Callable[[str], str], keeps_units: bool = True) -> None:
-        self.change, self.keeps_units = change, keeps_units
+    def __init__(self, change: Callable[[str], str], keeps_units: bool = True, backwards: bool = False) -> None:
+        self.change, self.keeps_units, self.backwards = change, keeps_units, backwards
 
     def translate(self, sentences: Sequence[str], linked: Sequence[bool]) -> Iterator[TranslatedSentence]:
         for sentence, link in zip(sentences, linked, strict=True):
             text = self.change(sentence if self.keeps_units else " ".join(sentence.split()))
             source, target = whole_words(sentence), whole_words(text)
-            weights = np.eye(len(target), len(source))
+            weights = np.eye(len(target), len(source))[:: -1 if self.backwards else 1]
             yield TranslatedSentence(text, WordLinks(source, target, weights) if link else None)
 
 

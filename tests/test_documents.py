@@ -6,11 +6,12 @@ import re
 import zipfile
 
 import pytest
-from documents import MARKED, SAMPLES, translated, translated_bytes
+from documents import MARKED, SAMPLES, FakeTranslator, translated, translated_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.documents.formats import BYTES, EXTENSIONS, FORMATS
+from nmt.documents.translation import split_segments, translate_rows
 
 STREAMS = [".html", ".md", ".srt", ".txt"]
 few = settings(max_examples=40)
@@ -244,6 +245,28 @@ def test_word():
     ]
     runs = [(run.text, run.bold) for run in docx.Document(io.BytesIO(swapped)).paragraphs[0].runs]
     assert "".join(text for text, _ in runs).split() == ["schläft", "Hund", "Der", "Wo"] and ("Hund", True) in runs
+
+
+def test_a_field_of_word_keeps_its_order():
+    """Its beginning, its instruction and its end may not change places, whatever the translation is."""
+    run = "<w:r>{}</w:r>".format
+    marks = [
+        '<w:fldChar w:fldCharType="begin"/>',
+        "<w:instrText>PAGE</w:instrText>",
+        '<w:fldChar w:fldCharType="end"/>',
+    ]
+    inside = [marks[0], marks[1], "<w:t>drei vier fünf</w:t>", marks[2]]
+    text = "".join(map(run, ["<w:t>Seite </w:t>", *inside, "<w:t> von hier</w:t>"]))
+    document = f'<w:d xmlns:w="http://schemas.example/wordprocessingml"><w:p>{text}</w:p></w:d>'
+
+    def change(sentence: str) -> str:
+        return " ".join(reversed(sentence.split()))
+
+    read = EXTENSIONS[".docx"].read(package("word/document.xml", document), False)
+    translate_rows(split_segments(read.segments(), "de"), FakeTranslator(change, backwards=True))
+    new = zipfile.ZipFile(io.BytesIO(read.write())).read("word/document.xml").decode()
+    places = [new.index(mark) for mark in marks]
+    assert places == sorted(places) and "hier" in new and new.count("<w:instrText>") == 1
 
 
 @pytest.mark.parametrize(

@@ -256,6 +256,12 @@ class Runs:
     def kind_of(self, element: Any) -> Kind:
         if element.get("look") or (not self.package.run and local(element) in self.package.pairs):
             return "pair", ""
+        # The beginning and the end of a field, of a bookmark, of what a comment is about stay in this order.
+        for each in (element, *element):
+            side = next((value for name, value in each.attrib.items() if name.endswith("}fldCharType")), local(each))
+            if match := re.fullmatch(r"(.*?)-?(begin|start|end)", side, re.IGNORECASE):
+                about = each.get(each.tag.replace(local(each), "id")) or each.get(each.tag.replace(local(each), "name"))
+                return (TagKind.CLOSE if match[2].lower() == "end" else TagKind.OPEN), f"{match[1]} {about}"
         names = {local(element), *(local(child) for child in element if local(element) == self.package.run)}
         return (TagKind.BREAK if names & self.package.breaks else TagKind.POINT), ""
 
