@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from nmt.data.links import format_links, parse_links
 from nmt.data.words import WordPair
 from nmt.errors import UserError
-from nmt.evaluate.alignment_error_rate import AlignmentCounts, argmax_links, threshold_links
-from nmt.evaluate.gold import GoldAlignments, read_gold_alignments
+from nmt.evaluate.aer import AlignmentCounts, GoldAlignments, read_gold_alignments
+from nmt.evaluate.extraction import argmax_links, threshold_links
 
 LINKS = st.sets(st.tuples(st.integers(0, 30), st.integers(0, 30)))
 

@@ -26,9 +26,8 @@ from nmt.data.words import WordPair
 from nmt.decode import translator as translator_module
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
-from nmt.evaluate import layer_selection
-from nmt.evaluate.alignment_error_rate import argmax_links
-from nmt.evaluate.extraction import Extractor, encode_pairs, record_words
+from nmt.evaluate import aer
+from nmt.evaluate.extraction import Extractor, argmax_links, encode_pairs, record_words
 from nmt.models.transformer import Transformer
 from nmt.runs.run import Run, load
 from nmt.runs.scoring import Result, make_layer_selector, score_sets, score_trained
@@ -759,7 +758,7 @@ def test_layer_and_step_are_chosen_on_the_validation_set(trained: Trained, tmp_p
     }  # fmt: skip
     flattered = json.loads((tmp_path / "runs/tiny/evaluate/valid/result.json").read_text(encoding="utf-8"))
     assert flattered["alignment"]["chosen_on"] == "these pairs"
-    monkeypatch.setattr(layer_selection, "alignment_error_rates", None)
+    monkeypatch.setattr(aer, "alignment_error_rates", None)
     monkeypatch.setattr(Translator, "translate", None)
     assert score_corpus(run, corpus, ["valid", "test"]) == [valid, test]  # nothing is computed twice
 

@@ -22,11 +22,11 @@ from nmt.decode.forced_decoding import (
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluate.alignment import Alignment
-from nmt.evaluate.alignment_error_rate import argmax_links
 from nmt.evaluate.extraction import (
     MAX_LENGTH_FACTOR,
     Extractor,
     absolute_layers,
+    argmax_links,
     layer_candidates,
     max_pieces_per_side,
     record_words,

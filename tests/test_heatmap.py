@@ -10,9 +10,8 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
-from nmt.view.heatmap import CAPTION, COLORMAP, WHITE_TEXT_ABOVE, grid, heatmap, pixels, png
+from nmt.view.heatmap import CAPTION, CASING, COLORMAP, GOLD, WHITE_TEXT_ABOVE, WINDOW, grid, heatmap, pixels, png
 from nmt.view.labels import BOX, MAX_LENGTH, find_fonts, make_label, warn_script, warn_unshaped
-from nmt.view.marks import CASING, GOLD, WINDOW
 
 WEIGHTS = np.array([[0.94, 0.02, 0.04], [0.11, 0.01, 0.88], [0.03, 0.95, 0.02]])
 SOURCE, TARGET = ["I", "love", "you"], ["je", "t'", "aime"]

@@ -11,7 +11,7 @@ import torch
 from corpora import Trained, run_command
 
 from nmt.decode.translator import Translator
-from nmt.evaluate.gold import GoldAlignments
+from nmt.evaluate.aer import GoldAlignments
 from nmt.runs import results, scoring, stages
 from nmt.runs import run as runs
 from nmt.training import checkpoint

@@ -24,7 +24,7 @@ from nmt.training import checkpoint, trainer
 from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.train_step import TrainStep
 from nmt.training.trainer import SaveTimer
-from nmt.view import event_file, progress
+from nmt.view import progress, tensorboard
 from nmt.view.tensorboard import TensorBoardLogger
 
 slow = partial(pytest.param, marks=pytest.mark.slow)
@@ -303,7 +303,7 @@ def test_a_validation_that_was_logged_but_not_saved_is_there_once(train, folder,
 def test_files_are_read_in_the_order_in_which_they_were_written(tmp_path, monkeypatch):
     """TensorBoard sorts them by the seconds in their names: a clock that is set back, two in one second."""
     for step, now in ((1, 2_000_000_000), (2, 2_000_000_000), (3, 1_500_000_000)):
-        monkeypatch.setattr(event_file.time, "time", lambda now=now: float(now))
+        monkeypatch.setattr(tensorboard.time, "time", lambda now=now: float(now))
         logger = TensorBoardLogger(tmp_path / "tensorboard", purge_step=step)
         for later in range(step, 4):
             logger.scalars({"loss": float(step)}, later)

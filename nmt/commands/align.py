@@ -18,6 +18,7 @@ from nmt.data.parallel_text import read_lines, read_pairs
 from nmt.decode.forced_decoding import IdPair
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
+from nmt.evaluate.aer import GoldAlignments, alignment_error_rates, read_gold_alignments
 from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.extraction import (
     DECODER_STEPS,
@@ -27,7 +28,6 @@ from nmt.evaluate.extraction import (
     layer_candidates,
     translate_to_pairs,
 )
-from nmt.evaluate.gold import GoldAlignments, alignment_error_rates, read_gold_alignments
 from nmt.runs.run import Run
 from nmt.view.alignment_page import PagePair, alignment_page
 from nmt.view.heatmap import png

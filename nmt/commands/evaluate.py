@@ -8,7 +8,7 @@ from nmt.commands import open_run
 from nmt.commands.rough_input import print_odd_lines, score_noised
 from nmt.commands.scoring_options import check_scoring_options, gold_files, valid_gold_files
 from nmt.errors import UserError
-from nmt.evaluate.gold import GoldAlignments
+from nmt.evaluate.aer import GoldAlignments
 from nmt.runs.run import Run
 from nmt.runs.scoring import Result, calibrate, make_layer_selector, score_set, score_sets
 from nmt.runs.test_sets import corpus_hashes, corpus_set, own_corpus, own_set, sets_of_split, validation_gold

@@ -9,7 +9,7 @@ from nmt.convert.export import Export, as_json
 from nmt.convert.onnx_graphs import PACKAGES, Graphs, export_graphs, require_packages
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.errors import UserError
-from nmt.evaluate.extractor_choice import default_extractor
+from nmt.evaluate.extraction import default_extractor
 from nmt.models.ensemble import Ensemble
 
 VERSION = 1  # part of the folder's name; to be raised when the content of an export changes

@@ -19,8 +19,7 @@ from nmt.config.schema import TrainConfig
 from nmt.data.words import SPACELESS, Span, WordPair, piece_spans, word_fractions, word_spans
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.documents.segment import UNITS
-from nmt.evaluate.extraction import DECODER_STEPS, Extractor
-from nmt.evaluate.extractor_choice import default_extractor
+from nmt.evaluate.extraction import DECODER_STEPS, Extractor, default_extractor
 from nmt.models.base import EncoderDecoder
 
 GUIDED_SHARE = 0.6  # of the guided head in the weights

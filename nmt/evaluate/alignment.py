@@ -17,8 +17,7 @@ from nmt.decode.forced_decoding import AttentionRecord, IdPair
 from nmt.decode.translator import Translator
 from nmt.evaluate.extraction import Extractor, absolute_layers, describe_layers, extract_links
 from nmt.view.alignment_page import PagePair, alignment_page
-from nmt.view.heatmap import grid, heatmap
-from nmt.view.marks import GoldLinks
+from nmt.view.heatmap import GoldLinks, grid, heatmap
 from nmt.view.text import visible
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from nmt.data.words import split_into_words
 from nmt.decode.confidence import Calibration, logits, sigmoid
 from nmt.decode.translator import Translation, Translator, mean_confidence
 from nmt.evaluate.metrics import sentence_bleu
-from nmt.view.reliability import reliability_diagram
+from nmt.view.curves import reliability_diagram
 
 if TYPE_CHECKING:
-    from nmt.view.reliability import Figure
+    from nmt.view.curves import Figure
 
 MOST_PAIRS = 1000  # of the validation set, evenly spread
 RIDGE, STEPS = 1.0, 30  # of the fit: pulls towards slope 1 and intercept 0, which decide where there are few words

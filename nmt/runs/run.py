@@ -11,7 +11,7 @@ from typing import Any
 
 from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.extraction import Extractor, encode_pairs, record_words, translate_to_pairs
-from nmt.evaluate.extractor_choice import make_extractor
+from nmt.evaluate.extraction import make_extractor
 from nmt.evaluate.calibration import read_calibration
 from nmt.config.schema import Config, DecodeConfig
 from nmt.attention.cpu import keep_freed_memory

@@ -20,9 +20,9 @@ from nmt.data.language_pairs import target_language
 from nmt.data.parallel_text import read_lines, read_pairs
 from nmt.decode.translator import Translator
 from nmt.evaluate.calibration import fit_calibration, measure_confidence, some_pairs, write_calibration
-from nmt.evaluate.extractor_choice import default_extractor
-from nmt.evaluate.gold import GoldAlignments
-from nmt.evaluate.layer_selection import LayerSelector
+from nmt.evaluate.extraction import default_extractor
+from nmt.evaluate.aer import GoldAlignments
+from nmt.evaluate.aer import LayerSelector
 from nmt.evaluate.loops import is_loop
 from nmt.evaluate.metrics import STANDARD, Translated, open_scorer, score, scores_in, tokenization_warning
 from nmt.evaluate.significance import SAMPLES, SEED, Gap, compositional_gap

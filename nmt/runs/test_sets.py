@@ -8,7 +8,7 @@ from nmt.config.schema import Config
 from nmt.data.corpus import read_report, set_files
 from nmt.data.parallel_text import read_pairs
 from nmt.errors import UserError
-from nmt.evaluate.gold import GoldAlignments, read_gold_alignments
+from nmt.evaluate.aer import GoldAlignments, read_gold_alignments
 from nmt.runs.run import Run
 from nmt.runs.trained_corpus import existing_corpus
 

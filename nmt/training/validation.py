@@ -13,8 +13,7 @@ from nmt.data.text_filter import Encoded
 from nmt.decode.beam_search import NBest
 from nmt.decode.translator import Translator
 from nmt.evaluate.alignment import Alignment
-from nmt.evaluate.extraction import record_words
-from nmt.evaluate.extractor_choice import default_extractor
+from nmt.evaluate.extraction import default_extractor, record_words
 from nmt.evaluate.metrics import STANDARD, Translated, direction, find_metric, score
 from nmt.models.inference import inference_copy
 from nmt.training.distributed import World, share_batches

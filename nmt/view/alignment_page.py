@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.view.heatmap import CAPTION
-from nmt.view.marks import GoldLinks, Marks, WindowSpans, make_marks
+from nmt.view.heatmap import CAPTION, GoldLinks, Marks, WindowSpans, make_marks
 from nmt.view.text import clean_text, escape_html
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
+
 COLORS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
 DARKER = {"#F0E442": "#B8A800"}  # the palette's yellow is hard to see on white
 MARKERS = "osD^vP*X<>hp"
@@ -90,3 +91,31 @@ def add_legend(
     )
     for text in legend.get_texts():
         text.set_parse_math(False)
+
+
+COLOR, BARS = "#0072B2", "#dddddd"
+
+
+def reliability_diagram(bins: Sequence[tuple[int, float, float]], title: str) -> Figure:
+    """bins: words, mean confidence and share that is right, of confidences in equal intervals of 0 … 1.
+
+    Points on the diagonal are calibrated; bars are the shares of the words in each interval.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.6, 4.6), dpi=100)
+    FigureCanvasAgg(figure)
+    figure.set_layout_engine("constrained")
+    axes = figure.add_subplot()
+    total, width = max(1, sum(count for count, _, _ in bins)), 1 / max(1, len(bins))
+    places = [(number + 0.5) * width for number in range(len(bins))]
+    axes.bar(places, [count / total for count, _, _ in bins], width=0.9 * width, color=BARS, label="share of the words")
+    axes.plot([0, 1], [0, 1], color="#888888", linestyle=":", label="calibrated")
+    points = [(confidence, right) for count, confidence, right in bins if count]
+    axes.plot([x for x, _ in points], [y for _, y in points], color=COLOR, marker="o", label="right")
+    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence of a word", ylabel="share that the reference has")
+    axes.set_title(title, loc="left", fontsize=10, parse_math=False)
+    axes.legend(loc="upper left", frameon=False, fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure

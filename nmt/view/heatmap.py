@@ -4,6 +4,10 @@ Only matplotlib's objects are used, no pyplot: no global state, so threads may d
 used, so that the command line starts fast. Arabic and Hebrew words run right to left; with matplotlib < 3.11, which
 cannot do that, Hebrew words are reversed and Arabic ones are boxes (`labels.to_visual_order`). The order of columns and
 rows is always that of the sentence: the first word is left or on top in every script.
+
+A mark on the weights (a gold link, the window of local attention and its centre p_t) is a dark line on a wider white
+one: it stands out from light and dark cells (at least 3 : 1 in luminance on every color of the map), needs no color
+vision and survives a grey printer. Coordinates of marks are those of the axes: column j reaches from j − ½ to j + ½.
 """
 
 from __future__ import annotations
@@ -11,28 +15,18 @@ from __future__ import annotations
 import functools
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nmt.view.labels import clean, find_fonts, make_label, warn_missing
-from nmt.view.layout import Layout
-from nmt.view.marks import (
-    LEGEND_HEIGHT,
-    GoldLinks,
-    Marks,
-    WindowSpans,
-    draw_legend,
-    draw_marks,
-    legend_width,
-    make_marks,
-)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
 
 COLORMAP = "Blues"  # light to dark: reads like ink, also without color vision and on a grey printer
 CAPTION = "attention weights – not an explanation"
@@ -44,6 +38,16 @@ DPI = 100
 CAPTION_STYLE: dict[str, Any] = {"fontfamily": "DejaVu Sans", "fontsize": 8}  # of the legend, too
 WHITE_TEXT_ABOVE = 0.715  # the numbers of darker cells are white, of others black: 4.5 : 1 or more on every cell
 MAX_SIDE = 40  # inches: beyond that cells and words shrink; a heatmap of 1000 × 1000 words would fill the memory
+Link = tuple[int, int]  # (source word, target word), from 0
+GoldLinks = tuple[set[Link], set[Link]]  # sure, possible
+WindowSpans = Sequence[
+    tuple[float, float, float] | None
+]  # for each target word: p_t, first and last word of its window
+
+GOLD, WINDOW, CASING = "#7f2704", "#222222", "white"
+SURE_INSET, POSSIBLE_INSET = 0.07, 0.19  # how far inside its cell a link is outlined, in cells
+DASHES = (0, (2.2, 1.6))  # in line widths
+LEGEND_HEIGHT = 0.2  # inches: the height of a line of the legend and its sample cells
 
 
 @dataclass
@@ -229,3 +233,156 @@ def pixels(figure: Figure) -> np.ndarray:
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+
+
+@dataclass
+class Layout:
+    """The positions of a figure's panels, in inches from the lower left corner."""
+
+    rows: int
+    columns: int
+    panel: tuple[float, float]  # the cells: width, height
+    left: float  # of the target words
+    top: float  # of the source words
+    right: float  # of the target words on the right
+    bottom: float  # of the source words below
+    title_width: float  # of the longest panel title
+    footer_height: float  # of caption and legend
+    footer_width: float  # of the wider of them
+
+    @property
+    def pitch(self) -> tuple[float, float]:
+        """The distance from one panel to the next, across and down."""
+        across = self.left + max(self.panel[0] + self.right, self.title_width)
+        return across, self.panel[1] + self.top + self.bottom + (0.5 if self.title_width else 0.15)
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height of the figure, with the color bar on the right, legend and caption below."""
+        across, down = self.pitch
+        return max(self.columns * across + 0.8, self.footer_width), self.rows * down + self.footer_height
+
+    def panel_rectangle(self, index: int) -> tuple[float, float, float, float]:
+        """(left, bottom, width, height) of one panel's cells as fractions of the figure."""
+        row, column = divmod(index, self.columns)
+        x = column * self.pitch[0] + self.left
+        y = (self.rows - 1 - row) * self.pitch[1] + self.footer_height + self.bottom
+        width, height = self.size
+        return x / width, y / height, self.panel[0] / width, self.panel[1] / height
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The marks of one sentence pair; the same on every panel of a figure."""
+
+    sure: set[Link]
+    possible: set[Link]  # without the sure ones
+    window_spans: WindowSpans
+
+    @property
+    def names(self) -> list[str]:
+        """The marks that occur, as the legend names them."""
+        marks = {
+            "sure link": self.sure,
+            "possible link": self.possible,
+            "window": any(self.window_spans),
+            "its centre pₜ": any(self.window_spans),
+        }
+        return [name for name, occurs in marks.items() if occurs]
+
+
+def make_marks(gold: GoldLinks | None, window_spans: WindowSpans | None, shape: tuple[int, int]) -> Marks:
+    """The marks of a matrix of `shape` [target words, source words]; raises ValueError when they do not fit it."""
+    rows, columns = shape
+    sure, possible = gold or (set(), set())
+    for source, target in sure | possible:
+        if not (0 <= source < columns and 0 <= target < rows):
+            raise ValueError(f"Link {source}-{target} is outside {rows} target, {columns} source words.")
+    if window_spans is not None and len(window_spans) != rows:
+        raise ValueError(f"{len(window_spans)} windows do not fit {rows} target words.")
+    return Marks(sure, possible - sure, window_spans or [])
+
+
+def draw_marks(axes: Axes, marks: Marks, line_width: float) -> None:
+    """Draw all marks on one panel; `line_width` is in points."""
+    draw_outlines(axes, marks.sure, SURE_INSET, "solid", line_width)
+    draw_outlines(axes, marks.possible, POSSIBLE_INSET, DASHES, 0.75 * line_width)
+    for row, span in enumerate(marks.window_spans):
+        if span:
+            p_t, first, last = span
+            draw_brackets(axes, row, first, last, 0.75 * line_width)
+            draw_arrow(axes, row, p_t, 3.5 * line_width)
+
+
+def draw_outlines(axes: Axes, links: set[Link], inset: float, style: Any, line_width: float) -> None:
+    """Draw a square just inside the cell of each link."""
+    from matplotlib.collections import PatchCollection
+    from matplotlib.patches import Rectangle
+
+    size = 1 - 2 * inset
+    squares = [Rectangle((column + inset - 0.5, row + inset - 0.5), size, size) for column, row in sorted(links)]
+    for color, width, line_style in ((CASING, 2.2 * line_width, "solid"), (GOLD, line_width, style)):
+        axes.add_collection(
+            PatchCollection(
+                squares, facecolor="none", edgecolor=color, linewidth=width, linestyle=line_style, zorder=3
+            ),
+            autolim=False,
+        )
+
+
+def draw_brackets(axes: Axes, row: float, first: float, last: float, line_width: float) -> None:
+    """Draw square brackets around a row's window, from the left edge of `first` to the right edge of `last`."""
+    from matplotlib.collections import LineCollection
+
+    half_height, hook = 0.4, 0.12
+    top, bottom = row - half_height, row + half_height
+    lines = [
+        [(edge + turn, top), (edge, top), (edge, bottom), (edge + turn, bottom)]
+        for edge, turn in ((first - 0.5, hook), (last + 0.5, -hook))
+    ]
+    for color, width in ((CASING, 2.6 * line_width), (WINDOW, line_width)):
+        axes.add_collection(
+            LineCollection(lines, colors=color, linewidths=width, clip_on=False, zorder=4), autolim=False
+        )
+
+
+def draw_arrow(axes: Axes, row: float, column: float, size: float) -> None:
+    """Draw a small arrowhead below the number of a cell, pointing up to p_t."""
+    from matplotlib.lines import Line2D
+
+    axes.add_line(
+        Line2D(
+            [column], [row + 0.33], linestyle="none", marker="^", markersize=size, markerfacecolor=WINDOW,
+            markeredgecolor=CASING, markeredgewidth=0.15 * size, clip_on=False, zorder=5,
+        )
+    )  # fmt: skip
+
+
+def legend_width(names: Sequence[str], text_width: Callable[[str], float]) -> float:
+    """Inches that the legend of these marks takes; `text_width` measures a text."""
+    return sum(1.5 * LEGEND_HEIGHT + text_width(name) + 0.15 for name in names)
+
+
+def draw_legend(
+    figure: Figure, names: Sequence[str], bottom: float, text_width: Callable[[str], float], style: dict[str, Any]
+) -> None:
+    """Draw one line with a sample of each mark and its name, `bottom` inches above the figure's lower edge."""
+    figure_width, figure_height = figure.get_size_inches()
+    width = legend_width(names, text_width)
+    rectangle = (0.1 / figure_width, bottom / figure_height, width / figure_width, LEGEND_HEIGHT / figure_height)
+    axes = figure.add_axes(rectangle, label="legend")
+    axes.set_axis_off()
+    axes.set(xticks=[], yticks=[], xlim=(-0.5, width / LEGEND_HEIGHT - 0.5), ylim=(0.5, -0.5))
+    column, line_width = 0.0, 1.3
+    for name in names:
+        sample = (column, 0)  # a link in row 0
+        if name == "sure link":
+            draw_outlines(axes, {sample}, SURE_INSET, "solid", line_width)  # type: ignore[arg-type]
+        elif name == "possible link":
+            draw_outlines(axes, {sample}, POSSIBLE_INSET, DASHES, 0.75 * line_width)  # type: ignore[arg-type]
+        elif name == "window":
+            draw_brackets(axes, 0, column, column, 0.75 * line_width)
+        else:
+            draw_arrow(axes, -0.25, column, 3.5 * line_width)
+        axes.text(column + 0.85, 0, name, va="center_baseline", color="#444444", **style)
+        column += (1.5 * LEGEND_HEIGHT + text_width(name) + 0.15) / LEGEND_HEIGHT

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.extraction import describe_layers, encode_pairs, fitting_pairs
-from nmt.evaluate.layer_selection import LayerSelector
+from nmt.evaluate.aer import LayerSelector
 from nmt.runs.comparison.options import CompareOptions
 from nmt.runs.comparison.perplexity import Perplexity, measure_perplexity
 from nmt.runs.comparison.systems import System, load_system
@@ -20,7 +20,7 @@ from nmt.data.files import report_write_errors, write_atomic
 from nmt.runs.run import Run
 from nmt.runs.scoring import make_layer_selector, score_set
 from nmt.runs.test_sets import validation_gold
-from nmt.view.marks import GoldLinks
+from nmt.view.heatmap import GoldLinks
 
 log = logging.getLogger("nmt")
 

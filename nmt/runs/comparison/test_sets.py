@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt.evaluate.gold import GoldAlignments
+from nmt.evaluate.aer import GoldAlignments
 from nmt.runs.comparison.options import CompareOptions
 from nmt.runs.comparison.systems import System
 from nmt.data.parallel_text import read_lines
