@@ -81,7 +81,7 @@ def test_a_bucket_is_scored_as_a_corpus():
     lengths = [count_words(line) for line in REFERENCES[:12]] + [12] * 12
     merged = length_buckets(lengths, 5)
     assert [len(bucket.rows) for bucket in merged] == [12, 12]
-    values = bleu_by_length(BETTER, REFERENCES, merged, "en")
+    values = bleu_by_length(BETTER, [REFERENCES], merged, "en")
     assert values[0] == pytest.approx(corpus_bleu(BETTER[:12], [REFERENCES[:12]]).score)
     assert values[1] == pytest.approx(corpus_bleu(BETTER[12:], [REFERENCES[12:]]).score)
 
@@ -310,6 +310,24 @@ def test_stored_translations_are_reused(runs: Runs, capfd):
 def test_one_run_alone_has_a_table_too(runs: Runs, capfd):
     answer = runs.compare(capfd, "tiny", "--split", "valid")
     assert answer.code == 0 and list(table_rows(answer, "valid: 16 sentences")) == ["tiny"]
+
+
+def test_several_references_and_metrics(runs: Runs, capfd, tmp_path):
+    """The second reference is what the run writes, so nothing is wrong with it; the lower error rate is the better."""
+    files = own_links(runs, capfd, tmp_path / "own")[:4]
+    written = run_command(
+        capfd, "translate", "tiny", "--runs", str(runs.root), "--input", files[1], "--engine", "torch"
+    )
+    (tmp_path / "second").write_text(written.out, encoding="utf-8")
+    words = [*files, "--reference", str(tmp_path / "second"), "--metrics", "ter,bleu"]
+    evaluated = run_command(capfd, "evaluate", "tiny", "--runs", str(runs.root), *words)
+    assert re.match(r"a\.de\t100\.00\t100\.00\tnrefs:2\|.*\tTER 0\.00 \(nrefs:2\|", evaluated.out), evaluated
+    answer = runs.compare(capfd, "tiny", "plain", *words)
+    rows = table_rows(answer, "a.de: 2 sentences")
+    assert rows["tiny"]["TER"].startswith("0.00 ± 0.00") and rows["plain (unfinished)"]["p of TER"] != "–"
+    assert runs.numbers()["runs"][0]["sets"]["a.de"]["ter"]["score"] == 0
+    wrong = run_command(capfd, "evaluate", "tiny", "--runs", str(runs.root), *files, "--metrics", "meteor")
+    assert wrong.code == 2 and "meteor" in wrong.err and "chrf++" in wrong.err
 
 
 def test_an_ensemble_is_a_row(runs: Runs, capfd):

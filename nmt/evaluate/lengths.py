@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nmt.data.words import SPACELESS, word_spans
-from nmt.evaluate.metrics import Translated, open_scorer, score
+from nmt.evaluate.metrics import Translated, open_scorer
 
 EDGES = (5, 10, 15, 20, 30, 40, 50)  # the longest length of each bucket; longer sentences are in one more bucket
 MIN_SENTENCES = 20  # of a bucket: a BLEU over fewer means nothing
@@ -63,17 +63,12 @@ def upper_edge(length: int) -> int | None:
     return next((edge for edge in EDGES if length <= edge), None)
 
 
-def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> float:
-    """BLEU alone."""
-    return score(Translated(hypotheses, [references]), language, ["bleu"])["bleu"]
-
-
 def bleu_by_length(
-    hypotheses: Sequence[str], references: Sequence[str], buckets: Sequence[Bucket], language: str
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], buckets: Sequence[Bucket], language: str
 ) -> list[float]:
     """BLEU of the sentences of each bucket."""
     scorer = open_scorer("bleu", language)
-    counts = scorer.statistics(Translated(hypotheses, [references]))
+    counts = scorer.statistics(Translated(hypotheses, references))
     return [scorer.score(counts[bucket.rows].sum(axis=0)) for bucket in buckets]
 
 

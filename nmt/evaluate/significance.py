@@ -1,7 +1,7 @@
 """Is a difference between scores more than chance? Bootstrap resampling of sentences, and the spread over seeds."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,7 +35,7 @@ def paired_bootstrap(
     references: Sequence[Sequence[str]],
     language: str = "en",
     samples: int = SAMPLES,
-    metrics: Sequence[str] = STANDARD,
+    metrics: Iterable[str] = STANDARD,
     sources: Sequence[str] = (),
 ) -> Significance:
     """The scores of several systems' translations with 95 % intervals, and p against the first system (Koehn 2004).

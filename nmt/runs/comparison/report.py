@@ -164,9 +164,8 @@ def scores_json(set_results: SetResults, index: int) -> dict[str, Any]:
     """All measures of one system on one test set."""
     measures = set_results.measures[index]
     perplexity = measures.perplexity
-    return {
-        "bleu": set_results.interval("bleu", index)._asdict(),
-        "chrf": set_results.interval("chrf", index)._asdict(),
+    intervals = set_results.significance.intervals
+    return {name: of_systems[index]._asdict() for name, of_systems in intervals.items()} | {
         "nll": perplexity.nll,
         "target_pieces": perplexity.pieces,
         "target_words": perplexity.words,
@@ -202,7 +201,7 @@ def write_tensorboard(results: ComparisonResults, folder: Path, text: str, figur
 def log_scores(logger: TensorBoardLogger, set_results: SetResults, index: int) -> None:
     """Write the scores of one system on one test set, and its curves over lengths."""
     name, numbers = set_results.test_set.name, scores_json(set_results, index)
-    scores = {"bleu": numbers["bleu"]["score"], "chrf": numbers["chrf"]["score"]}
+    scores = {metric: numbers[metric]["score"] for metric in set_results.significance.intervals}
     scores |= {key: numbers[key] for key in ("perplexity_per_piece", "perplexity_per_word")}
     if numbers["alignment"]:
         scores["aer"] = numbers["alignment"]["aer"]

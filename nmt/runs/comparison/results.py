@@ -11,19 +11,12 @@ from nmt.runs.test_sets import TestSet
 from nmt.config.schema import to_dict
 from nmt.data.language_pairs import target_language
 from nmt.evaluate.lengths import Bucket, bleu_by_length, count_words, join_pairs, length_buckets
-from nmt.evaluate.metrics import STANDARD
-from nmt.evaluate.significance import Interval, Significance, Spread, paired_bootstrap, spread
+from nmt.evaluate.metrics import STANDARD, find_metric
+from nmt.evaluate.significance import Significance, Spread, paired_bootstrap, spread
 from nmt.training.checkpoint import differences
 
 # Two runs are one experiment with two seeds when they differ in nothing but these keys.
 SEED_KEYS = {"seed", "name", "data_folder", "run_folder"}
-METRICS = {
-    "BLEU": lambda measures: measures.result["bleu"],
-    "chrF": lambda measures: measures.result["chrf"],
-    "perplexity": lambda measures: measures.perplexity.per_piece,
-    "per word": lambda measures: measures.perplexity.per_word,
-    "AER": lambda measures: measures.alignment.aer if measures.alignment else None,
-}
 
 
 @dataclass
@@ -37,10 +30,6 @@ class SetResults:
     by_length: list[list[float]]  # BLEU [systems buckets]
     joined_words: list[float]  # mean source words with 1, 2, … sentences joined; empty without --long
     joined_counts: list[int]  # the number of inputs with 1, 2, … sentences joined
-
-    def interval(self, metric: str, index: int) -> Interval:
-        """The score of one system with its confidence interval."""
-        return self.significance.intervals[metric][index]
 
 
 @dataclass
@@ -81,10 +70,10 @@ def compare_set(systems: list[SystemMeasures], test_set: TestSet, samples: int, 
     measures = [system.sets[test_set.name] for system in systems]
     hypotheses = [each.hypotheses for each in measures]
     significance = paired_bootstrap(
-        hypotheses, test_set.reference_lines, language, samples, [*STANDARD, *metrics], test_set.sources
+        hypotheses, test_set.reference_lines, language, samples, dict.fromkeys([*STANDARD, *metrics]), test_set.sources
     )
     buckets = length_buckets([count_words(source) for source in test_set.sources])
-    curves = [bleu_by_length(each, test_set.reference_lines[0], buckets, language) for each in hypotheses]
+    curves = [bleu_by_length(each, test_set.reference_lines, buckets, language) for each in hypotheses]
     inputs = [join_pairs(test_set.pairs, count) for count in range(1, len(measures[0].joined_bleu) + 1)]
     words = [sum(count_words(source) for source, _ in pairs) / len(pairs) for pairs in inputs]
     return SetResults(test_set, measures, significance, buckets, curves, words, [len(pairs) for pairs in inputs])
@@ -133,8 +122,13 @@ def spread_metrics(indices: list[int], sets: list[SetResults]) -> dict[str, dict
     """The spread of each metric that all these runs have, by test set and metric."""
     spreads: dict[str, dict[str, Spread]] = {}
     for results in sets:
-        for metric, value_of in METRICS.items():
-            values: list[Any] = [value_of(results.measures[index]) for index in indices]
-            if None not in values:
-                spreads.setdefault(results.test_set.name, {})[metric] = spread(values)
+        measures = [results.measures[index] for index in indices]
+        values: dict[str, list[Any]] = {
+            find_metric(name).label: [intervals[index].score for index in indices]
+            for name, intervals in results.significance.intervals.items()
+        }
+        values["perplexity"] = [each.perplexity.per_piece for each in measures]
+        values["per word"] = [each.perplexity.per_word for each in measures]
+        values["AER"] = [each.alignment and each.alignment.aer for each in measures]
+        spreads[results.test_set.name] = {name: spread(each) for name, each in values.items() if None not in each}
     return spreads

@@ -1,8 +1,9 @@
 """The results of a comparison as tables."""
 
 from nmt.runs.comparison.measures import SetMeasures
-from nmt.runs.comparison.results import METRICS, ComparisonResults, SetResults
+from nmt.runs.comparison.results import ComparisonResults, SetResults
 from nmt.runs.comparison.systems import NONE, System
+from nmt.evaluate.metrics import find_metric
 from nmt.evaluate.significance import Interval, Spread
 from nmt.view.comparison_page import Table
 
@@ -19,14 +20,17 @@ def comparison_tables(results: ComparisonResults) -> list[Table]:
 
 def main_table(results: ComparisonResults, set_results: SetResults) -> Table:
     """Attention, scores and cost of each system on one test set."""
-    columns = "run, attention, score, window, perplexity, per word, BLEU, p of BLEU, chrF, p of chrF, AER".split(", ")
-    columns += ["M parameters", "minutes", "tokens/s", "sentences/s"]
+    columns = "run, attention, score, window, perplexity, per word".split(", ")
+    intervals = set_results.significance.intervals
+    for name in intervals:
+        columns += [find_metric(name).label, f"p of {find_metric(name).label}"]
+    columns += ["AER", "M parameters", "minutes", "tokens/s", "sentences/s"]
     rows = []
     for index, (system, measures) in enumerate(zip(results.systems, set_results.measures, strict=True)):
-        bleu, chrf = set_results.interval("bleu", index), set_results.interval("chrf", index)
         row = [system.label, *system.attention_labels(), format_perplexity(results, system, measures)]
         row += [f"{measures.perplexity.per_word:.2f}"]
-        row += [format_interval(bleu), format_p(bleu), format_interval(chrf), format_p(chrf)]
+        for name, of_systems in intervals.items():
+            row += [format_interval(of_systems[index], find_metric(name).digits), format_p(of_systems[index])]
         row += [format_number(measures.alignment and measures.alignment.aer, 3), *training_cost(system)]
         rows.append([*row, format_number(measures.speed, 1)])
     test_set = set_results.test_set
@@ -37,7 +41,7 @@ def main_table(results: ComparisonResults, set_results: SetResults) -> Table:
 def main_notes(results: ComparisonResults, set_results: SetResults) -> list[str]:
     """How the scores of a test set were computed; how to read the columns is explained below the first set alone."""
     signatures = set_results.significance.signatures
-    notes = [f"BLEU {signatures['bleu']}, chrF {signatures['chrf']}."]
+    notes = [", ".join(f"{find_metric(name).label} {text}" for name, text in signatures.items()) + "."]
     if descriptions := alignment_descriptions(results, set_results):
         notes.append(f"AER: alignment error rate, one link a target word by argmax, forced decoding. {descriptions}.")
         if "these pairs" in descriptions:
@@ -116,9 +120,9 @@ def format_perplexity(results: ComparisonResults, system: System, measures: SetM
     return f"{measures.perplexity.per_piece:.3f}{letter}"
 
 
-def format_interval(interval: Interval) -> str:
+def format_interval(interval: Interval, digits: int) -> str:
     """A score with half of its interval."""
-    return f"{interval.score:.2f} ± {interval.half_width:.2f}"
+    return f"{interval.score:.{digits}f} ± {interval.half_width:.{digits}f}"
 
 
 def format_p(interval: Interval) -> str:
@@ -171,14 +175,14 @@ def joined_table(results: ComparisonResults, set_results: SetResults) -> Table:
 
 def seed_table(results: ComparisonResults) -> Table:
     """Mean ± sample standard deviation (least–most) over seeds."""
-    rows = []
+    rows, columns = [], dict.fromkeys(name for group in results.seed_groups for each in group.spreads.values() for name in each)
     for group in results.seed_groups:
         for name, spreads in group.spreads.items():
             row = [group.name, ", ".join(map(str, group.seeds)), name]
-            row += [format_spread(spreads.get(metric), 3 if metric == "AER" else 2) for metric in METRICS]
+            row += [format_spread(spreads.get(metric), 3 if metric == "AER" else 2) for metric in columns]
             rows.append([*row, str(len(group.indices))])
     note = "Mean ± sample standard deviation (least–most) over runs whose configurations differ in the seed alone."
-    return Table("Seeds", ["runs", "seeds", "set", *METRICS, "n"], rows, [note])
+    return Table("Seeds", ["runs", "seeds", "set", *columns, "n"], rows, [note])
 
 
 def format_spread(spread: Spread | None, digits: int) -> str:
