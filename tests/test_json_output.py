@@ -107,6 +107,8 @@ def test_a_line_in_parts_has_a_record_of_each(nmt):
     record = json.loads(answer.out)
     assert "translated in 2 parts" in answer.err and set(record) == {"line", "text", "score", "confidence", "parts"}
     first, second = record["parts"]
+    of_words = first["word_confidences"] + second["word_confidences"]
+    assert record["confidence"] == pytest.approx(np.mean(of_words), abs=1e-3)
     assert record["text"] == f"{first['text']} {second['text']}"
     pieces = [part["source_pieces"] for part in (first, second)]
     assert (
@@ -130,27 +132,6 @@ def test_links_of_a_record_obey_the_threshold(nmt):
     assert sorted(record["alignment"]) == sorted([source, target] for target, source in wanted.tolist())
 
 
-@pytest.mark.parametrize(
-    ("verb", "words", "message"),
-    [
-        ("translate", ["--layer", "0"], "need --format jsonl"),
-        ("translate", ["--head", "0"], "need --format jsonl"),
-        ("translate", ["--method", "rollout"], "need --format jsonl"),
-        ("translate", ["--weights"], "need --format jsonl"),
-        ("translate", ["--tokenized"], "need --format jsonl"),
-        ("translate", ["--format", "jsonl", "--layer", "2"], "Layer 2 does not exist; the model has layers 0 to 1"),
-        ("translate", ["--format", "jsonl", "--head", "2"], "Head 2 does not exist; the model has heads 0 to 1"),
-        ("translate", ["--format", "jsonl", "--method", "rollout", "--layer", "0"], "goes through all layers"),
-        ("align", ["--format", "jsonl", "--pharaoh"], "it cannot go with --pharaoh or --gold FILE"),
-        ("align", ["--format", "jsonl", "--base", "1"], "--base counts the words of links"),
-        ("align", ["--format", "jsonl", "--heads"], "--heads shows every head"),
-    ],
-)
-def test_what_a_record_cannot_hold_is_refused(nmt, verb, words, message):
-    answer = nmt(verb, SENTENCE, *words)
-    assert answer.code == 2 and answer.out == "" and message in answer.err and answer.err.count("\n") == 1
-
-
 def test_doubtful_lines_are_marked_or_copied(nmt):
     """The confidence of a line is the mean over its words; a line that is copied is certain."""
     lines = [SENTENCE, "Qxz zzq.", "12:30", ""]
@@ -169,23 +150,3 @@ def test_doubtful_lines_are_marked_or_copied(nmt):
     for words in ([], ["--format", "jsonl"]):
         copied = nmt("translate", *lines, "--min-confidence", str(between), "--copy-doubtful", *words).out.splitlines()
         assert [json.loads(line)["text"] for line in copied] == texts if words else copied == texts
-
-
-def test_a_line_in_parts_has_the_confidence_of_all_its_words(nmt):
-    record = json.loads(nmt("translate", "--format", "jsonl", "Der Bäcker kauft einen Apfel. " * 20).out)
-    words = [value for part in record["parts"] for value in part["word_confidences"]]
-    assert len(record["parts"]) == 2 and record["confidence"] == pytest.approx(np.mean(words), abs=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--copy-doubtful"], "it needs --min-confidence X"),
-        (["--min-confidence", "0.5"], "marks lines in --format jsonl"),
-        (["--copy-doubtful", "--min-confidence", "0.5", "--nbest", "2"], "cannot go with --nbest"),
-        (["--min-confidence", "2"], "not a number above 0 and at most 1"),
-    ],
-)
-def test_marks_of_nothing_are_refused(words, said, nmt):
-    answer = nmt("translate", SENTENCE, *words)
-    assert answer.code == 2 and answer.out == "" and said in answer.err

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from nmt.data.tokenizer import EOS
-from nmt.decode import parallel
 from nmt.decode.parallel import WorkersKilled, parallel_map, usable_processes
 from nmt.decode.translator import BATCHES_PER_PROCESS, Translator
 from nmt.errors import UserError
@@ -159,19 +158,6 @@ def test_a_process_that_dies_while_it_sends(tmp_path):
     assert list(parallel_map(task, range(4), 2)) == ["x" * 1_000_000] * 4
 
 
-def describes(lines: list[int]) -> str:
-    return WorkersKilled(0).describe(lines).split(", possibly")[0].removeprefix("A worker process was killed 3 times ")
-
-
-def test_the_lines_of_a_batch_by_hand():
-    assert describes([7]) == "on one batch (line 7)"
-    assert describes([9, 7]) == "on one batch (lines 7, 9)"
-    assert describes(list(range(30, 10, -1))).endswith(
-        "(lines 11, 12, 13, 14, 15, 16, 17, 18, 19, 20 and 10 more up to 30)"
-    )
-    assert describes([]) == "on one batch"
-
-
 @needs_fork
 def test_lines_whose_search_kills_are_named(trained, monkeypatch):
     """As if memory ran out in the search of the two longest lines; the chunk before them has been answered."""
@@ -219,15 +205,6 @@ def test_children_end_with_their_parent(number):
     with os.fdopen(read_end, "rb") as written:
         children = {int(child) for child in written.read().split()}  # until the last of them has closed its end
     assert 1 <= len(children) <= 2 and time.monotonic() - began < 30
-
-
-def test_the_number_of_usable_processes(monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 6)
-    assert usable_processes(torch.device("cuda")) == 1
-    monkeypatch.setattr(parallel.sys, "platform", "linux")
-    assert usable_processes(torch.device("cpu")) == 6
-    monkeypatch.setattr(parallel.multiprocessing, "get_all_start_methods", lambda: ["spawn"])
-    assert usable_processes(torch.device("cpu")) == 1
 
 
 @needs_fork

@@ -1,5 +1,6 @@
 """The Python interface: what it returns, and every snippet of docs/guides/python.md."""
 
+import pickle
 import re
 import subprocess
 import sys
@@ -78,6 +79,18 @@ def test_a_translation_can_be_compared_and_converted(run):
     (first,), (second,) = (run.translate(SENTENCES[:1], beam=3, nbest=3) for _ in range(2))
     assert first == second and first != first.alternatives[0]
     assert asdict(first)["alternatives"][0]["text"] == first.alternatives[0].text
+
+
+def test_results_are_plain_data(run):
+    """They can be sent to another process, without the model; what needs it must be read before."""
+    (first,) = run.translate(SENTENCES[:1], beam=3, nbest=3)
+    sent = pickle.loads(pickle.dumps(first))
+    assert sent == first and sent.pieces == first.pieces and sent.alternatives == first.alternatives
+    assert pickle.loads(pickle.dumps(sent)).text == first.text
+    with pytest.raises(UserError, match="pickle"):
+        _ = sent.confidence
+    assert first.confidence and pickle.loads(pickle.dumps(first)).confidence == first.confidence
+    assert pickle.loads(pickle.dumps(run.align(SENTENCES[0]))).links == run.align(SENTENCES[0]).links
 
 
 REFUSED = {
