@@ -15,6 +15,7 @@ from nmt.data.links import Link
 from nmt.data.words import WordPair
 from nmt.decode.forced_decoding import AttentionRecord, IdPair
 from nmt.decode.translator import Translator
+from nmt.errors import UserError
 from nmt.evaluate.extraction import Extractor, absolute_layers, describe_layers, extract_links
 from nmt.view.alignment_page import PagePair, alignment_page
 from nmt.view.heatmap import GoldLinks, grid, heatmap
@@ -38,6 +39,9 @@ class Alignment:
     extractor: Extractor
     translator: Translator | None = None  # with the ids of the pair, for `to_bertviz`
     ids: IdPair = ((), ())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"translator": None}  # a pickle has plain data alone
 
     @property
     def weights(self) -> np.ndarray:
@@ -153,7 +157,8 @@ class Alignment:
         Each is a list with a tensor [1 H rows columns] for each layer. A row of the decoder is named by the piece that
         is its input, <s> first, as BertViz and Hugging Face's decoders have it.
         """
-        assert self.translator is not None
+        if self.translator is None:
+            raise UserError("This alignment was read from a pickle; BertViz's input needs the model.")
         encoder, decoder, cross = self.translator.attention_tensors(self.ids)
         tensors = {"encoder_attention": encoder, "decoder_attention": decoder, "cross_attention": cross}
         arguments: dict[str, Any] = {
