@@ -22,7 +22,7 @@ import torch
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
 from nmt import cli
-from nmt.data import corpus, hub
+from nmt.data import corpus, multi30k
 from nmt.runs import pipeline, stages
 from nmt.training import checkpoint
 from nmt.training.train_step import TrainStep
@@ -32,7 +32,7 @@ from nmt.training.validation import Validation
 # The function that a stage is, by the name of the stage. What belongs to none (reading configuration, tokenizer and
 # checkpoints, building the model) is called start.
 FUNCTIONS: dict[str, tuple[Any, str]] = {
-    "download": (hub, "download_file"),
+    "download": (multi30k, "download_file"),
     "corpus": (corpus, "build_corpus"),
     "tokenizer": (stages, "train_tokenizers"),
     "ids": (stages, "write_datasets"),
@@ -82,13 +82,13 @@ def serve_downloads(folder: Path) -> None:
     """Write a small corpus as the files that are downloaded, and let the downloads come from there."""
     folder.mkdir(parents=True)
     generator = random.Random(0)
-    hub.ADDRESS = folder.resolve().as_uri()
+    multi30k.ADDRESS = folder.resolve().as_uri()
     for name, size in SIZES.items():
         pairs = [[generator.choice(WORDS).split("|") for _ in range(generator.randint(3, 8))] for _ in range(size)]
         for side, language in enumerate(("de", "fr")):
             text = "".join(" ".join(words[side] for words in pair) + f" {line}.\n" for line, pair in enumerate(pairs))
             (folder / f"{name}.{language}.gz").write_bytes(gzip.compress(text.encode()))
-            hub.CHECKSUMS[f"{name}.{language}"] = None
+            multi30k.CHECKSUMS[f"{name}.{language}"] = None
 
 
 def sigkill(process: int) -> None:

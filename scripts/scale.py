@@ -29,7 +29,7 @@ from benchmarks.models import model_names
 from scale_plots import draw_pictures
 from small_run import small_corpus
 
-from nmt.data.manifest import write_manifest
+from nmt.data.checksums import write_manifest
 from nmt.errors import UserError
 from nmt.runs.stages import build_stages
 

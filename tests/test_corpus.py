@@ -15,10 +15,9 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
 
-from nmt.config.schema import DataConfig, config_folder
-from nmt.data import corpus, digests, filtering, hub, origin, parallel_text, training_filter
+from nmt.config.schema import DataConfig
+from nmt.data import checksums, corpus, download, filtering, hub, multi30k, origin, parallel_text, write_sets
 from nmt.data.parallel_text import read_lines
 from nmt.errors import UserError
 
@@ -83,29 +82,13 @@ def test_one_sided_blank_lines_do_not_shift_pairs(tmp_path: Path) -> None:
     assert train["examples"]["both sides blank"].endswith("train.de:5")
 
 
-@pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c"])
-def test_other_line_breaks_stay_inside_a_sentence(tmp_path: Path, mark: str) -> None:
-    source = [f"Der Hund{mark}schläft."] + DE[1:]
-    build(make(tmp_path, (source, EN)), tmp_path)
-    assert built(tmp_path) == list(zip(source, EN, strict=True))
-
-
-def test_carriage_returns(tmp_path: Path) -> None:
-    data = make(tmp_path)
-    write(tmp_path / "train.de", ["Der\rHund schläft."] + DE[1:], "\r\n")
+def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
+    """Other line breaks stay inside a sentence; a byte order mark goes at the start alone."""
+    source = ["Der\u2028Hund\u2029schläft\x85und\x0bträumt\x0cund\x1cschläft.", "\ufeffDie\rKatze.", *DE[2:]]
+    data = make(tmp_path, (source, EN))
+    (tmp_path / "train.de").write_bytes(b"\xef\xbb\xbf" + "\r\n".join(source).encode())  # no line feed at the end
     build(data, tmp_path)
-    assert built(tmp_path)[0] == ("Der Hund schläft.", EN[0])
-    assert b"\r" not in (tmp_path / "output" / "train.de").read_bytes()
-
-
-def test_byte_order_mark_only_at_the_start(tmp_path: Path) -> None:
-    path = write(tmp_path / "text", ["\ufeffeins", "\ufeffzwei"])
-    assert list(read_lines(path)) == ["eins", "\ufeffzwei"]
-
-
-def test_last_line_without_line_feed(tmp_path: Path) -> None:
-    (tmp_path / "text").write_bytes(b"eins\nzwei")
-    assert list(read_lines(tmp_path / "text")) == ["eins", "zwei"]
+    assert built(tmp_path) == list(zip([source[0], "\ufeffDie Katze.", *DE[2:]], EN, strict=True))
 
 
 def test_gzip_is_read_and_plain_preferred(tmp_path: Path) -> None:
@@ -167,13 +150,6 @@ def test_several_tests_and_none(tmp_path: Path) -> None:
     assert build(data, tmp_path)["sets"] == ["news", "test"]
     data.test = None
     assert list(corpus.corpus_inputs(data, tmp_path / "cache.json")) == ["train", "valid"]
-
-
-def test_report_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "nmt"):
-        build(make(tmp_path, ([*DE, ""], [*EN, "Hello."])), tmp_path)
-    assert "one side blank, first: " + str(tmp_path / "train.de:5") in caplog.text
-    assert capsys.readouterr().out == ""
 
 
 def broken(folder: Path, mistake: str) -> DataConfig:  # noqa: C901  # one case after the other
@@ -256,7 +232,7 @@ def test_full_disk_and_read_only_folder(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("mistake", ["missing", "same file", "two names", "no value"])
 def test_inputs_check_before_they_hash(tmp_path: Path, mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     data = broken(tmp_path, mistake)
-    monkeypatch.setattr(digests, "file_digest", lambda path: pytest.fail("hashed first"))
+    monkeypatch.setattr(checksums, "file_digest", lambda path: pytest.fail("hashed first"))
     with pytest.raises(UserError):
         corpus.corpus_inputs(data, tmp_path / "cache.json")
 
@@ -264,19 +240,19 @@ def test_inputs_check_before_they_hash(tmp_path: Path, mistake: str, monkeypatch
 def test_inputs_are_the_content_and_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, cache = make(tmp_path), tmp_path / "new" / "digests.json"
     first = corpus.corpus_inputs(data, cache)
-    assert first["train"] == [[digests.file_digest(tmp_path / f"train.{language}") for language in ("de", "en")]]
+    assert first["train"] == [[checksums.file_digest(tmp_path / f"train.{language}") for language in ("de", "en")]]
     write(tmp_path / "train.en", EN[::-1])
     os.utime(tmp_path / "train.en", ns=(1, 1))
     changed = corpus.corpus_inputs(data, cache)
     assert changed["train"] != first["train"] and changed["valid"] == first["valid"]
     with monkeypatch.context() as patch:
-        patch.setattr(digests, "file_digest", lambda path: pytest.fail("hashed again"))
+        patch.setattr(checksums, "file_digest", lambda path: pytest.fail("hashed again"))
         assert corpus.corpus_inputs(data, cache) == changed
     cache.write_text("[broken")
     assert corpus.corpus_inputs(data, cache) == changed
 
 
-def multi30k(source: str = "de", target: str = "en", **changes: object) -> DataConfig:
+def multi30k_data(source: str = "de", target: str = "en", **changes: object) -> DataConfig:
     data = DataConfig("multi30k", source, target, "train", "val", ["test_2016_flickr", "test_2017_flickr"], 1000, 5.0)
     for key, value in changes.items():
         setattr(data, key, value)
@@ -285,41 +261,32 @@ def multi30k(source: str = "de", target: str = "en", **changes: object) -> DataC
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Invented plain files on a local server, with their checksums."""
+    """Invented plain files on a local server, with their checksums; the hub does not answer."""
     folder = tmp_path / "server"
     folder.mkdir()
-    for key in hub.CHECKSUMS:
+    for key in multi30k.CHECKSUMS:
         content = gzip.compress(f"{key} eins\n{key} zwei\n".encode())
         (folder / f"{key}.gz").write_bytes(content)
-        monkeypatch.setitem(hub.CHECKSUMS, key, hashlib.sha256(content).hexdigest())
+        monkeypatch.setitem(multi30k.CHECKSUMS, key, hashlib.sha256(content).hexdigest())
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, format: str, *words: object) -> None:
             pass
 
+    monkeypatch.setattr(download, "WAITS", (0, None))
+    monkeypatch.setattr(hub, "is_reachable", lambda address: False)
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as running:
         threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True).start()
-        monkeypatch.setattr(hub, "ADDRESS", f"http://127.0.0.1:{running.server_port}")
+        monkeypatch.setattr(multi30k, "ADDRESS", f"http://127.0.0.1:{running.server_port}")
         yield folder
         running.shutdown()
 
 
-@pytest.fixture
-def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.setattr("datasets.load_dataset", refuse)
-
-
-def refuse(name: str) -> dict:
-    raise ConnectionError(f"Couldn't reach {name}")
-
-
 @pytest.mark.parametrize(("source", "target"), [("de", "en"), ("en", "fr")])
-def test_multi30k_from_plain_files_is_downloaded_once(
-    tmp_path: Path, server: Path, no_hub: None, source: str, target: str
-):
-    data = multi30k(source, target)
+def test_multi30k_from_plain_files_is_downloaded_once(tmp_path: Path, server: Path, source: str, target: str):
+    data = multi30k_data(source, target)
+    (tmp_path / "downloads").mkdir()
+    (tmp_path / "downloads" / f"train.{source}.gz").write_bytes(b"half a file")  # is replaced
     report = build(data, tmp_path)
     assert report["sets"] == ["test_2016_flickr", "test_2017_flickr"]
     assert list(read_lines(tmp_path / "output" / f"train.{source}")) == [f"train.{source} eins", f"train.{source} zwei"]
@@ -332,43 +299,23 @@ def test_multi30k_from_plain_files_is_downloaded_once(
     assert json.loads((second / "report.json").read_text())["corpus_hash"] == report["corpus_hash"]
 
 
-@pytest.fixture
-def on_hub(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[dict[str, str]]]:
-    """The rows of a stand-in for the hub, by split, and their checksums as the known ones."""
-    rows = {
-        split: [{"de": f" {split}\nA", "en": f"{split} a "}, {"de": "B", "en": "b"}]
-        for split in hub.HUB_SPLITS.values()
-    }
-    for name, split in hub.HUB_SPLITS.items():
-        for language in ("de", "en"):
-            text = "".join(row[language].replace("\n", " ").strip() + "\n" for row in rows[split])
-            monkeypatch.setitem(hub.TEXT_CHECKSUMS, f"{name}.{language}", hashlib.sha256(text.encode()).hexdigest())
+@pytest.mark.parametrize("known", [True, False])
+def test_multi30k_from_the_hub(tmp_path: Path, server: Path, monkeypatch: pytest.MonkeyPatch, caplog, known: bool):
+    """Text that is not the known one, as after a new revision, is not taken: the plain files are."""
+    rows = {split: [{"de": f" {split}\nA", "en": f"{split} a "}] for split in multi30k.HUB_SPLITS.values()}
+    for name, split in multi30k.HUB_SPLITS.items():
+        for language, text in (("de", f"{split} A\n"), ("en", f"{split} a\n")):
+            digest = hashlib.sha256(text.encode()).hexdigest()
+            monkeypatch.setitem(multi30k.TEXT_CHECKSUMS, f"{name}.{language}", digest if known else "another")
     monkeypatch.setattr(hub, "is_reachable", lambda address: True)
-    monkeypatch.setattr("datasets.load_dataset", lambda name: rows if name == "bentrevett/multi30k" else None)
-    return rows
-
-
-def test_multi30k_from_the_hub(tmp_path: Path, server: Path, on_hub: dict, monkeypatch: pytest.MonkeyPatch) -> None:
-    build(multi30k(), tmp_path)
-    assert built(tmp_path, "train") == [(" train A", "train a "), ("B", "b")]
-    assert built(tmp_path, "valid")[0] == (" validation A", "validation a ")
-    assert built(tmp_path, "test_2016_flickr")[0] == (" test A", "test a ")
-    assert built(tmp_path, "test_2017_flickr")[0] == ("test_2017_flickr.de eins", "test_2017_flickr.en eins")
-    monkeypatch.setattr("datasets.load_dataset", refuse)
-    files = hub.download_sets("en", "de", ["train"], tmp_path / "downloads")["train"]
-    assert files[0].parent.name == "hub"
-    files[0].write_bytes(files[0].read_bytes().replace(b"b", b"c"))  # damaged since
-    assert hub.download_sets("en", "de", ["train"], tmp_path / "downloads")["train"][0].name == "train.en.gz"
-
-
-def test_other_text_on_the_hub_is_not_taken(tmp_path: Path, server: Path, on_hub: dict, caplog) -> None:
-    """One changed character, as after a new revision: the plain files, of a fixed commit, are taken instead."""
-    on_hub["validation"][1]["en"] = "B"
+    monkeypatch.setattr(hub, "describe", lambda name, revision: {"revision": "0"})
+    monkeypatch.setattr(hub, "rows", lambda name, configuration, split, about: iter(rows[split]))
     with caplog.at_level(logging.INFO, "nmt"):
-        build(multi30k(), tmp_path)
-    assert "val.en is not the known text: its sha256 is" in caplog.text
-    assert built(tmp_path, "train")[0] == ("train.de eins", "train.en eins")
-    assert built(tmp_path, "valid")[0] == ("val.de eins", "val.en eins")
+        build(multi30k_data(), tmp_path)
+    expected = [(" train A", "train a ")] if known else [("train.de eins", "train.en eins")]
+    assert built(tmp_path, "train")[:1] == expected
+    assert built(tmp_path, "test_2017_flickr")[0] == ("test_2017_flickr.de eins", "test_2017_flickr.en eins")
+    assert ("is not the known text" in caplog.text) != known
 
 
 def test_the_known_text_is_that_of_the_plain_files() -> None:
@@ -376,11 +323,18 @@ def test_the_known_text_is_that_of_the_plain_files() -> None:
     folder = Path(__file__).resolve().parents[2] / "shared" / "data" / "multi30k"
     if not folder.is_dir():
         pytest.skip("Multi30k is not on this machine")
-    for key, expected in hub.TEXT_CHECKSUMS.items():
+    for key, expected in multi30k.TEXT_CHECKSUMS.items():
         path = folder / f"{key.replace('val.', 'valid.')}.gz"
-        assert digests.file_digest(path) == hub.CHECKSUMS[key]
+        assert checksums.file_digest(path) == multi30k.CHECKSUMS[key]
         text = "".join(line.strip() + "\n" for line in read_lines(path))
         assert hashlib.sha256(text.encode()).hexdigest() == expected
+
+
+def test_multi30k_wrong_checksum(tmp_path: Path, server: Path) -> None:
+    (server / "val.fr.gz").write_bytes(gzip.compress(b"something else\n"))
+    with pytest.raises(UserError, match=r"val\.fr\.gz .*sha256 .* instead of .*HF_ENDPOINT"):
+        build(multi30k_data("en", "fr"), tmp_path)
+    assert not (tmp_path / "downloads" / "val.fr.gz").exists()
 
 
 class Sentence(str):
@@ -399,15 +353,11 @@ def invented(count: int, alive: list[int]) -> Iterator[tuple[str, str]]:
 
 
 def test_a_stream_of_pairs_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the hub to files, and through the corpus stage, where a few chunks are held."""
+    """In the corpus stage only a few chunks are held."""
     count, alive = 3000, []
-    monkeypatch.setattr(hub, "TEXT_CHECKSUMS", {"train.de": "", "train.en": ""})
-    with pytest.raises(UserError, match="is not the known text"):
-        hub.write_pairs(invented(count, alive), tmp_path / "train.de", tmp_path / "train.en")
-    assert len(alive) == count and max(alive) <= 4
-    monkeypatch.setattr(training_filter, "SAMPLE", 500)
-    monkeypatch.setattr(training_filter, "CHUNK", 100)
-    monkeypatch.setattr(training_filter, "usable_processors", lambda: 2)
+    monkeypatch.setattr(write_sets, "SAMPLE", 500)
+    monkeypatch.setattr(write_sets, "CHUNK", 100)
+    monkeypatch.setattr(write_sets, "usable_processors", lambda: 2)
     data = make(tmp_path)
     files = parallel_text.read_pairs
     monkeypatch.setattr(
@@ -416,7 +366,7 @@ def test_a_stream_of_pairs_is_not_held(tmp_path: Path, monkeypatch: pytest.Monke
         lambda source, target: invented(count, alive) if source.path.stem == "train" else files(source, target),
     )
     assert build(data, tmp_path)["audit"]["train"]["kept"] == count
-    assert max(alive) <= 2 * 15 * training_filter.CHUNK  # half of them
+    assert max(alive) <= 2 * 15 * write_sets.CHUNK  # half of them
 
 
 def test_the_corpus_is_that_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -426,8 +376,8 @@ def test_the_corpus_is_that_of_one_process(tmp_path: Path, monkeypatch: pytest.M
     pairs[40], pairs[77], pairs[201] = ("", "Blank."), ("guten tag", "Hello."), ("Gleich", "Gleich")
     found = []
     for processes in (1, 3):
-        monkeypatch.setattr(training_filter, "usable_processors", lambda processes=processes: processes)
-        monkeypatch.setattr(training_filter, "CHUNK", 300 if processes == 1 else 23)
+        monkeypatch.setattr(write_sets, "usable_processors", lambda processes=processes: processes)
+        monkeypatch.setattr(write_sets, "CHUNK", 300 if processes == 1 else 23)
         folder = tmp_path / str(processes)
         folder.mkdir()
         report = build(make(folder, tuple(map(list, zip(*pairs, strict=True)))), folder)
@@ -465,55 +415,11 @@ def test_a_shifted_corpus_is_said_in_every_training(tmp_path: Path, caplog: pyte
     assert warning in caplog.text
 
 
-def test_multi30k_wrong_checksum(tmp_path: Path, server: Path, no_hub: None) -> None:
-    (server / "val.en.gz").write_bytes(gzip.compress(b"something else\n"))
-    with pytest.raises(UserError, match=r"val\.en\.gz has sha256 .* instead of"):
-        build(multi30k(), tmp_path)
-    assert not (tmp_path / "downloads" / "val.en.gz").exists()
-
-
-def test_multi30k_damaged_download_is_replaced(tmp_path: Path, server: Path, no_hub: None) -> None:
-    (tmp_path / "downloads").mkdir()
-    for language in ("de", "en"):
-        (tmp_path / "downloads" / f"train.{language}.gz").write_bytes(b"half a file")
-    build(multi30k(), tmp_path)
-    assert built(tmp_path)[0] == ("train.de eins", "train.en eins")
-
-
-def test_multi30k_without_network_names_the_alternatives(tmp_path: Path, no_hub: None, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(hub, "ADDRESS", "http://127.0.0.1:9")
-    with pytest.raises(UserError) as caught:
-        build(multi30k(), tmp_path)
-    for part in ("connect to a network", "HF_ENDPOINT", "data=files", "data.train=PREFIX"):
-        assert part in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
 def test_multi30k_sets_that_do_not_exist(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="for cs-en 'test_2017_flickr'; possible: test_2016_flickr, train, val"):
-        corpus.corpus_inputs(multi30k("cs", "en"), tmp_path / "cache.json")
+        corpus.corpus_inputs(multi30k_data("cs", "en"), tmp_path / "cache.json")
     with pytest.raises(UserError, match="Multi30k 'ja'; possible: en, de, fr, cs"):
-        corpus.corpus_inputs(multi30k("ja", "en"), tmp_path / "cache.json")
-    assert corpus.corpus_inputs(multi30k("cs", "en", test="test_2016_flickr"), tmp_path / "cache.json") == {
-        "commit": hub.COMMIT
+        corpus.corpus_inputs(multi30k_data("ja", "en"), tmp_path / "cache.json")
+    assert corpus.corpus_inputs(multi30k_data("cs", "en", test="test_2016_flickr"), tmp_path / "cache.json") == {
+        "commit": multi30k.COMMIT
     }
-
-
-@pytest.mark.parametrize("name", ["multi30k", "files"])
-def test_conf_has_every_key(name: str) -> None:
-    path = config_folder() / "data" / f"{name}.yaml"
-    loaded = OmegaConf.load(path)
-    assert set(loaded.get("data", loaded)) == set(DataConfig.__dataclass_fields__)
-
-
-def test_checksums_and_limits_for_the_real_files(tmp_path: Path) -> None:
-    folder = Path(__file__).parents[2] / "shared" / "data" / "multi30k"
-    if not folder.is_dir():
-        pytest.skip("the Multi30k files in ../shared are not here")
-    for key, digest in hub.CHECKSUMS.items():
-        file = folder / (key.replace("val.", "valid.") + ".gz")
-        assert digest is None or digests.file_digest(file) == digest
-    pairs = parallel_text.read_pairs(folder / "train.de.gz", folder / "train.en.gz")
-    assert (
-        sum(filtering.rejection_reason(*pair, 1000, 5.0) is not None for pair in pairs) == 1
-    )  # one side of it is two signs

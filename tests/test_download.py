@@ -80,7 +80,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(downloads, "WAIT", 0)
+    monkeypatch.setattr(downloads, "WAITS", (0, 0, 0, 0, None))
     with Server() as running:
         threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True).start()
         yield running
@@ -147,7 +147,7 @@ def test_wrong_bytes_are_fetched_again(server: Server, tmp_path: Path) -> None:
 
 
 def test_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(downloads, "WAIT", 0)
+    monkeypatch.setattr(downloads, "WAITS", (0, 0, 0, 0, None))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, and nobody listens
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/x"

@@ -7,8 +7,8 @@ from corpora import pairs, run_command, small
 
 from nmt.config.schema import TokenizerConfig
 from nmt.data.corpus import read_report
-from nmt.data.hub import possible_sets
 from nmt.data.language_pairs import tagged_language, target_language
+from nmt.data.multi30k import possible_sets
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers
 from nmt.data.write_sets import IN_TRAINING

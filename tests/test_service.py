@@ -1,5 +1,6 @@
 """nmt translate as a service: no line ends the work, a kill loses none of it, and a slow writer gets its answers."""
 
+import contextlib
 import json
 import os
 import select
@@ -14,8 +15,9 @@ from corpora import Trained, run_command
 
 from nmt import cli
 from nmt.commands import part_file
-from nmt.commands.part_file import Part
+from nmt.commands.part_file import Part, open_part
 from nmt.data import line_chunks
+from nmt.data.checksums import read_json, write_json
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.runs.run import Run
@@ -209,10 +211,11 @@ def test_resume_belongs_to_a_file(translate, tmp_path):
 
 @pytest.mark.slow
 def test_the_same_file_is_written_by_one_process(translate, tmp_path):
-    part = Part(str(tmp_path / "some.en"), resume=False)
-    answer = translate("--output", str(tmp_path / "some.en"), "Ja.")
-    assert answer.code == 2 and "Another process is writing" in answer.err
-    part.close()
+    with contextlib.suppress(KeyboardInterrupt), open_part(str(tmp_path / "some.en"), resume=False):
+        answer = translate("--output", str(tmp_path / "some.en"), "Ja.")
+        assert answer.code == 2 and "Another process is writing" in answer.err
+        raise KeyboardInterrupt
+    assert not list(tmp_path.iterdir())
     assert translate("--output", str(tmp_path / "some.en"), "Ja.").code == 0
 
 
@@ -226,17 +229,17 @@ def test_another_programs_part_is_left_alone(translate, tmp_path):
 def test_number_format_and_layout_are_those_of_the_beginning(begun, tmp_path, monkeypatch):
     """Both are chosen by a short timing, which may end otherwise the next day."""
     progress = tmp_path / "some.en.part.json"
-    content, finished = json.loads(progress.read_text()), (tmp_path / "some.en.part").read_bytes()
+    content, finished = read_json(progress), (tmp_path / "some.en.part").read_bytes()
     content["settings"]["number format and device"] = "bfloat16 on cpu"
     fixed = []
     monkeypatch.setattr("nmt.attention.cpu.fix_layout", fixed.append)
     layout = content["settings"].pop("layout of matrices")
-    progress.write_text(json.dumps(content))
-    assert begun("--resume").code == 0 and fixed == [None]  # back to what is faster, at the end
+    write_json(progress, content)
+    assert begun("--resume").code == 0 and not fixed
     content["settings"] |= {"number format and device": "float32 on cpu", "layout of matrices": not layout}
     (tmp_path / "some.en.part").write_bytes(finished)
-    progress.write_text(json.dumps(content))
-    assert begun("--resume").code == 2 and fixed[1:] == [not layout, None]
+    write_json(progress, content)
+    assert begun("--resume").code == 2 and fixed == [not layout, None]
 
 
 def test_an_error_keeps_what_is_finished(translate, tmp_path, monkeypatch):
@@ -260,7 +263,7 @@ def test_an_error_keeps_what_is_finished(translate, tmp_path, monkeypatch):
 
 
 def test_an_error_before_the_first_chunk_leaves_nothing(translate, tmp_path, monkeypatch):
-    monkeypatch.setattr(part_file.json, "dump", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
+    monkeypatch.setattr(part_file, "write_json", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
     answer = translate("--output", str(tmp_path / "some.en"), "Ja.")
     assert answer.code == 2 and "some.en cannot be written: No space left" in answer.err
     assert not list(tmp_path.iterdir())

@@ -54,8 +54,7 @@ def quoted(cell: str) -> str:
     return '"' + cell.replace('"', '""') + '"'
 
 
-@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(("delimiter", "end"), [(",", "\n"), (";", "\r\n"), ("\t", "\n")])
 def test_csv_with_quotes_and_line_breaks(tmp_path: Path, delimiter: str, end: str) -> None:
     rows = [("de", "x", "en"), *((source, "1", target) for source, target in PAIRS)]
     text = "".join(delimiter.join(map(quoted, row)) + end for row in rows)
@@ -96,6 +95,61 @@ def test_tsv_knows_no_quotes_and_may_have_no_header(tmp_path: Path) -> None:
     assert read(save(tmp_path / "a.tsv", text), [1, 3]) == kept and read.skipped == {"another number of columns": 1}
     assert read(save(tmp_path / "b.tsv.bz2", bz2.compress(b"src\tn\ttgt\n" + text.encode()))) == kept
     assert "no columns '1' and '9'; it has 1, 2, 3" in refusal(tmp_path / "a.tsv", [1, 9])
+
+
+SHEETS = {
+    "inner quotes doubled": 'de\ten\n"Sie rief ""Halt"" aus."\tShe called.\n"a\tb"\tc\n"drei\nvier"\tnine\n',
+    "everything quoted": '"de"\t"en"\n"Sie rief ""Halt"" aus."\t"She called."\n"a\tb"\t"c"\n"drei\nvier"\t"nine"\n',
+}
+
+
+@pytest.mark.parametrize("sheet", SHEETS)
+def test_tsv_as_spreadsheets_quote_it(tmp_path: Path, sheet: str) -> None:
+    quoted_pairs = [('Sie rief "Halt" aus.', "She called."), ("a\tb", "c"), ("drei\nvier", "nine")]
+    assert read(save(tmp_path / "a.tsv", SHEETS[sheet])) == quoted_pairs
+
+
+def test_speech_marks_in_tsv_are_text(tmp_path: Path) -> None:
+    """Cells that begin and end in a quote, and one that only a spreadsheet can have written, far behind."""
+    rows = [('"Komm!"', '"Come!"'), ("Ja.", "Yes."), ('"Los", rief er.', '"Go", he called.')]
+    text = "".join(f"{source}\t{target}\n" for source, target in rows * 400)
+    found = read(save(tmp_path / "a.tsv", text + '"Das ""Haus"" fällt."\tIt falls.\n'), [1, 2])
+    assert found == [*rows * 400, ('Das "Haus" fällt.', "It falls.")]
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv"])
+def test_the_width_of_a_table_is_that_of_most_rows(tmp_path: Path, name: str) -> None:
+    comma = "\t" if name.endswith("tsv") else ";"
+    rows = [f"Zeile {number}{comma}line {number}\n" for number in range(50)]
+    path = save(tmp_path / name, f"Zeile{comma}x{comma}line\n" + "".join(rows))
+    assert len(read(path, [1, 2])) == 50 and read.skipped == {"another number of columns": 1}
+    assert "3 columns in its header, and 2 in most rows" in refusal(path, ["Zeile", "line"])
+
+
+@pytest.mark.parametrize(("lost", "outcome"), [(2, "nothing"), (20, "warning"), (100, "error")])
+def test_rows_that_are_lost_are_said(tmp_path: Path, lost: int, outcome: str) -> None:
+    rows = [*(f"{source}\t{target}" for source, target in pairs(100)), *["one\ttwo\t"] * (lost - 1), "one column"]
+    table = save(tmp_path / "all.tsv", "de\ten\n" + "\n".join(rows) + "\n")
+    if outcome == "error":
+        with pytest.raises(UserError, match="100 of 200 records are no pair: 100 with another number of columns"):
+            build(tmp_path, str(table))
+        return
+    report = json.loads((build(tmp_path, str(table)) / "report.json").read_text())
+    warned = [text for text in report["audit"]["train"]["warnings"] if "are no pair" in text]
+    assert len(warned) == (outcome == "warning")
+
+
+def test_content_under_another_ending(tmp_path: Path) -> None:
+    """JSON lines called .json, packed files whose name does not say so, TMX without <seg>."""
+    lines = '{"de": "Ja", "en": "Yes"}\n{"de": "Nein", "en": "No"}\n'
+    assert read(save(tmp_path / "a.json", lines)) == [("Ja", "Yes"), ("Nein", "No")]
+    assert "each line must be one" in refusal(save(tmp_path / "b.json", '[\n{"de": "Ja", "en": "Yes"}\n]\n'))
+    for pack, end in ((gzip.compress, "x"), (bz2.compress, "y"), (lzma.compress, "z")):
+        save(tmp_path / f"{end}.de", pack(b"eins\nzwei\n"))
+        save(tmp_path / f"{end}.en", "one\ntwo\n")
+        assert read(tmp_path / end) == [("eins", "one"), ("zwei", "two")]
+    bare = save(tmp_path / "a.tmx", TMX.format(UNIT.format("de", "x", "en", "y")).replace("seg>", "text>"))
+    assert "<tuv> elements lack a <seg>" in refusal(bare)
 
 
 def test_names_of_columns(tmp_path: Path) -> None:
@@ -185,7 +239,7 @@ PARAMETER = '<!DOCTYPE t [<!ENTITY % x SYSTEM "file:///etc/passwd"> %x;]><t/>'
         ("a.csv", 'de,en\n"ja,yes\nnein,no\n', ["a.csv, line 3: unexpected end of data", "the row began in line 2"]),
         ("a.csv", "de,en\n\"ja\nja\",yes\n\"ja,yes\nnein,no\n", ["a.csv, line 5", "the row began in line 4"]),
         ("a.tsv", "de\ten\nja\tyes\n".encode("utf-16-le"), ["looks like UTF-16"]),
-        ("a.parquet.gz", b"\x1f\x8b", ["packed once more"]),
+        ("a.parquet.gz", b"\x1f\x8b", ["while it is packed"]),
         ("a.de", "ja\n", ["is one side of a corpus; ", "/a names both files"]),
         ("a.csv", 'de,en\n"ja"x,yes\n', ["a.csv, line 2:", "expected after"]),
         ("a.csv", b"de,en\nja,yes\nn\xe4,no\n", ["a.csv, line 3, is not UTF-8"]),

@@ -14,8 +14,7 @@ from test_sources import build
 from nmt.config.schema import DataConfig
 from nmt.data.origin import Origin
 from nmt.data.parallel_text import read_pairs
-from nmt.data.split import HeldOut, SideSet, pair_hashes, words_of
-from nmt.data.split_record import SplitRecord
+from nmt.data.split import HeldOut, SideSet, SplitRecord, pair_hashes, words_of
 from nmt.data.write_sets import check_part
 from nmt.errors import UserError
 

@@ -38,8 +38,8 @@ ANNEXES = {"audit", "documents", "convert"}  # imported when their command runs;
 TOP = {"__init__.py", "__main__.py", "cli.py", "errors.py", "py.typed"}  # besides these nmt/ has packages alone
 # Which files may import a library.
 LIBRARIES = {
-    "datasets": r"data/hub(_dataset)?\.py",
-    "huggingface_hub": r"(data/hub_dataset|convert/hugging_face|evaluate/comet)\.py",
+    "datasets": r"data/hub\.py",
+    "huggingface_hub": r"(data/hub|convert/hugging_face|evaluate/comet)\.py",
     "py3langid": r"data/inspect/language\.py",
     "sentencex": r"documents/translation\.py",
     "markdown_it": r"documents/markdown\.py",

@@ -22,7 +22,7 @@ from nmt.audit.repeated import Hashes, find_repeated
 from nmt.audit.report import OTHER_LANGUAGES, UNMATCHED, Fault, SetReport, page, place
 from nmt.config.schema import DataConfig
 from nmt.data import corpus, sources
-from nmt.data.files import open_atomic, report_write_errors, write_atomic
+from nmt.data.files import only_writer, open_atomic, report_write_errors, write_atomic
 from nmt.data.inspect.chunk import MISALIGNED, Chunk, HeldOutHashes, Pair, chunks, inspect_chunk
 from nmt.data.inspect.language import describe_languages, load_identifier
 from nmt.data.inspect.lines import Lines
@@ -31,7 +31,6 @@ from nmt.data.inspect.pairs import Limits
 from nmt.data.inspect.profile import MIN_PAIRS, SAMPLE, Profile, learn_profile
 from nmt.data.origin import Origin
 from nmt.data.processes import map_in_order, usable_processors
-from nmt.data.run_lock import only_writer
 from nmt.data.tables import Skipped
 from nmt.errors import UserError
 from nmt.view.progress import Progress

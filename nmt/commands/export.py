@@ -17,11 +17,11 @@ from nmt.convert.export import Export, Licences
 from nmt.convert.html_page import HtmlExport, write_page
 from nmt.convert.hugging_face import HuggingFaceExport, check_name, check_token, push
 from nmt.convert.onnx_folder import OnnxExport
+from nmt.data.checksums import damaged_files, read_json, write_manifest
 from nmt.data.files import atomic_folder
 from nmt.errors import UserError
 from nmt.evaluate.metrics import scores_in
 from nmt.runs.folders import find_checkpoints
-from nmt.runs.results import damaged_files, read_json, write_checksums
 from nmt.runs.run import Run, load
 from nmt.runs.test_sets import corpus_hashes
 from nmt.runs.trained_corpus import existing_corpus
@@ -118,7 +118,7 @@ def write(wanted: Export, folder: Path, run: Run) -> None:
     """Write an export and its checksums; raises UserError."""
     with atomic_folder(folder) as temporary:
         wanted.write(temporary, provenance(run, wanted))
-        write_checksums(temporary)
+        write_manifest(temporary)
     log.info("Exported to %s.", folder)
 
 

@@ -5,21 +5,22 @@ It is written after each chunk. --resume keeps the answers up to there and goes 
 again, so the file becomes what it would have become without the interruption.
 """
 
-import contextlib
 import hashlib
-import json
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from filelock import Timeout
+
 from nmt.attention import cpu
 from nmt.commands.translate_output import LAYOUT, NUMBER_FORMAT, PRECISIONS, report_output_errors
+from nmt.data.checksums import read_json, write_json
+from nmt.data.files import lock
 from nmt.data.line_chunks import LineChunk
-from nmt.data.locks import acquire, release
 from nmt.errors import UserError
 
 log = logging.getLogger("nmt")
@@ -36,61 +37,47 @@ class PartState:
     bytes: int = 0  # of FILE.part that are their answers
     output: str = hashlib.sha256().hexdigest()  # sha256 of these bytes
 
-    @classmethod
-    def read(cls, path: Path) -> "PartState | None":
-        """What the file holds; None for a file that is missing or damaged."""
-        try:
-            found = cls(**json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError, RecursionError):
-            return None
-        types = {"settings": dict, "lines": int, "input": str, "bytes": int, "output": str}
-        return found if all(isinstance(getattr(found, name), kind) for name, kind in types.items()) else None
-
 
 class Part:
     """FILE.part while it is written, with FILE.part.json; no other process can write it in the meantime."""
 
-    def __init__(self, output: str, resume: bool) -> None:
+    skipped = 0  # lines of this input that are answered already
+
+    def __init__(self, output: str, resume: bool, stack: ExitStack) -> None:
         self.output = Path(output).resolve()
-        self.path = self.output.with_name(f"{self.output.name}.part")
-        self.state_path = self.output.with_name(f"{self.output.name}.part.json")
+        self.path, self.state_path, lock_path = (
+            self.output.with_name(name.format(self.output.name)) for name in ("{}.part", "{}.part.json", ".{}.lock")
+        )
         with report_output_errors(output):
+            try:
+                if not stack.enter_context(lock(lock_path, timeout=2.0)):
+                    log.warning("%s cannot be locked; let only one process write it.", self.path)
+            except Timeout:
+                raise UserError(f"Another process is writing {self.path}.") from None
+            stack.callback(lock_path.unlink, missing_ok=True)
             self.file = open(self.path, "a+b")  # as it is, if it is there
-        self.held: int | None = None  # the lock
-        try:
-            self.lock()
-            self.state = self.start = self.find_state(resume)
-            self.sha256 = self.keep_finished()
-        except BaseException:
-            self.close()
-            raise
+        stack.callback(self.close)
+        self.state = self.start = self.find_state(resume)
+        self.sha256 = self.keep_finished()
         if LAYOUT in self.start.settings:
             cpu.fix_layout(bool(self.start.settings[LAYOUT]))
-
-    def lock(self) -> None:
-        """Raise UserError if another process writes the same file; the lock ends with this process."""
-        try:
-            self.held = acquire(self.path, timeout=2.0)
-        except OSError as error:  # Windows, or a file system without locks
-            log.warning("%s cannot be locked (%s); let only one process write it.", self.path, error.strerror)
-            return
-        if self.held is None:
-            raise UserError(f"Another process is writing {self.path}.")
-        if not (self.path.exists() and os.path.samestat(self.path.stat(), os.fstat(self.file.fileno()))):
-            raise UserError(f"Another process has just finished {self.output}.")
+            stack.callback(cpu.fix_layout, None)
 
     def close(self) -> None:
-        """Close the file, and let other processes write it."""
-        if self.held is not None:
-            release(self.held)
-        self.file.close()
+        """Close the file; a full disk has been reported already."""
+        with suppress(OSError):
+            self.file.close()
 
     def find_state(self, resume: bool) -> PartState:
         """What is done already; raises UserError for a part that must not be overwritten or cannot be continued."""
-        size = os.fstat(self.file.fileno()).st_size
-        state = PartState() if not size else PartState.read(self.state_path)
-        if state is None:
-            raise UserError(f"{self.path} exists, but {self.state_path.name} does not describe it; delete it first.")
+        if not os.fstat(self.file.fileno()).st_size:
+            return PartState()
+        try:
+            state = PartState(**read_json(self.state_path))
+        except TypeError:  # no such file, a damaged one, or another program's
+            raise UserError(
+                f"{self.path} exists, but {self.state_path.name} does not describe it; delete it first."
+            ) from None
         if state.lines and not resume:
             raise UserError(
                 f"{self.path} holds the answers to the first {state.lines:,} lines of an interrupted translation; "
@@ -138,8 +125,6 @@ class Part:
         self.skipped = chunk.stop
         return True
 
-    skipped = 0  # lines of this input that are answered already
-
     def other_input(self) -> str:
         """The message for an input that does not begin as that of the interrupted translation did."""
         return (
@@ -162,14 +147,9 @@ class Part:
         self.save(replace(self.state, lines=chunk.stop, input=chunk.digest, bytes=size, output=output))
 
     def save(self, state: PartState) -> None:
-        """Write FILE.part.json, which is never incomplete; the name of a leftover is fixed, so there is at most one."""
-        new = self.state_path.with_suffix(".new")
+        """Write FILE.part.json."""
         with report_output_errors(self.output):
-            with open(new, "w", encoding="utf-8") as file:
-                json.dump(asdict(state), file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(new, self.state_path)
+            write_json(self.state_path, asdict(state))
         self.state = state
 
     def complete(self) -> None:
@@ -192,21 +172,18 @@ class Part:
                 self.path, self.state.lines,
             )  # fmt: skip
         else:
-            for path in (self.path, self.state_path, self.state_path.with_suffix(".new")):
-                path.unlink(missing_ok=True)
+            self.path.unlink(missing_ok=True)
+            self.state_path.unlink(missing_ok=True)
 
 
 @contextmanager
 def open_part(output: str, resume: bool) -> Iterator[Part]:
     """A file of --output; it gets its name at the end, and after an error or a kill --resume continues it."""
-    part = Part(output, resume)
-    try:
-        yield part
-        part.complete()
-    except BaseException:
-        part.leave()
-        raise
-    finally:
-        cpu.fix_layout(None)
-        with contextlib.suppress(OSError):  # a full disk has been reported already
-            part.close()
+    with ExitStack() as stack:
+        part = Part(output, resume, stack)
+        try:
+            yield part
+            part.complete()
+        except BaseException:
+            part.leave()
+            raise

@@ -4,10 +4,10 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
+from nmt.data.checksums import damaged_files, has_digest, read_json
 from nmt.errors import UserError, is_printable
 from nmt.evaluate import calibration
 from nmt.runs.folders import find_checkpoint
-from nmt.runs.results import damaged_files, digest_or_empty, read_json
 from nmt.training import tensor_file
 
 STATES = {True: "ok", False: "damaged"}
@@ -15,7 +15,9 @@ STATES = {True: "ok", False: "damaged"}
 
 def run(options: argparse.Namespace) -> int:
     """Print FILE<TAB>ok or FILE<TAB>damaged for each file of the run that a command reads; raises UserError."""
-    folder = find_folder(options.name, Path(options.runs))
+    folders = [Path(options.name), Path(options.runs, options.name)]  # one without best.safetensors, too
+    found = next((each for each in folders if any(each.glob("*.safetensors"))), None)
+    folder = found or find_checkpoint(options.name, Path(options.runs)).parent
     states = dict(check_files(folder))
     for name, sound in states.items():
         print(f"{name if is_printable(name) else ascii(name)}\t{STATES[sound]}")
@@ -28,14 +30,6 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def find_folder(name: str, root: Path) -> Path:
-    """The folder of RUN, also of one that has no best checkpoint yet; raises UserError."""
-    for folder in (Path(name), root / name):
-        if any(folder.glob("*.safetensors")):
-            return folder
-    return find_checkpoint(name, root).parent
-
-
 def check_files(folder: Path) -> Iterator[tuple[str, bool]]:
     """The files that commands read, by their names in the folder, and whether each is as it was written."""
     for path in sorted(folder.glob("*.safetensors")):
@@ -45,18 +39,14 @@ def check_files(folder: Path) -> Iterator[tuple[str, bool]]:
         if (path := folder / "evaluate" / name).exists():
             yield f"evaluate/{name}", read_json(path) is not None
     for path in sorted(folder.glob("evaluate/*/result.json")):
-        result = read_json(path)
-        yield path.relative_to(folder).as_posix(), result is not None
+        result, name = read_json(path), f"evaluate/{path.parent.name}"
+        yield f"{name}/result.json", result is not None
         if result is not None:
-            hyp = path.with_name("hyp")
-            yield (
-                hyp.relative_to(folder).as_posix(),
-                digest_or_empty(hyp) == result.get("sha256_of_hyp"),
-            )
+            yield f"{name}/hyp", has_digest(path.with_name("hyp"), result.get("sha256_of_hyp"))
     for path in sorted(folder.glob("export/*/")):
         damaged = damaged_files(path)
-        names = {*(each.name for each in path.iterdir()), *damaged}
-        yield from ((f"export/{path.name}/{name}", name not in damaged) for name in sorted(names))
+        for name in sorted({*(each.name for each in path.iterdir()), *damaged}):
+            yield f"export/{path.name}/{name}", name not in damaged
 
 
 def is_sound(path: Path) -> bool:

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from nmt.config.schema import Config
-from nmt.data import hub, normalization, tags, text_filter
+from nmt.data import multi30k, normalization, tags, text_filter
 from nmt.data.corpus import read_report
 from nmt.decode.translator import Translator
 from nmt.errors import is_printable
 from nmt.evaluate.metrics import describe_scores
 
 HOLD_EVERY_MODEL = "--format onnx and --format html hold every model."
-OWN_LICENCES = {"phrasebook": "MIT", "multi30k": hub.LICENSE}  # by data.kind
+OWN_LICENCES = {"phrasebook": "MIT", "multi30k": multi30k.LICENSE}  # by data.kind
 FILTER = {  # parts of the examples, for a model with placeholders
     "links": ", `linkify-it-py`",
     "protection": "\nfrom text_filter import protect, restore",

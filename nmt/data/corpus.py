@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.schema import DataConfig
-from nmt.data import hub, mixture, phrasebook, sources
+from nmt.data import multi30k, phrasebook, sources
 from nmt.data.checks import PairChecks
-from nmt.data.digests import DigestCache
+from nmt.data.checksums import DigestCache
 from nmt.data.files import report_write_errors
 from nmt.data.filtering import DuplicateCounter, HeldOutSentences, log_report
 from nmt.data.inspect.pairs import Limits
@@ -25,7 +25,7 @@ from nmt.data.origin import Origin
 from nmt.data.packed import PackedFile
 from nmt.data.replay import OldText
 from nmt.data.training_links import find_link_files
-from nmt.data.training_plan import file_digests, open_record, prepare_training, split_roles
+from nmt.data.training_plan import check_mixture, file_digests, open_record, origin_tags, prepare_training, split_roles
 from nmt.data.write_sets import count_in_training, write_held_out_set, write_training_set
 
 OWN_KEYS = ("split_size", "columns", "weights", "temperature", "origin_tags", "opus_url")  # of kind=files
@@ -43,15 +43,15 @@ def corpus_inputs(data: DataConfig, cache: Path) -> dict[str, Any]:
     if data.kind == "multi30k":
         names = [] if is_multilingual(data) else [name for group in groups.values() for name in group]
         for pair in each_pair(data):
-            hub.check_sets(pair.source, pair.target, names)
-        return {"commit": hub.COMMIT}
+            multi30k.check_sets(pair.source, pair.target, names)
+        return {"commit": multi30k.COMMIT}
     if data.kind == "phrasebook":
         phrasebook.check(data, groups)
         return {"phrasebook": phrasebook.digest()}
-    mixture.check_mixture(data, len(groups["train"]))
+    check_mixture(data, len(groups["train"]))
     sets = sources.own_sets(data, groups, cache.parent / "downloads")
     if data.origin_tags:
-        mixture.origin_tags(sets["train"])
+        origin_tags(sets["train"])
     inputs: dict[str, Any] = {name: file_digests(origins, cache) for name, origins in sets.items()}
     for name, origins in sets.items():
         for origin, found in zip(origins, inputs[name], strict=True):

@@ -1,9 +1,7 @@
 """Downloads of large files over HTTP: what breaks off is continued, what is damaged is fetched again, a few times."""
 
-import hashlib
 import http.client
 import logging
-import re
 import time
 import urllib.error
 import urllib.request
@@ -11,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from nmt.data.checksums import file_digest
 from nmt.data.files import open_atomic
 from nmt.data.packed import DamagedFile
 from nmt.errors import UserError, is_printable
 
 TIMEOUT = 20  # seconds without an answer
-TRIES = 5
-WAIT = 1.0  # seconds before the second try, twice as many before each further one
+WAITS = (1.0, 2.0, 4.0, 8.0, None)  # seconds after each try that failed; None: after the last
 BLOCK = 1 << 16
 NETWORK = (OSError, http.client.HTTPException, ValueError)
 PASSING = (408, 425, 429)  # HTTP errors that may pass, besides 5xx
@@ -39,40 +37,20 @@ def download(url: str, path: Path, check: Callable[[Path], None], sha256: str | 
     that is fetched again, UserError for one that cannot be used. The file gets its name only when all of this holds.
     Raises OSError where it cannot be written.
     """
-    if not re.match(r"https?://", url) or not is_printable(url):
-        raise UserError(f"{url!a:.120} is no address that begins with http:// or https://.")
-    reason = ""
     with open_atomic(path) as file:
         transfer = Transfer(url, file)
-        for number in range(TRIES):
-            if number:
-                logger.info("%s: %s; trying again (%d of %d).", url, reason, number + 1, TRIES)
-                time.sleep(WAIT * 2 ** (number - 1))
+        for wait in WAITS:
             try:
                 transfer.fetch()
-                return verify(transfer, check, sha256)
+                return transfer.verify(check, sha256)
             except BrokenDownload as error:
-                reason = str(error)
                 if error.restart:
                     transfer.restart()
-        raise UserError(f"{url} cannot be downloaded: {reason} ({TRIES} tries).")
-
-
-def verify(transfer: "Transfer", check: Callable[[Path], None], sha256: str | None) -> dict[str, Any]:
-    """What is known about a file that has come; raises BrokenDownload if it is damaged."""
-    transfer.file.flush()
-    found = transfer.digest()
-    if sha256 is not None and found != sha256:
-        raise BrokenDownload(f"its sha256 is {found} instead of {sha256}", restart=True)
-    try:
-        check(Path(transfer.file.name))
-    except UserError as error:
-        text = str(error).replace(transfer.file.name, "the file").rstrip(".")
-        if isinstance(error, DamagedFile):
-            raise BrokenDownload(text, restart=True) from None
-        raise UserError(f"{transfer.url} cannot be used: {text}.") from None
-    about = {"url": transfer.url, "bytes": transfer.file.tell(), "sha256": found}
-    return about | ({"last_modified": transfer.modified} if transfer.modified else {})
+                if wait is None:
+                    raise UserError(f"{url} cannot be downloaded: {error} ({len(WAITS)} tries).") from None
+                logger.info("%s: %s; trying again.", url, error)
+                time.sleep(wait)
+    raise AssertionError("the last try returns or raises")
 
 
 class Transfer:
@@ -87,14 +65,6 @@ class Transfer:
         """Forget what has come."""
         self.file.seek(0)
         self.file.truncate()
-
-    def digest(self) -> str:
-        """The sha256 of what has come."""
-        with open(self.file.name, "rb") as file:
-            digest = hashlib.sha256()
-            while block := file.read(1 << 20):
-                digest.update(block)
-        return digest.hexdigest()
 
     def fetch(self) -> None:
         """Get the rest; raises BrokenDownload for what may pass, UserError for what will not."""
@@ -112,10 +82,8 @@ class Transfer:
             if error.code < 400:  # urllib follows redirects, up to ten
                 reason = "it is redirected again and again"
             raise UserError(f"{self.url} cannot be downloaded: {reason}.") from None
-        except urllib.error.URLError as error:
-            raise BrokenDownload(reason_of(error.reason)) from None
         except NETWORK as error:
-            raise BrokenDownload(reason_of(error)) from None
+            raise BrokenDownload(reason_of(getattr(error, "reason", error))) from None
         with answer:
             self.receive(answer, start)
 
@@ -134,6 +102,22 @@ class Transfer:
         got = self.file.tell() - before
         if announced is not None and got != int(announced):
             raise BrokenDownload(f"{got:,} of {int(announced):,} bytes came")
+
+    def verify(self, check: Callable[[Path], None], sha256: str | None) -> dict[str, Any]:
+        """What is known about a file that has come; raises BrokenDownload if it is damaged."""
+        self.file.flush()
+        found = file_digest(Path(self.file.name))
+        if sha256 is not None and found != sha256:
+            raise BrokenDownload(f"its sha256 is {found} instead of {sha256}", restart=True)
+        try:
+            check(Path(self.file.name))
+        except UserError as error:
+            text = str(error).replace(self.file.name, "the file").rstrip(".")
+            if isinstance(error, DamagedFile):
+                raise BrokenDownload(text, restart=True) from None
+            raise UserError(f"{self.url} cannot be used: {text}.") from None
+        about = {"url": self.url, "bytes": self.file.tell(), "sha256": found}
+        return about | ({"last_modified": self.modified} if self.modified else {})
 
 
 def read_block(answer: http.client.HTTPResponse) -> bytes:

@@ -1,24 +1,34 @@
-"""Atomic writing of files and folders, and write errors as one sentence.
+"""Writing that is all or nothing, by one process at a time, and write errors as one sentence.
 
-A file or folder is written under a temporary name in the same folder, flushed to disk, and renamed. It is never
-incomplete under its own name, and an interruption, a kill or a power cut leaves the old one as it was. What a killed
-process leaves under a temporary name is removed by the next writer in that folder (nmt/data/leftovers.py).
+A file or folder is written inside a hidden temporary folder beside it, flushed to disk, and renamed. It is never
+incomplete under its own name, and an interruption, a kill or a power cut leaves the old one as it was. The temporary
+folder holds a lock that ends with its writer; what a killed process left is removed by the next writer beside it.
 """
 
+import errno
+import hashlib
+import logging
 import os
+import platform
+import re
 import shutil
+import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
-from nmt.data.leftovers import new_temporary, remove_leftovers
+from filelock import FileLock, Timeout
+
 from nmt.errors import UserError
 
-
-def is_stream(path: str | os.PathLike[str]) -> bool:
-    """Whether a path names a device or an open descriptor (/dev/stdout, /dev/fd/3)."""
-    return os.path.dirname(os.path.abspath(path)) in ("/dev", "/dev/fd", "/proc/self/fd")
+log = logging.getLogger("nmt")
+LOCK = ".lock"  # in a folder; that of a run stays, since to remove it would race with the next process
+TEMPORARY = re.compile(r"\..{1,50}\.([0-9a-f]{8})-\w{8}\.tmp", re.DOTALL)
+DAY = 24 * 60 * 60.0
+NO_LOCKS = (errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS, errno.EINVAL)
 
 
 @contextmanager
@@ -33,22 +43,22 @@ def open_atomic(path: Path, previous: Path | None = None) -> Iterator[BinaryIO]:
             yield file
         return
     path = path.resolve()
-    remove_leftovers(path.parent)
-    with new_temporary(path, lambda name: name.touch(exist_ok=False)) as temporary:
-        try:
-            with open(temporary, "wb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            if path.exists():
-                os.chmod(temporary, path.stat().st_mode & 0o7777)
-                if previous is not None:
-                    os.replace(path, previous)
-            os.replace(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+    with temporary_folder(path) as folder:
+        with open(folder / "new", "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            os.chmod(folder / "new", path.stat().st_mode & 0o7777)
+            if previous is not None:
+                os.replace(path, previous)
+        os.replace(folder / "new", path)
     sync(path.parent)
+
+
+def is_stream(path: str | os.PathLike[str]) -> bool:
+    """Whether a path names a device or an open descriptor (/dev/stdout, /dev/fd/3)."""
+    return os.path.dirname(os.path.abspath(path)) in ("/dev", "/dev/fd", "/proc/self/fd")
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
@@ -58,18 +68,14 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 
 
 def link_atomic(path: Path, name: Path) -> None:
-    """Give a file another name in its folder, which replaces that of another file. Raises OSError."""
-
-    def make(temporary: Path) -> None:
+    """Give a file another name on its disk, which replaces that of another file. Raises OSError."""
+    with temporary_folder(name) as folder:
         try:
-            os.link(path, temporary)
+            os.link(path, folder / "new")
         except OSError:  # a file system without hard links
-            shutil.copyfile(path, temporary)
-            sync(temporary)
-
-    with new_temporary(name, make) as temporary:
-        os.replace(temporary, name)
-        temporary.unlink(missing_ok=True)  # it is still there if both names were one file already
+            shutil.copyfile(path, folder / "new")
+            sync(folder / "new")
+        os.replace(folder / "new", name)
 
 
 @contextmanager
@@ -79,25 +85,23 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
     If another process finishes the same folder first, its folder stays and this one is removed. Raises UserError where
     nothing can be written, and where `folder` was there before and is not empty.
     """
+    folder = Path(os.path.abspath(folder))
     with ExitStack() as stack:
         try:
             had_content = has_content(folder)
             folder.parent.mkdir(parents=True, exist_ok=True)
-            remove_leftovers(folder.parent)
-            temporary = stack.enter_context(new_temporary(Path(os.path.abspath(folder)), Path.mkdir))
+            temporary = stack.enter_context(temporary_folder(folder)) / "new"
+            temporary.mkdir()
         except OSError as error:
             raise UserError(f"Nothing can be written to {folder.parent}: {error.strerror or error}.") from None
+        with report_write_errors(folder):
+            yield temporary
+            sync_tree(temporary)
         try:
-            with report_write_errors(folder):
-                yield temporary
-                sync_tree(temporary)
-            try:
-                temporary.rename(folder)
-            except OSError as error:
-                if had_content or not has_content(folder):
-                    raise UserError(f"{folder} cannot be written: {error.strerror or error}.") from None
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.rename(folder)
+        except OSError as error:
+            if had_content or not has_content(folder):
+                raise UserError(f"{folder} cannot be written: {error.strerror or error}.") from None
     sync(folder.parent)
 
 
@@ -125,9 +129,120 @@ def sync(path: Path) -> None:
 
 
 @contextmanager
+def temporary_folder(path: Path) -> Iterator[Path]:
+    """A hidden folder beside `path`, locked while it is used, and removed at the end. Raises OSError."""
+    remove_leftovers(path.parent)
+    prefix = f".{path.name[:50]}.{kernel()}-"
+    try:
+        folder = tempfile.TemporaryDirectory(".tmp", prefix, path.parent, ignore_cleanup_errors=True)
+    except OSError as error:
+        error.filename = str(path)  # the name that a user knows
+        raise
+    with folder as name, lock(Path(name, LOCK), timeout=-1):
+        yield Path(name)
+
+
+@cache
+def kernel() -> str:
+    """8 hexadecimal digits for the running kernel; another after a restart, the same in all its containers."""
+    try:
+        name = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+    except OSError:
+        name = platform.node()
+    return hashlib.sha256(name.encode()).hexdigest()[:8]
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary folders that no living process writes; what cannot be removed stays.
+
+    The locks of the running kernel are certain. What another one wrote (another machine on a shared disk, this one
+    before a restart) goes when nothing in it has changed for a day.
+    """
+    with suppress(OSError):
+        for entry in os.scandir(folder):
+            match, path = TEMPORARY.fullmatch(entry.name), Path(entry.path)
+            if not match or entry.is_symlink():
+                continue
+            with suppress(OSError):  # Timeout, too
+                if match[1] == kernel() and (path / LOCK).exists():
+                    with lock(path / LOCK, timeout=0) as is_locked:
+                        if is_locked:
+                            shutil.rmtree(path)
+                elif time.time() - newest_change(path) > DAY:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def newest_change(path: Path) -> float:
+    """The time of the last change to a file, or to a folder and the files in it. Raises OSError."""
+    inside = [Path(parent, name) for parent, _, names in os.walk(path) for name in names]
+    return max(os.lstat(each).st_mtime for each in (path, *inside))
+
+
+@contextmanager
+def lock(path: Path, timeout: float) -> Iterator[bool]:
+    """Hold a lock file that the end of this process frees; False where the system or the file system has no locks.
+
+    `timeout`: seconds to wait for another process, -1 for ever. Raises Timeout, which is an OSError, and OSError.
+    """
+    held = FileLock(path, timeout=timeout)
+    try:
+        held.acquire()
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        held.release()
+
+
+@contextmanager
+def only_writer(folder: Path, timeout: float = 2.0) -> Iterator[None]:
+    """Hold the lock of a folder that exists, so that no other process writes to it; the end of the process frees it.
+
+    Another process with the lock is waited for, at most `timeout` seconds, as a killed one may still be ending. Raises
+    UserError, which names that process, and where the folder cannot be written.
+    """
+    path = folder / LOCK
+    with ExitStack() as stack:
+        try:
+            is_locked = stack.enter_context(lock(path, timeout))
+        except Timeout:
+            raise UserError(
+                f"{folder} is in use by another process{owner(path)}, and what two write would be mixed; wait until it "
+                "has ended, or take another folder (name=… of a training)."
+            ) from None
+        except OSError as error:
+            raise UserError(f"Nothing can be written to {folder}: {error.strerror or error}.") from None
+        if not is_locked:
+            log.warning("%s cannot be locked; take care that only one process writes to it.", folder)
+        with suppress(OSError):  # a full disk; the text is for people only
+            path.write_text(f"{os.getpid()} {platform.node()}\n", encoding="utf-8")
+        yield
+
+
+def owner(path: Path) -> str:
+    """` (id 1234 on HOST)` of the process that has a lock, "" where it has not written it yet."""
+    try:
+        process, host = path.read_text(encoding="utf-8").split()
+    except (OSError, ValueError):
+        return ""
+    return f" (id {process} on {host})"
+
+
+@contextmanager
 def report_write_errors(folder: Path) -> Iterator[None]:
     """Around code that writes to `folder`: an OSError (a full disk, a read-only folder) becomes a UserError."""
     try:
         yield
     except OSError as error:
         raise UserError(f"Cannot write {error.filename or folder}: {error.strerror or error}.") from None
+
+
+def refuse_links(*paths: Path) -> None:
+    """Raise UserError where one of these is a symbolic link: a stranger's run could have others overwritten."""
+    for path in paths:
+        if path.is_symlink():
+            raise UserError(f"{path} is a link; results are only read from and written to a run's own folder.")

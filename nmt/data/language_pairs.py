@@ -5,10 +5,8 @@ languages each source begins with a tag of its target language, such as <2fr> (J
 set for each pair, NAME-SOURCE-TARGET.
 """
 
-import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import product
 
 from nmt.config.schema import DataConfig
@@ -17,8 +15,6 @@ from nmt.data.tags import language_tag, leading_tags
 from nmt.errors import UserError
 
 Sets = dict[str, list[Origin]]
-Fetch = Callable[[], Origin]
-log = logging.getLogger("nmt")
 
 
 def language_pairs(data: DataConfig) -> list[tuple[str, str]]:
@@ -49,27 +45,6 @@ def of_pair(origin: Origin, pair: DataConfig, data: DataConfig) -> Origin:
         return origin
     tag = language_tag(pair.target) if "+" in data.target else ""
     return replace(origin, languages=(pair.source, pair.target), tag=tag, links=None)
-
-
-def find_for_pairs(data: DataConfig, word: str, find: Callable[[DataConfig], Fetch]) -> Iterator[Fetch]:
-    """What fetches the origins of a word, one for each language pair that it has; raises UserError if it has none."""
-    found, errors = [], []
-    for pair in each_pair(data):
-        try:
-            found.append((pair, find(pair)))
-        except UserError as error:
-            errors.append(error)
-            if is_multilingual(data):
-                log.info("%s: no %s-%s.", word, pair.source, pair.target)
-    if not found:
-        raise errors[0]
-    for pair, fetch in found:
-        yield partial(fetch_pair, fetch, pair, data)
-
-
-def fetch_pair(fetch: Fetch, pair: DataConfig, data: DataConfig) -> Origin:
-    """The origin of one language pair."""
-    return of_pair(fetch(), pair, data)
 
 
 def divide_tests(sets: Sets) -> Sets:

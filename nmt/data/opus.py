@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.schema import DataConfig
-from nmt.data.digests import DigestCache
+from nmt.data.checksums import DigestCache
 from nmt.data.download import download
 from nmt.data.files import report_write_errors, write_atomic
 from nmt.data.origin import Origin, read_sides
 from nmt.data.packed import PackedFile, member_names
 from nmt.data.parallel_text import read_lines
 from nmt.data.tables import Pair
-from nmt.errors import UserError
+from nmt.errors import UserError, is_printable
 
 WORD = re.compile(r"opus:([A-Za-z0-9][\w.+-]{0,99})/([A-Za-z0-9][\w.+-]{0,99})(?:@([0-9a-f]{64}))?", re.ASCII)
 LONGEST_LICENSE = 200  # characters of it in a report
@@ -29,6 +29,8 @@ def find(word: str, data: DataConfig, downloads: Path) -> Callable[[], Origin]:
             f"{word} is not possible; write opus:CORPUS/VERSION, such as opus:Tatoeba/v2023-04-12 (versions are listed "
             "at https://opus.nlpl.eu), and @SHA256 behind it if the file must have this checksum."
         )
+    if not re.match(r"https?://", data.opus_url) or not is_printable(data.opus_url):
+        raise UserError(f"data.opus_url={data.opus_url!a:.120} is no address that begins with http:// or https://.")
     corpus, version, sha256 = match.groups()
     pair = "-".join(sorted((data.source, data.target)))
     url = f"{data.opus_url.rstrip('/')}/OPUS-{corpus}/{version}/moses/{pair}.txt.zip"

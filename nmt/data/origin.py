@@ -5,16 +5,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from nmt.data.filtering import PairCounts
 from nmt.data.packed import PackedFile, without_packing
 from nmt.data.parallel_text import find_file, read_pairs
 from nmt.data.tables import Pair, Skipped
 from nmt.errors import UserError
 from nmt.view.progress import Progress
-
-Item = TypeVar("Item")
 
 
 @dataclass
@@ -91,29 +88,3 @@ def read_with_progress(origin: Origin, skipped: Skipped) -> Iterator[Pair]:
         for pair in origin.pairs(skipped):
             yield pair
             bar.update(1)
-
-
-class PartCounts:
-    """What came from each origin of a set: counts that grow together with those of the whole set."""
-
-    def __init__(self, counts: PairCounts) -> None:
-        self.counts = counts
-        self.entries: list[dict[str, Any]] = []
-
-    def pairs(self, origin: Origin) -> Iterator[Pair]:
-        """The pairs of an origin; `counts.read` is the number of the pair, from 1. `entries` gets what came."""
-        return self.count(origin, iter)
-
-    def count(self, origin: Origin, look: Callable[[Iterator[Pair]], Iterator[Item]]) -> Iterator[Item]:
-        """What `look` makes of each pair of an origin, with the same counts; it may read ahead."""
-        counts, skipped = self.counts, Skipped()
-        counts.start_file(origin.place, origin.has_lines)
-        read, kept, dropped = counts.read, counts.kept, dict(counts.dropped)
-        for item in look(read_with_progress(origin, skipped)):
-            counts.read += 1
-            yield item
-        lost = {reason: number - dropped.get(reason, 0) for reason, number in counts.dropped.items()}
-        entry = {"origin": origin.word, "read": counts.read - read, "lines": counts.kept - kept, "first_line": kept + 1}
-        entry |= {"dropped": {reason: number for reason, number in lost.items() if number}}
-        entry |= {"skipped": dict(skipped)} if skipped else {}
-        self.entries.append(entry | origin.about)

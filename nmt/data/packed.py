@@ -13,12 +13,15 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
 from nmt.errors import UserError, is_printable
 
 OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+MAGIC = {".gz": b"\x1f\x8b\x08", ".bz2": b"BZh", ".xz": b"\xfd7zXZ\0"}  # the first bytes
+LONGEST_MAGIC = 6
 DAMAGED = (gzip.BadGzipFile, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError)
 LONGEST_LINE = 1 << 24  # bytes
 BLOCK = 1 << 16  # bytes read at a time where there are no lines
@@ -53,12 +56,20 @@ class PackedFile:
         name = PurePosixPath(self.member or self.path.name)
         return (PurePosixPath(name.stem) if name.suffix in OPENERS else name).suffix.lower()
 
+    @cached_property
+    def opener(self) -> Any:
+        """What opens the file and unpacks it: by its ending, or by how a regular file begins."""
+        if self.path.suffix not in OPENERS and self.path.is_file():
+            with open(self.path, "rb") as file:
+                begin = file.read(LONGEST_MAGIC)
+            return next((OPENERS[ending] for ending, magic in MAGIC.items() if begin.startswith(magic)), open)
+        return OPENERS.get(self.path.suffix, open)
+
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
         """The content, unpacked; raises UserError where the file cannot be opened."""
         try:
-            opener: Any = OPENERS.get(self.path.suffix, open)
-            file = self.open_member() if self.member else opener(self.path, "rb")
+            file = self.open_member() if self.member else self.opener(self.path, "rb")
         except DAMAGED:
             raise DamagedFile(f"{self} is damaged; it cannot be unpacked.") from None
         except NotImplementedError:
@@ -76,7 +87,7 @@ class PackedFile:
     @property
     def limit(self) -> float:
         """The bytes that it may have when it is unpacked."""
-        packed = self.member or self.path.suffix in OPENERS
+        packed = self.member or self.opener is not open
         return max(MAX_FREE, MAX_RATIO * self.path.stat().st_size) if packed else float("inf")
 
     def lines(self) -> Iterator[bytes]:

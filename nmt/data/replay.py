@@ -1,7 +1,7 @@
 """Old text in the training on new text, against forgetting, and the old test sets, which are scored again.
 
 Old text is a share of the training text of every epoch, in bytes: with n bytes of new pairs and m of old ones, each old
-pair has the weight share / (1 − share) · n / m (nmt/data/mixture.py). Pairs would not do: half of the pairs,
+pair has the weight share / (1 − share) · n / m (nmt/data/training_plan.py). Pairs would not do: half of the pairs,
 where theirs are the long ones, is most of what is learnt. Both come from the folder of the corpus that the first run
 was trained on, so they are what it saw, whatever has become of its sources.
 """
@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.schema import DataConfig
-from nmt.data.manifest import Manifest
-from nmt.data.mixture import MAX_WEIGHT
+from nmt.data.checksums import Manifest
 from nmt.data.origin import Origin, prefix_origin
 from nmt.errors import UserError
 
+MAX_WEIGHT = 100.0
 PREFIX = "old-"  # of the names of the old test sets
 
 

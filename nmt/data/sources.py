@@ -1,35 +1,49 @@
 """From the words of data.train, data.valid and data.test to the origins of their pairs.
 
 PREFIX                  PREFIX.de and PREFIX.en, one sentence a line
-FILE.tsv .csv .jsonl    two columns of a table (nmt/data/tables.py); so is .parquet
+FILE.tsv .csv .jsonl    two columns of a table (nmt/data/tables.py); so are .json, with one object a line, and .parquet
 FILE.tmx .xlf .xliff    the units of a translation memory that have both languages (nmt/data/translation_memory.py)
 FILE.zip                two aligned files, as OPUS packs them, or one file of the kinds above
 opus:CORPUS/VERSION     a corpus of OPUS (nmt/data/opus.py)
-hub:OWNER/NAME          a data set of the Hugging Face hub (nmt/data/hub_dataset.py)
+hub:OWNER/NAME          a data set of the Hugging Face hub (nmt/data/hub.py)
 split                   for valid and test: pairs of data.train that are held out (nmt/data/split.py)
 
-All but .zip and .parquet may be packed as .gz, .bz2 or .xz. All words are looked at before the first download.
+All but .zip and .parquet may be packed as .gz, .bz2 or .xz. All words are looked at before the first download. A
+further kind is an entry of READERS or DOWNLOADS: names, messages and the keys of a corpus follow from them.
 """
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nmt.config.schema import DataConfig
-from nmt.data import hub, hub_dataset, opus, phrasebook
-from nmt.data.language_pairs import Fetch, each_pair, find_for_pairs, is_multilingual, of_pair
-from nmt.data.origin import Origin, plain_origin, prefix_origin
+from nmt.data import hub, multi30k, opus, phrasebook
+from nmt.data.language_pairs import each_pair, is_multilingual, of_pair
+from nmt.data.origin import Origin, prefix_origin
 from nmt.data.packed import OPENERS, PackedFile, member_names, without_packing
-from nmt.data.tables import Columns, Pair, Skipped, read_csv, read_jsonl, read_parquet, read_tsv
+from nmt.data.tables import Pair, Skipped, read_jsonl, read_parquet, read_table
 from nmt.data.translation_memory import read_units
 from nmt.errors import UserError
 
+log = logging.getLogger("nmt")
 SPLIT = "split"
-TABLES = {".tsv": read_tsv, ".csv": read_csv, ".jsonl": read_jsonl}
-MEMORIES = (".tmx", ".xlf", ".xliff")
-ENDINGS = (*TABLES, ".parquet", *MEMORIES, ".zip")
+Fetch = Callable[[], Origin]  # gives the pairs of a word, after a download if need be
+# The ending of a file → what reads its pairs; (file, configuration, records that are no pair) → pairs.
+READERS: dict[str, Callable[[PackedFile, DataConfig, Skipped], Iterator[Pair]]] = {
+    ".tsv": read_table,
+    ".csv": read_table,
+    ".jsonl": read_jsonl,
+    ".json": read_jsonl,
+    ".parquet": read_parquet,
+    ".tmx": read_units,
+    ".xlf": read_units,
+    ".xliff": read_units,
+}
+# The beginning of a word → what finds it; (word, configuration, folder for downloads) → Fetch.
+DOWNLOADS: dict[str, Callable[[str, DataConfig, Path], Fetch]] = {"opus:": opus.find, "hub:": hub.find}
+ENDINGS = (*READERS, ".zip")
 
 
 def set_names(data: DataConfig) -> dict[str, list[str]]:
@@ -49,7 +63,7 @@ def set_names(data: DataConfig) -> dict[str, list[str]]:
 
 def set_name(word: str) -> str:
     """The name of a test set: the last part of a PREFIX, a file's name without endings, NAME-SPLIT of a data set."""
-    if word.startswith(("opus:", "hub:")):
+    if word.startswith(tuple(DOWNLOADS)):
         return word.partition(":")[2].partition("@")[0].replace("/", "-").replace(":", "-")
     name = Path(word).name
     while Path(name).suffix.lower() in (*OPENERS, *ENDINGS):
@@ -90,44 +104,49 @@ def find_sets(data: DataConfig, downloads: Path) -> dict[str, list[Origin]]:
         return own_sets(data, groups, downloads)
     if data.kind == "phrasebook":
         return phrasebook.find(data, groups)
-    return multi30k_sets(data, groups, downloads)
-
-
-def multi30k_sets(data: DataConfig, groups: dict[str, list[str]], downloads: Path) -> dict[str, list[Origin]]:
-    """The origins of sets of Multi30k; with several language pairs, those that each pair has."""
-    names = list(dict.fromkeys(name for group in groups.values() for name in group))
-    sets: dict[str, list[Origin]] = {name: [] for name in groups}
-    for pair in each_pair(data):
-        possible = hub.possible_sets(pair.source, pair.target) if is_multilingual(data) else names
-        wanted = [name for name in names if name in possible]
-        files = hub.download_sets(pair.source, pair.target, wanted, downloads)
-        for name, group in groups.items():
-            origins = [plain_origin(part, *files[part], {"license": hub.LICENSE}) for part in group if part in files]
-            sets[name] += [of_pair(origin, pair, data) for origin in origins]
-    return sets
+    return multi30k.find(data, groups, downloads)
 
 
 def own_sets(data: DataConfig, groups: dict[str, list[str]], downloads: Path) -> dict[str, list[Origin]]:
     """The origins of one's own words; raises UserError, for a word that is not possible before any download."""
-    fetches: dict[str, list[tuple[int, Fetch]]] = {name: [] for name in groups}
-    for name, words in groups.items():
-        for part, word in enumerate(words):
-            if word != SPLIT:
-                find = partial(find_origin, word, downloads)
-                fetches[name] += [(part, fetch) for fetch in find_for_pairs(data, word, find)]
-    return {name: [replace(fetch(), part=part) for part, fetch in each] for name, each in fetches.items()}
+    fetches = {
+        name: [
+            (part, pair, fetch)
+            for part, word in enumerate(words)
+            if word != SPLIT
+            for pair, fetch in find_for_pairs(word, data, downloads)
+        ]
+        for name, words in groups.items()
+    }
+    return {
+        name: [replace(of_pair(fetch(), pair, data), part=part) for part, pair, fetch in found]
+        for name, found in fetches.items()
+    }
 
 
-def find_origin(word: str, downloads: Path, data: DataConfig) -> Fetch:
-    """A function that gives the origin of a word, after a download if need be; raises UserError for a missing file."""
-    columns = Columns(data.columns, data.source, data.target)
-    if word.startswith("opus:"):
-        return opus.find(word, data, downloads)
-    if word.startswith("hub:"):
-        return hub_dataset.find(word, data, downloads, columns)
+def find_for_pairs(word: str, data: DataConfig, downloads: Path) -> list[tuple[DataConfig, Fetch]]:
+    """What fetches the origins of a word, for each language pair that it has; raises UserError if it has none."""
+    found, errors = [], []
+    for pair in each_pair(data):
+        try:
+            found.append((pair, find_origin(word, pair, downloads)))
+        except UserError as error:
+            errors.append(error)
+            if is_multilingual(data):
+                log.info("%s: no %s-%s.", word, pair.source, pair.target)
+    if not found:
+        raise errors[0]
+    return found
+
+
+def find_origin(word: str, data: DataConfig, downloads: Path) -> Fetch:
+    """What gives the origin of a word in one language pair; raises UserError for a missing file."""
+    for beginning, find in DOWNLOADS.items():
+        if word.startswith(beginning):
+            return find(word, data, downloads)
     path = Path(word).expanduser()
     if PackedFile(path).ending in ENDINGS and is_file(path):
-        origin = file_origin(word, path, data, columns)
+        origin = file_origin(word, path, data)
     else:
         if problem := explain_missing(word, path, data):
             raise problem
@@ -157,37 +176,30 @@ def explain_missing(word: str, path: Path, data: DataConfig) -> UserError | None
     return None
 
 
-def file_origin(word: str, path: Path, data: DataConfig, columns: Columns) -> Origin:
+def file_origin(word: str, path: Path, data: DataConfig) -> Origin:
     """The pairs of one file, in a zip archive perhaps; raises UserError for an archive without pairs."""
     if PackedFile(path).ending != ".zip":
-        return reader_origin(word, path, PackedFile(path), data, columns)
+        return reader_origin(word, PackedFile(path), data)
     if opus.find_members(path, data):
         return opus.archive_origin(word, set_name(word), str(path.resolve()), path, data, {})
     names = member_names(path)
-    known = [name for name in names if PackedFile(path, name).ending in (*TABLES, *MEMORIES)]
+    known = [name for name in names if PackedFile(path, name).ending in READERS]
     if len(known) != 1:
-        if any(name.lower().endswith(".parquet") for name in names):
-            raise UserError(f"{path} has a Parquet file, which cannot be read inside an archive; unpack it.")
         shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
         raise UserError(
             f"{path} has {len(known) or 'no'} files of pairs, and not one file that ends in .{data.source} "
             f"and one in .{data.target}; it has {shown or 'no files'}."
         )
-    return reader_origin(word, path, PackedFile(path, known[0]), data, columns)
+    return reader_origin(word, PackedFile(path, known[0]), data)
 
 
-def reader_origin(word: str, path: Path, file: PackedFile, data: DataConfig, columns: Columns) -> Origin:
-    """The pairs of a table or a translation memory."""
-
-    if file.ending in (".parquet", ".zip") and path.suffix in OPENERS:
-        raise UserError(f"{path} cannot be read while it is packed once more; unpack it.")
+def reader_origin(word: str, file: PackedFile, data: DataConfig) -> Origin:
+    """The pairs of a table or a translation memory; raises UserError for one that is packed and must not be."""
+    if file.ending in (".parquet", ".zip") and (file.member or file.path.suffix in OPENERS):
+        raise UserError(f"{file} cannot be read while it is packed; unpack it.")
 
     def read(skipped: Skipped, errors: str) -> Iterator[Pair]:
-        if file.ending in MEMORIES:
-            return read_units(file, (data.source, data.target), skipped)
-        if file.ending == ".parquet":
-            return read_parquet(path, columns, skipped)
-        return TABLES[file.ending](replace(file, errors=errors), columns, skipped)
+        return READERS[file.ending](replace(file, errors=errors), data, skipped)
 
-    key, table = str(without_packing(path.resolve())), file if file.ending in TABLES else None
-    return Origin(word, set_name(word), key, str(file), [path], read, table=table)
+    key, has_lines = str(without_packing(file.path.resolve())), READERS[file.ending] in (read_table, read_jsonl)
+    return Origin(word, set_name(word), key, str(file), [file.path], read, table=file if has_lines else None)

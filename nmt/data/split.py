@@ -6,10 +6,14 @@ held-out pair, apart from case and punctuation, or differs from one of at least 
 other, or by the order of the words.
 
 The sets stay when text is added: the largest hash that was chosen from an origin is written down in the data folder
-(splits.json), and from then on whatever has at most this hash is held out. So they grow as their origin does.
+(splits.json), and from then on whatever has at most this hash is held out. So they grow as their origin does. An entry
+is of a language pair, an origin and a role. The text it was found with gives it again, so that it need not be in the
+recipe of that corpus.
 """
 
+import hashlib
 import heapq
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -17,8 +21,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 from nmt.config.schema import DataConfig
+from nmt.data.files import only_writer, write_atomic
 from nmt.data.filtering import hash_text, rejection_reason
 from nmt.data.origin import Origin, read_with_progress
 from nmt.data.parallel_text import LineWriter, read_pairs
@@ -233,4 +239,76 @@ def write_part(origin: Origin, pairs: list[Pair], data: DataConfig, prefix: Path
     place = f"{origin.word} (split)"
     return replace(
         origin, read=lambda skipped, _: read_copy(prefix, data, skipped), sides=None, table=None, place=place
+    )
+
+
+class SplitRecord:
+    """The entries of splits.json for the training text with these sha256; a missing file has none.
+
+    Raises UserError for a damaged one.
+    """
+
+    def __init__(self, path: Path, data: DataConfig, origins: list[Origin], digests: list[list[str]]) -> None:
+        self.path, self.data, self.origins = path, data, origins
+        text = sorted("".join(sorted(each)) for each in digests)
+        limits = [data.split_size, data.max_characters, data.max_length_ratio]
+        self.corpus = hashlib.sha256(json.dumps([text, limits]).encode()).hexdigest()
+        self.entries = read_entries(path)
+
+    def key(self, role: str, origin: Origin) -> str:
+        """The key of an entry: the language pair in either direction, the role, the origin."""
+        languages = "-".join(sorted(origin.languages or (self.data.source, self.data.target)))
+        return f"{languages} {role} {origin.key}"
+
+    def thresholds(self, roles: list[str]) -> Thresholds:
+        """For each role that is split, the threshold of each origin that other text has set; None for the others."""
+        found: Thresholds = {}
+        for role in (role for role in ROLES if role in roles):
+            entries = [self.entries.get(self.key(role, origin)) for origin in self.origins]
+            found[role] = [
+                entry["threshold"]
+                if entry and entry["corpus"] != self.corpus and entry["split_size"] == self.data.split_size
+                else None
+                for entry in entries
+            ]
+        return found
+
+    def save(self, before: Thresholds, found: Thresholds) -> None:
+        """Write down the thresholds that this text has set. Raises OSError; UserError where the folder is locked."""
+        new = {}
+        for role, thresholds in found.items():
+            for origin, threshold, old in zip(self.origins, thresholds, before[role], strict=True):
+                if old is None and threshold is not None:
+                    new[self.key(role, origin)] = {
+                        "threshold": threshold, "corpus": self.corpus, "split_size": self.data.split_size,
+                    }  # fmt: skip
+        with only_writer(self.path.parent, timeout=60.0):  # other trainings may have added theirs meanwhile
+            self.entries = read_entries(self.path) | new
+            write_atomic(self.path, json.dumps(self.entries, indent=1, sort_keys=True) + "\n")
+
+
+def read_entries(path: Path) -> dict[str, dict]:
+    """The entries of a file, none of a missing one; raises UserError for a damaged one."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict) or not all(is_entry(entry) for entry in content.values()):
+        raise UserError(
+            f"{path} is damaged; it keeps validation and test sets the same when the text grows. Restore it, or delete "
+            "it to split anew: then test pairs may become training pairs."
+        )
+    return content
+
+
+def is_entry(entry: Any) -> bool:
+    """Whether this is an entry as `save` writes them."""
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("threshold"), int)
+        and 0 <= entry["threshold"] < 2**64
+        and isinstance(entry.get("corpus"), str)
+        and isinstance(entry.get("split_size"), int)
     )

@@ -1,23 +1,25 @@
 """Sentence pairs in two columns of a table: TSV, CSV, JSON lines, Parquet, and rows of any kind.
 
 Columns are chosen by name, or by number where TSV and CSV have no header. A field `translation` with one sentence for
-each language is two columns, `translation.de` and `translation.en`; so is any object in an object. TSV knows no quotes:
-a tab is always the next column, a line always the next row. CSV has quotes as the csv module reads them, and the
-delimiter (comma, semicolon or tab) that gives the columns.
+each language is two columns, `translation.de` and `translation.en`; so is any object in an object. A row is a pair if
+it has as many columns as most of the first rows. CSV has the delimiter (comma, semicolon or tab) that gives the
+columns, and quotes as the csv module reads them. In TSV a quote is a character like others, unless the first lines are
+quoted as spreadsheets do it.
 """
 
 import contextlib
 import csv
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 
 import pyarrow
 from pyarrow import parquet
 
+from nmt.config.schema import DataConfig
 from nmt.data.packed import LONGEST_LINE, PackedFile
 from nmt.data.parallel_text import is_unicode, read_lines
 from nmt.errors import UserError
@@ -26,6 +28,9 @@ Pair = tuple[str, str]
 Skipped = Counter[str]  # records that are no pair, by reason
 OTHER_WIDTH, NO_TEXT, NO_COLUMN = "another number of columns", "no text in a column", "a column missing"
 DELIMITERS = (",", ";", "\t")
+QUOTED = re.compile(r'(?:^|(?<=\t))"((?:[^"]|"")*)"(?=\t|$)', re.MULTILINE)  # a cell as spreadsheets write it
+QUOTE = re.compile(r'(?:^|\t)"', re.MULTILINE)
+SAMPLE = 1000  # lines or rows at the beginning by which a table is understood
 ROWS = 4096  # of Parquet that are held in memory
 MAX_UNNAMED = 100  # rows at the beginning of JSON lines that may lack a column
 MAX_SHOWN = 12  # columns that a message names
@@ -34,10 +39,11 @@ MAX_SHOWN = 12  # columns that a message names
 class Columns:
     """Which two columns hold the sentences: the first of `choices` that a table has.
 
-    `given`: data.columns, or None for columns named after the languages, `translation`, or source and target.
+    These are data.columns, or columns named after the languages, `translation`, or source and target.
     """
 
-    def __init__(self, given: Any, source: str, target: str) -> None:
+    def __init__(self, data: DataConfig) -> None:
+        source, target, given = data.source, data.target, data.columns
         self.choices: list[tuple[Any, Any]] = [
             (source, target), (f"translation.{source}", f"translation.{target}"), ("source", "target"), ("src", "tgt"),
         ]  # fmt: skip
@@ -88,18 +94,17 @@ def printable(name: str) -> str:
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in name[:40]) or "''"
 
 
-def read_tsv(file: PackedFile, columns: Columns, skipped: Skipped) -> Iterator[Pair]:
-    """The pairs of a file whose columns are separated by tabs. Raises UserError."""
-    yield from select((line.split("\t") for line in read_lines(file)), columns, skipped, str(file))
-
-
-def read_csv(file: PackedFile, columns: Columns, skipped: Skipped) -> Iterator[Pair]:
-    """The pairs of a CSV file, in which a quoted field may have delimiters and line breaks. Raises UserError."""
-    lines = read_lines(file)
-    first = next(lines, "")
+def read_table(file: PackedFile, data: DataConfig, skipped: Skipped) -> Iterator[Pair]:
+    """The pairs of a TSV or CSV file. Raises UserError."""
+    lines, columns = read_lines(file), Columns(data)
+    first = list(islice(lines, SAMPLE))
+    if file.ending == ".tsv" and not is_quoted("\n".join(first)):
+        yield from select(map(cells, chain(first, lines)), columns, skipped, str(file))
+        return
     csv.field_size_limit(LONGEST_LINE)  # of this process; a field may have as much as a line
-    delimiter = find_delimiter(first, columns)
-    reader = csv.reader(with_line_ends(first, lines), delimiter=delimiter, strict=True)
+    delimiter = "\t" if file.ending == ".tsv" else find_delimiter(first[0] if first else "", columns)
+    # Line ends have been removed by decoding; inside quotes they belong to the text.
+    reader = csv.reader((f"{line}\n" for line in chain(first, lines)), delimiter=delimiter, strict=True)
     start = 1  # the line in which the row begins that is read now
 
     def rows() -> Iterator[list[str]]:
@@ -119,11 +124,22 @@ def read_csv(file: PackedFile, columns: Columns, skipped: Skipped) -> Iterator[P
         raise UserError(f"{file}, line {reader.line_num}: {reason}{begun}.") from None
 
 
-def with_line_ends(first: str, lines: Iterator[str]) -> Iterator[str]:
-    """The lines with the line ends that decoding has removed: inside quotes they belong to the text."""
-    yield first + "\n"
-    for line in lines:
-        yield line + "\n"
+def is_quoted(text: str) -> bool:
+    """Whether cells that begin with a quote also end in one, and all cells do or inner quotes are doubled."""
+    quoted, rest = QUOTED.findall(text), QUOTED.sub("", text)
+    return bool(quoted) and not QUOTE.search(rest) and (any('""' in cell for cell in quoted) or not rest.strip())
+
+
+def cells(line: str) -> list[str]:
+    """The cells of a line of TSV; one with doubled quotes in quotes is as a spreadsheet writes it."""
+    row = line.split("\t")
+    if '""' in line:
+        matches = [QUOTED.fullmatch(cell) for cell in row]
+        row = [
+            match[1].replace('""', '"') if match and '""' in match[1] else cell
+            for cell, match in zip(row, matches, strict=True)
+        ]
+    return row
 
 
 def find_delimiter(line: str, columns: Columns) -> str:
@@ -133,7 +149,7 @@ def find_delimiter(line: str, columns: Columns) -> str:
         headers[delimiter] = []
         with contextlib.suppress(csv.Error):  # it comes again when the file is read
             headers[delimiter] = next(csv.reader([line], delimiter=delimiter), [])
-        if any(source in headers[delimiter] and target in headers[delimiter] for source, target in columns.choices):
+        if columns.has(headers[delimiter]):
             return delimiter
     return max(DELIMITERS, key=lambda delimiter: len(headers[delimiter]))
 
@@ -141,23 +157,26 @@ def find_delimiter(line: str, columns: Columns) -> str:
 def select(rows: Iterable[list[str]], columns: Columns, skipped: Skipped, table: str) -> Iterator[Pair]:
     """The two columns of rows of strings, the first of which is the header unless columns go by number."""
     rows = iter(rows)
-    header = next(rows, [])
-    width, numbers = len(header), columns.numbers
-    if numbers is None:
+    first = list(islice(rows, SAMPLE))
+    if columns.numbers is None:
+        header = first.pop(0) if first else []
         source, target = (header.index(name) for name in columns.find(header, table))
-    elif max(numbers) < width:
-        source, target = numbers
-        yield header[source], header[target]
-    else:
-        raise UserError(columns.describe_missing([str(number) for number in range(1, width + 1)], table))
-    for row in rows:
+    widths = Counter(len(row) for row in first if row not in ([], [""]))
+    width = widths.most_common(1)[0][0] if widths else 0
+    if columns.numbers is not None:
+        source, target = columns.numbers
+        if max(columns.numbers) >= width:
+            raise UserError(columns.describe_missing([str(number) for number in range(1, width + 1)], table))
+    elif width and width != len(header):
+        raise UserError(f"{table} has {len(header)} columns in its header, and {width} in most rows; both must agree.")
+    for row in chain(first, rows):
         if len(row) == width:
             yield row[source], row[target]
         elif row not in ([], [""]):  # an empty line
             skipped[OTHER_WIDTH] += 1
 
 
-def read_jsonl(file: PackedFile, columns: Columns, skipped: Skipped) -> Iterator[Pair]:
+def read_jsonl(file: PackedFile, data: DataConfig, skipped: Skipped) -> Iterator[Pair]:
     """The pairs of a file with one JSON object a line. Raises UserError."""
 
     def rows() -> Iterator[dict[str, Any]]:
@@ -169,22 +188,23 @@ def read_jsonl(file: PackedFile, columns: Columns, skipped: Skipped) -> Iterator
             except (ValueError, RecursionError):
                 row = None
             if not isinstance(row, dict):
-                raise UserError(f"{file}, line {number}, is no JSON object.")
+                raise UserError(f"{file}, line {number}, is no JSON object; each line must be one.")
             yield row
 
-    yield from select_fields(rows(), columns, skipped, str(file), file.errors)
+    yield from select_fields(rows(), Columns(data), skipped, str(file), file.errors)
 
 
-def read_parquet(path: Path, columns: Columns, skipped: Skipped) -> Iterator[Pair]:
+def read_parquet(file: PackedFile, data: DataConfig, skipped: Skipped) -> Iterator[Pair]:
     """The pairs of a Parquet file, read in small parts. Raises UserError."""
+    columns = Columns(data)
     try:
-        with parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
-            names = [name for field in file.schema_arrow for name in field_names(field)]
-            chosen = columns.find(names, str(path))
-            for batch in file.iter_batches(ROWS, columns=list(chosen), use_threads=False):
-                yield from select_fields(batch.to_pylist(), columns, skipped, str(path))
+        with parquet.ParquetFile(file.path, buffer_size=1 << 20, pre_buffer=False) as table:
+            names = [name for field in table.schema_arrow for name in field_names(field)]
+            chosen = columns.find(names, str(file))
+            for batch in table.iter_batches(ROWS, columns=list(chosen), use_threads=False):
+                yield from select_fields(batch.to_pylist(), columns, skipped, str(file))
     except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read as Parquet: {' '.join(str(error).split())[:200]}") from None
+        raise UserError(f"{file} cannot be read as Parquet: {' '.join(str(error).split())[:200]}") from None
 
 
 def field_names(field: pyarrow.Field) -> list[str]:

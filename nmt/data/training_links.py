@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from nmt.config.schema import DataConfig
+from nmt.data.checksums import Manifest
 from nmt.data.links import Link, parse_links
-from nmt.data.manifest import Manifest
 from nmt.data.normalization import normalize
 from nmt.data.origin import Origin
 from nmt.data.parallel_text import read_lines

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from xml.parsers import expat
 
+from nmt.config.schema import DataConfig
 from nmt.data.packed import PackedFile
 from nmt.data.tables import Pair, Skipped, printable
 from nmt.errors import UserError
@@ -22,10 +23,12 @@ MAX_TOKEN = 1 << 24  # bytes of one tag, which expat holds in memory
 MAX_LANGUAGES = 1000  # that are counted, for a message
 LONGEST_CODE = 40
 NO_PAIR = "unit without both languages"
+NO_SEG = "its <tuv> elements lack a <seg>, in which TMX has the text"
 
 
-def read_units(file: PackedFile, languages: Pair, skipped: Skipped) -> Iterator[Pair]:
+def read_units(file: PackedFile, data: DataConfig, skipped: Skipped) -> Iterator[Pair]:
     """The pairs of a file in two languages; raises UserError for damage, entities, and when no unit has both."""
+    languages = data.source, data.target
     reader = UnitReader(file, languages, skipped)
     fed, found = 0, False
     for block in file.blocks():
@@ -40,6 +43,7 @@ def read_units(file: PackedFile, languages: Pair, skipped: Skipped) -> Iterator[
     if not (found or reader.pairs):
         there = ", ".join(printable(code) for code, _ in reader.seen.most_common(10) if code)
         named = f"its languages are: {there}" if there else "it does not name its languages"
+        named = NO_SEG if reader.without_seg else named
         raise UserError(f"{file} has no unit in {' and '.join(languages)}; {named}.")
 
 
@@ -57,6 +61,7 @@ class UnitReader:
         self.text: list[str] | None = None  # of the sentence, or None outside of one
         self.hidden = 0  # how many elements of CODES are open
         self.size = 0
+        self.without_seg = 0  # how many <tuv> have none
         self.parser = expat.ParserCreate()
         self.parser.buffer_text = True
         self.parser.StartElementHandler = self.start
@@ -104,8 +109,10 @@ class UnitReader:
             self.sides, self.size = {}, 0
         elif name == "tuv":
             self.language = attributes.get("xml:lang", attributes.get("lang", ""))
+            self.without_seg += 1
         elif name == "seg" and parent == "tuv":
             self.text = []
+            self.without_seg -= 1
         elif name in ("source", "target") and parent in ("trans-unit", "segment"):
             self.language, self.text = attributes.get("xml:lang", self.codes[name == "target"]), []
         elif name == "file" and "source-language" in attributes:  # 1.2

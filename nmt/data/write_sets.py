@@ -1,23 +1,37 @@
-"""Writes training, validation and test sets as two files of lines each, and counts what came from where."""
+"""Writes training, validation and test sets as two files of lines each, and counts what came from where.
 
+Training pairs are looked at by several processes, in chunks. This one reads the pairs and writes them; what the others
+answer is in the order read, so the corpus does not depend on their number.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from nmt.config.schema import DataConfig
-from nmt.data.checks import PairChecks
-from nmt.data.filtering import DuplicateCounter, HeldOutSentences, PairCounts
-from nmt.data.mixture import copies
-from nmt.data.origin import Origin, PartCounts
+from nmt.data.checks import SAMPLE, PairChecks
+from nmt.data.filtering import DuplicateCounter, HeldOutSentences, PairCounts, rejection_reason
+from nmt.data.inspect.chunk import Chunk, ChunkFaults, chunks
+from nmt.data.origin import Origin, read_with_progress
 from nmt.data.parallel_text import LineWriter
+from nmt.data.processes import map_in_order, usable_processors
+from nmt.data.tables import NO_COLUMN, Pair, Skipped
 from nmt.data.tags import leading_tags
-from nmt.data.training_filter import TrainingFilter, first_pairs
 from nmt.data.training_links import NAME as LINKS
-from nmt.data.training_links import find_link_files
-from nmt.data.training_plan import TrainingPlan
+from nmt.data.training_links import find_link_files, with_links
+from nmt.data.training_plan import TrainingPlan, copies
+from nmt.data.translation_memory import NO_PAIR
 from nmt.errors import UserError
 
+CHUNK = 4000  # pairs that a process looks at together
+MOST_SKIPPED = 0.5  # of the records of an origin; more are an error
+MANY_SKIPPED = 0.1  # and a warning
+Item = TypeVar("Item")
 IN_TRAINING = "also in train"  # the remark on a validation pair
 
 
@@ -151,3 +165,93 @@ class PairWriter:
     def digests(self) -> dict[str, str]:
         """The sha256 of both files, by language."""
         return {language: writer.digest.hexdigest() for language, writer in self.files.items()}
+
+
+class Decision(NamedTuple):
+    """About one pair."""
+
+    reason: str | None  # why it is left out
+    held_out: set[int]  # the sentences of validation and test sets that it has, by their hashes
+    hash: int  # of both sides, to the letter
+
+
+@dataclass
+class TrainingFilter:
+    """Decides which training pairs are kept; `checks` counts their faults, and is prepared."""
+
+    plan: TrainingPlan
+    data: DataConfig
+    held_out: HeldOutSentences
+    checks: PairChecks
+
+    def decide_all(
+        self, pairs: Iterator[Pair], links: Path | None, place: Path | str
+    ) -> Iterator[tuple[Pair, str, Decision]]:
+        """Each pair with its line of the file `links` and a decision; some chunks are read ahead. Raises UserError."""
+        read = deque[tuple[Pair, str]]()
+
+        def reading() -> Iterator[Pair]:
+            for item in with_links(pairs, links, place):
+                read.append(item)
+                yield item[0]
+
+        parts = chunks(reading(), CHUNK)
+        for found, decisions in map_in_order(self.decide, parts, usable_processors(), "checks pairs"):
+            self.checks.note(found, len(decisions))
+            for decision in decisions:
+                yield *read.popleft(), decision
+
+    def decide(self, chunk: Chunk) -> tuple[ChunkFaults, list[Decision]]:
+        """The faults of a chunk, and the decision about each of its pairs."""
+        found = self.checks.inspect(chunk.pairs, chunk.core)
+        limits = self.data.max_characters, self.data.max_length_ratio
+        decisions = []
+        for pair, value in zip(chunk.pairs[chunk.core], found.exact.tolist(), strict=True):
+            reason = rejection_reason(*pair, *limits) or self.plan.reason(*pair)
+            decisions.append(Decision(reason, set() if reason else self.held_out.find(*pair), value))
+        return found, decisions
+
+
+def first_pairs(origins: Sequence[Origin]) -> list[Pair]:
+    """The pairs of a training text by which is told what is usual; raises UserError."""
+    return list(islice(chain.from_iterable(origin.pairs(Skipped()) for origin in origins), SAMPLE))
+
+
+class PartCounts:
+    """What came from each origin of a set: counts that grow together with those of the whole set."""
+
+    def __init__(self, counts: PairCounts) -> None:
+        self.counts = counts
+        self.entries: list[dict[str, Any]] = []
+
+    def pairs(self, origin: Origin) -> Iterator[Pair]:
+        """The pairs of an origin; `counts.read` is the number of the pair, from 1. `entries` gets what came."""
+        return self.count(origin, iter)
+
+    def count(self, origin: Origin, look: Callable[[Iterator[Pair]], Iterator[Item]]) -> Iterator[Item]:
+        """What `look` makes of each pair of an origin, with the same counts; it may read ahead."""
+        counts, skipped = self.counts, Skipped()
+        counts.start_file(origin.place, origin.has_lines)
+        read, kept, dropped = counts.read, counts.kept, dict(counts.dropped)
+        for item in look(read_with_progress(origin, skipped)):
+            counts.read += 1
+            yield item
+        lost = {reason: number - dropped.get(reason, 0) for reason, number in counts.dropped.items()}
+        entry = {"origin": origin.word, "read": counts.read - read, "lines": counts.kept - kept, "first_line": kept + 1}
+        entry |= {"dropped": {reason: number for reason, number in lost.items() if number}}
+        entry |= {"skipped": dict(skipped)} if skipped else {}
+        self.entries.append(entry | origin.about)
+        self.check_skipped(origin, counts.read - read, skipped)
+
+    def check_skipped(self, origin: Origin, read: int, skipped: Skipped) -> None:
+        """Store a warning about an origin that loses a tenth of its records; raises UserError where it loses half.
+
+        Records of other languages are no error, and nothing to be said about a corpus of several language pairs.
+        """
+        records = read + skipped.total()
+        reasons = ", ".join(f"{number:,} with {reason}" for reason, number in skipped.items())
+        text = f"{skipped.total():,} of {records:,} records are no pair: {reasons}."
+        if skipped.total() - skipped[NO_COLUMN] - skipped[NO_PAIR] >= MOST_SKIPPED * records:
+            raise UserError(f"{origin.word} cannot be what is meant: {text}")
+        if skipped.total() >= MANY_SKIPPED * records and not origin.languages:
+            self.counts.warnings.append(f"{origin.place}: {text}")

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nmt.data.json_file import read_json, refuse_links, write_json
+from nmt.data.checksums import read_json, write_json
+from nmt.data.files import refuse_links
 from nmt.data.words import split_into_words
 from nmt.decode.confidence import Calibration, logits, sigmoid
 from nmt.decode.translator import Translation, Translator, mean_confidence

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.data.digests import file_digest
+from nmt.data.checksums import file_digest
 from nmt.errors import UserError, choose, install_extra
 
 if TYPE_CHECKING:

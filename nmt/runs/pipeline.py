@@ -18,7 +18,7 @@ from nmt.runs.fine_tuning import open_parent, parent_of
 from nmt.config.compose import compose_all
 from nmt.config.presets import CorpusSize, Suggestion, suggest
 from nmt.runs.folders import run_folder
-from nmt.data.run_lock import only_writer
+from nmt.data.files import only_writer
 from nmt.runs.scoring import Result, score_trained
 from nmt.runs.stages import build_corpus_stage, build_stages
 from nmt.training.precision import select_device

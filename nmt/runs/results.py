@@ -1,7 +1,7 @@
-"""Results on disk: translations, their scores, the provenance of both, and checksums over every byte.
+"""Results on disk: translations, their scores and the provenance of both.
 
-A JSON file ends with the SHA-256 hash of all bytes before it, and result.json has the hash of the translations beside
-it, so that a changed bit in either is noticed.
+result.json ends with its own checksum and has that of the translations beside it (nmt/data/checksums.py), so that a
+changed bit in either is noticed.
 """
 
 import hashlib
@@ -12,15 +12,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from nmt.data.digests import file_digest
-from nmt.errors import UserError, is_printable
-from nmt.data.files import write_atomic
-from nmt.data.json_file import json_with_checksum, read_json, refuse_links, write_json
-from nmt.data.run_lock import only_writer
+from nmt.data.checksums import has_digest, read_json, write_json
+from nmt.data.files import LOCK, only_writer, refuse_links, write_atomic
+from nmt.errors import is_printable
 from nmt.evaluate.metrics import STANDARD, scores_in
 
 log = logging.getLogger("nmt")
-CHECKSUMS = "checksums.json"
 LARGEST_SCORE = 1e30
 
 
@@ -35,11 +32,10 @@ def write_result(folder: Path, hypotheses: list[str], result: dict[str, Any]) ->
     path = folder / "result.json"
     lines = (" ".join(re.split(r"[\r\n]+", hypothesis)) for hypothesis in hypotheses)
     text = "".join(f"{line}\n" for line in lines).encode()
-    content = json_with_checksum(result | {"sha256_of_hyp": hashlib.sha256(text).hexdigest()})
     with only_writer(folder, timeout=60.0):  # several evaluations may end at once
         path.unlink(missing_ok=True)
         write_atomic(folder / "hyp", text)
-        write_atomic(path, content)
+        write_json(path, result | {"sha256_of_hyp": hashlib.sha256(text).hexdigest()})
     return path
 
 
@@ -62,7 +58,7 @@ def read_result(folder: Path, provenance: dict[str, Any]) -> dict[str, Any] | No
     if not has_scores(stored):
         log.warning("%s lacks scores, or has others than this program writes; it is not used.", folder / "result.json")
         return None
-    if digest_or_empty(folder / "hyp") != stored["sha256_of_hyp"]:
+    if not has_digest(folder / "hyp", stored["sha256_of_hyp"]):
         log.warning("%s is damaged; it is computed again.", folder / "hyp")
         return None
     return stored
@@ -87,25 +83,4 @@ def has_scores(stored: dict[str, Any]) -> bool:
 
 def result_paths(folder: Path) -> list[Path]:
     """What a result is written to: two files and a lock in a folder, which is in a folder of the run."""
-    return [folder.parent, folder, folder / "hyp", folder / "result.json", folder / ".lock"]
-
-
-def digest_or_empty(path: Path) -> str:
-    """The sha256 of a file; empty where it cannot be read."""
-    try:
-        return file_digest(path)
-    except UserError:
-        return ""
-
-
-def write_checksums(folder: Path) -> None:
-    """Write checksums.json with the hash of every other file of a folder. Raises OSError."""
-    write_json(folder / CHECKSUMS, {path.name: digest_or_empty(path) for path in sorted(folder.iterdir())})
-
-
-def damaged_files(folder: Path) -> list[str]:
-    """The names of the files of a folder that are not as `write_checksums` saw them; checksums.json if it is not."""
-    digests = read_json(folder / CHECKSUMS)
-    if digests is None:
-        return [CHECKSUMS]
-    return [name for name, digest in digests.items() if digest_or_empty(folder / name) != digest]
+    return [folder.parent, folder, folder / "hyp", folder / "result.json", folder / LOCK]

@@ -6,7 +6,8 @@ from pathlib import Path
 from nmt.evaluate.calibration import diagrams
 from nmt.config.schema import Config, flatten
 from nmt.data.files import report_write_errors
-from nmt.runs.results import read_json, refuse_links, write_json
+from nmt.data.checksums import read_json, write_json
+from nmt.data.files import refuse_links
 from nmt.view.tensorboard import TensorBoardLogger
 
 

@@ -27,7 +27,9 @@ from nmt.evaluate.loops import is_loop
 from nmt.evaluate.metrics import STANDARD, Translated, open_scorer, score, scores_in, tokenization_warning
 from nmt.evaluate.significance import SAMPLES, SEED, Gap, compositional_gap
 from nmt.runs.provenance import code_digest
-from nmt.runs.results import check_writable, read_json, read_result, refuse_links, write_json, write_result
+from nmt.data.checksums import read_json, write_json
+from nmt.data.files import refuse_links
+from nmt.runs.results import check_writable, read_result, write_result
 from nmt.runs.run import Run, load
 from nmt.runs.score_log import log_scores
 from nmt.runs.test_sets import TestSet, corpus_set

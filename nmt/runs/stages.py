@@ -16,7 +16,7 @@ from typing import Any
 from nmt.config.schema import Config
 from nmt.data import corpus, dataset, training_links
 from nmt.data.corpus import read_report
-from nmt.data.manifest import Manifest, check_folder, write_manifest
+from nmt.data.checksums import Manifest, check_folder, write_manifest
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers
 from nmt.data.write_ids import write_datasets

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.schema import Config
-from nmt.data import manifest
+from nmt.data.checksums import MANIFEST, check_folder
 from nmt.data.corpus import read_report
 from nmt.errors import is_printable
 
@@ -21,8 +21,8 @@ def existing_corpus(config: Config, hashes: set[str], run_folder: Path) -> Path 
             try:
                 content = read_report(report.parent)
                 if {content["corpus_hash"]} == hashes and is_closed(report.parent, content["sets"]):
-                    if (report.parent / manifest.NAME).exists():  # corpora of earlier versions have none
-                        manifest.check_folder(report.parent, unread="train.*")
+                    if (report.parent / MANIFEST).exists():  # corpora of earlier versions have none
+                        check_folder(report.parent, unread="train.*")
                     return report.parent
             except (OSError, ValueError, KeyError, TypeError, RecursionError):
                 continue

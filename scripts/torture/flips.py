@@ -14,8 +14,9 @@ from nmt import cli
 from nmt.commands.verify import check_files
 from nmt.config.schema import Config
 from nmt.data import dataset
+from nmt.data.checksums import damaged_files, read_json
 from nmt.errors import UserError
-from nmt.runs.results import damaged_files, read_json, read_result
+from nmt.runs.results import read_result
 from nmt.runs.stages import build_stages
 from nmt.training import checkpoint
 

@@ -11,8 +11,8 @@ from corpora import write_corpus
 from nmt.config.compose import compose_all
 from nmt.config.schema import Config
 from nmt.data import dataset, write_ids
+from nmt.data.checksums import MANIFEST, check_folder, write_manifest
 from nmt.data.dataset import open_training_pairs
-from nmt.data.manifest import NAME, check_folder, write_manifest
 from nmt.errors import UserError
 from nmt.runs.stages import StageFolders, build_stages
 
@@ -91,7 +91,7 @@ def test_every_incomplete_file_is_noticed(use, tmp_path: Path, damage: str):
             path.unlink()
         else:
             path.write_bytes({"cut": content[:-2], "empty": b"", "longer": content + b"x"}[damage])
-        with pytest.raises(UserError, match=r"delete the folder .*(corpus|tokenizer|ids|words)-"):
+        with pytest.raises(UserError, match=r"delete the folder .*(corpus|tokenizer|ids)-"):
             use()
         path.write_bytes(content)
     use()
@@ -145,7 +145,7 @@ def test_any_number_of_processes_writes_the_same_ids(use, tmp_path: Path, monkey
 
 
 def test_a_folder_without_manifest_is_refused(tmp_path: Path):
-    with pytest.raises(UserError, match=f"{NAME} is missing; delete the folder {tmp_path},"):
+    with pytest.raises(UserError, match=f"{MANIFEST} is missing; delete the folder {tmp_path},"):
         check_folder(tmp_path)
     (tmp_path / "a").write_text("1")
     write_manifest(tmp_path)

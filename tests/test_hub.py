@@ -15,7 +15,7 @@ import pytest
 from corpora import pairs, process
 from test_sources import build
 
-from nmt.data import hub_dataset
+from nmt.data import hub as hub_module
 from nmt.errors import UserError
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -37,7 +37,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
     monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", info)
     monkeypatch.setattr("datasets.load_dataset", load)
-    monkeypatch.setattr(hub_dataset, "is_reachable", lambda address: stand_in.reachable)
+    monkeypatch.setattr(hub_module, "is_reachable", lambda address: stand_in.reachable)
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     return stand_in
 

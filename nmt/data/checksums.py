@@ -1,0 +1,143 @@
+"""The sha256 of files: with a cache, at the end of JSON files, and as the manifest of a folder.
+
+A damaged stage is refused, not rebuilt: it may hold hours of work or somebody's changes, and a disk that loses bits
+should be known about. Damaged results are computed again, with a warning.
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from nmt.data.files import write_atomic
+from nmt.errors import UserError
+
+log = logging.getLogger("nmt")
+CHECKSUM = "sha256_of_the_above"
+END = re.compile(rb',\n "' + CHECKSUM.encode() + rb'": "([0-9a-f]{64})"\n}\n\Z')
+MANIFEST = "manifest.json"
+
+
+def file_digest(path: Path) -> str:
+    """The sha256 of a file's bytes, read in blocks; raises UserError when it cannot be read."""
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
+    return digest.hexdigest()
+
+
+def has_digest(path: Path, expected: object) -> bool:
+    """Whether a file can be read and has this sha256."""
+    try:
+        return file_digest(path) == expected
+    except UserError:
+        return False
+
+
+class DigestCache:
+    """The sha256 of files; a file is hashed again only when its path, size or times of change are others."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.digests, self.changed = path, {}, False
+        with contextlib.suppress(OSError, ValueError):  # no cache, or a broken one: hash again
+            self.digests = dict(json.loads(path.read_text(encoding="utf-8")))
+
+    def digest(self, path: Path) -> str:
+        """The sha256 of a file's bytes, from the cache if possible."""
+        status = path.stat()
+        key = f"{path.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+        if key not in self.digests:
+            self.digests[key], self.changed = file_digest(path), True
+        return self.digests[key]
+
+    def save(self) -> None:
+        """Write the cache if it has changed; where that is impossible the next start hashes again."""
+        if not self.changed:
+            return
+        with contextlib.suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(self.path, json.dumps(self.digests, indent=1))
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file whose last entry is the sha256 of all bytes before it, atomically. Raises OSError."""
+    text = json.dumps(content, ensure_ascii=False, indent=1).removesuffix("\n}").encode()
+    digest = hashlib.sha256(text).hexdigest()
+    write_atomic(path, text + f',\n "{CHECKSUM}": "{digest}"\n}}\n'.encode())
+
+
+def read_json(path: Path) -> Any:
+    """The content of a file of `write_json`; None where there is no file, and with a warning where it is damaged."""
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        content = path.read_bytes()
+        end = END.search(content)
+        if end and end[1].decode() == hashlib.sha256(content[: end.start()]).hexdigest():
+            entries = json.loads(content)
+            entries.pop(CHECKSUM)
+            return entries
+    if path.exists():
+        log.warning("%s is damaged, or of an earlier version; it is not used.", path)
+    return None
+
+
+def write_manifest(folder: Path) -> None:
+    """Write manifest.json about all other files of a folder that is complete. Raises OSError."""
+    paths = sorted(path for path in folder.iterdir() if path.is_file() and path.name != MANIFEST)
+    files = {path.name: {"bytes": path.stat().st_size, "sha256": file_digest(path)} for path in paths}
+    write_json(folder / MANIFEST, {"files": files})
+
+
+class Manifest:
+    """The files of a folder, as they were written. Raises UserError if one is missing or has another size."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        content = read_json(folder / MANIFEST)
+        try:
+            self.files = {
+                Path(name).name: (entry["bytes"], entry["sha256"]) for name, entry in content["files"].items()
+            }
+        except (KeyError, TypeError, AttributeError):
+            fault = "damaged, or of an earlier version" if (folder / MANIFEST).exists() else "missing"
+            raise self.error(f"{folder / MANIFEST} is {fault}") from None
+        for name, (size, _) in self.files.items():
+            path = folder / name
+            if not path.is_file():
+                raise self.error(f"{path} is missing")
+            if path.stat().st_size != size:
+                raise self.error(f"{path} has {path.stat().st_size:,} bytes instead of {size:,}")
+
+    def check(self, names: Iterable[str]) -> None:
+        """Raise UserError unless these files have the sha256 that they were written with."""
+        for name in names:
+            if name not in self.files:
+                raise self.error(f"{self.folder / name} is missing in {MANIFEST}")
+            if file_digest(self.folder / name) != self.files[name][1]:
+                raise self.error(f"{self.folder / name} is damaged: its sha256 is not that in {MANIFEST}")
+
+    def error(self, fault: str) -> UserError:
+        """The error for a fault of a file, with the remedy."""
+        return UserError(f"{fault}; delete the folder {self.folder}, which the next training builds anew.")
+
+
+def check_folder(folder: Path, unread: str = "") -> None:
+    """Check the sizes of all files, and the sha256 of all but those like the pattern `unread`; raises UserError."""
+    manifest = Manifest(folder)
+    manifest.check(name for name in manifest.files if not fnmatchcase(name, unread))
+
+
+def damaged_files(folder: Path) -> list[str]:
+    """The names of the files of a folder that are not as `write_manifest` saw them; manifest.json if it is not."""
+    content = read_json(folder / MANIFEST)
+    if content is None:
+        return [MANIFEST]
+    return [name for name, entry in content["files"].items() if not has_digest(folder / name, entry["sha256"])]
