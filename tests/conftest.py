@@ -12,7 +12,7 @@ from functools import cache
 import hypothesis
 import pytest
 import torch
-from corpora import refused, restored_logger, trained, vocabularies  # noqa: F401
+from corpora import corpus, folder, refused, restored_logger, root, train, trained, vocabularies  # noqa: F401
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.config.compose import compose_all

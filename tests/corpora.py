@@ -32,14 +32,8 @@ WHO = {
     "unser Nachbar": "our neighbour",
     "die alte Katze": "the old cat",
 }
-DOES = {
-    "sieht": "sees",
-    "kauft": "buys",
-    "malt": "paints",
-    "sucht": "looks for",
-    "trägt": "carries",
-    "findet": "finds",
-}
+DOES = {"sieht": "sees", "kauft": "buys", "malt": "paints"}
+DOES |= {"sucht": "looks for", "trägt": "carries", "findet": "finds"}
 WHAT = {
     "einen Apfel": "an apple",
     "das rote Fahrrad": "the red bicycle",
@@ -87,18 +81,11 @@ def pairs(count: int, seed: int = 0) -> list[tuple[str, str]]:
     tables = (WHO, DOES, WHAT, WHERE)
     every = [(who, does, what, where) for who in WHO for does in DOES for what in WHAT for where in WHERE]
     chosen = random.Random(seed).sample(every, count)
-    return [
-        (german(parts), english([table[part] for table, part in zip(tables, parts, strict=True)])) for parts in chosen
-    ]
+    english = [[table[part] for table, part in zip(tables, parts, strict=True)] for parts in chosen]
+    return [(sentence(*parts), sentence(*others)) for parts, others in zip(chosen, english, strict=True)]
 
 
-def german(parts: tuple[str, ...]) -> str:
-    who, does, what, where = parts
-    return f"{who[0].upper()}{who[1:]} {does} {what}{where}."
-
-
-def english(parts: list[str]) -> str:
-    who, does, what, where = parts
+def sentence(who: str, does: str, what: str, where: str) -> str:
     return f"{who[0].upper()}{who[1:]} {does} {what}{where}."
 
 
@@ -162,14 +149,9 @@ def folder_options(root: Path) -> list[str]:
 
 def small(root: Path, corpus: list[str], *more: str) -> list[str]:
     """The overrides of a small training below `root`; later ones replace earlier ones with the same key."""
-    given = {}
-    for word in [*corpus, *TRANSFORMER, *SMALL, *folder_options(root), *more]:
-        given[word.partition("=")[0]] = word
-    if more_model := [word for word in more if word.startswith("model=")]:
-        for word in TRANSFORMER[1:]:
-            if word not in more and not more_model[0].startswith("model=transformer"):
-                given.pop(word.partition("=")[0], None)
-    return list(given.values())
+    other = any(word.startswith("model=") and not word.startswith("model=transformer") for word in more)
+    words = [*corpus, *TRANSFORMER[: 1 if other else None], *SMALL, *folder_options(root), *more]
+    return list({word.partition("=")[0]: word for word in words}.values())
 
 
 def run_command(capfd: pytest.CaptureFixture[str], *words: str) -> Answer:
@@ -251,6 +233,29 @@ def build_once(tmp_path_factory: pytest.TempPathFactory, name: str, build: Calla
             build(folder)
             (folder / ".built").touch()
     return folder
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a file's trainings, which have one corpus and one tokenizer."""
+    return tmp_path_factory.mktemp("root")
+
+
+@pytest.fixture(scope="module")
+def corpus(root: Path) -> list[str]:
+    return write_corpus(root / "corpus")
+
+
+@pytest.fixture
+def train(request, root, corpus, capfd) -> Callable[..., Answer]:
+    """train(NAME, WORD …) → exit code, stdout and stderr of the command with the file's WORDS."""
+    words = getattr(request.module, "WORDS", [])
+    return lambda name, *more: run_command(capfd, "train", *small(root, corpus, *words, *more, f"name={name}"))
+
+
+@pytest.fixture
+def folder(root: Path) -> Callable[[str], Path]:
+    return lambda name: root / "runs" / name
 
 
 @pytest.fixture(autouse=True)

@@ -24,15 +24,6 @@ def linear(q, k, v, allowed):
     return weights @ v, weights
 
 
-def fast_weights(q, k, v):
-    """The causal form as a recurrence: write φ(k) ⊗ v, then read with φ(q) (Schmidhuber 1992, normalised)."""
-    matrix, total, contexts = np.zeros((q.shape[1], v.shape[1])), np.zeros(q.shape[1]), []
-    for query, key, value in zip(*(np.where(x > 0, x + 1, np.exp(x)) for x in (q, k)), v, strict=True):
-        matrix, total = matrix + np.outer(key, value), total + key
-        contexts.append(query @ matrix / (query @ total))
-    return np.array(contexts)
-
-
 def additive(q, k, v, allowed, energy):
     """Bahdanau 2015 A.1.2 for each pair of positions: vᵀ tanh(q + k), then a softmax."""
     exponentials = np.where(allowed, np.exp(np.tanh(q[:, None] + k) @ energy), 0.0)

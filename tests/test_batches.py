@@ -78,24 +78,15 @@ def test_every_row_once_and_none_over_budget(lengths, budget, seed, epoch):
         assert len(rows) * longer <= budget or len(rows) == 1
 
 
-@given(st.data(), st.integers(1, 12), BUDGETS, SEEDS, st.integers(0, 9))
+@given(st.data(), st.sampled_from([3, 12, 300, 70_000]), BUDGETS, SEEDS, st.integers(0, 9))
 def test_a_plan_equals_a_plan_built_row_by_row(data, longest, budget, seed, epoch):
     """The same rows in the same batches in the same order, so that a run begun with the plain plan may continue."""
-    length = st.integers(1, longest)  # few lengths: many rows in a run
+    length = st.integers(1, longest)  # few lengths: many rows in a run; 8, 16, 32 and 64 bits for a pair of lengths
     source, target = columns(data.draw(st.lists(st.tuples(length, length), max_size=150)))
     expected = plain_plan(source, target, budget, seed, epoch)
     batches = plan_batches(source, target, budget, seed, epoch)
     assert len(batches) == len(expected)
     assert [rows.tolist() for rows in batches] == [rows.tolist() for rows in expected]
-
-
-@pytest.mark.parametrize("longest", [14, 250, 300, 70_000])  # 8, 16, 32 and 64 bits for a pair of lengths
-def test_a_plan_of_any_lengths(longest):
-    source, target = np.random.default_rng(2).integers(1, longest + 1, (2, 3000)).astype(np.int32)
-    source[0], target[1] = longest, longest
-    for budget in (60, 1024):
-        batches, expected = (make(source, target, budget, 1, 0) for make in (plan_batches, plain_plan))
-        assert all(np.array_equal(rows, other) for rows, other in zip(batches, expected, strict=True))
 
 
 def test_batch_boundaries_by_hand():
@@ -111,15 +102,6 @@ def test_batch_boundaries_by_hand():
     assert bounds_of(source[:0], target[:0], 12) == [0]
 
 
-def test_most_sources_need_no_mask_and_little_is_padding():
-    source, target = corpus(20_000)
-    batches = plan_batches(source, target, 1024, 1, 0)
-    even = sum(len(set(source[rows].tolist())) == 1 for rows in batches)
-    assert even >= 0.95 * len(batches)
-    positions = sum(len(rows) * (source[rows].max() + target[rows].max() + 2) for rows in batches)
-    assert (source + target + 2).sum() >= 0.95 * positions
-
-
 def test_collate_by_hand():
     batch = collate([np.array([9, 8]), np.array([7])], [np.array([4]), np.array([5, 6, 10])])
     assert batch.source.tolist() == [[9, 8, EOS], [7, EOS, PAD]]
@@ -129,16 +111,9 @@ def test_collate_by_hand():
     assert batch.tokens == 6 and batch.source_tokens == 5
     assert batch.real.tolist() == [0, 1, 4, 5, 6, 7]
     assert batch.padding == pytest.approx(1 - 11 / 14)
-    assert all(tensor.dtype == torch.int64 for tensor in (batch.source, batch.target, batch.output))
-
-
-def test_equal_sources_have_no_mask():
-    batch = collate([np.array([9, 8])] * 2, [np.array([4]), np.array([], dtype=np.int32)])
-    assert batch.mask is None and collate([np.array([9])] * 2, [np.array([4])] * 2).real is None
-    assert batch.target.tolist() == [[BOS, 4], [BOS, PAD]] and batch.output.tolist() == [[4, EOS], [EOS, PAD]]
-    assert batch.padding == pytest.approx(1 / 10)
-    moved = batch.to(torch.device("cpu"))
-    assert moved.mask is None and torch.equal(moved.output, batch.output) and moved.tokens == 3
+    even = collate([np.array([9, 8])] * 2, [np.array([4]), np.array([], dtype=np.int32)])
+    assert even.mask is None and collate([np.array([9])] * 2, [np.array([4])] * 2).real is None
+    assert even.target.tolist() == [[BOS, 4], [BOS, PAD]] and even.output.tolist() == [[4, EOS], [EOS, PAD]]
 
 
 @given(LENGTHS, BUDGETS)
@@ -180,18 +155,16 @@ class Rows:
 
 
 class Shards(ShardedDataset):
-    """Shards of such rows, one of them empty, that record which of them were opened."""
+    """Shards of such rows, one of them empty."""
 
     sizes = (100, 0, 60, 140)
 
     def __init__(self) -> None:
-        self.opened: list[int] = []
         self.rows = [Rows(size, sum(self.sizes[:number])) for number, size in enumerate(self.sizes)]
         super().__init__([], [], lambda path: None)
         self.shard_count, self.runs = len(self.rows), [rows.length_runs(0) for rows in self.rows]
 
     def open_shard(self, number: int) -> Rows:
-        self.opened.append(number)
         return self.rows[number]
 
 
@@ -231,21 +204,6 @@ def test_a_stream_over_shards_continues_from_any_cursor():
         stored = whole[index][0]._replace(position=whole[index][0].position + 1)  # as TrainState stores it
         cursor, batch = next(sharded().stream(stored))
         assert cursor == whole[index + 1][0] and torch.equal(batch.source, whole[index + 1][1].source)
-
-
-def test_only_the_shards_in_use_are_opened_and_the_next_is_planned_ahead():
-    epochs = sharded()
-    first, many = epochs.batch(0, 0, 0), len(epochs.plan(0, 0))
-    number = epochs.shard_number(0, 0)
-    assert len(first.source) and epochs.pairs.opened == [number] and list(epochs.plans) == [(0, 0)]
-    following = epochs.existing_position(Cursor(0, 0, many))
-    epochs.batch(0, 0, many // 2 + 1)
-    epochs.plans[following[:2]].result()
-    assert epochs.pairs.opened == [number, epochs.shard_number(*following[:2])] and len(epochs.plans) == 2
-    for place in cursors(epochs, Cursor(0, 0, 0), 3 * epochs.batches_per_epoch):
-        epochs.batch(*place)
-        assert len(epochs.plans) <= 2 and epochs.pairs.shard.cache_info().currsize <= 2
-    assert len(epochs.pairs.opened) <= 3 * 3 + 2  # each once an epoch, and what was planned ahead
 
 
 class Longer:

@@ -1,6 +1,5 @@
 """Checkpoint files: one flipped bit is noticed, shared tensors are stored once, and only plain data is read."""
 
-import io
 from pathlib import Path
 from random import Random
 
@@ -9,7 +8,6 @@ import torch
 from corpora import Trained, small
 from safetensors.torch import load_file
 
-from nmt.errors import UserError
 from nmt.training import checkpoint, tensor_file
 from nmt.training.checkpoint import DamagedCheckpoint
 
@@ -91,14 +89,6 @@ def test_tied_embeddings_are_stored_once_and_stay_tied(tmp_path):
     torch.testing.assert_close(mean["bias"], expected)
     torch.testing.assert_close(mean["output.weight"][0], expected)
     assert mean["updates"] == 9, "an integer is the newest one's: a window that closes counts batches"
-
-
-def test_a_file_of_torch_save_is_not_opened(tmp_path):
-    buffer = io.BytesIO()
-    torch.save(shared_payload(2), buffer)
-    (tmp_path / "best.pt").write_bytes(buffer.getvalue())
-    with pytest.raises(UserError, match=r"torch\.save, as which earlier versions"):
-        checkpoint.load(tmp_path / "best.pt")
 
 
 def test_checkpoints_of_an_earlier_version_are_named(refused, trained: Trained, tmp_path):

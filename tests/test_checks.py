@@ -53,13 +53,12 @@ def only(findings: list[Finding]) -> Finding:
     return findings[0]
 
 
-@pytest.mark.parametrize("count", [0, 1, MIN_PAIRS - 1, BLOCK, BLOCK + 1, 2 * BLOCK, COUNT])
+@pytest.mark.parametrize("count", [0, MIN_PAIRS - 1, BLOCK + 1, COUNT])
 def test_a_sound_corpus_has_no_warning(find, sides, count):
     assert find(sides[0][:count], sides[1][:count]) == []
 
 
-@pytest.mark.parametrize("lost", [1, 3])
-@pytest.mark.parametrize("at", [0, 777, 2600])
+@pytest.mark.parametrize(("at", "lost"), [(0, 1), (777, 3), (2600, 1)])
 def test_a_shift_is_found_where_it_begins(find, sides, at, lost):
     source, target = sides
     target = target[:at] + target[at + lost :]
@@ -91,17 +90,12 @@ def test_languages_that_are_not_those_named(drawn):
     japanese, greek = ["これは私たちの新しい家です。"] * 300, ["Αυτό είναι το νέο μας σπίτι."] * 300
     for sides, codes, said in (
         ((german, english), ("de", "en"), None),
-        ((german, english), ("de-AT", "en_GB"), None),
         ((english, german), ("de", "en"), "the sides look exchanged: the source like en, the target like de"),
-        ((english, german), ("de_CH", "en"), "the sides look exchanged: the source like en, the target like de"),
         ((german, german), ("en_GB", "de"), "the source looks like de, not en_GB"),
         ((german, english), ("fr", "en"), "the source looks like de, not fr"),
-        ((german, english), ("xx", "en"), None),  # not listed
-        ((german, japanese), ("de", "ja"), None),
         ((german, japanese), ("de", "zh"), None),  # a script of both
         ((japanese, german), ("de", "de"), "the source looks like CJK script, not de"),
         ((german, german), ("de", "ja"), "the target looks like Latin script, not ja"),
-        ((german, ["Zorp blik nad qvu smel tarpo."] * 300), ("de", "uk_Latn"), None),
         ((german, ["Zorp blik nad qvu smel tarpo."] * 300), ("de", "uk"), "the target looks like Latin script, not uk"),
         ((german, greek), ("de", "en"), "the target looks like el, not en"),
         ((german[:3], english[:3]), ("en", "de"), None),  # too little
@@ -116,10 +110,6 @@ def test_languages_that_are_not_those_named(drawn):
         assert texts == ([said] if said else [])
 
 
-def test_languages_are_not_judged_by_few_sentences(find, sides, drawn):
-    assert find(sides[1], sides[0], (drawn[0][-9:], drawn[1][-9:])) == []
-
-
 PLANTED = {
     "mojibake": (lambda text: text.replace("e", "Ã¼", 1), "wrong encoding"),
     "entities": (lambda text: text.replace("e", "&amp;amp;", 1), "HTML entities"),
@@ -128,23 +118,19 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("fault", PLANTED)
-@pytest.mark.parametrize("side", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_damaged_text_is_counted_with_its_first_line(find, sides, fault, side):
+def test_damaged_text_is_counted_with_its_first_line(find, sides, fault):
     plant, text = PLANTED[fault]
+    side = len(fault) % 2
     planted = [list(each) for each in sides]
     for line in (1300, 1301, 2900, 3199):
         planted[side][line] = plant(planted[side][line])
-    assert only(find(*planted)).number == 1301
-    assert only(find(*planted)).text.startswith(f"4 of {COUNT:,} pairs have ") and text in only(find(*planted)).text
+    finding = only(find(*planted))
+    assert finding.number == 1301 and finding.text.startswith(f"4 of {COUNT:,} pairs have ") and text in finding.text
     planted[side][1301] = sides[side][1301]
     planted[side][2900] = sides[side][2900]
     assert find(*planted) == []  # two are no warning
-
-
-@pytest.mark.parametrize("character", ["\0", "\x1b", "\x7f", "\x0b"])
-def test_one_control_character_is_enough(find, sides, character):
-    source = [*sides[0][:2000], f"ein{character}s", *sides[0][2001:]]
-    assert only(find(source, sides[1])) == Finding(f"1 of {COUNT:,} pairs have control characters", 2001)
+    planted[side][2000] = "ein\x1bs"  # one control character is
+    assert only(find(*planted)) == Finding(f"1 of {COUNT:,} pairs have control characters", 2001)
 
 
 def test_what_the_validation_set_has_too_is_the_way_of_the_corpus(find, sides, drawn):
@@ -152,17 +138,3 @@ def test_what_the_validation_set_has_too_is_the_way_of_the_corpus(find, sides, d
     escaped = [f"&quot; {text}" for text in sides[0]]
     assert len(find(escaped, sides[1])) == 1
     assert find(escaped, sides[1], ([f"&quot; {text}" for text in drawn[0][COUNT:]], drawn[1][COUNT:])) == []
-
-
-def test_legitimate_characters_are_no_fault(find, sides):
-    plain = [
-        "ÉTÉ À LA MER…",
-        "Não: São Tomé",
-        "« Où ? » — “Là-bas”",
-        "Ångström &c. R&D; A & B",
-        "50 % © ® °",
-        "日本語 Ωλ\t€",
-    ]
-    source = [f"{text} {plain[number % len(plain)]}" for number, text in enumerate(sides[0])]
-    target = [f"{text} {plain[number % len(plain)]}" for number, text in enumerate(sides[1])]
-    assert find(source, target) == []

@@ -105,13 +105,6 @@ def test_shards_hold_every_pair_once_in_shards_that_its_line_gives(
         assert all(map(numpy.array_equal, runs, length_runs(pairs.source_lengths, pairs.target_lengths)))
 
 
-def test_shards_are_random_samples_of_nearly_equal_size() -> None:
-    counts = numpy.bincount(write_ids.shard_numbers(numpy.arange(1, 700_001), 7).astype(int), minlength=7)
-    assert abs(counts - 100_000).max() < 1500  # five standard deviations
-    neighbours = write_ids.shard_numbers(numpy.arange(1, 10_001), 2)
-    assert abs(numpy.corrcoef(neighbours[1:].astype(float), neighbours[:-1].astype(float))[0, 1]) < 0.05
-
-
 @pytest.mark.parametrize("damage", ["killed", "not UTF-8"])
 def test_a_process_that_tokenizes_may_fail(tmp_path: Path, tokenizers: Tokenizers, damage: str, monkeypatch) -> None:
     if sys.platform != "linux":

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,21 +12,18 @@ import pytest
 import torch
 from corpora import run_command, small, write_corpus
 
-from nmt.decode.beam_search import Hypothesis
 from nmt.training import checkpoint
-from nmt.training.distributed import World, pack_nbest, unpack_nbest
 
 WORDS = (
     "train.max_steps=12", "train.validate_every=5", "train.batch_tokens=100", "train.log_sentences=1",
     "train.subword_sampling=0.1", "train.average_checkpoints=2", "precision=bf16",
     "train.noise_typos=0.2", "train.noise_merge=0.2", "train.noise_copy=0.2",
 )  # fmt: skip
+
 MODELS = {
-    "transformer": (),
-    "luong_global": ("model=luong_global", "model.hidden_size=32", "model.embedding_size=32"),
+    "transformer": ("train.guided_alignment=0.5",),
     "luong_local_p": ("model=luong_local_p", "model.hidden_size=32", "model.embedding_size=32"),
     "bahdanau_hard": ("model=bahdanau_hard", "model.hidden_size=32", "model.embedding_size=32"),
-    "guided transformer": ("train.guided_alignment=0.5",),
 }  # dropout, windows that narrow, and a baseline that follows the rewards
 
 SUM = """
@@ -81,16 +77,6 @@ def test_gradients_are_summed_in_the_order_of_the_batches(tmp_path):
     assert ended.returncode == 0 and ended.stdout == "True True\nTrue True\n", ended.stderr
 
 
-def test_an_nbest_list_survives_packing():
-    nbest = [[Hypothesis([5, 6], -1 / 3), Hypothesis([], -0.0)], [Hypothesis([7], float("-inf"))], []]
-    values = iter([*pack_nbest(nbest), 99])
-    assert unpack_nbest(values) == nbest and next(values) == 99
-
-
-def test_one_process_needs_no_communication():
-    assert World().gather([1.5]) == [[1.5]] and World().broadcast(2.5) == 2.5 and World().main_first(lambda: 3) == 3
-
-
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     folder = tmp_path_factory.mktemp("corpus")
@@ -123,10 +109,11 @@ def assert_same(left: tuple, right: tuple) -> None:
 
 
 @pytest.mark.slow
-def test_two_processes_train_as_one(words, tmp_path, capfd):
+@pytest.mark.parametrize("model", MODELS)
+def test_two_processes_train_as_one(words, tmp_path, capfd, model):
     """Bit for bit: weights, optimizer, validations, translations and scores; process 0 alone prints."""
-    alone = run_command(capfd, "train", *words("alone", 2))
-    together = run(torchrun(2, "-m", "nmt", "train", *words("together", 1)))
+    alone = run_command(capfd, "train", *words("alone", 4, *MODELS[model]))
+    together = run(torchrun(2, "-m", "nmt", "train", *words("together", 2, *MODELS[model])))
     assert alone.code == together.returncode == 0, together.stderr
     assert together.stdout == alone.out and together.stderr.count("starting") == 1
     assert_same(results(tmp_path, "alone"), results(tmp_path, "together"))
@@ -139,15 +126,6 @@ def test_other_commands_refuse_several_processes(monkeypatch, capfd):
         monkeypatch.setenv(name, value)
     answer = run_command(capfd, "translate", "latest", "Hallo")
     assert answer.code == 2 and "torchrun" in answer.err and "nmt train" in answer.err
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("model", [name for name in MODELS if name != "transformer"])
-def test_every_family_trains_as_one_process_does(words, tmp_path, capfd, model):
-    assert run_command(capfd, "train", *words("alone", 4, *MODELS[model])).code == 0
-    ended = run(torchrun(2, "-m", "nmt", "train", *words("together", 2, *MODELS[model])))
-    assert ended.returncode == 0, ended.stderr
-    assert_same(results(tmp_path, "alone"), results(tmp_path, "together"))
 
 
 class Training:
@@ -205,38 +183,3 @@ def test_a_changed_number_of_batches_is_refused(words, capfd):
     assert "already trained" in run_command(capfd, "train", *words("run", 3, schedule)).err
     answer = run_command(capfd, "train", *words("run", 3, schedule, "train.max_steps=14"))
     assert answer.code == 2 and "give train.accumulate=2" in answer.err
-
-
-STUBS = {
-    "scontrol": 'case $1 in show) echo localhost ;; *) echo "$@" >> "$RECORD" ;; esac',
-    "srun": 'echo $$ > "$RECORD.pid"; exec "$@"',
-    "scancel": 'kill -TERM "$(cat "$RECORD.pid")"',
-    "torchrun": f'exec "{sys.executable}" -m torch.distributed.run "$@"',
-}
-
-
-@pytest.mark.slow
-def test_the_slurm_script_saves_and_is_queued_again(words, tmp_path, capfd):
-    """Slurm's programs are stand-ins; its signals are real."""
-    budget = ("train.max_steps=40", "train.validate_every=10")
-    assert run_command(capfd, "train", *words("alone", 2, *budget)).code == 0
-    for name, content in STUBS.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{content}\n", encoding="utf-8")
-        (tmp_path / name).chmod(0o755)
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    record, log = tmp_path / "record", tmp_path / "log"
-    slurm = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "RECORD": str(record), "PROCESSES": "2", "PORT": str(port)}
-    slurm |= {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "localhost", "OMP_NUM_THREADS": "1"}
-    command = ("bash", str(Path(__file__).parent.parent / "scripts" / "train.sbatch"), *words("job", 1, *budget))
-
-    job = Training(log, *command, environment=slurm)
-    job.wait_for("update 10: ")
-    job.process.send_signal(signal.SIGUSR1)
-    assert job.process.wait(120) == 0 and record.read_text(encoding="utf-8") == "requeue 7\n"
-    assert "everything is saved" in log.read_text(encoding="utf-8")
-
-    assert Training(log, *command, environment=slurm).process.wait(240) == 0, log.read_text(encoding="utf-8")
-    assert record.read_text(encoding="utf-8") == "requeue 7\n", "a finished training is not queued again"
-    assert_same(results(tmp_path, "alone"), results(tmp_path, "job"))

@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from nmt.models.dropout import Dropout
 
-PROBABILITIES = [0.1, 0.2, 0.3, 0.5, 0.9]
+PROBABILITIES = [0.1, 0.5, 0.9]
 MANY = 200_000
 
 
@@ -22,13 +22,9 @@ def test_probability_and_mean(probability):
     fraction = (dropped == 0).double().mean().item()
     assert abs(fraction - probability) < 1 / 512 + 5 * deviation  # rounded to 1/256, and random
     assert abs(dropped.double().mean().item() - 1) < 5 * deviation / (1 - probability)
-    assert dropped.unique().numel() == 2
-
-
-def test_the_scale_is_that_of_the_rounded_probability():
-    """0.1 · 256 = 25.6, so 26 of 256 are dropped and 256 / 230 remains; 128 of 256 are exactly half."""
-    assert drop(0.1, torch.ones(MANY)).max().item() == pytest.approx(256 / 230)
-    assert drop(0.5, torch.ones(MANY)).max().item() == 2.0
+    assert dropped.unique().numel() == 2 and drop(probability, torch.ones(3, 3)).shape == (3, 3)
+    for extreme in (0.001, 0.999):
+        assert 0 < (drop(extreme, torch.ones(MANY)) == 0).sum() < MANY
 
 
 @pytest.mark.parametrize("probability", [0.0, 0.3])
@@ -69,20 +65,9 @@ def test_neighbours_are_independent():
     assert_close(pairs, wanted, atol=5 * (0.25 / len(dropped)) ** 0.5, rtol=0)
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (7,), (8,), (3, 3), (0, 4)])
-def test_any_shape(shape):
-    assert drop(0.5, torch.ones(shape)).shape == shape
-
-
 def test_the_gradient_is_the_mask():
     inputs, residual = (torch.randn(40, 9, requires_grad=True) for _ in range(2))
     drop(0.3, inputs, residual).sum().backward()
     mask = drop(0.3, torch.ones(40, 9))
     assert torch.equal(inputs.grad, mask)
     assert torch.equal(residual.grad, torch.ones(40, 9))
-
-
-@pytest.mark.parametrize("probability", [0.001, 0.999])
-def test_extreme_probabilities_drop_some_and_keep_some(probability):
-    dropped = drop(probability, torch.ones(MANY))
-    assert dropped.isfinite().all() and (dropped == 0).any() and (dropped != 0).any()

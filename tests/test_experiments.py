@@ -28,3 +28,10 @@ def test_an_unknown_experiment_lists_those_that_exist():
     with pytest.raises(UserError) as error:
         compose_all(["+experiment=luong2016"], False)
     assert all(name in str(error.value) for name in EXPERIMENTS)
+
+
+def test_bahdanaus_own_sizes():
+    """A.2.3: n = 1,000 in the decoder and in each direction of the encoder, m = 620, l = 500, n' = 1,000."""
+    model = compose_all(["+experiment=bahdanau2015"], multirun=False)[0].model
+    assert (model.hidden_size, model.encoder_units, model.embedding_size, model.maxout_size) == (1000, 1000, 620, 500)
+    assert (model.dropout, model.tie_embeddings, model.score, model.window) == (0, False, "additive", "global")

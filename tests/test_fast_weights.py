@@ -1,25 +1,10 @@
 """Fast weights by outer products and by the delta rule: against NumPy, finite differences, and their laws."""
 
-from itertools import pairwise
-
 import numpy as np
 import oracle_heads as oracle
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from test_transformer_family import (
-    EXACT,
-    HEADS,
-    SIZE,
-    TOLERANCE,
-    attention_function,
-    batch,
-    padding,
-    seeds,
-    three,
-    unit,
-)
+from test_transformer_family import HEADS, SIZE, TOLERANCE, attention_function, padding, three, unit
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -29,7 +14,6 @@ from nmt.attention.fast_weights import CHUNK, fast_weight_attention, normalized_
 RULES = {"outer products": False, "delta rule": True}
 each_rule = pytest.mark.parametrize("delta", RULES.values(), ids=RULES)
 each_side = pytest.mark.parametrize("causal", [False, True], ids=["encoder", "decoder"])
-many = settings(max_examples=12)
 
 
 def rates_of(batch: int, rows: int, delta: bool) -> Tensor | None:
@@ -112,51 +96,6 @@ def test_gradients_are_finite_differences(monkeypatch, delta, causal):
     assert torch.autograd.gradcheck(run, [value.requires_grad_() for value in inputs], atol=1e-6, rtol=0)
 
 
-@each_rule
-@many
-@given(seed=seeds, rows=st.integers(1, 9), chunk=st.integers(1, 4), data=st.data())
-def test_decoding_in_pieces_equals_decoding_at_once(delta, seed, rows, chunk, data):
-    torch.manual_seed(seed)
-    inputs, rates = three(2, rows), rates_of(2, rows, delta)
-    at_once, last = fast_weight_attention(*inputs, nothing(inputs[0]), rates)
-    splits = sorted(data.draw(st.sets(st.integers(1, rows), max_size=rows)) - {rows})
-    state, pieces = nothing(inputs[0]), []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fast_weights, "CHUNK", chunk)
-        for start, stop in pairwise([0, *splits, rows]):
-            piece_rates = None if rates is None else rates[:, :, start:stop]
-            piece, state = fast_weight_attention(*(side[:, :, start:stop] for side in inputs), state, piece_rates)
-            pieces.append(piece)
-    assert_close((torch.cat(pieces, 2), state), (at_once, last), **EXACT)
-
-
-@each_rule
-@many
-@given(seed=seeds, rows=st.integers(2, 8), row=st.integers(0, 6))
-def test_causal_rows_do_not_depend_on_the_future(delta, seed, rows, row):
-    torch.manual_seed(seed)
-    inputs, rates, row = three(1, rows), rates_of(1, rows, delta), min(row, rows - 2)
-    inputs = [side.requires_grad_() for side in (*inputs, *([] if rates is None else [rates]))]
-    reads, _ = fast_weight_attention(*inputs[:3], nothing(inputs[0]), rates)
-    for gradient in torch.autograd.grad(reads[:, :, row].sum(), inputs):
-        assert not gradient[:, :, row + 1 :].any()
-
-
-def test_in_the_encoder_order_matters_to_the_delta_rule_alone():
-    """All is written before the first read; an outer product adds, while the delta rule corrects what is stored."""
-    torch.manual_seed(1)
-    (query, key, value), rates, order = three(1, 7), rates_of(1, 7, True), torch.randperm(7)
-    for rate in (None, rates):
-        mixed_rate = None if rate is None else rate[:, :, order]
-        plain, _ = fast_weight_attention(query, key, value, nothing(key), rate, causal=False)
-        mixed, _ = fast_weight_attention(
-            query, key[:, :, order], value[:, :, order], nothing(key), mixed_rate, None, False
-        )
-        assert torch.allclose(plain, mixed) == (rate is None)
-        reordered, _ = fast_weight_attention(query[:, :, order], key, value, nothing(key), rate, causal=False)
-        assert_close(reordered, plain[:, :, order], **EXACT)  # every query reads the last W
-
-
 def test_the_delta_rule_by_hand():
     """Two columns with one key, φ = (¾, ¼), values 8 and 16, β = 1 and ½.
 
@@ -173,7 +112,7 @@ def test_the_delta_rule_by_hand():
 
 @each_rule
 @each_side
-@pytest.mark.parametrize("scale", [0.0, 71.0, 1e4])
+@pytest.mark.parametrize("scale", [0.0, 1e4])
 def test_no_feature_is_too_large(delta, causal, scale):
     """Values and gradients are finite; what is read is at most the sum of the values' sizes."""
     torch.manual_seed(1)
@@ -194,30 +133,3 @@ def test_autocast_does_not_round_what_is_stored():
     assert weights is None and state.fast_weights.dtype == torch.float32
     assert_close(state.fast_weights, torch.full((1, 1, 4, 4), 250.0))
     assert_close(context[0, 0, -1], torch.full((4,), 250.0))
-
-
-@pytest.mark.parametrize("name", ["transformer_fast_weights", "transformer_delta"])
-def test_there_are_weights_of_cross_attention_alone(small_model, name):
-    """No matrix of self-attention, and no rollout; cross-attention is a softmax, whose rows sum to 1."""
-    model, pairs = small_model(name), batch()
-    memory = model.encode(pairs.source, pairs.mask, True)
-    decoded = model.decode(pairs.target, model.start(memory), memory, True)
-    assert memory.weights is None and decoded.self_weights is None and not model.has_rollout
-    assert_close(decoded.weights.sum(-1), torch.ones(decoded.weights.shape[:-1]).double(), **EXACT)
-    shapes = {key: tuple(part.shape) for key, part in decoded.state.items()}
-    assert shapes == {"step": (3,), "fast_weights_0": (3, 4, 8, 8), "fast_weights_1": (3, 4, 8, 8)}
-
-
-def test_rates_come_from_the_input_of_the_layer(small_model):
-    """β = σ(W_β x); W_β of every layer has a row for each head and no bias."""
-    torch.manual_seed(1)
-    named = dict(small_model("transformer_delta").named_parameters())
-    rates = {key: tuple(part.shape) for key, part in named.items() if ".rate." in key}
-    layers = [f"{side}.{number}" for side in ("encoder", "decoder") for number in (0, 1)]
-    assert rates == {f"{layer}.attention_function.rate.weight": (4, 32) for layer in layers}
-    heads, inputs = three(2, 5), unit(2, 5, HEADS * SIZE)
-    function = attention_function("delta", HEADS * SIZE, HEADS, True).double()
-    before = function.start(heads[0][:, :, :0])
-    wanted = torch.sigmoid(inputs @ function.rate.weight.T).transpose(1, 2)
-    reads, _ = fast_weight_attention(*heads, before.fast_weights, wanted)
-    assert_close(function.attend(inputs, heads, before, None, False)[0], reads, **EXACT)

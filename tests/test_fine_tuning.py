@@ -11,7 +11,6 @@ import torch
 from corpora import Answer, folder_options, pairs, run_command, write_pairs
 
 from nmt.data.corpus import read_report
-from nmt.runs import pipeline
 from nmt.training import checkpoint
 from nmt.view.progress import Progress
 
@@ -36,7 +35,8 @@ def tune(trained, new_text, tmp_path, capfd):
 
     def run(name: str, *words: str) -> Answer:
         given = {word.partition("=")[0]: word for word in [*new_text, *SMALL, *folder_options(tmp_path), *words]}
-        return run_command(capfd, "train", f"from={trained.folder}", f"name={name}", *given.values())
+        given = {"from": f"from={trained.folder}"} | given
+        return run_command(capfd, "train", f"name={name}", *given.values())
 
     return run
 
@@ -69,16 +69,6 @@ def test_old_and_new_sets_are_scored_before_and_after(tune, trained, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_training_begins_with_weights_and_pieces_of_the_run(tune, trained, tmp_path):
-    assert tune("still", "optim.lr=1e-30").code == 0
-    start, end = (weights(folder / "best.safetensors") for folder in (trained.folder, tmp_path / "runs/still"))
-    assert start.keys() == end.keys() and all(torch.equal(start[name], end[name]) for name in start)
-    saved = [checkpoint.load(folder / "best.safetensors") for folder in (trained.folder, tmp_path / "runs/still")]
-    assert saved[0]["tokenizers"]["source"].equal(saved[1]["tokenizers"]["source"])
-    assert saved[0]["config"]["model"] == saved[1]["config"]["model"]
-
-
-@pytest.mark.slow
 def test_interrupted_and_continued_is_uninterrupted(tune, tmp_path, monkeypatch):
     assert tune("whole", "model.dropout=0.3").code == 0
     real, remaining = Progress.update, [3, 7]
@@ -98,9 +88,9 @@ def test_interrupted_and_continued_is_uninterrupted(tune, tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", [0.25, 0.9])
-def test_old_text_has_its_share_in_bytes(share, tune, tmp_path, trained):
+def test_old_text_has_its_share_in_bytes(tune, tmp_path, trained):
     """Of long new lines; where each old pair comes more than once, a hash says which come once more."""
+    share = 0.9
     long = [(" ".join([german] * 3), " ".join([english] * 3)) for german, english in pairs(96, seed=1)]
     write_pairs(tmp_path, "train", long)
     assert tune("replay", f"train.replay={share}", "train.max_steps=1").code == 0
@@ -132,47 +122,31 @@ def test_without_replay_the_corpus_of_the_run_may_be_gone(trained, new_text, tmp
     assert "its test sets are not scored again" in answer.err
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["model.hidden_size=64"], "model.hidden_size is 32 in that run, not 64"),
-        (["model=luong_global"], "model cannot be given"),
-        (["tokenizer.vocabulary_size=500"], "tokenizer.vocabulary_size is 376 in that run, not 500"),
-        (["data.target=fr"], "data.target=fr does not fit it"),
-        (["data.source=en", "data.target=de"], "translates from de to en; data.source=en does not fit it"),
-        (["from=latest"], "from=latest would be another run"),
-        (["from=nothing"], "'nothing' is no run name"),
-        pytest.param(["data.origin_tags=true"], "has no piece <train>", marks=pytest.mark.slow),
-        (["data.test=[TEXT/test,TEXT/old-test]"], "data.test names a set 'old-test'"),
-    ],
-)
-def test_what_cannot_fit_is_refused(words, message, trained, new_text, tmp_path, refused):
-    write_pairs(tmp_path, "old-test", pairs(3))
-    words = [word.replace("TEXT", str(tmp_path)) for word in words]
-    given = [f"from={trained.folder}", *new_text, *SMALL, *folder_options(tmp_path), "name=other", *words]
-    given = list({word.partition("=")[0]: word for word in given}.values())
-    assert message in refused("train", *given)
-    assert not (tmp_path / "runs" / "other").exists()
-
-
 @pytest.mark.slow
-def test_its_own_folder_and_another_run_are_refused(trained, tune, new_text, tmp_path, refused):
+def test_weights_and_pieces_are_those_of_the_run_and_stay_so(tune, trained, new_text, tmp_path, refused):
+    """Of an update that changes nothing; then the run that it started from is another one."""
     shutil.copytree(trained.folder, tmp_path / "runs" / "tiny")
     given = [*new_text, *SMALL, *folder_options(tmp_path)]
-    assert "give the new one another name" in refused("train", "from=tiny", "name=tiny", *given)
-    assert "it needs from=RUN" in refused(
-        "train", "data=files", "data.source=de", "data.target=en", "train.replay=0.5", "name=no", *given
-    )
-    assert tune("tuned", "train.max_steps=1").code == 0
-    shutil.copy(trained.folder / "average.safetensors", tmp_path / "runs" / "tiny" / "best.safetensors")
-    payload = checkpoint.load(tmp_path / "runs" / "tiny" / "best.safetensors")
-    payload["model"] = {name: tensor + 1 for name, tensor in payload["model"].items()}
-    checkpoint.save(tmp_path / "runs" / "tiny" / "best.safetensors", payload)
-    assert "the weights of from=RUN (was" in refused("train", "from=tiny", "name=tuned", *given, "train.max_steps=1")
+    assert "another name" in refused("train", "from=tiny", "name=tiny", *given)
+    assert tune("still", "from=tiny", "optim.lr=1e-30").code == 0
+    first, best = tmp_path / "runs/tiny/best.safetensors", tmp_path / "runs/still/best.safetensors"
+    start, end = (checkpoint.load(path) for path in (first, best))
+    assert start["tokenizers"]["source"].equal(end["tokenizers"]["source"])
+    assert start["config"]["model"] == end["config"]["model"]
+    assert all(torch.equal(start["model"][name], end["model"][name]) for name in start["model"])
+    checkpoint.save(first, start | {"model": {name: tensor + 1 for name, tensor in start["model"].items()}})
+    assert "the weights of from=RUN" in refused("train", "from=tiny", "name=still", *given, "optim.lr=1e-30")
 
 
-def test_defaults_of_a_training_that_starts_from_a_run(trained, new_text, tmp_path):
-    (config,) = pipeline.compose([f"from={trained.folder}", *new_text, *folder_options(tmp_path), "model.dropout=0.25"])
-    assert config.name == "tiny-tuned" and (config.data.source, config.data.target) == ("de", "en")
-    assert config.optim.lr == 2e-3 and config.train.replay == 0.78 and config.model.hidden_size == 32
-    assert config.model.dropout == 0.25 and config.tokenizer.vocabulary_size == 376
+def test_what_cannot_fit_is_refused(trained, new_text, tmp_path, refused):
+    write_pairs(tmp_path, "old-test", pairs(3))
+    for words, message in (
+        (["model.hidden_size=64"], "model.hidden_size is 32 in that run, not 64"),
+        (["model=luong_global"], "model cannot be given"),
+        (["data.source=en", "data.target=de"], "translates from de to en"),
+        (["from=nothing"], "no run"),
+        ([f"data.test=[{tmp_path / 'test'},{tmp_path / 'old-test'}]"], "'old-test'"),
+    ):
+        given = [f"from={trained.folder}", *new_text, *SMALL, *folder_options(tmp_path), "name=other", *words]
+        assert message in refused("train", *{word.partition("=")[0]: word for word in given}.values())
+    assert not (tmp_path / "runs" / "other").exists()

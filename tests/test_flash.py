@@ -1,20 +1,15 @@
 """The fused kernel is used, and changes neither logits nor gradients nor translations."""
 
-import copy
 from collections import Counter
 from dataclasses import replace
 
-import pytest
 import torch
 from conftest import VOCABULARY, both_devices, small_config
-from test_beam_search import batch_of, sharper
 from torch import Tensor
 from torch.nn import functional
 from torch.profiler import ProfilerActivity, profile
 
-from nmt.attention import kernels
 from nmt.data.tokenizer import PAD
-from nmt.decode.beam_search import search
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.training.loss import training_loss
@@ -64,35 +59,3 @@ def test_training_uses_flash_attention_in_every_layer(device, monkeypatch):
     assert (
         largest_difference(train_once(model, device, weights=False), wanted) > TOLERANCE[device]
     )  # a wrong kernel is detected
-
-
-@both_devices
-def test_search_uses_flash_attention(device):
-    """In every layer and column, for sources of equal length."""
-    model = build(small_config("transformer", ()), VOCABULARY, VOCABULARY, True).to(device).eval()
-    source, limits = torch.randint(PAD + 1, VOCABULARY, (6, 9), device=device), torch.full((6,), 5)
-    scope = autocast(select_device(device), DTYPE[device])
-    with torch.inference_mode(), scope, profile(activities=[ProfilerActivity.CPU]) as profiled:
-        search(model, source, None, 4, 1.0, limits)
-    calls = Counter(event.name for event in profiled.events())
-    assert calls[FUSED[device]] == calls["aten::scaled_dot_product_attention"] > len(model.encoder) + len(model.decoder)
-
-
-def test_both_kernels_translate_alike(name, small_model, monkeypatch):
-    """Greedy and beam search, with the fused kernel at every call and with the explicit one."""
-    monkeypatch.setattr(kernels, "prefers_explicit_attention", lambda query: False)
-    model, batch = sharper(small_model(name), end=1.0), batch_of([4, 1, 7, 2])
-    if not model.has_attention:
-        pytest.skip("it has no attention")
-    explicit = copy.copy(model)
-    explicit.encode = lambda source, mask: model.encode(source, mask, weights=True)
-    explicit.decode = lambda target, state, memory: model.decode(target, state, memory, weights=True)
-    for beam in (1, 3):
-        limits = torch.full((len(batch.source),), 6)
-        results, wanted = (
-            search(variant, batch.source, batch.mask, beam, 1.0, limits) for variant in (model, explicit)
-        )
-        for hypotheses, others in zip(results, wanted, strict=True):
-            assert [best.ids for best in hypotheses] == [best.ids for best in others]
-            assert [best.score for best in hypotheses] == pytest.approx([best.score for best in others], abs=1e-5)
-        assert max(len(best.ids) for hypotheses in results for best in hypotheses) > 1

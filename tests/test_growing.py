@@ -1,6 +1,5 @@
 """Pairs of which a run has written one side (nmt backtranslate, nmt distil), and the tags of sources."""
 
-from itertools import count
 from random import Random
 
 import pytest
@@ -9,7 +8,7 @@ from corpora import Trained, pairs, run_command, small, write_corpus, write_pair
 from nmt.data.augmentation import Noise, add_noise
 from nmt.data.corpus import read_report
 from nmt.data.tags import leading_tags, sentence_start
-from nmt.data.text_filter import PLACEHOLDERS, protect
+from nmt.data.text_filter import PLACEHOLDERS
 from nmt.data.tokenizer import Tokenizers
 from nmt.decode.translator import Translator
 
@@ -43,87 +42,31 @@ def test_both_sides_are_aligned_and_tagged(trained: Trained, text, tmp_path, cap
     assert translated.out.split("\n")[:-1] == lines(tmp_path / "kd.en")
 
 
-def test_a_teacher_translates_the_text_that_it_was_trained_on(trained: Trained, tmp_path, capfd):
-    assert run_command(capfd, "distil", str(trained.folder), "--output", str(tmp_path / "kd"), "--beam", "1").code == 0
-    (corpus,) = (trained.root / "data").glob("corpus-*")
-    assert (tmp_path / "kd.de").read_bytes() == (corpus / "train.de").read_bytes()
-    assert len(lines(tmp_path / "kd.en")) == 240
-
-
-def interrupt_after(chunks: int, patch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C when so many chunks have been translated."""
-    real, calls = Translator.translate_chunk, count()
-
-    def interrupted(self, *arguments):
-        if next(calls) == chunks:
-            raise KeyboardInterrupt
-        return real(self, *arguments)
-
-    patch.setattr(Translator, "translate_chunk", interrupted)
-
-
 def test_continued_after_an_interruption_it_is_the_same(trained: Trained, text, tmp_path, capfd, monkeypatch):
     monkeypatch.setattr("nmt.data.line_chunks.CHUNK_LINES", 10)
     words = ["backtranslate", str(trained.folder), str(text), "--output"]
     assert run_command(capfd, *words, str(tmp_path / "whole")).code == 0
-    real = Translator.translate_chunk
+    real, done = Translator.translate_chunk, []
+
+    def until_the_third(self, texts, start, *rest):
+        done.append(start)
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        return real(self, texts, start, *rest)
+
     with monkeypatch.context() as patch:
-        interrupt_after(2, patch)
+        patch.setattr(Translator, "translate_chunk", until_the_third)
         assert run_command(capfd, *words, str(tmp_path / "part")).code == 130
     assert (tmp_path / "part.en.part").exists()
     assert not (tmp_path / "part.en").exists() and not (tmp_path / "part.de").exists()
     assert "--resume continues it" in run_command(capfd, *words, str(tmp_path / "part")).err
-    done = []
-    monkeypatch.setattr(
-        Translator, "translate_chunk", lambda self, texts, start, *rest: done.append(start) or real(self, texts, start)
-    )
+    assert run_command(capfd, *words, str(tmp_path / "part"), "--tag", "--resume").code == 2, "with another tag"
+    monkeypatch.setattr(Translator, "translate_chunk", until_the_third)
     assert run_command(capfd, *words, str(tmp_path / "part"), "--resume").code == 0
-    assert done == [21, 31, 41]
+    assert done == [1, 11, 21, 21, 31, 41]
     for language in ("de", "en"):
         assert (tmp_path / f"part.{language}").read_bytes() == (tmp_path / f"whole.{language}").read_bytes()
     assert not list(tmp_path.glob("*.part*"))
-
-
-def test_with_another_tag_it_is_not_continued(trained: Trained, text, tmp_path, capfd, monkeypatch):
-    monkeypatch.setattr("nmt.data.line_chunks.CHUNK_LINES", 10)
-    words = ["backtranslate", str(trained.folder), str(text), "--output", str(tmp_path / "bt")]
-    with monkeypatch.context() as patch:
-        interrupt_after(2, patch)
-        assert run_command(capfd, *words, "--tag").code == 130
-    answer = run_command(capfd, *words, "--resume")
-    assert answer.code == 2 and "command" in answer.err
-    assert run_command(capfd, *words, "--tag", "--resume").code == 0
-    assert len(lines(tmp_path / "bt.en")) == len(lines(tmp_path / "bt.de"))
-
-
-def test_what_cannot_be_is_refused(trained: Trained, text, tmp_path, refused):
-    words = [str(trained.folder), "--output"]
-    assert "Give FILE" in refused("backtranslate", *words, str(tmp_path / "bt"))
-    assert "would overwrite" in refused("distil", *words, str(tmp_path / "mono"), str(text))
-    assert text.exists()
-    assert "nothing cannot be read" in refused("distil", *words, str(tmp_path / "kd"), str(tmp_path / "nothing"))
-    assert "cannot be written" in refused("distil", *words, str(tmp_path / "no" / "kd"), str(text))
-    assert "needs --engine ctranslate2" in refused(
-        "distil", *words, str(tmp_path / "kd"), str(text), "--quantization", "int8"
-    )
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["mono.de"]
-
-
-@pytest.mark.parametrize(
-    ("text", "tags"),
-    [
-        ("<bt> Hallo", ["<bt>"]),
-        ("<2fr> <bt> Hallo <bt>", ["<2fr>", "<bt>"]),
-        ("<2pt-br> a", ["<2pt-br>"]),
-        ("<b> a", []),
-        ("a <bt>", []),
-        ("<bt>a", []),
-        ("", []),
-    ],
-)
-def test_tags_before_a_source(text, tags):
-    assert leading_tags(text) == tags
-    assert sentence_start(text, tags) == len("".join(f"{tag} " for tag in tags))
 
 
 def test_a_tag_is_one_piece_and_stays_one(tmp_path, capfd):
@@ -156,5 +99,21 @@ def test_noise_leaves_tags_in_their_place():
     assert merged
 
 
-def test_protected_capitals_behind_a_tag():
-    assert protect("<bt> HALLO WELT", ["<bt>"]).capitals and not protect("<bt> Hallo", ["<bt>"]).capitals
+def test_what_cannot_be_is_refused(trained: Trained, text, tmp_path, refused):
+    words = [str(trained.folder), "--output"]
+    assert "Give FILE" in refused("backtranslate", *words, str(tmp_path / "bt"))
+    assert "would overwrite" in refused("distil", *words, str(tmp_path / "mono"), str(text))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mono.de"]
+
+
+def test_tags_before_a_source():
+    for text, tags in (
+        ("<2fr> <bt> Hallo <bt>", ["<2fr>", "<bt>"]),
+        ("<2pt-br> a", ["<2pt-br>"]),
+        ("<b> a", []),
+        ("a <bt>", []),
+        ("<bt>a", []),
+        ("", []),
+    ):
+        assert leading_tags(text) == tags
+        assert sentence_start(text, tags) == len("".join(f"{tag} " for tag in tags))

@@ -5,7 +5,6 @@ import io
 import os
 import threading
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -70,15 +69,6 @@ def test_as_many_lines_as_line_ends(content, block):
         assert chunks[-1].stop == len(lines) and chunks[-1].digest != chunks_of(content + b"x")[-1].digest
 
 
-def test_long_lines_make_small_chunks(monkeypatch):
-    """Memory is bounded by the characters of a chunk, the same for a file and for a list."""
-    monkeypatch.setattr(line_chunks, "CHUNK_CHARACTERS", 10)
-    lines = ["a" * 4, "b" * 7, "c", "d" * 30, "e"]
-    wanted = [lines[:2], lines[2:4], lines[4:]]
-    assert list(text_chunks(lines)) == wanted
-    assert [chunk.texts for chunk in chunks_of("\n".join(lines).encode())] == wanted
-
-
 def test_lines_before_damage_come_first(tmp_path):
     path = tmp_path / "some.gz"
     packed = gzip.compress(b"".join(b"%d\n" % number for number in range(50_000)))
@@ -118,6 +108,23 @@ def test_a_pipe_that_pauses_is_answered(pipe, monkeypatch):
     assert (last.start, last.texts) == (4, ["last"]) and list(chunks) == []
 
 
+def test_a_file_is_never_answered_early(pipe, tmp_path, monkeypatch):
+    """Neither a regular file nor a pipe into --output; long lines make small chunks, so that memory is bounded."""
+    monkeypatch.setattr(line_chunks, "LONGEST_WAIT", 0.0)
+    (tmp_path / "some.de").write_bytes(b"a\n" * 3000)
+    with open(tmp_path / "some.de", "rb") as file:
+        assert [len(chunk.texts) for chunk in read_chunks(file, "x", live=True)] == [2000, 1000]
+    file, send = pipe
+    writer = threading.Thread(target=lambda: [(send(b"a\n"), time.sleep(0.01)) for _ in range(3)] + [send(None)])
+    writer.start()
+    assert [len(chunk.texts) for chunk in read_chunks(file, "x", live=False)] == [3]
+    writer.join()
+    monkeypatch.setattr(line_chunks, "CHUNK_CHARACTERS", 10)
+    lines = ["a" * 4, "b" * 7, "c", "d" * 30, "e"]
+    assert list(text_chunks(lines)) == [lines[:2], lines[2:4], lines[4:]]
+    assert [chunk.texts for chunk in chunks_of("\n".join(lines).encode())] == list(text_chunks(lines))
+
+
 def test_lines_that_trickle_are_not_held_back(pipe, monkeypatch):
     """A line waits LONGEST_WAIT at most, though none of the pauses is as long as PAUSE."""
     file, send = pipe
@@ -128,37 +135,3 @@ def test_lines_that_trickle_are_not_held_back(pipe, monkeypatch):
         send(b"%d\n" % number)
         assert next(chunks).texts == [str(number)]
     send(None)
-
-
-def test_a_full_pipe_comes_in_full_chunks(pipe, monkeypatch):
-    file, send = pipe
-    monkeypatch.setattr(line_chunks, "PAUSE", 60)
-    monkeypatch.setattr(line_chunks, "LONGEST_WAIT", 60)
-    lines = [b"%d\n" % number for number in range(10_000)]
-    writer = threading.Thread(target=lambda: [*map(send, lines), send(None)])
-    writer.start()
-    sizes = [len(chunk.texts) for chunk in read_chunks(file, "stdin", live=True)]
-    writer.join()
-    assert sizes == [2000] * 5
-
-
-def test_a_file_is_never_answered_early(tmp_path, monkeypatch):
-    """The chunks of a regular file, and of a pipe into --output, depend on nothing but their lines."""
-    monkeypatch.setattr(line_chunks, "LONGEST_WAIT", 0.0)
-    path = Path(tmp_path / "some.de")
-    path.write_bytes(b"a\n" * 3000)
-    with open(path, "rb") as file:
-        assert [len(chunk.texts) for chunk in read_chunks(file, "x", live=True)] == [2000, 1000]
-    read, write = os.pipe()
-
-    def slowly() -> None:
-        for _ in range(3):
-            os.write(write, b"a\n")
-            time.sleep(0.01)
-        os.close(write)
-
-    writer = threading.Thread(target=slowly)
-    writer.start()
-    with os.fdopen(read, "rb") as file:
-        assert [len(chunk.texts) for chunk in read_chunks(file, "x", live=False)] == [3]
-    writer.join()

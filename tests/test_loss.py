@@ -38,9 +38,10 @@ def results(hidden: Tensor, output: nn.Linear, total: Tensor) -> list[Tensor]:
     return [total.detach(), *torch.autograd.grad(3 * total, [hidden, *output.parameters()])]
 
 
-@pytest.mark.parametrize("chunk,elements", [(1, 0), (3, 0), (1, 33), (3, 66), (4, 1000), (8, 0), (256, 2**24)])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(
+    "chunk, elements, smoothing, bias",
+    [(1, 33, 0.1, True), (3, 66, 0.0, True), (3, 0, 0.1, False), (256, 2**24, 0.1, True)],
+)
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_loss_and_gradients_are_pytorchs(monkeypatch, chunk, elements, smoothing, bias, dtype):
     """Eight tokens over eleven pieces: one chunk or several, and gradients of one, two, three or all chunks at once."""
@@ -93,7 +94,7 @@ def test_loss_by_hand():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_extreme_logits_are_finite(dtype):
-    """Logits 10⁴, −10⁴, 0: right, 2 · 10⁴ off, 10⁴ off; gradients are softmax − onehot."""
+    """Logits 10⁴, −10⁴, 0: right, 2 · 10⁴ off, 10⁴ off; gradients are softmax − onehot. Smoothed ones are finite."""
     output = nn.Linear(3, 3, bias=False, dtype=dtype)
     output.weight.data = torch.eye(3, dtype=dtype)
     hidden = torch.tensor([1e4, -1e4, 0.0], dtype=dtype).expand(1, 3, 3).clone().requires_grad_()
@@ -102,18 +103,9 @@ def test_extreme_logits_are_finite(dtype):
     assert total.item() == nll.item() == 3 * big
     total.backward()
     assert hidden.grad[0].tolist() == [[0, 0, 0], [1, -1, 0], [1, 0, -1]]
-
-
-def test_smoothed_extreme_logits_are_finite():
     hidden, output, target = case(True, torch.float32, scale=1e4)
     total, nll = cross_entropy(hidden, output, target, PAD, 0.1)
     assert all(value.isfinite().all() for value in [nll, *results(hidden, output, total)])
-
-
-def test_padding_has_no_gradient():
-    hidden, output, target = case(False, torch.float32)
-    cross_entropy(hidden, output, target, PAD, 0.1)[0].backward()
-    assert ((hidden.grad != 0).any(-1) == (target != PAD)).all()
 
 
 def test_autocast_computes_in_bf16_and_adds_up_in_float32():
@@ -126,15 +118,7 @@ def test_autocast_computes_in_bf16_and_adds_up_in_float32():
     assert not torch.equal(low[1], exact[1])
 
 
-def test_without_gradients_only_the_loss_is_computed(monkeypatch):
-    hidden, output, target = case(True, torch.float32)
-    expected = cross_entropy(hidden, output, target, PAD, 0.1)
-    monkeypatch.setattr(loss, "add_gradients", lambda *arguments: pytest.fail("no gradient is needed"))
-    with torch.inference_mode():
-        assert_close(cross_entropy(hidden, output, target, PAD, 0.1), tuple(value.detach() for value in expected))
-
-
-@pytest.mark.parametrize("chunk,elements", [(2, 0), (4, 66), (256, 2**24)])
+@pytest.mark.parametrize("chunk,elements", [(2, 0), (4, 66)])
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_divergence_is_pytorchs(monkeypatch, chunk, elements, dtype):
     """R-Drop: two rows of hidden for each row of target, with padding; the loss of Liang 2021 by PyTorch's kl_div."""

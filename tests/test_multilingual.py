@@ -5,12 +5,9 @@ from pathlib import Path
 import pytest
 from corpora import pairs, run_command, small
 
-from nmt.config.schema import TokenizerConfig
 from nmt.data.corpus import read_report
 from nmt.data.language_pairs import tagged_language, target_language
-from nmt.data.multi30k import possible_sets
 from nmt.data.tokenizer import Tokenizers
-from nmt.data.train_tokenizer import train_tokenizers
 from nmt.data.write_sets import IN_TRAINING
 from nmt.errors import UserError
 from nmt.training import checkpoint
@@ -53,10 +50,6 @@ def test_from_several_languages_into_one(tmp_path, capfd):
     assert lines(folder / "valid.de+fr") == lines(tmp_path / "valid.de") + lines(tmp_path / "valid.fr")
     best = checkpoint.load(tmp_path / "runs" / "many" / "best.safetensors", with_tensors=False)
     assert best["config"]["data"]["source"] == "de+fr"
-    assert (
-        "has several language pairs"
-        in run_command(capfd, "distil", "many", "--runs", str(tmp_path / "runs"), "--output", str(tmp_path / "kd")).err
-    )
 
 
 def test_into_several_languages_each_source_says_which(tmp_path, capfd):
@@ -70,19 +63,10 @@ def test_into_several_languages_each_source_says_which(tmp_path, capfd):
     assert read_report(folder)["tags"] == ["<2de>", "<train>", "<2fr>"]
     tokenizers = Tokenizers.load(next((tmp_path / "data").glob("tokenizer-*")))
     assert {"<2de>", "<2fr>", "<train>"} <= tokenizers.source.tags
-
-
-@pytest.mark.parametrize("line", ["A dog.", "<2it> A dog.", ">>de<< A dog.", "<2DE> A dog.", "<train> A dog."])
-def test_a_line_that_names_no_language_of_several_is_refused(tmp_path, line):
-    for language in ("en", "de"):
-        (tmp_path / language).write_text("<2de> <2fr> <train> A dog sleeps.\n" * 9, encoding="utf-8")
-    config = TokenizerConfig("unigram", 288, True, True, 1.0, False, 256)
-    tags = ["<2fr>", "<2de>", "<train>", "<bt>"]
-    train_tokenizers(config, tmp_path / "en", tmp_path / "de", tmp_path, tags)
-    tokenizers = Tokenizers.load(tmp_path)
-    tokenizers.check_languages(["<2de> A dog.", "", "<bt> <2fr> A dog."], 1)
-    with pytest.raises(UserError, match=r"Line 8 .* <2de> <2fr>\."):
-        tokenizers.check_languages(["<2fr> A dog.", line], 7)
+    tokenizers.check_languages(["<2de> A dog.", "", "<2fr> <train> A dog."], 1)
+    for line in ("A dog.", "<2it> A dog.", "<2DE> A dog.", "<train> A dog."):
+        with pytest.raises(UserError, match=r"Line 8 .* <2de> <2fr>\."):
+            tokenizers.check_languages(["<2fr> A dog.", line], 7)
 
 
 def test_a_validation_set_that_is_training_data_is_said_behind_tags_too(tmp_path, capfd):
@@ -91,30 +75,14 @@ def test_a_validation_set_that_is_training_data_is_said_behind_tags_too(tmp_path
     assert read_report(corpus_of(tmp_path))["audit"]["valid"]["counted"][IN_TRAINING] == 240
 
 
-def test_sets_that_are_split_are_divided_by_language_pair(tmp_path, capfd):
-    words = [*write_texts(tmp_path)[:2], "data.source=en", "data.target=de+fr", "data.split_size=6"]
-    assert run_command(capfd, "download", *small(tmp_path, words, "train.max_steps=1")).code == 0
-    folder = corpus_of(tmp_path)
-    report = read_report(folder)
-    assert report["sets"] == ["test-en-de", "test-en-fr"]
-    held_out = [line for name in (*report["sets"], "valid") for line in lines(folder / f"{name}.en")]
-    assert all(line.startswith("<2") for line in held_out)
-    train = lines(folder / "train.en")
-    assert not {line.partition("> ")[2] for line in held_out} & {line.partition("> ")[2] for line in train}
-
-
 def test_a_word_may_lack_a_language_but_not_all(tmp_path, capfd, refused):
     words = [*write_texts(tmp_path, "de en"), "data.source=de+fr", "data.target=en"]
     assert run_command(capfd, "download", *small(tmp_path, words, "train.max_steps=1")).code == 0
     assert read_report(corpus_of(tmp_path))["sets"] == ["test-de-en"]
+    for source in ("de+", "de+de", "+"):
+        assert "data.source=" in refused("download", *words[:-2], f"data.source={source}", "data.target=en")
     words[-2:] = ["data.source=cs+fr", "data.target=en"]
     assert "train.cs" in refused("download", *small(tmp_path, words, "train.max_steps=1"))
-
-
-@pytest.mark.parametrize("source", ["de+", "de+de", "+"])
-def test_languages_that_are_none(source, tmp_path, refused):
-    words = [*write_texts(tmp_path), f"data.source={source}", "data.target=en"]
-    assert "data.source=" in refused("download", *small(tmp_path, words, "train.max_steps=1"))
 
 
 def test_scores_are_those_of_the_language_of_the_set():
@@ -126,7 +94,3 @@ def test_scores_are_those_of_the_language_of_the_set():
     assert target_language(DataConfig("files", "en", "de", "a", "b", "c", 1, 1.0), "test-zh-en") == "de"
     for sources, language in ((["<2zh> a", "<bt> <2zh> b"], "zh"), (["<2zh> a", "<2de> b"], "de+zh"), ([], "de+zh")):
         assert tagged_language(sources, data) == language
-
-
-def test_multi30k_has_these_sets():
-    assert "test_2017_flickr" in possible_sets("fr", "en") and "test_2017_flickr" not in possible_sets("cs", "en")

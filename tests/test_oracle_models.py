@@ -84,8 +84,8 @@ def logits_in_numpy(
     step = oracle_models.lstm if len(layers[0][0]["W"]) == 4 else oracle_models.gru
     memory, finals = oracle_models.encode(step, x, layers, model.encoder.reverse, keep)
     if isinstance(model, Bahdanau):
-        embedding, hidden = y.shape[1], memory.shape[1]
-        U_o, V_o, C_o = np.split(p["readout.weight"], [hidden, hidden + embedding], axis=1)
+        embedding, size = y.shape[1], len(p["initial.weight"])
+        U_o, V_o, C_o = np.split(p["readout.weight"], [size, size + embedding], axis=1)
         U = np.vstack((p["cell.weight_hh"], p["cell.candidate_weight_hh"]))
         names = {"U_o": U_o, "V_o": V_o, "C_o": C_o, "b_o": p["readout.bias"], "W_s": p["initial.weight"]}
         names |= {"b_s": p["initial.bias"], "W": gates(p["cell.embedding.weight"], "zrh"), "U": gates(U, "zrh")}
@@ -197,6 +197,7 @@ def summed(model: EncoderDecoder, batch: Batch, R: np.ndarray, attend) -> float:
     return sum((R[row, : len(sentence)] * sentence).sum() for row, sentence in enumerate(logits))
 
 
+OWN_SIZES = {"hidden_size": 10, "encoder_hidden_size": 6, "maxout_size": 5, "tie_embeddings": False}
 SHAPES = {
     "as in the paper": (
         "luong_global",
@@ -206,6 +207,8 @@ SHAPES = {
     "GRUs": ("luong_global", {"cell": "gru", "num_layers": 2}),
     "seq2seq": ("seq2seq", {}),
     "hard, before": ("bahdanau_hard", {"score": "general"}),
+    "every part of its own size": ("bahdanau", OWN_SIZES | {"score": "general", "window": "local_p"}),
+    "and additive scores": ("bahdanau", OWN_SIZES | {"score": "additive"}),
     "hard, after": ("luong_local_p", {"attention_type": "hard"}),
 }
 
@@ -215,8 +218,8 @@ def test_every_architecture_equals_the_oracle(shape):
     """Layers, directions, cells, and one position instead of a mean over all."""
     name, changes = SHAPES[shape]
     model, batch = random_model(name, **changes), batch_of([60, 1, 7, 30], [9, 5, 31, 1], 3)
-    attend, window = None, small_config(name, ()).window
+    attend, window = None, changes.get("window", small_config(name, ()).window)
     if model.has_attention:
-        attend = oracle_attention(model, "general", window, model.attention.hard)
+        attend = oracle_attention(model, changes.get("score", "general"), window, model.attention.hard)
     wanted = [logits_in_numpy(model, *pair, attend) for pair in rows(batch)]
     assert_rows(run(model, batch, torch.float64)[0], wanted, EXACT)

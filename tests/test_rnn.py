@@ -44,22 +44,6 @@ def test_bf16_is_float32_rounded(has_state, four_are_many):
         assert_close(rounded, exact, atol=2e-2 * float(exact.abs().max()), rtol=0)
 
 
-@needs_units
-@pytest.mark.parametrize("case", ["few sentences", "gru"])
-def test_where_bf16_is_used_without_gradients_only(case, monkeypatch):
-    """Few sentences train slower in bf16; a GRU's gradients would be summed in it."""
-    monkeypatch.setattr(cpu, "MANY_SENTENCES", 5 if case == "few sentences" else 1)
-    layer, inputs, _ = make("gru" if case == "gru" else "lstm")
-    wanted, _ = run_rnn(layer, inputs)
-    with autocast:
-        trained = run_rnn(layer, inputs)[0]
-        assert torch.equal(trained, wanted if case == "gru" else wanted.bfloat16())
-        with torch.no_grad():
-            outputs, _ = run_rnn(layer, inputs)
-    assert not torch.equal(outputs.bfloat16(), wanted.bfloat16())
-    assert_close(outputs.float(), wanted, atol=2e-2, rtol=0)
-
-
 @pytest.mark.parametrize("reason", ["no units", "padding", "no autocast"])
 @pytest.mark.parametrize("cell", LAYERS)
 def test_otherwise_it_is_float32_to_the_last_bit(cell, reason, monkeypatch, four_are_many):

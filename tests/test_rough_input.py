@@ -29,9 +29,10 @@ from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers
 from nmt.data.words import piece_spans
 from nmt.decode.beam_search import search
-from nmt.decode.constraints import LONG, Constraints, has_loop, source_repeats
+from nmt.decode.constraints import Constraints, has_loop, source_repeats
 from nmt.evaluate.loops import is_loop
 from nmt.evaluate.odd_lines import OddLine, OddResult, odd_report, read_odd_lines
+from nmt.models.base import Memory
 
 PARTS = [
     "a", "Bc", "ß", "1", "23", ".", ",", ":", "/", "@", "#", "-", "_", "(", ")", "[", "]", "$", "%", "{x}", " ", " ",
@@ -41,7 +42,7 @@ ONE, TWO, X1, X2 = *NUMBERS[:2], *OTHERS[:2]
 MARKED_PAIR = [(f"Tom kam um {ONE} nach Boston.", f"Tom came to Boston at {ONE}.")]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=100)
 @given(text=st.lists(st.sampled_from(PARTS), max_size=12).map("".join))
 def test_lines_without_signs_are_searched_faster_with_the_same_result(text):
     assert [span[:2] for span in find_spans(text)] == [match.span() for match in SPANS.finditer(text)]
@@ -81,19 +82,11 @@ def test_what_is_filled_again_is_the_text(text):
     assert unprotected(protected, list(protected.spans)).spans == {}
 
 
-@pytest.mark.parametrize(
-    ("line", "copied"),
-    [("12.5.2024", True), ("max@example.org 😀", True), ("...", True), ("Hallo 5", False), ("東京", False)],
-)
-def test_a_line_without_a_letter_to_translate_is_copied(line, copied):
-    assert protect(line).is_copied == copied
-
-
-@pytest.mark.parametrize("part", "a A- 1 1. a. a/ % { [ <a ` @ +1 € a@ // -a. ://a".split())
-def test_long_lines_take_no_long_time(part):
+def test_long_lines_take_no_long_time():
     """Patterns that try every division of a line would not end here."""
-    for end in ("", "x", "!", ".de"):
-        assert protect("+1" + part * 1500 + end)
+    for part in "a A- 1 1. a. a/ % { [ <a ` @ +1 € a@ // -a. ://a".split():
+        for end in ("", "x", "!", ".de"):
+            assert protect("+1" + part * 1500 + end)
 
 
 def test_capitals_and_placeholders_that_run_out():
@@ -138,11 +131,6 @@ def test_numbers_that_the_targets_write_otherwise_are_the_models_to_translate(tm
     assert found.protect_sources(["{x} geht um 8 heim"])[0].spans == {X1: "{x}"}
 
 
-def test_a_corpus_without_anything_to_copy_has_no_placeholders(tmp_path):
-    """Names that are transliterated, for instance."""
-    assert not train(tmp_path, ["Anna und Otto 5"] * 30, ["Анна и Отто"] * 30).protects
-
-
 def test_text_and_pieces_are_filled_after_decoding(tokenizers):
     [ids] = tokenizers.source.encode_protected(tokenizers.protect_sources(["der Hund geht um 8:15 heim, {x}"]))
     assert tokenizers.source.decode(ids) == "der Hund geht um 8:15 heim, {x}"
@@ -153,20 +141,14 @@ def test_text_and_pieces_are_filled_after_decoding(tokenizers):
     assert tokenizers.source.decode(loud) == "DER HUND GEHT 7 HEIM"
 
 
-@pytest.mark.parametrize("space", "\u00a0\u2009\u3000")
-def test_every_space_is_a_plain_one(tokenizers, space):
-    assert tokenizers.source.encode(f"der{space}Hund") == tokenizers.source.encode("der Hund")
-    assert odd_spaces(f"der{space}Hund") == 1 and odd_spaces("der Hund") == 0
-
-
-@pytest.mark.parametrize("mark", "\u00ad\u200e\ufeff")
-def test_marks_that_are_not_seen_are_not_read(tokenizers, mark):
-    assert tokenizers.source.encode(f"der H{mark}und{mark}") == tokenizers.source.encode("der Hund")
-    assert odd_spaces(f"H{mark}und{mark}") == 2
-
-
-def test_joiners_are_letters_of_their_words():
-    for text in ("می\u200cخواهم", "क्\u200dष", "👩\u200d👧", "tab\there"):
+def test_spaces_are_plain_and_marks_that_are_not_seen_are_not_read(tokenizers):
+    for space in "\u00a0\u1680\u2009\u202f\u3000":
+        assert tokenizers.source.encode(f"der{space}Hund") == tokenizers.source.encode("der Hund")
+        assert odd_spaces(f"der{space}Hund") == 1
+    for mark in "\u00ad\u200b\u200e\u202b\u2060\ufeff":
+        assert tokenizers.source.encode(f"der H{mark}und{mark}") == tokenizers.source.encode("der Hund")
+        assert odd_spaces(f"H{mark}und{mark}") == 2
+    for text in ("می\u200cخواهم", "क्\u200dष", "👩\u200d👧", "tab\there"):  # joiners are letters of their words
         assert normalize(text) == text and odd_spaces(text) == 0
 
 
@@ -203,11 +185,6 @@ def test_what_stood_apart_in_the_source_is_kept_apart(tokenizers, source, target
     assert piece_spans(tokenizers.target.pieces(ids))[0].upper() == shown.upper()  # a byte piece stays small
 
 
-def test_sampling_never_divides_a_placeholder(tokenizers):
-    ids = tokenizers.source.sample(f"Hund ({ONE}, {X1})", 0.1, Random(1))
-    assert sum(piece in tokenizers.source.placeholders for piece in ids) == 2
-
-
 class Endless(torch.nn.Module):
     """A model that likes piece `likes` best and </s> next, whatever it has written."""
 
@@ -217,7 +194,7 @@ class Endless(torch.nn.Module):
         self.row[likes], self.row[EOS] = 5.0, 4.0
 
     def encode(self, source, mask):
-        return SimpleMemory({}, source)
+        return Memory(source, None, {})
 
     def start(self, memory):
         return {}
@@ -229,30 +206,16 @@ class Endless(torch.nn.Module):
         return self.row.repeat(len(hidden), 1)
 
 
-class SimpleMemory(SimpleNamespace):
-    def __init__(self, static, source):
-        super().__init__(static=static, source=source)
-
-    def _replace(self, static):
-        return SimpleMemory(static, self.source)
-
-    def rows(self, keep):
-        return SimpleMemory(self.static, self.source[keep])
-
-
 def translate(model, source, placeholders=(), beam=1):
     source = torch.tensor([[*source, EOS]])
     constraints = Constraints.start(source, placeholders, placeholders)
     return search(model, source, None, beam, 0.0, torch.tensor([20]), constraints)[0]
 
 
-def test_a_loop_is_not_extended_beyond_what_the_source_repeats():
-    assert translate(Endless(6, 12), [7, 8, 9])[0].ids == [6, 6]
-    assert translate(Endless(6, 12), [7, 7, 7, 7])[0].ids == [6, 6, 6, 6]
-
-
 def test_each_placeholder_is_written_exactly_once_where_the_end_comes_first():
     """The model never writes 10 or 11 by itself, and likes 9, which the source does not have."""
+    assert translate(Endless(6, 12), [7, 8, 9])[0].ids == [6, 6], "no longer loop than the source has"
+    assert translate(Endless(6, 12), [7, 7, 7, 7])[0].ids == [6, 6, 6, 6]
     hypotheses = translate(Endless(9, 12), [11, 5, 10], placeholders=[9, 10, 11], beam=3)
     assert all(sorted(hypothesis.ids).count(9) == 0 for hypothesis in hypotheses)
     assert all(hypothesis.ids.count(10) == hypothesis.ids.count(11) == 1 for hypothesis in hypotheses)
@@ -266,17 +229,6 @@ def test_repeats_of_a_source():
     assert not has_loop([5, 6, 7], [8, 9, 8, 9, 8])
     assert has_loop([5, 6, 7], [1, 8, 9, 2, 8, 9, 2, 8, 9]) and not has_loop([5, 6, 7], [1, 8, 9, 2, 8, 9, 2, 8])
     assert has_loop([5, 6], [*range(20, 28), *range(20, 28)]) and not has_loop([5, 6], [*range(20, 28), *range(20, 27)])
-
-
-@pytest.mark.parametrize("period", [1, 2, 3, 7, 8])
-@pytest.mark.parametrize("repeats", [1, 3])
-def test_where_a_loop_is_stopped(period: int, repeats: int):
-    """The longest that is left has twice the span, or as often as the source repeats one, and a part of the next."""
-    loop = [5 + number % period for number in range(40)]
-    source = [7] * repeats if repeats > 1 else [7, 8]
-    longest = max(length for length in range(2, 40) if not has_loop(source, loop[:length]))
-    allowed = repeats if period >= LONG else max(2, repeats)
-    assert longest == (allowed + 1) * period - (2 if 3 <= period < LONG else 1)
 
 
 def test_the_search_stops_a_loop_where_it_is_noticed():

@@ -4,17 +4,14 @@ import errno
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from threading import Timer
 
 import pytest
-from corpora import Answer, environment, pairs, run_command, small, write_corpus, write_pairs
+from corpora import environment, pairs, run_command, small, write_corpus, write_pairs
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 from test_train import at_validation, comparable, differing, train_state
 
@@ -22,13 +19,11 @@ from nmt.data import files
 from nmt.data.files import atomic_folder, lock, only_writer, open_atomic, write_atomic
 from nmt.errors import UserError
 from nmt.training import checkpoint, trainer
-from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.train_step import TrainStep
 from nmt.training.trainer import SaveTimer
 from nmt.view import progress, tensorboard
 from nmt.view.tensorboard import TensorBoardLogger
 
-slow = partial(pytest.param, marks=pytest.mark.slow)
 WORDS = ["train.max_steps=8", "train.validate_every=4", "train.log_every=1", "model.dropout=0.2"]
 HOLD = """
 import sys, time
@@ -38,27 +33,6 @@ with only_writer(Path(sys.argv[1])):
     print("locked", flush=True)
     time.sleep(60)
 """
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("runs_of_test_run_folder")
-
-
-@pytest.fixture(scope="module")
-def corpus(root: Path) -> list[str]:
-    return write_corpus(root / "corpus")
-
-
-@pytest.fixture
-def train(root, corpus, capfd) -> Callable[..., Answer]:
-    """train(NAME, WORD …) → exit code, stdout and stderr of the command."""
-    return lambda name, *words: run_command(capfd, "train", *small(root, corpus, *WORDS, *words, f"name={name}"))
-
-
-@pytest.fixture
-def folder(root) -> Callable[[str], Path]:
-    return lambda name: root / "runs" / name
 
 
 @pytest.fixture(autouse=True)
@@ -94,15 +68,6 @@ def test_a_second_process_is_refused_and_the_lock_ends_with_the_first(tmp_path):
         holder.kill()
     with only_writer(tmp_path):
         assert (tmp_path / ".lock").read_text().startswith(f"{os.getpid()} ")
-
-
-def test_a_lock_is_waited_for(tmp_path):
-    """As a process that was started anew waits for the death of the one before it."""
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE) as holder:
-        assert holder.stdout and holder.stdout.readline() == b"locked\n"
-        Timer(0.2, holder.kill).start()
-        with only_writer(tmp_path, timeout=30):
-            assert holder.wait() == -signal.SIGKILL
 
 
 def test_without_locks_it_is_said_and_the_work_goes_on(tmp_path, monkeypatch, caplog):
@@ -228,37 +193,16 @@ def curves(folder: Path) -> dict[str, list[int]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("instants", [(3, 3, 2, 7), (4, 6, 8)])
-def test_the_curves_have_no_hole_and_no_double_after_kills(train, folder, monkeypatch, instants):
+def test_the_curves_have_no_hole_and_no_double_after_kills(train, folder, monkeypatch):
     """Also before the first save, where nothing says from where on to discard."""
-    name = f"curves-{instants[0]}"
-    for step in instants:
+    for step in (3, 3, 2, 7):
         with monkeypatch.context() as patch, pytest.raises(Killed):
             kill_at_update(patch, step)
-            train(name, "train.log_sentences=1")
-    assert train(name, "train.log_sentences=1").code == 0
-    steps = curves(folder(name))
+            train("curves", "train.log_sentences=1")
+    assert train("curves", "train.log_sentences=1").code == 0
+    steps = curves(folder("curves"))
     assert steps["loss/train"] == list(range(1, 9))
     assert steps["loss/valid"] == steps["translations/text_summary"] == [4, 8]
-
-
-@pytest.mark.slow
-def test_a_validation_that_was_logged_but_not_saved_is_there_once(train, folder, monkeypatch):
-    """Saved at update 4 before its validation, killed after the validation was logged."""
-
-    def killed(*_: object) -> None:
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        at_validation(patch, 1)
-        assert train("twice", "train.save_minutes=null").code == 130
-    assert train_state(folder("twice"))["step"] == 4
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(CheckpointManager, "save_and_prune", killed)
-        train("twice")
-    assert train("twice").code == 0
-    assert curves(folder("twice"))["loss/valid"] == [4, 8]
-    assert curves(folder("twice"))["loss/train"] == list(range(1, 9))
 
 
 def test_files_are_read_in_the_order_in_which_they_were_written(tmp_path, monkeypatch):
@@ -272,14 +216,6 @@ def test_files_are_read_in_the_order_in_which_they_were_written(tmp_path, monkey
     events = EventAccumulator(str(tmp_path / "tensorboard"), size_guidance={"tensors": 0}).Reload()
     values = [(event.step, event.tensor_proto.float_val[0]) for event in events.Tensors("loss")]
     assert values == [(1, 1.0), (2, 2.0), (3, 3.0)]
-
-
-def test_scores_are_there_once(tmp_path):
-    for bleu in (1.0, 2.0):
-        logger = TensorBoardLogger.for_scores(tmp_path / "tensorboard")
-        logger.hyperparameters({"seed": 1}, {"test/bleu": bleu})
-        logger.close()
-    assert curves(tmp_path)["test/bleu"] == [0]
 
 
 # Damaged checkpoints
@@ -328,33 +264,20 @@ def test_two_damaged_ones_are_one_sentence(train, interrupted):
 
 
 @pytest.mark.slow
-def test_a_damaged_best_is_replaced_by_the_checkpoint_it_was_copied_from(train, folder, interrupted):
+def test_a_damaged_best_is_replaced_or_its_score_forgotten(train, folder, interrupted):
     path = interrupted("damaged-best")
+    shutil.copytree(path, path.with_name("lost-best"))
     flip_bit(path / "best.safetensors")
     answer = train("damaged-best")
-    assert answer.code == 0 and "step-4.safetensors has the same validation score and takes its place" in answer.err
+    assert answer.code == 0 and "step-4.safetensors has the same validation score" in answer.err
     train("not-saved")
     assert_same_weights(path, folder("not-saved"))
-
-
-@pytest.mark.slow
-def test_a_lost_best_is_said_and_the_score_forgotten(train, folder, interrupted):
-    path = interrupted("lost-best")
+    lost = folder("lost-best")
     for name in ("best", "step-4"):
-        flip_bit(path / f"{name}.safetensors")
+        flip_bit(lost / f"{name}.safetensors")
     answer = train("lost-best")
     assert answer.code == 0 and "no other checkpoint can take its place" in answer.err
-    assert "step-4.safetensors is damaged or cut short, now step-4.damaged.safetensors" in answer.err
-    assert checkpoint.load(path / "best.safetensors")["step"] == 8
-
-
-@pytest.mark.slow
-def test_a_finished_run_without_any_best_is_refused(train, folder):
-    words = ["train.average_checkpoints=0"]
-    assert train("no-best", *words).code == 0
-    (folder("no-best") / "best.safetensors").unlink()
-    answer = train("no-best", *words)
-    assert answer.code == 2 and "nothing can take its place" in answer.err and "name=" in answer.err
+    assert "step-4.damaged" in names(lost) and checkpoint.load(lost / "best.safetensors")["step"] == 8
 
 
 # What stays after the end
@@ -367,43 +290,29 @@ def test_what_only_a_continuation_needs_goes_at_the_end(train, folder):
     assert "optimizer" not in checkpoint.load(folder("pruned") / "last.safetensors")
     train("not-saved")
     assert_same_weights(folder("pruned"), folder("not-saved"))
-    again = train("pruned", "train.prune_checkpoints=false")
-    assert again.code == 0 and "already trained" in again.err
-
-
-@pytest.mark.slow
-def test_a_run_that_can_be_continued_keeps_what_it_needs(train, folder):
     words = ["train.prune_checkpoints=true", "optim.schedule=constant"]
-    assert train("extended", *words).code == 0
+    assert train("extended", *words).code == 0  # what can be continued keeps what it needs
     assert names(folder("extended")) == {"last", "previous", "validated", "best", "average", "step-4", "step-8"}
     assert train("extended", *words, "train.max_steps=12").code == 0
     assert train("at-once", *words, "train.max_steps=12").code == 0
     assert_same_weights(folder("extended"), folder("at-once"), "last", "average")
 
 
-# Precision
-
-
 @pytest.mark.slow
-def test_the_decision_of_auto_is_kept(train, folder, monkeypatch, interrupted):
-    monkeypatch.setattr(trainer, "select_precision", fake := FakePrecision(trainer.select_precision, "bf16"))
+def test_the_decision_of_auto_is_kept(train, folder, monkeypatch):
+    real, decisions = trainer.select_precision, ["bf16"]
+
+    def select(name: str, device: object) -> object:
+        return real(decisions[-1] if name == "auto" else name, device)
+
+    monkeypatch.setattr(trainer, "select_precision", select)
     with monkeypatch.context() as patch, pytest.raises(Killed):
         kill_at_update(patch, 7)
         train("auto", "precision=auto")
     assert train_state(folder("auto"))["precision"] == "bf16"
-    fake.decision = "fp32"
+    decisions.append("fp32")
     answer = train("auto", "precision=auto")
     assert answer.code == 0 and "bf16 on cpu" in answer.err
-
-
-class FakePrecision:
-    """A timing of `precision=auto` with this outcome."""
-
-    def __init__(self, real: Callable, decision: str) -> None:
-        self.real, self.decision = real, decision
-
-    def __call__(self, name: str, device: object) -> object:
-        return self.real(self.decision if name == "auto" else name, device)
 
 
 # train.log
@@ -430,27 +339,13 @@ def test_the_log_has_messages_with_their_times_and_what_ended_the_training(train
 # Disks and folders that fail in the middle
 
 
-def remove_run(folder: Path) -> None:
-    shutil.rmtree(folder)
-
-
-def replace_run(folder: Path) -> None:
-    shutil.rmtree(folder)
-    folder.mkdir()
-
-
-def remove_tensorboard(folder: Path) -> None:
-    shutil.rmtree(folder / "tensorboard")
-
-
-@pytest.mark.parametrize("damage", [replace_run, slow(remove_run), slow(remove_tensorboard)])
-def test_what_is_removed_in_the_middle_is_one_sentence(train, folder, monkeypatch, damage):
-    name = damage.__name__
-    real = TrainStep.update
+@pytest.mark.parametrize("part", ["", pytest.param("tensorboard", marks=pytest.mark.slow)])
+def test_what_is_removed_in_the_middle_is_one_sentence(train, folder, monkeypatch, part):
+    name, real = f"removed-{part}", TrainStep.update
 
     def update(self: TrainStep) -> dict[str, float]:
         if self.state.step + 1 == 6:
-            damage(folder(name))
+            shutil.rmtree(folder(name) / part)
         return real(self)
 
     with monkeypatch.context() as patch:
@@ -458,12 +353,10 @@ def test_what_is_removed_in_the_middle_is_one_sentence(train, folder, monkeypatc
         answer = train(name)
     assert answer.code == 2 and answer.out == "" and "Traceback" not in answer.err
     assert re.search(r"^nmt: .*(deleted|removed|replaced)", answer.err, re.MULTILINE), answer.err
-    assert not (folder(name) / "last.safetensors").exists() or train(name).code == 0
+    assert train(name).code == 0
 
 
-def full_disk(limit: int) -> str:
-    """`nmt` in a process whose files cannot grow beyond `limit` bytes: EFBIG, which is met where ENOSPC would be."""
-    return f"""
+FULL_DISK = """
 import resource, signal, sys
 from nmt.cli import main
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -471,26 +364,25 @@ import torch
 from nmt.training import trainer
 real = trainer.Trainer.loop
 def loop(self, progress):
-    resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
     real(self, progress)
 trainer.Trainer.loop = loop
 sys.exit(main())
 """
 
 
-@pytest.mark.parametrize("limit", [slow(0), slow(20_000)])
-def test_a_disk_that_is_full_in_the_middle_is_one_sentence(train, folder, root, corpus, interrupted, limit):
-    """Of a TensorBoard file (0) or of a checkpoint; what was saved is still there and is continued."""
-    path = interrupted(f"full-{limit}")
+@pytest.mark.slow
+def test_a_disk_that_is_full_in_the_middle_is_one_sentence(train, folder, root, corpus, interrupted):
+    """Files cannot grow (EFBIG, which is met where ENOSPC would be); what was saved stays and is continued."""
+    path = interrupted("full")
     before = {file.name: file.read_bytes() for file in path.glob("*.safetensors")}
-    command = [sys.executable, "-c", full_disk(limit), "train", *small(root, corpus, *WORDS, f"name=full-{limit}")]
+    command = [sys.executable, "-c", FULL_DISK, "train", *small(root, corpus, *WORDS, "name=full")]
     answer = subprocess.run(command, env=environment(), capture_output=True, timeout=60, check=False, text=True)
     assert answer.returncode == 2 and answer.stdout == "", answer.stderr
-    assert "Traceback" not in answer.stderr and "enforce fail" not in answer.stderr
-    assert re.search(r"^nmt: .*(cannot be written|Cannot write).*: File too large\.$", answer.stderr, re.MULTILINE)
+    assert "Traceback" not in answer.stderr and "File too large" in answer.stderr
     assert {file.name: file.read_bytes() for file in path.glob("*.safetensors")} == before
     assert not [file for file in path.rglob("*.tmp")]
-    assert train(f"full-{limit}").code == 0
+    assert train("full").code == 0
     train("not-saved")
     assert_same_weights(path, folder("not-saved"))
 
@@ -503,13 +395,3 @@ def test_a_validation_set_that_is_training_data_is_a_warning(root, tmp_path, cap
     write_pairs(tmp_path, "valid", pairs(268)[:16])
     answer = run_command(capfd, "train", *small(root, corpus, *WORDS, "train.max_steps=1", "name=overlap"))
     assert answer.code == 0 and "16 of the 16 validation pairs are training pairs" in answer.err
-
-
-@pytest.mark.slow
-def test_a_very_long_validation_line_is_said_before(root, tmp_path, capfd):
-    corpus = write_corpus(tmp_path)
-    long = " ".join(source for source, _ in pairs(60))
-    write_pairs(tmp_path, "valid", [*pairs(268)[240:255], (long, "Long.")])
-    words = [*WORDS, "train.max_steps=1", "tokenizer.max_pieces=100", "name=long"]
-    answer = run_command(capfd, "train", *small(root, corpus, *words))
-    assert re.search(r"Line 16 of .*valid\.de has \d+ pieces, more than tokenizer\.max_pieces=100", answer.err)

@@ -7,13 +7,9 @@ from pathlib import Path
 import numpy
 import pytest
 import scale
-import scale_measures
 from benchmarks import corpora
-from benchmarks.frame import in_fresh_process
-from scale_plots import draw_pictures
 
 from nmt.data.dataset import ParallelDataset
-from nmt.errors import UserError
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 
@@ -40,28 +36,6 @@ def test_frequent_ids_are_frequent(tmp_path: Path) -> None:
     assert counts[4] / counts[90:119].mean() == pytest.approx(102.7 / 2.7, rel=0.2)
 
 
-@pytest.mark.slow
-def test_text_has_as_many_lines_as_required(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(corpora, "DISTINCT", 200)
-    corpora.write_text(tmp_path / "text", 120)
-    german, english = ((tmp_path / f"text.{side}").read_text(encoding="utf-8").splitlines() for side in ("de", "en"))
-    assert len(german) == len(english) == 120 and len(set(german)) > 110
-
-
-@LINUX
-def test_planning_is_measured(tmp_path: Path) -> None:
-    corpora.write_ids(tmp_path / "ids.arrow", 300, 50)
-    row = scale_measures.planning(str(tmp_path / "ids.arrow"))
-    assert row["batches"] >= 300 * 2 // scale_measures.TOKENS + 1 and row["batches/s"] > 0
-
-
-@pytest.mark.slow
-@LINUX
-def test_an_error_in_a_fresh_process_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no.arrow cannot be read"):
-        in_fresh_process(scale_measures.planning, path=str(tmp_path / "no.arrow"))
-
-
 @LINUX
 @pytest.mark.slow
 def test_a_topic_becomes_a_table_and_json(tmp_path: Path, capsys) -> None:
@@ -72,14 +46,3 @@ def test_a_topic_becomes_a_table_and_json(tmp_path: Path, capsys) -> None:
     assert [row["length"] for row in rows] == [16] and rows[0]["seconds"] > 0
     assert "| transformer_tiny | 16 | 2,000 |" in capsys.readouterr().out
     assert [path.name for path in (tmp_path / "pictures").iterdir()] == ["scale-length.png"]
-
-
-def test_figures_become_pictures(tmp_path: Path) -> None:
-    rows = [
-        {"model": name, "vocabulary": x, "beam": x, "seconds": x / 7, "peak": 3.0 * x} for name in "ab" for x in (4, 8)
-    ]
-    keys = ("start, CPU s", "plan, s", "plan, MiB", "training, MiB more resident", "training, MiB more anonymous")
-    corpus = [dict.fromkeys(keys, 1.0) | {"pairs": pairs} for pairs in (10, 100)]
-    text = [{"pairs": 10, "corpus, lines/s": 9.0, "tokenizer, lines/s": 8.0, "ids, lines/s": 7.0}]
-    draw_pictures({"vocabulary": rows, "beam": rows, "corpus": corpus, "text": text}, tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["scale-corpus.png", "scale-size.png"]

@@ -15,14 +15,7 @@ from hypothesis import strategies as st
 from nmt.config.schema import TokenizerConfig
 from nmt.data.normalization import normalize
 from nmt.data.subword_sampling import Sampler, Vocabulary
-from nmt.data.tokenizer import (
-    BOS,
-    EOS,
-    PAD,
-    UNK,
-    Tokenizer,
-    Tokenizers,
-)
+from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 from nmt.data.train_tokenizer import train_sentencepiece, train_tokenizers, training_lines
 from nmt.errors import UserError
 
@@ -30,15 +23,7 @@ WHO = [("der Hund", "the dog"), ("die Katze", "the cat"), ("das Kind", "the chil
 DOES = [("schläft", "sleeps"), ("spielt", "plays"), ("wartet", "waits"), ("singt leise", "sings softly")]
 WHERE = [("im Garten", "in the garden"), ("am Fenster", "at the window"), ("auf der Straße", "in the street")]
 PAIRS = [tuple(" ".join(words) + "." for words in zip(a, b, c, strict=True)) for a in WHO for b in DOES for c in WHERE]
-STRANGE = [
-    "مرحبا بالعالم",
-    "Grüße 😀👩‍👩‍👧",
-    "a\u2028b",
-    "a\x85b",
-    "a\x0bb",
-    "½ … Ａ ﬁ",
-    "tab\there",
-]
+STRANGE = ["مرحبا بالعالم", "Grüße 😀👩‍👩‍👧", "a\u2028b", "a\x85b", "a\x0bb", "½ … Ａ ﬁ", "tab\there"]
 
 
 def config(algorithm: str = "unigram", size: int = 305, joint: bool = True, lowercase: bool = False) -> TokenizerConfig:
@@ -58,12 +43,6 @@ def tokenizer(request: pytest.FixtureRequest, files: tuple[Path, Path]) -> Token
     return Tokenizer(train_sentencepiece(config(request.param), list(files)), lowercase=False)
 
 
-def test_words_of_the_corpus_are_pieces_and_others_are_bytes(tokenizer: Tokenizer) -> None:
-    assert tokenizer.pieces(tokenizer.encode("der"))[0].startswith("▁d")
-    assert len(tokenizer.encode(PAIRS[0][0])) < len(PAIRS[0][0])
-    assert tokenizer.pieces(tokenizer.encode("😀"))[-4:] == ["<0xF0>", "<0x9F>", "<0x98>", "<0x80>"]
-
-
 @pytest.mark.parametrize("text", STRANGE)
 def test_strange_text_survives(tokenizer: Tokenizer, text: str) -> None:
     ids = tokenizer.encode(text)
@@ -77,13 +56,6 @@ def test_round_trip(tokenizer: Tokenizer, text: str, alpha: float) -> None:
     expected = re.sub(" +", " ", normalize(text)).strip(" ")
     assert tokenizer.decode(tokenizer.encode(text)) == expected
     assert tokenizer.decode(tokenizer.sample(text, alpha, Random(1))) == expected
-
-
-def test_decode_skips_specials_and_stays_on_one_line(tokenizer: Tokenizer) -> None:
-    ids = tokenizer.encode("der Hund")
-    assert tokenizer.decode([BOS, *ids, EOS, PAD, PAD]) == "der Hund"
-    assert "\n" not in tokenizer.decode([*ids, tokenizer.processor.piece_to_id("<0x0A>"), *ids])
-    assert "⁇" in tokenizer.decode([*ids, UNK])
 
 
 def test_sampling_is_a_function_of_the_seed(tokenizer: Tokenizer) -> None:
@@ -135,16 +107,6 @@ def test_dropout_leaves_out_merges_with_its_probability() -> None:
     assert abs(merged / 10_000 - 0.7) < 5 * math.sqrt(0.3 * 0.7 / 10_000)
 
 
-@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
-def test_unknown_characters_without_bytes(files: tuple[Path, Path], algorithm: str) -> None:
-    settings = TokenizerConfig(algorithm, 45, True, False, 1.0, False, 256)
-    tokenizer = Tokenizer(train_sentencepiece(settings, list(files)), False)
-    texts = ["der Żółw schläft", "ŻŻ ŻŻ", "Ż"]
-    assert UNK in tokenizer.encode(texts[0])
-    never = 0.0 if algorithm == "bpe" else 200.0
-    assert tokenizer.sample_all(texts, never, 1) == tokenizer.encode_all(texts)
-
-
 ANOTHER_PROCESS = """
 import hashlib, sys
 from pathlib import Path
@@ -185,19 +147,6 @@ def test_the_size_an_error_names_is_possible(files: tuple[Path, Path], algorithm
     assert Tokenizer(train_sentencepiece(config(algorithm, named), list(files)), False).size == named
     with pytest.raises(UserError):
         train_sentencepiece(config(algorithm, named - 1), list(files))
-
-
-@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
-def test_a_text_with_fewer_pieces_gives_as_many_as_it_has(
-    files: tuple[Path, Path], algorithm: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    model = train_sentencepiece(config(algorithm, 9000), list(files))
-    learnt = Tokenizer(model, False).size
-    assert 305 < learnt < 9000
-    assert f"train.en: too little text for 9000 pieces; {learnt} are learnt." in caplog.text
-    assert train_sentencepiece(config(algorithm, learnt), list(files)) == model
-    assert train_sentencepiece(config(algorithm, learnt + 1), list(files)) == model
-    assert caplog.text.count("too little text") == 2
 
 
 def test_lines_sentencepiece_would_not_take(tmp_path: Path) -> None:

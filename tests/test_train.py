@@ -1,11 +1,7 @@
 """Training by command: an interrupted run ends exactly where an uninterrupted one does, and its folder is correct."""
 
-import json
-import re
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -13,22 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from corpora import (
-    RECURRENT,
-    TRANSFORMER,
-    Answer,
-    Trained,
-    environment,
-    run_command,
-    small,
-    write_corpus,
-)
+from corpora import RECURRENT, TRANSFORMER, Trained, run_command, small, write_corpus
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator
 from nmt.training import checkpoint, schedule
-from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.view.progress import Progress
 
 EVERYTHING = [
@@ -39,30 +25,6 @@ EVERYTHING = [
     "train.validate_every=5",
     "train.max_steps=12",
 ]
-MODELS = {"transformer": TRANSFORMER, "muon": [*TRANSFORMER, "optim=muon"], "recurrent": RECURRENT}
-HARD_ATTENTION = ["model=bahdanau_hard", "model.hidden_size=16", "model.embedding_size=16"]
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    return write_corpus(tmp_path_factory.mktemp("corpus"))
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of this file's runs, which have one corpus and one tokenizer."""
-    return tmp_path_factory.mktemp("runs_of_test_train")
-
-
-@pytest.fixture
-def train(root, corpus, capfd):
-    """train(NAME, WORD …) → exit code, stdout and stderr of the command."""
-    return lambda name, *words: run_command(capfd, "train", *small(root, corpus, *words, f"name={name}"))
-
-
-@pytest.fixture
-def folder(root):
-    return lambda name: root / "runs" / name
 
 
 def at_update(monkeypatch: pytest.MonkeyPatch, *steps: int) -> None:
@@ -78,12 +40,12 @@ def at_update(monkeypatch: pytest.MonkeyPatch, *steps: int) -> None:
     monkeypatch.setattr(Progress, "update", update)
 
 
-def at_validation(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """Ctrl-C in the middle of a validation, counted from 1; that of the average counts too."""
-    real, numbers = Translator.batches, count(1)
+def at_validation(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
+    """Ctrl-C in the middle of these validations, counted from 1; that of the average counts too."""
+    real, calls = Translator.batches, count(1)
 
     def batches(self: Translator, *arguments: object) -> object:
-        if next(numbers) == number:
+        if next(calls) in numbers:
             signal.raise_signal(signal.SIGINT)
         return real(self, *arguments)  # type: ignore[arg-type]
 
@@ -126,99 +88,51 @@ def assert_same_runs(left: Path, right: Path) -> None:
         assert differing(comparable(left / name), comparable(right / name)) == [], name
 
 
-def scores(out: str) -> list[str]:
-    return [line for line in out.splitlines() if "\t" in line]
-
-
-INTERRUPTIONS = {  # in order; each may be several runs of the command
-    "anywhere": lambda patch: (at_update(patch, 1, 5, 8, 12), at_validation(patch, 2)),
-    "within the validation of the average": lambda patch: at_validation(patch, 4),
+MODELS = {
+    "transformer": TRANSFORMER,
+    "muon": [*TRANSFORMER, "optim=muon"],
+    "hard": ["model=bahdanau_hard", "model.hidden_size=16", "model.embedding_size=16"],
 }
-FAST = ("transformer", "anywhere")
-CASES = [
-    pytest.param(model, when, marks=[pytest.mark.slow] * ((model, when) != FAST))
-    for model in MODELS
-    for when in INTERRUPTIONS
-]
-
-
-@pytest.fixture(scope="module")
-def uninterrupted() -> dict[str, Answer]:
-    """What the command printed that trained each model without an interruption; the first test of a model trains it."""
-    return {}
-
-
-@pytest.mark.parametrize(("model", "when"), CASES)
-def test_interrupted_and_continued_is_uninterrupted(model, when, train, folder, monkeypatch, uninterrupted):
-    """Bit for bit: weights, optimizer and train state, with dropout, accumulation and subword
-    sampling; an epoch ends in the middle of an update."""
-    words = [*MODELS[model], *EVERYTHING]
-    if model not in uninterrupted:
-        uninterrupted[model] = train(f"uninterrupted-{model}", *words)
-        assert uninterrupted[model].code == 0
-    name = f"{model}-{when.replace(' ', '-')}"
-    with monkeypatch.context() as patch:
-        INTERRUPTIONS[when](patch)
-        interruptions = 0
-        while (answer := train(name, *words)).code == 130 and interruptions < 8:
-            assert re.search(r"Interrupted after update \d+; .* the same command again", answer.err)
-            assert answer.out == ""
-            interruptions += 1
-    assert interruptions >= 1 and answer.code == 0
-    assert scores(answer.out) == scores(uninterrupted[model].out)
-    assert_same_runs(folder(f"uninterrupted-{model}"), folder(name))
 
 
 @pytest.mark.parametrize(
-    "words", [TRANSFORMER, pytest.param(HARD_ATTENTION, marks=pytest.mark.slow)], ids=["transformer", "hard"]
+    "model", [pytest.param(name, marks=[pytest.mark.slow] * (name != "transformer")) for name in MODELS]
 )
-def test_a_longer_budget_continues_a_finished_run(words, train, folder):
+def test_interrupted_and_continued_is_uninterrupted(model, train, folder, monkeypatch):
+    """Bit for bit: weights, optimizer and train state, with dropout, accumulation and subword
+    sampling; an epoch ends in the middle of an update. The fifth validation is that of the average.
+    """
+    words = [*MODELS[model], *EVERYTHING]
+    uninterrupted = train(f"uninterrupted-{model}", *words)
+    assert uninterrupted.code == 0
+    with monkeypatch.context() as patch:
+        at_update(patch, 1, 5, 8, 12)
+        at_validation(patch, 2, 5)
+        for _ in range(6):
+            answer = train(model, *words)
+            assert answer.code == 130 and answer.out == "" and "Interrupted after update" in answer.err
+        answer = train(model, *words)
+    assert answer.code == 0 and answer.out == uninterrupted.out
+    assert_same_runs(folder(f"uninterrupted-{model}"), folder(model))
+
+
+def test_a_longer_budget_continues_a_finished_run(train, folder):
     """With a schedule that does not depend on the end, N updates and then M - N more are M updates."""
-    words = [*words, *EVERYTHING, "optim.schedule=inverse_sqrt", "train.average_checkpoints=0"]
-    name = words[0].partition("=")[2]
-    assert train(f"{name}-once", *words).code == 0
-    assert train(f"{name}-twice", *words, "train.max_steps=7").code == 0
-    assert train_state(folder(f"{name}-twice"))["step"] == 7
-    assert train(f"{name}-twice", *words).code == 0
-    once, twice = (comparable(folder(f"{name}-{which}") / "last.safetensors") for which in ("once", "twice"))
+    words = [*EVERYTHING, "optim.schedule=inverse_sqrt", "train.average_checkpoints=0"]
+    assert train("once", *words).code == 0
+    assert train("twice", *words, "train.max_steps=7").code == 0
+    assert train_state(folder("twice"))["step"] == 7
+    assert train("twice", *words).code == 0
+    once, twice = (comparable(folder(name) / "last.safetensors") for name in ("once", "twice"))
     for key in ("model", "optimizer"):
         assert differing(once[key], twice[key]) == [], key
     assert once["train_state"]["step"] == twice["train_state"]["step"] == 12
 
 
-# `nmt` with pauses after its first 20 updates: however late the signal comes, it comes before the end.
-SLOW = """
-import sys, time
-from nmt.cli import main
-from nmt.view.progress import Progress
-real, calls = Progress.update, []
-def update(self, *arguments):
-    real(self, *arguments)
-    calls.append(1)
-    time.sleep(0.2 * (len(calls) > 20))
-Progress.update = update
-sys.exit(main())
-"""
-
-
-@pytest.mark.slow
-def test_a_real_ctrl_c_in_a_process_of_its_own(train, folder, root, corpus):
-    words = ["train.max_steps=40", "train.validate_every=20"]
-    command = [sys.executable, "-c", SLOW, "train", *small(root, corpus, *words, "name=killed")]
-    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        assert running.stderr and running.stdout
-        for line in running.stderr:
-            if b"update 20:" in line:
-                break
-        running.send_signal(signal.SIGINT)
-        rest, out = running.stderr.read().decode(), running.stdout.read()
-        assert running.wait(30) == 130 and out == b""
-    assert "Traceback" not in rest and re.search(r"^nmt: Interrupted after update \d+;", rest, re.MULTILINE)
-    assert 20 <= train_state(folder("killed"))["step"] < 40
-    resumed, uninterrupted = train("killed", *words), train("not-killed", *words)
-    assert "continuing after update" in resumed.err
-    assert resumed.out == uninterrupted.out
-    assert_same_runs(folder("killed"), folder("not-killed"))
+def test_patience_counts_validations_without_a_better_score(train, folder):
+    words = ["optim.lr=1e-30", "train.patience=2", "train.max_steps=40", "train.validate_every=2"]
+    assert train("patient", *words, "train.average_checkpoints=0").code == 0
+    assert train_state(folder("patient"))["step"] == 6 and train_state(folder("patient"))["finished"]
 
 
 def test_a_finished_run_is_left_as_it_is(trained: Trained, copied, tmp_path):
@@ -246,23 +160,6 @@ def test_a_folder_of_another_training_is_refused(train, folder):
     assert {path.name for path in folder("mixed").glob("step-*")} == {"step-2.safetensors", "step-4.safetensors"}
 
 
-@pytest.mark.slow
-def test_ctrl_c_in_the_last_validation_stops(train, folder, monkeypatch):
-    """Without averaging no later batch would check for it."""
-    real = CheckpointManager.save_and_prune
-
-    def save_and_prune(self: CheckpointManager, *arguments: object) -> None:
-        real(self, *arguments)  # type: ignore[arg-type]
-        signal.raise_signal(signal.SIGINT)
-
-    words = ["train.max_steps=2", "train.validate_every=2", "train.average_checkpoints=0"]
-    with monkeypatch.context() as patch:
-        patch.setattr(CheckpointManager, "save_and_prune", save_and_prune)
-        assert train("last-validation", *words).code == 130
-    assert not train_state(folder("last-validation"))["finished"]
-    assert train("last-validation", *words).code == 0
-
-
 @pytest.fixture
 def seconds_per_update(monkeypatch) -> Callable[[float], None]:
     """seconds_per_update(S): the budget reads a clock by which updates and validations take S seconds."""
@@ -277,41 +174,22 @@ def seconds_per_update(monkeypatch) -> Callable[[float], None]:
 
 @pytest.mark.slow
 def test_minutes_become_updates_once(train, folder, monkeypatch, seconds_per_update):
-    """The number is estimated after some updates and kept through an interruption, however slow the rest is."""
+    """Interrupted before: estimated anew. Afterwards the number is kept, however slow the rest is."""
     words = ["train.max_minutes=0.03", "train.validate_every=1000"]
     with monkeypatch.context() as patch:
-        at_update(patch, 22)
+        at_update(patch, 10, 45)
+        assert train("minutes", *words).code == 130
+        assert train_state(folder("minutes"))["total_steps"] is None
         answer = train("minutes", *words)
     assert "updates fit into 0.03 minutes" in answer.err and answer.code == 130
     total = train_state(folder("minutes"))["total_steps"]
-    assert 100 < total < 1.8 / 0.01
+    assert 100 < total < 10 + 1.8 / 0.01
     seconds_per_update(1.0)
     answer = train("minutes", *words)
     assert answer.code == 0 and "fit into" not in answer.err
     state = train_state(folder("minutes"))
     assert state["step"] == state["total_steps"] == total
     assert train("minutes", *words, "train.max_minutes=0.02").code == 2, "converted minutes cannot change"
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("seconds_per_update")
-@pytest.mark.parametrize("interrupt", [lambda patch: at_update(patch, 20), lambda patch: at_validation(patch, 1)])
-def test_a_training_interrupted_before_minutes_are_converted_still_ends(interrupt, train, folder, monkeypatch, request):
-    words = ["train.max_minutes=0.02", "train.validate_every=1000"]
-    name = f"unconverted-{request.node.callspec.indices['interrupt']}"
-    with monkeypatch.context() as patch:
-        interrupt(patch)
-        assert train(name, *words).code == 130
-    assert train_state(folder(name))["total_steps"] is None
-    real = Progress.update
-
-    def update(self: Progress, *arguments: object) -> None:
-        assert self.unit != "update" or self.count < 5000, "it does not end"
-        real(self, *arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Progress, "update", update)
-    answer = train(name, *words)
-    assert answer.code == 0 and "fit into 0.02 minutes" in answer.err
 
 
 @pytest.fixture
@@ -373,23 +251,6 @@ def test_a_resumed_training_refuses_another_corpus(copied, tmp_path):
     assert answer.code == 2 and "the corpus (was" in answer.err
 
 
-@pytest.mark.slow
-def test_keys_without_effect_on_the_weights_may_change(copied, tmp_path):
-    answer = copied("train.log_every=7", "train.log_sentences=3", "decode.beam=3")
-    assert answer.code == 0 and "already trained" in answer.err and answer.out.startswith("test\t")
-    saved = (tmp_path / "tiny" / "config.yaml").read_text(encoding="utf-8")
-    assert "beam: 3\n" in saved, "config.yaml shows another configuration than the last command's"
-
-
-def test_a_diverged_training_names_the_batch(train, folder):
-    answer = train("wild", "optim.lr=1e9", "train.max_steps=50")
-    assert answer.code == 2 and answer.out == "" and "Traceback" not in answer.err
-    assert re.search(
-        r"diverged after update \d+: loss .* in batch \d+ of epoch 1 .*no checkpoint yet.*optim\.lr", answer.err
-    )
-    assert not (folder("wild") / "last.safetensors").exists()
-
-
 def test_weights_that_are_not_finite_are_never_the_best(train, folder):
     """A validation follows the update after which they are not finite."""
     answer = train("not-finite", "optim.lr=1e30", "optim.warmup_steps=0", "train.max_steps=3", "train.validate_every=1")
@@ -399,70 +260,42 @@ def test_weights_that_are_not_finite_are_never_the_best(train, folder):
         assert all(tensor.isfinite().all() for tensor in comparable(path)["model"].values()), path.name
 
 
-def test_the_average_is_the_mean(trained: Trained):
-    steps = [comparable(path)["model"] for path in sorted(trained.folder.glob("step-*.safetensors"))]
-    assert len(steps) == 2
-    mean = comparable(trained.folder / "average.safetensors")
+def test_best_and_average(trained: Trained, capfd, tmp_path):
+    """The average is the mean; the best's scores are those that `nmt evaluate` computes for these weights."""
+    names = ("step-60", "step-120", "average", "best")
+    first, second, mean, best = (comparable(trained.folder / f"{name}.safetensors") for name in names)
     assert mean["origin"] == "average of updates 60, 120"
     for name, tensor in mean["model"].items():
-        torch.testing.assert_close(tensor, (steps[0][name] + steps[1][name]) / 2, rtol=1e-6, atol=1e-7)
-        assert tensor.dtype == steps[0][name].dtype
-
-
-def test_the_best_checkpoint_has_the_best_validation_score(trained: Trained, capfd, tmp_path):
-    """Its scores are those that `nmt evaluate` computes for these weights."""
-    folder = trained.folder
-    names = ("step-60.safetensors", "step-120.safetensors", "average.safetensors")
-    candidates = [checkpoint.load(folder / name) for name in names]
-    best, highest = (
-        checkpoint.load(folder / "best.safetensors"),
-        max(candidates, key=lambda each: each["valid"]["bleu"]),
-    )
-    assert best["valid"]["bleu"] == highest["valid"]["bleu"] > 0
-    equal = [each for each in candidates if each["valid"]["bleu"] == highest["valid"]["bleu"]]  # often several
+        expected = (first["model"][name] + second["model"][name]) / 2
+        torch.testing.assert_close(tensor, expected, rtol=1e-6, atol=1e-7)
+    highest = max(each["valid"]["bleu"] for each in (first, second, mean))
+    equal = [each for each in (first, second, mean) if each["valid"]["bleu"] == highest]  # often several
+    assert best["valid"]["bleu"] == highest > 0
     assert any(differing(best["model"], each["model"]) == [] for each in equal)
-    copy = shutil.copy(folder / "best.safetensors", tmp_path)
+    copy = shutil.copy(trained.folder / "best.safetensors", tmp_path)
     answer = run_command(capfd, "evaluate", str(copy), "--split", "valid", "--beam", "1")
     assert answer.out.split("\t")[1:3] == [f"{best['valid'][metric]:.2f}" for metric in ("bleu", "chrf")]
 
 
 def test_tensorboard_gets_all_curves_tables_and_heatmaps(trained: Trained):
-    events = EventAccumulator(
-        str(trained.folder / "tensorboard"), size_guidance={"images": 0, "tensors": 0, "scalars": 0}
-    )
-    events.Reload()
-    tags = events.Tags()
-    curves = {tag: [event.step for event in events.Scalars(tag)] for tag in tags["scalars"]}
+    unlimited = {"images": 0, "tensors": 0, "scalars": 0}
+    events = EventAccumulator(str(trained.folder / "tensorboard"), size_guidance=unlimited).Reload()
+    values = {tag: {event.step: event.value for event in events.Scalars(tag)} for tag in events.Tags()["scalars"]}
     often = ["loss/train", "perplexity/train", "optim/learning_rate", "optim/gradient_norm"]
     often += ["speed/target_tokens_per_second", "speed/padding_fraction", "speed/memory_gib"]
     for tag in often:
-        assert curves[tag] == list(range(5, 121, 5)), tag
+        assert list(values[tag]) == list(range(5, 121, 5)), tag
     for tag in ("loss/valid", "perplexity/valid", "bleu/valid", "chrf/valid"):
-        assert curves[tag] == [60, 120], tag
-    assert curves["test/test_bleu"] == [0]
-    values = {tag: [event.value for event in events.Scalars(tag)] for tag in curves}
-    assert max(values["optim/learning_rate"]) == pytest.approx(0.01) and values["optim/learning_rate"][-1] < 1e-3
-    assert values["loss/train"][-1] < values["loss/train"][0] and all(value > 0 for value in values["speed/memory_gib"])
-    assert all(0 <= value < 0.5 for value in values["speed/padding_fraction"])
-    assert all(value > 10 for value in values["speed/target_tokens_per_second"])
-    assert [event.step for event in events.Images("alignment/1")] == [60, 120]
-    assert events.Images("alignment/1")[0].encoded_image_string.startswith(b"\x89PNG")
-    assert [event.step for event in events.Images("heads/1")] == [60, 120]
+        assert list(values[tag]) == [60, 120], tag
+    assert list(values["test/test_bleu"]) == [0]
+    rates, losses = values["optim/learning_rate"], values["loss/train"]
+    assert max(rates.values()) == pytest.approx(0.01) and rates[120] < 1e-3 and losses[120] < losses[5]
+    for tag in ("alignment/1", "heads/1"):
+        assert [event.step for event in events.Images(tag)] == [60, 120]
     table = events.Tensors("translations/text_summary")
     assert [event.step for event in table] == [60, 120]
-    text = table[-1].tensor_proto.string_val[0].decode()
-    assert text.startswith("| source | reference | hypothesis |")
     first = (trained.root / "corpus" / "valid.de").read_text(encoding="utf-8").splitlines()[0]
-    assert first in text
-    assert any(tag.startswith("_hparams_") for tag in summaries(trained.folder / "tensorboard"))
-
-
-def summaries(folder: Path) -> set[str]:
-    """All tags, also those that the accumulator hides."""
-    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
-
-    files = sorted(folder.glob("events.*"))
-    return {value.tag for file in files for event in EventFileLoader(str(file)).Load() for value in event.summary.value}
+    assert first in table[-1].tensor_proto.string_val[0].decode()
 
 
 def test_an_empty_translation_at_a_validation_is_no_crash(train, folder, monkeypatch):
@@ -478,11 +311,3 @@ def test_an_empty_translation_at_a_validation_is_no_crash(train, folder, monkeyp
     events = EventAccumulator(str(folder("empty") / "tensorboard"))
     events.Reload()
     assert "loss/valid" in events.Tags()["scalars"] and not events.Tags()["images"]
-
-
-def test_the_run_folder_names_its_configuration_and_corpus(trained: Trained):
-    assert "size: 32\n" in (trained.folder / "config.yaml").read_text(encoding="utf-8")
-    reports = [json.loads(path.read_text(encoding="utf-8")) for path in trained.root.glob("data/corpus-*/report.json")]
-    assert comparable(trained.folder / "last.safetensors")["corpus_hash"] in [
-        report["corpus_hash"] for report in reports
-    ]
