@@ -48,8 +48,8 @@ def train_tokenizers(
 def copied_marks(source_file: Path, target_file: Path) -> list[str]:
     """The placeholders of the text filter that a corpus has a use for.
 
-    None where no pair has the same span on both sides: names to be transliterated, for instance. Not those of numbers
-    where the targets do not have those of the sources: some languages write them in words or in digits of their own.
+    Not those of numbers where the targets do not have those of the sources: some languages write them in words or in
+    digits of their own.
     """
     found, copied = Counter[bool](), Counter[bool]()  # spans of the sources that are numbers, and that are not
     for source, target in zip(*(training_lines([file], False) for file in (source_file, target_file)), strict=False):
@@ -57,8 +57,6 @@ def copied_marks(source_file: Path, target_file: Path) -> list[str]:
             there = {span.text for span in find_spans(target)}
             found.update(span.kind == "number" for span in spans)
             copied.update(span.kind == "number" for span in spans if span.text in there)
-    if not copied:
-        return []
     translated = found[True] >= FEWEST_NUMBERS and copied[True] < found[True] * LEAST_COPIED
     return OTHERS if translated else PLACEHOLDERS
 
