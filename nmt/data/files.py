@@ -186,6 +186,7 @@ def lock(path: Path, timeout: float) -> Iterator[bool]:
     """
     held = FileLock(path, timeout=timeout)
     try:
+        path.parent.stat()  # raises where there is no such folder: filelock would make it
         held.acquire()
     except OSError as error:
         if error.errno not in NO_LOCKS:
