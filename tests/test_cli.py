@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +15,12 @@ import torch
 from corpora import Answer, Trained, environment, run_command, small, write_corpus
 
 from nmt import cli
+from nmt.config.compose import compose_all
 from nmt.data import line_chunks
 from nmt.data.links import format_links
 from nmt.data.parallel_text import read_pairs
 from nmt.data.tokenizer import BOS, EOS
 from nmt.data.words import WordPair
-from nmt.decode import translator as translator_module
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluate import aer
@@ -85,6 +84,7 @@ def test_help_names_the_commands_and_each_has_help(capsys):
 
 def test_stdout_holds_data_only(trained: Trained, tmp_path):
     """In a process of their own, so that nothing can bypass sys.stdout."""
+    assert re.fullmatch(rf"test\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}", *trained.lines)
     shutil.copytree(trained.folder, tmp_path / "tiny")
     of = ["tiny", "--runs", str(tmp_path)]
     commands = [
@@ -93,10 +93,9 @@ def test_stdout_holds_data_only(trained: Trained, tmp_path):
         ["translate", *of],
         ["align", *of, "--pharaoh", SENTENCE],
     ]
-    text = f"{SENTENCE}\n\n{OTHER}".encode()
     completed = subprocess.run(
         [sys.executable, "-c", IN_SEQUENCE, json.dumps(commands)],
-        input=text, capture_output=True, env=environment(), timeout=120,
+        input=f"{SENTENCE}\n\n{OTHER}".encode(), capture_output=True, env=environment(), timeout=120,
     )  # fmt: skip
     assert completed.returncode == 0 and b"already trained" in completed.stderr
     *printed, end = completed.stdout.decode().split("\0")
@@ -171,8 +170,7 @@ def test_a_sentence_far_too_long_is_split_with_a_warning(translate):
     long = ("Der Bäcker kauft einen Apfel. " * 200)[:5000]
     answer = translate(long, SENTENCE)
     assert answer.out.count("\n") == 2 and answer.out.endswith(translate(SENTENCE).out)
-    assert re.search(r"Line 1 has \d+ pieces, more than tokenizer\.max_pieces=256; .* \d+ parts", answer.err)
-    assert translate("x" * 5000).out.count("\n") == 1
+    assert re.search(r"Line 1 has \d+ pieces, .* \d+ parts", answer.err)
 
 
 @pytest.mark.slow
@@ -187,69 +185,54 @@ def test_a_reader_that_leaves_is_no_error_and_a_full_disk_is_one(trained: Traine
             assert ended.returncode == code and said in ended.stderr and ended.stderr.count(b"\n") == bool(said)
 
 
-def test_the_n_best_come_best_first(translate):
-    """Of each sentence, in text and in JSON; the first is the translation."""
-    words = ["--beam", "4", "--nbest", "3", SENTENCE, OTHER]
-    lines = [line.split("\t") for line in translate(*words).out.splitlines()]
-    records = [json.loads(line) for line in translate("--format", "jsonl", *words).out.splitlines()]
-    assert len(lines) == 6 and len({text for _, text in lines}) > 2
-    for rows, record in zip((lines[:3], lines[3:]), records, strict=True):
-        scores = [float(score) for score, _ in rows]
-        assert scores == sorted(scores, reverse=True)
-        assert rows == [[f"{each['score']:.4f}", each["text"]] for each in record["nbest"]]
-        assert record["nbest"][0] == {"text": record["text"], "score": record["score"]}
-    assert lines[0][1] + "\n" == translate("--beam", "4", SENTENCE).out
-
-
-@pytest.mark.parametrize("beam", ["1", "4"])
-def test_a_record_is_complete(translate, beam):
+def test_a_record_is_complete_and_the_n_best_come_best_first(translate):
     """score = Σ log p / length^α, </s> counted, with the run's α = 1."""
-    records = [
-        json.loads(line)
-        for line in translate("--format", "jsonl", "--beam", beam, SENTENCE, OTHER, "").out.splitlines()
-    ]
+    words = ["--beam", "4", "--nbest", "3", SENTENCE, OTHER, ""]
+    records = [json.loads(line) for line in translate("--format", "jsonl", *words).out.splitlines()]
+    lines = [line.split("\t") for line in translate(*words).out.splitlines()]
     assert [record["line"] for record in records] == [1, 2, 3]
-    for record, sentence in zip(records, (SENTENCE, OTHER), strict=False):
+    for number, (record, sentence) in enumerate(zip(records, (SENTENCE, OTHER), strict=False)):
         assert record["text"].strip() == "".join(record["pieces"]).replace("▁", " ").strip()  # a last ▁ may be alone
         assert "".join(record["source_pieces"]).replace("▁", " ").strip() == sentence
         count = len(record["log_probabilities"])
-        assert count == len(record["pieces"]) + 1
-        assert all(value <= 0 for value in record["log_probabilities"])
+        assert count == len(record["pieces"]) + 1 and max(record["log_probabilities"]) <= 0
         assert record["score"] == pytest.approx(sum(record["log_probabilities"]) / count, abs=2e-3)
         for source, target in record["alignment"]:
             assert 0 <= source < len(record["source_words"]) and 0 <= target < len(record["words"])
+        best = record["nbest"]
+        assert len(best) == 3 and best == sorted(best, key=lambda each: -each["score"])
+        assert best[0] == {"text": record["text"], "score": record["score"]}
+        assert [text for _, text in lines[3 * number :][:3]] == [each["text"] for each in best]
     assert records[2]["text"] == "" and records[2]["pieces"] == [] and records[2]["alignment"] == []
 
 
-def test_the_output_file_appears_complete(translate, tmp_path, trained: Trained, monkeypatch):
+def test_the_output_file_appears_complete(translate, tmp_path, monkeypatch):
     wanted = translate(SENTENCE, OTHER).out
-    path = tmp_path / "out" / "some.en"
-    path.parent.mkdir()
+    path = tmp_path / "some.en"
     path.write_text("older\n")
     answer = translate("--output", str(path), SENTENCE, OTHER)
     assert answer.code == 0 and answer.out == "" and path.read_text(encoding="utf-8") == wanted
     monkeypatch.setattr(Translator, "translate_chunk", lambda *_: (_ for _ in ()).throw(UserError("enough")))
     assert translate("--output", str(path), SENTENCE).code == 2
     assert path.read_text(encoding="utf-8") == wanted, "an incomplete answer has replaced a complete one"
-    assert [one.name for one in path.parent.iterdir()] == ["some.en"]
-    assert translate("--output", os.devnull, SENTENCE).code == 2 and Path(os.devnull).is_char_device()
+    assert [one.name for one in tmp_path.iterdir()] == ["some.en"]
+    assert Path(os.devnull).is_char_device() and translate("--output", os.devnull, SENTENCE).code == 2
 
 
 def test_a_run_goes_by_name_folder_file_and_latest(trained: Trained, capfd, monkeypatch, tmp_path):
     wanted = run_command(capfd, "translate", "tiny", "--runs", trained.runs, SENTENCE).out
     for name in (str(trained.folder), str(trained.folder / "best.safetensors")):
         assert run_command(capfd, "translate", name, SENTENCE).out == wanted
-    last = run_command(capfd, "translate", "latest", "--runs", trained.runs, SENTENCE)
-    assert last.out == wanted and "latest run is" in last.err
-    assert run_command(capfd, "translate", str(trained.folder / "last.safetensors"), SENTENCE).code == 0
-    for number, name in enumerate(("newer", "older")):
-        path = Path(shutil.copytree(trained.folder, tmp_path / name)) / "best.safetensors"
-        os.utime(path, (1e9 - number, 1e9 - number))
-    assert f"{tmp_path / 'newer'}." in run_command(capfd, "translate", "latest", "--runs", str(tmp_path), "Ja.").err
     monkeypatch.chdir(trained.root)
     assert run_command(capfd, "translate", "tiny", SENTENCE).out == wanted
     monkeypatch.chdir(tmp_path)
     assert run_command(capfd, "translate", "tiny", SENTENCE).code == 2
+    for number, name in enumerate(("newer", "older")):
+        (tmp_path / name).mkdir()
+        shutil.copy(trained.folder / "best.safetensors", tmp_path / name)
+        os.utime(tmp_path / name / "best.safetensors", (1e9 - number, 1e9 - number))
+    latest = run_command(capfd, "translate", "latest", "--runs", str(tmp_path), SENTENCE)
+    assert f"latest run is {tmp_path / 'newer'}." in latest.err and latest.out == wanted
 
 
 def test_the_table_shows_the_weights_of_each_word(align):
@@ -305,53 +288,40 @@ def rates(answer: Answer) -> dict[tuple[str, ...], list[str]]:
 PERFECT = ["0.0000", "1.0000", "1.0000"]
 
 
-def test_gold_gives_an_error_rate_for_each_layer_and_step(align, pair_files):
+def test_gold_gives_an_error_rate_for_each_layer_head_and_step(align, pair_files):
     files, write = pair_files
-    drawn = align(*files, "--pharaoh", "--layer", "0").out
-    own = write("own", drawn)
+    own = write("own", align(*files, "--pharaoh", "--layer", "0").out)
     table = rates(align(*files, "--gold", own))
     assert list(table) == [(layer, "mean", step) for layer in ("0", "1", "0,1") for step in ("output", "input")]
     assert table["0", "mean", "output"] == PERFECT  # its own links
     assert table["1", "mean", "input"] != PERFECT
-    last_layer = rates(align(*files, "--gold", own, "--layer", "-1"))
-    assert last_layer == {key: value for key, value in table.items() if key[0] == "1"}
+    heads = rates(align(*files, "--gold", own, "--heads"))
+    assert {key[:2] for key in heads} == {(layer, head) for layer in ("0", "1", "0,1") for head in ("mean", "0", "1")}
+    for words, wanted in ((["--layer", "-1"], ("1", "mean")), (["--head", "0", "--layer", "1"], ("1", "0"))):
+        chosen = rates(align(*files, "--gold", own, *words))
+        assert chosen == {key: rate for key, rate in heads.items() if key[:2] == wanted}
     short = align(*files, "--gold", write("short", "0-0\n"))
     assert short.code == 2 and "has 1 lines, but there are 3 sentence pairs" in short.err
-    assert align("--gold", own, SENTENCE).code == 2
+    for link in ("40-2", "7-0"):  # far outside; on </s>, where no link can be: refused before anything is drawn
+        beyond = align(*files, "--gold", write("beyond", f"{link}\n\n\n"), "--png", "/none/x.png")
+        assert beyond.code == 2 and "a link names source word" in beyond.err, link
 
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["--layer", "0", "--decoder-step", "input"],
-        ["--layer", "1", "--head", "1"],
-        ["--layer", "1", "--threshold", "0.2"],
-        ["--layer", "1", "--base", "1"],
-    ],
+    [["--layer", "0", "--decoder-step", "input"], ["--layer", "1", "--threshold", "0.2"]],
     ids=" ".join,
 )
 def test_links_have_no_error_with_the_options_that_made_them(align, pair_files, words):
     files, write = pair_files
-    drawn = align(*files, "--pharaoh", *words)
-    own = write("own", drawn.out)
-    assert drawn.out != align(*files, "--pharaoh", "--layer", words[1]).out
-    choice = words[1], words[3] if "--head" in words else "mean", "input" if "--decoder-step" in words else "output"
+    drawn = align(*files, "--pharaoh", "--base", "1", *words)
+    assert drawn.out != align(*files, "--pharaoh", "--base", "1", *words[:2]).out
+    choice = words[1], "mean", "input" if "--decoder-step" in words else "output"
     like = words[2:] if "--decoder-step" not in words else []
-    table = align(*files, "--gold", own, "--links", *like)
+    table = align(*files, "--gold", write("own", drawn.out), "--base", "1", "--links", *like)
     assert rates(table)[choice] == PERFECT
-    others = [rate for key, rate in rates(table).items() if key != choice]
-    assert any(rate != PERFECT for rate in others)
+    assert any(rate != PERFECT for key, rate in rates(table).items() if key != choice)
     assert table.out.split("\n\n", 1)[1] == drawn.out  # the links of the best line
-
-
-def test_every_head_has_an_error_rate(align, pair_files):
-    files, write = pair_files
-    own = write("own", align(*files, "--pharaoh", "--layer", "1", "--head", "1").out)
-    table = rates(align(*files, "--gold", own, "--heads"))
-    assert {key[:2] for key in table} == {(layer, head) for layer in ("0", "1", "0,1") for head in ("mean", "0", "1")}
-    assert len(table) == 18 and table["1", "1", "output"] == PERFECT
-    alone = rates(align(*files, "--gold", own, "--head", "0", "--layer", "1"))
-    assert alone == {key: rate for key, rate in table.items() if key[:2] == ("1", "0")}
 
 
 def test_reversed_gold_is_swapped(align, pair_files):
@@ -367,37 +337,20 @@ def test_reversed_gold_is_swapped(align, pair_files):
 
 def test_tokenized_text_is_counted_at_spaces(align, pair_files):
     files, write = pair_files
-    assert len(align(*files).out.split("\n\n")[0].splitlines()) == 4
     table = align(*files, "--tokenized").out.split("\n\n")[0].splitlines()
     assert [line.split("\t")[0] for line in table] == ["A", "boy", "paints."]
     last = write("last", "5-3\n\n\n")  # Fahrrad – the full stop
     assert align(*files, "--gold", last).code == 0
     far = align(*files, "--gold", last, "--tokenized")
-    assert far.code == 2 and far.out == ""
-    message = "last:1: a link names source word 5, but the source has 6 words"
-    assert message not in far.err and "last:1: a link names target word 3, but the target has 3 words" in far.err
+    assert far.code == 2 and "last:1: a link names target word 3, but the target has 3 words" in far.err
     empty = align(*files, "--gold", write("empty", "\n0-0\n\n"))
     assert empty.code == 2 and "empty:2: a link names source word 0, but the source has 0 words" in empty.err
 
 
-def test_rollout_goes_through_all_layers(align, pair_files, monkeypatch):
-    """Without weights of self-attention it is refused; this test gives the records a rollout by hand."""
-    files, write = pair_files
-    force_decode_batch = Translator.force_decode_batch
-
-    def with_rollout(self, pairs):
-        return [replace(record, rollout=record.weights[1, 1]) for record in force_decode_batch(self, pairs)]
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Transformer, "has_rollout", False)
-        refused = align(SENTENCE, "--method", "rollout")
+def test_rollout_without_weights_of_self_attention_is_refused(align, monkeypatch):
+    monkeypatch.setattr(Transformer, "has_rollout", False)
+    refused = align(SENTENCE, "--method", "rollout")
     assert refused.code == 2 and "needs the weights of self-attention, which the model of tiny" in refused.err
-    monkeypatch.setattr(Translator, "force_decode_batch", with_rollout)
-    drawn = align(*files, "--pharaoh", "--method", "rollout").out
-    assert drawn == align(*files, "--pharaoh", "--layer", "1", "--head", "1").out
-    table = rates(align(*files, "--gold", write("own", drawn), "--method", "rollout"))
-    assert list(table) == [("rollout", "mean", "output"), ("rollout", "mean", "input")]
-    assert table["rollout", "mean", "output"] == PERFECT
 
 
 def test_a_pair_too_long_to_record_is_refused(align, tmp_path):
@@ -476,30 +429,16 @@ def fused(translator: Translator, source: list[int], target: list[int]) -> list[
 
 
 @pytest.mark.slow
-def test_records_do_not_depend_on_their_neighbours(translate, tmp_path, monkeypatch):
+def test_records_do_not_depend_on_their_neighbours(translate, tmp_path):
     lines = [SENTENCE, "", OTHER, "Ein Junge.", "x" * 300, "Eine Frau kauft zwei Bücher am Fluss."]
     alone = [json.loads(translate("--format", "jsonl", "--", line).out) for line in lines]
     (tmp_path / "a.de").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    for window in (1000, 2):
-        monkeypatch.setattr(translator_module, "CHUNK_PAIRS", window)
-        batched = translate("--format", "jsonl", "--input", str(tmp_path / "a.de")).out.splitlines()
-        for number, (single, record) in enumerate(zip(alone, map(json.loads, batched), strict=True), 1):
-            assert record.pop("line") == number
-            single = {key: value for key, value in single.items() if key != "line"}
-            assert record.pop("score") == pytest.approx(single.pop("score"), abs=2e-4)
-            log_probabilities = single.pop("log_probabilities", [])
-            assert record.pop("log_probabilities", []) == pytest.approx(log_probabilities, abs=2e-4)
-            assert single == record
-    refused = translate("--decoder-step", "input", SENTENCE)
-    assert refused.code == 2 and "--format jsonl" in refused.err
-
-
-def test_links_beyond_the_words_are_refused_before_drawing(align, pair_files, tmp_path):
-    files, write = pair_files
-    for link in ("40-2", "7-0"):  # far outside; on </s>, where no link can be
-        gold = write("beyond", f"{link}\n\n\n")
-        answer = align(*files, "--gold", gold, "--png", str(tmp_path / "x.png"))
-        assert answer.code == 2 and "a link names source word" in answer.err, link
+    batched = translate("--format", "jsonl", "--input", str(tmp_path / "a.de")).out.splitlines()
+    for number, (single, record) in enumerate(zip(alone, map(json.loads, batched), strict=True), 1):
+        assert record.pop("line") == number and single.pop("line") == 1
+        for key in ("score", "log_probabilities"):
+            assert record.pop(key, []) == pytest.approx(single.pop(key, []), abs=2e-4)
+        assert single == record
 
 
 def test_layers_and_heads_can_be_chosen(align):
@@ -512,81 +451,71 @@ def test_layers_and_heads_can_be_chosen(align):
 
 
 def test_pictures_are_pictures(align, tmp_path):
-    path = tmp_path / "my map.png"  # an option may hold a space
+    path, heads = tmp_path / "my map.png", tmp_path / "heads.png"
     answer = align(SENTENCE, f"--png={path}")
     assert answer.code == 0 and answer.out == ""
     content = path.read_bytes()
     assert content.startswith(b"\x89PNG\r\n\x1a\n") and b"IEND" in content[-12:]
-    width, height = (int.from_bytes(content[start : start + 4], "big") for start in (16, 20))
-    assert width > 150 and height > 150
-    heads = tmp_path / "heads.png"
     align(SENTENCE, "--heads", "--png", str(heads))
     assert heads.read_bytes().startswith(b"\x89PNG") and heads.read_bytes() != content
     (tmp_path / "a.de").write_text(f"{SENTENCE}\n\n{OTHER}\n", encoding="utf-8")
-    several = align("--source", str(tmp_path / "a.de"), "--png", str(tmp_path / "many.png"))
-    assert several.code == 0
+    assert align("--source", str(tmp_path / "a.de"), "--png", str(tmp_path / "many.png")).code == 0
     assert {one.name for one in tmp_path.glob("many*")} == {"many-1.png", "many-3.png"}
 
 
-def test_a_page_shows_every_layer_and_the_gold_links(align, tmp_path):
-    page, png = tmp_path / "page.html", tmp_path / "gold.png"
-    files = []
-    for ending, line in (("de", SENTENCE), ("en", OTHER), ("align", "0-0 1p1")):
-        (tmp_path / f"a.{ending}").write_text(f"{line}\n", encoding="utf-8")
-        files += ["--source --target --gold".split()[len(files) // 2], str(tmp_path / f"a.{ending}")]
-    answer = align(*files, "--html", str(page), "--png", str(png), "--heads")
+def test_a_page_shows_every_layer_and_the_gold_links(align, pair_files, tmp_path):
+    files, write = pair_files
+    page = tmp_path / "page.html"
+    words = [*files, "--heads", "--html", str(page), "--png"]
+    assert align(*words, str(tmp_path / "plain.png")).code == 0
+    answer = align(*words, str(tmp_path / "gold.png"), "--gold", write("gold", "0-0 1p1\n\n\n"))
     assert answer.code == 0 and answer.out == ""
     text = page.read_text(encoding="utf-8")
-    assert "layer 1, head 0" in text and "rollout through all layers" in text
-    assert "sure link" in text and "possible link" in text and "seed 1" in text
-    plain = align(*files[:4], "--png", str(tmp_path / "plain.png"), "--heads")
-    assert plain.code == 0
-    drawn, bare = (next(tmp_path.glob(f"{name}-1.png")).read_bytes() for name in ("gold", "plain"))
-    assert drawn != bare
+    for shown in ("layer 1, head 0", "rollout through all layers", "sure link", "possible link", "seed 1"):
+        assert shown in text
+    assert (tmp_path / "gold-1.png").read_bytes() != (tmp_path / "plain-1.png").read_bytes()
     refused = align(SENTENCE, "--html", str(tmp_path / "no" / "page.html"))
     assert refused.code == 2 and "--html" in refused.err and "cannot be written" in refused.err
 
 
-def test_evaluate_writes_a_result_with_its_provenance(trained: Trained, translate):
+def test_evaluate_writes_a_result_with_its_provenance(trained: Trained):
     folder = trained.folder / "evaluate" / "test"
-    hypotheses = (folder / "hyp").read_text(encoding="utf-8").split("\n")
-    assert "\n".join(hypotheses) == translate("--input", str(trained.root / "corpus" / "test.de")).out
     result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    (line,) = trained.lines  # a training prints its scores and nothing else
-    assert re.fullmatch(rf"test\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}", line)
-    name, bleu, chrf, signature = line.split("\t")
+    name, bleu, chrf, signature = trained.lines[0].split("\t")
     assert (f"{result['bleu']:.2f}", f"{result['chrf']:.2f}", result["bleu_signature"]) == (bleu, chrf, signature)
     assert result["sentences"] == 12 and "nc:6" in result["chrf_signature"]
     provenance = result["provenance"]
     (model,) = provenance["models"]
     assert model["seed"] == 1 and model["config"]["model"]["hidden_size"] == 32 and provenance["decode"]["beam"] == 2
-    assert re.fullmatch(r"[0-9a-f]{64}", model["corpus_hash"])
-    assert model["checkpoint"].endswith("/best.safetensors") and re.match(
-        r"(update|average of updates) \d+", model["origin"]
-    )
+    assert re.fullmatch(r"[0-9a-f]{64}", model["corpus_hash"]) and model["checkpoint"].endswith("/best.safetensors")
     programs = {"nmt", "torch", "sacrebleu", "sentencepiece", "python"}
     assert programs <= model["trained_with"].keys() & provenance["scored_with"].keys()
-    assert re.fullmatch(r"[0-9a-f]{16}", provenance["scored_with"]["code"])
 
 
-def test_scores_are_those_of_sacrebleu(trained: Trained):
+def test_scores_are_those_of_sacrebleu_on_what_translate_writes(trained: Trained, translate):
     from sacrebleu import corpus_bleu, corpus_chrf
 
-    hypotheses = (trained.folder / "evaluate" / "test" / "hyp").read_text(encoding="utf-8").splitlines()
+    written = (trained.folder / "evaluate" / "test" / "hyp").read_text(encoding="utf-8")
+    assert written == translate("--input", str(trained.root / "corpus" / "test.de")).out
     references = (trained.root / "corpus" / "test.en").read_text(encoding="utf-8").splitlines()
+    hypotheses = written.splitlines()
     bleu, chrf = corpus_bleu(hypotheses, [references]).score, corpus_chrf(hypotheses, [references]).score
-    assert trained.lines[0].split("\t")[1:3] == [f"{bleu:.2f}", f"{chrf:.2f}"]
-    assert bleu > 0
+    assert trained.lines[0].split("\t")[1:3] == [f"{bleu:.2f}", f"{chrf:.2f}"] and bleu > 0
 
 
 def test_other_text_can_be_scored(trained: Trained, capfd, tmp_path):
-    runs = copied_run(trained, tmp_path / "runs").parent.parent
+    """The validation set, and files: with `--noised`, the same noise each time."""
+    run = copied_run(trained, tmp_path / "runs").parent
+    assert run_command(capfd, "evaluate", str(run), "--split", "valid").out.startswith("valid\t")
     (tmp_path / "some.de").write_text(f"{SENTENCE}\n{OTHER}\n", encoding="utf-8")
     (tmp_path / "some.en").write_text("A boy paints the red bicycle.\nMy brother.\n", encoding="utf-8")
-    words = ["--source", str(tmp_path / "some.de"), "--reference", str(tmp_path / "some.en")]
-    answer = run_command(capfd, "evaluate", "tiny", "--runs", str(runs), *words)
-    assert answer.code == 0 and re.fullmatch(rf"some.de\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}\n", answer.out)
-    assert (runs / "tiny" / "evaluate" / "some.de" / "result.json").exists()
+    words = ["--source", str(tmp_path / "some.de"), "--reference", str(tmp_path / "some.en"), "--noised"]
+    answer = run_command(capfd, "evaluate", str(run), *words)
+    first, *noised = answer.out.splitlines()
+    assert answer.code == 0 and re.fullmatch(rf"some.de\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}", first)
+    assert {"some.de-capitals", "some.de-noised"} <= {line.split("\t")[0] for line in noised}
+    assert run_command(capfd, "evaluate", str(run), *words).out == answer.out
+    assert (run / "evaluate" / "some.de" / "result.json").exists()
 
 
 def test_given_gold_links_give_an_error_rate(trained: Trained, align, pair_files, tmp_path, capfd):
@@ -595,19 +524,14 @@ def test_given_gold_links_give_an_error_rate(trained: Trained, align, pair_files
     words = ["--source", files[1], "--reference", files[3], "--gold", own, "--base", "1"]
     runs = copied_run(trained, tmp_path / "runs").parent.parent
     answer = run_command(capfd, "evaluate", "tiny", "--runs", str(runs), *words)
-    assert re.fullmatch(rf"a.de\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}\tAER 0.000 \(layer 0, output\)\n", answer.out)
+    assert answer.out.endswith("\tAER 0.000 (layer 0, output)\n")
     assert "no gold links to choose a layer on" in answer.err
     result = json.loads((runs / "tiny" / "evaluate" / "a.de" / "result.json").read_text(encoding="utf-8"))
     assert (result["aer"], result["precision"], result["recall"]) == (0.0, 1.0, 1.0)
-    assert result["alignment"] == {
-        "layer": "0", "decoder_step": "output", "links": "argmax", "chosen_on": None, "candidates": 1, "left_out": 0
-    }  # fmt: skip
     gold = "needs --gold FILE or --valid-gold FILE"
     for wrong, message in {
         (*words[4:6],): "--gold FILE belongs to --source FILE",
         (*words[:4], "--reverse"): gold,
-        (*words[:4], "--tokenized"): gold,
-        ("--base", "1"): gold,
         (*words[:4], "--split", "test"): "--split names sets of the corpus",
         (*words, "--valid-source", own): "belong together",
         (*words[:4], "--valid-source", own, "--valid-target", own, "--valid-gold", own): "it needs --gold FILE",
@@ -641,7 +565,8 @@ def test_layer_and_step_are_chosen_on_the_validation_set(trained: Trained, tmp_p
     """The gold links of the validation set are those of layer 1, input; of the test set those of layer 0, output."""
     corpus = tmp_path / "corpus"
     shutil.copytree(trained.root / "corpus", corpus)
-    run = load([copied_run(trained, tmp_path / "runs")])
+    path = copied_run(trained, tmp_path / "runs")
+    run = load([path])
     (before,) = score_corpus(run, corpus, ["test"])
     assert before.aer is None and "AER" not in before.line()
     own_links(run, corpus, "test", Extractor(0))
@@ -651,79 +576,36 @@ def test_layer_and_step_are_chosen_on_the_validation_set(trained: Trained, tmp_p
     valid, test = score_corpus(run, corpus, ["valid", "test"])
     assert (valid.aer, valid.extractor) == (0, "layer 1, input")
     assert test.aer and test.extractor == "layer 1, input" and test.bleu == before.bleu
-    result = json.loads((tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json").read_text(encoding="utf-8"))
-    assert result["alignment"] == {
-        "layer": "1", "decoder_step": "input", "links": "argmax",
-        "chosen_on": "16 validation pairs", "candidates": 6, "left_out": 0,
-    }  # fmt: skip
-    flattered = json.loads((tmp_path / "runs/tiny/evaluate/valid/result.json").read_text(encoding="utf-8"))
-    assert flattered["alignment"]["chosen_on"] == "these pairs"
+    chosen_on = [
+        json.loads((path.parent / "evaluate" / name / "result.json").read_text())["alignment"]["chosen_on"]
+        for name in ("valid", "test")
+    ]
+    assert chosen_on == ["these pairs", "16 validation pairs"]
     monkeypatch.setattr(aer, "alignment_error_rates", None)
     monkeypatch.setattr(Translator, "translate", None)
-    again = score_corpus(run, corpus, ["valid", "test"])  # nothing is computed twice
-    assert [result.line() for result in again] == [valid.line(), test.line()]
-
-
-def test_a_model_without_attention_has_no_error_rate(trained: Trained, tmp_path, monkeypatch):
-    corpus = tmp_path / "corpus"
-    shutil.copytree(trained.root / "corpus", corpus)
-    run = load([copied_run(trained, tmp_path / "runs")])
-    for name in ("valid", "test"):
-        own_links(run, corpus, name, Extractor(0))
-    monkeypatch.setattr(type(run.translator.model), "has_attention", False)
-    (result,) = score_corpus(run, corpus, ["test"])
-    assert result.aer is None and "AER" not in result.line()
-    stored = json.loads((tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json").read_text(encoding="utf-8"))
-    assert not {"aer", "alignment"} & stored.keys()
-
-
-def test_the_error_rate_is_logged_at_the_end_of_a_training(trained: Trained, tmp_path):
-    corpus = tmp_path / "corpus"
-    shutil.copytree(trained.root / "corpus", corpus)
-    path = copied_run(trained, tmp_path / "runs")
-    run = load([path])
-    for name in ("valid", "test"):
-        own_links(run, corpus, name, Extractor(0, decoder_step="input"))
-    (result,) = score_trained(path, corpus, ["test"], run.config.decode, World())
-    assert result.line().endswith("\tAER 0.000 (layer 0, input)")
+    assert score_corpus(run, corpus, ["valid", "test"]) == [valid, test]  # nothing is computed twice
+    score_trained(path, corpus, ["test"], run.config.decode, World())
     curves = b"".join(file.read_bytes() for file in (path.parent / "tensorboard").iterdir())
     assert b"test/test_aer" in curves and b"test/test_bleu" in curves
 
 
-def test_two_test_sets_give_two_lines(trained: Trained, capfd, tmp_path):
+def test_a_multirun_runs_each_combination_under_its_own_name(tmp_path, capfd):
+    """A line for each run and test set; a run that fails does not stop the next."""
     (tmp_path / "more.de").write_text(f"{SENTENCE}\n", encoding="utf-8")
     (tmp_path / "more.en").write_text("A boy paints the red bicycle.\n", encoding="utf-8")
     corpus = write_corpus(tmp_path / "corpus", train=40)[:-1]
-    words = small(
-        tmp_path, corpus, f"data.test=[{tmp_path / 'corpus' / 'test'},{tmp_path / 'more'}]", "train.max_steps=2"
-    )
-    answer = run_command(capfd, "train", *words, "tokenizer.vocabulary_size=330")
-    assert [line.split("\t")[0] for line in answer.out.splitlines()] == ["test", "more"]
-
-
-def test_a_multirun_runs_each_combination_under_its_own_name(tmp_path, capfd):
-    words = small(
-        tmp_path, write_corpus(tmp_path / "corpus", train=40), "train.max_steps=2", "tokenizer.vocabulary_size=330"
-    )
-    answer = run_command(capfd, "train", *words, "train.label_smoothing=0,0.1", "-m")
-    assert answer.code == 0
-    names = [f"files-transformer_tiny-label_smoothing{some}" for some in ("0", "0.1")]
-    assert [line.split("\t")[:2] for line in answer.out.splitlines()] == [[name, "test"] for name in names]
-    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == sorted(names)
+    sets = f"data.test=[{tmp_path / 'corpus' / 'test'},{tmp_path / 'more'}]"
+    words = small(tmp_path, corpus, sets, "train.max_steps=2", "tokenizer.vocabulary_size=5,330")
+    answer = run_command(capfd, "train", *words, "-m")
+    assert answer.code == 2 and "vocabulary_size5: tokenizer.vocabulary_size=5 is too small" in answer.err
+    name = "files-transformer_tiny-vocabulary_size330"
+    assert [line.split("\t")[:2] for line in answer.out.splitlines()] == [[name, "test"], [name, "more"]]
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == [name]
 
 
 def test_a_given_name_is_kept_apart_too():
-    from nmt.config.compose import compose_all
-
     names = [config.name for config in compose_all(["name=try", "model=seq2seq,bahdanau", "seed=1,2"], multirun=True)]
-    assert names == [
-        "try-modelseq2seq-seed1",
-        "try-modelseq2seq-seed2",
-        "try-modelbahdanau-seed1",
-        "try-modelbahdanau-seed2",
-    ]
-    defaults = [config.name for config in compose_all(["model=seq2seq,bahdanau"], multirun=True)]
-    assert defaults == ["phrasebook-seq2seq", "phrasebook-bahdanau"]
+    assert names == [f"try-model{model}-seed{seed}" for model in ("seq2seq", "bahdanau") for seed in (1, 2)]
     assert [one.name for one in compose_all(["name=a,b"], multirun=True)] == ["a", "b"]
 
 
@@ -738,19 +620,3 @@ def test_stages_can_be_made_one_by_one(tmp_path, capfd):
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "data").glob("*-*")}
     assert run_command(capfd, "train", *words).code == 0
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "data").glob("*-*")} == before
-
-
-@pytest.mark.parametrize("own_files", [False, True])
-def test_noised_sets_are_scored_beside_the_clean_one(trained: Trained, tmp_path, capfd, own_files):
-    chosen = ["--split", "test"]
-    if own_files:
-        (tmp_path / "test").write_text("der Hund schläft .\ndas Kind liest .\n", encoding="utf-8")
-        (tmp_path / "en").write_text("the dog sleeps .\nthe child reads .\n", encoding="utf-8")
-        chosen = ["--source", str(tmp_path / "test"), "--reference", str(tmp_path / "en")]
-    words = ["evaluate", str(copied_run(trained, tmp_path / "runs").parent), *chosen, "--noised"]
-    answer = run_command(capfd, *words)
-    assert answer.code == 0
-    names = [line.split("\t")[0] for line in answer.out.splitlines()]
-    assert names[0] == "test" and len(names) == len(set(names)) > 4
-    assert {"test-capitals", "test-noised"} <= set(names)
-    assert run_command(capfd, *words).out == answer.out, "the noise is drawn from a fixed seed"
