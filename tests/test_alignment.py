@@ -16,20 +16,13 @@ from nmt.evaluate.extraction import argmax_links, threshold_links
 LINKS = st.sets(st.tuples(st.integers(0, 30), st.integers(0, 30)))
 
 
-def test_sure_links_are_possible_too():
+def test_links_by_hand():
+    """Sure links are possible too; a reversed file names the target first; links are written sorted by number."""
     assert parse_links(" 0-0 1-2\t2p1 1p2 \n") == ({(0, 0), (1, 2)}, {(0, 0), (1, 2), (2, 1)})
-    assert parse_links("") == (set(), set())
     assert parse_links("1-1 2p10", base=1) == ({(0, 0)}, {(0, 0), (1, 9)})
-
-
-def test_links_are_written_sorted_by_number():
-    assert format_links({(10, 0), (2, 1), (2, 0)}) == "2-0 2-1 10-0"
-    assert format_links([(0, 0)], base=1) == "1-1"
-
-
-def test_a_reversed_file_names_the_target_first():
     assert parse_links("1-2 3p4", reverse=True) == ({(2, 1)}, {(2, 1), (4, 3)})
-    assert format_links({(5, 0), (0, 1)}, reverse=True) == "0-5 1-0"
+    assert format_links({(10, 0), (2, 1), (2, 0)}) == "2-0 2-1 10-0"
+    assert format_links({(5, 0), (0, 1)}, base=1, reverse=True) == "1-6 2-1"
 
 
 @given(LINKS, st.integers(0, 1), st.booleans())
@@ -37,19 +30,12 @@ def test_what_is_written_can_be_read(links, base, reverse):
     assert parse_links(format_links(links, base, reverse), base, reverse=reverse)[0] == links
 
 
-@pytest.mark.parametrize("token", ["1:2", "1-", "a-b", "-1-2", "1-2-3", "1–2", "²-1", "1?2", "1-9999999999"])
-def test_a_bad_token_is_named_with_file_and_line(token):
-    with pytest.raises(UserError) as caught:
-        parse_links(f"0-0 {token}", where="gold.txt:12")
-    assert str(caught.value).startswith(f"gold.txt:12: '{token}'")
-    assert "i-j" in str(caught.value)
-
-
-def test_a_number_of_thousands_of_digits_is_no_link():
-    """Python itself refuses to read it, with an error of its own."""
-    with pytest.raises(UserError, match="is not an alignment link") as caught:
-        parse_links("0-" + "9" * 5000)
-    assert len(str(caught.value)) < 200
+def test_a_bad_token_is_named_with_file_and_line():
+    """Python itself refuses to read a number of thousands of digits, with an error of its own."""
+    for token in ("1:2", "1-", "-1-2", "1-2-3", "1–2", "²-1", "1?2", "1-9999999999", "0-" + "9" * 5000):
+        with pytest.raises(UserError, match="gold.txt:12: '") as caught:
+            parse_links(f"0-0 {token}", where="gold.txt:12")
+        assert "i-j" in str(caught.value) and len(str(caught.value)) < 200
 
 
 def test_an_index_below_the_base_names_the_base():
@@ -82,16 +68,8 @@ def test_threshold_includes_its_value():
             threshold_links(MATRIX, threshold)
 
 
-def test_aer_by_hand():
-    # A = {00, 11, 21}, S = {00, 22}, P = S + {11}: |A∩S| = 1, |A∩P| = 2, so 1 − 3/5.
-    links, sure, possible = {(0, 0), (1, 1), (2, 1)}, {(0, 0), (2, 2)}, {(0, 0), (2, 2), (1, 1)}
-    assert aer([links], [sure], [possible]) == pytest.approx((0.4, 2 / 3, 0.5))
-    assert aer([links], [sure], [{(1, 1)}]) == pytest.approx((0.4, 2 / 3, 0.5))  # P without S is completed
-
-
-@pytest.mark.parametrize(
-    ("drawn", "gold", "base", "expected"),
-    [
+def test_aer_of_pharaoh_lines_by_hand():
+    for drawn, gold, base, expected in (
         # S = {00, 11}, P = S + {12}; A = {00, 12}: |A∩S| = 1, |A∩P| = 2: 1 − 3/4, 2/2, 1/2.
         ("0-0 1-2", "0-0 1-1 1p2", 0, (0.25, 1.0, 0.5)),
         # A = {00, 01, 20} against S = {00, 20}, P = S + {21}: hits 2 and 2: 1 − 4/5, 2/3, 2/2.
@@ -100,17 +78,15 @@ def test_aer_by_hand():
         ("", "0-0 1-1", 0, (1.0, 1.0, 0.0)),
         # no gold links: 1 − 0/(2 + 0); both links are wrong, none is missed
         ("0-0 1-1", "", 0, (1.0, 0.0, 1.0)),
+        ("", "", 0, (0.0, 1.0, 1.0)),
         # only possible links: A = {00, 11}, P = {00}: 1 − (0 + 1)/(2 + 0), 1/2, nothing sure is missed
         ("0-0 1-1", "0p0", 0, (0.5, 0.5, 1.0)),
         # words count from 1, three source words for one target word: A = {00}, S = {00, 10, 20}: 1 − 2/4, 1/1, 1/3
         ("1-1", "1-1 2-1 3-1", 1, (0.5, 1.0, 1 / 3)),
-    ],
-    ids=["sure and possible", "too many", "nothing drawn", "no gold links", "only possible", "from 1, many to one"],
-)
-def test_aer_of_pharaoh_lines_by_hand(drawn, gold, base, expected):
-    links, _ = parse_links(drawn, base)
-    sure, possible = parse_links(gold, base)
-    assert aer([links], [sure], [possible]) == pytest.approx(expected)
+    ):
+        links, _ = parse_links(drawn, base)
+        sure, possible = parse_links(gold, base)
+        assert aer([links], [sure], [possible]) == pytest.approx(expected), (drawn, gold)
 
 
 def test_aer_sums_counts_over_the_corpus():
@@ -118,12 +94,6 @@ def test_aer_sums_counts_over_the_corpus():
     links = [{(0, 0)}, {(0, 1), (1, 2), (2, 3)}]
     sure = [{(0, 0)}, {(0, 0)}]
     assert aer(links, sure, sure) == pytest.approx((2 / 3, 1 / 4, 1 / 2))
-
-
-def test_aer_of_nothing():
-    assert aer([set()], [set()], [set()]) == (0.0, 1.0, 1.0)
-    assert aer([set()], [{(0, 0)}], [set()]) == (1.0, 1.0, 0.0)
-    assert aer([{(0, 0)}], [set()], [set()]) == (1.0, 0.0, 1.0)
 
 
 @given(LINKS.filter(bool), LINKS, LINKS)
@@ -137,20 +107,16 @@ PIECES = ["▁Ein", "▁Junge", "▁malt", "."]  # four words; three when the te
 
 
 def test_gold_links_to_missing_words_are_named_with_file_and_line():
-    pair = WordPair.from_pieces(PIECES, PIECES[:2])
-    GoldAlignments(Path("a.gold"), [], [(set(), {(3, 1)}), (set(), set())]).check(0, pair)
-    GoldAlignments(Path("a.gold"), [], [(set(), set())]).check(0, WordPair.from_pieces([], []))
-    with pytest.raises(UserError) as caught:
-        GoldAlignments(Path("a.gold"), [], [(set(), set()), (set(), {(0, 0), (4, 1)})]).check(1, pair)
-    assert str(caught.value) == (
-        "a.gold:2: a link names source word 4, but the source has 4 words, counted from 0; see --tokenized and --base."
-    )
-    with pytest.raises(UserError, match=r"a.gold:1: a link names target word 3, but the target has 2 .* from 1"):
-        GoldAlignments(Path("a.gold"), [], [({(0, 2)}, {(0, 2)})], base=1).check(0, pair)
-    with pytest.raises(UserError, match="source word 3, but the source has 3 words"):
-        GoldAlignments(Path("a.gold"), [], [(set(), {(3, 0)})]).check(
-            0, WordPair.from_pieces(PIECES, PIECES[:2], tokenized=True)
-        )
+    pair, tokenized = (WordPair.from_pieces(PIECES, PIECES[:2], tokenized) for tokenized in (False, True))
+    gold = GoldAlignments(Path("a.gold"), [], [(set(), {(3, 1)}), (set(), {(0, 0), (4, 1)}), ({(0, 2)}, {(0, 2)})])
+    gold.check(0, pair)
+    for number, words, message in (
+        (0, tokenized, "a.gold:1: a link names source word 3, but the source has 3 words, counted from 0"),
+        (1, pair, "a.gold:2: a link names source word 4, but the source has 4 words"),
+        (2, pair, "a.gold:3: a link names target word 2, but the target has 2 words"),
+    ):
+        with pytest.raises(UserError, match=message):
+            gold.check(number, words)
 
 
 def test_gold_files_are_read_line_by_line(tmp_path):
@@ -167,11 +133,11 @@ def test_gold_files_are_read_line_by_line(tmp_path):
     assert len(digests) == 4
 
 
-@pytest.mark.parametrize(("text", "tokenized", "warned"), [("a b .", False, 1), ("a b .", True, 0), ("a b.", False, 0)])
-def test_gold_of_text_that_may_be_tokenized_is_warned_of(tmp_path, caplog, text, tokenized, warned):
+def test_gold_of_text_that_may_be_tokenized_is_warned_of(tmp_path, caplog):
     path = tmp_path / "a.gold"
     path.write_text("0-0\n", encoding="utf-8")
-    for pair in ((text, "x"), ("x", text)):
-        caplog.clear()
-        read_gold_alignments(path, [pair], tokenized=tokenized)
-        assert [("--tokenized" in message) for message in caplog.messages] == [True] * warned
+    for text, tokenized, warned in (("a b .", False, 1), ("a b .", True, 0), ("a b.", False, 0)):
+        for pair in ((text, "x"), ("x", text)):
+            caplog.clear()
+            read_gold_alignments(path, [pair], tokenized=tokenized)
+            assert [("--tokenized" in message) for message in caplog.messages] == [True] * warned

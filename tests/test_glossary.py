@@ -15,7 +15,6 @@ from corpora import Trained, run_command
 
 import nmt
 from nmt.config.schema import DecodeConfig
-from nmt.data.text_filter import protect
 from nmt.data.tokenizer import UNK, Tokenizers
 from nmt.decode.glossary import Glossary, TermSpan, find_target, find_term_span, forms, is_form, open_glossary
 from nmt.decode.glossary import read_glossary as read_with
@@ -143,14 +142,6 @@ def test_a_term_replaces_the_words_that_depend_on_its_source():
     assert find_term_span([], [np.zeros(0)], []) == TermSpan(0, 0)
 
 
-def test_a_term_has_no_placeholder(tmp_path):
-    glossary = read_glossary(write_terms(tmp_path, {"Windows 10": "Windows"}))
-    protected = protect("Windows 10 und 20")
-    assert len(protected.spans) == 2
-    assert glossary.unprotect(protected).text.startswith("Windows 10 und ")
-    assert list(glossary.unprotect(protected).spans.values()) == ["20"]
-
-
 class Opened(NamedTuple):
     """A translator without training, and with a glossary."""
 
@@ -194,11 +185,6 @@ def test_every_model_writes_the_terms(untrained, name, beam):
 def test_terms_beside_each_other(untrained, seed):
     (text,) = untrained(terms={"rote": "grey", "Fahrrad": "hat", "malt": "sees"}, seeds=(seed,), beam=5).texts(SENTENCE)
     assert all(list(find_target(term, text, any_case=True)) for term in ("grey", "hat", "sees")), text
-
-
-def test_an_ensemble_writes_the_terms(untrained):
-    (text,) = untrained(seeds=(1, 2)).texts(SENTENCE)
-    assert "big hat" in text.lower()
 
 
 def test_a_line_without_terms_stays_as_it_is(untrained):

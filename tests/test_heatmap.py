@@ -17,18 +17,11 @@ WEIGHTS = np.array([[0.94, 0.02, 0.04], [0.11, 0.01, 0.88], [0.03, 0.95, 0.02]])
 SOURCE, TARGET = ["I", "love", "you"], ["je", "t'", "aime"]
 
 
-def names(axis) -> dict[int, str]:
-    return {round(tick): text.get_text() for tick, text in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True)}
-
-
-def test_the_worked_example():
-    """I love you → je t' aime: the strong cells are (je, I), (t', you), (aime, love)."""
-    axes = heatmap(WEIGHTS, SOURCE, TARGET).axes[0]
-    columns, rows = names(axes.xaxis), names(axes.yaxis)
-    image = axes.images[0].get_array()
-    strong = {(rows[row], columns[column]) for row, column in zip(*np.nonzero(image > 0.5), strict=True)}
-    assert strong == {("je", "I"), ("t'", "you"), ("aime", "love")}
-    assert {text.get_text() for text in axes.texts} == {f"{weight:.2f}" for weight in WEIGHTS.flat}
+def test_png_and_pixels_are_the_same_image():
+    figure = heatmap(WEIGHTS, SOURCE, TARGET)
+    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(png(figure))).convert("RGB")), pixels(figure))
+    assert {text.get_text() for text in figure.axes[0].texts} == {f"{weight:.2f}" for weight in WEIGHTS.flat}
+    assert figure.axes[0].images[0].get_clim() == (0, 1)
 
 
 def cells(figure, image: np.ndarray, rows: int, columns: int, y: float, x: float) -> np.ndarray:
@@ -41,7 +34,7 @@ def cells(figure, image: np.ndarray, rows: int, columns: int, y: float, x: float
 
 @pytest.mark.parametrize("gold", [None, ({(0, 0), (2, 1), (1, 2)}, {(0, 1)})])
 def test_the_worked_example_in_pixels(gold):
-    """The darkest cell of each row is (je, I), (t', you), (aime, love), also inside of the gold links."""
+    """I love you → je t' aime: the darkest cell of each row is (je, I), (t', you), (aime, love), gold links or not."""
     figure = heatmap(WEIGHTS, SOURCE, TARGET, gold=gold)
     image = pixels(figure).astype(int)
     for y in (0.26, 0.76):  # above and below the number, inside of the outlines
@@ -135,31 +128,25 @@ def test_a_window_is_drawn_around_its_words_and_p_t_below_its_number():
     assert inside(figure)
 
 
-def test_marks_must_match_the_words():
+def test_shapes_and_marks_must_match_the_words():
     for gold in (({(3, 0)}, set()), (set(), {(0, 3)}), ({(-1, 0)}, set())):
         with pytest.raises(ValueError, match="outside 3 target, 3 source words"):
             heatmap(WEIGHTS, SOURCE, TARGET, gold=gold)
     with pytest.raises(ValueError, match="2 windows do not fit 3"):
         grid([WEIGHTS], SOURCE, TARGET, window_spans=[None, None])
+    for matrices in ([np.ones((2, 3))], [np.ones((3, 4))], []):
+        with pytest.raises(ValueError, match="do not fit"):
+            grid(matrices, SOURCE, TARGET)
 
 
 def test_words_are_in_the_order_of_the_sentence():
     """In the pixels: the first source word is left and above the cells, the first target word on top."""
     weights = np.roll(np.eye(3), 1, axis=1)  # unlike the worked example, its transpose has other strong cells
     figure = heatmap(weights, SOURCE, TARGET)
-    image = pixels(figure).astype(int)
-    height, width, _ = image.shape
+    dark = cells(figure, pixels(figure).astype(int), 3, 3, y=0.15, x=0.15).sum(-1) < 300  # away from the numbers
+    assert (dark == (weights > 0)).all()
     axes = figure.axes[0]
     corner = axes.get_window_extent()
-    step = corner.width / 3
-
-    def dark(row: int, column: int) -> bool:
-        # Near a corner of the cell, away from its number.
-        y, x = height - corner.y1 + (row + 0.15) * step, corner.x0 + (column + 0.15) * step
-        return image[int(y), int(x)].sum() < 300
-
-    assert [[dark(row, column) for column in range(3)] for row in range(3)] == (weights > 0).tolist()
-    assert corner.width == pytest.approx(corner.height)
     above = [text.get_window_extent() for text in axes.get_xticklabels()]
     left = [text.get_window_extent() for text in axes.get_yticklabels()]
     assert all(box.y0 >= corner.y1 for box in above) and above[0].x0 < above[1].x0 < above[2].x0
@@ -190,82 +177,54 @@ def labels(axis, opposite: bool = False) -> list:
     return [text for text in texts if text.get_visible()]
 
 
-@pytest.mark.parametrize(("count", "heads"), [(1, 1), (12, 4), (26, 1), pytest.param(100, 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("count", "heads"), [(1, 1), (12, 4), (26, 1)])
 def test_words_can_be_read_at_any_length(count, heads):
-    """Letters of 6 points or more (at most 40 words: 7), no word on another, all in a figure of bounded size."""
+    """Letters of 7 points or more, no word on another, all in a figure of bounded size."""
     source = [LINE[number % len(LINE)] for number in range(count)] + ["</s>"]
     target = [word.upper() for word in source[:-1]]
     matrix = np.full((count, count + 1), 0.1)
-    links = {(number, number) for number in range(count)}
-    title = "layer 5, mean of all heads"
-    marked = {"gold": (links, set()), "window_spans": [(0.0, 0.0, count)] * count}
+    marked = {"gold": ({(number, number) for number in range(count)}, set()), "window_spans": [(0.0, 0.0, 1)] * count}
+    title = "layer 5, mean of all heads, $5"
     figure = heatmap(matrix, source, target, title, **marked) if heads == 1 else grid([matrix] * 4, source, target)
-    assert inside(figure)
-    assert max(figure.get_size_inches()) < 60
+    assert inside(figure) and max(figure.get_size_inches()) < 60
+    assert any(CAPTION in text.get_text() for text in figure.texts)
     for axes in [axes for axes in figure.axes if axes.images]:
         cells_box, title_box = axes.get_window_extent(), axes._left_title.get_window_extent()
-        assert bool(axes.texts) == (heads == 1 and count < 12)  # numbers
         for axis, opposite in ((axes.xaxis, False), (axes.yaxis, False), (axes.xaxis, True), (axes.yaxis, True)):
             words = labels(axis, opposite)
             assert bool(words) != opposite or (heads == 1 and count >= 26)
-            assert all(word.get_fontsize() >= (7 if count <= 40 else 6) for word in words)
+            assert all(word.get_fontsize() >= 7 for word in words)
             boxes = sorted((word.get_window_extent() for word in words), key=lambda box: (box.x0, box.y0))
             assert not any(left.shrunk(0.95, 0.8).overlaps(right.shrunk(0.95, 0.8)) for left, right in pairwise(boxes))
             assert not any(box.shrunk(1, 0.9).overlaps(cells_box) for box in boxes)
             assert not any(box.overlaps(title_box) for box in boxes if not opposite)
 
 
-def test_few_words_are_horizontal_and_many_vertical():
-    for count, angle in ((3, 0.0), (30, 90.0)):
-        words = ["neighbours"] * count
-        axes = heatmap(np.zeros((count, count)), words, words).axes[0]
-        assert {text.get_rotation() for text in labels(axes.xaxis)} == {angle}
-
-
-def test_where_words_would_be_tiny_the_caption_names_the_step():
-    figure = heatmap(np.zeros((3, 500)), [f"w{number}" for number in range(500)], TARGET)
-    labelled = names(figure.axes[0].xaxis)
-    assert [labelled[column] for column in sorted(labelled)][:3] == ["w0", "w3", "w6"] and set(labelled) == set(
-        range(0, 500, 3)
-    )
-    assert f"{CAPTION}; one word in 3 is named" in [text.get_text() for text in figure.texts]
-
-
 @pytest.mark.slow
 def test_a_huge_matrix_stays_drawable():
-    figure = heatmap(np.zeros((1000, 3)), ["a", "b", "c"], ["w"] * 1000)
+    """Where words would be tiny, one in a few is named, and the caption says so."""
+    figure = heatmap(np.zeros((1000, 3)), ["a", "b", "c"], [f"w{number}" for number in range(1000)])
     assert max(figure.get_size_inches()) < 45
+    assert any("one word in" in text.get_text() for text in figure.texts)
 
 
-def test_the_scale_is_fixed_and_there_is_a_caption():
-    figure = heatmap(np.full((2, 2), 0.1), ["a", "b"], ["c", "d"], title="layer 5, mean of all heads, step $5")
-    assert figure.axes[0].images[0].get_clim() == (0, 1)
-    assert CAPTION in [text.get_text() for text in figure.texts]
-    assert figure.axes[0].get_title(loc="left") == "layer 5, mean of all heads, step $5"
-    assert inside(figure)
-
-
-STRANGE = [
-    "$x^2$",
-    "$",
-    "$\\frac{$",
-    "bad\udce2",
-    "\x00\x07",
-    "\u200b",
-    "a\u200b\u200db",
-    "a\tb\nc",
-    "x" * 500,
-    "",
-    "<b>",
-    "🙂",
-]
+STRANGE = {
+    "$x^2$": "$x^2$",
+    "$\\frac{$": "$\\frac{$",
+    "bad\udce2": "bad\ufffd",
+    "\x00\x07": "∅",
+    "\u200b": "∅",
+    "a\u200b\u200db": "ab",
+    "a\tb\nc": "a b c",
+    "x" * 500: "x" * (MAX_LENGTH - 1) + "…",
+    "": "∅",
+    "<b>": "<b>",
+}
 
 
 def test_strange_words_change_nothing_but_their_label():
-    strange, plain = (heatmap(np.eye(12), words, ["w"] * 12) for words in (STRANGE, ["word"] * 12))
-    texts = [text.get_text() for text in strange.axes[0].get_xticklabels()]
-    assert texts[:8] == ["$x^2$", "$", "$\\frac{$", "bad\ufffd", "∅", "∅", "ab", "a b c"]
-    assert texts[8] == "x" * (MAX_LENGTH - 1) + "…" and texts[9:11] == ["∅", "<b>"]
+    strange, plain = (heatmap(np.eye(10), words, ["w"] * 10) for words in ([*STRANGE], ["word"] * 10))
+    assert [text.get_text() for text in strange.axes[0].get_xticklabels()] == [*STRANGE.values()]
     assert inside(strange)
     assert strange.axes[0].get_window_extent().size == pytest.approx(plain.axes[0].get_window_extent().size)
     assert not any(text.get_parse_math() for text in strange.axes[0].get_xticklabels())
@@ -286,11 +245,6 @@ def test_missing_letters_become_boxes_with_one_warning_for_each_script(monkeypat
     assert len(messages) == 2 and "CJK" in messages[0] and "HIRAGANA" in messages[1]
 
 
-def test_right_to_left_words_are_drawn():
-    assert not find_fonts(frozenset("القطةחתול"))[1]
-    assert inside(heatmap(np.eye(2), ["القطة", "נائמة"], ["חתול", "ישן"]))
-
-
 def letters(word: str) -> list[int]:
     """The widths in pixels of a source word's letters as they are drawn, from left to right."""
     figure = heatmap(np.eye(1), [word], ["a"])
@@ -303,45 +257,31 @@ def letters(word: str) -> list[int]:
 
 def test_right_to_left_words_begin_on_the_right():
     """Vav is one stroke and shin has three: in וש vav is first and on the right, in שו shin. With any matplotlib."""
-    left, right = letters("וש")
-    assert left > 2 * right
-    left, right = letters("שו")
-    assert right > 2 * left
-    left, right = letters("iw")
-    assert right > 2 * left
+    assert not find_fonts(frozenset("القطةחתול"))[1]
+    for word, wide in (("וש", 0), ("שו", 1), ("iw", 1)):
+        widths = letters(word)
+        assert widths[wide] > 2 * widths[1 - wide]
 
 
 OLD = {
     "וש": "שו",
     "\u05e9\u05b8\u05c1\u05dc": "\u05dc\u05c1\u05b8\u05e9",  # DejaVu draws marks onto the letter behind them
-    'צה"ל': 'ל"הצ',
     "ש" * 30: "…" + "ש" * (MAX_LENGTH - 1),
-    "ב-1948": f"{BOX}-1948",
     "(ים)": f"({BOX}{BOX})",
     "abcו": f"abc{BOX}",
     "قَطّ": BOX * 2,  # without its vowel marks
-    "ܫܠܡ": BOX * 3,
-    "ߒߞߏ": BOX * 3,  # N'Ko runs from the right as Hebrew does, but is joined
     "٣٥": "٣٥",  # Arabic digits run from left to right
-    "w(i)": "w(i)",
 }
 
 
 def test_an_old_matplotlib_gets_hebrew_reversed_and_boxes_for_what_it_cannot_draw(monkeypatch, caplog):
     monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
     warn_unshaped.cache_clear()
-    for version, wanted in (((3, 10, 9), list(OLD.values())), ((3, 11, 0), list(OLD)), ((4, 0, 0), list(OLD))):
+    new = [word if len(word) <= MAX_LENGTH else word[: MAX_LENGTH - 1] + "…" for word in OLD]
+    for version, wanted in (((3, 10, 9), list(OLD.values())), ((3, 11, 0), new), ((4, 0, 0), new)):
         monkeypatch.setattr(matplotlib, "__version_info__", version)
-        labels = [make_label(word, set()) for word in OLD]
-        wanted = [word if len(word) <= MAX_LENGTH else word[: MAX_LENGTH - 1] + "…" for word in wanted]
-        assert labels == wanted, version
-    assert [record.message.split(";")[0] for record in caplog.records] == [
-        "This matplotlib neither joins Arabic letters nor writes words that run in both directions"
-    ]
-
-
-def test_label_keeps_plain_words():
-    assert make_label("don't", set()) == "don't" and make_label("é", set()) == "é"
+        assert [make_label(word, set()) for word in OLD] == wanted, version
+    assert len(caplog.records) == 1 and "neither joins Arabic letters" in caplog.records[0].message
 
 
 def test_grid_shows_every_head():
@@ -351,18 +291,3 @@ def test_grid_shows_every_head():
     assert [axes.get_title(loc="left") for axes in panels] == [f"head {number}" for number in range(5)]
     assert [axes.images[0].get_array()[0, 0] for axes in panels] == [0, 0.1, 0.2, 0.3, 0.4]
     assert inside(figure)
-
-
-def test_shapes_must_match():
-    for matrix in (np.ones((2, 3)), np.ones((3, 4))):
-        with pytest.raises(ValueError, match="do not fit"):
-            heatmap(matrix, SOURCE, TARGET)
-    with pytest.raises(ValueError, match="do not fit"):
-        grid([], SOURCE, TARGET)
-
-
-def test_png_and_pixels_are_the_same_image():
-    figure = heatmap(WEIGHTS, SOURCE, TARGET)
-    image = pixels(figure)
-    assert image.dtype == np.uint8 and image.shape[2] == 3
-    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(png(figure))).convert("RGB")), image)
