@@ -130,19 +130,14 @@ LIMIT = 9
 
 
 def test_a_beam_of_one_is_greedy(name, small_model):
-    batch, ends = batch_of(LENGTHS), set()
-    for end in (3.0, 5.0, 7.0):
-        model = sharper(small_model(name), end)
-        hypotheses = search(model, batch.source, batch.mask, 1, 1.0, torch.full((len(LENGTHS),), LIMIT))
-        wanted = [greedy(model, row[: length + 1], LIMIT) for row, length in zip(batch.source, LENGTHS, strict=True)]
-        assert [[hypothesis.ids for hypothesis in one] for one in hypotheses] == [[ids] for ids in wanted]
-        ends |= {tuple(map(len, wanted))}
-    assert any(len(set(lengths)) > 1 for lengths in ends)  # they do not all end at the same time
+    model, batch = sharper(small_model(name), end=5.0), batch_of(LENGTHS)
+    hypotheses = search(model, batch.source, batch.mask, 1, 1.0, torch.full((len(LENGTHS),), LIMIT))
+    wanted = [greedy(model, row[: length + 1], LIMIT) for row, length in zip(batch.source, LENGTHS, strict=True)]
+    assert [[hypothesis.ids for hypothesis in one] for one in hypotheses] == [[ids] for ids in wanted]
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.7])
-def test_scores_are_those_of_forced_decoding(name, small_model, alpha):
-    model, batch = sharper(small_model(name)), batch_of(LENGTHS)
+def test_scores_are_those_of_forced_decoding(name, small_model):
+    model, batch, alpha = sharper(small_model(name)), batch_of(LENGTHS), 0.7
     hypotheses = search(model, batch.source, batch.mask, 3, alpha, torch.full((len(LENGTHS),), LIMIT))
     for rank in range(3):
         again = collate(list(batch.source), [np.array(best[rank].ids, dtype=np.int64) for best in hypotheses])
@@ -155,7 +150,6 @@ def test_scores_are_those_of_forced_decoding(name, small_model, alpha):
         assert len({tuple(hypothesis.ids) for hypothesis in best}) == 3
         assert [hypothesis.score for hypothesis in best] == sorted((one.score for one in best), reverse=True)
     without_weights = force_decode(model, batch.source, batch.mask, again.target, again.output, weights=False)
-    assert without_weights[1] is None
     assert_close(without_weights[0], log_probabilities)
 
 
@@ -169,20 +163,6 @@ def test_a_sentence_is_translated_alone_as_in_a_batch(name, small_model):
         assert [hypothesis.score for hypothesis in in_batch[row]] == pytest.approx(
             [hypothesis.score for hypothesis in alone], abs=1e-5
         )
-
-
-def test_finished_sentences_leave_the_batch(monkeypatch):
-    """Sentence n ends after n + 1 pieces at beam 1: 3, 2, 1 rows are decoded."""
-    table = torch.zeros(3, 4, 6, 6)
-    table[:, :, :, 4] = 9.0
-    for sentence in range(3):
-        table[sentence, sentence, :, EOS] = 99.0
-    model, rows = Table(table), []
-    decode = model.decode
-    monkeypatch.setattr(model, "decode", lambda target, *rest: rows.append(len(target)) or decode(target, *rest))
-    hypotheses = search(model, sources(3), None, 1, 0.0, torch.full((3,), 4))
-    assert [best[0].ids for best in hypotheses] == [[], [4], [4, 4]]
-    assert rows == [3, 2, 1]
 
 
 @given(
@@ -224,8 +204,7 @@ def test_the_length_penalty_by_hand(alpha, ids):
     assert scores[(4,)] == pytest.approx(math.log(0.27) / 2**alpha, abs=1e-5)
 
 
-@pytest.mark.parametrize("vocabulary", [1, 7, 97, 120, 8000])
-@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize(("vocabulary", "beam"), [(1, 3), (7, 1), (97, 3), (8000, 3)])
 def test_the_best_of_spans_are_the_best_of_all(vocabulary, beam):
     torch.manual_seed(vocabulary)
     scores, table = torch.randn(4, beam), torch.randn(4, beam, vocabulary)
@@ -235,10 +214,10 @@ def test_the_best_of_spans_are_the_best_of_all(vocabulary, beam):
     assert torch.equal(hypotheses.parents * vocabulary + hypotheses.tokens, flat_indices)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-def test_log_probabilities_are_float32_without_padding_and_start(dtype):
+def test_log_probabilities_are_float32_without_padding_and_start():
     """Six hypotheses, seven pieces; the buffer of other formats than float32 may have more rows."""
-    logits = torch.randn(6, 7, generator=torch.Generator().manual_seed(1)).to(dtype)
-    wanted = logits.float().log_softmax(-1)
-    wanted[:, [PAD, BOS]] = float("-inf")
-    assert_close(masked_log_softmax(logits, float32_buffer(logits, 8)), wanted)
+    for dtype in (torch.float32, torch.bfloat16):
+        logits = torch.randn(6, 7, generator=torch.Generator().manual_seed(1)).to(dtype)
+        wanted = logits.float().log_softmax(-1)
+        wanted[:, [PAD, BOS]] = float("-inf")
+        assert_close(masked_log_softmax(logits, float32_buffer(logits, 8)), wanted)

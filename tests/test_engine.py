@@ -27,12 +27,10 @@ def test_auto_is_int8_and_says_so(translate, tmp_path):
     assert len(list((tmp_path / "runs" / "tiny" / "export").iterdir())) == 1 and "CTranslate2" not in named.err
 
 
-@pytest.mark.parametrize(
-    "words", [["--engine", "torch"], ["--quantization", "bfloat16"], ["--quantization", "float32"]]
-)
-def test_our_own_number_formats_and_engine_stay(words, translate, tmp_path):
-    answer = translate(*words, SENTENCE)
-    assert answer.code == 0 and answer.err == ""
+def test_our_own_number_formats_and_engine_stay(translate, tmp_path):
+    for words in (["--engine", "torch"], ["--quantization", "bfloat16"]):
+        answer = translate(*words, SENTENCE)
+        assert answer.code == 0 and answer.err == ""
     assert not (tmp_path / "runs" / "tiny" / "export").exists()
 
 

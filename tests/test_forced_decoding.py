@@ -32,7 +32,6 @@ from nmt.evaluate.extraction import (
     record_words,
 )
 from nmt.models.base import DecoderOutput, EncoderDecoder, Memory
-from nmt.models.ensemble import Ensemble
 
 PAIRS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)).map(lambda pair: ([5] * pair[0], [6] * pair[1])))
 
@@ -106,14 +105,6 @@ def test_windows_keep_the_order_within_bounds(pairs, most, cells):
         assert len(window) == 1 or (len(window) <= most and size <= cells)
 
 
-def test_a_window_reads_no_further_than_it_needs(monkeypatch):
-    monkeypatch.setattr(forced_decoding, "CHUNK_PAIRS", 2)
-    read = []
-    stream = pair_chunks((read.append(number) or ([5], [6])) for number in range(9))
-    next(stream)
-    assert len(read) == 3  # with the one that did not fit any more
-
-
 def test_log_probabilities_do_not_depend_on_the_chunk(small_model, monkeypatch):
     model = small_model("transformer")
     hidden, output = torch.randn(3, 5, 32, dtype=torch.float64), torch.randint(0, VOCABULARY, (3, 5))
@@ -158,11 +149,6 @@ def test_a_record_has_rollout_and_p_t():
     assert force_decode(model, source, None, target, target, weights=False)[1:] == (None, None, None)
 
 
-def test_a_record_without_rollout_is_refused():
-    with pytest.raises(UserError, match="needs the weights of self-attention"):
-        AttentionRecord([], [], [0.0], np.ones((1, 1, 1, 1))).read("rollout", 0, None)
-
-
 def test_the_mean_of_layers_by_hand():
     """Two layers of two heads over one word and </s>; -2 counts from the top, and a layer too high is the last."""
     weights = np.array([[[[1.0, 0.0]], [[0.0, 1.0]]], [[[0.75, 0.25]], [[0.25, 0.75]]]])
@@ -171,7 +157,9 @@ def test_the_mean_of_layers_by_hand():
     assert record.layer_weights((-2, 7), 1).tolist() == [[0.125, 0.875]]
     assert record.layer_weights((0, 1), None).tolist() == [[0.5, 0.5]]
     assert layer_candidates(3) == [0, 1, 2, (1, 2), (0, 1, 2)]
-    assert Extractor((1, 2), None, "input").labels() == ("1,2", "mean", "input")
+    assert absolute_layers((-1, -2), 3) == (2, 1)
+    with pytest.raises(UserError, match="needs the weights of self-attention"):
+        record.read("rollout", 0, None)
 
 
 def test_pairs_longer_than_the_learned_positions_are_refused(small_model):
@@ -182,11 +170,6 @@ def test_pairs_longer_than_the_learned_positions_are_refused(small_model):
     learned.force_decode(([5] * 599, [6] * 599))
     with pytest.raises(UserError, match="601 pieces or more"):
         learned.force_decode(([5] * 600, [6]))
-
-
-def test_layers_are_counted_from_below():
-    assert [absolute_layers(layer, 3) for layer in (0, -1, -3, -9, 2, 7)] == [0, 2, 0, 0, 2, 2]
-    assert absolute_layers((-1, -2), 3) == (2, 1)
 
 
 def test_the_page_names_layers_as_they_are_counted_from_below():
@@ -206,11 +189,3 @@ def test_a_model_describes_its_recorded_attention(name, small_model):
     assert model.has_attention == (record.weights is not None)
     assert model.has_rollout == (record.rollout is not None)
     assert (model.window_reach is not None) == (record.p_t is not None)
-
-
-def test_an_ensemble_describes_the_member_with_attention(small_model):
-    plain, learned = small_model("seq2seq"), small_model("transformer_learned", max_positions=600)
-    ensemble = Ensemble([plain, learned])
-    assert (plain.num_layers, plain.num_heads, plain.max_length) == (0, 0, None)
-    described = ensemble.num_layers, ensemble.num_heads, ensemble.has_rollout, ensemble.max_length
-    assert described == (learned.num_layers, learned.num_heads, True, 600)

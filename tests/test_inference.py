@@ -81,13 +81,6 @@ def test_a_few_rows_of_float32_are_multiplied_in_the_faster_layout(monkeypatch, 
         monkeypatch.setattr(cpu, "least_seconds", lambda *calls: pytest.fail("timed again"))
 
 
-def test_the_copy_has_no_dropout(name, small_model, packs):
-    """New modules begin in training mode; those of the copy are in the model's."""
-    model = small_model(name, dropout=0.5).float()
-    assert not any(module.training for module in inference_copy(model, FP32).modules())
-    assert all(module.training for module in inference_copy(model.train(), FP32).modules())
-
-
 def test_no_matrix_is_left_to_cast_at_every_step(small_model, packs):
     """In bf16 all but embeddings, norms, packed encoder layers and windows is bf16 already; the rest is not copied."""
     names = ("transformer", {}), ("bahdanau", {"window": "local_p"}), ("luong_global", {"num_layers": 2})
