@@ -18,37 +18,30 @@ from nmt import cli
 from nmt.config.compose import compose_all
 from nmt.data import line_chunks
 from nmt.data.links import format_links
-from nmt.data.parallel_text import read_pairs
 from nmt.data.tokenizer import BOS, EOS
 from nmt.data.words import WordPair
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
-from nmt.evaluate import aer
-from nmt.evaluate.extraction import Extractor, argmax_links, encode_pairs, record_words
+from nmt.evaluate.extraction import argmax_links
 from nmt.models.transformer import Transformer
-from nmt.runs.run import Run, load
-from nmt.runs.scoring import Result, make_layer_selector, score_sets, score_trained
-from nmt.runs.test_sets import corpus_set
-from nmt.training.distributed import World
+from nmt.runs.run import load
 
 SENTENCE = "Ein Junge malt das rote Fahrrad."
 OTHER = "Mein Bruder sucht kein Brot im Garten."
 SIGNATURE = r"nrefs:1\|case:mixed\|eff:no\|tok:13a\|smooth:exp\|version:[0-9.]+"
-STRANGE = {
-    "line separator": "Ein Junge\u2028malt.",
-    "vertical tab": "Ein Junge\x0bmalt.",
-    "next line": "Ein Junge\x85malt.",
-    "emoji": "Ein Junge 👩‍👩‍👧 malt 🚲.",
-    "arabic": "الولد يرسم دراجة حمراء.",
-    "zero-width space": "Ein\u200bJunge malt.",
-    "only a zero-width space": "\u200b",
-    "carriage return": "Ein Junge\rmalt.",
-    "nul": "Ein Junge\x00malt.",
-    "spaces": "   ",
-    "tab": "Ein\tJunge",
-    "byte order mark": "\ufeffEin Junge",
-    "a piece's sign": "▁▁ <s> </s> <pad> <unk> <0x0A>",
-}
+STRANGE = [
+    "Ein Junge\u2028malt.",
+    "Ein Junge\x0bmalt.",
+    "Ein Junge\x85malt.",
+    "Ein Junge 👩‍👩‍👧 malt 🚲.",
+    "الولد يرسم دراجة حمراء.",
+    "\u200b",
+    "Ein Junge\rmalt.",
+    "Ein Junge\x00malt.",
+    "   ",
+    "\ufeffEin\tJunge",
+    "▁▁ <s> </s> <pad> <unk> <0x0A>",
+]
 
 
 # Prints each command's output, its exit code, and a NUL.
@@ -107,9 +100,12 @@ def test_stdout_holds_data_only(trained: Trained, tmp_path):
 
 
 def test_arguments_come_before_input_and_stdin(translate, tmp_path, monkeypatch):
+    """Options may come anywhere; a file's name is a sentence, with a warning."""
     first, second = translate(SENTENCE).out, translate(OTHER).out
     assert first != second and first.endswith("\n")
-    assert translate(OTHER, SENTENCE).out == second + first
+    for words in ([SENTENCE, "--beam", "2", OTHER], [SENTENCE, OTHER, "--beam=2"], ["--beam=2", "--", SENTENCE, OTHER]):
+        assert translate(*words).out == first + second
+    assert translate("--", "--beam 1").out.count("\n") == 1
     plain = tmp_path / "some.de"
     plain.write_text(f"{SENTENCE}\n{OTHER}\n", encoding="utf-8")
     packed = tmp_path / "some.de.gz"
@@ -118,52 +114,24 @@ def test_arguments_come_before_input_and_stdin(translate, tmp_path, monkeypatch)
         monkeypatch.setattr(sys, "stdin", file)
         assert translate().out == first + second
         assert translate(OTHER).out == second
-        plain_answer, packed_answer = translate("--input", str(plain)), translate("--input", str(packed))
-    assert plain_answer.out == packed_answer.out == first + second
-
-
-def test_a_files_name_is_a_sentence_with_a_warning(translate, align, tmp_path):
-    plain = tmp_path / "some.de"
-    plain.write_text(f"{SENTENCE}\n", encoding="utf-8")
-    for answer, option in [(translate(str(plain)), "--input"), (align(str(plain), "A boy."), "--source")]:
-        assert answer.code == 0
-        assert f"some.de is a file, but is treated as a sentence; {option} reads the file." in answer.err
-    assert "is treated as" not in translate(SENTENCE).err
-
-
-def test_options_may_come_anywhere(translate, align):
-    wanted = translate("--beam", "1", SENTENCE, OTHER).out
-    assert translate(SENTENCE, "--beam", "1", OTHER).out == wanted
-    assert translate(SENTENCE, OTHER, "--beam=1").out == wanted
-    assert translate("--beam", "1", "--", SENTENCE, OTHER).out == wanted
-    assert translate("--", "--beam 1").out.count("\n") == 1
-    assert align("--pharaoh", SENTENCE, "A boy.").out == align(SENTENCE, "A boy.", "--pharaoh").out
-
-
-def test_order_is_kept_whatever_the_batches(translate, tmp_path, monkeypatch):
-    """Lines are sorted by length and divided into batches and windows; the output is in the order of the input."""
-    lines = [SENTENCE, "Ein Junge.", "", OTHER, "Eine Frau kauft zwei Bücher am Fluss.", "Ja."]
-    wanted = [translate(line).out for line in lines]
-    file = tmp_path / "some.de"
-    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    monkeypatch.setattr(line_chunks, "CHUNK_LINES", 4)
-    assert translate("--input", str(file), "--batch-tokens", "40").out == "".join(wanted)
+        for path in (plain, packed):
+            assert translate("--input", str(path)).out == first + second
+    warned = translate(str(plain))
+    assert warned.code == 0 and "some.de is a file, but is treated as a sentence; --input reads the file" in warned.err
 
 
 def test_one_line_out_for_each_line_in(translate, tmp_path, monkeypatch):
-    """Between ordinary sentences, so that a line too many or too few shows next to it."""
+    """Between ordinary sentences, so that a line too many or too few shows next to it, in any batches and windows."""
+    monkeypatch.setattr(line_chunks, "CHUNK_LINES", 4)
     file = tmp_path / "some.de"
-    file.write_bytes("".join(f"{SENTENCE}\n{sentence}\n" for sentence in STRANGE.values()).encode())
-    answer = translate("--input", str(file))
-    with open(file, encoding="utf-8") as stdin:
-        monkeypatch.setattr(sys, "stdin", stdin)
-        assert translate().out == answer.out
+    file.write_bytes("".join(f"{SENTENCE}\n{sentence}\n" for sentence in STRANGE).encode())
+    answer = translate("--input", str(file), "--batch-tokens", "40")
     assert answer.code == 0
     lines = answer.out.split("\n")
     assert len(lines) == 2 * len(STRANGE) + 1 and lines[-1] == ""
     assert {line + "\n" for line in lines[:-1:2]} == {translate(SENTENCE).out}
-    for (name, sentence), line in zip(STRANGE.items(), lines[1::2], strict=True):
-        assert sentence.strip() or line == "", name
+    for sentence, line in zip(STRANGE, lines[1::2], strict=True):
+        assert sentence.strip() or line == "", sentence
 
 
 def test_a_sentence_far_too_long_is_split_with_a_warning(translate):
@@ -245,37 +213,28 @@ def test_the_table_shows_the_weights_of_each_word(align):
         assert {word for word, _ in entries} <= {*SENTENCE.rstrip(".").split(), ".", "</s>"}
 
 
-def links(line: str) -> list[tuple[int, int]]:
-    return [(int(link.split("-")[0]), int(link.split("-")[1])) for link in line.split()]
-
-
-def test_a_given_target_is_aligned_and_not_translated(align, tmp_path):
+def test_a_given_target_is_aligned_and_not_translated(align, pair_files):
     """Forced decoding: the same through arguments and through files; without a target, the model's own words."""
-    answer = align("--pharaoh", SENTENCE, "A boy paints.")
-    assert all(0 <= source < 7 and 0 <= target < 4 for source, target in links(answer.out))
-    assert links(answer.out), "no link at all"
-    (tmp_path / "a.de").write_text(f"{SENTENCE}\n\n{OTHER}\n", encoding="utf-8")
-    (tmp_path / "a.en").write_text("A boy paints.\n\nMy brother.\n", encoding="utf-8")
-    both = align("--pharaoh", "--source", str(tmp_path / "a.de"), "--target", str(tmp_path / "a.en"))
-    assert both.out == answer.out + "\n" + align("--pharaoh", OTHER, "My brother.").out
-    alone = align("--pharaoh", "--source", str(tmp_path / "a.de"))
-    assert alone.out == align("--pharaoh", SENTENCE).out + "\n" + align("--pharaoh", OTHER).out
-    table = align("--source", str(tmp_path / "a.de"), "--target", str(tmp_path / "a.en")).out
-    assert table.startswith(align(SENTENCE, "A boy paints.").out)
+    files, _ = pair_files
+    answer = align("--pharaoh", SENTENCE, "A boy paints.").out
+    links = [tuple(map(int, link.split("-"))) for link in answer.split()]
+    assert links and all(0 <= source < 7 and 0 <= target < 4 for source, target in links)
+    assert align(*files, "--pharaoh").out == answer + "\n" + align("--pharaoh", OTHER, "My brother.").out
+    alone = align("--pharaoh", *files[:2]).out
+    assert alone == align("--pharaoh", SENTENCE).out + "\n" + align("--pharaoh", OTHER).out
+    assert align(*files).out.startswith(align(SENTENCE, "A boy paints.").out)
 
 
 @pytest.fixture
-def pair_files(align, tmp_path):
-    """Two pairs, an empty one between them, and the words that name the files: write(FILE, LINES) writes one more."""
-    sides = {"a.de": [SENTENCE, "", OTHER], "a.en": ["A boy paints.", "", "My brother."]}
+def pair_files(tmp_path):
+    """Two pairs, an empty one between them: the words that name the files, and write(FILE, TEXT) for one more."""
 
     def write(name: str, text: str) -> str:
         (tmp_path / name).write_text(text, encoding="utf-8")
         return str(tmp_path / name)
 
-    for name, lines in sides.items():
-        write(name, "".join(f"{line}\n" for line in lines))
-    return ["--source", str(tmp_path / "a.de"), "--target", str(tmp_path / "a.en")], write
+    source, target = write("a.de", f"{SENTENCE}\n\n{OTHER}\n"), write("a.en", "A boy paints.\n\nMy brother.\n")
+    return ["--source", source, "--target", target], write
 
 
 def rates(answer: Answer) -> dict[tuple[str, ...], list[str]]:
@@ -353,11 +312,9 @@ def test_rollout_without_weights_of_self_attention_is_refused(align, monkeypatch
     assert refused.code == 2 and "needs the weights of self-attention, which the model of tiny" in refused.err
 
 
-def test_a_pair_too_long_to_record_is_refused(align, tmp_path):
-    (tmp_path / "a.de").write_text(f"{SENTENCE}\n{'x' * 1100}\n", encoding="utf-8")
-    (tmp_path / "a.en").write_text("A boy.\nA boy.\n", encoding="utf-8")
-    answer = align("--pharaoh", "--source", str(tmp_path / "a.de"), "--target", str(tmp_path / "a.en"))
-    assert answer.code == 2 and "Pair 2 is longer than 1024 pieces, too long to record its attention." in answer.err
+def test_a_pair_too_long_to_record_is_refused(align):
+    answer = align("--pharaoh", "x" * 1100, "A boy.")
+    assert answer.code == 2 and "is longer than 1024 pieces, too long to record its attention." in answer.err
 
 
 def columns_one_at_a_time(translator: Translator, source: list[int], target: list[int]) -> np.ndarray:
@@ -411,21 +368,6 @@ def test_weights_after_beam_search_are_those_of_forced_decoding(
         np.testing.assert_allclose(record["weights"], merged, atol=5.1e-5, rtol=0)
         np.testing.assert_allclose(np.sum(record["weights"], 1), 1, atol=5.1e-5 * len(source), rtol=0)
         assert again == {"line": number} | {key: record[key] for key in again if key != "line"}
-        assert record["log_probabilities"] == pytest.approx(
-            fused(translator, translation.source_ids, translation.ids), abs=1e-3
-        )
-
-
-def fused(translator: Translator, source: list[int], target: list[int]) -> list[float]:
-    """log p of each piece and of </s> by the model of the search, with the fused kernels, which return no weights."""
-    model = translator.search_model
-    assert model is not None
-    with torch.inference_mode():
-        memory = model.encode(torch.tensor([[*source, EOS]]), None)
-        decoded = model.decode(torch.tensor([[BOS, *target]]), model.start(memory), memory)
-        log_probabilities = model.logits(decoded.hidden).log_softmax(-1)[0]
-    assert decoded.weights is None
-    return log_probabilities.gather(1, torch.tensor([[*target, EOS]]).T).squeeze(1).tolist()
 
 
 @pytest.mark.slow
@@ -547,48 +489,6 @@ def copied_run(trained: Trained, root: Path) -> Path:
     return Path(shutil.copy(trained.folder / "best.safetensors", root / "tiny" / "best.safetensors"))
 
 
-def score_corpus(run: Run, corpus: Path, sets: list[str]) -> list[Result]:
-    """Scores of sets of a corpus, with layer and step chosen on its validation set."""
-    return score_sets(run, corpus, sets, make_layer_selector(run, corpus_set(run.config, corpus, "valid").gold))
-
-
-def own_links(run: Run, corpus: Path, name: str, extractor: Extractor) -> None:
-    """Gold links that are those of one layer and decoder step, so that choosing a layer must result in these."""
-    pairs = list(read_pairs(corpus / f"{name}.de", corpus / f"{name}.en"))
-    records = run.translator.force_decode_all(encode_pairs(run.translator, pairs))
-    weights = (extractor.word_weights(record, record_words(record)) for record in records)
-    lines = [format_links(argmax_links(matrix)) + "\n" for matrix in weights]
-    (corpus / f"{name}.align").write_text("".join(lines), encoding="utf-8")
-
-
-def test_layer_and_step_are_chosen_on_the_validation_set(trained: Trained, tmp_path, monkeypatch):
-    """The gold links of the validation set are those of layer 1, input; of the test set those of layer 0, output."""
-    corpus = tmp_path / "corpus"
-    shutil.copytree(trained.root / "corpus", corpus)
-    path = copied_run(trained, tmp_path / "runs")
-    run = load([path])
-    (before,) = score_corpus(run, corpus, ["test"])
-    assert before.aer is None and "AER" not in before.line()
-    own_links(run, corpus, "test", Extractor(0))
-    (unchosen,) = score_corpus(run, corpus, ["test"])  # the stored result has no error rate, so it is not reused
-    assert unchosen.aer == 0 and unchosen.line().endswith("\tAER 0.000 (layer 0, output)")
-    own_links(run, corpus, "valid", Extractor(1, decoder_step="input"))
-    valid, test = score_corpus(run, corpus, ["valid", "test"])
-    assert (valid.aer, valid.extractor) == (0, "layer 1, input")
-    assert test.aer and test.extractor == "layer 1, input" and test.bleu == before.bleu
-    chosen_on = [
-        json.loads((path.parent / "evaluate" / name / "result.json").read_text())["alignment"]["chosen_on"]
-        for name in ("valid", "test")
-    ]
-    assert chosen_on == ["these pairs", "16 validation pairs"]
-    monkeypatch.setattr(aer, "alignment_error_rates", None)
-    monkeypatch.setattr(Translator, "translate", None)
-    assert score_corpus(run, corpus, ["valid", "test"]) == [valid, test]  # nothing is computed twice
-    score_trained(path, corpus, ["test"], run.config.decode, World())
-    curves = b"".join(file.read_bytes() for file in (path.parent / "tensorboard").iterdir())
-    assert b"test/test_aer" in curves and b"test/test_bleu" in curves
-
-
 def test_a_multirun_runs_each_combination_under_its_own_name(tmp_path, capfd):
     """A line for each run and test set; a run that fails does not stop the next."""
     (tmp_path / "more.de").write_text(f"{SENTENCE}\n", encoding="utf-8")
@@ -610,9 +510,8 @@ def test_a_given_name_is_kept_apart_too():
 
 
 def test_stages_can_be_made_one_by_one(tmp_path, capfd):
-    words = small(
-        tmp_path, write_corpus(tmp_path / "corpus", train=40), "tokenizer.vocabulary_size=330", "train.max_steps=1"
-    )
+    corpus = write_corpus(tmp_path / "corpus", train=40)
+    words = small(tmp_path, corpus, "tokenizer.vocabulary_size=330", "train.max_steps=1")
     for verb, kinds in (("download", {"corpus"}), ("tokenize", {"corpus", "tokenizer", "ids"})):
         answer = run_command(capfd, verb, *words)
         assert answer.code == 0 and answer.out == ""

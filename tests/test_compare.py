@@ -14,7 +14,6 @@ from conftest import MODELS, composed
 from corpora import Answer, Trained, run_command
 from hypothesis import given
 from hypothesis import strategies as st
-from sacrebleu import corpus_bleu
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from nmt.config.compose import compose_all
@@ -23,7 +22,7 @@ from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.evaluate import extraction
 from nmt.evaluate.alignment import Alignment
-from nmt.evaluate.lengths import bleu_by_length, count_words, join_pairs, length_buckets
+from nmt.evaluate.lengths import count_words, length_buckets
 from nmt.models.build import build as build_model
 from nmt.runs import test_sets
 from nmt.runs.comparison import report
@@ -67,25 +66,6 @@ def test_every_sentence_is_in_one_bucket(lengths, smallest):
         assert len(bucket.rows) >= min(smallest, len(rows)) and bucket.rows == sorted(bucket.rows)
     for bucket, following in zip(merged, merged[1:], strict=False):
         assert bucket.last is not None and following.first == bucket.last + 1
-
-
-def test_a_bucket_is_scored_as_a_corpus():
-    lengths = [count_words(line) for line in REFERENCES[:12]] + [12] * 12
-    merged = length_buckets(lengths, 5)
-    assert [len(bucket.rows) for bucket in merged] == [12, 12]
-    values = bleu_by_length(BETTER, [REFERENCES], merged, "en")
-    assert values[0] == pytest.approx(corpus_bleu(BETTER[:12], [REFERENCES[:12]]).score)
-    assert values[1] == pytest.approx(corpus_bleu(BETTER[12:], [REFERENCES[12:]]).score)
-
-
-@given(st.lists(st.tuples(st.text("ab", min_size=1), st.text("cd", min_size=1)), max_size=12), st.integers(1, 5))
-def test_joining_keeps_the_words_and_their_order(pairs, count):
-    inputs = join_pairs(pairs, count)
-    assert len(inputs) == len(pairs) // count
-    for side in (0, 1):
-        kept = [pair[side] for pair in pairs[: len(inputs) * count]]
-        assert " ".join(pair[side] for pair in inputs) == " ".join(kept)
-        assert all(pair[side].count(" ") == count - 1 for pair in inputs)
 
 
 # --- tables, page and figures ---
@@ -330,21 +310,22 @@ def test_links_of_its_own_have_no_error(runs: Runs, capfd, tmp_path):
 def test_layer_and_step_are_chosen_on_the_validation_set_or_on_other_pairs(
     runs: Runs, trained: Trained, capfd, tmp_path, monkeypatch
 ):
-    """The validation set's gold links are those of layer 1, which is used on the test set; given pairs give layer 0."""
+    """The validation set's links are of layer 1, input, which is used on the test set; given pairs give layer 0."""
     (folder,) = (trained.root / "data").glob("corpus-*")
     corpus = Path(shutil.copytree(folder, tmp_path / "corpus"))
     for module in (compare_test_sets, test_sets):
         monkeypatch.setattr(module, "existing_corpus", lambda *_: corpus)
     words = ["align", "tiny", "--runs", str(runs.root), "--pharaoh"]
-    for target, name, layer in (("valid", "valid", "1"), ("test", "test", "0"), ("dev", "valid", "0")):
+    input_step = ["--layer", "1", "--decoder-step", "input"]
+    for target, name, layer in (("valid", "valid", input_step), ("test", "test", []), ("dev", "valid", [])):
         files = ["--source", str(corpus / f"{name}.de"), "--target", str(corpus / f"{name}.en")]
-        drawn = run_command(capfd, *words, *files, "--layer", layer).out
+        drawn = run_command(capfd, *words, *files, *layer).out
         (corpus / f"{target}.align").write_text(drawn, encoding="utf-8")
     answer = runs.compare(capfd, "tiny")
-    assert "layer 1, decoder step output, chosen among 6 on 16 validation pairs: tiny" in answer.out
+    assert "layer 1, decoder step input, chosen among 6 on 16 validation pairs: tiny" in answer.out
     assert float(table_rows(answer, "test: 12 sentences")["tiny"]["AER"]) > 0 and "no gold links" not in answer.err
     on_valid = runs.compare(capfd, "tiny", "--split", "valid").out
-    assert "layer 1, decoder step output, chosen among 6 on these pairs: tiny" in on_valid
+    assert "layer 1, decoder step input, chosen among 6 on these pairs: tiny" in on_valid
     assert "too optimistic" in on_valid and "too optimistic" not in answer.out
     given = own_links(runs, capfd, tmp_path / "own")
     given += [f"--valid-source={corpus}/valid.de", f"--valid-target={corpus}/valid.en"]

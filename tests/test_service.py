@@ -202,7 +202,7 @@ def test_number_format_and_layout_are_those_of_the_beginning(begun, tmp_path, mo
 def test_an_error_keeps_what_is_finished(translate, tmp_path, monkeypatch):
     source, output = tmp_path / "some.de", tmp_path / "some.en"
     source.write_bytes(LINES)
-    wanted = translate("--input", str(source)).out
+    words = ["--input", str(source), "--output", str(output), "--resume"]
     translate_chunk = Translator.translate_chunk
     for error, code in ((UserError("enough"), 2), (KeyboardInterrupt(), 130), (OSError(28, "No space left"), 2)):
 
@@ -213,10 +213,10 @@ def test_an_error_keeps_what_is_finished(translate, tmp_path, monkeypatch):
 
         with monkeypatch.context() as patch:
             patch.setattr(Translator, "translate_chunk", fail)
-            answer = translate("--input", str(source), "--output", str(output), "--resume")
+            answer = translate(*words)
         assert answer.code == code and "first 6 lines; the same command with --resume continues" in answer.err
-    assert translate("--input", str(source), "--output", str(output), "--resume").code == 0
-    assert output.read_text(encoding="utf-8") == wanted
+    assert translate(*words).code == 0
+    assert output.read_text(encoding="utf-8") == translate(*words[:2]).out
 
 
 def read_line(descriptor: int, seconds: float = 60) -> bytes:
