@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
-from test_heatmap import contrast, luminance
+from test_heatmap import contrast as contrast_of
+from test_heatmap import luminance
 
 from nmt.view.alignment_page import POLICY, PagePair, alignment_page, read_asset
 from nmt.view.heatmap import CAPTION
@@ -167,6 +168,10 @@ def color_schemes() -> list[dict[str, np.ndarray]]:
             colors[name] = np.array(color)
         schemes.append(colors)
     return schemes
+
+
+def contrast(color: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return contrast_of(luminance(color), luminance(other))
 
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])

@@ -398,12 +398,6 @@ def test_short_sentences_are_drawn():
         compare_test_sets.rows_to_draw(test_set, [2])
 
 
-def test_the_longest_sentence_may_have_few_characters(tmp_path):
-    lines = ["Donaudampfschifffahrtsgesellschaft zwei drei"] * 250 + ["a b c d e"]
-    (tmp_path / "train.de").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    assert compare_test_sets.longest_source(tmp_path / "train.de") == 5
-
-
 def test_every_model_has_labels_of_its_own():
     described = {}
     for name in MODELS:

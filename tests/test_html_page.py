@@ -32,22 +32,16 @@ from nmt.models.build import build
 
 WEB = Path(html_page.__file__).with_name("web")
 LINES = [
-    "Der kleine Hund schläft unter dem Tisch.",
     "  zwei   Räume \u2581 ein Zeichen\u2581 ",
     "Ünïcode: \U0001f600 日本語 é\u0301 \x00 \t x",
     "aaaa aaaaa aaaa",
     "",
     "   ",
     "Am 12.5.2024, 14:30 an max.muster@example.org, siehe https://a.de/b(c), 3 € oder 1 234,5 km!",
-    "ALLES IST GROSS GESCHRIEBEN, AUCH HERR MÜLLER 42",
     "Frau Grzybowska-Nowak trifft Dr. Xylander in `code` und {name} %s /usr/bin/x datei.txt :-) \U0001f1e9\U0001f1ea",
     "<b>fett</b> &amp; #tag @du --option=1 fooBar() 0xff AB-12 v2.3 (www.x.de/a).",
     "ein zwei \uf100 drei \uf201",
-    "Frau [ÄNNE], ina@localhost hat S355J2+N, #A83-7-K, a.m3u8 und console.log(typeof x).",
-    "Ein ***ÄNNE***, <<a>>, ((AB)), LÖ BM 22 E, WTX-55 Pro, 12,- €, /a/b c/, 'E:\\Büro\\a.b', C++.",
-    "List<String>, $A$1, Alt+F4",
-    "Teil 7L0 407 182 E für np.zeros((3, 4)) auf localhost:8080/a von B-XY 12 E.",
-    "1. 2, 3; 4 · 5 – 6 ٣٤ x² ½",
+    "Teil 7L0 407 182 E für np.zeros((3, 4)) auf localhost:8080/a von B-XY 12 E, 12,- €, 'E:\\Büro\\a.b', C++.",
     r"x^2 - 5x = 0, p < 0.05, CO₂, Ca(OH)2, \cite{a}, $f: X \to Y$, ^\d{5}$, 230 V, 3 x 4 cm, %{n}{m}",
     "SELECT a FROM t WHERE b = 'x'; git rebase -i HEAD~3, [::1]:90, >=3.9, 54°10'42\" N, \"a\": true, »Scan 4.tif«",
 ]
@@ -100,29 +94,19 @@ def test_pieces_and_texts_are_those_of_sentencepiece(tokenizers):
 
 
 def test_the_text_filter_is_that_of_python():
-    lines = [
-        *LINES,
-        "<bt> DIE STRASSE",
-        "a@b.example.org, HAUS.DE:80/x?y",
-        "Ω 5 É",
-        "<2fr> http://10.0.0.1/a",
-        "x" * 300,
-    ]
+    lines = [*LINES, "<bt> DIE STRASSE", "a@b.example.org, HAUS.DE:80/x?y", "<2fr> http://10.0.0.1/a", "x" * 300]
     data = {
         "rules": filter_rules(), "lines": lines,
         "moved": [(source, moved(source, target)[1]) for source, target, _ in APART],
     }  # fmt: skip
-    plain, restored, apart = run_web(
+    plain, apart = run_web(
         [
             "data.lines.map((line) => new TextFilter(data.rules, ['<bt>']).protect(line))",
-            "data.lines.map((line) => { const found = new TextFilter(data.rules, []).protect(line); "
-            "return restore(found.text, found); })",
             "data.moved.map(([source, target]) => restore(target, new TextFilter(data.rules, []).protect(source)))",
         ],
         data,
     )
     assert plain == [vars(protect(line, {"<bt>"})) for line in lines]
-    assert restored[6] == LINES[6]
     assert apart == [shown for _, _, shown in APART]
 
 
@@ -256,19 +240,3 @@ def test_the_page_translates_and_attends_as_the_command(name, vocabularies, tmp_
             assert float(title.split(" ")[1]) == pytest.approx(100 * best.confidence, abs=0.6)
         assert browser.run("!!document.querySelector('.map i.centre')") == (name == "luong_local_p")
         assert browser.run("!document.querySelector('#translation b')")
-
-
-@pytest.mark.slow
-def test_an_old_browser_gets_a_sentence(vocabularies, tmp_path, monkeypatch):
-    pytest.importorskip("onnxscript", reason="onnxscript is not installed; `make test` brings it")
-    if find_chromium() is None:
-        pytest.skip("Chromium is not installed; the page is not opened")
-    monkeypatch.setattr(html_page, "read_runtime", lambda archive: {"runtime": b"", "wasm": b""})
-    write_page(half_translator("transformer", vocabularies), tmp_path / "page.html", {})
-    with Browser() as browser:
-        browser.send("Page.addScriptToEvaluateOnNewDocument", source="delete globalThis.WebAssembly")
-        browser.open(tmp_path / "page.html")
-        browser.wait("document.readyState === 'complete'")
-        said = browser.run("document.getElementById('status').textContent")
-        assert said.startswith("This browser is too old for the translator (it lacks WebAssembly).")
-        assert browser.run("document.getElementById('source').disabled")

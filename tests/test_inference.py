@@ -10,7 +10,6 @@ from nmt.data.batches import collate
 from nmt.decode.beam_search import search
 from nmt.models import inference
 from nmt.models.base import EncoderDecoder, select_rows
-from nmt.models.ensemble import Ensemble
 from nmt.models.inference import can_pack, inference_copy
 
 FP32, BF16 = torch.float32, torch.bfloat16
@@ -56,41 +55,6 @@ def test_the_copy_finds_the_same_translations(name, small_model, packs):
         scores = [hypothesis.score for hypothesis in hypotheses]
         assert scores == pytest.approx([hypothesis.score for hypothesis in wanted], rel=1e-3)
         assert hypotheses[0].ids == wanted[0].ids
-
-
-@pytest.fixture
-def untimed():
-    """No layout has been timed in this process, before and afterwards."""
-    cpu.column_major_is_faster.cache_clear()
-    yield
-    cpu.column_major_is_faster.cache_clear()
-
-
-@pytest.mark.usefixtures("untimed")
-@pytest.mark.parametrize(("ratio", "layout"), [(0.5, cpu.ColumnMajorLinear), (2.0, cpu.PackedLinear)])
-def test_a_few_rows_of_float32_are_multiplied_in_the_faster_layout(monkeypatch, small_model, ratio, layout):
-    """`ratio` of the other's time; once in a process, and never for bf16."""
-    if not can_pack(torch.ones(1), FP32):
-        pytest.skip("this PyTorch does not pack")
-    monkeypatch.setattr(cpu, "least_seconds", lambda *calls: [ratio, 1.0])
-    model = small_model("transformer").float()
-    bf16 = [(BF16, cpu.PackedLinear)] if can_pack(torch.ones(1), BF16) else []  # a CPU without bf16 units packs none
-    for dtype, wanted in [(FP32, layout), *bf16]:
-        layouts = {type(module) for module in inference_copy(model, dtype).modules()}
-        assert layouts & {cpu.ColumnMajorLinear, cpu.PackedLinear} == {wanted}
-        monkeypatch.setattr(cpu, "least_seconds", lambda *calls: pytest.fail("timed again"))
-
-
-def test_no_matrix_is_left_to_cast_at_every_step(small_model, packs):
-    """In bf16 all but embeddings, norms, packed encoder layers and windows is bf16 already; the rest is not copied."""
-    names = ("transformer", {}), ("bahdanau", {"window": "local_p"}), ("luong_global", {"num_layers": 2})
-    model = Ensemble([small_model(name, **changes) for name, changes in names]).float().eval()
-    fast = inference_copy(model, BF16)
-    left = {name: parameter for name, parameter in fast.named_parameters() if parameter.dtype == FP32}
-    allowed = ("embedding", "norm", "window", "encoder.layers")
-    assert left and all(any(word in name for word in allowed) for name in left), sorted(left)
-    own = dict(model.named_parameters())
-    assert all(parameter is own[name] for name, parameter in left.items())
 
 
 def test_hypotheses_of_a_sentence_share_its_memory(name, small_model):

@@ -108,28 +108,6 @@ def test_a_process_killed_three_times_is_reported_and_not_waited_for():
 
 
 @needs_fork
-def test_a_kill_without_a_new_process(monkeypatch):
-    """The other processes do the rest; without any, the parent does."""
-    parent = os.getpid()
-
-    def task(number: int) -> int:
-        if number == 0 and os.getpid() != parent:
-            kill_myself()
-        return number
-
-    fork, allowed = os.fork, [True, True]
-
-    def limited() -> int:
-        if not allowed:
-            raise BlockingIOError("no more processes")
-        allowed.pop()
-        return fork()
-
-    monkeypatch.setattr(os, "fork", limited)
-    assert list(parallel_map(task, range(5), 2)) == list(range(5))
-
-
-@needs_fork
 def test_lines_whose_search_kills_are_named(trained, monkeypatch):
     """As if memory ran out in the search of the two longest lines; the chunk before them has been answered."""
     monkeypatch.setattr("nmt.decode.translator.MIN_BATCH_TOKENS", 20)

@@ -3,22 +3,14 @@
 import json
 import os
 import shutil
-from functools import partial
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
 
 import pytest
 from corpora import Trained, run_command
 
-from nmt.commands import rough_input
-from nmt.commands.rough_input import score_noised
 from nmt.commands.verify import check_files
-from nmt.errors import UserError
 from nmt.runs import results
-from nmt.runs.score_log import log_scores
-from nmt.runs.scoring import SEEN, UNSEEN, write_gap
-from nmt.runs.test_sets import TestSet
 
 TEXTS = {"bleu_signature": "a", "chrf_signature": "b", "machine": "CPU"}
 RESULT = {"bleu": 1.5e20, "chrf": 3, "sentences": 2, "seconds": 0.1, "provenance": {"a": 1}} | TEXTS
@@ -81,40 +73,19 @@ def test_a_damaged_result_is_named_and_computed_again(trained: Trained, run, cap
         assert "sentences in" in answer.err and (name != "hyp" or path.read_bytes() == content)
 
 
-@pytest.mark.parametrize("link", ["evaluate", "evaluate/test", "evaluate/test/hyp", "evaluate/tensorboard.json"])
-def test_results_are_not_written_through_links(run, refused, tmp_path, link):
+def test_results_are_not_written_through_links(run, refused, tmp_path):
     """`nmt evaluate` of a stranger's folder would overwrite the file that a link in it leads to."""
-    path, mine = run / link, tmp_path / "mine"
-    shutil.move(path, mine)
-    path.symlink_to(mine)
-    files = [mine] if mine.is_file() else [each for each in mine.rglob("*") if each.is_file()]
-    before = {each: each.read_bytes() for each in files}
-    assert f"{path} is a link" in refused("evaluate", str(run), "--beam", "1")
-    assert files and before == {each: each.read_bytes() for each in files}
-
-
-@pytest.mark.parametrize("name", ["compositional_gap.json", "tensorboard.json", "noised", "noised/test-small.source"])
-def test_nor_other_files_of_a_run(tmp_path, name, monkeypatch):
-    """What `nmt evaluate` writes besides results."""
-    path, mine = tmp_path / "run" / "evaluate" / name, tmp_path / "mine"
-    path.parent.mkdir(parents=True)
-    mine.mkdir() if name == "noised" else mine.write_text("mine")
-    path.symlink_to(mine)
-    for set_name in (SEEN, UNSEEN):
-        (path.parent / set_name).mkdir(exist_ok=True)
-        (path.parent / set_name / "hyp").write_text("one\n")
-        (tmp_path / f"{set_name}.en").write_text("one\n")
-    monkeypatch.setattr(rough_input, "score_set", lambda *_: None)
-    config = SimpleNamespace(data=SimpleNamespace(source="de", target="en"))
-    writing = {
-        "compositional_gap.json": lambda: write_gap(path.parent, tmp_path, config),
-        "tensorboard.json": lambda: log_scores(path.parents[1], None, {}, ["test"]),
-    }
-    test_set = TestSet("test", tmp_path / f"{SEEN}.en", [tmp_path / f"{SEEN}.en"])
-    noised = partial(score_noised, SimpleNamespace(folder=tmp_path / "run"), test_set)
-    with pytest.raises(UserError, match="is a link"):
-        writing.get(name, noised)()
-    assert not list(mine.iterdir()) if mine.is_dir() else mine.read_text() == "mine"
+    (run / "evaluate" / "noised").mkdir()
+    for number, link in enumerate(("evaluate/test/hyp", "evaluate/noised", "evaluate/test", "evaluate")):
+        path, mine = run / link, tmp_path / f"mine{number}"
+        shutil.move(path, mine)
+        path.symlink_to(mine)
+        before = {each: each.read_bytes() for each in tmp_path.glob("mine*/**/*") if each.is_file()}
+        words = ["--noised", "--split", "test"] if "noised" in link else ["--beam", "1"]
+        assert f"{path} is a link" in refused("evaluate", str(run), *words), link
+        assert before == {each: each.read_bytes() for each in tmp_path.glob("mine*/**/*") if each.is_file()}
+        path.unlink()
+        shutil.move(mine, path)
 
 
 def test_a_pipe_in_place_of_a_checkpoint_does_not_hang(run, refused):

@@ -150,13 +150,6 @@ def test_p_t_is_interpolated_between_words_as_between_pieces():
         assert span is not None and span[0] == pytest.approx(expected)
 
 
-@given(PIECES)
-def test_columns_keep_the_order_of_pieces(pieces):
-    columns = columns_of(pieces)
-    assert columns[0] >= 0 and columns[-1] == len(split_into_words(pieces)[0]) and len(columns) == len(pieces) + 1
-    assert all(first <= second + 1e-12 for first, second in zip(columns, columns[1:], strict=False))
-
-
 def test_the_window_of_local_attention_in_words():
     """D = 1. der: p_t = 0.5 reaches pieces 0 and 1. Gärtner: pieces at 2 and 4, so 1 to 5, p_t the mean of 1 and 2.
 
