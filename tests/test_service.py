@@ -1,5 +1,6 @@
 """nmt translate as a service: no line ends the work, a kill loses none of it, and a slow writer gets its answers."""
 
+import contextlib
 import json
 import os
 import select
@@ -14,8 +15,9 @@ import pytest
 from corpora import Trained, run_command
 
 from nmt import cli
-from nmt.commands.part_file import Part
+from nmt.commands.part_file import Part, open_part
 from nmt.data import line_chunks
+from nmt.data.checksums import read_json, write_json
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 
@@ -140,7 +142,7 @@ def begun(translate, trained: Trained, tmp_path) -> Callable[..., str]:
 def test_what_cannot_be_continued_is_refused(begun, translate, tmp_path):
     """Each in a sentence that says what to do; the part stays as it is, and the right command continues it."""
     source, part, progress = tmp_path / "some.de", tmp_path / "some.en.part", tmp_path / "some.en.part.json"
-    finished, content = part.read_bytes(), progress.read_text()
+    before, content = part.read_bytes(), progress.read_text()
 
     def refused(*words: str) -> str:
         answer = begun(*words)
@@ -148,13 +150,14 @@ def test_what_cannot_be_continued_is_refused(begun, translate, tmp_path):
         return answer.err
 
     assert "the first 6 lines of an interrupted translation; --resume continues it" in refused()
+    assert part.read_bytes() == before
     assert "another value of decode.beam; --resume needs the same command" in refused("--resume", "--beam", "1")
     assert "another value of --format, --weights;" in refused("--resume", "--format", "jsonl", "--weights")
     for other in (b"Nein.\n" + LINES, b""):
         source.write_bytes(other)
         assert "6 other lines than this input begins with" in refused("--resume")
     source.write_bytes(LINES)
-    assert part.read_bytes() == finished
+    finished = part.read_bytes()
     part.write_bytes(finished.replace(finished[:1], b"#", 1))
     assert "has been changed" in refused("--resume")
     part.write_bytes(finished)
@@ -177,10 +180,11 @@ def test_resume_belongs_to_a_file(translate, tmp_path):
 
 def test_a_part_of_somebody_else_is_left_alone(translate, tmp_path):
     """Of a process that is writing, and of another program."""
-    part = Part(str(tmp_path / "some.en"), resume=False)
-    answer = translate("--output", str(tmp_path / "some.en"), "Ja.")
-    assert answer.code == 2 and "Another process is writing" in answer.err
-    part.close()
+    with contextlib.suppress(KeyboardInterrupt), open_part(str(tmp_path / "some.en"), resume=False):
+        answer = translate("--output", str(tmp_path / "some.en"), "Ja.")
+        assert answer.code == 2 and "Another process is writing" in answer.err
+        raise KeyboardInterrupt
+    assert not list(tmp_path.iterdir())
     (tmp_path / "some.en.part").write_text("a download")
     answer = translate("--output", str(tmp_path / "some.en"), "Ja.")
     assert answer.code == 2 and "does not describe it; delete it first" in answer.err
@@ -190,11 +194,11 @@ def test_a_part_of_somebody_else_is_left_alone(translate, tmp_path):
 def test_number_format_and_layout_are_those_of_the_beginning(begun, tmp_path, monkeypatch):
     """Both are chosen by a short timing, which may end otherwise the next day."""
     progress = tmp_path / "some.en.part.json"
-    content, fixed = json.loads(progress.read_text()), []
+    content, fixed = read_json(progress), []
     layout = content["settings"]["layout of matrices"]
     content["settings"] |= {"number format and device": "float32 on cpu", "layout of matrices": not layout}
     monkeypatch.setattr("nmt.attention.cpu.fix_layout", fixed.append)
-    progress.write_text(json.dumps(content))
+    write_json(progress, content)
     begun("--resume")
     assert fixed == [not layout, None]  # back to what is faster, at the end
 
@@ -203,7 +207,7 @@ def test_an_error_keeps_what_is_finished(translate, tmp_path, monkeypatch):
     source, output = tmp_path / "some.de", tmp_path / "some.en"
     source.write_bytes(LINES)
     words = ["--input", str(source), "--output", str(output), "--resume"]
-    translate_chunk = Translator.translate_chunk
+    wanted, translate_chunk = translate(*words[:2]).out, Translator.translate_chunk
     for error, code in ((UserError("enough"), 2), (KeyboardInterrupt(), 130), (OSError(28, "No space left"), 2)):
 
         def fail(self, texts, start, report, error=error):
@@ -216,7 +220,7 @@ def test_an_error_keeps_what_is_finished(translate, tmp_path, monkeypatch):
             answer = translate(*words)
         assert answer.code == code and "first 6 lines; the same command with --resume continues" in answer.err
     assert translate(*words).code == 0
-    assert output.read_text(encoding="utf-8") == translate(*words[:2]).out
+    assert output.read_text(encoding="utf-8") == wanted
 
 
 def read_line(descriptor: int, seconds: float = 60) -> bytes:
