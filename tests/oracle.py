@@ -66,11 +66,3 @@ def attention(score, window, radius, query, memory, step, p, hard=False, all_p_t
         if window in PRIORS:
             weights[t] *= PRIORS[window](np.arange(len(memory)), p_t, radius)
     return weights @ memory, weights
-
-
-def gru(e, c, s, W, C, U, b):
-    """Bahdanau 2015 A.1.1 and A.2.2; W, C, U, b: dicts of update z, reset r and candidate h."""
-    z = 1 / (1 + np.exp(-(W["z"] @ e + C["z"] @ c + U["z"] @ s + b["z"])))
-    r = 1 / (1 + np.exp(-(W["r"] @ e + C["r"] @ c + U["r"] @ s + b["r"])))
-    candidate = np.tanh(W["h"] @ e + C["h"] @ c + U["h"] @ (r * s) + b["h"])
-    return (1 - z) * s + z * candidate
