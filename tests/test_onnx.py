@@ -91,6 +91,7 @@ def test_the_folder_translates_without_nmt(quantization, vocabularies, tmp_path,
     OnnxExport(plain, config, quantization).write(tmp_path, {"scores": {}})
     assert json.loads((tmp_path / "model.json").read_text())["state"]["keys_0"] == {"grows": True}
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     code = re.search(r"```python\n(.*?)```", (tmp_path / "README.md").read_text(), re.DOTALL)[1]
     program: dict = {}
     exec(code.replace("print(translate(input()))", ""), program)
