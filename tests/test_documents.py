@@ -11,6 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.documents.formats import BYTES, EXTENSIONS, FORMATS
+from nmt.documents.links import proportional_links
+from nmt.documents.placement import with_units
+from nmt.documents.segment import FIRST_UNIT
 from nmt.documents.translation import split_segments, translate_rows
 
 STREAMS = [".html", ".md", ".srt", ".txt"]
@@ -310,3 +313,12 @@ def test_what_is_promised():
         ".srt": "",
     }.items():
         assert EXTENSIONS[extension].promise == BYTES and translated(extension, odd) == odd
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "wanted"),
+    [("See {}.", "{}siehe", "{} siehe"), ("See {}.", "Siehe {}.", "Siehe {}."), ("{}'s dog", "{}s Hund", "{}s Hund")],
+)
+def test_no_word_is_joined_to_the_end_of_a_link(source, translation, wanted):
+    source, translation, wanted = (text.format(chr(FIRST_UNIT)) for text in (source, translation, wanted))
+    assert with_units(source, translation, proportional_links(source, translation))[0] == wanted

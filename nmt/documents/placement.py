@@ -90,7 +90,8 @@ def shifted(words: Sequence[Span], by: int) -> list[Span]:
 def with_units(source: str, text: str, links: WordLinks) -> tuple[str, WordLinks]:
     """The translation of a sentence with each of its units, and with the spaces around them that the sentence has.
 
-    A unit that the translation does not have, or has after its last mark, goes before what the next word became.
+    No word is joined to the end of a unit that a space, a mark or nothing follows. A unit that the translation does not
+    have, or has after its last mark, goes before what the next word became.
     """
     for match in UNITS.finditer(source):
         words, weights = list(links.target), links.weights
@@ -113,7 +114,7 @@ def with_units(source: str, text: str, links: WordLinks) -> tuple[str, WordLinks
             words = [*words[:row], (at, at + 1), *shifted(words[row:], 1)]
             weights = np.insert(weights, row, np.eye(weights.shape[1])[index], 0)
         row = bisect_left(words, (at, at + 1))
-        if after[:1].isspace() and not CLOSING.match(text, at + 1):
+        if CLOSING.match(after.lstrip("'’")) and not CLOSING.match(text, at + 1):  # but {name}'s may become {name}s
             text, words = f"{text[: at + 1]} {text[at + 1 :]}", [*words[: row + 1], *shifted(words[row + 1 :], 1)]
         if before[-1:].isspace() and not OPENING.match(text[at - 1 : at]):
             text, words = f"{text[:at]} {text[at:]}", [*words[:row], *shifted(words[row:], 1)]
