@@ -59,6 +59,7 @@ def test_compiled_updates_are_the_same():
             logits = model.logits(model(batch.source, batch.mask, batch.target).hidden)
         outcomes.append((torch.tensor(losses), logits.log_softmax(-1)))
     assert Counter(torch._dynamo.utils.counters["stats"])["unique_graphs"] >= 1
+    assert not torch._dynamo.utils.counters["graph_break"], "the model is compiled in pieces, slowly and to less speed"
     (expected_losses, expected), (losses, log_probabilities) = outcomes
     assert expected_losses[0] - expected_losses[-1] > 0.1
     assert_close(losses, expected_losses, atol=1e-4, rtol=0)

@@ -43,7 +43,8 @@ def scaled_dot_product(
     `causal` counts back from the end: the last query attends to every key, so it holds with a filled cache too (S > T).
     `dropout` is the probability with which a weight is zeroed; the caller leaves it at 0 outside training.
     """
-    causal = causal and query.size(2) > 1  # the newest position attends to everything before it
+    if query.size(2) == 1:
+        causal = False  # the newest position attends to everything before it
     if not weights and not prefers_explicit_attention(query):
         if causal and (query.size(2) < key.size(2) or mask is not None):
             # PyTorch's own causal mask counts from the start and stands alone
