@@ -1,44 +1,102 @@
-"""nmt compare: one table over several runs, with confidence intervals and significance."""
+"""nmt compare: tables over several runs, with confidence intervals and significance."""
 
 import argparse
 import logging
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from nmt.commands.scoring_options import check_scoring_options, gold_files, valid_gold_files
+from nmt.data.files import report_write_errors, write_atomic
 from nmt.errors import UserError
-from nmt.runs.comparison import CompareOptions, compare_runs
+from nmt.evaluate.significance import check_samples
+from nmt.runs.comparison import compare_runs, count_words, write_report
+from nmt.runs.folders import find_checkpoints
+from nmt.runs.results import check_writable
+from nmt.runs.run import Run, load
+from nmt.runs.test_sets import TestSet, corpus_hashes, corpus_set, own_corpus, own_set, sets_of_split
 
 log = logging.getLogger("nmt")
+SHORT = range(6, 13)  # words of a source sentence whose heatmap is neither trivial nor large
 
 
 def run(options: argparse.Namespace) -> int:
     """Compare runs on the same sets; the tables go to stdout as Markdown, the whole report to --output."""
     check_scoring_options(options)
-    files = (Path(options.source), list(map(Path, options.reference))) if options.source else None
-    compare_options = CompareOptions(
-        runs_folder=Path(options.runs),
-        output=Path(options.output),
-        split=options.split,
-        files=files,
-        gold=gold_files(options),
-        valid_gold=valid_gold_files(options),
-        samples=options.samples,
-        metrics=options.metrics,
-        beam=options.beam,
-        max_joined=options.long,
-        sentences=parse_sentences(options.sentences),
-    )
-    sys.stdout.write(compare_runs(options.names, compare_options))
-    log.info("%s", compare_options.output / "comparison.html")
+    check_samples(options.samples)
+    runs = open_runs(options.names, Path(options.runs), options.beam)
+    sets, output = choose_test_sets(runs, options), Path(options.output)
+    files = valid_gold_files(options)
+    if files and not any(test_set.gold for test_set in sets):
+        raise UserError("--valid-gold FILE has no effect: there are no gold links of what is scored.")
+    rows, valid = rows_to_draw(sets[0], options.sentences), files.read() if files else None
+    if (output / "config.yaml").exists():
+        raise UserError(f"--output {output} is a run; name another folder.")
+    with report_write_errors(output):
+        check_writable(output)
+    sets += [joined for test_set in sets for joined in joined_sets(test_set, options.long, output / "joined")]
+    comparisons, examples = compare_runs(runs, sets, options.metrics, options.samples, valid, rows)
+    sys.stdout.write(write_report(runs, comparisons, examples, output))
+    log.info("%s", output / "comparison.html")
     return 0
 
 
-def parse_sentences(text: str | None) -> list[int] | None:
-    """The line numbers of --sentences N,N; raises UserError for what is not a number."""
-    if text is None:
-        return None
-    words = text.split(",")
-    if wrong := [word for word in words if not word.isdecimal()]:
-        raise UserError(f"--sentences {wrong[0]} is not possible; give line numbers such as 1,5.")
-    return [int(word) for word in words]
+def open_runs(names: Sequence[str], folder: Path, beam: int | None) -> dict[str, Run]:
+    """The runs and ensembles by the names that tables have; raises UserError unless all translate one language pair."""
+    runs: dict[str, Run] = {}
+    for given in names:
+        run = load(find_checkpoints(given, folder), beam)
+        name = "+".join(model["checkpoint"].removesuffix("/best.safetensors") for model in run.provenance["models"])
+        if any(run.folder.samefile(other.folder) and name == known for known, other in runs.items()):
+            raise UserError(f"The run {name} is given twice; name each run once.")
+        runs[given if name in runs else name] = run
+    languages = {name: f"{run.config.data.source}-{run.config.data.target}" for name, run in runs.items()}
+    if len(set(languages.values())) > 1:
+        pairs = ", ".join(f"{name} translates {pair}" for name, pair in languages.items())
+        raise UserError(f"Only runs of the same languages can be compared: {pairs}.")
+    return runs
+
+
+def choose_test_sets(runs: dict[str, Run], options: argparse.Namespace) -> list[TestSet]:
+    """The given files, or the sets of the corpus that --split selects; raises UserError."""
+    if options.source:
+        return [own_set(Path(options.source), list(map(Path, options.reference)), gold_files(options))]
+    name, first = next(iter(runs.items()))
+    for other, run in runs.items():
+        if corpus_hashes(run) != corpus_hashes(first):
+            raise UserError(
+                f"{other} was trained on another corpus than {name}; give --source and --reference to compare them on "
+                "text of your own."
+            )
+    corpus = own_corpus(name, first.config, corpus_hashes(first), first.folder)
+    return [corpus_set(first.config, corpus, each) for each in sets_of_split(options.split, corpus, name)]
+
+
+def rows_to_draw(test_set: TestSet, sentences: str | None) -> list[int]:
+    """The rows, from 0, of --sentences N,N, by default three short ones; raises UserError."""
+    rows = [row for row, pair in enumerate(test_set.pairs) if all(side.strip() for side in pair)]
+    if sentences is None:
+        return [row for row in rows if count_words(test_set.pairs[row][0]) in SHORT][:3]
+    chosen = [int(word) - 1 if word.isdecimal() else -1 for word in sentences.split(",")]
+    if not set(chosen) <= set(rows):
+        raise UserError(
+            f"--sentences {sentences} is not possible; {test_set.name} has lines 1 to {len(test_set.pairs)}, and none "
+            "may be blank."
+        )
+    return list(dict.fromkeys(chosen))
+
+
+def joined_sets(test_set: TestSet, most: int | None, folder: Path) -> list[TestSet]:
+    """The set with 2, 3, … `most` consecutive sentences joined into one input; a remainder is left out."""
+    sets, pairs = [], test_set.pairs
+    if most is not None and not 2 <= most <= len(pairs):
+        raise UserError(f"--long {most} is not possible with {test_set.name}; choose 2 to {len(pairs)}.")
+    for count in range(2, (most or 1) + 1):
+        paths = [folder / f"{test_set.name}-joined{count}.{side}" for side in ("source", "reference")]
+        with report_write_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            for side, path in enumerate(paths):
+                groups = (pairs[start : start + count] for start in range(0, len(pairs) - count + 1, count))
+                write_atomic(path, "".join(" ".join(pair[side] for pair in group) + "\n" for group in groups))
+        sets.append(TestSet(paths[0].stem, paths[0], paths[1:]))
+    return sets
