@@ -8,7 +8,7 @@ from nmt.config.schedules import SCHEDULES
 from nmt.config.schema import OptimConfig, TrainConfig
 from nmt.training import schedule
 from nmt.training.distributed import World
-from nmt.training.schedule import TimeBudget, learning_rate, planned_updates, warn_if_only_warmup
+from nmt.training.schedule import TimeBudget, learning_rate, planned_updates, warmup_updates, warn_if_only_warmup
 from nmt.training.state import TrainState
 
 # Peak 2, warm-up 4, 12 updates in all, final fraction 0.2: from 2 to 0.4.
@@ -20,7 +20,7 @@ POINTS = {
 }
 
 
-def optim(schedule: str, warmup: int, final: float = 0.0) -> OptimConfig:
+def optim(schedule: str, final: float = 0.0, warmup: int | None = None) -> OptimConfig:
     return OptimConfig(
         lr=2.0,
         betas=[0.9, 0.98],
@@ -37,21 +37,27 @@ def optim(schedule: str, warmup: int, final: float = 0.0) -> OptimConfig:
 def test_points_by_hand(schedule):
     points = {1: 0.5, 2: 1.0, 3: 1.5} | POINTS[schedule]
     for step, expected in points.items():
-        assert learning_rate(optim(schedule, 4, 0.2), step, 12) == pytest.approx(expected, abs=1e-12)
+        assert learning_rate(optim(schedule, 0.2), 4, step, 12) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_no_warmup_or_nothing_else(schedule):
     """Without warm-up, after a tenth of the training: cos 18° = √(10 + 2 √5) / 4."""
     expected = {"inverse_sqrt": 2.0, "cosine": 1 + (10 + 2 * 5**0.5) ** 0.5 / 4, "linear": 1.8, "constant": 2.0}
-    assert learning_rate(optim(schedule, 0), 1, 10) == pytest.approx(expected[schedule])
-    assert [learning_rate(optim(schedule, 8), step, 4) for step in range(1, 5)] == [0.25, 0.5, 0.75, 1.0]
+    assert learning_rate(optim(schedule), 0, 1, 10) == pytest.approx(expected[schedule])
+    assert [learning_rate(optim(schedule), 8, step, 4) for step in range(1, 5)] == [0.25, 0.5, 0.75, 1.0]
+
+
+def test_the_default_warmup_is_a_quarter_of_a_short_training():
+    by_length = {None: 400, 20_000: 400, 1600: 400, 1200: 300, 10: 2}
+    assert {total: warmup_updates(optim("linear"), total) for total in by_length} == by_length
+    assert warmup_updates(optim("linear", warmup=7), 10) == 7
 
 
 def test_a_training_of_warmup_alone_is_warned_of(caplog):
-    warn_if_only_warmup(optim("constant", 8), 9)
+    warn_if_only_warmup(8, 9)
     assert not caplog.text
-    warn_if_only_warmup(optim("constant", 8), 8)
+    warn_if_only_warmup(8, 8)
     assert "optim.warmup_steps=8" in caplog.text
 
 

@@ -126,7 +126,10 @@ class OptimConfig:
         choices=SCHEDULES,
         paper="inverse_sqrt: Vaswani et al. 2017 eq. 3",
     )
-    warmup_steps: int = option("updates of linear warm-up", minimum=0)
+    warmup_steps: int | None = option(
+        "updates of linear warm-up; null: 400, at most a quarter of what train.max_steps and max_epochs allow",
+        minimum=0,
+    )
     final_lr_fraction: float = option(
         "schedule=cosine, linear: last learning rate as a fraction of the peak", minimum=0, below=1
     )

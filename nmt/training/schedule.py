@@ -16,6 +16,7 @@ from nmt.training.state import TrainState
 
 log = logging.getLogger("nmt")
 
+WARMUP, LARGEST_WARMUP = 400, 0.25  # updates; fraction of the training
 MIN_UPDATES = 50  # before max_minutes is converted
 MIN_TIMED_UPDATES = 10  # since the start or the last resumption
 # How long to measure, as a fraction of max_minutes and at most in seconds: the first updates are the slowest.
@@ -28,22 +29,28 @@ def can_be_extended(schedule: str, max_minutes: float | None) -> bool:
     return not SCHEDULES[schedule].has_end and max_minutes is None
 
 
-def learning_rate(optim: OptimConfig, step: int, total: int) -> float:
-    """The learning rate of update `step` (counted from 1) of `total`: linear warm-up to the peak, then the schedule."""
+def warmup_updates(optim: OptimConfig, total: int | None) -> int:
+    """optim.warmup_steps; for null WARMUP, at most LARGEST_WARMUP of the `total` updates where that is known."""
+    if optim.warmup_steps is not None:
+        return optim.warmup_steps
+    return WARMUP if total is None else min(WARMUP, round(LARGEST_WARMUP * total))
+
+
+def learning_rate(optim: OptimConfig, warmup: int, step: int, total: int) -> float:
+    """The learning rate of update `step` (from 1) of `total`: linearly to the peak, then the schedule."""
     schedule = choose("schedule", optim.schedule, SCHEDULES)
-    warmup = optim.warmup_steps
     if step < warmup:
         return optim.lr * (step / warmup)
     progress = min(1.0, (step - warmup) / max(1, total - warmup))
     return optim.lr * schedule.shape(step, warmup, progress, optim.final_lr_fraction)
 
 
-def warn_if_only_warmup(optim: OptimConfig, total: int | None) -> None:
+def warn_if_only_warmup(warmup: int, total: int | None) -> None:
     """Log a warning where the warm-up is as long as the training, so that the learning rate never falls."""
-    if total is not None and optim.warmup_steps >= total:
+    if total is not None and warmup >= total:
         log.warning(
             "optim.warmup_steps=%d is no shorter than the whole training (%d updates), so that the learning rate only "
-            "rises; choose a smaller one.", optim.warmup_steps, total,
+            "rises; choose a smaller one.", warmup, total,
         )  # fmt: skip
 
 

@@ -31,6 +31,7 @@ class TrainState:
     shard: int = 0  # index in the epoch's order of the corpus's shards
     position: int = 0  # of the next batch in the shard's plan
     total_steps: int | None = None  # updates of the whole training; None until max_minutes is converted
+    warmup_steps: int | None = None  # of the whole training; None until the training begins
     budget_fixed: bool = False  # max_minutes has been converted into total_steps
     validated_step: int = 0  # the step of the last validation
     point: dict[str, float] = field(default_factory=dict)  # of the curves at `step`, while its validation is due

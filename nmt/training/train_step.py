@@ -21,7 +21,7 @@ from nmt.training.distributed import World
 from nmt.training.gradient_sum import make_gradient_sum
 from nmt.training.loss import alignment_loss, training_loss
 from nmt.training.precision import autocast, seed_batch
-from nmt.training.schedule import learning_rate
+from nmt.training.schedule import learning_rate, warmup_updates
 from nmt.training.state import TrainingDiverged, TrainState
 
 log = logging.getLogger("nmt")
@@ -107,6 +107,9 @@ class TrainStep:
         self.runs_ahead = self.device.type == "cuda"  # operations are queued; reading a number waits for all of them
         # Validation and search use the model itself, which has the same weights.
         self.forward = compiled(model) if config.train.compile else model
+        if state.warmup_steps is None:
+            state.warmup_steps = warmup_updates(config.optim, state.total_steps)
+        self.warmup = state.warmup_steps
         self.batches = batches
         cursor = Cursor(state.epoch, state.shard, state.position)
         self.stream = batches.stream(cursor, world.rank, world.size, pinned=self.runs_ahead)
@@ -153,7 +156,7 @@ class TrainStep:
         skip = ((loss <= limit) & loss.isfinite() & norm.isfinite()).logical_not().float()
 
         # Step
-        lr = learning_rate(self.config.optim, state.step + 1, state.total_steps or ENDLESS)
+        lr = learning_rate(self.config.optim, self.warmup, state.step + 1, state.total_steps or ENDLESS)
         for group in optimizer.param_groups:
             group["lr"] = lr
         optimizer.found_inf = skip  # type: ignore[attr-defined]  # PyTorch's name: the step changes nothing where it is 1

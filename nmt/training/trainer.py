@@ -282,7 +282,7 @@ class Trainer:
         progress.set_total(state.total_steps)
         cost = f"{update:.3g} s an update, {validation:.3g} s a validation"
         log.info("%s: %d updates fit into %g minutes.", cost, state.total_steps, self.config.train.max_minutes)
-        warn_if_only_warmup(self.config.optim, state.total_steps)
+        warn_if_only_warmup(self.train_step.warmup, state.total_steps)
         self.save()  # a kill does not change the number any more
 
     def run_validation(self, reference_lengths: bool = False) -> ValidationResult:
@@ -363,4 +363,4 @@ class Trainer:
         precision = f"{'bf16' if self.train_step.dtype == torch.bfloat16 else 'fp32'} on {self.device}"
         precision += f", {self.world.size} processes" if self.world.size > 1 else ""
         log.info("%s: %s, %.1f million parameters, %s, %s", self.config.name, start, size, data, precision)
-        warn_if_only_warmup(self.config.optim, self.state.total_steps)
+        warn_if_only_warmup(self.train_step.warmup, self.state.total_steps)
