@@ -12,10 +12,8 @@ from corpora import pairs, run_command, write_pairs
 from faults import FAULTS
 
 from nmt.audit import repeated, run
+from nmt.audit.faults import load_identifier, partly_untranslated, same_numbers
 from nmt.cli import main
-from nmt.data.inspect import chunk as chunk_module
-from nmt.data.inspect import pairs as pair_checks
-from nmt.data.inspect.language import load_identifier
 from nmt.data.inspect.lines import Lines
 from nmt.errors import UserError
 
@@ -162,19 +160,6 @@ def test_an_interrupted_audit_continues(audit, monkeypatch: pytest.MonkeyPatch) 
     assert not (folder / "parts").exists()
 
 
-@pytest.mark.parametrize("count", [0, 1, 100, 101, 250])
-def test_chunks_hold_every_pair_once(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunk_module, "AROUND", 30)
-    given = [(str(number), "") for number in range(count)]
-    cores = []
-    for chunk in chunk_module.chunks(iter(given), 100):
-        at = chunk.first - 1
-        assert chunk.pairs[chunk.core] == given[at : at + chunk.size]
-        assert chunk.pairs == given[max(0, at - 30) : at + chunk.size + 30]
-        cores += chunk.pairs[chunk.core]
-    assert cores == given
-
-
 @pytest.mark.parametrize("at_once", [3, 10**6])
 def test_repeated_pairs_by_shares_as_by_hand(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every pair against all before it: the same to the letter, or the same near hash and no earlier one exactly."""
@@ -224,7 +209,7 @@ def test_words_and_hashes_as_by_regular_expressions() -> None:
     ],
 )
 def test_numbers_with_other_separators_are_the_same(text: str, other: str, same: bool) -> None:
-    assert pair_checks.same_numbers(text, other) == same
+    assert same_numbers(text, other) == same
 
 
 def test_half_of_the_longer_words_are_those_of_the_source() -> None:
@@ -236,7 +221,7 @@ def test_half_of_the_longer_words_are_those_of_the_source() -> None:
             "Who läuft schnell durch these very many other gardens near here",
         ]
     )
-    assert pair_checks.partly_untranslated(source, target).tolist() == [True, False, False]
+    assert partly_untranslated(source, target).tolist() == [True, False, False]
 
 
 def test_a_language_identifier_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,8 @@ from itertools import islice
 
 import pytest
 
-from nmt.data.checks import Finding, PairChecks
-from nmt.data.inspect.profile import BLOCK, MIN_PAIRS
+from nmt.data.checks import SAMPLE, Finding, PairChecks
+from nmt.data.inspect.misaligned_blocks import AROUND, BLOCK, MIN_PAIRS, chunks
 from nmt.data.parallel_text import read_pairs
 from nmt.data.phrasebook import folder
 
@@ -25,20 +25,23 @@ def drawn() -> tuple[Side, Side]:
     ]
 
 
+def look(checks: PairChecks, sources: Side, targets: Side) -> list[Finding]:
+    """The findings in a set; its pairs come through as they are."""
+    pairs = list(zip(sources, targets, strict=True))
+    checks.prepare(pairs[:SAMPLE])
+    assert list(checks.watch(iter(pairs))) == pairs
+    return list(checks.findings())
+
+
 @pytest.fixture
 def find(drawn):
     """The findings in training pairs; the validation set are the last 300 pairs drawn."""
 
     def find(sources: Side, targets: Side, valid: tuple[Side, Side] | None = None) -> list[Finding]:
         held_out = PairChecks()
-        for pair in zip(*(valid or (drawn[0][COUNT:], drawn[1][COUNT:])), strict=True):
-            held_out.add(*pair)
-        assert valid or held_out.finish() == []
-        held_out.finish()
-        checks = PairChecks(held_out)
-        for pair in zip(sources, targets, strict=True):
-            checks.add(*pair)
-        return checks.finish()
+        found = look(held_out, *(valid or (drawn[0][COUNT:], drawn[1][COUNT:])))
+        assert valid or found == []
+        return look(PairChecks(held_out), sources, targets)
 
     return find
 
@@ -53,7 +56,7 @@ def only(findings: list[Finding]) -> Finding:
     return findings[0]
 
 
-@pytest.mark.parametrize("count", [0, MIN_PAIRS - 1, BLOCK + 1, COUNT])
+@pytest.mark.parametrize("count", [1, MIN_PAIRS - 1, BLOCK + 1, COUNT])
 def test_a_sound_corpus_has_no_warning(find, sides, count):
     assert find(sides[0][:count], sides[1][:count]) == []
 
@@ -101,12 +104,8 @@ def test_languages_that_are_not_those_named(drawn):
         ((german[:3], english[:3]), ("en", "de"), None),  # too little
         ((["12 + 3"] * 300, ["---"] * 300), ("en", "de"), None),
     ):  # fmt: skip
-        checks = PairChecks(languages=codes)
-        for pair in zip(*sides, strict=True):
-            checks.add(*pair)
-        texts = [
-            finding.text for finding in checks.finish() if "look" in finding.text and "swapped" not in finding.text
-        ]
+        found = look(PairChecks(languages=codes), *sides)
+        texts = [finding.text for finding in found if "look" in finding.text and "swapped" not in finding.text]
         assert texts == ([said] if said else [])
 
 
@@ -138,3 +137,15 @@ def test_what_the_validation_set_has_too_is_the_way_of_the_corpus(find, sides, d
     escaped = [f"&quot; {text}" for text in sides[0]]
     assert len(find(escaped, sides[1])) == 1
     assert find(escaped, sides[1], ([f"&quot; {text}" for text in drawn[0][COUNT:]], drawn[1][COUNT:])) == []
+
+
+@pytest.mark.parametrize("count", [0, 1, 100, 101, 800])
+def test_chunks_hold_every_pair_once(count):
+    given = [(str(number), "") for number in range(count)]
+    cores = []
+    for chunk in chunks(iter(given), 100):
+        at = chunk.first - 1
+        assert chunk.pairs[chunk.core] == given[at : at + chunk.size]
+        assert chunk.pairs == given[max(0, at - AROUND) : at + chunk.size + AROUND]
+        cores += chunk.pairs[chunk.core]
+    assert cores == given

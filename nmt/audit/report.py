@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nmt.data.inspect.chunk import BOTH
+from nmt.audit.faults import BOTH
 from nmt.data.origin import Origin
 from nmt.view.text import escape_html
 

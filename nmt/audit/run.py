@@ -18,17 +18,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nmt.audit.faults import MISALIGNED, HeldOutHashes, Limits, inspect_chunk, load_identifier
+from nmt.audit.profile import SAMPLE, Profile, learn_profile
 from nmt.audit.repeated import Hashes, find_repeated
 from nmt.audit.report import OTHER_LANGUAGES, UNMATCHED, Fault, SetReport, page, place
 from nmt.config.schema import DataConfig
 from nmt.data import corpus, sources
+from nmt.data.checks import Pair
 from nmt.data.files import only_writer, open_atomic, report_write_errors, write_atomic
-from nmt.data.inspect.chunk import MISALIGNED, Chunk, HeldOutHashes, Pair, chunks, inspect_chunk
-from nmt.data.inspect.language import describe_languages, load_identifier
+from nmt.data.inspect.language import describe_languages
 from nmt.data.inspect.lines import Lines
-from nmt.data.inspect.misaligned_blocks import MisalignedBlock, merge
-from nmt.data.inspect.pairs import Limits
-from nmt.data.inspect.profile import MIN_PAIRS, SAMPLE, Profile, learn_profile
+from nmt.data.inspect.misaligned_blocks import MIN_PAIRS, Chunk, MisalignedBlock, chunks, merge
 from nmt.data.origin import Origin
 from nmt.data.processes import map_in_order, usable_processors
 from nmt.data.tables import Skipped
@@ -142,7 +142,7 @@ def write_part(settings: Settings, numbered: tuple[Path, Chunk]) -> Path:
     path, chunk = numbered
     if path.exists():
         return path
-    found = inspect_chunk(chunk.pairs, chunk.core, settings.profile, settings.limits, settings.held_out)
+    found = inspect_chunk(chunk, settings.profile, settings.limits, settings.held_out)
     core, most = chunk.pairs[chunk.core], settings.examples
     examples = {
         kind: [

@@ -1,33 +1,50 @@
-"""The checks of `nmt audit` while a corpus is prepared: a summary of each set, and warnings about what spoils training.
+"""What a training warns of while its corpus is prepared: text that is damaged, exchanged sides, shifted lines.
 
-What is usual is learnt from the first pairs of the set; which language is which, from the validation set, so that
+What is usual is learnt from the first pairs of a set; which language is which, from the validation set, so that
 swapped columns are seen too. What the validation set has as well (the entities of a tokenized corpus) is taken for the
-way the corpus is written. Nothing is left out.
+way the corpus is written. Nothing is left out. Other faults are found by `nmt audit`.
 """
 
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from html.entities import name2codepoint
+from typing import NamedTuple
 
-from nmt.data.inspect.chunk import BOTH, ChunkFaults, Pair, inspect_chunk
-from nmt.data.inspect.language import describe_languages
-from nmt.data.inspect.lines import Lines
-from nmt.data.inspect.misaligned_blocks import AROUND, UNRELATED, MisalignedBlock, merge
-from nmt.data.inspect.pairs import Limits
-from nmt.data.inspect.profile import MIN_PAIRS, Profile, learn_profile
+import numpy as np
 
-SAMPLE = 4000  # pairs that are held in memory: what is usual is learnt from the first of them
+from nmt.data.inspect.language import describe_languages, in_other_language, log_likelihood_ratio
+from nmt.data.inspect.lines import SMALL, Lines, mix, table_of
+from nmt.data.inspect.misaligned_blocks import (
+    MIN_PAIRS,
+    UNRELATED,
+    Chunk,
+    MisalignedBlock,
+    chunks,
+    find_misaligned_blocks,
+    length_moments,
+    merge,
+)
+
+Pair = tuple[str, str]
+SAMPLE = 4000  # pairs from which is learnt what is usual
 MIN_SHARE, MIN_LINES = 0.001, 3  # of lines with a fault of their text, for a warning
 TIMES_VALID = 3  # and how much larger than in the validation set this share must be
 MIN_SWAPPED_SHARE = 0.005
-CONTROL, OTHER_LANGUAGE = "control characters", "in the other language"
-WARNED = {
-    CONTROL: CONTROL,
-    "characters of a wrong encoding": "characters of a wrong encoding, such as Ã¼ for ü",
-    "HTML entities": "HTML entities, such as &amp;",
-}  # fault → what the warning calls it
+# C0 without tab, line feed and carriage return; DEL; C1; marks that turn the direction of text.
+CONTROL = table_of(
+    [*range(9), 11, 12, *range(14, 32), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+)
+# UTF-8 read as Latin-1 or Windows-1252: Ã or Â and a character that stands for a byte from 0x80 to 0xBF.
+HIGH = "\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
+BROKEN = re.compile(f"Ã[{HIGH}]|Â[\u00a0-\u00bf]|â€|[ÐÑ][{HIGH}][ÐÑ][{HIGH}]|ï»¿|ï¿½|\ufffd")
+BROKEN_TABLE = table_of(map(ord, "ÃÂâÐÑï\ufffd"))
+LOST_LETTER = re.compile(r"(?<!\S)[^\W\d_]+\?[^\W\d_]+(?=[.,;:!?]?(?:\s|$))")  # M?ller
+ENTITY = re.compile(rf"&(?:amp;)*(?:#[0-9]{{1,6}}|#[xX][0-9a-fA-F]{{1,6}}|apos|{'|'.join(name2codepoint)});")
+EXAMPLES = {"characters of a wrong encoding": ", such as Ã¼ for ü", "HTML entities": ", such as &amp;"}
 
 
-@dataclass
-class Finding:
+class Finding(NamedTuple):
     """A fault of a set: what it is, and the number of the first pair that has it (in the order read, from 1)."""
 
     text: str
@@ -41,103 +58,122 @@ class Count:
     pairs: int = 0
     first: int = 0
 
-    def add(self, pairs: int, first: int) -> None:
-        """Count more pairs, of which `first` is the first."""
-        self.first = self.first or first
-        self.pairs += pairs
+
+class Usual(NamedTuple):
+    """What is usual in a set."""
+
+    pairs: int  # it was learnt from
+    moments: np.ndarray  # `length_moments`
+    language: np.ndarray  # `log_likelihood_ratio`
 
 
+class ChunkFaults(NamedTuple):
+    """What was found in a chunk of pairs."""
+
+    size: int
+    faults: dict[str, np.ndarray]  # the indices of the pairs of each kind
+    misaligned: list[MisalignedBlock]  # numbered from 1 in the chunk
+    hashes: np.ndarray  # of each pair, to the letter
+
+
+@dataclass
 class PairChecks:
-    """Looks at the pairs of a set one after the other; `valid` are the checks of the validation set."""
+    """The checks of one set; `valid` are those of the validation set, `languages` the codes if there are only two."""
 
-    def __init__(
-        self, valid: "PairChecks | None" = None, limits: Limits | None = None, languages: Pair | None = None
-    ) -> None:
-        self.valid, self.limits, self.languages = valid, limits or Limits(10**9, 1e9, 5.0), languages
-        self.other_languages: str | None = None  # what is wrong with the languages of the first pairs
-        self.pairs: list[Pair] = []
-        self.before, self.read = 0, 0  # pairs in memory that are context only; pairs that were looked at
-        self.profile: Profile | None = None
-        self.faults: dict[str, Count] = {}
-        self.swapped = Count()
-        self.misaligned: list[MisalignedBlock] = []
-
-    def add(self, source: str, target: str) -> None:
-        """Look at the next pair."""
-        self.pairs.append((source, target))
-        if len(self.pairs) == self.before + SAMPLE + AROUND:
-            self.check_chunk(SAMPLE)
-
-    def check_chunk(self, size: int) -> None:
-        """Look at the next `size` pairs in memory, and drop those that are no context of the next ones."""
-        if not size:
-            return
-        core = slice(self.before, self.before + size)
-        if self.profile is None:
-            self.prepare(self.pairs[core])
-        self.note(self.inspect(self.pairs, core), size)
-        keep = max(0, core.stop - AROUND)
-        self.before = core.stop - keep
-        del self.pairs[:keep]
+    valid: "PairChecks | None" = None
+    languages: Pair | None = None
+    read: int = 0  # pairs that were looked at
+    usual: Usual | None = None
+    other_languages: str | None = None  # what is wrong with the languages of the first pairs
+    faults: dict[str, Count] = field(default_factory=dict)
+    misaligned: list[MisalignedBlock] = field(default_factory=list)
 
     def prepare(self, pairs: list[Pair]) -> None:
-        """Learn from the first pairs of the set what is usual."""
-        self.profile = self.learn(pairs)
+        """Learn from the first pairs of the set what is usual; languages from the validation set if it has enough."""
+        sides = Lines([source for source, _ in pairs]), Lines([target for _, target in pairs])
+        valid = self.valid.usual if self.valid else None
+        language = valid.language if valid and valid.pairs >= MIN_PAIRS else log_likelihood_ratio(*sides)
+        self.usual = Usual(len(pairs), length_moments(*sides), language)
         if self.languages:
             self.other_languages = describe_languages(pairs, self.languages)
 
-    def inspect(self, pairs: list[Pair], core: slice) -> ChunkFaults:
-        """The faults of the pairs in `core`, with those around as context; `prepare` comes first."""
-        assert self.profile is not None
-        return inspect_chunk(pairs, core, self.profile, self.limits, None)
+    def inspect(self, chunk: Chunk) -> ChunkFaults:
+        """The faults of a chunk; `prepare` comes first."""
+        assert self.usual is not None
+        sides = [Lines([pair[side] for pair in chunk.pairs[chunk.core]]) for side in (0, 1)]
+        by_side = [text_faults(side) for side in sides]
+        found = {kind: by_side[0][kind] | by_side[1][kind] for kind in by_side[0]}
+        if self.usual.pairs >= MIN_PAIRS:
+            other = [in_other_language(self.usual.language, number, side) for number, side in enumerate(sides)]
+            found |= {"in the other language": other[0] | other[1], "swapped": other[0] & other[1]}
+        indices = {kind: np.flatnonzero(lines) for kind, lines in found.items() if lines.any()}
+        blocks = find_misaligned_blocks(self.usual.moments, chunk)
+        return ChunkFaults(chunk.size, indices, blocks, pair_hashes(sides[0].hashes, sides[1].hashes))
 
-    def learn(self, pairs: list[Pair]) -> Profile:
-        """What is usual in these pairs; the languages are those of the validation set if it has enough pairs."""
-        profile = learn_profile(*(Lines([pair[side] for pair in pairs]) for side in (0, 1)))
-        valid = self.valid.profile if self.valid else None
-        return replace(profile, language=valid.language) if valid and valid.pairs >= MIN_PAIRS else profile
+    def watch(self, pairs: Iterator[Pair]) -> Iterator[Pair]:
+        """The same pairs, which are looked at a chunk at a time."""
+        for chunk in chunks(pairs, SAMPLE):
+            self.note(self.inspect(chunk))
+            yield from chunk.pairs[chunk.core]
 
-    def note(self, found: ChunkFaults, size: int) -> None:
-        """Count the faults of the next `size` pairs."""
-        for kind, (indices, sides) in found.faults.items():
-            self.faults.setdefault(kind, Count()).add(len(indices), self.read + 1 + int(indices[0]))
-            if kind == OTHER_LANGUAGE and (sides == BOTH).any():
-                self.swapped.add(int((sides == BOTH).sum()), self.read + 1 + int(indices[sides == BOTH][0]))
-        moved = [
-            MisalignedBlock(self.read + each.first, self.read + each.last, each.shift) for each in found.misaligned
-        ]
-        self.misaligned = merge(self.misaligned + moved)
-        self.read += size
+    def note(self, found: ChunkFaults) -> None:
+        """Count the faults of the next chunk."""
+        for kind, indices in found.faults.items():
+            count = self.faults.setdefault(kind, Count(0, self.read + 1 + int(indices[0])))
+            count.pairs += len(indices)
+        self.misaligned = merge([*self.misaligned, *(block.moved(self.read) for block in found.misaligned)])
+        self.read += found.size
 
-    def share(self, kind: str) -> float:
-        """The fraction of pairs with this fault."""
-        return self.faults.get(kind, Count()).pairs / max(1, self.read)
+    def counted(self) -> dict[str, Count]:
+        """How many pairs have each fault of text or language."""
+        return {kind: count for kind, count in self.faults.items() if kind != "swapped"}
 
-    def finish(self) -> list[Finding]:
-        """Look at the last pairs; returns the warnings about the set."""
-        self.check_chunk(len(self.pairs) - self.before)
-        warnings = [Finding(self.other_languages, 1)] if self.other_languages else []
+    def findings(self) -> Iterator[Finding]:
+        """The warnings about the set."""
+        if self.other_languages:
+            yield Finding(self.other_languages, 1)
         if self.misaligned:
-            warnings.append(Finding(self.describe_misaligned_blocks(), self.misaligned[0].first))
-        if self.swapped.pairs > max(MIN_LINES, MIN_SWAPPED_SHARE * self.read):
-            text = f"{self.swapped.pairs:,} of {self.read:,} pairs look swapped: each side in the other's language"
-            warnings.append(Finding(text, self.swapped.first))
-        for kind, name in WARNED.items():
-            count = self.faults.get(kind, Count())
-            usual = TIMES_VALID * self.valid.share(kind) if self.valid else 0.0
-            least = max(MIN_LINES, MIN_SHARE * self.read, usual * self.read)
-            if count.pairs and (kind == CONTROL or count.pairs >= least):
-                warnings.append(Finding(f"{count.pairs:,} of {self.read:,} pairs have {name}", count.first))
-        return warnings
+            yield Finding(describe_misaligned_blocks(self.misaligned), self.misaligned[0].first)
+        swapped = self.faults.get("swapped", Count())
+        if swapped.pairs > max(MIN_LINES, MIN_SWAPPED_SHARE * self.read):
+            text = f"{swapped.pairs:,} of {self.read:,} pairs look swapped: each side in the other's language"
+            yield Finding(text, swapped.first)
+        for kind, count in self.faults.items():
+            if kind == "control characters" or (kind in EXAMPLES and count.pairs >= self.least(kind)):
+                text = f"{count.pairs:,} of {self.read:,} pairs have {kind}{EXAMPLES.get(kind, '')}"
+                yield Finding(text, count.first)
 
-    def describe_misaligned_blocks(self) -> str:
-        """The warning about lines that do not belong together."""
-        first, pairs = self.misaligned[0], sum(each.last - each.first + 1 for each in self.misaligned)
-        lines = "line" if abs(first.shift) == 1 else "lines"
-        shifted = f"one file is shifted by {abs(first.shift)} {lines}"
-        cause = "lines are shuffled or mixed up" if first.shift == UNRELATED else shifted
-        more = f", in {len(self.misaligned)} blocks" if len(self.misaligned) > 1 else ""
-        return (
-            f"the two sides of {pairs:,} pairs do not belong together, as if {cause} "
-            f"(from here on for {first.last - first.first + 1:,} pairs{more})"
-        )
+    def least(self, kind: str) -> float:
+        """From how many pairs on a fault of their text is a warning."""
+        in_valid = self.valid.faults.get(kind, Count()).pairs / max(1, self.valid.read) if self.valid else 0.0
+        return max(MIN_LINES, MIN_SHARE * self.read, TIMES_VALID * in_valid * self.read)
+
+
+def text_faults(side: Lines) -> dict[str, np.ndarray]:
+    """Which lines have damaged text, by the kind of damage; one is a question mark in the middle of a word."""
+    letters = side.kinds >= SMALL
+    inside = np.concatenate(([False], (side.codes[1:-1] == ord("?")) & letters[:-2] & letters[2:], [False]))
+    lost = side.matching(side.having(inside[: len(side.codes)]), LOST_LETTER)
+    return {
+        "control characters": side.having(CONTROL[side.codes]) & ~side.blank,
+        "characters of a wrong encoding": lost | side.matching(side.having(BROKEN_TABLE[side.codes]), BROKEN),
+        "HTML entities": side.matching(side.having(side.codes == ord("&")), ENTITY),
+    }
+
+
+def pair_hashes(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Hashes of pairs from those of their sides."""
+    return mix(mix(source) + target)
+
+
+def describe_misaligned_blocks(blocks: list[MisalignedBlock]) -> str:
+    """The warning about lines that do not belong together."""
+    first, pairs = blocks[0], sum(block.size for block in blocks)
+    lines = "line" if abs(first.shift) == 1 else "lines"
+    shifted = f"one file is shifted by {abs(first.shift)} {lines}"
+    cause = "lines are shuffled or mixed up" if first.shift == UNRELATED else shifted
+    more = f", in {len(blocks)} blocks" if len(blocks) > 1 else ""
+    return (
+        f"the two sides of {pairs:,} pairs do not belong together, as if {cause} "
+        f"(from here on for {first.size:,} pairs{more})"
+    )

@@ -18,15 +18,14 @@ from nmt.data import multi30k, phrasebook, sources
 from nmt.data.checks import PairChecks
 from nmt.data.checksums import DigestCache
 from nmt.data.files import report_write_errors
-from nmt.data.filtering import DuplicateCounter, HeldOutSentences, log_report
-from nmt.data.inspect.pairs import Limits
+from nmt.data.filtering import HeldOutSentences
 from nmt.data.language_pairs import divide_tests, each_pair, is_multilingual
 from nmt.data.origin import Origin
 from nmt.data.packed import PackedFile
 from nmt.data.replay import OldText
 from nmt.data.training_links import find_link_files
 from nmt.data.training_plan import check_mixture, file_digests, open_record, origin_tags, prepare_training, split_roles
-from nmt.data.write_sets import count_in_training, write_held_out_set, write_training_set
+from nmt.data.write_sets import TrainingSet, count_in_training, log_report, write_held_out_set
 
 OWN_KEYS = ("split_size", "columns", "weights", "temperature", "origin_tags", "opus_url")  # of kind=files
 AUDIT_KEYS = ("audit_deviation", "audit_identifier", "audit_examples")
@@ -97,13 +96,12 @@ def build_corpus(data: DataConfig, folder: Path, downloads: Path, old: OldText |
             sets |= {"train": plan.origins} | old.test_sets(data, sets)
             old.copy_gold_alignments(folder)
         held_out, audit = HeldOutSentences(), {}
-        limits = Limits(data.max_characters, data.max_length_ratio, data.audit_deviation)
         languages = None if is_multilingual(data) else (data.source, data.target)
-        checks = {name: PairChecks(None, limits, languages) for name in sets if name != "train"}
+        checks = {name: PairChecks(None, languages) for name in sets if name != "train"}
         for name in checks:
             audit[name] = write_held_out_set(name, sets[name], data, folder, held_out, checks[name])
-        found = held_out, DuplicateCounter(generated), PairChecks(checks["valid"], limits, languages)
-        audit = {"train": write_training_set(plan, data, folder, *found)} | audit
+        training = TrainingSet(plan, data, held_out, PairChecks(checks["valid"], languages), generated)
+        audit = {"train": training.write(folder)} | audit
         count_in_training(audit["valid"], data, held_out)
         add_files(audit, sets, cache)
         if data.kind == "phrasebook":

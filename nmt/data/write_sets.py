@@ -1,22 +1,26 @@
 """Writes training, validation and test sets as two files of lines each, and counts what came from where.
 
 Training pairs are looked at by several processes, in chunks. This one reads the pairs and writes them; what the others
-answer is in the order read, so the corpus does not depend on their number.
+answer is in the order read, so the corpus does not depend on their number. Duplicates, copies and pairs that are also
+in validation or test sets are counted and reported only; whether they are a fault depends on the corpus.
 """
 
-from collections import deque
+import logging
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
 from nmt.config.schema import DataConfig
-from nmt.data.checks import SAMPLE, PairChecks
-from nmt.data.filtering import DuplicateCounter, HeldOutSentences, PairCounts, rejection_reason
-from nmt.data.inspect.chunk import Chunk, ChunkFaults, chunks
+from nmt.data.checks import SAMPLE, ChunkFaults, PairChecks
+from nmt.data.filtering import HeldOutSentences, rejection_reason
+from nmt.data.inspect.misaligned_blocks import Chunk, chunks
 from nmt.data.origin import Origin, read_with_progress
 from nmt.data.parallel_text import LineWriter
 from nmt.data.processes import map_in_order, usable_processors
@@ -31,126 +35,90 @@ from nmt.errors import UserError
 CHUNK = 4000  # pairs that a process looks at together
 MOST_SKIPPED = 0.5  # of the records of an origin; more are an error
 MANY_SKIPPED = 0.1  # and a warning
+HASHES_AT_ONCE = 4_000_000  # that are in memory to find duplicates, 64 MB
 Item = TypeVar("Item")
 IN_TRAINING = "also in train"  # the remark on a validation pair
+logger = logging.getLogger("nmt")
 
 
-def write_training_set(
-    plan: TrainingPlan,
-    data: DataConfig,
-    folder: Path,
-    held_out: HeldOutSentences,
-    duplicates: DuplicateCounter,
-    checks: PairChecks,
-) -> dict[str, Any]:
-    """Write the training pairs that `TrainingFilter` keeps; returns the set's entry in report.json.
+@dataclass
+class PairCounts:
+    """How many pairs of a set were read, kept, dropped or remarked on, with the file and line of the first of each."""
 
-    Raises UserError when no pair is left, in the whole or in one part of several.
-    """
-    counts = PairCounts()
-    parts = PartCounts(counts)
-    link_files = find_link_files(data, plan.origins)
-    with PairWriter("train", data, folder) as writer, ExitStack() as stack:
-        if link_files:
-            link_writer = LineWriter(folder / LINKS)
-            stack.callback(link_writer.close)
-        checks.prepare(first_pairs(plan.origins))
-        training_filter = TrainingFilter(plan, data, held_out, checks)
-        for number, origin in enumerate(plan.origins):
-            links, weight = link_files[number] if link_files else None, plan.weight(number, writer.size)
-            look = partial(training_filter.decide_all, links=links, place=origin.place)
-            for (source, target), line, decision in parts.count(origin, look):
-                if decision.reason:
-                    counts.drop(decision.reason, counts.read)
-                    continue
-                if source == target:
-                    counts.count("both sides equal", counts.read)
-                if decision.held_out:
-                    counts.count("also in valid or test", counts.read)
-                    held_out.found |= decision.held_out
-                duplicates.add(decision.hash, counts.read)
-                plan.found_tags.update(leading_tags(source))
-                for _ in range(times := copies(weight, source, target)):
-                    writer.write(tagged(source, origin.tag), target, counts)
-                    if links is not None:
-                        link_writer.write(line)
-                if not times:
-                    counts.drop("left out by its weight", counts.read)
-            check_part(parts.entries[-1], data)
-            parts.entries[-1] |= {"weight": round(weight, 4)} | ({"tag": origin.tag} if origin.tag else {})
-    repeated, first = duplicates.count()
-    if repeated:
-        counts.count("duplicates", first, repeated)
-    counts.add_warnings(checks)
-    return counts.report_entry() | {"sha256": writer.digests(), "origins": parts.entries}
+    read: int = 0
+    kept: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)  # by reason
+    counted: Counter[str] = field(default_factory=Counter)  # pairs that were kept, by remark
+    examples: dict[str, str] = field(default_factory=dict)  # reason or remark → FILE:LINE
+    warnings: list[str] = field(default_factory=list)
+    origins: list[dict[str, Any]] = field(default_factory=list)  # what came from each
+    starts: list[tuple[int, Origin]] = field(default_factory=list)  # pairs read before each origin
 
+    def each(self, origin: Origin, look: Callable[[Iterator[Pair]], Iterator[Item]]) -> Iterator[Item]:
+        """What `look` makes of each pair of an origin, counted as `read`; it may read ahead. Raises UserError."""
+        skipped, read, kept, dropped = Skipped(), self.read, self.kept, self.dropped.copy()
+        self.starts.append((read, origin))
+        for item in look(read_with_progress(origin, skipped)):
+            self.read += 1
+            yield item
+        entry = {"origin": origin.word, "read": self.read - read, "lines": self.kept - kept}
+        entry |= {"dropped": dict(self.dropped - dropped)} | ({"skipped": dict(skipped)} if skipped else {})
+        self.origins.append(entry | origin.about)
+        self.check_skipped(origin, self.read - read, skipped)
 
-def check_part(entry: dict[str, Any], data: DataConfig) -> None:
-    """Raise UserError when no pair of a part is left."""
-    if not entry["lines"]:
-        keys = {"too long": "max_characters", "lengths too unlike": "max_length_ratio"}
-        limits = {reason: f" (data.{key}={getattr(data, key):g})" for reason, key in keys.items()}
-        dropped = entry["dropped"].items()
-        reasons = ", ".join(f"{number:,} {reason}{limits.get(reason, '')}" for reason, number in dropped)
-        alike = any("held" in reason for reason in entry["dropped"])
-        hint = " Its sentences are too much alike to be split; give data.valid, and data.test=null." if alike else ""
-        left = f"No training pair is left of {entry['read']:,} in data.train={entry['origin']}: {reasons}."
-        raise UserError(left + hint)
+    def check_skipped(self, origin: Origin, read: int, skipped: Skipped) -> None:
+        """Store a warning about an origin that loses a tenth of its records; raises UserError where it loses half.
 
+        Records of other languages are no error, and nothing to be said about a corpus of several language pairs.
+        """
+        records = read + skipped.total()
+        reasons = ", ".join(f"{number:,} with {reason}" for reason, number in skipped.items())
+        text = f"{skipped.total():,} of {records:,} records are no pair: {reasons}."
+        if skipped.total() - skipped[NO_COLUMN] - skipped[NO_PAIR] >= MOST_SKIPPED * records:
+            raise UserError(f"{origin.word} cannot be what is meant: {text}")
+        if skipped.total() >= MANY_SKIPPED * records and not origin.languages:
+            self.warnings.append(f"{origin.place}: {text}")
 
-def tagged(source: str, tag: str) -> str:
-    """A sentence with the tag of its origin before it, if it has one."""
-    return f"{tag} {source}" if tag else source
+    def drop(self, reason: str) -> None:
+        """Count the pair that was read last as left out."""
+        self.dropped[reason] += 1
+        self.examples.setdefault(reason, self.location(self.read))
+
+    def count(self, remark: str, number: int = 0, pairs: int = 1) -> None:
+        """Count pairs that are remarked on; the first is pair `number` (from 1), by default the one read last."""
+        self.counted[remark] += pairs
+        self.examples.setdefault(remark, self.location(number or self.read))
+
+    def location(self, number: int) -> str:
+        """FILE:LINE of pair `number`, the source file; `FILE, pair N` where pairs are no lines."""
+        before, origin = next(start for start in reversed(self.starts) if start[0] < number)
+        return f"{origin.place}{':' if origin.has_lines else ', pair '}{number - before}"
+
+    def report_entry(self, checks: PairChecks, writer: "SetWriter") -> dict[str, Any]:
+        """The set's entry in report.json, with what the checks of all pairs have found."""
+        self.warnings += [f"{self.location(finding.number)}: {finding.text}." for finding in checks.findings()]
+        for kind, count in checks.counted().items():
+            self.count(kind, count.first, count.pairs)
+        names = ("read", "kept", "dropped", "counted", "examples", "warnings", "origins")
+        entry = {"from": [str(origin.place) for _, origin in self.starts]} | {
+            name: getattr(self, name) for name in names
+        }
+        return entry | {"sha256": writer.digests()}
 
 
-def write_held_out_set(
-    name: str,
-    origins: list[Origin],
-    data: DataConfig,
-    folder: Path,
-    held_out: HeldOutSentences,
-    checks: PairChecks,
-) -> dict[str, Any]:
-    """Write every pair of a validation or test set; returns its entry in report.json.
-
-    Raises UserError when a side of every pair is blank.
-    """
-    counts = PairCounts()
-    parts = PartCounts(counts)
-    with PairWriter(name, data, folder) as writer:
-        for origin in origins:
-            for source, target in parts.pairs(origin):
-                if not (source.strip() and target.strip()):
-                    counts.count("a side blank", counts.read)
-                held_out.add(name, source, target)
-                checks.add(source, target)
-                writer.write(tagged(source, origin.tag), target, counts)
-    if counts.counted.get("a side blank") == counts.read:
-        raise UserError(f"The set '{name}' has no pair of two sentences: one side of every line is blank.")
-    counts.add_warnings(checks)
-    return counts.report_entry() | {"sha256": writer.digests(), "origins": parts.entries}
-
-
-def count_in_training(entry: dict[str, Any], data: DataConfig, held_out: HeldOutSentences) -> None:
-    """Count in the entry of the validation set the pairs of which both sides are in the training set."""
-    if lines := held_out.found_lines("valid"):
-        entry["counted"][IN_TRAINING] = len(lines)
-        entry["examples"][IN_TRAINING] = f"valid.{data.source}:{lines[0]}"
-
-
-class PairWriter:
+class SetWriter:
     """The two files of a set that is being written; a context manager."""
 
     def __init__(self, name: str, data: DataConfig, folder: Path) -> None:
         self.files = {language: LineWriter(folder / f"{name}.{language}") for language in (data.source, data.target)}
 
-    def write(self, source: str, target: str, counts: PairCounts) -> None:
-        """Write a pair and count it as kept."""
-        for writer, sentence in zip(self.files.values(), (source, target), strict=True):
+    def write(self, source: str, target: str, tag: str, counts: PairCounts) -> None:
+        """Write a pair, with the tag of its origin before it, and count it as kept."""
+        for writer, sentence in zip(self.files.values(), (f"{tag} {source}" if tag else source, target), strict=True):
             writer.write(sentence)
         counts.kept += 1
 
-    def __enter__(self) -> "PairWriter":
+    def __enter__(self) -> "SetWriter":
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -167,8 +135,34 @@ class PairWriter:
         return {language: writer.digest.hexdigest() for language, writer in self.files.items()}
 
 
-class Decision(NamedTuple):
-    """About one pair."""
+def write_held_out_set(
+    name: str, origins: list[Origin], data: DataConfig, folder: Path, held_out: HeldOutSentences, checks: PairChecks
+) -> dict[str, Any]:
+    """Write every pair of a validation or test set; returns its entry in report.json.
+
+    Raises UserError when a side of every pair is blank.
+    """
+    counts = PairCounts()
+    checks.prepare(first_pairs(origins))
+    with SetWriter(name, data, folder) as writer:
+        for origin in origins:
+            for source, target in counts.each(origin, checks.watch):
+                if not (source.strip() and target.strip()):
+                    counts.count("a side blank")
+                held_out.add(name, source, target)
+                writer.write(source, target, origin.tag, counts)
+    if counts.counted["a side blank"] == counts.read:
+        raise UserError(f"The set '{name}' has no pair of two sentences: one side of every line is blank.")
+    return counts.report_entry(checks, writer)
+
+
+def first_pairs(origins: Sequence[Origin]) -> list[Pair]:
+    """The pairs of a set by which is told what is usual; raises UserError."""
+    return list(islice(chain.from_iterable(origin.pairs(Skipped()) for origin in origins), SAMPLE))
+
+
+class Judgement(NamedTuple):
+    """About one training pair."""
 
     reason: str | None  # why it is left out
     held_out: set[int]  # the sentences of validation and test sets that it has, by their hashes
@@ -176,18 +170,61 @@ class Decision(NamedTuple):
 
 
 @dataclass
-class TrainingFilter:
-    """Decides which training pairs are kept; `checks` counts their faults, and is prepared."""
+class TrainingSet:
+    """Writes the training pairs that are not left out; `temporary` is a folder for hashes."""
 
     plan: TrainingPlan
     data: DataConfig
     held_out: HeldOutSentences
     checks: PairChecks
+    temporary: Path
 
-    def decide_all(
+    def write(self, folder: Path) -> dict[str, Any]:
+        """Write train.SOURCE, train.TARGET and the links; returns the set's entry in report.json.
+
+        Raises UserError when no pair is left, in the whole or in one part of several.
+        """
+        counts, plan = PairCounts(), self.plan
+        link_files = find_link_files(self.data, plan.origins)
+        self.checks.prepare(first_pairs(plan.origins))
+        with ExitStack() as stack:
+            writer = stack.enter_context(SetWriter("train", self.data, folder))
+            hashes = stack.enter_context(open(self.temporary / "hashes", "wb"))
+            link_writer = LineWriter(folder / LINKS) if link_files else None
+            if link_writer:
+                stack.callback(link_writer.close)
+            for number, origin in enumerate(plan.origins):
+                weight = plan.weight(number, writer.size)
+                judge = partial(self.judged, links=link_files[number] if link_files else None, place=origin.place)
+                for (source, target), line, judgement in counts.each(origin, judge):
+                    hashes.write((0 if judgement.reason else judgement.hash).to_bytes(8, "little"))
+                    if judgement.reason:
+                        counts.drop(judgement.reason)
+                        continue
+                    if source == target:
+                        counts.count("both sides equal")
+                    if judgement.held_out:
+                        counts.count("also in valid or test")
+                        self.held_out.found |= judgement.held_out
+                    plan.found_tags.update(leading_tags(source))
+                    times = copies(weight, source, target)
+                    for _ in range(times):
+                        writer.write(source, target, origin.tag, counts)
+                        if link_writer:
+                            link_writer.write(line)
+                    if not times:
+                        counts.drop("left out by its weight")
+                check_part(counts.origins[-1], self.data)
+                counts.origins[-1] |= {"weight": round(weight, 4)} | ({"tag": origin.tag} if origin.tag else {})
+        repeated, first = count_repeated(self.temporary / "hashes")
+        if repeated:
+            counts.count("duplicates", first, repeated)
+        return counts.report_entry(self.checks, writer)
+
+    def judged(
         self, pairs: Iterator[Pair], links: Path | None, place: Path | str
-    ) -> Iterator[tuple[Pair, str, Decision]]:
-        """Each pair with its line of the file `links` and a decision; some chunks are read ahead. Raises UserError."""
+    ) -> Iterator[tuple[Pair, str, Judgement]]:
+        """Each pair with its line of the file `links` and a judgement; some chunks are read ahead. Raises UserError."""
         read = deque[tuple[Pair, str]]()
 
         def reading() -> Iterator[Pair]:
@@ -196,62 +233,74 @@ class TrainingFilter:
                 yield item[0]
 
         parts = chunks(reading(), CHUNK)
-        for found, decisions in map_in_order(self.decide, parts, usable_processors(), "checks pairs"):
-            self.checks.note(found, len(decisions))
-            for decision in decisions:
-                yield *read.popleft(), decision
+        for found, judgements in map_in_order(self.judge, parts, usable_processors(), "checks pairs"):
+            self.checks.note(found)
+            for judgement in judgements:
+                yield *read.popleft(), judgement
 
-    def decide(self, chunk: Chunk) -> tuple[ChunkFaults, list[Decision]]:
-        """The faults of a chunk, and the decision about each of its pairs."""
-        found = self.checks.inspect(chunk.pairs, chunk.core)
+    def judge(self, chunk: Chunk) -> tuple[ChunkFaults, list[Judgement]]:
+        """The faults of a chunk, and the judgement about each of its pairs."""
+        found = self.checks.inspect(chunk)
         limits = self.data.max_characters, self.data.max_length_ratio
-        decisions = []
-        for pair, value in zip(chunk.pairs[chunk.core], found.exact.tolist(), strict=True):
+        judgements = []
+        for pair, value in zip(chunk.pairs[chunk.core], found.hashes.tolist(), strict=True):
             reason = rejection_reason(*pair, *limits) or self.plan.reason(*pair)
-            decisions.append(Decision(reason, set() if reason else self.held_out.find(*pair), value))
-        return found, decisions
+            judgements.append(Judgement(reason, set() if reason else self.held_out.find(*pair), value))
+        return found._replace(hashes=found.hashes[:0]), judgements
 
 
-def first_pairs(origins: Sequence[Origin]) -> list[Pair]:
-    """The pairs of a training text by which is told what is usual; raises UserError."""
-    return list(islice(chain.from_iterable(origin.pairs(Skipped()) for origin in origins), SAMPLE))
+def check_part(entry: dict[str, Any], data: DataConfig) -> None:
+    """Raise UserError when no pair of a part is left."""
+    if not entry["lines"]:
+        keys = {"too long": "max_characters", "lengths too unlike": "max_length_ratio"}
+        limits = {reason: f" (data.{key}={getattr(data, key):g})" for reason, key in keys.items()}
+        dropped = entry["dropped"].items()
+        reasons = ", ".join(f"{number:,} {reason}{limits.get(reason, '')}" for reason, number in dropped)
+        alike = any("held" in reason for reason in entry["dropped"])
+        hint = " Its sentences are too much alike to be split; give data.valid, and data.test=null." if alike else ""
+        left = f"No training pair is left of {entry['read']:,} in data.train={entry['origin']}: {reasons}."
+        raise UserError(left + hint)
 
 
-class PartCounts:
-    """What came from each origin of a set: counts that grow together with those of the whole set."""
+def count_repeated(path: Path) -> tuple[int, int]:
+    """How many of the pairs whose hashes are in a file repeat an earlier one, and the number of the first (0: none).
 
-    def __init__(self, counts: PairCounts) -> None:
-        self.counts = counts
-        self.entries: list[dict[str, Any]] = []
+    A hash of 0 is none. Each pass over the file takes one share of the hashes, so that memory stays bounded.
+    """
+    shares = 1 + path.stat().st_size // (8 * HASHES_AT_ONCE)
+    repeated, firsts = 0, list[int]()
+    for share in range(shares):
+        hashes, numbers, before = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)], 1
+        with open(path, "rb") as file:
+            while len(block := np.fromfile(file, np.uint64, 1 << 20)):
+                chosen = np.flatnonzero((block != 0) & (block % np.uint64(shares) == share))
+                hashes.append(block[chosen])
+                numbers.append(chosen + before)
+                before += len(block)
+        own = np.concatenate(numbers)
+        _, first = np.unique(np.concatenate(hashes), return_index=True)
+        again = np.delete(own, first)
+        repeated, firsts = repeated + len(again), [*firsts, *again[:1].tolist()]
+    return repeated, min(firsts, default=0)
 
-    def pairs(self, origin: Origin) -> Iterator[Pair]:
-        """The pairs of an origin; `counts.read` is the number of the pair, from 1. `entries` gets what came."""
-        return self.count(origin, iter)
 
-    def count(self, origin: Origin, look: Callable[[Iterator[Pair]], Iterator[Item]]) -> Iterator[Item]:
-        """What `look` makes of each pair of an origin, with the same counts; it may read ahead."""
-        counts, skipped = self.counts, Skipped()
-        counts.start_file(origin.place, origin.has_lines)
-        read, kept, dropped = counts.read, counts.kept, dict(counts.dropped)
-        for item in look(read_with_progress(origin, skipped)):
-            counts.read += 1
-            yield item
-        lost = {reason: number - dropped.get(reason, 0) for reason, number in counts.dropped.items()}
-        entry = {"origin": origin.word, "read": counts.read - read, "lines": counts.kept - kept, "first_line": kept + 1}
-        entry |= {"dropped": {reason: number for reason, number in lost.items() if number}}
-        entry |= {"skipped": dict(skipped)} if skipped else {}
-        self.entries.append(entry | origin.about)
-        self.check_skipped(origin, counts.read - read, skipped)
+def count_in_training(entry: dict[str, Any], data: DataConfig, held_out: HeldOutSentences) -> None:
+    """Count in the entry of the validation set the pairs of which both sides are in the training set."""
+    if lines := held_out.found_lines("valid"):
+        entry["counted"][IN_TRAINING] = len(lines)
+        entry["examples"][IN_TRAINING] = f"valid.{data.source}:{lines[0]}"
 
-    def check_skipped(self, origin: Origin, read: int, skipped: Skipped) -> None:
-        """Store a warning about an origin that loses a tenth of its records; raises UserError where it loses half.
 
-        Records of other languages are no error, and nothing to be said about a corpus of several language pairs.
-        """
-        records = read + skipped.total()
-        reasons = ", ".join(f"{number:,} with {reason}" for reason, number in skipped.items())
-        text = f"{skipped.total():,} of {records:,} records are no pair: {reasons}."
-        if skipped.total() - skipped[NO_COLUMN] - skipped[NO_PAIR] >= MOST_SKIPPED * records:
-            raise UserError(f"{origin.word} cannot be what is meant: {text}")
-        if skipped.total() >= MANY_SKIPPED * records and not origin.languages:
-            self.counts.warnings.append(f"{origin.place}: {text}")
+def log_report(report: dict[str, Any]) -> None:
+    """Log how many pairs were read, kept, dropped and remarked on, each with the file and line of the first."""
+    for name, entry in report["audit"].items():
+        logger.info("%-20s %11s pairs read, %11s kept", name, f"{entry['read']:,}", f"{entry['kept']:,}")
+        for group in ("dropped", "counted"):
+            for reason, number in entry[group].items():
+                logger.info("  %-7s %10s  %s, first: %s", group, f"{number:,}", reason, entry["examples"][reason])
+        for part in entry["origins"] if len(entry["origins"]) > 1 or "skipped" in entry["origins"][0] else []:
+            words = [f"from    {part['read']:>10,}  {part['origin']}, {part['lines']:,} lines"]
+            words += [f"weight {part['weight']:g}"] if part.get("weight", 1) != 1 else []
+            words += [f"{number:,} {reason}" for reason, number in (part["dropped"] | part.get("skipped", {})).items()]
+            words += [f"{key} {part[key]}" for key in ("revision", "license") if key in part]
+            logger.info("  %s", ", ".join(words))

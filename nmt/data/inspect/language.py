@@ -1,31 +1,20 @@
-"""Whether a line is written in the language of its side, and a whole side in the one that its code names.
+"""In which of two languages a line is written, and whether a whole side is in the one that its code names.
 
-What is usual in a line, its pairs of characters and its words, is learnt from the corpus itself, from the lines that
-fit best, so that a tenth in another language does not become usual. A whole side is told by its script and its most
-frequent words: exchanged columns and a wrong code are found so, which no single line shows. Languages that are not
-listed are not judged.
+Which of the two a line is in is told by its pairs of characters, learnt from the lines that fit best, so that a tenth
+in another language does not become usual. A whole side is told by its script and its most frequent words: exchanged
+columns and a wrong code are found so, which no single line shows. Languages that are not listed are not judged.
 """
 
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
-from nmt.data.inspect.lines import DIGIT, NEWLINE, SIZE, Lines, is_in, mix, scripts
-from nmt.errors import UserError, install_extra
+from nmt.data.inspect.lines import NEWLINE, SIZE, Lines, scripts
 
 BIGRAMS = 1 << 16  # hash values of two characters
-FITTING = 2.0  # standard deviations below the median: words whose lines are on average farther are not known
-FARTHEST = 6.0  # standard deviations that one line may count
-SEEN = 2  # lines that a known word is in
-LETTERS = 0.7  # share of the characters of a judged line
-LEAST_SPREAD = 2.0  # nats, times the root of the length; text made from templates has less
-UNKNOWN, UNLIKELY, WORDS = 0.7, 1.5, 4  # share of unknown words, standard deviations, words of a judged line
-DOUBTFUL, CERTAIN = 0.4, 0.9  # share of unknown words of a line for the identifier, its probability
+MARGIN, MARGIN_PER_CHARACTER = 12.0, 0.3  # nats by which the other side's language fits better
 LEAST_LETTERS, LEAST_WORDS = 1000, 300  # of a side that is judged
 LEAST_DIFFERENT = 5  # frequent words of a language that a side must have
 MAIN_SCRIPT = 0.8  # share of the letters that are of one script
@@ -35,95 +24,50 @@ LONGEST_REGION = 6  # characters of a code with a region, such as de_AT
 Pair = tuple[str, str]
 
 
-@dataclass
-class Language:
-    log_probability: np.ndarray  # of two characters [BIGRAMS]
-    median: float  # over lines of the mean log-probability of a character
-    center: float  # of the deviations, times the root of the length
-    spread: float  # and their standard deviation
-    known: np.ndarray  # sorted hashes of words
-
-    def foreign(self, side: Lines) -> np.ndarray:
-        """Which lines have mostly unknown words and unlikely characters; formulas and code are not judged."""
-        letters = side.letters_by_script(np.arange(256) > 0)
-        candidates = self.unknown(side, UNKNOWN) & (letters >= LETTERS * side.lengths)
-        if not candidates.any():
-            return candidates
-        mean = mean_log_probability(self.log_probability, side)
-        deviation = ((mean - self.median) * np.sqrt(side.lengths + 1) - self.center) / self.spread
-        return candidates & (deviation < -UNLIKELY)
-
-    def unknown(self, side: Lines, share: float) -> np.ndarray:
-        """Which lines of at least WORDS words have at least this share of unknown ones."""
-        words = side.words
-        plain = words.kind != DIGIT
-        unknown = words.lines_with(plain & ~is_in(words.hash, self.known))
-        total = words.lines_with(plain)
-        return (total >= WORDS) & (unknown >= share * total)
-
-
-def learn_language(side: Lines) -> Language:
-    """The language of a sample of lines: pairs of characters of its better half, and words of lines that fit."""
-    everything = learn_bigrams(side, np.ones(side.count, bool))
-    mean = mean_log_probability(everything, side)
-    log_probability = learn_bigrams(side, mean >= np.median(mean))
-    mean = mean_log_probability(log_probability, side)
-    median = float(np.median(mean))
-    deviation = (mean - median) * np.sqrt(side.lengths + 1)
-    center, high = np.quantile(deviation, (0.5, 0.75))
-    spread = max(float(high - center) / 0.6745, LEAST_SPREAD)  # of the upper half: faults are in the lower
-    _, once = np.unique(mix(side.words.hash ^ mix(side.words.line)), return_index=True)  # each word once in a line
-    words, index, seen = np.unique(side.words.hash[once], return_inverse=True, return_counts=True)
-    fits = np.clip((deviation - center) / spread, -FARTHEST, FARTHEST)
-    fit = np.bincount(index, fits[side.words.line[once]], len(words)) / seen
-    return Language(log_probability, median, float(center), spread, words[(seen >= SEEN) & (fit > -FITTING)])
-
-
-def learn_bigrams(side: Lines, lines: np.ndarray) -> np.ndarray:
-    """The log-probability of two characters in the chosen lines [BIGRAMS]."""
-    chosen = np.repeat(lines, side.lengths + 1)
-    counts = np.bincount(bigram_codes(side)[chosen], minlength=BIGRAMS) + 0.5
-    return np.log(counts / counts.sum()).astype(np.float32)
-
-
-def mean_log_probability(log_probability: np.ndarray, side: Lines) -> np.ndarray:
-    return side.sums(log_probability[bigram_codes(side)]) / (side.lengths + 1)
-
-
 def bigram_codes(side: Lines) -> np.ndarray:
     """A number below BIGRAMS for each character and the one before it."""
     before = np.concatenate(([np.uint32(NEWLINE)], side.codes[:-1]))
     return (before * np.uint32(31337) ^ side.codes) & np.uint32(BIGRAMS - 1)
 
 
-@lru_cache
-def load_identifier(*codes: str) -> Any:
-    """py3langid, which is slow and gets doubtful lines only; raises UserError without it, or for an unknown code."""
-    try:
-        from py3langid.langid import MODEL_FILE, LanguageIdentifier
-    except ImportError:
-        raise UserError(
-            "data.audit_identifier=true needs the library py3langid (0.4 or newer); install it with "
-            f"{install_extra('audit')}, or leave the key out."
-        ) from None
-    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-    for code in codes:
-        if base(code) not in map(str, identifier.labels):
-            raise UserError(f"The language identifier does not know '{code}'; leave data.audit_identifier out.")
-    return identifier
+def learn_bigrams(side: Lines) -> np.ndarray:
+    """The log-probability of two characters in the better half of the lines [BIGRAMS]."""
+    codes, chosen = bigram_codes(side), np.ones(side.count, bool)
+    for _ in range(2):
+        counts = np.bincount(codes[np.repeat(chosen, side.lengths + 1)], minlength=BIGRAMS) + 0.5
+        log_probability = np.log(counts / counts.sum()).astype(np.float32)
+        mean = mean_log_probability(log_probability, side)
+        chosen = mean >= np.median(mean)
+    return log_probability
+
+
+def mean_log_probability(log_probability: np.ndarray, side: Lines) -> np.ndarray:
+    return side.sums(log_probability[bigram_codes(side)]) / (side.lengths + 1)
+
+
+def log_likelihood_ratio(source: Lines, target: Lines) -> np.ndarray:
+    """log P(two characters | source) − log P(… | target) [BIGRAMS]; zeros where the sides have no script in common."""
+    if not (usual_scripts(source) & usual_scripts(target)).any():
+        return np.zeros(BIGRAMS, np.float32)
+    return learn_bigrams(source) - learn_bigrams(target)
+
+
+def usual_scripts(side: Lines) -> np.ndarray:
+    """For each number of a script whether it has at least a fifth of the letters."""
+    letters = np.bincount(scripts()[0][side.codes], minlength=256).astype(float)
+    letters[0] = 0
+    return letters >= max(1.0, 0.2 * letters.sum())
+
+
+def in_other_language(ratio: np.ndarray, number: int, side: Lines) -> np.ndarray:
+    """Which lines of the source (0) or target (1) are more likely in the other side's language."""
+    values = ratio[bigram_codes(side)] * (1 if number else -1)
+    return side.sums(values) > np.maximum(MARGIN, MARGIN_PER_CHARACTER * side.lengths)
 
 
 def base(code: str) -> str:
     """The language of a code such as de-AT."""
     return code.replace("_", "-").split("-")[0].lower()
-
-
-def other_language(language: Language, code: str, side: Lines) -> np.ndarray:
-    found = language.unknown(side, DOUBTFUL)
-    for line in np.flatnonzero(found).tolist():
-        name, probability = load_identifier().classify(side.texts[line])
-        found[line] = name != base(code) and probability >= CERTAIN
-    return found
 
 
 WORD = re.compile(r"[^\W\d_]+")

@@ -8,13 +8,17 @@ with standardised log lengths s and t of correlation ρ. Where the evidence for 
 most likely sequence of shifts is searched for (Viterbi), in which each change of the shift costs CHANGE.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
 from nmt.data.inspect.lines import Lines
-from nmt.data.inspect.profile import MAX_SHIFT, MIN_PAIRS, Profile
 
+MIN_PAIRS = 200  # of a sample by which a fault is judged that depends on what is usual
+MAX_SHIFT, BLOCK = 5, 500  # lines, pairs
+MIN_SPREAD = 0.05  # standard deviation of log lengths; lines of one length tell nothing
 MIN_CORRELATION = 0.35  # of the lengths of a corpus whose lines belong together; in seven languages 0.51 to 0.98
 WINDOW = 16  # pairs whose evidence is summed
 AROUND = 150  # pairs before and after a suspicious window that are looked at
@@ -39,6 +43,9 @@ class MisalignedBlock:
     def size(self) -> int:
         return self.last - self.first + 1
 
+    def moved(self, pairs: int) -> "MisalignedBlock":
+        return MisalignedBlock(self.first + pairs, self.last + pairs, self.shift)
+
     def describe(self) -> str:
         if self.shift == UNRELATED:
             return "the two sides do not belong together"
@@ -46,14 +53,85 @@ class MisalignedBlock:
         return f"the target is {lines} {'late' if self.shift > 0 else 'early'}"
 
 
-def find_misaligned_blocks(profile: Profile, source: list[str], target: list[str]) -> list[MisalignedBlock]:
-    """The misaligned blocks of a chunk of pairs, numbered from 1 in the chunk."""
-    correlation = float(profile.moments[2, 0])
-    if len(source) < WINDOW or not profile.moments[2, 0]:
+@dataclass
+class Chunk:
+    """Pairs that are looked at together, in their context."""
+
+    pairs: list[tuple[str, str]]
+    core: slice  # of those that are not context
+    first: int  # number of the first pair of the core, from 1
+
+    @property
+    def size(self) -> int:
+        return self.core.stop - self.core.start
+
+
+def chunks(pairs: Iterator[tuple[str, str]], most: int) -> Iterator[Chunk]:
+    """The pairs in chunks of at most `most`, with AROUND pairs of context before and after."""
+    held, before, first = list(islice(pairs, most + AROUND)), 0, 1
+    while len(held) > before:
+        size = min(most, len(held) - before)
+        yield Chunk(held, slice(before, before + size), first)
+        first += size
+        keep = max(0, before + size - AROUND)
+        before = before + size - keep
+        held = held[keep:]
+        held += islice(pairs, before + most + AROUND - len(held))
+
+
+def length_moments(source: Lines, target: Lines) -> np.ndarray:
+    """Means and standard deviations of both sides' log lengths, and their correlation [3 2]; extremes are cut off.
+
+    The correlation is the median over blocks, each shifted by so many lines as fit best: one file may be shifted.
+    """
+    moments = np.zeros((3, 2))
+    kept = ~(source.blank | target.blank)
+    if kept.sum() < MIN_PAIRS:
+        return moments
+    for column, side in enumerate((source, target)):
+        moments[:2, column] = robust(np.log(side.lengths[kept] + 3.0))
+    if moments[1].min() >= MIN_SPREAD:
+        scores = [standard_scores(moments, column, side.lengths) for column, side in enumerate((source, target))]
+        blocks = range(0, max(1, source.count - BLOCK + 1), BLOCK)
+        moments[2, 0] = np.median([best_correlation(*(score[at : at + BLOCK] for score in scores)) for at in blocks])
+    return moments
+
+
+def robust(values: np.ndarray) -> tuple[float, float]:
+    """Median, and the standard deviation of a normal distribution with the same quartiles."""
+    low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
+    return float(middle), float((high - low) / 1.349)
+
+
+def best_correlation(source: np.ndarray, target: np.ndarray) -> float:
+    """The largest correlation over shifts by up to MAX_SHIFT lines."""
+    size = len(source) - MAX_SHIFT
+    if min(source.std(), target.std()) < 1e-6:
+        return 0.0
+    both = [(source[k:], target[: len(target) - k]) for k in range(MAX_SHIFT + 1)]
+    both += [(target[k:], source[: len(source) - k]) for k in range(1, MAX_SHIFT + 1)]
+    return max(float(np.corrcoef(ahead[:size], behind[:size])[0, 1]) for ahead, behind in both)
+
+
+def find_misaligned_blocks(moments: np.ndarray, chunk: Chunk) -> list[MisalignedBlock]:
+    """The misaligned blocks of a chunk, cut off at the ends of its core and numbered from 1 in it."""
+    found = []
+    for block in blocks_of(moments, *([pair[side] for pair in chunk.pairs] for side in (0, 1))):
+        block = block.moved(-chunk.core.start)
+        first, last = max(block.first, 1), min(block.last, chunk.size)
+        if first <= last:
+            found.append(MisalignedBlock(first, last, block.shift))
+    return found
+
+
+def blocks_of(moments: np.ndarray, source: list[str], target: list[str]) -> list[MisalignedBlock]:
+    correlation = float(moments[2, 0])
+    if len(source) < WINDOW or not correlation:
         return []
     if correlation < MIN_CORRELATION:
         return [MisalignedBlock(1, len(source), UNRELATED)] if len(source) >= MIN_PAIRS else []
-    scores = standard_scores(profile, 0, source), standard_scores(profile, 1, target)
+    lengths = (np.array(list(map(len, side))) for side in (source, target))
+    scores: Sides = tuple(standard_scores(moments, number, each) for number, each in enumerate(lengths))  # type: ignore[assignment]
     found: list[MisalignedBlock] = []
     for start, end in suspicious_areas(length_evidence(scores, correlation, 0)):
         area = Lines(source[start:end]), Lines(target[start:end])
@@ -69,12 +147,9 @@ def all_evidence(scores: Sides, area: tuple[Lines, Lines], correlation: float) -
     return np.stack([*rows, np.zeros(area[0].count)])
 
 
-def standard_scores(profile: Profile, number: int, texts: list[str]) -> np.ndarray:
+def standard_scores(moments: np.ndarray, side: int, lengths: np.ndarray) -> np.ndarray:
     """The log lengths of lines, less their mean, by their standard deviation; extremes are cut off."""
-    values = (np.log(np.array([len(text) for text in texts]) + 3.0) - profile.moments[0, number]) / max(
-        profile.moments[1, number], 1e-3
-    )
-    return np.clip(values, -3, 3)
+    return np.clip((np.log(lengths + 3.0) - moments[0, side]) / max(moments[1, side], 1e-3), -3, 3)
 
 
 def length_evidence(scores: Sides, correlation: float, shift: int) -> np.ndarray:

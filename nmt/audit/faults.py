@@ -1,17 +1,16 @@
-"""What is wrong with single pairs of a block: one boolean for each pair and kind of fault."""
+"""What is wrong with the pairs of a chunk: for each kind of fault the pairs and their sides."""
 
 import re
 import unicodedata
-from dataclasses import dataclass
-from html.entities import name2codepoint
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
-from nmt.data.inspect.language import bigram_codes, other_language
-from nmt.data.inspect.lines import SMALL, Lines, is_in, scripts, table_of
-from nmt.data.inspect.profile import (
+from nmt.audit.profile import (
     MIN_CASED_WORDS,
-    MIN_PAIRS,
+    Language,
     Profile,
     has_spaced_punctuation,
     has_tags,
@@ -19,12 +18,16 @@ from nmt.data.inspect.profile import (
     name_like,
     without_capitals,
 )
+from nmt.data.checks import pair_hashes, text_faults
+from nmt.data.filtering import SLACK
+from nmt.data.inspect.language import base, in_other_language
+from nmt.data.inspect.lines import SMALL, Lines, is_in, scripts, table_of
+from nmt.data.inspect.misaligned_blocks import MIN_PAIRS, Chunk, MisalignedBlock, find_misaligned_blocks
+from nmt.errors import UserError, install_extra
 
-# UTF-8 read as Latin-1 or Windows-1252: Ã or Â and a character that stands for a byte from 0x80 to 0xBF.
-HIGH = "\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
-BROKEN = re.compile(f"Ã[{HIGH}]|Â[\u00a0-\u00bf]|â€|[ÐÑ][{HIGH}][ÐÑ][{HIGH}]|ï»¿|ï¿½|\ufffd")
-LOST_LETTER = re.compile(r"(?<!\S)[^\W\d_]+\?[^\W\d_]+(?=[.,;:!?]?(?:\s|$))")  # M?ller
-ENTITY = re.compile(rf"&(?:amp;)*(?:#[0-9]{{1,6}}|#[xX][0-9a-fA-F]{{1,6}}|apos|{'|'.join(name2codepoint)});")
+BOTH = 2  # stands for both sides, where 0 is the source and 1 the target
+LEAKED, SIDE_LEAKED = "in valid or test", "a side in valid or test"
+MISALIGNED = "in a misaligned block"
 NUMBER = re.compile(r"\d+(?:[.,:'’\u00a0\u202f -]?\d+)*")
 DIGITS = re.compile(r"\d+")
 QUOTED = re.compile(r'^".*"".*"$')
@@ -32,19 +35,13 @@ QUOTED = re.compile(r'^".*"".*"$')
 CHARACTERS = {
     "not UTF-8": table_of(range(0xDC80, 0xDD00)),
     "byte order mark": table_of([0xFEFF]),
-    # C0 without tab, line feed and carriage return; DEL; C1; marks that turn the direction of text.
-    "control characters": table_of(
-        [*range(9), 11, 12, *range(14, 32), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
-    ),
     # Tab, carriage return, soft hyphen, zero-width space, marks of direction, ends of lines and paragraphs, joiner.
     "invisible characters": table_of([9, 13, 0xAD, 0x200B, 0x200E, 0x200F, 0x2028, 0x2029, 0x2060]),
     # No-break, ogham, typographic and ideographic spaces.
     "unusual spaces": table_of([0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000]),
 }
-BROKEN_TABLE = table_of(map(ord, "ÃÂâÐÑï\ufffd"))
 MIN_LETTERS = 5  # of a line whose script is judged
-LANGUAGE_MARGIN = 12.0  # nats by which the other side's language fits better
-LANGUAGE_MARGIN_PER_CHARACTER = 0.3
+DOUBTFUL, CERTAIN = 0.4, 0.9  # share of unknown words of a line for the identifier, its probability
 COPIED_WORDS, COPIED_SHARE = 3, 0.5  # words from three letters on that a side has from the other
 
 
@@ -56,11 +53,72 @@ class Limits:
     identified: tuple[str, str] | None = None  # language codes, where lines are given to an identifier
 
 
+@dataclass
+class HeldOutHashes:
+    """The sentences of validation and test sets: hashes of their words, and of both sides together."""
+
+    sides: tuple[np.ndarray, np.ndarray] = field(default_factory=lambda: (np.zeros(0, np.uint64),) * 2)
+    pairs: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
+
+    def add(self, source: np.ndarray, target: np.ndarray) -> None:
+        """Add the `sequences` of a set's lines; those without words are left out."""
+        self.pairs = np.union1d(self.pairs, pair_hashes(source, target)[(source > 0) & (target > 0)])
+        both = zip(self.sides, (source, target), strict=True)
+        self.sides = tuple(np.union1d(old, new[new > 0]) for old, new in both)  # type: ignore[assignment]
+
+    def faults(self, source: Lines, target: Lines) -> dict[str, np.ndarray]:
+        """Which pairs of the training set are held out, and of which one side is."""
+        hashes = source.words.sequences, target.words.sequences
+        leaked = is_in(pair_hashes(*hashes), self.pairs)
+        one_side = is_in(hashes[0], self.sides[0]) | is_in(hashes[1], self.sides[1])
+        return {LEAKED: leaked, SIDE_LEAKED: one_side & ~leaked}
+
+
+@dataclass
+class ChunkFaults:
+    """The faults of a chunk: for each kind the indices of the pairs and their sides; and what whole sets need."""
+
+    faults: dict[str, tuple[np.ndarray, np.ndarray]]
+    misaligned: list[MisalignedBlock]  # numbered from 1 in the chunk
+    exact: np.ndarray  # hash of each pair, to the letter
+    near: np.ndarray  # hash of each pair without case, punctuation and order; 0 where a side has no word
+    sequences: tuple[np.ndarray, np.ndarray]  # of the words of both sides
+
+
+def inspect_chunk(chunk: Chunk, profile: Profile, limits: Limits, held_out: HeldOutHashes | None) -> ChunkFaults:
+    """Look at the pairs of a chunk; those around it are context for misaligned blocks."""
+    source, target = (Lines([pair[side] for pair in chunk.pairs[chunk.core]]) for side in (0, 1))
+    found = {kind: (lines, BOTH) for kind, lines in pair_faults(profile, limits, source, target).items()}
+    if held_out is not None:
+        found |= {kind: (lines, BOTH) for kind, lines in held_out.faults(source, target).items()}
+    faults = {kind: numbered([value]) for kind, value in found.items()}
+    by_side = [side_faults(profile, limits, number, side) for number, side in enumerate((source, target))]
+    for kind in by_side[0] | by_side[1]:
+        faults[kind] = numbered([(side[kind], number) for number, side in enumerate(by_side) if kind in side])
+    exact, bags = pair_hashes(source.hashes, target.hashes), (source.words.bags, target.words.bags)
+    near = np.where((source.words.count > 0) & (target.words.count > 0), pair_hashes(*bags), 0)
+    return ChunkFaults(
+        {kind: found for kind, found in faults.items() if len(found[0])},
+        find_misaligned_blocks(profile.moments, chunk),
+        exact,
+        near.astype(np.uint64),
+        (source.words.sequences, target.words.sequences),
+    )
+
+
+def numbered(masks: list[tuple[np.ndarray, int]]) -> tuple[np.ndarray, np.ndarray]:
+    """The sorted indices of the pairs with a fault, and the side of each: 0, 1 or BOTH."""
+    side = np.full(len(masks[0][0]), -1, np.int8)
+    for mask, number in masks:
+        side[mask] = np.where(side[mask] >= 0, BOTH, number)
+    indices = np.flatnonzero(side >= 0)
+    return indices, side[indices]
+
+
 def side_faults(profile: Profile, limits: Limits, number: int, side: Lines) -> dict[str, np.ndarray]:
     """The faults of one side (0 or 1): for each kind, which lines have it."""
     found = {kind: side.having(table[side.codes]) & ~side.blank for kind, table in CHARACTERS.items()}
-    found["characters of a wrong encoding"] = has_broken_characters(side)
-    found["HTML entities"] = side.matching(side.having(side.codes == ord("&")), ENTITY)
+    found |= text_faults(side)
     found["quoted as in a table"] = side.matching(side.codes[side.starts] == ord('"'), QUOTED)
     if profile.pairs < MIN_PAIRS:
         return found
@@ -73,14 +131,11 @@ def side_faults(profile: Profile, limits: Limits, number: int, side: Lines) -> d
         found["looks tokenized"] = has_spaced_punctuation(side)
     if profile.capitals[number]:
         found["no capital letters"] = without_capitals(side)
-    if (profile.scripts[0] & profile.scripts[1]).any():
-        values = profile.language[bigram_codes(side)] * (1 if number else -1)
-        margin = np.maximum(LANGUAGE_MARGIN, LANGUAGE_MARGIN_PER_CHARACTER * side.lengths)
-        exchanged = side.sums(values) > margin
-        found["in the other language"] = exchanged
-        if limits.identified:
-            found["another language"] = other_language(profile.languages[number], limits.identified[number], side)
-        found["unlike the rest"] = profile.languages[number].foreign(side) & ~exchanged
+    exchanged = in_other_language(profile.language, number, side)
+    found["in the other language"] = exchanged
+    if limits.identified:
+        found["another language"] = other_language(profile.languages[number], limits.identified[number], side)
+    found["unlike the rest"] = profile.languages[number].foreign(side) & ~exchanged
     return found
 
 
@@ -96,7 +151,7 @@ def pair_faults(profile: Profile, limits: Limits, source: Lines, target: Lines) 
     blank = source.blank | target.blank
     shorter, longer = np.minimum(source.lengths, target.lengths), np.maximum(source.lengths, target.lengths)
     found["too long"] = ~blank & (longer > limits.max_characters)
-    found["lengths too unlike"] = ~blank & ((longer + 10) / (shorter + 10) > limits.max_length_ratio)
+    found["lengths too unlike"] = ~blank & ((longer + SLACK) / (shorter + SLACK) > limits.max_length_ratio)
     if profile.pairs >= MIN_PAIRS:
         found["unusual difference of lengths"] = ~blank & (profile.far(source, target) > limits.deviation)
         found["partly untranslated"] = partly_untranslated(source, target) & ~found["both sides equal"]
@@ -104,14 +159,6 @@ def pair_faults(profile: Profile, limits: Limits, source: Lines, target: Lines) 
             not_copied(profile, source, target) | not_copied(profile, target, source) | other_numbers(source, target)
         )
     return found
-
-
-def has_broken_characters(side: Lines) -> np.ndarray:
-    """Which lines have characters of a wrong encoding, or a question mark in the middle of a word."""
-    letters = side.kinds >= SMALL
-    inside = np.concatenate(([False], (side.codes[1:-1] == ord("?")) & letters[:-2] & letters[2:], [False]))
-    lost = side.matching(side.having(inside[: len(side.codes)]), LOST_LETTER)
-    return lost | side.matching(side.having(BROKEN_TABLE[side.codes]), BROKEN)
 
 
 def other_script(side: Lines, usual: np.ndarray) -> np.ndarray:
@@ -194,3 +241,28 @@ def is_near(part: str, known: set[str]) -> bool:
     """Whether a number is known itself, by twelve hours less or more, or by the last digits of a year."""
     hours = {str(int(part) - 12), str(int(part) + 12)} if len(part) == 2 and int(part) <= 24 else set()
     return part in known or not known.isdisjoint(hours) or any(len(each) == 4 and each.endswith(part) for each in known)
+
+
+@lru_cache
+def load_identifier(*codes: str) -> Any:
+    """py3langid, which is slow and gets doubtful lines only; raises UserError without it, or for an unknown code."""
+    try:
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+    except ImportError:
+        raise UserError(
+            "data.audit_identifier=true needs the library py3langid (0.4 or newer); install it with "
+            f"{install_extra('audit')}, or leave the key out."
+        ) from None
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    for code in codes:
+        if base(code) not in map(str, identifier.labels):
+            raise UserError(f"The language identifier does not know '{code}'; leave data.audit_identifier out.")
+    return identifier
+
+
+def other_language(language: Language, code: str, side: Lines) -> np.ndarray:
+    found = language.unknown(side, DOUBTFUL)
+    for line in np.flatnonzero(found).tolist():
+        name, probability = load_identifier().classify(side.texts[line])
+        found[line] = name != base(code) and probability >= CERTAIN
+    return found

@@ -9,19 +9,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nmt.data.inspect.language import Language, learn_language
-from nmt.data.inspect.lines import CAPITAL, NEWLINE, SMALL, UNCASED, Lines, Words, scripts
+from nmt.data.inspect.language import learn_bigrams, log_likelihood_ratio, mean_log_probability, usual_scripts
+from nmt.data.inspect.lines import CAPITAL, DIGIT, NEWLINE, SMALL, UNCASED, Lines, Words, is_in, mix
+from nmt.data.inspect.misaligned_blocks import length_moments, robust
 
 SAMPLE = 20_000  # pairs
-MIN_PAIRS = 200  # of a sample by which a fault is judged that depends on what is usual
-MIN_SCRIPT = 0.2  # share of the letters of a script that is usual
 SEEN_OFTEN = 0.05  # share of the pairs with tags, or in capitals, from which on they are usual
 HABIT = 0.8  # share of the lines with a habit that is usual
 MIN_SEEN, COPIED, COPIED_NAME = 8, 0.85, 0.97  # it is usually copied if seen so often, and in this share on both sides
 MIN_COPIED_LENGTH = 3
 SLACK = 10  # characters
-MAX_SHIFT, BLOCK = 5, 500  # lines, pairs
-MIN_SPREAD = 0.05  # standard deviation of log lengths; lines of one length tell nothing
+FITTING = 2.0  # standard deviations below the median: words whose lines are on average farther are not known
+FARTHEST = 6.0  # standard deviations that one line may count
+SEEN = 2  # lines that a known word is in
+LETTERS = 0.7  # share of the characters of a judged line
+LEAST_SPREAD = 2.0  # nats, times the root of the length; text made from templates has less
+UNKNOWN, UNLIKELY, WORDS = 0.7, 1.5, 4  # share of unknown words, standard deviations, words of a judged line
 MIN_CASED_WORDS = 3  # of a line whose case is judged, or that may not be equal on both sides
 TAG = re.compile(
     r"</?(?:a|b|i|u|p|br|em|strong|span|div|font|su[bp]|tt|code|li|[uo]l|t[drh]|table|img|h[1-6]|seg|s)\b[^<>\n]{0,200}>",
@@ -55,6 +58,50 @@ def without_capitals(side: Lines) -> np.ndarray:
     many = words.lines_with((words.kind == SMALL) & (words.length > 1)) >= MIN_CASED_WORDS
     first = np.append(words.kind, 0)[np.minimum(np.cumsum(words.count) - words.count, len(words.kind))]
     return (side.capitals == 0) & many & (first == SMALL)
+
+
+@dataclass
+class Language:
+    """What is usual in the lines of one side: their pairs of characters and their words."""
+
+    log_probability: np.ndarray  # of two characters [BIGRAMS]
+    median: float  # over lines of the mean log-probability of a character
+    center: float  # of the deviations, times the root of the length
+    spread: float  # and their standard deviation
+    known: np.ndarray  # sorted hashes of words
+
+    def foreign(self, side: Lines) -> np.ndarray:
+        """Which lines have mostly unknown words and unlikely characters; formulas and code are not judged."""
+        letters = side.letters_by_script(np.arange(256) > 0)
+        candidates = self.unknown(side, UNKNOWN) & (letters >= LETTERS * side.lengths)
+        if not candidates.any():
+            return candidates
+        mean = mean_log_probability(self.log_probability, side)
+        deviation = ((mean - self.median) * np.sqrt(side.lengths + 1) - self.center) / self.spread
+        return candidates & (deviation < -UNLIKELY)
+
+    def unknown(self, side: Lines, share: float) -> np.ndarray:
+        """Which lines of at least WORDS words have at least this share of unknown ones."""
+        words = side.words
+        plain = words.kind != DIGIT
+        unknown = words.lines_with(plain & ~is_in(words.hash, self.known))
+        total = words.lines_with(plain)
+        return (total >= WORDS) & (unknown >= share * total)
+
+
+def learn_language(side: Lines) -> Language:
+    """The language of a sample of lines: pairs of characters of its better half, and words of lines that fit."""
+    log_probability = learn_bigrams(side)
+    mean = mean_log_probability(log_probability, side)
+    median = float(np.median(mean))
+    deviation = (mean - median) * np.sqrt(side.lengths + 1)
+    center, high = np.quantile(deviation, (0.5, 0.75))
+    spread = max(float(high - center) / 0.6745, LEAST_SPREAD)  # of the upper half: faults are in the lower
+    _, once = np.unique(mix(side.words.hash ^ mix(side.words.line)), return_index=True)  # each word once in a line
+    words, index, seen = np.unique(side.words.hash[once], return_inverse=True, return_counts=True)
+    fits = np.clip((deviation - center) / spread, -FARTHEST, FARTHEST)
+    fit = np.bincount(index, fits[side.words.line[once]], len(words)) / seen
+    return Language(log_probability, median, float(center), spread, words[(seen >= SEEN) & (fit > -FITTING)])
 
 
 @dataclass
@@ -106,7 +153,7 @@ def learn_profile(source: Lines, target: Lines) -> Profile:
         shouted=both(lambda side, other: share(in_capitals(side) & (other.small == 0)) > SEEN_OFTEN),
         spaced=both(lambda side, _: share(has_spaced_punctuation(side)) > 0.3),
         languages=languages,
-        language=languages[0].log_probability - languages[1].log_probability,
+        language=log_likelihood_ratio(source, target),
         copied=usually_copied(source.words, target.words),
         number_lengths=copied_numbers(source.words, target.words),
         moments=length_moments(source, target),
@@ -115,19 +162,6 @@ def learn_profile(source: Lines, target: Lines) -> Profile:
 
 def share(lines: np.ndarray) -> float:
     return float(lines.mean()) if len(lines) else 0.0
-
-
-def robust(values: np.ndarray) -> tuple[float, float]:
-    """Median, and the standard deviation of a normal distribution with the same quartiles."""
-    low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
-    return float(middle), float((high - low) / 1.349)
-
-
-def usual_scripts(side: Lines) -> np.ndarray:
-    """For each number of a script whether it has at least MIN_SCRIPT of the letters."""
-    letters = np.bincount(scripts()[0][side.codes], minlength=256).astype(float)
-    letters[0] = 0
-    return letters >= max(1.0, MIN_SCRIPT * letters.sum())
 
 
 def usually_copied(source: Words, target: Words) -> np.ndarray:
@@ -158,33 +192,3 @@ def copied_numbers(source: Words, target: Words) -> np.ndarray:
         if len(chosen) >= MIN_SEEN:
             usual[2] &= side.in_other(other, chosen).mean() >= COPIED
     return usual
-
-
-def length_moments(source: Lines, target: Lines) -> np.ndarray:
-    """Means and standard deviations of both sides' log lengths, and their correlation [3 2]; extremes are cut off.
-
-    The correlation is the median over blocks, each shifted by so many lines as fit best: one file may be shifted.
-    """
-    moments = np.zeros((3, 2))
-    kept = ~(source.blank | target.blank)
-    if kept.sum() < MIN_PAIRS:
-        return moments
-    scores = []
-    for column, side in enumerate((source, target)):
-        values = np.log(side.lengths + 3.0)
-        moments[:2, column] = robust(values[kept])
-        scores.append(np.clip((values - moments[0, column]) / max(moments[1, column], 1e-3), -3, 3))
-    if moments[1].min() >= MIN_SPREAD:
-        blocks = range(0, max(1, source.count - BLOCK + 1), BLOCK)
-        moments[2, 0] = np.median([best_correlation(*(score[at : at + BLOCK] for score in scores)) for at in blocks])
-    return moments
-
-
-def best_correlation(source: np.ndarray, target: np.ndarray) -> float:
-    """The largest correlation over shifts by up to MAX_SHIFT lines."""
-    size = len(source) - MAX_SHIFT
-    if min(source.std(), target.std()) < 1e-6:
-        return 0.0
-    both = [(source[k:], target[: len(target) - k]) for k in range(MAX_SHIFT + 1)]
-    both += [(target[k:], source[: len(source) - k]) for k in range(1, MAX_SHIFT + 1)]
-    return max(float(np.corrcoef(ahead[:size], behind[:size])[0, 1]) for ahead, behind in both)
