@@ -89,7 +89,7 @@ def build_corpus(data: DataConfig, folder: Path, downloads: Path, old: OldText |
     with report_write_errors(folder), tempfile.TemporaryDirectory(dir=folder) as temporary:
         generated, cache = Path(temporary), downloads.parent / "digests.json"
         sets = sources.find_sets(data, downloads)
-        plan = prepare_training(data, sets, generated, cache)
+        plan = prepare_training(data, sets, cache)
         sets = divide_tests(sets)
         if old:
             plan.add_old(old, data)

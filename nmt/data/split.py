@@ -15,19 +15,16 @@ import hashlib
 import heapq
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 from nmt.config.schema import DataConfig
 from nmt.data.files import only_writer, write_atomic
 from nmt.data.filtering import hash_text, rejection_reason
 from nmt.data.origin import Origin, read_with_progress
-from nmt.data.parallel_text import LineWriter, read_pairs
 from nmt.data.tables import Pair, Skipped
 from nmt.data.words import SPACELESS_CHARACTERS
 from nmt.errors import UserError
@@ -92,28 +89,23 @@ class SideSet:
 
 
 class HeldOut:
-    """The pairs that are held out, by which the training pairs are told that must be left out."""
+    """The sentences of the pairs that are held out, by which the training pairs are told that must be left out."""
 
     def __init__(self) -> None:
-        self.pairs: set[int] = set()
         self.sides = SideSet(), SideSet()
 
     def add(self, pairs: Iterable[Pair]) -> None:
         """Hold out these pairs."""
         for pair in pairs:
-            self.pairs.add(pair_hashes(*pair)[ROLES[0]])
             for side, text in zip(self.sides, pair, strict=True):
                 side.add(text)
 
     def reason(self, source: str, target: str) -> str | None:
         """Why a pair is not trained on; None if it may be."""
         found = {side.find(text) for side, text in zip(self.sides, (source, target), strict=True)}
-        if found == {""}:
-            return None
-        if "same" not in found:
-            return "a side nearly one of a held-out pair"
-        is_pair = found == {"same"} and pair_hashes(source, target)[ROLES[0]] in self.pairs
-        return "held out" if is_pair else "a side held out"
+        if "same" in found:
+            return "held out" if found == {"same"} else "a side held out"
+        return "a side nearly one of a held-out pair" if "near" in found else None
 
 
 class Lowest:
@@ -142,79 +134,47 @@ class Lowest:
 
 @dataclass
 class Split:
-    """What a first pass over the training text has found; `origins` are to be read instead of those that were given."""
+    """What a first pass over the training text has found."""
 
-    origins: list[Origin]
-    accepted: list[int]  # pairs of each origin that can be trained on
-    sets: dict[str, list[Origin]]  # role → the pairs held out, by origin
-    held_out: HeldOut
-    thresholds: Thresholds
+    accepted: list[int] = field(default_factory=list)  # pairs of each origin that can be trained on
+    sets: dict[str, list[Origin]] = field(default_factory=dict)  # role → the pairs held out, by origin
+    held_out: HeldOut = field(default_factory=HeldOut)
+    thresholds: Thresholds = field(default_factory=dict)
 
 
-def hold_out(data: DataConfig, origins: list[Origin], thresholds: Thresholds, folder: Path) -> Split:
-    """Read all training text once, and write the pairs held out for each role of `thresholds`; raises UserError.
-
-    Text that is slow to read is written to `folder`, to be read from there the second time.
-    """
-    lowest = {role: [Lowest(data.split_size, each) for each in found] for role, found in thresholds.items()}
-    again, accepted = [], []
+def hold_out(data: DataConfig, origins: list[Origin], thresholds: Thresholds) -> Split:
+    """Read all training text once, and choose the pairs held out for each role of `thresholds`; raises UserError."""
+    split = Split()
+    lowest = {
+        role: [Lowest(data.split_size, each) for each in thresholds[role]] for role in ROLES if role in thresholds
+    }
     for number, origin in enumerate(origins):
-        offers = {role: lowest[role][number] for role in lowest}
-
-        def accept(pair: Pair, offers: dict[str, Lowest] = offers) -> bool:
+        accepted = 0
+        for pair in read_with_progress(origin, Skipped()):
             if rejection_reason(*pair, data.max_characters, data.max_length_ratio):
-                return False
-            hashes = pair_hashes(*pair) if offers else {}
-            for role in offers if hashes else ():
-                offers[role].offer(hashes[role], pair)
-            return True
-
-        copied, count = copy_origin(origin, accept, data, folder / f"part-{number}")
-        again.append(copied)
-        accepted.append(count)
-    split = Split(again, accepted, {}, HeldOut(), {})
-    for role in (role for role in ROLES if role in thresholds):
-        choose_pairs(role, split, lowest[role], data, folder)
+                continue
+            accepted += 1
+            hashes = pair_hashes(*pair) if lowest else {}
+            for role in lowest if hashes else ():
+                lowest[role][number].offer(hashes[role], pair)
+        split.accepted.append(accepted)
+    for role in lowest:
+        choose_pairs(role, split, origins, lowest[role], data)
     return split
 
 
-def copy_origin(origin: Origin, accept: Callable[[Pair], bool], data: DataConfig, prefix: Path) -> tuple[Origin, int]:
-    """The origin as it is read the second time, and how many of its pairs were accepted."""
-    skipped, count = Skipped(), 0
-    with ExitStack() as stack:
-        writers = []
-        if not origin.has_lines:
-            writers = [LineWriter(Path(f"{prefix}.{language}")) for language in (data.source, data.target)]
-            for writer in writers:
-                stack.callback(writer.close)
-        for pair in read_with_progress(origin, skipped):
-            count += accept(pair)
-            for writer, sentence in zip(writers, pair, strict=False):
-                writer.write(sentence)
-    if origin.has_lines:
-        return origin, count
-    return replace(origin, read=lambda counter, _: read_copy(prefix, data, counter, skipped)), count
-
-
-def read_copy(prefix: Path, data: DataConfig, counter: Skipped, skipped: Skipped | None = None) -> Iterator[Pair]:
-    """The pairs that `copy_origin` wrote; the records that were skipped then are counted again."""
-    counter.update(skipped or {})
-    return read_pairs(Path(f"{prefix}.{data.source}"), Path(f"{prefix}.{data.target}"))
-
-
-def choose_pairs(role: str, split: Split, lowest: list[Lowest], data: DataConfig, folder: Path) -> None:
-    """Choose the pairs of a role and write them; raises UserError if there are too few pairs."""
-    parts, clear = list[Origin](), HeldOut()
-    for origin, accepted, each in zip(split.origins, split.accepted, lowest, strict=True):
-        number = min(-(-data.split_size // len(lowest)), accepted // SMALLEST_SHARE)
-        chosen = each.choose(number)
+def choose_pairs(role: str, split: Split, origins: list[Origin], lowest: list[Lowest], data: DataConfig) -> None:
+    """Choose the pairs of a role; raises UserError if there are too few pairs."""
+    parts, taken = list[Origin](), set[int]()
+    for origin, accepted, each in zip(origins, split.accepted, lowest, strict=True):
+        chosen = each.choose(min(-(-data.split_size // len(lowest)), accepted // SMALLEST_SHARE))
         threshold = max(chosen, default=None) if each.threshold is None else each.threshold
         split.thresholds.setdefault(role, []).append(threshold)
-        pairs = [each.pairs[value] for value in chosen if split.held_out.reason(*each.pairs[value]) is None]
-        pairs = [pair for pair in pairs if pair_hashes(*pair)[ROLES[0]] not in clear.pairs]  # also in an earlier origin
-        clear.add(pairs)
+        new = [value for value in chosen if value not in taken]  # a pair may be in an earlier origin, too
+        pairs = [each.pairs[value] for value in new if split.held_out.reason(*each.pairs[value]) is None]
+        taken.update(new)
         if pairs:
-            parts.append(write_part(origin, pairs, data, folder / f"{role}-{len(parts)}"))
+            parts.append(held_part(origin, pairs))
     if not parts:
         raise UserError(
             f"data.train has too few different pairs to hold out a {'test' if role == 'test' else 'validation'} set "
@@ -223,23 +183,14 @@ def choose_pairs(role: str, split: Split, lowest: list[Lowest], data: DataConfig
             f"{' or data.test=null' if role == 'test' else ''}."
         )
     split.sets[role] = parts
-    split.held_out.pairs |= clear.pairs
-    for old, new in zip(split.held_out.sides, clear.sides, strict=True):
-        old.letters |= new.letters
-        old.bags |= new.bags
+    for part in parts:
+        split.held_out.add(part.pairs(Skipped()))
 
 
-def write_part(origin: Origin, pairs: list[Pair], data: DataConfig, prefix: Path) -> Origin:
-    """Write the pairs held out from an origin to files; returns them as an origin."""
-    for number, language in enumerate((data.source, data.target)):
-        writer = LineWriter(Path(f"{prefix}.{language}"))
-        for pair in pairs:
-            writer.write(pair[number])
-        writer.close()
+def held_part(origin: Origin, pairs: list[Pair]) -> Origin:
+    """The pairs held out from an origin, as an origin."""
     place = f"{origin.word} (split)"
-    return replace(
-        origin, read=lambda skipped, _: read_copy(prefix, data, skipped), sides=None, table=None, place=place
-    )
+    return replace(origin, read=lambda skipped, errors: iter(pairs), sides=None, table=None, place=place)
 
 
 class SplitRecord:
@@ -260,28 +211,25 @@ class SplitRecord:
         languages = "-".join(sorted(origin.languages or (self.data.source, self.data.target)))
         return f"{languages} {role} {origin.key}"
 
+    def threshold(self, role: str, origin: Origin) -> int | None:
+        """The threshold of an origin that other text has set, if any."""
+        entry = self.entries.get(self.key(role, origin))
+        is_other = entry and entry["corpus"] != self.corpus and entry["split_size"] == self.data.split_size
+        return entry["threshold"] if entry and is_other else None
+
     def thresholds(self, roles: list[str]) -> Thresholds:
-        """For each role that is split, the threshold of each origin that other text has set; None for the others."""
-        found: Thresholds = {}
-        for role in (role for role in ROLES if role in roles):
-            entries = [self.entries.get(self.key(role, origin)) for origin in self.origins]
-            found[role] = [
-                entry["threshold"]
-                if entry and entry["corpus"] != self.corpus and entry["split_size"] == self.data.split_size
-                else None
-                for entry in entries
-            ]
-        return found
+        """The thresholds of all origins for each role that is split."""
+        return {role: [self.threshold(role, origin) for origin in self.origins] for role in ROLES if role in roles}
 
     def save(self, before: Thresholds, found: Thresholds) -> None:
         """Write down the thresholds that this text has set. Raises OSError; UserError where the folder is locked."""
-        new = {}
-        for role, thresholds in found.items():
-            for origin, threshold, old in zip(self.origins, thresholds, before[role], strict=True):
-                if old is None and threshold is not None:
-                    new[self.key(role, origin)] = {
-                        "threshold": threshold, "corpus": self.corpus, "split_size": self.data.split_size,
-                    }  # fmt: skip
+        about = {"corpus": self.corpus, "split_size": self.data.split_size}
+        new = {
+            self.key(role, origin): {"threshold": threshold} | about
+            for role in found
+            for origin, threshold, old in zip(self.origins, found[role], before[role], strict=True)
+            if old is None and threshold is not None
+        }
         with only_writer(self.path.parent, timeout=60.0):  # other trainings may have added theirs meanwhile
             self.entries = read_entries(self.path) | new
             write_atomic(self.path, json.dumps(self.entries, indent=1, sort_keys=True) + "\n")
@@ -291,24 +239,14 @@ def read_entries(path: Path) -> dict[str, dict]:
     """The entries of a file, none of a missing one; raises UserError for a damaged one."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+        for entry in content.values():
+            if not (0 <= entry["threshold"] < 2**64 and entry["corpus"] and entry["split_size"]):
+                raise ValueError
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, RecursionError):
-        content = None
-    if not isinstance(content, dict) or not all(is_entry(entry) for entry in content.values()):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UserError(
             f"{path} is damaged; it keeps validation and test sets the same when the text grows. Restore it, or delete "
             "it to split anew: then test pairs may become training pairs."
-        )
+        ) from None
     return content
-
-
-def is_entry(entry: Any) -> bool:
-    """Whether this is an entry as `save` writes them."""
-    return (
-        isinstance(entry, dict)
-        and isinstance(entry.get("threshold"), int)
-        and 0 <= entry["threshold"] < 2**64
-        and isinstance(entry.get("corpus"), str)
-        and isinstance(entry.get("split_size"), int)
-    )

@@ -14,7 +14,7 @@ from nmt.data.checksums import DigestCache
 from nmt.data.filtering import hash_text
 from nmt.data.origin import Origin
 from nmt.data.replay import MAX_WEIGHT, OldText
-from nmt.data.split import Split, SplitRecord, Thresholds, hold_out
+from nmt.data.split import Split, SplitRecord, hold_out
 from nmt.errors import UserError
 
 TAG = re.compile(r"[^\w.+-]+")
@@ -54,8 +54,8 @@ class TrainingPlan:
         return None if self.split is None else self.split.held_out.reason(source, target)
 
 
-def prepare_training(data: DataConfig, sets: dict[str, list[Origin]], folder: Path, cache: Path) -> TrainingPlan:
-    """Choose weights and tags, and fill the sets that are split; `folder` is for temporary files. Raises UserError."""
+def prepare_training(data: DataConfig, sets: dict[str, list[Origin]], cache: Path) -> TrainingPlan:
+    """Choose weights and tags, and fill the sets that are split. Raises UserError."""
     origins, roles = sets["train"], split_roles(sets)
     if data.origin_tags:  # also before pairs that are split from an origin
         tags = origin_tags(origins)
@@ -63,19 +63,16 @@ def prepare_training(data: DataConfig, sets: dict[str, list[Origin]], folder: Pa
             replace(origin, tag=f"{origin.tag} {tag}".strip()) for origin, tag in zip(origins, tags, strict=True)
         ]
     plan = TrainingPlan(origins, [data.weights[origin.part] if data.weights else 1.0 for origin in origins])
-    if not roles and data.temperature is None:
-        return plan
-    thresholds: Thresholds = {}
     if roles:
         record = open_record(data, sets, cache)
         thresholds = record.thresholds(roles)
-    split = hold_out(data, origins, thresholds, folder)
-    if roles:
-        record.save(thresholds, split.thresholds)
-    if data.temperature is not None:
-        plan.weights = temperature_weights(split.accepted, data.temperature)
-    sets |= split.sets
-    plan.origins, plan.split = split.origins, split
+        plan.split = hold_out(data, origins, thresholds)
+        record.save(thresholds, plan.split.thresholds)
+        sets |= plan.split.sets
+    elif data.temperature is not None:
+        plan.split = hold_out(data, origins, {})
+    if plan.split and data.temperature is not None:
+        plan.weights = temperature_weights(plan.split.accepted, data.temperature)
     return plan
 
 
