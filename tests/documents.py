@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from nmt.documents.formats import EXTENSIONS
-from nmt.documents.links import WordLinks, whole_words
 from nmt.documents.placement import TranslatedSentence
-from nmt.documents.translation import split_segments, translate_rows
+from nmt.documents.translation import translate_document
+from nmt.documents.word_weights import WordWeights, whole_words
 
 
 class FakeTranslator:
@@ -17,12 +17,12 @@ class FakeTranslator:
     def __init__(self, change: Callable[[str], str], keeps_units: bool = True, backwards: bool = False) -> None:
         self.change, self.keeps_units, self.backwards = change, keeps_units, backwards
 
-    def translate(self, sentences: Sequence[str], linked: Sequence[bool]) -> Iterator[TranslatedSentence]:
-        for sentence, link in zip(sentences, linked, strict=True):
+    def translate(self, sentences: Sequence[str], weighed: Sequence[bool]) -> Iterator[TranslatedSentence]:
+        for sentence, weigh in zip(sentences, weighed, strict=True):
             text = self.change(sentence if self.keeps_units else " ".join(sentence.split()))
             source, target = whole_words(sentence), whole_words(text)
             weights = np.eye(len(target), len(source))[:: -1 if self.backwards else 1]
-            yield TranslatedSentence(text, WordLinks(source, target, weights) if link else None)
+            yield TranslatedSentence(text, WordWeights(source, target, weights) if weigh else None)
 
 
 def translated_bytes(
@@ -30,8 +30,8 @@ def translated_bytes(
 ) -> tuple[bytes, Counter[str]]:
     """A document of this format, translated, and what became of its sentences."""
     document = EXTENSIONS[extension].read(data, retranslate)
-    counts = translate_rows(split_segments(document.segments(), "de"), FakeTranslator(change, keeps))
-    return document.write(), counts + document.left
+    counts = translate_document(document, "de", FakeTranslator(change, keeps))
+    return document.write(), counts
 
 
 def translated(extension: str, text: str, change: Callable[[str], str] = str, keeps: bool = True) -> str:

@@ -9,7 +9,7 @@ from documents import SAMPLES
 
 from nmt import cli
 from nmt.commands import translate_document
-from nmt.documents.document import Document
+from nmt.documents.segment import Document
 from nmt.documents.translation import without_added_period
 
 
@@ -69,9 +69,9 @@ CUE = "1\n00:00:01,000 --> 00:00:03,000\nEin Junge.\n\n"
 @pytest.mark.parametrize(
     ("name", "content", "wanted"),
     [
-        ("a.pages", "x", "the extension '.pages' is of no known format; possible: .txt, .md"),
+        ("a.pages", "x", "'.pages' is of no known format; possible: .txt, .md"),
         ("a.docx", "x", "a.docx: this is no package"),
-        ("a", "x", "the extension '' is of no known format"),
+        ("a", "x", "'' is of no known format"),
         ("a.html", b"<p>gut</p>\nM\xfcller", "a.html, line 2, is not UTF-8"),
         ("a.html", "Ja.\n<p class='x>gut</p>", "a.html, line 2: the tag <p has no end."),
         ("a.html", "Ja.\n\n<!-- gut", "a.html, line 3: the comment has no end."),
@@ -153,7 +153,7 @@ def test_an_interruption_leaves_nothing(translate, tmp_path, monkeypatch):
     def fail(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(translate_document, "translate_rows", fail)
+    monkeypatch.setattr(translate_document, "translate_document", fail)
     (tmp_path / "in.txt").write_text("Ein Junge malt.\n")
     assert translate("--document", tmp_path / "in.txt", "--output", tmp_path / "out").code == 130
     assert os.listdir(tmp_path) == ["in.txt"]

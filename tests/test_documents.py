@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.documents.formats import BYTES, EXTENSIONS, FORMATS
-from nmt.documents.links import proportional_links
-from nmt.documents.placement import with_units
+from nmt.documents.placement import TranslatedSentence, with_units
 from nmt.documents.segment import FIRST_UNIT
-from nmt.documents.translation import split_segments, translate_rows
+from nmt.documents.translation import translate_document
 
 STREAMS = [".html", ".md", ".srt", ".txt"]
 few = settings(max_examples=40)
@@ -266,7 +265,7 @@ def test_a_field_of_word_keeps_its_order():
         return " ".join(reversed(sentence.split()))
 
     read = EXTENSIONS[".docx"].read(package("word/document.xml", document), False)
-    translate_rows(split_segments(read.segments(), "de"), FakeTranslator(change, backwards=True))
+    translate_document(read, "de", FakeTranslator(change, backwards=True))
     new = zipfile.ZipFile(io.BytesIO(read.write())).read("word/document.xml").decode()
     places = [new.index(mark) for mark in marks]
     assert places == sorted(places) and "hier" in new and new.count("<w:instrText>") == 1
@@ -321,4 +320,4 @@ def test_what_is_promised():
 )
 def test_no_word_is_joined_to_the_end_of_a_link(source, translation, wanted):
     source, translation, wanted = (text.format(chr(FIRST_UNIT)) for text in (source, translation, wanted))
-    assert with_units(source, translation, proportional_links(source, translation))[0] == wanted
+    assert with_units(source, TranslatedSentence(translation))[0] == wanted

@@ -10,11 +10,10 @@ from nmt.commands.engine import check_engine, open_engine
 from nmt.commands.translate_output import check_not_input, report_output_errors
 from nmt.data.files import open_atomic
 from nmt.documents.formats import open_document
-from nmt.documents.links import LinkReader
-from nmt.documents.translation import ModelTranslator, split_segments, translate_rows
+from nmt.documents.translation import ModelTranslator, translate_document
+from nmt.documents.word_weights import WeightReader
 from nmt.errors import UserError
 from nmt.runs.run import Run
-from nmt.view.progress import Progress
 
 log = logging.getLogger("nmt")
 # Options of lines, and the values that they have where they are not given.
@@ -40,26 +39,24 @@ def run(options: argparse.Namespace) -> int:
         target = run.config.data.target
         raise UserError(f"{run.name} translates into {target}; --document needs a model of one target language.")
     language = run.config.data.source.partition("+")[0].partition("-")[0]
-    rows = split_segments(document.segments(), language)
-    with Progress(sum(len(row.spans) for row in rows), "sentence", f"translating {path.name}") as bar:
-        counts = translate_rows(rows, ModelTranslator(run.translator, link_reader(options, run)), bar.update)
+    counts = translate_document(document, language, ModelTranslator(run.translator, reader(options, run)), path.name)
     data = document.write()
     if options.output is None:
         sys.stdout.buffer.write(data)
     else:
         with report_output_errors(options.output), open_atomic(Path(options.output)) as file:
             file.write(data)
-    left = [f"{count} {reason}" for reason, count in (counts + document.left).items() if reason != "translated"]
+    left = [f"{count} {reason}" for reason, count in counts.items() if reason != "translated"]
     log.info(
         "%s: %d sentences translated; left as they are: %s.", path.name, counts["translated"], ", ".join(left) or "none"
     )
     return 0
 
 
-def link_reader(options: argparse.Namespace, run: Run) -> LinkReader | None:
+def reader(options: argparse.Namespace, run: Run) -> WeightReader | None:
     """Which weights tags are put back by: those of the options, else what is best; None without attention."""
     chosen = (options.layer, options.head, options.decoder_step, options.method)
     if chosen != (None, None, None, "mean"):
-        return LinkReader.of_extractor(run.make_extractor(*chosen))
+        return WeightReader.of_extractor(run.make_extractor(*chosen))
     model = run.translator.model
-    return LinkReader.of_run(run.config.train, model) if model.has_attention else None
+    return WeightReader.of_run(run.config.train, model) if model.has_attention else None

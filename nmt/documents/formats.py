@@ -7,11 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt.documents.document import Document, Field
 from nmt.documents.html import read_html
 from nmt.documents.markdown import InlineReader, read_markdown
 from nmt.documents.plain_text import read_subtitles, read_text
-from nmt.documents.segment import Malformed, Part
+from nmt.documents.segment import Document, Field, Malformed, Part
 from nmt.documents.stores import AsciiDocReader, read_callback, read_json, read_store, read_toml, read_yaml
 from nmt.documents.xml_files import DOCX, IDML, ODF, PPTX, read_package, read_xliff
 from nmt.errors import UserError
@@ -33,9 +32,9 @@ def read_stream(reader: Callable[[str], Iterator[Part]], data: bytes, _: bool) -
     if "\0" in text:
         raise Malformed("a NUL character; it is no text", text.index("\0"))
     mark = "\ufeff" * text.startswith("\ufeff")  # of the byte order
-    field = Field(list(reader(text.removeprefix(mark))), lambda new: written.append(new))
-    written: list[str] = []
-    return Document([field], lambda: (mark + written[-1] if written else text).encode())
+    written = [text.removeprefix(mark)]
+    field = Field(list(reader(written[0])), written.append)
+    return Document([field], lambda: (mark + written[-1]).encode())
 
 
 MDX = {"extract_code_blocks": False, "extract_frontmatter": False, "no_placeholders": True}
@@ -71,9 +70,7 @@ def open_document(path: Path, retranslate: bool = False) -> Document:
     extension = path.suffix.lower()
     if extension not in EXTENSIONS:
         possible = ", ".join(EXTENSIONS)
-        raise UserError(
-            f"--document {path}: the extension '{path.suffix}' is of no known format; possible: {possible}."
-        )
+        raise UserError(f"--document {path}: '{path.suffix}' is of no known format; possible: {possible}.")
     if retranslate and not EXTENSIONS[extension].has_translations:
         possible = ", ".join(each for each in EXTENSIONS if EXTENSIONS[each].has_translations)
         raise UserError(f"--retranslate is for {possible}; other documents have no translations in them.")
@@ -89,7 +86,7 @@ def open_document(path: Path, retranslate: bool = False) -> Document:
             f"{path}, line {line}, is not UTF-8; convert the file, as with iconv -f ENCODING -t UTF-8."
         ) from None
     except Malformed as error:
-        at = error.line
+        line = error.line or 0
         if error.position is not None:
-            at = data.decode(errors="replace").count("\n", 0, error.position) + 1
-        raise UserError(f"{path}{'' if at is None else f', line {at}'}: {error}.") from None
+            line = data.decode(errors="replace").count("\n", 0, error.position) + 1
+        raise UserError(f"{path}{f', line {line}' if line else ''}: {error}.") from None

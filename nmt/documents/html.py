@@ -10,62 +10,63 @@ from __future__ import annotations
 import codecs
 import html
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
-from nmt.documents.segment import Malformed, Part, SegmentBuilder, TagKind, has_letters
+from nmt.documents.segment import Malformed, Part, SegmentBuilder, TagKind, closing
 
-# What may stand in a tag: values in quotation marks, which may have > in them, and all else.
-TOKEN = re.compile(
-    r"(?P<other><!--.*?(?:-->|\Z)|<[!?][^>]*(?:>|\Z))"
-    r"""|<(?P<close>/?)(?P<name>[A-Za-z][^\s/>]*)(?P<rest>(?:[^>=]|=\s*"[^"]*"|=\s*'[^']*'|=(?!\s*["']))*)>?""",
-    re.DOTALL,
-)
-ATTRIBUTE = re.compile(r"""(?P<name>[^\s=/"'>]+)(?:\s*=\s*(?P<value>"[^"]*"|'[^']*'|[^\s"'>][^\s>]*))?""")
-ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);")
-# Their content has no text, or no tags.
-RAW_TEXT = {"script", "style", "xmp", "iframe", "noembed", "noframes", "svg", "math"}
 INLINE = set(
     "a abbr acronym b bdi bdo big br cite code data del dfn em font i img ins kbd mark math q rp rt ruby s samp small "
     "span strike strong sub sup svg time tt u var wbr".split()
 )
-UNITS = {"code", "kbd", "samp", "var", "tt", "svg", "math"}  # their content is not translated
-MARKS = {"sup", "sub", "a"}  # without letters a footnote mark or an index
-KEPT = {"pre", "template", "object", "canvas", "audio", "video"}  # blocks whose text stays as it is
 VOID = set("area base br col embed hr img input link meta param source track wbr".split())
+RAW_TEXT = set("script style xmp iframe noembed noframes".split())  # no tags are inside
+KEPT = set("code kbd samp var tt svg math pre template object canvas audio video".split())  # no text is inside
+LINES = {"textarea", "title"}  # no tags are inside, and each line is a text
 TEXT_ATTRIBUTES = {"alt", "title", "placeholder", "label", "aria-label", "aria-description"}
 # `content` of <meta name= or property=…>, `value` of <input type=…>
 META = "description og:title og:description og:image:alt twitter:title twitter:description twitter:image:alt".split()
 BUTTONS = {"submit", "button", "reset"}
 LONGEST_BLOCK = 5_000  # characters; a longer one is read in parts
-# Elements that the beginning of another one ends: <li> ends the <li> before it, any block ends a <p>.
-ENDS = {
-    "li": {"li"}, "dt": {"dt", "dd"}, "dd": {"dt", "dd"}, "tr": {"tr", "td", "th"}, "td": {"td", "th"},
-    "th": {"td", "th"}, "option": {"option"},
-}  # fmt: skip
+
+# A word with an index, which would not be one word without it: H₂O, 10⁶, 4th.
+NO_LETTERS = r"(?:[^<>\w]|[\d_])+"
+INDEX, NUMBER = (rf"(?:<su[bp]\b[^<>]*>{content}</su[bp]>\w*)+" for content in ("[^<>]+", NO_LETTERS))
+FORMULA = rf"(?<!\w)(?:\d+{INDEX}|\w+{NUMBER}(?:(?<=\w)|(?=[-‐’'])))"
+TOKEN = re.compile(
+    r"(?P<comment><!--.*?(?:-->|\Z)|<[!?][^>]*(?:>|\Z))"
+    rf"|(?P<mark>(?<=\S)<(?P<of>sup|sub|a)\b[^<>]*>(?:</?(?!(?P=of)\b)\w[^<>]*>|{NO_LETTERS})+</(?P=of)>)"
+    # What may stand in a tag: values in quotation marks, which may have > in them, and all else.
+    r"""|<(?P<close>/?)(?P<name>[A-Za-z][^\s/>]*)(?P<rest>(?:[^>=]|=\s*"[^"]*"|=\s*'[^']*'|=(?!\s*["']))*)>?"""
+    rf"|(?P<formula>{FORMULA})",
+    re.DOTALL | re.IGNORECASE,
+)
+ATTRIBUTE = re.compile(r"""(?P<name>[^\s=/"'>]+)(?:\s*=\s*(?P<value>"[^"]*"|'[^']*'|[^\s"'>][^\s>]*))?""")
 
 
 class Token(NamedTuple):
-    kind: str  # text, line: of a text area, open, close, or other: a comment, a declaration, raw text
+    """A piece of the document, from left to right; what is written of it, where that is not its text."""
+
+    kind: str  # text, unit, point, break, open, close
     start: int
     end: int
-    name: str = ""  # of the element, in small letters
-    attributes: dict[str, re.Match[str]] = {}  # noqa: RUF012
+    parts: Sequence[Part] = ()
+    name: str = ""
+    is_block: bool = False  # it stands between texts
 
-    def value(self, name: str) -> str:
-        """An attribute in small letters."""
-        value = self.attributes[name]["value"] if name in self.attributes else None
-        return html.unescape(value or "").strip("\"' ").lower()
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether the tag says that its content must not be translated."""
-        return self.value("translate") == "no" or "notranslate" in self.value("class").split()
-
-    @property
-    def is_outside(self) -> bool:
-        """Whether at the edge of a text it does not belong to it: a comment, an image, a line break."""
-        return self.kind == "other" or (self.kind == "open" and self.name in VOID)
+def read_html(text: str) -> Iterator[Part]:
+    """The parts of a document or of a piece of one; raises Malformed."""
+    run: list[Token] = []  # since the last tag of a block
+    for token in [*tokens(text), Token("point", len(text), len(text), is_block=True)]:
+        if not token.is_block:
+            run.append(token)
+        if token.is_block or (token.kind == "text" and token.end - run[0].start > LONGEST_BLOCK):
+            yield from inline_parts(text, run)
+            run = []
+        if token.is_block:
+            yield from inline_parts(text, [token]) if token.kind == "text" else token.parts
 
 
 def tokens(text: str) -> Iterator[Token]:
@@ -74,163 +75,123 @@ def tokens(text: str) -> Iterator[Token]:
     while match := TOKEN.search(text, position):
         if match.start() > position:
             yield Token("text", position, match.start())
-        token = read_token(text, match)
-        yield token
-        position = token.end
-        if token.kind == "open" and token.name in RAW_TEXT | {"textarea", "title"} and text[position - 2] != "/":
-            close = re.compile(rf"</{token.name}(?=[\s/>])", re.IGNORECASE).search(text, position)
-            if close is None:
-                raise Malformed(f"<{token.name}> has no end", token.start)
-            for line in re.compile(r".+\n?|\n").finditer(text, position, close.start()):
-                yield Token("other" if token.name in RAW_TEXT else "line", *line.span())
-            position = close.start()
+        found = [Token("unit", *match.span(), [match[0]])] if match["formula"] else read_markup(text, match)
+        yield from found
+        position = found[-1].end
     if position < len(text):
         yield Token("text", position, len(text))
 
 
-def read_token(text: str, match: re.Match[str]) -> Token:
-    """The token of a match of TOKEN; raises Malformed for one without an end."""
-    if not match[0].endswith(">"):
-        name = "comment" if match[0].startswith("<!--") else f"tag <{match['close'] or ''}{match['name'] or '!'}"
-        raise Malformed(f"the {name} has no end", match.start())
-    if match["other"]:
-        return Token("other", *match.span())
-    attributes: dict[str, re.Match[str]] = {}
-    for attribute in ATTRIBUTE.finditer(text, *match.span("rest")):
-        attributes.setdefault(attribute["name"].lower(), attribute)
-    return Token("close" if match["close"] else "open", *match.span(), match["name"].lower(), attributes)
+def read_markup(text: str, match: re.Match[str], end: int | None = None) -> list[Token]:
+    """The tokens of a comment, a tag, or an element that stays as it is; raises Malformed for one without an end."""
+    start, stop, raw, name = *match.span(), match[0], (match["name"] or "").lower()
+    if match["mark"]:
+        return [Token("point", start, stop, [raw])]
+    if not raw.endswith(">"):
+        what = "comment" if raw.startswith("<!--") else f"tag <{match['close'] or ''}{match['name'] or '!'}"
+        raise Malformed(f"the {what} has no end", start)
+    if match["comment"]:
+        return [Token("point", start, stop, [raw])]
+    is_block = name not in INLINE
+    if match["close"]:
+        return [Token("close", start, stop, [raw], name, is_block)]
+    kind = "break" if name == "br" else "point" if name in VOID or raw.endswith("/>") else "open"
+    attributes = read_attributes(match)
+    is_kept = attributes.get("translate") == "no" or "notranslate" in attributes.get("class", "").split()
+    parts = [raw] if is_kept else tag_parts(text, match, name, attributes)
+    if name in RAW_TEXT | LINES and kind == "open":
+        close = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(text, stop)
+        if close is None:
+            raise Malformed(f"<{name}> has no end", start)
+        if name in RAW_TEXT:
+            return [Token("unit", start, close.start(), [text[start : close.start()]], name, is_block)]
+        lines = [match.span() for match in re.compile(r".+\n?|\n").finditer(text, stop, close.start())]
+        return [Token(kind, start, stop, parts, name, True), *(Token("text", *line, is_block=True) for line in lines)]
+    if (is_kept or name in KEPT) and kind == "open":
+        stop = element_end(text, name, stop, len(text) if end is None else end) or (len(text) if is_block else stop)
+        return [Token("unit", start, stop, [text[start:stop]], name, is_block)]
+    if name == "meta":
+        check_encoding(attributes, start)
+    return [Token(kind, start, stop, parts, name, is_block)]
 
 
-def read_html(text: str) -> Iterator[Part]:
-    """The parts of a document or of a piece of one; raises Malformed."""
-    blocks: list[tuple[str, bool]] = []  # the open blocks, and whether they are translated
-    run: list[Token] = []  # since the last tag of a block
-    is_translated = True
-    for token in [*tokens(text), Token("end", len(text), len(text))]:
-        if token.kind in ("text", "other") or token.name in INLINE:
-            run.append(token)
-            if token.kind == "text" and token.end - run[0].start > LONGEST_BLOCK:
-                yield from inline_parts(text, run) if is_translated else [text[run[0].start : token.end]]
-                run = []
-            continue
-        if run:
-            yield from inline_parts(text, run) if is_translated else [text[run[0].start : token.start]]
-        run = []
-        if token.kind in ("line", "end"):
-            yield from inline_parts(text, [token._replace(kind="text")])
-            continue
-        if token.name == "meta":
-            check_encoding(token)
-        parent = is_translated and not token.is_kept
-        if token.kind == "close":
-            if any(name == token.name for name, _ in blocks):
-                while blocks.pop()[0] != token.name:
-                    pass
-        else:
-            while blocks and blocks[-1][0] in ENDS.get(token.name, set()) | {"p"}:
-                blocks.pop()
-            if token.name not in VOID:
-                allowed = not blocks or blocks[-1][1] or "translate" in token.attributes
-                blocks.append((token.name, allowed and not token.is_kept and token.name not in KEPT))
-        is_translated = blocks[-1][1] if blocks else True
-        yield from tag_parts(text, token) if parent else [text[token.start : token.end]]
+def read_attributes(match: re.Match[str]) -> dict[str, str]:
+    """The attributes of a tag with their values in small letters; the first of those that are there twice."""
+    found = [(each["name"].lower(), each["value"] or "") for each in ATTRIBUTE.finditer(match["rest"])]
+    return {name: html.unescape(value).strip("\"' ").lower() for name, value in reversed(found)}
 
 
-def check_encoding(token: Token) -> None:
-    declared = token.value("charset") or token.value("content").partition("charset=")[2]
+def element_end(text: str, name: str, start: int, end: int) -> int:
+    """Where an element ends; without a tag for that where the next one of its name begins, 0 without such a one."""
+    begins = rf"(?P<open><{re.escape(name)}(?=[\s/>])[^>]*>)"
+    tag = re.compile(rf"{begins}|(?P<close></{re.escape(name)}\s*>)", re.IGNORECASE)
+    if found := closing(tag, text, start, end):
+        return found.end()
+    following = re.compile(begins, re.IGNORECASE).search(text, start, end)
+    return following.start() if following else 0
+
+
+def check_encoding(attributes: dict[str, str], start: int) -> None:
+    declared = attributes.get("charset") or attributes.get("content", "").partition("charset=")[2]
     try:
         known = not declared or codecs.lookup(declared).name in ("utf-8", "ascii")
     except LookupError:
         known = True
     if not known:
-        raise Malformed(f"the document says that its encoding is {declared}; convert it to UTF-8", token.start)
+        raise Malformed(f"the document says that its encoding is {declared}; convert it to UTF-8", start)
 
 
-def tag_parts(text: str, token: Token) -> list[Part]:
+def tag_parts(text: str, match: re.Match[str], name: str, attributes: dict[str, str]) -> list[Part]:
     """A tag as it is written, its attributes that are text as segments."""
-    names = set(TEXT_ATTRIBUTES) if token.kind == "open" and not token.is_kept else set()
-    if token.name == "meta" and (token.value("name") in META or token.value("property") in META):
+    names = set(TEXT_ATTRIBUTES)
+    if name == "meta" and (attributes.get("name") in META or attributes.get("property") in META):
         names.add("content")
-    if token.name == "input" and token.value("type") in BUTTONS:
+    if name == "input" and attributes.get("type") in BUTTONS:
         names.add("value")
     parts: list[Part] = []
-    position = token.start
-    for name in names & token.attributes.keys():
-        value = token.attributes[name]["value"] or ""
-        if value[:1] in ("'", '"'):
-            mark, raw = value[0], value[1:-1]
-            builder = SegmentBuilder()
-            builder.add_text(html.unescape(raw).strip())
-            escape = escape_like(f"{raw}&#39;" if mark == "'" else raw, '"' if mark == '"' else "")
-            start = token.attributes[name].start("value") + 1
-            parts += [text[position:start], builder.build(raw, escape)]
-            position = start + len(raw)
-    return [*parts, text[position : token.end]]
+    position = match.start()
+    for attribute in ATTRIBUTE.finditer(text, *match.span("rest")):
+        value = attribute["value"] or ""
+        if attribute["name"].lower() in names and value[:1] in ("'", '"'):
+            builder = SegmentBuilder(partial(escape_in_quotes, mark=value[0]))
+            builder.add_text(html.unescape(value[1:-1]).strip())
+            start, end = attribute.start("value") + 1, attribute.end("value") - 1
+            parts += [text[position:start], builder.build(text[start:end])]
+            position = end
+    return [*parts, text[position : match.end()]]
 
 
-def inline_parts(text: str, run: list[Token], entities: bool = True) -> list[Part]:
-    """The parts of these tokens of a text: what surrounds its words as it is, these as one segment.
+escape: Callable[[str], str] = partial(html.escape, quote=False)
+
+
+def escape_in_quotes(plain: str, mark: str) -> str:
+    return escape(plain).replace(mark, html.escape(mark))
+
+
+def inline_parts(text: str, run: Sequence[Token], entities: bool = True) -> list[Part]:
+    """The parts of these tokens of a text: the space around them as it is, the rest as one segment.
 
     `entities`: whether &amp; and the like stand for signs.
     """
-    edges: list[list[Part]] = [[], []]
-    for edge, index in ((0, 0), (1, -1)):
-        while run and (run[index].is_outside or not text[run[index].start : run[index].end].strip()):
-            parts = tag_parts(text, token := run.pop(index))
-            edges[edge] = [*parts, *edges[1]] if edge else [*edges[0], *parts]
     if not run:
-        return [*edges[0], *edges[1]]
-    start, end = run[0].start, run[-1].end
-    if run[0].kind == "text":
-        start += len(text[start:end]) - len(text[start:end].lstrip())
-    if run[-1].kind == "text":
-        end = start + len(text[start:end].rstrip())
-    builder, position = SegmentBuilder(), start
+        return []
+    whole = text[run[0].start : run[-1].end]
+    start = run[0].start + len(whole) - len(whole.lstrip())
+    end = run[-1].end - len(whole) + len(whole.rstrip())
+    builder = SegmentBuilder(escape if entities else str)
     for token in run:
         if token.kind == "text":
-            raw = text[max(token.start, position) : min(token.end, end)]
+            raw = text[max(token.start, start) : min(token.end, end)]
             builder.add_text(html.unescape(raw) if entities else raw)
-        elif token.start >= position:
-            position = add_element(builder, text, token, end)
-    raw = text[start:end]
-    inner = builder.build(raw, escape_like(raw) if entities else str)
-    return [*edges[0], text[run[0].start : start], inner, text[end : run[-1].end], *edges[1]]
+        else:
+            add_markup(builder, token)
+    return [text[run[0].start : start], builder.build(text[start:end]), text[max(start, end) : run[-1].end]]
 
 
-def add_element(builder: SegmentBuilder, text: str, token: Token, end: int) -> int:
-    """Add a tag, or an element that is one unit or mark, to a segment; the position after it."""
-    raw = text[token.start : token.end]
-    if token.kind == "open" and (token.name in UNITS | MARKS or token.is_kept):
-        depth = 0
-        for match in re.compile(rf"<(/?){token.name}(?=[\s/>])[^>]*>", re.IGNORECASE).finditer(text, token.start, end):
-            depth += -1 if match[1] else 1
-            if depth == 0:
-                break
-        whole = text[token.start : match.end()] if depth == 0 else ""
-        content = re.sub("<[^>]*>", "", whole)
-        if whole and (token.name in UNITS or token.is_kept):
-            builder.add_unit([whole])
-            return match.end()
-        before, after = builder.text[-1:], text[match.end() : end][:1]
-        if content.strip() and before.strip() and (before.isdigit() or not has_letters(content)):
-            builder.add_mark(whole, after.isalnum() or after in tuple("-‐’'"))
-            return match.end()
-    if token.name == "br":
-        builder.add_break(raw)
-    elif token.kind == "close":
-        builder.add_tag(TagKind.CLOSE, [raw], token.name)
-    elif token.kind == "open" and token.name not in VOID and not raw.endswith("/>"):
-        builder.add_tag(TagKind.OPEN, tag_parts(text, token), token.name)
+def add_markup(builder: SegmentBuilder, token: Token) -> None:
+    if token.kind == "unit":
+        builder.add_unit(token.parts)
+    elif token.kind == "break":
+        builder.add_break(str(token.parts[0]))
     else:
-        builder.add_tag(TagKind.POINT, tag_parts(text, token))
-    return token.end
-
-
-def escape_like(raw: str, marks: str = "") -> Callable[[str], str]:
-    """A function that writes text as HTML or XML, with the entities that `raw` has for its signs, such as &uuml;."""
-    spellings: dict[str, str] = {}
-    for match in ENTITY.finditer(raw):
-        if len(character := html.unescape(match[0])) == 1:
-            spellings.setdefault(character, match[0])
-    table = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", **dict.fromkeys(marks, "&quot;")} | spellings)
-    return lambda text: text.translate(table)
+        builder.add_tag(TagKind[token.kind.upper()], token.parts, token.name)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from nmt.documents.html import TOKEN, add_element, read_html, read_token
+from nmt.documents.html import FORMULA, TOKEN, add_markup, read_html, read_markup
 from nmt.documents.plain_text import newline_of, wrap, wraps
-from nmt.documents.segment import PLACEHOLDER, Malformed, Part, SegmentBuilder, TagKind
+from nmt.documents.segment import PLACEHOLDER, Malformed, Part, SegmentBuilder, TagKind, closing
 from nmt.errors import UserError, install_extra
 
 FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*?\n)??(?:\1|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL)
@@ -29,12 +29,14 @@ CODE = r"(?P<fence>`+)(?!`).+?(?<!`)(?P=fence)(?!`)"
 INLINE = re.compile(
     r"(?P<escape>\\[!-#%-/:-@\[-`{-~])|(?P<hard>(?: {2,}|\\)\n[ \t]*)|(?P<soft>[ \t]*\n[ \t]*)"
     rf"|(?P<unit>{CODE}|\\\$|\$\$.+?\$\$|\$(?=\S)[^$\n]+?(?<=\S)\$(?!\d)|<[A-Za-z][A-Za-z0-9+.-]{{1,31}}:[^\s<>]*>"
-    rf"|<[^\s<>@]+@[^\s<>]+>|\{{\{{.*?\}}\}}|\{{%.*?%\}}|{PLACEHOLDER})|(?P<ticks>`+)"
-    r"|(?P<footnote>\[\^[^\]\s]+\]:?)|(?P<link>!?\[)|(?P<run>\*+|_+|~~)|(?P<tag><)",
+    rf"|<[^\s<>@]+@[^\s<>]+>|\{{\{{.*?\}}\}}|\{{%.*?%\}}|{PLACEHOLDER}|{FORMULA})|(?P<ticks>`+)"
+    r"|(?P<point>\[\^[^\]\s]+\]:?)|(?P<link>!?\[)|(?P<run>\*+|_+|~~)|(?P<tag><)",
     re.DOTALL,
 )
-BRACKETS = re.compile(rf"\\.|{CODE}|[\[\]]", re.DOTALL)
-LINE_START = re.compile(r"(?m)^([ \t]*)(#{1,6}(?=\s)|[-+*](?=\s|$)|\d{1,9}(?=[.)](?:\s|$))|>|=+\s*$|-+\s*$|~~~|:::)")
+BRACKETS = re.compile(rf"\\.|{CODE}|(?P<open>\[)|(?P<close>\])", re.DOTALL)
+LINE_START = re.compile(
+    r"(?m)^([ \t]*)(?:(\d{1,9})(?=[.)](?:\s|$))|(?=#{1,6}\s|[-+*](?:\s|$)|>|=+\s*$|-+\s*$|~~~|:::))"
+)
 LITERAL = re.compile(r"[\\`]|(?<=\S)\*|\*(?=\S)|(?<!\w)_|_(?!\w)|\](?=[(\[:])|<(?=[A-Za-z/!?])|&(?=#?\w+;)")
 
 
@@ -48,21 +50,21 @@ def read_markdown(text: str) -> Iterator[Part]:
     body = position = matter.end() if matter else 0
     starts = [body, *(match.end() for match in re.compile(r"\r\n|\r|\n").finditer(text, body)), len(text)]
     environment: dict[str, Any] = {}
-    cell = False
+    is_cell = False
     yield text[:body]
     for token in MarkdownIt("commonmark").enable("table").disable("inline").parse(text[body:], environment):
-        cell = token.type in ("th_open", "td_open") or (cell and token.type not in ("th_close", "td_close"))
+        is_cell = token.type in ("th_open", "td_open") or (is_cell and token.type not in ("th_close", "td_close"))
         first, last = token.map or (0, 0)
         start, end = max(starts[first], position), starts[min(last, len(starts) - 1)]
         parts: list[Part] = []
         if token.type == "html_block" and not token.level:
             parts = html_parts(text[start:end])
         elif token.type == "inline":
-            lines = find_lines(text, token.content, first, starts, position, cell)
+            lines = find_lines(text, token.content, first, starts, position, is_cell)
             if lines and not KEPT.match(text, lines[0][0]):
                 labels = {normal_label(label) for label in environment.get("references", {})}
                 start, end = lines[0][0], lines[-1][1]
-                parts = [read_block(text, lines, labels, cell)]
+                parts = [read_block(text, lines, labels, is_cell)]
         if parts:
             yield from (text[position:start], *parts)
             position = end
@@ -78,49 +80,43 @@ def html_parts(text: str) -> list[Part]:
 
 
 def find_lines(
-    text: str, content: str, first: int, starts: list[int], position: int, cell: bool
+    text: str, content: str, first: int, starts: list[int], position: int, is_cell: bool
 ) -> list[tuple[int, int]]:
     """The span of each line of a block's content in the text, spaces at its end included; none if one is not found."""
-    prefix = PREFIX.match(content)
-    if prefix:
+    if prefix := PREFIX.match(content):
         content, first = content[prefix.end() :], first + prefix[0].count("\n")
-    contents = content.rstrip().split("\n")
     spans = []
-    for number, line in enumerate(contents, first):
+    for number, line in enumerate(content.rstrip().split("\n"), first):
         if number + 1 >= len(starts):
             return []
         low, high = max(starts[number], position), starts[number + 1]
-        line = line.rstrip() if number == first + len(contents) - 1 else line
-        at = text.find(line, low, high) if cell else text.rfind(line, low, high)
-        if cell and at < 0:
+        found = (text.find if is_cell else text.rfind)(line, low, high)
+        if is_cell and found < 0:
             line = line.replace("|", "\\|")
-            at = text.find(line, low, high)
-        if at < 0:
+            found = text.find(line, low, high)
+        if found < 0:
             return []
-        spans.append((at, at + len(line)))
+        spans.append((found, found + len(line)))
     return spans if content.strip() else []
 
 
-def read_block(text: str, lines: list[tuple[int, int]], labels: Collection[str], cell: bool) -> Part:
+def read_block(text: str, lines: list[tuple[int, int]], labels: Collection[str], is_cell: bool) -> Part:
     """The text of a block in these lines. A full paragraph gets lines of the same width, any other one is one line."""
-    start, end = lines[0][0], lines[-1][1]
-    contents = [text[first:last] for first, last in lines]
-    reader = InlineReader("\n".join(contents), labels)
+    raw, contents = text[lines[0][0] : lines[-1][1]], [text[first:last] for first, last in lines]
+    reader = InlineReader("\n".join(contents), labels, escape_cell if is_cell else escape)
     reader.read(0, len(reader.text))
-    prefix, width, newline = "", 1 << 30, newline_of(text[start:end])
-    if len(lines) > 1:
-        prefix = text[lines[0][1] : lines[1][0]].lstrip(" \\").lstrip("\r\n")
-        longest = max(map(len, contents))
-        if any(wraps(line, following, longest) for line, following in zip(contents, contents[1:], strict=False)):
-            width = longest
+    if len(lines) == 1:
+        return reader.builder.build(raw, str if is_cell else escape_line_start)
+    prefix = text[lines[0][1] : lines[1][0]].lstrip(" \\").lstrip("\r\n")
+    longest = max(map(len, contents))
+    is_full = any(wraps(line, following, longest) for line, following in zip(contents, contents[1:], strict=False))
+    separator = f"{newline_of(raw)}{prefix}"
 
     def layout(translation: str) -> str:
-        wrapped = wrap(translation, width, "", "\n").split("\n")
-        return f"{newline}{prefix}".join(escape_line_start(line) for line in wrapped)
+        wrapped = wrap(translation, longest if is_full else 1 << 30, "", "\n")
+        return separator.join(map(escape_line_start, wrapped.split("\n")))
 
-    if cell:
-        return reader.builder.build(text[start:end], lambda plain: escape(plain).replace("|", "\\|"))
-    return reader.builder.build(text[start:end], escape, layout if len(lines) > 1 else escape_line_start)
+    return reader.builder.build(raw, layout)
 
 
 class InlineReader:
@@ -128,9 +124,9 @@ class InlineReader:
 
     PATTERN = INLINE
 
-    def __init__(self, text: str, labels: Collection[str]) -> None:
+    def __init__(self, text: str, labels: Collection[str] = (), escape: Callable[[str], str] = str) -> None:
         self.text, self.labels = text, labels  # labels that are defined, as `normal_label` writes them
-        self.builder = SegmentBuilder()
+        self.builder = SegmentBuilder(escape)
         self.runs: list[str] = []  # of emphasis that is open
 
     def read(self, start: int, end: int) -> None:
@@ -142,10 +138,8 @@ class InlineReader:
                 self.builder.add_unit([raw])
             elif kind == "hard":
                 self.builder.add_break(raw)
-            elif kind in ("open", "close"):
-                self.builder.add_tag(TagKind.OPEN if kind == "open" else TagKind.CLOSE, [raw], "]")
-            elif kind == "footnote":
-                self.builder.add_tag(TagKind.POINT, [raw])
+            elif kind in ("open", "close", "point"):
+                self.builder.add_tag(TagKind[kind.upper()], [raw], "]")
             elif kind == "run":
                 self.read_run(match)
             elif kind == "link":
@@ -172,45 +166,41 @@ class InlineReader:
 
     def read_link(self, match: re.Match[str], end: int) -> int:
         """A link or an image; its text is translated, its target is not."""
-        start, close = match.end(), closing_bracket(self.text, match.end(), end)
-        target = TARGET.match(self.text, close + 1, end) if close else None
-        named = normal_label((target and target["label"]) or self.text[start:close]) in self.labels
-        if not close or not (target and target["inline"]) and not named:
+        start, bracket = match.end(), closing(BRACKETS, self.text, match.end(), end)
+        if not bracket:
             self.builder.add_text(match[0])
             return start
-        written, after = (target[0], target.end()) if target else ("[]", close + 1)
-        if written == "[]":
-            written = f"[{self.text[start:close]}]"
+        close, after = bracket.span()
+        target = TARGET.match(self.text, after, end)
+        named = normal_label((target and target["label"]) or self.text[start:close]) in self.labels
+        if not named and not (target and target["inline"]):
+            self.builder.add_text(match[0])
+            return start
+        written = target[0] if target else "[]"
+        after = target.end() if target else after
         if match[0] == "![":
-            image = InlineReader(self.text, self.labels)
+            image = InlineReader(self.text, self.labels, escape)
             image.read(start, close)
-            inner = image.builder.build(self.text[start:close], escape)
-            self.builder.add_tag(TagKind.POINT, ["![", inner, f"]{self.text[close + 1 : after]}"])
+            inner = image.builder.build(self.text[start:close])
+            self.builder.add_tag(TagKind.POINT, ["![", inner, self.text[close:after]])
         else:
             self.builder.add_tag(TagKind.OPEN, ["["], "link")
             self.read(start, close)
-            self.builder.add_tag(TagKind.CLOSE, [f"]{written}"], "link")
+            label = f"[{self.text[start:close]}]" if written == "[]" else written
+            self.builder.add_tag(TagKind.CLOSE, [f"]{label}"], "link")
         return after
 
     def read_tag(self, match: re.Match[str], end: int) -> int:
         opening = TOKEN.match(self.text, match.start(), end)
         try:
             if opening:
-                return add_element(self.builder, self.text, read_token(self.text, opening), end)
+                token = read_markup(self.text, opening, end)[0]
+                add_markup(self.builder, token)
+                return token.end
         except Malformed:
             pass
         self.builder.add_text("<")
         return match.end()
-
-
-def closing_bracket(text: str, start: int, end: int) -> int:
-    """Where the bracket ends that is open at `start`; 0 where it does not."""
-    depth = 1
-    for match in BRACKETS.finditer(text, start, end):
-        depth += {"[": 1, "]": -1}.get(match[0], 0)
-        if depth == 0:
-            return match.start()
-    return 0
 
 
 def normal_label(label: str) -> str:
@@ -221,7 +211,9 @@ def escape(text: str) -> str:
     return LITERAL.sub(lambda match: f"\\{match[0]}" if match[0] not in "&<" else html.escape(match[0]), text)
 
 
+def escape_cell(text: str) -> str:
+    return escape(text).replace("|", "\\|")
+
+
 def escape_line_start(text: str) -> str:
-    return LINE_START.sub(
-        lambda match: f"{match[1]}{match[2]}\\" if match[2].isdecimal() else f"{match[1]}\\{match[2]}", text
-    )
+    return LINE_START.sub(r"\1\2\\", text)

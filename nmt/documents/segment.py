@@ -1,29 +1,29 @@
 """What a format hands over for translation: plain text, and the tags that were taken out of it.
 
-A field of a document is a list of parts: a string is written as it is, a `Segment` is translated. The strings and the
-`raw` of the segments, joined, are the field.
+A document has fields, and a field is a list of parts: a string is written as it is, a `Segment` is translated. The
+strings and the `raw` of the segments, joined, are the field.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from itertools import islice, takewhile
-from typing import Any
+from typing import NamedTuple
 
 from nmt.data.text_filter import PATTERNS
 
 FIRST_UNIT, MOST_UNITS = 0xF2A0, 64  # characters of the private use area that stand for units
 UNITS = re.compile(f"[{chr(FIRST_UNIT)}-{chr(FIRST_UNIT + MOST_UNITS - 1)}]")
-SPACES = re.compile(r"[ \t\r\n\f]+")
 BLANK = " \t\r\n\f"
 PLACEHOLDER = f"{PATTERNS['link']}|{PATTERNS['variable']}|%n(?!\\w)|%L?\\d+"  # %n and %1: of Qt
-ICU = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal)\s*,")  # {n, plural, one {# dog} other {# dogs}}
-BRANCH = re.compile(r"\s*(?:offset:\d+\s*)?(?:=\d+|[\w-]+)\s*\{")
-BRACES = re.compile(r"'[{}#|][^']*'|[{}]")
-KEPT = re.compile(rf"{ICU.pattern}|{PLACEHOLDER}|&(?:#\d+|\w+);|{UNITS.pattern}")  # in plain text
+MESSAGE = r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal)\s*,"  # of ICU: {n, plural, one {# dog} other {# dogs}}
+BRANCH = re.compile(r"\s*(?:offset:\d+\s*)?(?:=\d+|[\w-]+)\s*\{\s*")
+BRACES = re.compile(r"'[{}#|][^']*'|(?P<open>\{)|(?P<close>\})")
+KEPT = re.compile(rf"(?P<message>{MESSAGE})|{PLACEHOLDER}|&(?:#\d+|\w+);|{UNITS.pattern}")  # in plain text
+KEPT_IN_BRANCH = re.compile(f"{KEPT.pattern}|#")
 
 
 class TagKind(Enum):
@@ -55,6 +55,11 @@ class Segment:
     layout: Callable[[str], str] = str  # from the written translation to its lines
     translation: str | None = None  # as it is written
 
+    def inner(self) -> Iterator[Segment]:
+        """The segments inside its tags and units."""
+        for parts in (*(tag.parts for tag in self.tags), *self.units.values()):
+            yield from segments(parts)
+
 
 Part = str | Segment
 
@@ -67,12 +72,29 @@ class Malformed(Exception):
         self.position, self.line = position, line
 
 
+class Field(NamedTuple):
+    parts: list[Part]
+    save: Callable[[str], object]  # puts the translated text into the document
+
+
+@dataclass
+class Document:
+    fields: list[Field]
+    serialize: Callable[[], bytes]
+    left: Counter[str] = field(default_factory=Counter)  # what is not translated, by the reason
+
+    def write(self) -> bytes:
+        for each in self.fields:
+            if any(segment.translation is not None for segment in segments(each.parts)):
+                each.save(written(each.parts))
+        return self.serialize()
+
+
 def segments(parts: Sequence[Part]) -> Iterator[Segment]:
     """The segments among these parts; those inside the tags and units of another one before it."""
     for part in parts:
         if isinstance(part, Segment):
-            for inner in (*(tag.parts for tag in part.tags), *part.units.values()):
-                yield from segments(inner)
+            yield from part.inner()
             yield part
 
 
@@ -83,41 +105,49 @@ def written(parts: Sequence[Part]) -> str:
 
 
 def has_letters(text: str) -> bool:
-    return any(character.isalpha() and not UNITS.match(character) for character in text)
+    return any(character.isalpha() for character in text)
+
+
+def closing(pattern: re.Pattern[str], text: str, start: int, end: int = 1 << 60) -> re.Match[str] | None:
+    """The match that closes what is open at `start`; `pattern` has the groups `open` and `close`."""
+    depth = 1
+    for match in pattern.finditer(text, start, end):
+        depth += {"open": 1, "close": -1}.get(match.lastgroup or "", 0)
+        if depth == 0:
+            return match
+    return None
 
 
 class SegmentBuilder:
-    """Collects plain text and tags from left to right."""
+    """Collects plain text and tags from left to right; `escape` writes plain text as its format does."""
 
-    def __init__(self) -> None:
+    def __init__(self, escape: Callable[[str], str] = str) -> None:
+        self.escape = escape
         self.text = ""
         self.tags: list[Tag] = []
-        self.units: dict[str, list[Any]] = {}
-        self.plain_units: set[str] = set()
+        self.units: dict[str, list[Part]] = {}
         self.space = ""  # as it was written, of the space that the text ends with
-        self.formula = ""  # the unit that the letters after it belong to
 
-    def add_text(self, text: str) -> None:
+    def add_text(self, text: str, kept: re.Pattern[str] = KEPT) -> None:
         """Plain text, entities decoded; what must not be translated in it, such as %s or a URL, becomes a unit."""
-        rest = re.match(r"\w+", text)
-        if rest and self.text and self.text[-1] == self.formula:
-            self.units[self.formula].append(rest[0])
-            text = text[rest.end() :]
         end = 0
-        for match in KEPT.finditer(text):
-            if match.start() < end:  # inside an ICU message
+        for match in kept.finditer(text):
+            if match.start() < end:  # inside a message
                 continue
-            self.add_plain(text[end : match.start()])
-            parts, end = icu_parts(text, match.start()) if ICU.match(match[0]) else ([match[0]], match.end())
-            self.add_unit(parts, is_plain=True)
-        self.add_plain(text[end:])
+            self.add_words(text[end : match.start()])
+            if match["message"]:
+                end = self.add_message(text, match)
+            else:
+                self.add_unit([self.escape(match[0])])
+                end = match.end()
+        self.add_words(text[end:])
 
-    def add_plain(self, text: str) -> None:
+    def add_words(self, text: str) -> None:
         words = text.lstrip(BLANK)
         if len(words) < len(text):
             self.add_space(text[: len(text) - len(words)])
         if words:
-            self.text += SPACES.sub(" ", words)
+            self.text += re.sub(f"[{BLANK}]+", " ", words)
             self.space = words[len(words.rstrip(BLANK)) :]
 
     def add_space(self, space: str) -> None:
@@ -125,8 +155,8 @@ class SegmentBuilder:
         if self.text and self.text[-1] != " ":
             self.text, self.space = f"{self.text} ", space
         elif self.tags and (last := self.tags[-1]).position == len(self.text):
-            here = takewhile(lambda tag: tag.position == len(self.text), islice(reversed(self.tags), 1, None))
-            if last.kind != TagKind.CLOSE or any(tag.name == last.name for tag in here):
+            opened = [tag.name for tag in self.tags if tag.kind == TagKind.OPEN and tag.position == len(self.text)]
+            if last.kind != TagKind.CLOSE or last.name in opened:
                 last.parts.append(space)
 
     def add_tag(self, kind: TagKind, parts: Sequence[Part], name: str = "") -> None:
@@ -144,87 +174,38 @@ class SegmentBuilder:
             self.text = f"{self.text.removesuffix(' ')} "
             self.add_tag(TagKind.BREAK, [before, raw])
 
-    def add_unit(self, parts: Sequence[Any], is_plain: bool = False) -> None:
-        """What is not translated but has a place in the sentence, such as code; `is_plain`: to be escaped."""
+    def add_unit(self, parts: Sequence[Part]) -> None:
+        """What is not translated but has a place in the sentence, such as code, as it is written."""
         if len(self.units) == MOST_UNITS:
             self.add_tag(TagKind.POINT, parts)
             return
         character = chr(FIRST_UNIT + len(self.units))
-        self.plain_units |= {character} if is_plain else set()
         self.units[character] = list(parts)
         self.text += character
 
-    def add_mark(self, raw: str, before_word: bool) -> None:
-        """A footnote mark or an index stays behind its word; inside a word or a number all is one unit (H₂O)."""
-        word = re.search(r"\w+$", self.text)
-        if word and any(tag.position > word.start() for tag in self.tags):
-            word = None
-        if self.text and self.text[-1] == self.formula:
-            self.units[self.formula].append(raw)
-        elif word and (before_word or word[0].isdecimal()):
-            self.text = self.text[: word.start()]
-            self.add_unit([word[0], raw])
-            self.formula = self.text[-1]
-        else:
-            self.add_tag(TagKind.POINT, [raw])
+    def add_message(self, text: str, header: re.Match[str]) -> int:
+        """A message of ICU as a unit, its branches as segments; the position after it. A broken one is no message."""
+        parts: list[Part] = [self.escape(header[0])]
+        end = header.end()
+        while (branch := BRANCH.match(text, end)) and (brace := closing(BRACES, text, branch.end())):
+            inner, content = SegmentBuilder(self.escape), text[branch.end() : brace.start()]
+            inner.add_text(content.rstrip(), KEPT_IN_BRANCH)
+            spaces = content[len(content.rstrip()) :]
+            parts += [self.escape(branch[0]), inner.build(self.escape(content.rstrip())), f"{spaces}}}"]
+            end = brace.end()
+        if len(parts) > 1 and (last := re.compile(r"\s*\}").match(text, end)):
+            self.add_unit([*parts, last[0]])
+            return last.end()
+        self.add_unit([self.escape(text[header.start() :])])
+        return len(text)
 
-    def build(self, raw: str, escape: Callable[[str], str] = str, layout: Callable[[str], str] = str) -> Part:
+    def build(self, raw: str, layout: Callable[[str], str] = str) -> Part:
         """The segment, without space at its end; `raw` where there is nothing to translate."""
         text = self.text.rstrip(" ")
-        last = [tag for tag in self.tags if tag.position > len(text)]
-        if last and last[0].kind in (TagKind.OPEN, TagKind.POINT):
-            last[0].parts.insert(0, self.space)
-        for tag in self.tags:
-            tag.position = min(tag.position, len(text))
-        for character in self.plain_units:
-            self.units[character] = [
-                escape(part) if isinstance(part, str) else part[0].build(escape(part[1]), escape)
-                for part in self.units[character]
-            ]
-        segment = Segment(raw, text, self.tags, self.units, escape, layout)
-        if not has_letters(text) and next(segments([segment])) is segment:
-            return raw
-        self.enclose_units(text)
-        return segment
-
-    def enclose_units(self, text: str) -> None:
-        """Make tags around nothing but a unit a part of it, such as a link around a URL."""
-        index = 0
-        while index + 1 < len(self.tags):
-            tag, following = self.tags[index : index + 2]
-            unit = text[tag.position : following.position]
-            pair = tag.kind == TagKind.OPEN and following.kind == TagKind.CLOSE and tag.name == following.name
-            if pair and unit in self.units:
-                self.units[unit] = [*tag.parts, *self.units[unit], *following.parts]
-                del self.tags[index : index + 2]
-                index = max(index - 1, 0)
-            else:
-                index += 1
-
-
-def icu_parts(text: str, start: int) -> tuple[list[Any], int]:
-    """The parts of an ICU message, branches as (SegmentBuilder, text), and its end; a broken one is one part."""
-    header = ICU.match(text, start)
-    assert header is not None
-    parts: list[Any] = [header[0]]
-    position = header.end()
-    while branch := BRANCH.match(text, position):
-        depth = 1
-        for brace in BRACES.finditer(text, branch.end()):
-            depth += {"{": 1, "}": -1}.get(brace[0], 0)
-            if depth == 0:
-                break
-        if depth:
-            break
-        builder = SegmentBuilder()
-        raw = text[branch.end() : brace.start()]
-        for piece in re.split("(#)", raw) if "plural" in header[0] or "ordinal" in header[0] else [raw]:
-            if piece == "#":
-                builder.add_unit(["#"])
-            else:
-                builder.add_text(piece)
-        lead = raw[: len(raw) - len(raw.lstrip())]
-        parts += [branch[0] + lead, (builder, raw.strip()), raw[len(raw.rstrip()) :] if raw.strip() else "", "}"]
-        position = brace.end()
-    last = re.compile(r"\s*\}").match(text, position)
-    return ([*parts, last[0]], last.end()) if last and len(parts) > 1 else ([text[start:]], len(text))
+        after = [tag for tag in self.tags if tag.position > len(text)]
+        if after and after[0].kind in (TagKind.OPEN, TagKind.POINT):
+            after[0].parts.insert(0, self.space)
+        for tag in after:
+            tag.position = len(text)
+        segment = Segment(raw, text, self.tags, self.units, self.escape, layout)
+        return segment if has_letters(text) or any(segment.inner()) else raw

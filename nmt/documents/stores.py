@@ -10,14 +10,12 @@ from functools import partial
 from io import BytesIO
 from typing import Any
 
-from nmt.documents.document import Document, Field
 from nmt.documents.html import inline_parts, tokens
 from nmt.documents.markdown import InlineReader
-from nmt.documents.segment import PLACEHOLDER, Malformed, Part
+from nmt.documents.segment import PLACEHOLDER, Document, Field, Malformed, Part
 from nmt.errors import UserError, install_extra
 
 CHARSET = re.compile(rb'^"Content-Type:[^"]*charset=([^\s\\";]+)', re.MULTILINE)
-JSON_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?')
 
 
 def import_library(name: str) -> Any:
@@ -40,8 +38,11 @@ def message_parts(message: str) -> list[Part]:
     return parts
 
 
+MONOLINGUAL = {"properties", "resx", "aresource"}  # the text of a unit is replaced by its translation
+
+
 def read_store(module: str, name: str, data: bytes, retranslate: bool) -> Document:
-    """What a class of translate.storage reads: units with a translation, or whose text is replaced by it."""
+    """What a class of translate.storage reads, unit by unit; forms of a plural that are there stay."""
     store = getattr(import_library(f"translate.storage.{module}"), name)()
     charset = CHARSET.search(data) if module == "pypo" else None
     if charset and charset[1].upper() not in (b"UTF-8", b"UTF8", b"ASCII", b"US-ASCII", b"CHARSET"):
@@ -50,50 +51,38 @@ def read_store(module: str, name: str, data: bytes, retranslate: bool) -> Docume
         store.parse(data)
     except Exception as error:  # of any kind: the parsers have no error of their own
         raise Malformed(f"translate-toolkit cannot read it ({str(error).splitlines()[0][:100]})") from None
-    document = Document([], lambda: bytes(store))
+    document, replaces = Document([], lambda: bytes(store)), retranslate or module in MONOLINGUAL
     for unit in store.units:
         if unit.isheader() or unit.isobsolete() or not unit.istranslatable() or not unit.source:
             continue
         sources = [str(each) for each in getattr(unit.source, "strings", [unit.source])]
-        targets = [str(each or "") for each in getattr(unit.target, "strings", [unit.target])]
-        monolingual = module in MONOLINGUAL
-        if all(each.strip() for each in targets) and not monolingual and not retranslate:
+        forms = [str(each or "") for each in getattr(unit.target, "strings", [unit.target])]
+        if all(form.strip() for form in forms) and not replaces:
             document.left["already translated"] += 1
-        else:
-            count = plural_forms(store, targets) if len(sources) > 1 or unit.hasplural() else 1
-            forms = targets if monolingual else [*targets, *[""] * count][:count]
-            document.fields += unit_fields(unit, sources, forms, monolingual, retranslate)
+            continue
+        is_plural, last = len(sources) > 1 or unit.hasplural(), len(sources) - 1
+        if is_plural and module not in MONOLINGUAL:
+            forms = [*forms, *[""] * (count := plural_forms(store, forms))][:count]
+
+        def save(text: str, unit: Any, forms: list[str], places: list[int], is_plural: bool) -> None:
+            for place in places:
+                forms[place] = text
+            unit.target = list(forms) if is_plural else forms[0]
+            if module not in MONOLINGUAL:
+                unit.markfuzzy()
+
+        for index, source in enumerate(sources):  # the singular is the first form, the plural all others
+            places = [place for place in range(len(forms)) if (min(place, last) if forms[1:] else last) == index]
+            places = [place for place in places if replaces or not forms[place].strip()]
+            if places:
+                keep = partial(save, unit=unit, forms=forms, places=places, is_plural=is_plural)
+                document.fields.append(Field(message_parts(source), keep))
     return document
 
 
-MONOLINGUAL = {"properties", "resx", "aresource"}  # the text of a unit is replaced
-
-
-def plural_forms(store: Any, targets: list[str]) -> int:
+def plural_forms(store: Any, forms: list[str]) -> int:
     header = store.getheaderplural()[0] if hasattr(store, "getheaderplural") else None
-    return int(header) if header and str(header).isdecimal() else max(len(targets), 2)
-
-
-def unit_fields(unit: Any, sources: list[str], forms: list[str], monolingual: bool, retranslate: bool) -> list[Field]:
-    """The fields of a unit: its text, and its plural for all other forms; a form that is there stays."""
-    fields = []
-
-    def save(text: str, places: list[int]) -> None:
-        for place in places:
-            forms[place] = text
-        unit.target = list(forms) if len(sources) > 1 or unit.hasplural() else forms[0]
-        if not monolingual:
-            unit.markfuzzy()
-
-    for index, source in enumerate(sources):
-        if monolingual or len(sources) == 1:
-            places = [index] if monolingual else list(range(len(forms)))
-        else:  # singular and plural
-            places = list(range(1, len(forms))) or [0] if index else [0][: len(forms) - 1]
-        places = [place for place in places if monolingual or retranslate or not forms[place].strip()]
-        if places:
-            fields.append(Field(message_parts(source), partial(save, places=places)))
-    return fields
+    return int(header) if header and str(header).isdecimal() else max(len(forms), 2)
 
 
 def read_callback(module: str, name: str, options: dict[str, Any], reader: Any, data: bytes, _: bool) -> Document:
@@ -106,13 +95,10 @@ def read_callback(module: str, name: str, options: dict[str, Any], reader: Any, 
         store.parse(data)
         return str(store.filesrc)
 
-    def collect(text: str) -> str:
-        return new.setdefault(text, text)
-
-    parse(collect)
+    parse(lambda text: new.setdefault(text, text))
     fields = []
     for text in new:
-        inline = reader(text, ())
+        inline = reader(text)
         inline.read(0, len(text))
         fields.append(Field([inline.builder.build(text)], partial(new.__setitem__, text)))
     return Document(fields, lambda: parse(lambda text: new.get(text, text)).encode())
@@ -134,8 +120,8 @@ def read_json(data: bytes, _: bool) -> Document:
         tree = json.loads(text)
     except ValueError as error:
         raise Malformed(f"this is no JSON ({error})") from None
-    pieces, end = [], 0
-    for match in JSON_TEXT.finditer(text):
+    pieces, end = list[str](), 0
+    for match in re.finditer(r'"(?:[^"\\]|\\.)*"(\s*:)?', text):
         if not match[1]:
             pieces += [text[end : match.start()], match[0]]
             end = match.end()

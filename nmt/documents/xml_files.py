@@ -9,26 +9,49 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
+from functools import partial
 from html import escape
 from io import BytesIO
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from nmt.documents.document import Document, Field
-from nmt.documents.segment import Malformed, SegmentBuilder, TagKind
+from nmt.documents.segment import Document, Field, Malformed, SegmentBuilder, TagKind
 from nmt.errors import UserError, install_extra
 
-TRANSLATABLE_STATES = ("new", "needs-translation", "initial")  # of a target that is only a copy of the source
-PAIRS = {
-    "g",
-    "mrk",
-    "pc",
-}  # of XLIFF: with text inside; those that begin or end something, by the attribute of its name
-OPENING, CLOSING = {"bpt": "id", "bx": "id", "sc": "id"}, {"ept": "id", "ex": "id", "ec": "startRef"}
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
-Kind = tuple[str | TagKind, str]  # "pair", "unit", or that of a tag, and its name
+
+
+class Dialect(NamedTuple):
+    """The names of a format's elements, without prefix."""
+
+    pairs: set[str]  # with text inside
+    breaks: set[str] = set()  # they divide the lines of a paragraph
+    others: str = "POINT"  # what is neither: a tag, or a unit that has a place in the sentence
+    members: str = ""  # a pattern of the files with text in a package
+    paragraphs: set[str] = set()
+    # Text stands in <run><properties/><text>…</text></run>; without runs in the paragraph and its pairs.
+    run: str = ""
+    text: str = ""
+    properties: str = ""
+    ends: str = ""  # it ends a paragraph inside the element of a paragraph
+
+
+XLIFF = Dialect({"g", "mrk", "pc"}, others="unit")
+ODF = Dialect({"span", "a"}, {"line-break", "tab"}, "POINT", r"(.*/)?(content|styles)\.xml", {"p", "h"})
+DOCX = Dialect(
+    {"hyperlink", "ins", "smartTag", "sdt", "sdtContent", "fldSimple"}, {"br", "cr", "tab"}, "POINT",
+    r"word/(document|header\d*|footer\d*|footnotes|endnotes|comments)\.xml", {"p"}, "r", "t", "rPr",
+)  # fmt: skip
+PPTX = Dialect(set(), {"br"}, "POINT", r"ppt/(slides|notesSlides)/\w+\.xml", {"p"}, "r", "t", "rPr")
+IDML = Dialect(
+    set(), set(), "POINT", r"Stories/.*\.xml", {"ParagraphStyleRange"}, "CharacterStyleRange", "Content", "Properties",
+    "Br",
+)  # fmt: skip
+# What begins or ends something, by its name or kind: a field, a bookmark, what a comment is about, a code of XLIFF.
+SIDES = re.compile(r"(?i)(?P<of>.*?)-?(?:(?P<open>begin|start)|end)|(?:(?P<code>bpt|bx|sc)|ept|ex|ec)")
+TRANSLATABLE_STATES = ("new", "needs-translation", "initial")  # of a target that is only a copy of the source
 
 
 def etree() -> Any:
@@ -66,48 +89,20 @@ def local(element: Any) -> str:
 
 
 class Mixed:
-    """The text and the elements inside an element as a field, and back; `kind_of` says what an element is."""
+    """Texts and elements as a field, and back."""
 
-    def __init__(self, element: Any, kind_of: Callable[[Any], Kind]) -> None:
-        self.element, self.kind_of = element, kind_of
-        self.builder = SegmentBuilder()
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.builder = SegmentBuilder(escape)
         self.elements: list[Any] = []
-        self.read(element)
 
-    def read(self, element: Any) -> None:
-        self.builder.add_text(element.text or "")
-        for child in element:
-            kind, name = self.kind_of(child)
-            number = len(self.elements)
-            self.elements.append(child)
-            if kind == "pair":
-                self.builder.add_tag(TagKind.OPEN, [f"<g{number}>"], f"pair {number}")
-                self.read(child)
-                self.builder.add_tag(TagKind.CLOSE, [f"</g{number}>"], f"pair {number}")
-            elif kind == "unit":
-                self.builder.add_unit([f"<x{number}/>"])
-            elif kind == TagKind.BREAK:
-                self.builder.add_break(f"<x{number}/>")
-            else:
-                self.builder.add_tag(TagKind(kind), [f"<x{number}/>"], name)
-            self.builder.add_text(child.tail or "")
-
-    def field(self, done: Callable[[Any], object] = lambda element: None) -> Field:
-        """The field; `done` gets the element when it has its translation."""
-        first = self.element.text or ""
-        last = (self.element[-1].tail if len(self.element) else self.element.text) or ""
-        lead, trail = first[: len(first) - len(first.lstrip())], last[len(last.rstrip()) :]
-
-        def save(text: str) -> None:
-            self.fill(self.element, parse(f"<text>{text}</text>".encode()))
-            done(self.element)
-
-        return Field([lead, self.builder.build("", escape), trail if last.strip() else ""], save)
+    def items(self, element: Any) -> list[Any]:
+        """The texts and the elements inside an element."""
+        return [element.text or "", *(item for child in element for item in (child, child.tail or ""))]
 
     def fill(self, element: Any, new: Any) -> None:
         """Put into an element what its translation says."""
-        for child in list(element):
-            element.remove(child)
+        element[:] = []
         element.text = new.text
         for child in new:
             old = self.elements[int(child.tag[1:])]
@@ -115,6 +110,52 @@ class Mixed:
                 self.fill(old, child)
             old.tail = child.tail
             element.append(old)
+
+    def field(self, items: Sequence[Any], fill: Callable[[Any], object]) -> Field:
+        """These items as a field; `fill` gets an element with their translation."""
+        edges = self.read(items)
+        lead, trail = edges[0][: -len(edges[0].lstrip()) or None], edges[-1][len(edges[-1].rstrip()) :]
+        parts = [lead, self.builder.build(""), trail if edges[-1].strip() else ""]
+        return Field(parts, lambda text: fill(parse(f"<text>{text}</text>".encode())))
+
+    def read(self, items: Sequence[Any]) -> list[str]:
+        """The texts between the elements."""
+        texts = [""]
+        for item in items:
+            if isinstance(item, str):
+                self.builder.add_text(item)
+                texts[-1] += item
+            else:
+                self.add(item)
+                texts.append("")
+        return texts
+
+    def add(self, element: Any) -> None:
+        (kind, name), number = self.kind_of(element), len(self.elements)
+        self.elements.append(element)
+        if kind == "pair":
+            self.builder.add_tag(TagKind.OPEN, [f"<g{number}>"], f"pair {number}")
+            self.read(self.items(element))
+            self.builder.add_tag(TagKind.CLOSE, [f"</g{number}>"], f"pair {number}")
+        elif kind == "unit":
+            self.builder.add_unit([f"<x{number}/>"])
+        elif kind == "BREAK":
+            self.builder.add_break(f"<x{number}/>")
+        else:
+            self.builder.add_tag(TagKind[kind], [f"<x{number}/>"], name)
+
+    def kind_of(self, element: Any) -> tuple[str, str]:
+        """Pair, unit or that of a tag, and the name that the tag has in common with its partner."""
+        if local(element) in self.dialect.pairs:
+            return "pair", ""
+        for each in (element, *element):
+            names = {name.rpartition("}")[2]: value for name, value in each.attrib.items()}
+            if match := SIDES.fullmatch(names.get("fldCharType", local(each))):
+                about = next((names[name] for name in ("rid", "startRef", "id", "name") if name in names), "")
+                return ("OPEN" if match["open"] or match["code"] else "CLOSE"), f"{match['of']} {about}"
+        if {local(element), *map(local, element)} & self.dialect.breaks:
+            return "BREAK", ""
+        return (self.dialect.others if local(element) else "POINT"), ""
 
 
 def read_xliff(data: bytes, retranslate: bool) -> Document:
@@ -135,29 +176,30 @@ def read_xliff(data: bytes, retranslate: bool) -> Document:
         if "no" in [each.get("translate") for each in (unit, *unit.iterancestors()) if each.get("translate")][:1]:
             document.left['marked translate="no"'] += 1
             continue
-        source, target, segmented = (unit.find(f"{{*}}{name}") for name in ("source", "target", "seg-source"))
+        source, target, segmented = children_of(unit)
         state = (target if local(unit) == "trans-unit" and target is not None else unit).get("state")
         for part in [] if source is None else [source] if segmented is None else segments_of(segmented):
-            there = target
-            if segmented is not None and target is not None:
-                there = next((each for each in segments_of(target) if each.get("mid") == part.get("mid")), None)
+            there = target if segmented is None or target is None else same_segment(target, part)
             done = there is not None and "".join(there.itertext()).strip()
             if done and state not in TRANSLATABLE_STATES and not retranslate:
                 document.left["already translated"] += 1
                 continue
+            mixed = Mixed(XLIFF)
 
-            def put(translation: Any, unit: Any = unit) -> None:
+            def fill(new: Any, mixed: Mixed = mixed, unit: Any = unit, part: Any = part) -> None:
                 target = target_of(unit)
-                if local(translation) == "mrk":
-                    old = [each for each in segments_of(target) if each.get("mid") == translation.get("mid")]
-                    target = old[0] if old else target.makeelement(translation.tag, translation.attrib)
-                    if not old:
-                        target_of(unit).append(target)
-                target.text = translation.text
-                target[:] = list(translation)
+                if local(part) == "mrk":
+                    if (old := same_segment(target, part)) is None:
+                        target.append(old := target.makeelement(part.tag, part.attrib))
+                    target = old
+                mixed.fill(target, new)
 
-            document.fields.append(Mixed(deepcopy(part), xliff_kind).field(put))
+            document.fields.append(mixed.field(mixed.items(deepcopy(part)), fill))
     return document
+
+
+def children_of(unit: Any) -> list[Any]:
+    return [unit.find(f"{{*}}{name}") for name in ("source", "target", "seg-source")]
 
 
 def segments_of(element: Any) -> list[Any]:
@@ -165,17 +207,13 @@ def segments_of(element: Any) -> list[Any]:
     return list(element.iterfind(".//{*}mrk[@mtype='seg']"))
 
 
-def xliff_kind(element: Any) -> Kind:
-    name = local(element)
-    if name in OPENING or name in CLOSING:
-        label = element.get("rid") or element.get(OPENING.get(name) or CLOSING[name])
-        return (TagKind.OPEN if name in OPENING else TagKind.CLOSE), f"code {label}"
-    return ("pair" if name in PAIRS else "unit" if name else TagKind.POINT), ""
+def same_segment(target: Any, segment: Any) -> Any:
+    return next((each for each in segments_of(target) if each.get("mid") == segment.get("mid")), None)
 
 
 def target_of(unit: Any) -> Any:
     """The target of a unit, which is made where there is none, with its new state."""
-    source, target, segmented = (unit.find(f"{{*}}{name}") for name in ("source", "target", "seg-source"))
+    source, target, segmented = children_of(unit)
     if target is None:
         before = source if segmented is None else segmented
         target = source.makeelement(source.tag.replace("source", "target"))
@@ -193,49 +231,19 @@ def target_of(unit: Any) -> Any:
     return target
 
 
-class Package(NamedTuple):
-    """A format of files that are a ZIP archive of XML: the names of its elements, without prefix."""
-
-    members: str  # a pattern of the files with text
-    paragraphs: set[str]
-    pairs: set[str]  # inside a paragraph, with text inside
-    breaks: set[str] = set()  # they divide the lines of a paragraph
-    # Text stands in <run><properties/><text>…</text></run>; without runs in the paragraph and its pairs.
-    run: str = ""
-    text: str = ""
-    properties: str = ""
-    ends: str = ""  # it ends a paragraph inside the element of a paragraph
-
-
-DOCX = Package(
-    r"word/(document|header\d*|footer\d*|footnotes|endnotes|comments)\.xml", {"p"},
-    {"hyperlink", "ins", "smartTag", "sdt", "sdtContent", "fldSimple"}, {"br", "cr", "tab"}, "r", "t", "rPr",
-)  # fmt: skip
-PPTX = Package(r"ppt/(slides|notesSlides)/\w+\.xml", {"p"}, set(), {"br"}, "r", "t", "rPr")
-ODF = Package(r"(.*/)?(content|styles)\.xml", {"p", "h"}, {"span", "a"}, {"line-break", "tab"})
-IDML = Package(
-    r"Stories/.*\.xml", {"ParagraphStyleRange"}, set(), set(), "CharacterStyleRange", "Content", "Properties", "Br"
-)  # fmt: skip
-
-
-def read_package(package: Package, data: bytes, _: bool) -> Document:
+def read_package(dialect: Dialect, data: bytes, _: bool) -> Document:
     try:
         archive = zipfile.ZipFile(BytesIO(data))
         files = {each.filename: archive.read(each) for each in archive.infolist()}
     except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
         raise Malformed(f"this is no package of XML files ({error})") from None
-    roots = {name: parse(files[name], name) for name in files if re.fullmatch(package.members, name)}
+    roots = {name: parse(files[name], name) for name in files if re.fullmatch(dialect.members, name)}
     if not roots:
         raise Malformed("the package has no text of this format")
-    found = [each for root in roots.values() for each in root.iter() if local(each) in package.paragraphs]
-    runs = Runs(package)
-    parts = [part for each in found for part in (runs.dissolve(each) if package.run else [each])]
-    fields = [Mixed(part, runs.kind_of).field() for part in parts]
+    paragraphs = [each for root in roots.values() for each in root.iter() if local(each) in dialect.paragraphs]
+    fields = [field for paragraph in paragraphs for field in fields_of(paragraph, dialect)]
 
     def write() -> bytes:
-        if package.run:
-            for part in parts:
-                runs.restore(part)
         output = BytesIO()
         with zipfile.ZipFile(output, "w") as new:
             for each in archive.infolist():
@@ -246,125 +254,115 @@ def read_package(package: Package, data: bytes, _: bool) -> Document:
     return Document(fields, write)
 
 
-class Runs:
-    """Makes text of the runs of a paragraph: those that look like the longest are plain, others are pairs."""
+def fields_of(paragraph: Any, dialect: Dialect) -> Iterator[Field]:
+    """The fields of a paragraph: one; of one of runs more where something ends a paragraph inside it."""
+    if not dialect.run:
+        mixed = Mixed(dialect)
+        yield mixed.field(mixed.items(paragraph), partial(mixed.fill, paragraph))
+        return
+    for _, group in groupby(pieces_of(paragraph, dialect), lambda piece: dialect.ends in map(local, piece)):
+        pieces = list(group)
+        texts = [index for index, piece in enumerate(pieces) if runs_in(piece, dialect)]
+        if texts:
+            part, runs = pieces[texts[0] : texts[-1] + 1], MixedRuns(dialect)
 
-    def __init__(self, package: Package) -> None:
-        self.package = package
-        self.looks: dict[str, Any] = {}  # runs without text
+            def fill(new: Any, runs: MixedRuns = runs, part: list[Any] = part) -> None:
+                first = paragraph.index(part[0])
+                paragraph[first : first + len(part)] = runs.made(new, runs.longest(part))
 
-    def kind_of(self, element: Any) -> Kind:
-        if element.get("look") or (not self.package.run and local(element) in self.package.pairs):
-            return "pair", ""
-        # The beginning and the end of a field, of a bookmark, of what a comment is about stay in this order.
-        for each in (element, *element):
-            side = next((value for name, value in each.attrib.items() if name.endswith("}fldCharType")), local(each))
-            if match := re.fullmatch(r"(.*?)-?(begin|start|end)", side, re.IGNORECASE):
-                about = each.get(each.tag.replace(local(each), "id")) or each.get(each.tag.replace(local(each), "name"))
-                return (TagKind.CLOSE if match[2].lower() == "end" else TagKind.OPEN), f"{match[1]} {about}"
-        names = {local(element), *(local(child) for child in element if local(element) == self.package.run)}
-        return (TagKind.BREAK if names & self.package.breaks else TagKind.POINT), ""
+            yield runs.field(runs.items_of(part), fill)
 
-    def dissolve(self, paragraph: Any) -> list[Any]:
-        """Put the text of a paragraph into elements `part`: one, or more where something ends a paragraph inside it."""
-        children = self.pieces(paragraph)
-        texts = [index for index, child in enumerate(children) if self.runs_in(child)]
-        if not texts:
-            return []
-        first, last = texts[0], texts[-1] + 1
-        middle, parts = [], []
-        for _, group in groupby(children[first:last], lambda child: self.package.ends in map(local, child)):
-            middle += (inside := list(group))
-            if any(self.runs_in(child) for child in inside):
-                parts.append(paragraph.makeelement("part"))
-                middle[-len(inside) :] = parts[-1:]
-                self.add(parts[-1], inside)
-        paragraph[:] = [*children[:first], *middle, *children[last:]]
-        return parts
 
-    def pieces(self, parent: Any) -> list[Any]:
-        """The elements inside another one; a run has one element beside its properties."""
-        pieces = []
-        for child in list(parent):
-            child.tail = None
-            if local(child) not in (self.package.run, "proofErr"):
-                pieces.append(child)
+def pieces_of(parent: Any, dialect: Dialect) -> list[Any]:
+    """The elements inside another one, in which each run is divided: it has one element beside its properties."""
+    pieces = []
+    for child in list(parent):
+        if local(child) not in (dialect.run, "proofErr"):
+            pieces.append(child)
+            continue
+        looks = [each for each in child if local(each) == dialect.properties]
+        for each in [each for each in child if local(each) not in (dialect.properties, "lastRenderedPageBreak")]:
+            pieces.append(child.makeelement(child.tag, child.attrib, nsmap=child.nsmap))
+            pieces[-1].extend([*map(deepcopy, looks), each])
+            each.tail = None
+    for piece in pieces:
+        piece.tail = None
+    parent[:] = pieces
+    return pieces
+
+
+def text_of(run: Any, dialect: Dialect) -> Any:
+    """The element with the text of a run; None in another one, and in what is no run."""
+    return next((each for each in run if local(each) == dialect.text), None) if local(run) == dialect.run else None
+
+
+def runs_in(element: Any, dialect: Dialect) -> list[Any]:
+    """The runs with text that an element is or, as a pair, contains."""
+    if text_of(element, dialect) is not None:
+        return [element]
+    return [run for child in element for run in runs_in(child, dialect)] if local(element) in dialect.pairs else []
+
+
+class MixedRuns(Mixed):
+    """Text in runs: those that look like the longest are plain, others are pairs."""
+
+    def items(self, element: Any) -> list[Any]:
+        text = text_of(element, self.dialect)
+        return self.items_of(pieces_of(element, self.dialect)) if text is None else [text.text or ""]
+
+    def items_of(self, pieces: Sequence[Any]) -> list[Any]:
+        """Neighbours that look the same are one text or run."""
+        items, plain = [], self.look_of(self.longest(pieces))
+        for look, group in groupby(pieces, self.look_of):
+            runs = list(group)
+            if not look:
+                items += runs
                 continue
-            inside = [each for each in child if local(each) not in (self.package.properties, "lastRenderedPageBreak")]
-            for each in inside:
-                pieces.append(child.makeelement(child.tag, child.attrib, nsmap=child.nsmap))
-                pieces[-1].extend(deepcopy(look) for look in child if local(look) == self.package.properties)
-                pieces[-1].append(each)
-                each.tail = None
-        return pieces
+            text = "".join(text_of(run, self.dialect).text or "" for run in runs)
+            items += [text] if look == plain else self.with_text(runs[0], text)
+        return items
 
-    def runs_in(self, element: Any) -> list[Any]:
-        """The runs with text that an element is or, as a pair, contains."""
-        if local(element) == self.package.run:
-            return [element] if self.text_of(element) is not None else []
-        return [run for child in element for run in self.runs_in(child)] if local(element) in self.package.pairs else []
+    def kind_of(self, element: Any) -> tuple[str, str]:
+        return ("pair", "") if text_of(element, self.dialect) is not None else super().kind_of(element)
 
-    def text_of(self, run: Any) -> Any:
-        return next((each for each in run if local(each) == self.package.text), None)
+    def longest(self, pieces: Sequence[Any]) -> Any:
+        """The run with the most text; None without text."""
+        runs = [run for piece in pieces for run in runs_in(piece, self.dialect)]
+        return max(runs, key=lambda run: len(text_of(run, self.dialect).text or ""), default=None)
 
     def look_of(self, run: Any) -> str:
-        """The key of a run without its text, which runs that look the same have in common."""
+        """What a run is without its text; empty without a text."""
+        if run is None or text_of(run, self.dialect) is None:
+            return ""
         run = deepcopy(run)
-        text = self.text_of(run)
+        text = text_of(run, self.dialect)
         text.text = None
         text.attrib.clear()  # xml:space
         for name in [name for name in run.attrib if "rsid" in name]:
             del run.attrib[name]
-        key = etree().tostring(run, encoding="unicode")
-        self.looks[key] = run
-        return str(key)
+        return str(etree().tostring(run, encoding="unicode"))
 
-    def add(self, parent: Any, children: list[Any]) -> None:
-        """Put these into a part or a pair as text and elements."""
-        runs = [run for child in children for run in self.runs_in(child)]
-        plain = self.look_of(max(runs, key=lambda run: len(self.text_of(run).text or "")))
-        parent.set("look", plain)
-        parent[:] = []
-        for child in children:
-            last: Any = parent[-1] if len(parent) else None
-            if local(child) != self.package.run or not self.runs_in(child):
-                if self.runs_in(child):
-                    self.add(child, self.pieces(child))
-                parent.append(child)
-                continue
-            look, text = self.look_of(child), self.text_of(child).text or ""
-            if look == plain and last is None:
-                parent.text = (parent.text or "") + text
-            elif look == plain:
-                last.tail = (last.tail or "") + text
-            elif last is not None and last.tag == "run" and last.get("look") == look and not last.tail:
-                last.text += text
+    def made(self, new: Any, plain: Any) -> list[Any]:
+        """The runs and elements of a translation; `plain`: a run for the text outside of other runs."""
+        elements = self.with_text(plain, new.text)
+        for child in new:
+            old = self.elements[int(child.tag[1:])]
+            if child.tag.startswith("x"):
+                elements.append(old)
+            elif text_of(old, self.dialect) is not None:
+                elements += self.with_text(old, "".join(child.itertext()))
             else:
-                parent.append(parent.makeelement("run", look=look))
-                parent[-1].text = text
+                old[:] = self.made(child, self.longest(old))
+                elements.append(old)
+            elements += self.with_text(plain, child.tail)
+        return elements
 
-    def restore(self, parent: Any) -> None:
-        """Make runs of the text in a part or a pair; a part is replaced by them."""
-        look = parent.attrib.pop("look")
-        inside = self.runs_of(look, parent.text)
-        for child in list(parent):
-            tail, child.tail = child.tail, None
-            if child.tag != "run" and child.get("look"):
-                self.restore(child)
-            inside += self.runs_of(child.get("look"), "".join(child.itertext())) if child.tag == "run" else [child]
-            inside += self.runs_of(look, tail)
-        parent.text, parent[:] = None, inside
-        if parent.tag == "part":
-            paragraph = parent.getparent()
-            at = paragraph.index(parent)
-            paragraph[at : at + 1] = inside
-
-    def runs_of(self, look: str, text: str | None) -> list[Any]:
-        """A run with this look and text; none without text."""
+    def with_text(self, run: Any, text: str | None) -> list[Any]:
+        """A run that looks like this one with another text; none without text."""
         if not text:
             return []
-        run = deepcopy(self.looks[look])
-        element = self.text_of(run)
+        run = deepcopy(run)
+        element = text_of(run, self.dialect)
         element.text = text
         if "wordprocessingml" in element.tag:
             element.set(SPACE, "preserve")

@@ -14,6 +14,7 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from nmt.config.schema import TrainConfig
 from nmt.data.words import SPACELESS, Span, WordPair, piece_spans, word_fractions, word_spans
@@ -25,7 +26,7 @@ from nmt.models.base import EncoderDecoder
 GUIDED_SHARE = 0.6  # of the guided head in the weights
 
 
-class WordLinks(NamedTuple):
+class WordWeights(NamedTuple):
     """The words of a sentence and of its translation, and the weights [T S] between them."""
 
     source: list[Span]
@@ -34,14 +35,14 @@ class WordLinks(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LinkReader:
+class WeightReader:
     """Which weights of a model are read: a mean of extractors by their shares, raised to a power between words."""
 
     extractors: Sequence[tuple[Extractor, float]]
     power: float = 1.0
 
     @classmethod
-    def of_run(cls, train: TrainConfig, model: EncoderDecoder) -> LinkReader:
+    def of_run(cls, train: TrainConfig, model: EncoderDecoder) -> WeightReader:
         """The one for a trained model with attention."""
         if not train.guided_alignment:
             return cls.of_extractor(Extractor((-2, -1) if model.num_layers > 1 else -1))
@@ -51,11 +52,23 @@ class LinkReader:
         return cls([(guided, GUIDED_SHARE), (Extractor(-1), 1 - GUIDED_SHARE)])
 
     @classmethod
-    def of_extractor(cls, extractor: Extractor) -> LinkReader:
+    def of_extractor(cls, extractor: Extractor) -> WeightReader:
         """The one for weights that were not trained with links."""
         return cls([(extractor, 1.0)], power=2.0)
 
-    def read(self, record: AttentionRecord) -> np.ndarray:
+    def read(self, records: Sequence[AttentionRecord], source: str, target: str) -> WordWeights:
+        """From the records of a sentence, of each part where it was translated in parts."""
+        blocks = [self.read_pieces(record) for record in records]
+        pieces = [
+            locate([piece for record in records for piece in getattr(record, f"{side}_pieces")], text)
+            for side, text in (("source", source), ("target", target))
+        ]
+        words = whole_words(source, pieces[0]), whole_words(target, pieces[1])
+        pair = WordPair([], [], *map(word_fractions, pieces, words))
+        weights = pair.merge(np.pad(block_diagonal(blocks), ((0, 0), (0, 1))))[:, :-1]  # a column for </s>
+        return WordWeights(*words, normalized(normalized(weights) ** self.power))
+
+    def read_pieces(self, record: AttentionRecord) -> np.ndarray:
         """[target pieces, source pieces]: each row sums to 1."""
         height, width = len(record.target_pieces), len(record.source_pieces)
         total = np.zeros((height, width))
@@ -65,35 +78,24 @@ class LinkReader:
         return total
 
 
+def block_diagonal(blocks: Sequence[np.ndarray]) -> np.ndarray:
+    """A matrix of these along its diagonal, in float64, with zeros elsewhere."""
+    matrix: np.ndarray = torch.block_diag(*(torch.from_numpy(each.astype(float)) for each in blocks)).numpy()
+    return matrix
+
+
 def normalized(matrix: np.ndarray) -> np.ndarray:
     """The matrix with rows that sum to 1; a row of zeros stays."""
     rows: np.ndarray = matrix / np.maximum(matrix.sum(1, keepdims=True), 1e-9)
     return rows
 
 
-def attention_links(records: Sequence[AttentionRecord], reader: LinkReader, source: str, target: str) -> WordLinks:
-    """From the records of a sentence, of each part where it was translated in parts."""
-    of_source = locate([piece for record in records for piece in record.source_pieces], source)
-    of_target = locate([piece for record in records for piece in record.target_pieces], target)
-    weights = np.zeros((len(of_target), len(of_source) + 1))
-    row = column = 0
-    for record in records:
-        read = reader.read(record)
-        (height, width) = read.shape
-        weights[row : row + height, column : column + width] = read
-        row, column = row + height, column + width
-    words = whole_words(source, of_source), whole_words(target, of_target)
-    fractions = [word_fractions(pieces, spans) for pieces, spans in zip((of_source, of_target), words, strict=True)]
-    matrix = WordPair([], [], *fractions).merge(weights)[:, :-1]
-    return WordLinks(*words, normalized(normalized(matrix) ** reader.power))
-
-
-def proportional_links(source: str, target: str) -> WordLinks:
+def proportional_weights(source: str, target: str) -> WordWeights:
     """Of a model without attention: a word comes from the words at the same share of the text."""
     words = whole_words(source), whole_words(target)
     edges = [np.linspace(0, 1, len(spans) + 1) for spans in words]
     overlap = np.minimum.outer(edges[1][1:], edges[0][1:]) - np.maximum.outer(edges[1][:-1], edges[0][:-1])
-    return WordLinks(*words, normalized(np.clip(overlap, 0, None)))
+    return WordWeights(*words, normalized(np.clip(overlap, 0, None)))
 
 
 def whole_words(text: str, pieces: Sequence[Span] = ()) -> list[Span]:
@@ -115,10 +117,10 @@ def locate(pieces: list[str], text: str) -> list[Span]:
     if spelt == text:
         return spans
     at = np.full(len(spelt) + 1, -1)
-    matcher = SequenceMatcher(None, spelt.lower(), text.lower(), autojunk=False)
-    if len(spelt.lower()) != len(spelt) or len(text.lower()) != len(text):  # İ has two characters in small letters
-        matcher = SequenceMatcher(None, spelt, text, autojunk=False)
-    for start, other, size in matcher.get_matching_blocks():
+    sides = spelt.lower(), text.lower()
+    if (len(sides[0]), len(sides[1])) != (len(spelt), len(text)):  # İ has two characters in small letters
+        sides = spelt, text
+    for start, other, size in SequenceMatcher(None, sides[0], sides[1], autojunk=False).get_matching_blocks():
         at[start : start + size + 1] = np.arange(other, other + size + 1)
     at[0], at[-1] = 0, len(text) if at[-1] < 0 else at[-1]
     known = np.flatnonzero(at >= 0)
