@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from nmt.errors import Stopped, UserError
     from nmt.evaluate.alignment import Alignment
     from nmt.runs.interface import load, train
-    from nmt.runs.run import Run, Scores
-    from nmt.runs.scoring import Result
+    from nmt.runs.results import Result
+    from nmt.runs.run import Run
 
 # OpenMP threads that always spin slow each other down on shared cores; those that sleep at once wake up late and cost
 # a quarter of the speed. So: spin for a short while, then sleep. This must be set before torch is imported, and a
@@ -27,12 +27,11 @@ if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("KMP_BLOCKTIME", "1")  # milliseconds; LLVM's and Intel's
 
 __version__ = "0.1.0"
-__all__ = ["Alignment", "Result", "Run", "Scores", "Stopped", "Translation", "UserError", "load", "train"]
+__all__ = ["Alignment", "Result", "Run", "Stopped", "Translation", "UserError", "load", "train"]
 MODULES = {
     "Alignment": "nmt.evaluate.alignment",
-    "Result": "nmt.runs.scoring",
+    "Result": "nmt.runs.results",
     "Run": "nmt.runs.run",
-    "Scores": "nmt.runs.run",
     "Stopped": "nmt.errors",
     "Translation": "nmt.decode.translator",
     "UserError": "nmt.errors",

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from nmt.config.compose import compose_all
 from nmt.config.validation import validate
+from nmt.data.checksums import write_manifest
 from nmt.data.tokenizer import Tokenizers
 from nmt.evaluate import extraction
 from nmt.models.build import build as build_model
@@ -212,7 +213,7 @@ def test_layer_and_step_are_chosen_on_the_validation_set_or_on_other_pairs(train
         files = ["--source", str(corpus / f"{name}.de"), "--target", str(corpus / f"{name}.en")]
         drawn = run_command(capfd, *words, *files, *layer).out
         (corpus / f"{target}.align").write_text(drawn, encoding="utf-8")
-    (corpus / "manifest.json").unlink()
+    write_manifest(corpus)
     answer = runs.compare(capfd, "tiny")
     assert float(table_rows(answer, "test: 12 sentences")["tiny"]["AER"]) > 0
     assert "layer 1, input, chosen on 16 validation pairs" in answer.out

@@ -130,7 +130,7 @@ def test_bertviz_gets_one_tensor_a_layer(run, small_model, name, monkeypatch):
 def test_scores_are_those_of_sacrebleu(run):
     references = [translation.text for translation in run.translate(SENTENCES)]
     scores = run.score(iter(SENTENCES), iter(references))
-    assert (scores.bleu, scores.chrf, scores.sentences) == (pytest.approx(100), pytest.approx(100), 3)
+    assert (scores.bleu, scores.chrf) == (pytest.approx(100), pytest.approx(100))
     assert "version:" in scores.signatures["bleu"] and scores.hypotheses == references
     with pytest.raises(UserError, match="3 sources cannot be scored against 1 references"):
         run.score(SENTENCES, references[:1])

@@ -7,7 +7,7 @@ import re
 import pytest
 from corpora import Trained, run_command
 
-from nmt.runs.scoring import Result
+from nmt.runs.results import Result
 from nmt.view.page import Table, figure_html, html_page
 from nmt.view.progress import Progress, TqdmHandler
 from nmt.view.text import escape_html, visible

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt.commands.scoring_options import check_scoring_options, gold_files, valid_gold_files
+from nmt.commands.scoring_options import check_scoring_options, chosen_sets, valid_gold
 from nmt.data.files import report_write_errors, write_atomic
 from nmt.errors import UserError
 from nmt.evaluate.significance import check_samples
@@ -14,7 +14,7 @@ from nmt.runs.comparison import compare_runs, count_words, write_report
 from nmt.runs.folders import find_checkpoints
 from nmt.runs.results import check_writable
 from nmt.runs.run import Run, load
-from nmt.runs.test_sets import TestSet, corpus_hashes, corpus_set, own_corpus, own_set, sets_of_split
+from nmt.runs.test_sets import TestSet, corpus_hashes
 
 log = logging.getLogger("nmt")
 SHORT = range(6, 13)  # words of a source sentence whose heatmap is neither trivial nor large
@@ -25,11 +25,12 @@ def run(options: argparse.Namespace) -> int:
     check_scoring_options(options)
     check_samples(options.samples)
     runs = open_runs(options.names, Path(options.runs), options.beam)
-    sets, output = choose_test_sets(runs, options), Path(options.output)
-    files = valid_gold_files(options)
-    if files and not any(test_set.gold for test_set in sets):
-        raise UserError("--valid-gold FILE has no effect: there are no gold links of what is scored.")
-    rows, valid = rows_to_draw(sets[0], options.sentences), files.read() if files else None
+    (name, first), output = next(iter(runs.items())), Path(options.output)
+    other = next((other for other, run in runs.items() if corpus_hashes(run) != corpus_hashes(first)), None)
+    if other and not options.source:
+        raise UserError(f"{other} was trained on another corpus than {name}; give --source and --reference.")
+    sets = chosen_sets(options, name, first)
+    rows, valid = rows_to_draw(sets[0], options.sentences), valid_gold(options, sets)
     if (output / "config.yaml").exists():
         raise UserError(f"--output {output} is a run; name another folder.")
     with report_write_errors(output):
@@ -55,21 +56,6 @@ def open_runs(names: Sequence[str], folder: Path, beam: int | None) -> dict[str,
         pairs = ", ".join(f"{name} translates {pair}" for name, pair in languages.items())
         raise UserError(f"Only runs of the same languages can be compared: {pairs}.")
     return runs
-
-
-def choose_test_sets(runs: dict[str, Run], options: argparse.Namespace) -> list[TestSet]:
-    """The given files, or the sets of the corpus that --split selects; raises UserError."""
-    if options.source:
-        return [own_set(Path(options.source), list(map(Path, options.reference)), gold_files(options))]
-    name, first = next(iter(runs.items()))
-    for other, run in runs.items():
-        if corpus_hashes(run) != corpus_hashes(first):
-            raise UserError(
-                f"{other} was trained on another corpus than {name}; give --source and --reference to compare them on "
-                "text of your own."
-            )
-    corpus = own_corpus(name, first.config, corpus_hashes(first), first.folder)
-    return [corpus_set(first.config, corpus, each) for each in sets_of_split(options.split, corpus, name)]
 
 
 def rows_to_draw(test_set: TestSet, sentences: str | None) -> list[int]:

@@ -21,10 +21,9 @@ from nmt.data.checksums import damaged_files, read_json, write_manifest
 from nmt.data.files import atomic_folder
 from nmt.errors import UserError
 from nmt.evaluate.metrics import scores_in
-from nmt.runs.folders import find_checkpoints
+from nmt.runs.folders import existing_corpus, find_checkpoints
 from nmt.runs.run import Run, load
 from nmt.runs.test_sets import corpus_hashes
-from nmt.runs.trained_corpus import existing_corpus
 
 log = logging.getLogger("nmt")
 FORMATS: dict[str, tuple[type[Export], tuple[str, ...]]] = {  # and the number formats of its weights, default first

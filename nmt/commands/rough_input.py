@@ -5,8 +5,9 @@ from random import Random
 from nmt.data.augmentation import FINAL, add_typos
 from nmt.data.files import refuse_links, report_write_errors, write_atomic
 from nmt.evaluate.odd_lines import OddResult, odd_report, read_odd_lines
+from nmt.runs.results import Result
 from nmt.runs.run import Run
-from nmt.runs.scoring import Result, score_set
+from nmt.runs.scoring import score_set
 from nmt.runs.test_sets import TestSet
 from nmt.view.text import visible
 

@@ -24,8 +24,7 @@ from nmt.data.line_chunks import LineChunk, read_chunks
 from nmt.data.packed import PackedFile
 from nmt.data.tags import BACK_TRANSLATED
 from nmt.errors import UserError
-from nmt.runs.folders import find_checkpoints
-from nmt.runs.trained_corpus import existing_corpus
+from nmt.runs.folders import existing_corpus, find_checkpoints
 from nmt.training.checkpoint import load, load_config
 
 log = logging.getLogger("nmt")

@@ -21,6 +21,7 @@ import numpy as np
 from nmt.errors import UserError, choose
 from nmt.evaluate.comet import Comet
 
+SEED = 12345  # of resampling; sacreBLEU's own
 STANDARD = ("bleu", "chrf")  # what every test set and every validation is scored with
 # 13a takes a sentence of these languages for one word or nearly so. The tokenizers of Japanese and Korean need extra
 # packages; characters need none, and the signature says which it was.
@@ -87,8 +88,6 @@ class SacreBleu:
         return float(self.metric._compute_score_from_stats(sums.tolist()).score)
 
     def signature(self, references: int, samples: int | None = None) -> str:
-        from nmt.evaluate.significance import SEED
-
         self.metric.num_refs = references
         self.metric.n_bootstrap, self.metric.seed = samples, None if samples is None else SEED
         return str(self.metric.get_signature())

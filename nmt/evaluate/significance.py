@@ -1,15 +1,13 @@
-"""Is a difference between scores more than chance? Bootstrap resampling of sentences, and the spread over seeds."""
+"""Is a difference between scores more than chance? Bootstrap resampling of sentences (Koehn 2004)."""
 
-import statistics
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from nmt.errors import UserError
-from nmt.evaluate.metrics import STANDARD, Translated, open_scorer
+from nmt.evaluate.metrics import SEED, STANDARD, Translated, open_scorer
 
-SEED = 12345  # sacreBLEU's own
 SAMPLES = 1000
 MIN_SAMPLES = 100  # resamples: below that the ends of a 95 % interval are single draws
 
@@ -38,18 +36,17 @@ def paired_bootstrap(
     metrics: Iterable[str] = STANDARD,
     sources: Sequence[str] = (),
 ) -> Significance:
-    """The scores of several systems' translations with 95 % intervals, and p against the first system (Koehn 2004).
+    """The scores of several systems' translations with 95 % intervals, and p against the first system.
 
     All systems are scored on the same resampled sentences, drawn as sacreBLEU draws them. Its p-value is the fraction
     of resamples whose absolute difference, less the mean of all absolute differences, exceeds the difference on the
     whole set. A signature holds the number of lines and of resamples and the seed. Deviation from sacreBLEU: systems
     whose translations are all alike get p = 1; its formula would give 1 / (samples + 1), the smallest p there is.
-    Raises UserError when there is nothing to score, the numbers of lines differ, or `samples` is too small.
+    Raises UserError when the numbers of lines differ, there are none, or `samples` is too small.
     """
-    if not systems:
-        raise UserError("There is nothing to compare; give at least one system.")
     check_samples(samples)
-    intervals, signatures = {}, {}
+    intervals: dict[str, list[Interval]] = {}
+    signatures = {}
     for name in metrics:
         scorer = open_scorer(name, language)
         counts = [scorer.statistics(Translated(system, references, sources)) for system in systems]
@@ -62,13 +59,13 @@ def paired_bootstrap(
         differences = np.abs(resampled - resampled[0])
         beyond = differences - differences.mean(axis=1, keepdims=True) > np.abs(scores - scores[0])[:, None]
         p_values = (beyond.sum(axis=1) + 1) / (samples + 1)
-        intervals[name] = [
-            Interval(float(scores[number]), float(resampled[number].mean()), half_width(resampled[number]), p)
-            for number, p in enumerate(
-                None if number == 0 else 1.0 if list(systems[number]) == list(systems[0]) else float(p_values[number])
-                for number in range(len(systems))
-            )
-        ]
+        ordered, cut = np.sort(resampled, axis=1), samples // 40  # 2.5 % of the scores at each end
+        half_widths = (ordered[:, -1 - cut] - ordered[:, cut]) / 2
+        intervals[name] = []
+        for number, system in enumerate(systems):
+            p = 1.0 if list(system) == list(systems[0]) else float(p_values[number])
+            mean, half_width = float(resampled[number].mean()), float(half_widths[number])
+            intervals[name].append(Interval(float(scores[number]), mean, half_width, p if number else None))
         signatures[name] = f"lines:{lines}|{scorer.signature(len(references), samples)}"
     return Significance(intervals, signatures)
 
@@ -77,12 +74,6 @@ def check_samples(samples: int) -> None:
     """Raise UserError where there are too few resamples."""
     if samples < MIN_SAMPLES:
         raise UserError(f"{samples} resamples are too few for a 95 % interval; choose at least {MIN_SAMPLES}.")
-
-
-def half_width(scores: np.ndarray) -> float:
-    """Half of the interval that leaves out 2.5 % of the scores at each end."""
-    ordered, cut = np.sort(scores), len(scores) // 40
-    return float(ordered[-1 - cut] - ordered[cut]) / 2
 
 
 class Gap(NamedTuple):
@@ -95,13 +86,9 @@ class Gap(NamedTuple):
     low: float
     high: float
 
-    def text(self) -> str:
-        """gap 6.52 (4.98 to 8.10)"""
-        return f"gap {self.gap:.2f} ({self.low:.2f} to {self.high:.2f})"
-
 
 def compositional_gap(seen: Translated, unseen: Translated, language: str = "en") -> Gap:
-    """gap = BLEU(seen) − BLEU(unseen), with an interval by bootstrap resampling (Koehn 2004) of independent samples.
+    """gap = BLEU(seen) − BLEU(unseen), with an interval by bootstrap resampling of independent samples.
 
     The sentences of each set are resampled by themselves, SAMPLES times; the interval reaches from the 2.5th to the
     97.5th percentile of the differences. Raises UserError where a set is empty or its numbers of lines differ.
@@ -115,19 +102,3 @@ def compositional_gap(seen: Translated, unseen: Translated, language: str = "en"
     difference = scores[0] - scores[1]
     low, high = np.percentile(difference[1:], [2.5, 97.5])
     return Gap(float(difference[0]), float(low), float(high))
-
-
-class Spread(NamedTuple):
-    """How much results differ between seeds: x̄ = Σ x / n and s = √(Σ (x − x̄)² / (n − 1)), None for a single value."""
-
-    mean: float
-    deviation: float | None
-    minimum: float
-    maximum: float
-    num_values: int  # n
-
-
-def spread(values: Sequence[float]) -> Spread:
-    """The spread of at least one value."""
-    deviation = statistics.stdev(values) if len(values) > 1 else None
-    return Spread(statistics.fmean(values), deviation, min(values), max(values), len(values))

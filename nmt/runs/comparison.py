@@ -16,10 +16,11 @@ from nmt.data.words import SPACELESS, word_spans
 from nmt.evaluate.aer import GoldAlignments
 from nmt.evaluate.alignment import describe_extractor
 from nmt.evaluate.extraction import encode_pairs, fitting_pairs
-from nmt.evaluate.metrics import STANDARD, Translated, find_metric, open_scorer
-from nmt.evaluate.significance import SEED, Significance, paired_bootstrap
+from nmt.evaluate.metrics import SEED, STANDARD, Translated, find_metric, open_scorer
+from nmt.evaluate.significance import Significance, paired_bootstrap
 from nmt.runs.run import Run
-from nmt.runs.scoring import Result, fingerprint, make_layer_selector, score_set
+from nmt.runs.results import Result
+from nmt.runs.scoring import fingerprint, make_layer_selector, score_set
 from nmt.runs.test_sets import TestSet, validation_gold
 from nmt.training import checkpoint
 from nmt.training.state import TrainState
@@ -45,7 +46,7 @@ class Scored:
 
     def numbers(self) -> dict[str, float | None]:
         """Every score by the name of its column."""
-        scores = {find_metric(name).label: value for name, value in self.result.scores.items()}
+        scores = {find_metric(name).label: value for name, value in self.result.values.items()}
         return {**scores, "perplexity": self.perplexity, "AER": self.result.aer}
 
 

@@ -11,8 +11,7 @@ from nmt.config.schema import Config, to_dict
 from nmt.data.corpus import read_report
 from nmt.data.replay import OldText
 from nmt.errors import UserError
-from nmt.runs.folders import find_checkpoint
-from nmt.runs.trained_corpus import existing_corpus
+from nmt.runs.folders import existing_corpus, find_checkpoint
 from nmt.training.checkpoint import Parent, load_config, load_parent
 
 log = logging.getLogger("nmt")

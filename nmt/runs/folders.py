@@ -1,11 +1,14 @@
-"""The folders of runs, and the checkpoints in them, found by name, folder or file."""
+"""The folders of runs, the checkpoints in them by name, folder or file, and the corpora that they were trained on."""
 
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from nmt.config.schema import Config
-from nmt.errors import UserError
+from nmt.data.checksums import check_folder
+from nmt.data.corpus import read_report
+from nmt.errors import UserError, is_printable
 
 log = logging.getLogger("nmt")
 
@@ -24,13 +27,10 @@ def find_checkpoint(run: str, root: Path = Path("runs")) -> Path:
         log.info("The latest run is %s.", checkpoints[-1].parent)
         return checkpoints[-1]
     for folder in (Path(run), root / run):
-        if os.path.isfile(folder):  # unlike Path.is_file, False for a sentence too long to be a name
-            return folder
-        if os.path.isfile(folder / "best.safetensors"):
-            return folder / "best.safetensors"
-        if os.path.isfile(folder / "best.pt"):
-            return folder / "best.pt"  # of an earlier version, which is refused with a sentence
-        if os.path.isdir(folder) and (folder / "config.yaml").exists():
+        for path in (folder, folder / "best.safetensors", folder / "best.pt"):  # the last is refused with a sentence
+            if os.path.isfile(path):  # unlike Path.is_file, False for a sentence too long to be a name
+                return path
+        if os.path.isfile(folder / "config.yaml"):
             raise UserError(f"The run {folder} has no best.safetensors yet; it is written at the first validation.")
     names = sorted(path.parent.name for path in root.glob("*/best.safetensors"))
     hint = f"trained runs in {root}: {', '.join(names)}" if names else f"there is no trained run in {root}"
@@ -41,3 +41,35 @@ def find_checkpoint(run: str, root: Path = Path("runs")) -> Path:
 def find_checkpoints(runs: str, root: Path) -> list[Path]:
     """The checkpoints of RUN or of RUN,RUN,…"""
     return [find_checkpoint(run, root) for run in ([runs] if os.path.exists(runs) else runs.split(","))]
+
+
+def existing_corpus(config: Config, hashes: set[str], run_folder: Path) -> Path | None:
+    """The corpus that a run was trained on if it is still in its data_folder, otherwise None.
+
+    It is identified by the hash of its text: the files it was made from may have changed since. A folder with links or
+    names that lead out of it is none: the checkpoint that points to it may be a stranger's.
+    """
+    for folder in data_folders(config, run_folder):
+        for path in sorted(folder.glob("corpus-*/")):
+            try:
+                report = read_report(path)
+                plain = all(is_plain_name(name) for name in report["sets"])
+                if {report["corpus_hash"]} == hashes and plain and not any(each.is_symlink() for each in path.iterdir()):
+                    check_folder(path, unread="train.*")
+                    return path
+            except (OSError, ValueError, KeyError, TypeError, RecursionError):
+                continue
+    return None
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether this names a file in a folder, and none elsewhere."""
+    return name not in ("", ".", "..") and not set("/\\") & set(name) and is_printable(name)
+
+
+def data_folders(config: Config, run_folder: Path) -> Iterator[Path]:
+    """The folders that data_folder may mean: relative to the current folder, and to that of the training."""
+    yield Path(config.data_folder)
+    runs, relative = run_folder.resolve().parent, Path(config.run_folder)
+    if not relative.is_absolute() and runs.parts[-len(relative.parts) :] == relative.parts:
+        yield Path(*runs.parts[: -len(relative.parts)], config.data_folder)

@@ -8,7 +8,7 @@ from nmt.errors import UserError
 from nmt.runs.folders import find_checkpoints
 from nmt.runs.run import Run
 from nmt.runs.run import load as load_checkpoints
-from nmt.runs.scoring import Result
+from nmt.runs.results import Result
 from nmt.view.progress import install_logging
 
 

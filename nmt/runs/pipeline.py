@@ -19,7 +19,8 @@ from nmt.config.compose import compose_all
 from nmt.config.presets import CorpusSize, Suggestion, suggest
 from nmt.runs.folders import run_folder
 from nmt.data.files import only_writer
-from nmt.runs.scoring import Result, score_trained
+from nmt.runs.results import Result
+from nmt.runs.scoring import score_trained
 from nmt.runs.stages import build_corpus_stage, build_stages
 from nmt.training.precision import select_device
 from nmt.training.trainer import TrainingData, build_trainer
@@ -101,7 +102,7 @@ def train(config: Config) -> list[Result]:
         trainer.run()
         del trainer  # its optimiser need not be in memory while the test sets are translated
         best, before = folder / "best.safetensors", parent.path if parent else None
-        return score_trained(best, folders.corpus, report["sets"], config.decode, processes, before)
+        return score_trained(best, folders.corpus, report["sets"], config.decode, before) if processes.is_main else []
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Results on disk: translations, their scores and the provenance of both.
+"""The scores of a test set, kept on disk beside its translations with all that they depend on.
 
 result.json ends with its own checksum and has that of the translations beside it (nmt/data/checksums.py), so that a
 changed bit in either is noticed.
@@ -9,41 +9,94 @@ import json
 import logging
 import re
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nmt.data.checksums import has_digest, read_json, write_json
 from nmt.data.files import LOCK, only_writer, refuse_links, write_atomic
-from nmt.errors import is_printable
 from nmt.evaluate.metrics import STANDARD, scores_in
+from nmt.evaluate.significance import Gap
+from nmt.view.text import visible
 
 log = logging.getLogger("nmt")
-LARGEST_SCORE = 1e30
 
 
-def write_result(folder: Path, hypotheses: list[str], result: dict[str, Any]) -> Path:
-    """Write `hyp`, one translation a line, and then `result.json`; returns the latter's path.
+@dataclass
+class Result:
+    """The scores of one set of sentences, and their translations."""
+
+    name: str
+    stored: dict[str, Any]  # scores, signatures and provenance: the content of its result.json
+    hypotheses: list[str] = field(repr=False)
+    more_metrics: Sequence[str] = ()  # that were asked for, besides BLEU and chrF
+    gap: Gap | None = None  # of test_unseen, where test_seen was scored with it
+    before: float | None = None  # BLEU of the run that the training started from
+
+    @property
+    def values(self) -> dict[str, float]:
+        """The score of each metric, by name."""
+        return {name: value for name, _, value, _ in scores_in(self.stored)}
+
+    @property
+    def signatures(self) -> dict[str, str]:
+        """How each metric was computed, by name."""
+        return {name: signature for name, _, _, signature in scores_in(self.stored)}
+
+    @property
+    def bleu(self) -> float:
+        """BLEU, 0 to 100."""
+        return self.stored["bleu"]
+
+    @property
+    def chrf(self) -> float:
+        """chrF, 0 to 100."""
+        return self.stored["chrf"]
+
+    @property
+    def aer(self) -> float | None:
+        """The alignment error rate, where there are gold links."""
+        return self.stored.get("aer")
+
+    @property
+    def extractor(self) -> str:
+        """Which weights the links of the alignment error rate were read off, such as `layer 1, output`."""
+        alignment = self.stored["alignment"]
+        head = f"head {alignment['head']}, " if "head" in alignment else ""
+        return f"layer {alignment['layer']}, {head}{alignment['decoder_step']}"
+
+    def line(self) -> str:
+        """SET, BLEU, chrF, signature, and what else there is, with tabs between."""
+        parts = [self.name, f"{self.bleu:.2f}", f"{self.chrf:.2f}", self.signatures["bleu"]]
+        if self.before is not None:
+            parts.append(f"before {self.before:.2f} ({self.bleu - self.before:+.2f})")
+        for name, metric, value, signature in scores_in(self.stored):
+            if name in self.more_metrics and name not in STANDARD:
+                parts.append(f"{metric.label} {value:.{metric.digits}f} ({signature})")
+        if self.aer is not None:
+            parts.append(f"AER {self.aer:.3f} ({self.extractor})")
+        if loops := self.stored.get("loops"):
+            parts.append(f"loops {loops}")
+        if self.gap:
+            parts.append(f"gap {self.gap.gap:.2f} ({self.gap.low:.2f} to {self.gap.high:.2f})")
+        return "\t".join(map(visible, parts))
+
+
+def write_result(folder: Path, hypotheses: list[str], result: dict[str, Any]) -> None:
+    """Write `hyp`, one translation a line, and then `result.json`.
 
     Each file is written atomically. An old result.json is deleted first, so that it never belongs to other
     translations than those in `hyp`. Raises UserError where one of the files is a link.
     """
     folder.mkdir(parents=True, exist_ok=True)
     refuse_links(*result_paths(folder))
-    path = folder / "result.json"
     lines = (" ".join(re.split(r"[\r\n]+", hypothesis)) for hypothesis in hypotheses)
     text = "".join(f"{line}\n" for line in lines).encode()
     with only_writer(folder, timeout=60.0):  # several evaluations may end at once
-        path.unlink(missing_ok=True)
+        (folder / "result.json").unlink(missing_ok=True)
         write_atomic(folder / "hyp", text)
-        write_json(path, result | {"sha256_of_hyp": hashlib.sha256(text).hexdigest()})
-    return path
-
-
-def check_writable(folder: Path) -> None:
-    """Make the folder; raises OSError where nothing can be written into it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=folder):
-        pass
+        write_json(folder / "result.json", result | {"sha256_of_hyp": hashlib.sha256(text).hexdigest()})
 
 
 def read_result(folder: Path, provenance: dict[str, Any]) -> dict[str, Any] | None:
@@ -55,32 +108,19 @@ def read_result(folder: Path, provenance: dict[str, Any]) -> dict[str, Any] | No
     stored = read_json(folder / "result.json")
     if not isinstance(stored, dict) or stored.get("provenance") != json.loads(json.dumps(provenance)):
         return None
-    if not has_scores(stored):
-        log.warning("%s lacks scores, or has others than this program writes; it is not used.", folder / "result.json")
-        return None
-    if not has_digest(folder / "hyp", stored["sha256_of_hyp"]):
+    if not has_digest(folder / "hyp", stored.get("sha256_of_hyp")):
         log.warning("%s is damaged; it is computed again.", folder / "hyp")
         return None
     return stored
 
 
-def has_scores(stored: dict[str, Any]) -> bool:
-    """Whether a result has the entries that commands read, of their types; a stranger's may not."""
-    scores = [stored.get(name) for name in (*STANDARD, "sentences", "seconds")]
-    texts = [stored.get(name) for name in ("machine", "sha256_of_hyp", *(f"{name}_signature" for name in STANDARD))]
-    for _, _, score, signature in scores_in(stored):
-        scores, texts = [*scores, score], [*texts, signature]
-    if "aer" in stored or "alignment" in stored:
-        alignment = stored.get("alignment")
-        alignment = alignment if isinstance(alignment, dict) else {}
-        scores += [stored.get(name) for name in ("aer", "precision", "recall")]
-        scores += [alignment.get(name) for name in ("left_out", "candidates")]
-        texts += [alignment.get(name) for name in ("layer", "decoder_step")]
-        texts += ["" if alignment.get("chosen_on", "missing") is None else alignment.get("chosen_on")]
-    numbers = (isinstance(score, (int, float)) and abs(score) <= LARGEST_SCORE for score in scores)
-    return all(numbers) and all(isinstance(text, str) and is_printable(text) for text in texts)
-
-
 def result_paths(folder: Path) -> list[Path]:
     """What a result is written to: two files and a lock in a folder, which is in a folder of the run."""
     return [folder.parent, folder, folder / "hyp", folder / "result.json", folder / LOCK]
+
+
+def check_writable(folder: Path) -> None:
+    """Make the folder; raises OSError where nothing can be written into it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass

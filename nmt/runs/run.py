@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,14 @@ from nmt.decode.forced_decoding import IdPair, Layers
 from nmt.decode.parallel import usable_processes
 from nmt.decode.translator import Translation, Translator, with_batch_tokens
 from nmt.errors import UserError, check_positive
-from nmt.evaluate.metrics import STANDARD, Translated, score, scores_in
+from nmt.evaluate.metrics import STANDARD, Translated, score
 from nmt.decode.confidence import Calibration
 from nmt.decode.glossary import open_glossary
 from nmt.models.base import EncoderDecoder
 from nmt.models.ensemble import Ensemble
 from nmt.models.inference import inference_copy
 from nmt.runs.provenance import code_digest
+from nmt.runs.results import Result
 from nmt.training import checkpoint
 from nmt.training.precision import autocast, select_device_or_auto, select_precision
 
@@ -111,7 +112,7 @@ class Run:
         *references: Iterable[str],
         beam: int | None = None,
         metrics: Sequence[str] = STANDARD,
-    ) -> Scores:
+    ) -> Result:
         """Scores of the translations of `sources` against one or more references.
 
         BLEU's tokenization is that of the target language, of several the one that all tags of the sources name.
@@ -123,9 +124,7 @@ class Run:
             raise UserError(f"{len(sources)} sources cannot be scored against {wrong[0]} references.")
         hypotheses = [translation.text for translation in self.translate(sources, beam)]
         language = tagged_language(sources, self.config.data)
-        found = list(scores_in(score(Translated(hypotheses, lines, sources), language, metrics)))
-        values = {name: value for name, _, value, _ in found}
-        return Scores(values, {name: signature for name, _, _, signature in found}, len(sources), hypotheses)
+        return Result("", score(Translated(hypotheses, lines, sources), language, metrics), hypotheses, metrics)
 
     def with_beam(self, beam: int | None) -> Run:
         """The same run with another beam; None: itself."""
@@ -145,26 +144,6 @@ class Run:
         decode = self.provenance["decode"] | {"glossary": terms.digest()}
         provenance = self.provenance | {"decode": decode}
         return replace(self, provenance=provenance, translator=replace(self.translator, terms=terms))
-
-
-@dataclass(frozen=True)
-class Scores:
-    """The score of each metric, and the signatures that say how they were computed."""
-
-    values: dict[str, float]
-    signatures: dict[str, str]
-    sentences: int
-    hypotheses: list[str] = field(repr=False)
-
-    @property
-    def bleu(self) -> float:
-        """BLEU, 0 to 100."""
-        return self.values["bleu"]
-
-    @property
-    def chrf(self) -> float:
-        """chrF, 0 to 100."""
-        return self.values["chrf"]
 
 
 def load(

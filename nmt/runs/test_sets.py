@@ -9,8 +9,8 @@ from nmt.data.corpus import read_report, set_files
 from nmt.data.parallel_text import read_pairs
 from nmt.errors import UserError
 from nmt.evaluate.aer import GoldAlignments, read_gold_alignments
+from nmt.runs.folders import existing_corpus
 from nmt.runs.run import Run
-from nmt.runs.trained_corpus import existing_corpus
 
 
 @dataclass
@@ -40,23 +40,6 @@ class TestSet:
         return [[target for _, target in self.pairs], *more]
 
 
-@dataclass(frozen=True)
-class GoldFiles:
-    """A file of gold links, the two files of text that it aligns, and how its links are written."""
-
-    links: Path
-    source: Path
-    target: Path
-    base: int = 0  # the number of the first word
-    reverse: bool = False  # links name the target word first
-    tokenized: bool = False  # words are what spaces separate
-
-    def read(self) -> GoldAlignments:
-        """The pairs with their links; raises UserError for a line that is not Pharaoh links, and for missing ones."""
-        pairs = list(read_pairs(self.source, self.target))
-        return read_gold_alignments(self.links, pairs, self.base, self.reverse, self.tokenized)
-
-
 def corpus_set(config: Config, corpus: Path, name: str) -> TestSet:
     """A set of a corpus, with its gold links where it has some."""
     source, target = set_files(corpus, name, config.data)
@@ -64,12 +47,6 @@ def corpus_set(config: Config, corpus: Path, name: str) -> TestSet:
     if links.exists():
         test_set.gold = read_gold_alignments(links, test_set.pairs)
     return test_set
-
-
-def own_set(source: Path, references: list[Path], gold: GoldFiles | None) -> TestSet:
-    """Files as a set, named after the source; bytes of its name that are not UTF-8 become ?."""
-    name = source.name.removesuffix(".gz").encode(errors="replace").decode()
-    return TestSet(name, source, references, gold.read() if gold else None)
 
 
 def validation_gold(run: Run) -> GoldAlignments | None:
@@ -83,27 +60,26 @@ def corpus_hashes(run: Run) -> set[str]:
     return {model["corpus_hash"] for model in run.provenance["models"]}
 
 
-def own_corpus(name: str, config: Config, hashes: set[str], run_folder: Path) -> Path:
+def own_corpus(name: str, run: Run) -> Path:
     """The corpus that a run was trained on; raises UserError if it is gone, or its members differ in it.
 
     It is never prepared again: what a stranger's checkpoint names would be downloaded, or copied, where it says.
     """
-    if len(hashes) > 1:
-        raise UserError(f"The members of {name} were trained on different corpora; give --source and --reference.")
-    if corpus := existing_corpus(config, hashes, run_folder):
+    if corpus := existing_corpus(run.config, corpus_hashes(run), run.folder):
         return corpus
     raise UserError(
-        f"The corpus that {name} was trained on is no longer in {config.data_folder}; prepare it with `nmt download` "
-        "and the words of the training, or give --source and --reference."
+        f"The corpus that {name} was trained on is no longer in {run.config.data_folder}, or not that of all its "
+        "members; prepare it with `nmt download` and the words of the training, or give --source and --reference."
     )
 
 
-def sets_of_split(split: str | None, corpus: Path, name: str) -> list[str]:
-    """The names of the sets that --split selects; raises UserError for one that the corpus does not have."""
+def sets_of_split(split: str | None, name: str, run: Run) -> list[TestSet]:
+    """The sets of the corpus of a run that --split selects; raises UserError for one that the corpus does not have."""
+    corpus = own_corpus(name, run)
     sets = read_report(corpus)["sets"]
     if split not in (None, "test", "valid", *sets):
         possible = ", ".join(dict.fromkeys(["test", "valid", *sets]))
         raise UserError(f"--split {split} is not possible; choose one of {possible}.")
     if split in (None, "test") and not sets:
         raise UserError(f"The corpus of {name} has no test set; give --source and --reference.")
-    return sets if split in (None, "test") else [split]
+    return [corpus_set(run.config, corpus, each) for each in (sets if split in (None, "test") else [split])]

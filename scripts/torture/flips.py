@@ -14,7 +14,7 @@ from nmt import cli
 from nmt.commands.verify import check_files
 from nmt.config.schema import Config
 from nmt.data import dataset
-from nmt.data.checksums import damaged_files, read_json
+from nmt.data.checksums import damaged_files
 from nmt.errors import UserError
 from nmt.runs.results import read_result
 from nmt.runs.stages import build_stages
@@ -94,8 +94,6 @@ def is_noticed(folder: Path, path: Path, provenance: dict) -> bool:
         except UserError:
             return False
         return False
-    if path.name in ("tensorboard.json", "compositional_gap.json"):
-        return read_json(path) is None
     if path.is_relative_to(folder / "export"):
         return path.name in damaged_files(path.parent)
     return read_result(path.parent, provenance) is None
