@@ -48,6 +48,12 @@ def is_printable(text: str) -> bool:
     return not any(unicodedata.category(character) in CONTROLS for character in text)
 
 
+def printable(text: object, most: int = 40) -> str:
+    """Somebody else's text as a message may show it: its beginning on one line, control characters escaped."""
+    line = " ".join(str(text).split())[:most]
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line) or "''"
+
+
 def check_positive(**values: int | None) -> None:
     """Raise UserError, with its name, for a value that is neither None nor greater than 0."""
     for name, value in values.items():

@@ -25,7 +25,7 @@ from nmt.data.origin import Origin, prefix_origin
 from nmt.data.packed import OPENERS, PackedFile, member_names, without_packing
 from nmt.data.tables import Pair, Skipped, read_jsonl, read_parquet, read_table
 from nmt.data.translation_memory import read_units
-from nmt.errors import UserError
+from nmt.errors import UserError, printable
 
 log = logging.getLogger("nmt")
 SPLIT = "split"
@@ -56,8 +56,10 @@ def set_names(data: DataConfig) -> dict[str, list[str]]:
         if name in groups:
             raise UserError(f"data.test names two sets '{name}'; a test set goes by the last part of its name.")
         groups[name] = [word]
-    if data.kind == "files":
-        check_split(groups)
+    if data.kind == "files" and SPLIT in groups["train"]:
+        raise UserError("data.train=split is not possible: validation and test sets are split from data.train.")
+    if data.kind == "files" and SPLIT in groups["valid"] and len(groups["valid"]) > 1:
+        raise UserError("data.valid is either split or a list of files, not both.")
     return groups
 
 
@@ -74,24 +76,12 @@ def set_name(word: str) -> str:
 def as_list(role: str, value: Any) -> list[str]:
     """A string or list of strings as a list; raises UserError when it is neither or empty."""
     names = [value] if isinstance(value, str) else value
-    if (
-        not isinstance(names, list)
-        or not names
-        or not all(isinstance(name, str) and name not in ("", "???") for name in names)
-    ):
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) and name.strip("?") for name in names):
         also = " or data.test=null" if role == "test" else ""
         if isinstance(value, int) and not isinstance(value, bool):
             also += f"; a name that is a number is written data.{role}=./{value}"
         raise UserError(f"data.{role}={value} is not possible; give data.{role}=NAME or data.{role}=[NAME,NAME]{also}.")
     return names
-
-
-def check_split(groups: dict[str, list[str]]) -> None:
-    """Raise UserError where `split` cannot stand."""
-    if SPLIT in groups["train"]:
-        raise UserError("data.train=split is not possible: validation and test sets are split from data.train.")
-    if SPLIT in groups["valid"] and len(groups["valid"]) > 1:
-        raise UserError("data.valid is either split or a list of files, not both.")
 
 
 def find_sets(data: DataConfig, downloads: Path) -> dict[str, list[Origin]]:
@@ -148,8 +138,7 @@ def find_origin(word: str, data: DataConfig, downloads: Path) -> Fetch:
     if PackedFile(path).ending in ENDINGS and is_file(path):
         origin = file_origin(word, path, data)
     else:
-        if problem := explain_missing(word, path, data):
-            raise problem
+        refuse_file(word, path, data)
         origin = prefix_origin(word, data.source, data.target)
     return lambda: origin
 
@@ -162,44 +151,42 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def explain_missing(word: str, path: Path, data: DataConfig) -> UserError | None:
-    """The error for a word that was meant as a file of pairs; None for a PREFIX."""
+def refuse_file(word: str, path: Path, data: DataConfig) -> None:
+    """Raise UserError for a word that was meant as a file of pairs, and is no PREFIX."""
     if any(is_file(Path(f"{path}.{data.source}{ending}")) for ending in ("", *OPENERS)):
-        return None
-    if is_file(path):
-        side = without_packing(path)
-        if side.suffix in (f".{data.source}", f".{data.target}"):
-            return UserError(f"{word} is one side of a corpus; {side.with_suffix('')} names both files.")
-        return UserError(f"{word} is no kind of file that is known; files of pairs end in {', '.join(ENDINGS)}.")
-    if PackedFile(path).ending in ENDINGS:
-        return UserError(f"There is no file {word}.")
-    return None
+        return
+    if not is_file(path):
+        if PackedFile(path).ending in ENDINGS:
+            raise UserError(f"There is no file {word}.")
+        return
+    side = without_packing(path)
+    if side.suffix in (f".{data.source}", f".{data.target}"):
+        raise UserError(f"{word} is one side of a corpus; {side.with_suffix('')} names both files.")
+    raise UserError(f"{word} is no kind of file that is known; files of pairs end in {', '.join(ENDINGS)}.")
 
 
 def file_origin(word: str, path: Path, data: DataConfig) -> Origin:
     """The pairs of one file, in a zip archive perhaps; raises UserError for an archive without pairs."""
-    if PackedFile(path).ending != ".zip":
-        return reader_origin(word, PackedFile(path), data)
-    if opus.find_members(path, data):
-        return opus.archive_origin(word, set_name(word), str(path.resolve()), path, data, {})
-    names = member_names(path)
-    known = [name for name in names if PackedFile(path, name).ending in READERS]
-    if len(known) != 1:
-        shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
-        raise UserError(
-            f"{path} has {len(known) or 'no'} files of pairs, and not one file that ends in .{data.source} "
-            f"and one in .{data.target}; it has {shown or 'no files'}."
-        )
-    return reader_origin(word, PackedFile(path, known[0]), data)
-
-
-def reader_origin(word: str, file: PackedFile, data: DataConfig) -> Origin:
-    """The pairs of a table or a translation memory; raises UserError for one that is packed and must not be."""
-    if file.ending in (".parquet", ".zip") and (file.member or file.path.suffix in OPENERS):
+    file = PackedFile(path)
+    if file.ending == ".zip":
+        if opus.find_members(path, data):
+            return opus.archive_origin(word, set_name(word), str(path.resolve()), path, data, {})
+        names = member_names(path)
+        known = [name for name in names if PackedFile(path, name).ending in READERS]
+        if len(known) != 1:
+            shown = ", ".join(map(printable, names[:8])) + (", …" if len(names) > 8 else "")
+            raise UserError(
+                f"{path} has {len(known) or 'no'} files of pairs, and not one file that ends in .{data.source} "
+                f"and one in .{data.target}; it has {shown or 'no files'}."
+            )
+        file = PackedFile(path, known[0])
+    reader = READERS[file.ending]
+    if reader is read_parquet and (file.member or path.suffix in OPENERS):
         raise UserError(f"{file} cannot be read while it is packed; unpack it.")
 
     def read(skipped: Skipped, errors: str) -> Iterator[Pair]:
-        return READERS[file.ending](replace(file, errors=errors), data, skipped)
+        return reader(replace(file, errors=errors), data, skipped)
 
-    key, has_lines = str(without_packing(file.path.resolve())), READERS[file.ending] in (read_table, read_jsonl)
-    return Origin(word, set_name(word), key, str(file), [file.path], read, table=file if has_lines else None)
+    has_lines = reader in (read_table, read_jsonl)
+    key = str(without_packing(path.resolve()))
+    return Origin(word, set_name(word), key, str(file), [path], read, table=file if has_lines else None)

@@ -7,7 +7,6 @@ columns, and quotes as the csv module reads them. In TSV a quote is a character 
 quoted as spreadsheets do it.
 """
 
-import contextlib
 import csv
 import json
 import re
@@ -22,17 +21,15 @@ from pyarrow import parquet
 from nmt.config.schema import DataConfig
 from nmt.data.packed import LONGEST_LINE, PackedFile
 from nmt.data.parallel_text import is_unicode, read_lines
-from nmt.errors import UserError
+from nmt.errors import UserError, printable
 
 Pair = tuple[str, str]
 Skipped = Counter[str]  # records that are no pair, by reason
 OTHER_WIDTH, NO_TEXT, NO_COLUMN = "another number of columns", "no text in a column", "a column missing"
-DELIMITERS = (",", ";", "\t")
 QUOTED = re.compile(r'(?:^|(?<=\t))"((?:[^"]|"")*)"(?=\t|$)', re.MULTILINE)  # a cell as spreadsheets write it
 QUOTE = re.compile(r'(?:^|\t)"', re.MULTILINE)
 SAMPLE = 1000  # lines or rows at the beginning by which a table is understood
 ROWS = 4096  # of Parquet that are held in memory
-MAX_UNNAMED = 100  # rows at the beginning of JSON lines that may lack a column
 MAX_SHOWN = 12  # columns that a message names
 
 
@@ -48,17 +45,13 @@ class Columns:
             (source, target), (f"translation.{source}", f"translation.{target}"), ("source", "target"), ("src", "tgt"),
         ]  # fmt: skip
         if given is not None:
-            valid = isinstance(given, list) and given and len(given) % 2 == 0
-            self.choices = list(zip(given[::2], given[1::2], strict=True)) if valid else []
-        for pair in self.choices:
-            numbers = [isinstance(column, int) and not isinstance(column, bool) and column > 0 for column in pair]
-            if pair[0] == pair[1] or not (all(numbers) or all(isinstance(column, str) and column for column in pair)):
-                self.choices = []
-        if not self.choices:
-            raise UserError(
-                f"data.columns={given} is not possible; give two names, data.columns=[NAME,NAME], or two numbers from "
-                "1 for tables without a header, or several pairs of them for several tables."
-            )
+            pairs = list(zip(given[::2], given[1::2], strict=False)) if isinstance(given, list) else []
+            if not pairs or len(given) % 2 or not all(map(is_choice, pairs)):
+                raise UserError(
+                    f"data.columns={given} is not possible; give two names, data.columns=[NAME,NAME], or two numbers "
+                    "from 1 for tables without a header, or several pairs of them for several tables."
+                )
+            self.choices = pairs
 
     @property
     def numbers(self) -> tuple[int, int] | None:
@@ -72,36 +65,33 @@ class Columns:
 
     def find(self, names: Sequence[str], table: str) -> tuple[Any, Any]:
         """The two names that the table has; raises UserError, naming those that are there."""
-        for source, target in self.choices:
-            if source in names and target in names:
-                if twice := [name for name in (source, target) if names.count(name) > 1]:
+        for pair in self.choices:
+            if pair[0] in names and pair[1] in names:
+                if twice := [name for name in pair if names.count(name) > 1]:
                     raise UserError(f"{table} has several columns '{printable(twice[0])}'; give each its own name.")
-                return source, target
-        raise UserError(self.describe_missing(names, table))
-
-    def describe_missing(self, names: Sequence[str], table: str) -> str:
-        """The error message for a table without the columns."""
+                return pair
         wanted = " nor ".join(f"'{source}' and '{target}'" for source, target in self.choices)
-        shown = ", ".join(printable(name) for name in names[:MAX_SHOWN]) + (", …" if len(names) > MAX_SHOWN else "")
-        return (
+        shown = ", ".join(map(printable, names[:MAX_SHOWN])) + (", …" if len(names) > MAX_SHOWN else "")
+        raise UserError(
             f"{table} has no columns {wanted}; it has {shown or 'none'}. Choose with data.columns=[SOURCE,TARGET]; "
             "numbers are for TSV and CSV without a header."
         )
 
 
-def printable(name: str) -> str:
-    """A name from a file as a message may show it: short, and control characters escaped."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in name[:40]) or "''"
+def is_choice(pair: tuple[Any, Any]) -> bool:
+    """Whether these are two different names, or two different numbers from 1 on."""
+    names = all(isinstance(column, str) and column for column in pair)
+    return pair[0] != pair[1] and (names or all(type(column) is int and column > 0 for column in pair))
 
 
 def read_table(file: PackedFile, data: DataConfig, skipped: Skipped) -> Iterator[Pair]:
     """The pairs of a TSV or CSV file. Raises UserError."""
     lines, columns = read_lines(file), Columns(data)
     first = list(islice(lines, SAMPLE))
-    if file.ending == ".tsv" and not is_quoted("\n".join(first)):
-        yield from select(map(cells, chain(first, lines)), columns, skipped, str(file))
-        return
     csv.field_size_limit(LONGEST_LINE)  # of this process; a field may have as much as a line
+    if file.ending == ".tsv" and not is_quoted("\n".join(first)):
+        yield from select(map(tsv_cells, chain(first, lines)), columns, skipped, str(file))
+        return
     delimiter = "\t" if file.ending == ".tsv" else find_delimiter(first[0] if first else "", columns)
     # Line ends have been removed by decoding; inside quotes they belong to the text.
     reader = csv.reader((f"{line}\n" for line in chain(first, lines)), delimiter=delimiter, strict=True)
@@ -116,12 +106,11 @@ def read_table(file: PackedFile, data: DataConfig, skipped: Skipped) -> Iterator
     try:
         yield from select(rows(), columns, skipped, str(file))
     except csv.Error as error:
-        if str(error).startswith("new-line"):
-            reason = "a carriage return stands inside a line; lines must end in line feeds"
-        else:
-            reason = f"{error}; a quote inside a quoted field is doubled, and its end must come"
         begun = f"; the row began in line {start}" if start < reader.line_num else ""
-        raise UserError(f"{file}, line {reader.line_num}: {reason}{begun}.") from None
+        raise UserError(
+            f"{file}, line {reader.line_num}: {str(error).partition(' - ')[0]}{begun}. Lines end in line feeds, and a "
+            "quote inside a quoted field is doubled."
+        ) from None
 
 
 def is_quoted(text: str) -> bool:
@@ -130,28 +119,15 @@ def is_quoted(text: str) -> bool:
     return bool(quoted) and not QUOTE.search(rest) and (any('""' in cell for cell in quoted) or not rest.strip())
 
 
-def cells(line: str) -> list[str]:
-    """The cells of a line of TSV; one with doubled quotes in quotes is as a spreadsheet writes it."""
-    row = line.split("\t")
-    if '""' in line:
-        matches = [QUOTED.fullmatch(cell) for cell in row]
-        row = [
-            match[1].replace('""', '"') if match and '""' in match[1] else cell
-            for cell, match in zip(row, matches, strict=True)
-        ]
-    return row
+def tsv_cells(line: str) -> list[str]:
+    """The cells of a line; doubled quotes are as a spreadsheet writes them."""
+    return next(csv.reader([line], delimiter="\t")) if '""' in line else line.split("\t")
 
 
 def find_delimiter(line: str, columns: Columns) -> str:
     """The delimiter with which the first line has the columns, else that with which it has most of them."""
-    headers: dict[str, list[str]] = {}
-    for delimiter in DELIMITERS:
-        headers[delimiter] = []
-        with contextlib.suppress(csv.Error):  # it comes again when the file is read
-            headers[delimiter] = next(csv.reader([line], delimiter=delimiter), [])
-        if columns.has(headers[delimiter]):
-            return delimiter
-    return max(DELIMITERS, key=lambda delimiter: len(headers[delimiter]))
+    headers = {each: next(csv.reader(line.splitlines(), delimiter=each), []) for each in ",;\t"}
+    return max(headers, key=lambda delimiter: (columns.has(headers[delimiter]), len(headers[delimiter])))
 
 
 def select(rows: Iterable[list[str]], columns: Columns, skipped: Skipped, table: str) -> Iterator[Pair]:
@@ -166,7 +142,7 @@ def select(rows: Iterable[list[str]], columns: Columns, skipped: Skipped, table:
     if columns.numbers is not None:
         source, target = columns.numbers
         if max(columns.numbers) >= width:
-            raise UserError(columns.describe_missing([str(number) for number in range(1, width + 1)], table))
+            columns.find([str(number) for number in range(1, width + 1)], table)  # raises
     elif width and width != len(header):
         raise UserError(f"{table} has {len(header)} columns in its header, and {width} in most rows; both must agree.")
     for row in chain(first, rows):
@@ -204,7 +180,7 @@ def read_parquet(file: PackedFile, data: DataConfig, skipped: Skipped) -> Iterat
             for batch in table.iter_batches(ROWS, columns=list(chosen), use_threads=False):
                 yield from select_fields(batch.to_pylist(), columns, skipped, str(file))
     except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
-        raise UserError(f"{file} cannot be read as Parquet: {' '.join(str(error).split())[:200]}") from None
+        raise UserError(f"{file} cannot be read as Parquet: {printable(error, 200)}") from None
 
 
 def field_names(field: pyarrow.Field) -> list[str]:
@@ -217,19 +193,16 @@ def field_names(field: pyarrow.Field) -> list[str]:
 def select_fields(
     rows: Iterable[Mapping[str, Any]], columns: Columns, skipped: Skipped, table: str, errors: str = "strict"
 ) -> Iterator[Pair]:
-    """The two columns of rows with names; the first row that has two of them decides. Raises UserError.
+    """The two columns of rows with names; one of the first hundred rows has them. Raises UserError.
 
     A text with a lone surrogate is skipped unless `errors` lets it pass.
     """
-    rows, first = iter(rows), list[Mapping[str, Any]]()
-    for row in islice(rows, MAX_UNNAMED):
-        first.append(row)
-        if columns.has(row_names(row)):
-            break
+    rows = iter(rows)
+    first = list(islice(rows, 100))
     if not first:
         return
-    names = row_names(first[-1])
-    source, target = columns.find(names if columns.has(names) else row_names(first[0]), table)
+    names = next((names for names in map(row_names, first) if columns.has(names)), row_names(first[0]))
+    source, target = columns.find(names, table)
     for row in chain(first, rows):
         pair = look_up(row, source), look_up(row, target)
         if all(isinstance(side, str) and (side.isascii() or is_unicode(side, errors)) for side in pair):

@@ -1,168 +1,116 @@
 """Sentence pairs of TMX and XLIFF files (1.2 and 2), read as a stream of units.
 
-The parser is expat, which never loads another file. A file that declares entities of its own, or uses one that it does
-not declare, is refused: such a text can grow without bounds, or is incomplete. Of the markup inside a sentence, what
-stands for codes (`bpt`, `ept`, `ph`, `it`, `ut`, `sub`) is left out with its content; of all else (`hi`, `g`, `mrk`,
-`pc`, `x` …) the text stays and the tags go. Line breaks and indentation become one space.
+The parser loads no other file, refuses entities that grow without bounds (expat from 2.4 on) and those that the file
+does not declare. Of the markup inside a sentence, what stands for codes (`bpt`, `ept`, `ph`, `it`, `ut`, `sub`) is
+left out with its content; of all else (`hi`, `g`, `mrk`, `pc`, `x` …) the text stays and the tags go. Line breaks and
+indentation become one space.
 """
 
 from collections import Counter
 from collections.abc import Iterator
-from xml.parsers import expat
+from itertools import chain
+from typing import Any
+from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from nmt.config.schema import DataConfig
 from nmt.data.packed import PackedFile
-from nmt.data.tables import Pair, Skipped, printable
-from nmt.errors import UserError
+from nmt.data.tables import Pair, Skipped
+from nmt.errors import UserError, printable
 
 CODES = {"bpt", "ept", "ph", "it", "ut", "sub"}
 UNITS = {"tu", "trans-unit", "segment"}
-MAX_CHARACTERS = 1 << 20  # of a unit
-MAX_DEPTH = 100
-MAX_TOKEN = 1 << 24  # bytes of one tag, which expat holds in memory
-MAX_LANGUAGES = 1000  # that are counted, for a message
-LONGEST_CODE = 40
+XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 NO_PAIR = "unit without both languages"
-NO_SEG = "its <tuv> elements lack a <seg>, in which TMX has the text"
 
 
 def read_units(file: PackedFile, data: DataConfig, skipped: Skipped) -> Iterator[Pair]:
-    """The pairs of a file in two languages; raises UserError for damage, entities, and when no unit has both."""
-    languages = data.source, data.target
-    reader = UnitReader(file, languages, skipped)
-    fed, found = 0, False
-    for block in file.blocks():
-        fed += len(block)
-        reader.parse(block)
-        reader.check_token(fed)
-        found = found or bool(reader.pairs)
-        yield from reader.pairs
-        reader.pairs.clear()
-    reader.parse(b"", True)
-    yield from reader.pairs
-    if not (found or reader.pairs):
-        there = ", ".join(printable(code) for code, _ in reader.seen.most_common(10) if code)
-        named = f"its languages are: {there}" if there else "it does not name its languages"
-        named = NO_SEG if reader.without_seg else named
-        raise UserError(f"{file} has no unit in {' and '.join(languages)}; {named}.")
+    """The pairs of a file in two languages; raises UserError for damage, and when no unit has both."""
+    seen, found = Counter[str](), False
+    for unit, codes in units(file):
+        texts = unit_texts(unit, codes)
+        seen.update(texts.keys())
+        source, target = (find_language(texts, language) for language in (data.source, data.target))
+        if source is None or target is None:
+            skipped[NO_PAIR] += 1
+        else:
+            found = True
+            yield source, target
+    if not found:
+        named = ", ".join(printable(code) for code, _ in seen.most_common(10) if code)
+        named = f"its languages are: {named}" if named else "no <seg>, <source> or <target> of it names its language"
+        raise UserError(f"{file} has no unit in {data.source} and {data.target}; {named}.")
 
 
-class UnitReader:
-    """Collects the pairs of the units that have ended, in `pairs`, and the language codes that occur, in `seen`."""
-
-    def __init__(self, file: PackedFile, languages: Pair, skipped: Skipped) -> None:
-        self.file, self.languages, self.skipped = file, languages, skipped
-        self.pairs: list[Pair] = []
-        self.seen = Counter[str]()
-        self.stack: list[str] = []
-        self.codes = ["", ""]  # the source and target language of an XLIFF file
-        self.language = ""  # of what is read now
-        self.sides: dict[str, str] = {}  # language → text, of the unit
-        self.text: list[str] | None = None  # of the sentence, or None outside of one
-        self.hidden = 0  # how many elements of CODES are open
-        self.size = 0
-        self.without_seg = 0  # how many <tuv> have none
-        self.parser = expat.ParserCreate()
-        self.parser.buffer_text = True
-        self.parser.StartElementHandler = self.start
-        self.parser.EndElementHandler = self.end
-        self.parser.CharacterDataHandler = self.characters
-        self.parser.EntityDeclHandler = self.refuse_declaration
-        self.parser.SkippedEntityHandler = self.refuse_reference
-
-    def parse(self, block: bytes, is_last: bool = False) -> None:
-        """Read the next bytes; raises UserError."""
-        try:
-            self.parser.Parse(block, is_last)
-        except expat.ExpatError as error:
-            problem = "it ends too early" if is_last else expat.ErrorString(error.code)
-            raise self.error(f"is no well-formed XML ({problem})", error.lineno) from None
-        except (LookupError, ValueError):  # an encoding that Python does not know, or one of several bytes
-            raise self.error("has an encoding that cannot be read; convert the file to UTF-8") from None
-
-    def check_token(self, fed: int) -> None:
-        """Raise UserError for a tag without an end."""
-        if fed - max(0, self.parser.CurrentByteIndex) > MAX_TOKEN:
-            raise self.error("has a tag without an end")
-
-    def error(self, problem: str, line: int | None = None) -> UserError:
-        """The error for a line of the file, by default the current one."""
-        return UserError(f"{self.file}, line {line or self.parser.CurrentLineNumber}, {problem}.")
-
-    def refuse_declaration(self, name: str, *more: object) -> None:
-        """Raise UserError for an entity that the file declares."""
-        raise self.error(f"declares the entity '{printable(name)}'; a file with entities of its own is refused")
-
-    def refuse_reference(self, name: str, is_parameter: bool) -> None:
-        """Raise UserError for an entity that is used without a declaration in the file."""
-        raise self.error(f"uses the entity '{printable(name)}', which the file does not declare")
-
-    def start(self, tag: str, attributes: dict[str, str]) -> None:
-        """An element begins."""
-        name, parent = local_name(tag), self.stack[-1] if self.stack else ""
-        self.stack.append(name)
-        if len(self.stack) > MAX_DEPTH:
-            raise self.error(f"has more than {MAX_DEPTH} elements inside each other")
-        if self.text is not None:
-            self.hidden += name in CODES
+def units(file: PackedFile) -> Iterator[tuple[Element, list[str]]]:
+    """The units, each with the source and target language of its XLIFF file; raises UserError for damage."""
+    codes, is_open, path = ["", ""], False, list[Element]()
+    for event, element in events(file):
+        name = local_name(element)
+        if event == "start":
+            path.append(element)
+            is_open = is_open or name in UNITS
+            if "source-language" in element.attrib:  # 1.2
+                codes = [element.get("source-language", ""), element.get("target-language", "")]
+            elif "srcLang" in element.attrib:  # 2
+                codes = [element.get("srcLang", ""), element.get("trgLang", "")]
+            continue
+        path.pop()
+        if name in CODES:
+            tail = element.tail
+            element.clear()
+            element.tail = tail
         elif name in UNITS:
-            self.sides, self.size = {}, 0
-        elif name == "tuv":
-            self.language = attributes.get("xml:lang", attributes.get("lang", ""))
-            self.without_seg += 1
-        elif name == "seg" and parent == "tuv":
-            self.text = []
-            self.without_seg -= 1
-        elif name in ("source", "target") and parent in ("trans-unit", "segment"):
-            self.language, self.text = attributes.get("xml:lang", self.codes[name == "target"]), []
-        elif name == "file" and "source-language" in attributes:  # 1.2
-            self.codes = [attributes["source-language"], attributes.get("target-language", "")]
-        elif name == "xliff" and "srcLang" in attributes:  # 2
-            self.codes = [attributes["srcLang"], attributes.get("trgLang", "")]
-
-    def characters(self, text: str) -> None:
-        """Text between two tags."""
-        if self.text is not None and not self.hidden:
-            self.text.append(text)
-            self.grow(len(text))
-
-    def grow(self, characters: int) -> None:
-        """Count characters of the unit; raises UserError for too many."""
-        self.size += characters
-        if self.size > MAX_CHARACTERS:
-            raise self.error(f"has a unit with more than {MAX_CHARACTERS:,} characters")
-
-    def end(self, tag: str) -> None:
-        """An element ends."""
-        name = self.stack.pop()
-        if self.text is not None and self.stack and self.stack[-1] in ("tuv", "trans-unit", "segment"):
-            self.sides.setdefault(normal_code(self.language), " ".join("".join(self.text).split()))
-            self.grow(LONGEST_CODE)
-            self.text = None
-        elif self.text is not None:
-            self.hidden -= name in CODES
-        elif name in UNITS:
-            if len(self.seen) < MAX_LANGUAGES:
-                self.seen.update(list(self.sides))
-            source, target = (self.find_side(language) for language in self.languages)
-            if source is None or target is None:
-                self.skipped[NO_PAIR] += 1
-            else:
-                self.pairs.append((source, target))
-
-    def find_side(self, language: str) -> str | None:
-        """The unit's text in a language: its very code, else the first with any region (de-AT for de)."""
-        wanted = normal_code(language)
-        if wanted in self.sides:
-            return self.sides[wanted]
-        return next((text for code, text in self.sides.items() if code.startswith(f"{wanted}-")), None)
+            is_open = False
+            yield element, codes
+        if path and not is_open:
+            path[-1].clear()  # memory does not grow with the file
 
 
-def local_name(tag: str) -> str:
-    """The name of an element without the prefix of its namespace."""
-    return tag.rpartition(":")[2]
+def events(file: PackedFile) -> Iterator[tuple[str, Element]]:
+    """The beginning and the end of each element; raises UserError for damage."""
+    parser: Any = XMLPullParser(("start", "end"))
+    try:
+        for block in chain(file.blocks(), (None,)):
+            parser.close() if block is None else parser.feed(block)
+            yield from parser.read_events()
+    except ParseError as error:
+        reason = printable(str(error).partition(": line")[0], 100)
+        raise UserError(f"{file}, line {error.position[0]}, is no well-formed XML ({reason}).") from None
+    except (LookupError, ValueError):  # an encoding that Python does not know, or one of several bytes
+        raise UserError(f"{file} has an encoding that cannot be read; convert the file to UTF-8.") from None
+
+
+def unit_texts(unit: Element, codes: list[str]) -> dict[str, str]:
+    """The texts of a unit by their languages, of which the first text counts."""
+    texts: dict[str, str] = {}
+    for child in unit:
+        name = local_name(child)
+        sentence: Element | None = child
+        if name == "tuv":
+            sentence = next((each for each in child if local_name(each) == "seg"), None)
+            language = child.get(XML_LANG, child.get("lang", ""))
+        elif name in ("source", "target"):
+            language = child.get(XML_LANG, codes[name == "target"])
+        else:
+            continue
+        if sentence is not None:
+            texts.setdefault(normal_code(language), " ".join("".join(sentence.itertext()).split()))
+    return texts
+
+
+def find_language(texts: dict[str, str], language: str) -> str | None:
+    """The text in a language: its very code, else the first with any region (de-AT for de)."""
+    wanted = normal_code(language)
+    if wanted in texts:
+        return texts[wanted]
+    return next((text for code, text in texts.items() if code.startswith(f"{wanted}-")), None)
+
+
+def local_name(element: Element) -> str:
+    """The name of an element without its namespace."""
+    return element.tag.rpartition("}")[2]
 
 
 def normal_code(language: str) -> str:
     """A language code in lower case with `-` before the region: de-at for de_AT."""
-    return language.lower().replace("_", "-")[:LONGEST_CODE]
+    return language.lower().replace("_", "-")[:40]
