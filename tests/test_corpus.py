@@ -260,6 +260,10 @@ def multi30k_data(source: str = "de", target: str = "en", **changes: object) -> 
     return data
 
 
+def no_hub(*words: object) -> dict:
+    raise ConnectionError("it does not answer")
+
+
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Invented plain files on a local server, with their checksums; the hub does not answer."""
@@ -275,7 +279,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
             pass
 
     monkeypatch.setattr(download, "WAITS", (0, None))
-    monkeypatch.setattr(hub, "is_reachable", lambda address: False)
+    monkeypatch.setattr(hub, "describe", no_hub)
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as running:
         threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True).start()
         monkeypatch.setattr(multi30k, "ADDRESS", f"http://127.0.0.1:{running.server_port}")
@@ -308,7 +312,6 @@ def test_multi30k_from_the_hub(tmp_path: Path, server: Path, monkeypatch: pytest
         for language, text in (("de", f"{split} A\n"), ("en", f"{split} a\n")):
             digest = hashlib.sha256(text.encode()).hexdigest()
             monkeypatch.setitem(multi30k.TEXT_CHECKSUMS, f"{name}.{language}", digest if known else "another")
-    monkeypatch.setattr(hub, "is_reachable", lambda address: True)
     monkeypatch.setattr(hub, "describe", lambda name, revision: {"revision": "0"})
     monkeypatch.setattr(hub, "rows", lambda name, configuration, split, about: iter(rows[split]))
     with caplog.at_level(logging.INFO, "nmt"):

@@ -9,9 +9,8 @@ import json
 import logging
 import os
 import re
-import urllib.error
-import urllib.request
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from nmt.data.files import atomic_folder
 from nmt.data.origin import Origin, plain_origin
 from nmt.data.parallel_text import LineWriter
 from nmt.data.tables import Columns, Skipped, select_fields
-from nmt.errors import UserError, is_printable
+from nmt.errors import UserError, is_printable, printable
 
 NAME = r"[A-Za-z0-9][\w.-]{0,95}"
 WORD = re.compile(rf"hub:({NAME}/{NAME})(?:/({NAME}))?(?::({NAME}))?(?:@({NAME}))?", re.ASCII)
@@ -67,47 +66,30 @@ def read_about(folder: Path, files: list[Path]) -> dict[str, Any]:
 def stream(word: str, match: re.Match[str], columns: Columns, folder: Path, files: list[Path]) -> None:
     """Write the two columns of a data set to files; raises UserError, and leaves nothing, where that fails."""
     name, configuration, split, revision = match.groups()
-    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-        raise UserError(f"{word} is not in {folder.parent}, and HF_HUB_OFFLINE forbids to download it.")
-    endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
-    if not is_reachable(endpoint):
-        raise UserError(f"{word} cannot be downloaded: {endpoint} does not answer.")
-    skipped: Skipped = Skipped()
-    with atomic_folder(folder) as temporary:
+    skipped, pairs = Skipped(), 0
+    with atomic_folder(folder) as temporary, ExitStack() as stack:
         writers = [LineWriter(temporary / file.name) for file in files]
-        pairs = 0
+        for writer in writers:
+            stack.callback(writer.close)
         try:
             about = describe(name, revision)
             for pair in select_fields(rows(name, configuration, split or "train", about), columns, skipped, word):
                 for writer, sentence in zip(writers, pair, strict=True):
                     writer.write(sentence)
                 pairs += 1
-            if not pairs:
-                raise UserError(f"{word} has no pair of sentences.")
-        except (UserError, KeyboardInterrupt):
+        except UserError:
             raise
         except Exception as error:  # the hub and its libraries fail in many ways
             if isinstance(error, OSError) and error.filename is not None:  # the disk
                 raise
-            raise UserError(f"{word} cannot be downloaded ({pairs:,} pairs came): {first_words(error)}.") from None
-        finally:
-            for writer in writers:
-                writer.close()
+            reason = printable(error, 300).rstrip(". ")
+            raise UserError(f"{word} cannot be downloaded ({pairs:,} pairs came): {reason}.") from None
+        if not pairs:
+            raise UserError(f"{word} has no pair of sentences.")
         about |= {"text": [writer.digest.hexdigest() for writer in writers]}
         about |= {"skipped at download": dict(skipped)} if skipped else {}
         (temporary / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     logger.info("%s: %s pairs, revision %s", word, f"{pairs:,}", about["revision"])
-
-
-def is_reachable(address: str) -> bool:
-    """Whether a server answers at all, even if with an HTTP error."""
-    try:
-        urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=TIMEOUT).close()
-    except urllib.error.HTTPError:
-        return True
-    except (OSError, ValueError):
-        return False
-    return True
 
 
 def describe(name: str, revision: str | None) -> dict[str, Any]:
@@ -129,9 +111,3 @@ def rows(name: str, configuration: str | None, split: str, about: dict[str, Any]
 
     datasets.config.HF_DATASETS_TRUST_REMOTE_CODE = False  # before version 4 the environment could allow it
     return iter(datasets.load_dataset(name, configuration, split=split, revision=about["revision"], streaming=True))
-
-
-def first_words(error: Exception) -> str:
-    """The beginning of an error's text on one line, without characters that control a terminal."""
-    text = " ".join(str(error).split())[:300].rstrip(". ")
-    return "".join(each for each in text if each.isprintable()) or type(error).__name__

@@ -63,9 +63,8 @@ def check_sets(source: str, target: str, names: list[str]) -> None:
     """Raise UserError unless every named set exists in both languages."""
     for language in (source, target):
         choose("language of Multi30k", language, dict.fromkeys(LANGUAGES))
-    possible = possible_sets(source, target)
     for name in names:
-        choose(f"Multi30k set for {source}-{target}", name, dict.fromkeys(possible))
+        choose(f"Multi30k set for {source}-{target}", name, dict.fromkeys(possible_sets(source, target)))
 
 
 def possible_sets(source: str, target: str) -> list[str]:
@@ -92,22 +91,19 @@ def download_sets(data: DataConfig, names: list[str], downloads: Path) -> dict[s
     check_sets(data.source, data.target, names)
     with report_write_errors(downloads):
         downloads.mkdir(parents=True, exist_ok=True)
-    has_hub = {data.source, data.target} == {"de", "en"}
-    sets = {}
+    has_hub, sets = {data.source, data.target} == {"de", "en"}, {}
     for name in names:
         keys = f"{name}.{data.source}", f"{name}.{data.target}"
         sets[name] = files = downloads / f"{keys[0]}.gz", downloads / f"{keys[1]}.gz"
-        if all(is_downloaded(path) for path in files):
-            continue
-        if has_hub and name in HUB_SPLITS:
+        missing = [key for key, path in zip(keys, files, strict=True) if not is_downloaded(key, path)]
+        if missing and has_hub and name in HUB_SPLITS:
             try:
-                sets[name] = from_hub(keys, data, downloads)
-                continue
+                sets[name], missing = from_hub(keys, data, downloads), []
             except UserError as error:
                 has_hub = False
                 logger.info("The Hugging Face hub does not give %s (%s); trying the plain files.", HUB_NAME, error)
-        for key, path in zip(keys, files, strict=True):
-            download_file(key, path)
+        for key in missing:
+            download_file(key, downloads / f"{key}.gz")
     return sets
 
 
@@ -124,22 +120,18 @@ def from_hub(keys: tuple[str, str], data: DataConfig, downloads: Path) -> tuple[
     return source, target
 
 
-def is_downloaded(path: Path) -> bool:
+def is_downloaded(key: str, path: Path) -> bool:
     """Whether this is a plain file with its checksum, if there is one."""
-    expected = CHECKSUMS[path.name.removesuffix(".gz")]
-    return path.is_file() and (expected is None or has_digest(path, expected))
+    return path.is_file() and (CHECKSUMS[key] is None or has_digest(path, CHECKSUMS[key]))
 
 
 def download_file(key: str, path: Path) -> None:
     """Download KEY.gz; raises UserError when there is no network or the checksum is not the expected one."""
-    if is_downloaded(path):
-        return
     try:
         with report_write_errors(path):
             download(f"{ADDRESS}/{key}.gz", path, lambda _: None, CHECKSUMS[key])
     except UserError as error:
         raise UserError(
             f"{error} Connect to a network or, for the sets that the Hugging Face hub has, set HF_ENDPOINT to a mirror "
-            "of it, or use files of your own with data=files data.source=de data.target=en data.train=PREFIX "
-            "data.valid=PREFIX data.test=PREFIX; data=phrasebook needs no network."
+            "of it; data=files reads your own pairs, and data=phrasebook needs no network."
         ) from None

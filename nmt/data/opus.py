@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,9 @@ from nmt.data.origin import Origin, read_sides
 from nmt.data.packed import PackedFile, member_names
 from nmt.data.parallel_text import read_lines
 from nmt.data.tables import Pair
-from nmt.errors import UserError, is_printable
+from nmt.errors import UserError, is_printable, printable
 
 WORD = re.compile(r"opus:([A-Za-z0-9][\w.+-]{0,99})/([A-Za-z0-9][\w.+-]{0,99})(?:@([0-9a-f]{64}))?", re.ASCII)
-LONGEST_LICENSE = 200  # characters of it in a report
 
 
 def find(word: str, data: DataConfig, downloads: Path) -> Callable[[], Origin]:
@@ -35,32 +35,26 @@ def find(word: str, data: DataConfig, downloads: Path) -> Callable[[], Origin]:
     pair = "-".join(sorted((data.source, data.target)))
     url = f"{data.opus_url.rstrip('/')}/OPUS-{corpus}/{version}/moses/{pair}.txt.zip"
     path = downloads / "opus" / corpus / version / f"{pair}.txt.zip"
+    about_path = path.with_name(path.name + ".json")
 
     def fetch() -> Origin:
-        about = downloaded(path, downloads, sha256)
+        about = downloaded(path, about_path, downloads, sha256)
         if about is None:
             with report_write_errors(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 about = download(url, path, lambda part: check_archive(part, data), sha256)
                 about |= read_license(path)
-                write_atomic(about_file(path), json.dumps(about, indent=1) + "\n")
+                write_atomic(about_path, json.dumps(about, indent=1) + "\n")
         return archive_origin(word, corpus, f"opus:{corpus}", path, data, about)
 
     return fetch
 
 
-def about_file(path: Path) -> Path:
-    """Where it is written down what a file is and where it came from."""
-    return path.with_name(path.name + ".json")
-
-
-def downloaded(path: Path, downloads: Path, sha256: str | None) -> dict[str, Any] | None:
+def downloaded(path: Path, about_path: Path, downloads: Path, sha256: str | None) -> dict[str, Any] | None:
     """What is known about a file that an earlier call downloaded; None if there is none, or if it has changed."""
     try:
-        about = json.loads(about_file(path).read_text(encoding="utf-8"))
-        digests = DigestCache(downloads.parent / "digests.json")
-        found = digests.digest(path)
-        digests.save()
+        about = json.loads(about_path.read_text(encoding="utf-8"))
+        found = DigestCache(downloads.parent / "digests.json").digest(path)
         return about if found == about["sha256"] and sha256 in (None, found) else None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
@@ -68,11 +62,8 @@ def downloaded(path: Path, downloads: Path, sha256: str | None) -> dict[str, Any
 
 def check_archive(path: Path, data: DataConfig) -> None:
     """Read both files of an archive to their ends, which checks their CRC; raises UserError."""
-    members = find_members(path, data)
-    if members is None:
-        raise UserError(f"{path} does not have one file that ends in .{data.source} and one in .{data.target}.")
-    for name in members:
-        for _ in PackedFile(path, name).blocks():
+    for file in archive_origin("", "", "", path, data, {}).sides or ():
+        for _ in file.blocks():
             pass
 
 
@@ -96,10 +87,5 @@ def read_license(path: Path) -> dict[str, str]:
     """{"license": its beginning} if the archive has a file of this name, else {}."""
     for name in member_names(path):
         if name.upper() in ("LICENSE", "LICENSE.TXT"):
-            text = ""
-            for line in read_lines(PackedFile(path, name)):
-                text = f"{text} {line.strip()}".strip()
-                if len(text) > LONGEST_LICENSE:
-                    break
-            return {"license": "".join(each for each in text[:LONGEST_LICENSE] if each.isprintable())}
+            return {"license": printable(" ".join(islice(read_lines(PackedFile(path, name)), 20)), 200)}
     return {}
