@@ -1,44 +1,38 @@
 """Checkpoint files: one flipped bit is noticed, shared tensors are stored once, and only plain data is read."""
 
-from pathlib import Path
 from random import Random
 
 import pytest
 import torch
-from corpora import Trained, small
+from corpora import Trained
 from safetensors.torch import load_file
 
-from nmt.training import checkpoint, tensor_file
+from nmt.training import checkpoint
 from nmt.training.checkpoint import DamagedCheckpoint
 
-TENSORS = {"b": torch.arange(6.0).view(2, 3), "a": torch.tensor(7), "c": torch.tensor([], dtype=torch.bfloat16)}
+
+def payload(**model: torch.Tensor) -> dict:
+    tokenizers = {"lowercase": False, "source": torch.zeros(1, dtype=torch.uint8)}
+    entries = {"config": {}, "tokenizers": tokenizers, "corpus_hash": "", "versions": {}, "origin": "update 1"}
+    return {"format": checkpoint.FORMAT, "model": model} | entries
 
 
-def write(path: Path, tensors: dict, texts: dict) -> bytes:
-    with open(path, "wb") as file:
-        tensor_file.write(file, tensors, texts)
-    return path.read_bytes()
-
-
-def test_a_file_is_read_as_it_was_written(tmp_path):
-    content = write(tmp_path / "one", TENSORS, {"text": "Grüße"})
-    assert write(tmp_path / "two", dict(reversed(TENSORS.items())), {"text": "Grüße"}) == content
-    tensors, texts = tensor_file.read(tmp_path / "one")
-    assert texts == {"text": "Grüße"} and tensors.keys() == TENSORS.keys()
-    assert all(torch.equal(tensors[name], TENSORS[name]) for name in TENSORS)
-    assert tensors["c"].dtype == torch.bfloat16 and tensors["a"].shape == ()
-    assert tensor_file.read(tmp_path / "one", with_tensors=False) == ({}, texts)
-    assert load_file(tmp_path / "one").keys() == {*TENSORS, "sha256"}  # any other program can read it
-
-
-def test_every_flipped_bit_of_a_file_is_noticed(tmp_path):
-    content = bytearray(write(tmp_path / "good", TENSORS, {"text": "some"}))
-    path = tmp_path / "damaged"
+def test_a_file_is_read_as_it_was_written_and_every_flipped_bit_is_noticed(tmp_path):
+    tensors = {"b": torch.arange(6.0).view(2, 3), "a": torch.tensor(7), "c": torch.tensor([], dtype=torch.bfloat16)}
+    path, other = tmp_path / "one", tmp_path / "two"
+    checkpoint.save(path, payload(**tensors))
+    checkpoint.save(other, payload(**dict(reversed(tensors.items()))))
+    content = bytearray(path.read_bytes())
+    assert other.read_bytes() == content
+    read = checkpoint.load(path)["model"]
+    assert read.keys() == tensors.keys() and all(torch.equal(read[name], tensors[name]) for name in tensors)
+    assert read["c"].dtype == torch.bfloat16 and read["a"].shape == ()
+    assert load_file(path).keys() == {"model/a", "model/b", "model/c", "tokenizers/source", "sha256"}
     for bit in range(8 * len(content)):
         content[bit // 8] ^= 1 << bit % 8
         path.write_bytes(content)
-        with pytest.raises(tensor_file.DamagedFile, match="damaged"):
-            tensor_file.read(path)
+        with pytest.raises(DamagedCheckpoint, match="damaged"):
+            checkpoint.load(path)
         content[bit // 8] ^= 1 << bit % 8
 
 
@@ -46,7 +40,7 @@ def test_every_flipped_bit_of_a_file_is_noticed(tmp_path):
 def test_flipped_bits_of_a_checkpoint_are_noticed_and_named(trained: Trained, tmp_path, name):
     path, random = tmp_path / f"{name}.safetensors", Random(1)
     content = bytearray((trained.folder / path.name).read_bytes())
-    for _ in range(50):
+    for _ in range(10):
         bit = random.randrange(8 * len(content))
         content[bit // 8] ^= 1 << bit % 8
         path.write_bytes(content)
@@ -65,10 +59,8 @@ def test_a_file_that_is_cut_short_is_noticed(trained: Trained, tmp_path):
 
 def shared_payload(size: int) -> dict:
     weight = torch.rand(size, size)
-    model = {"source.weight": weight, "target.weight": weight, "output.weight": weight.detach(), "bias": weight[0]}
-    tokenizers = {"lowercase": False, "source": torch.zeros(1, dtype=torch.uint8)}
-    entries = {"config": {}, "tokenizers": tokenizers, "corpus_hash": "", "versions": {}, "origin": "update 1"}
-    return {"format": checkpoint.FORMAT, "model": model} | entries
+    shared = {"source.weight": weight, "target.weight": weight, "output.weight": weight.detach(), "bias": weight[0]}
+    return payload(**shared)
 
 
 def test_tied_embeddings_are_stored_once_and_stay_tied(tmp_path):
@@ -89,13 +81,3 @@ def test_tied_embeddings_are_stored_once_and_stay_tied(tmp_path):
     torch.testing.assert_close(mean["bias"], expected)
     torch.testing.assert_close(mean["output.weight"][0], expected)
     assert mean["updates"] == 9, "an integer is the newest one's: a window that closes counts batches"
-
-
-def test_checkpoints_of_an_earlier_version_are_named(refused, trained: Trained, tmp_path):
-    (tmp_path / "tiny").mkdir()
-    for name in ("best.pt", "last.pt"):
-        torch.save({}, tmp_path / "tiny" / name)
-    assert "best.pt is a file of torch.save" in refused("translate", "tiny", "--runs", str(tmp_path), "Ja.")
-    words = small(trained.root, [], *trained.arguments, f"run_folder={tmp_path}")
-    assert "last.pt is a file of torch.save" in refused("train", *words)
-    assert sorted(path.name for path in (tmp_path / "tiny").glob("*.pt")) == ["best.pt", "last.pt"]

@@ -269,14 +269,14 @@ def test_a_damaged_best_is_replaced_or_its_score_forgotten(train, folder, interr
     shutil.copytree(path, path.with_name("lost-best"))
     flip_bit(path / "best.safetensors")
     answer = train("damaged-best")
-    assert answer.code == 0 and "step-4.safetensors has the same validation score" in answer.err
+    assert answer.code == 0 and "step-4.safetensors takes the place of" in answer.err
     train("not-saved")
     assert_same_weights(path, folder("not-saved"))
     lost = folder("lost-best")
     for name in ("best", "step-4"):
         flip_bit(lost / f"{name}.safetensors")
     answer = train("lost-best")
-    assert answer.code == 0 and "no other checkpoint can take its place" in answer.err
+    assert answer.code == 0 and "No checkpoint can take the place of" in answer.err
     assert "step-4.damaged" in names(lost) and checkpoint.load(lost / "best.safetensors")["step"] == 8
 
 

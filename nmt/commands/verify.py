@@ -8,7 +8,7 @@ from nmt.data.checksums import damaged_files, has_digest, read_json
 from nmt.errors import UserError, is_printable
 from nmt.evaluate import calibration
 from nmt.runs.folders import find_checkpoint
-from nmt.training import tensor_file
+from nmt.training.checkpoint import has_right_checksum
 
 STATES = {True: "ok", False: "damaged"}
 
@@ -51,6 +51,6 @@ def check_files(folder: Path) -> Iterator[tuple[str, bool]]:
 def is_sound(path: Path) -> bool:
     """Whether a checkpoint has the right checksum."""
     try:
-        return tensor_file.has_right_checksum(path)
+        return has_right_checksum(path)
     except OSError:
         return False

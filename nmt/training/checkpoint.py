@@ -1,24 +1,26 @@
-"""Checkpoint files: written atomically, read as plain data that cannot run code.
+"""Checkpoint files: written atomically, with a checksum over every byte, read as plain data that cannot run code.
 
 Every checkpoint holds a translator: configuration, tokenizers, weights, and the versions it was made with.
 `last.safetensors` also holds what a training needs to be resumed: optimizer and train state. All of it is one file,
 since one file is replaced atomically: weights never stand beside the optimizer of another update.
 
-It may be a stranger's, so nothing in it is believed before it is checked. The right checksum only says that a file is
-as it was written, not who wrote it.
+A file is in the safetensors format. Its last tensor, `sha256`, is its last 32 bytes, and the SHA-256 hash of all bytes
+before them. That only says that a file is as it was written, not who wrote it: it may be a stranger's, so nothing in it
+is believed before it is checked.
 """
 
-import contextlib
 import hashlib
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 import nmt
@@ -29,28 +31,31 @@ from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 from nmt.errors import UserError, is_printable
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
-from nmt.training import tensor_file
 from nmt.training.optimizers import Muon
 
 FORMAT = 3  # raise it when an entry is renamed or changes its meaning; other formats are refused
+CHECKSUM, CHECKSUM_BYTES = "sha256", 32
+CHUNK = 1 << 20  # bytes that are hashed at a time
+DTYPES = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
+    torch.int64: "I64", torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL",
+}  # fmt: skip
 LONGEST_TEXT = 10_000  # characters; the origin of an average names all its updates
 REQUIRED = {"config": dict, "tokenizers": dict, "model": dict, "corpus_hash": str, "versions": dict}
 OPTIONAL = {
     "step": int, "valid": dict, "origin": str, "optimizer": dict, "train_state": dict, "parent": dict,
 }  # fmt: skip
 Payload = dict[str, Any]
-DamagedCheckpoint = tensor_file.DamagedFile  # what `load` raises when the bytes are not those that were written
+
+
+class DamagedCheckpoint(UserError):
+    """A file whose bytes are not those that were written; the text names it."""
 
 
 def versions() -> dict[str, str]:
     """The versions of this program, Python, and the libraries that a result depends on."""
-    return {
-        "nmt": nmt.__version__,
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "sentencepiece": metadata.version("sentencepiece"),
-        "sacrebleu": metadata.version("sacrebleu"),
-    }
+    libraries = {name: metadata.version(name) for name in ("sentencepiece", "sacrebleu")}
+    return {"nmt": nmt.__version__, "python": platform.python_version(), "torch": str(torch.__version__)} | libraries
 
 
 def pack(config: Config, tokenizers: Tokenizers, corpus_hash: str, parent: dict[str, str] | None = None) -> Payload:
@@ -58,11 +63,8 @@ def pack(config: Config, tokenizers: Tokenizers, corpus_hash: str, parent: dict[
 
     `parent`: the checkpoint that the training started from, and the sha256 of its weights.
     """
-    sides = {"source": tokenizers.source, "target": tokenizers.target}
-    if tokenizers.joint:
-        del sides["target"]
-    stored = {side: each.model for side, each in sides.items()}
-    models = {name: torch.frombuffer(bytearray(content), dtype=torch.uint8) for name, content in stored.items()}
+    sides = {"source": tokenizers.source} | ({} if tokenizers.joint else {"target": tokenizers.target})
+    models = {side: torch.frombuffer(bytearray(each.model), dtype=torch.uint8) for side, each in sides.items()}
     common = {
         "format": FORMAT,
         "config": to_dict(config),
@@ -78,15 +80,30 @@ def save(path: Path, payload: Payload, previous: Path | None = None) -> None:
 
     `previous`: the name that the old file gets once the new one is complete.
     Tensors are named by their path in `payload`, as in `optimizer/state/0/exp_avg`; one with several names is stored
-    once. All other entries are JSON texts of the file's header.
+    once. All other entries are JSON texts of the file's header. The same content gives the same bytes.
     """
     tensors, plain = flatten(payload)
     shared = shared_names(tensors)
-    stored = {name: tensor for name, tensor in tensors.items() if name not in shared}
     texts = {key: json.dumps(value, ensure_ascii=False) for key, value in (plain | {"shared": shared}).items()}
+    names = sorted(tensors.keys() - shared.keys(), key=lambda name: (-tensors[name].element_size(), name))  # aligned
+    entries: dict[str, object] = {"__metadata__": texts}
+    end = 0
+    for name in names:
+        tensor, begin = tensors[name], end
+        end += tensor.numel() * tensor.element_size()
+        entries[name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
+    entries[CHECKSUM] = {"dtype": "U8", "shape": [CHECKSUM_BYTES], "data_offsets": [end, end + CHECKSUM_BYTES]}
+    header = json.dumps(entries, ensure_ascii=False, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    start = len(header).to_bytes(8, "little") + header
+    sha256 = hashlib.sha256(start)
     try:
         with open_atomic(path, previous) as file:
-            tensor_file.write(file, stored, texts)
+            file.write(start)
+            for name in names:
+                sha256.update(data := as_bytes(tensors[name]))
+                file.write(data)
+            file.write(sha256.digest())
     except OSError as error:
         raise UserError(f"The checkpoint {path} cannot be written: {error.strerror or error}.") from None
 
@@ -96,15 +113,26 @@ def load(path: Path, with_tensors: bool = True) -> Payload:
 
     Raises DamagedCheckpoint when its bytes are not those that were written. Without `with_tensors` they are left out.
     """
-    refuse_zip(path)
-    tensors, texts = tensor_file.read(path, with_tensors)
+    try:
+        if not has_right_checksum(path):
+            raise ValueError
+        with safe_open(path, framework="pt") as file:
+            names = [name for name in file.keys() if name != CHECKSUM and with_tensors]  # noqa: SIM118, it is no dict
+            tensors = {name: file.get_tensor(name).clone() for name in names}  # the file may change while they are used
+            texts = file.metadata() or {}
+    except FileNotFoundError:
+        raise UserError(f"There is no checkpoint {path}.") from None
+    except OSError as error:
+        raise UserError(f"The checkpoint {path} cannot be read: {error.strerror or error}.") from None
+    except (SafetensorError, RuntimeError, ValueError, MemoryError):
+        raise DamagedCheckpoint(
+            f"{path} is damaged or cut short, or it is no checkpoint of this program: its checksum or its header is "
+            "wrong."
+        ) from None
     try:
         payload = {key: json.loads(text) for key, text in texts.items()}
         if payload["format"] != FORMAT:
-            raise UserError(
-                f"The checkpoint {path} has format {str(payload['format'])[:20]}, this version of the program reads "
-                f"format {FORMAT} alone; use the version that wrote it, or train again."
-            )
+            raise UserError(f"its format is {str(payload['format'])[:20]}, this version of the program reads {FORMAT}")
         for alias, name in payload.pop("shared").items() if with_tensors else ():
             tensors[alias] = tensors[name]
         for name, tensor in tensors.items():
@@ -112,23 +140,27 @@ def load(path: Path, with_tensors: bool = True) -> Payload:
         if with_tensors and "optimizer" in payload:
             state = payload["optimizer"]["state"]
             payload["optimizer"]["state"] = {int(number): moments for number, moments in state.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise UserError(f"{path} is not a checkpoint of this program.") from None
-    try:
         check_entries(payload)
     except UserError as error:
         raise UserError(f"{path} is not a checkpoint of this program: {error}.") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise UserError(f"{path} is not a checkpoint of this program.") from None
     return payload
 
 
-def refuse_zip(path: Path) -> None:
-    """Raise UserError for a file of torch.save, as which earlier versions wrote checkpoints; it could hold code."""
-    with contextlib.suppress(OSError), open(path, "rb") as file:
-        if file.read(4) == b"PK\x03\x04":
-            raise UserError(
-                f"{path} is a file of torch.save, as which earlier versions of this program wrote checkpoints; this "
-                "one reads .safetensors alone: use the version that wrote it, or train again."
-            )
+def has_right_checksum(path: Path) -> bool:
+    """Whether the last 32 bytes are the SHA-256 hash of those before them. Raises OSError."""
+    rest, sha256 = path.stat().st_size - CHECKSUM_BYTES, hashlib.sha256()
+    with open(path, "rb") as file:
+        while rest > 0 and (chunk := file.read(min(rest, CHUNK))):
+            sha256.update(chunk)
+            rest -= len(chunk)
+        return rest == 0 and file.read() == sha256.digest()
+
+
+def as_bytes(tensor: Tensor) -> Any:
+    """The bytes of a tensor from any device, row by row, as an array."""
+    return tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
 
 
 def flatten(payload: Payload, prefix: str = "") -> tuple[dict[str, Tensor], Payload]:
@@ -147,11 +179,9 @@ def flatten(payload: Payload, prefix: str = "") -> tuple[dict[str, Tensor], Payl
 
 
 def insert(payload: Payload, path: list[str], tensor: Tensor) -> None:
-    """Put a tensor back to its place in nested dicts; raises ValueError where something else is."""
+    """Put a tensor back to its place in nested dicts; raises ValueError or AttributeError where something else is."""
     for key in path[:-1]:
         payload = payload.setdefault(key, {})
-        if not isinstance(payload, dict):
-            raise ValueError(key)
     if path[-1] in payload:
         raise ValueError(path[-1])
     payload[path[-1]] = tensor
@@ -173,8 +203,33 @@ def digest(payload: Payload) -> str:
     sha256 = hashlib.sha256()
     for name, tensor in sorted(payload["model"].items()):
         sha256.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        sha256.update(tensor.contiguous().flatten().view(torch.uint8).numpy())
+        sha256.update(as_bytes(tensor))
     return sha256.hexdigest()
+
+
+def average(paths: Sequence[Path]) -> dict[str, Tensor]:
+    """The mean of the weights in these checkpoints, oldest first, summed in float64; integers are the newest one's.
+
+    Tensors with several names stay shared.
+    """
+    sums: dict[str, Tensor] = {}
+    for path in paths:
+        newest = load(path)["model"]
+        shared = shared_names(newest)
+        for name in newest.keys() - shared.keys():
+            sums[name] = sums.get(name, torch.zeros_like(newest[name], dtype=torch.float64)) + newest[name]
+    means = {name: (total / len(paths)).to(newest[name].dtype) for name, total in sums.items()}
+    means = {name: mean if mean.is_floating_point() else newest[name] for name, mean in means.items()}
+    return {name: means[shared.get(name, name)] for name in newest}
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """A UserError in the block gets the name of the checkpoint."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{path} cannot be used: {str(error).rstrip('.')}.") from None
 
 
 def checked(path: Path, payload: Payload) -> tuple[Config, Tokenizers]:
@@ -182,18 +237,13 @@ def checked(path: Path, payload: Payload) -> tuple[Config, Tokenizers]:
 
     The model is first made without memory (device meta), so that what the configuration asks for costs nothing.
     """
-    try:
-        config = validate(payload["config"])
-        source = read_tokenizer(payload["tokenizers"], "source")
-        joint = "target" not in payload["tokenizers"]
-        tokenizers = Tokenizers(source, source if joint else read_tokenizer(payload["tokenizers"], "target"))
+    with naming(path):
+        config, stored = validate(payload["config"]), payload["tokenizers"]
+        source = read_tokenizer(stored, "source")
+        tokenizers = Tokenizers(source, read_tokenizer(stored, "target") if "target" in stored else source)
         with torch.device("meta"):
-            expected = build(
-                config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint
-            ).state_dict()
-        check_tensors(payload["model"], expected, "the model of its configuration")
-    except UserError as error:
-        raise UserError(f"{path} cannot be used: {str(error).rstrip('.')}.") from None
+            expected = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint)
+        check_tensors(payload["model"], expected.state_dict(), "the model of its configuration")
     return config, tokenizers
 
 
@@ -230,39 +280,8 @@ def load_parent(path: Path) -> Parent:
 
 def load_config(path: Path) -> Config:
     """The configuration that a checkpoint was trained with; raises UserError."""
-    payload = load(path, with_tensors=False)
-    try:
-        return validate(payload["config"])
-    except UserError as error:
-        raise UserError(f"{path} cannot be used: {str(error).rstrip('.')}.") from None
-
-
-def average(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of the weights in these checkpoints, oldest first, summed in float64; integers are the newest one's.
-
-    Tensors with several names stay shared.
-    """
-    sums: dict[str, Tensor] = {}
-    for path in paths:
-        newest = load(path)["model"]
-        shared = shared_names(newest)
-        for name in newest.keys() - shared.keys():
-            sums[name] = sums.get(name, torch.zeros_like(newest[name], dtype=torch.float64)) + newest[name]
-    means = {name: (total / len(paths)).to(newest[name].dtype) for name, total in sums.items()}
-    means = {name: mean if mean.is_floating_point() else newest[name] for name, mean in means.items()}
-    return {name: means[shared.get(name, name)] for name in newest}
-
-
-def differences(old: Payload, new: Payload, prefix: str = "") -> dict[str, tuple[Any, Any]]:
-    """Keys at which two saved configurations differ: {"seed": (1, 2)}; a key that one lacks is None."""
-    changed: dict[str, tuple[Any, Any]] = {}
-    for key in sorted(old.keys() | new.keys()):
-        before, after = old.get(key), new.get(key)
-        if isinstance(before, dict) and isinstance(after, dict):
-            changed |= differences(before, after, f"{prefix}{key}.")
-        elif before != after:
-            changed[prefix + key] = (before, after)
-    return changed
+    with naming(path):
+        return validate(load(path, with_tensors=False)["config"])
 
 
 def check_entries(payload: Mapping[str, Any]) -> None:
@@ -274,18 +293,14 @@ def check_entries(payload: Mapping[str, Any]) -> None:
             raise UserError(f"its {name} is not what a checkpoint has there")
     if not ("origin" in payload or "step" in payload.get("train_state", ())):
         raise UserError("it does not say which updates it comes from")
-    texts = [payload["corpus_hash"], payload.get("origin", ""), *payload["versions"], *payload["versions"].values()]
     parent = payload.get("parent", {})
-    texts += [*parent, *parent.values()]
+    texts = [payload["corpus_hash"], payload.get("origin", ""), *parent, *parent.values()]
+    texts += [*payload["versions"], *payload["versions"].values()]
     if not all(isinstance(text, str) and is_printable(text) and len(text) <= LONGEST_TEXT for text in texts):
         raise UserError("its corpus_hash, origin, versions or parent are no plain text")
-    if not all(is_number(score) for score in payload.get("valid", {}).values()):
+    scores = payload.get("valid", {}).values()
+    if not all(isinstance(score, (int, float)) and not isinstance(score, bool) for score in scores):
         raise UserError("its validation scores are no numbers")
-
-
-def is_number(value: object) -> bool:
-    """Whether this is a number of Python; a truth value is none."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def read_tokenizer(stored: Mapping[str, Any], side: str) -> Tokenizer:
@@ -321,27 +336,22 @@ def check_tensors(given: Mapping[str, Any], expected: Mapping[str, Tensor], owne
             raise UserError(f"the weight '{name}' has numbers that are not finite")
 
 
-def load_weights(model: EncoderDecoder | nn.Module, weights: Mapping[str, Any]) -> None:
+def load_weights(model: nn.Module, weights: Mapping[str, Any]) -> None:
     """Set the weights of a model; raises UserError for those of another model."""
     check_tensors(weights, model.state_dict(), "this model")
     model.load_state_dict(weights)
 
 
-def optimizer_state(optimizer: torch.optim.Optimizer, parameter: torch.Tensor) -> dict[str, torch.Tensor]:
-    """What an optimizer gathers for a parameter, with tensors of the right shapes and types."""
-    if isinstance(optimizer, Muon) and any(parameter is each for each in optimizer.matrices["params"]):
-        return {"step": torch.tensor(0.0), "momentum": parameter}
-    return {"step": torch.tensor(0.0), "exp_avg": parameter, "exp_avg_sq": parameter}
-
-
 def load_optimizer(optimizer: torch.optim.Optimizer, stored: Mapping[str, Any]) -> None:
     """Set what an optimizer has gathered; its options stay those of the configuration. Raises UserError."""
-    current = optimizer.state_dict()
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    with_momentum = {id(each) for each in optimizer.matrices["params"]} if isinstance(optimizer, Muon) else set()
     state = stored.get("state")
     if not isinstance(state, dict) or not state.keys() <= set(range(len(parameters))):
         raise UserError("its optimizer is that of another model")
     for number, moments in state.items():
-        expected = optimizer_state(optimizer, parameters[number])
+        parameter = parameters[number]
+        names = ("momentum",) if id(parameter) in with_momentum else ("exp_avg", "exp_avg_sq")
+        expected = {"step": torch.tensor(0.0)} | dict.fromkeys(names, parameter)
         check_tensors(moments if isinstance(moments, dict) else {}, expected, "the optimizer")
-    optimizer.load_state_dict({"state": state, "param_groups": current["param_groups"]})
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -9,8 +9,7 @@ validated.safetensors   last.safetensors as it was at the last validation before
 
 A damaged file is set aside as NAME.damaged.safetensors, with a warning. last: the training continues from previous, and
 ends with the same bits. step-N: the average is that of the others. best: the best of average and step-N takes its
-place; where none of them reaches the lost score, a warning says so, and later validations are compared with what is
-there.
+place, and later validations are compared with that.
 """
 
 import logging
@@ -21,14 +20,14 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from nmt.config.schema import Config, to_dict
+from nmt.config.schema import Config, flatten
 from nmt.config.validation import validate
 from nmt.data.files import link_atomic, report_write_errors
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.evaluate.metrics import direction
 from nmt.training import checkpoint
-from nmt.training.checkpoint import DamagedCheckpoint, Payload, differences, load_optimizer, load_weights
+from nmt.training.checkpoint import DamagedCheckpoint, Payload, load_optimizer, load_weights
 from nmt.training.schedule import can_be_extended
 from nmt.training.state import TrainState
 from nmt.training.validation import ValidationResult
@@ -38,9 +37,9 @@ log = logging.getLogger("nmt")
 # Keys that may change when a run is resumed, since its weights do not depend on them. The corpus is compared by its
 # hash, the tokenizer byte for byte, the run of from=RUN by its weights; train.accumulate may change with the number of
 # processes.
-CHANGEABLE: tuple[str, ...] = ("name", "from_run", "device", "data_folder", "run_folder")
-CHANGEABLE += ("train.log_every", "train.compile", "train.accumulate", "train.save_minutes", "train.prune_checkpoints")
-CHANGEABLE_PREFIXES = ("decode.", "train.heatmap", "train.log_sentences", "data.")
+CHANGEABLE: tuple[str, ...] = ("name", "from_run", "device", "data_folder", "run_folder", "decode.", "data.")
+CHANGEABLE += ("train.log_", "train.heatmap", "train.compile", "train.accumulate", "train.save_minutes")
+CHANGEABLE += ("train.prune_checkpoints",)
 BUDGET = ("train.max_steps", "train.max_epochs", "train.patience")  # may change where no schedule depends on them
 
 
@@ -59,8 +58,9 @@ class CheckpointManager:
         writes: bool = True,
         parent: dict[str, str] | None = None,
     ) -> None:
-        self.writes = writes
-        self.folder, self.config, self.folder_identity = folder, config, identity(folder)
+        self.folder, self.config, self.writes = folder, config, writes
+        self.inode = folder.stat().st_ino if folder.exists() else None
+        self.can_be_extended = can_be_extended(config.optim.schedule, config.train.max_minutes)
         self.common = checkpoint.pack(config, tokenizers, corpus_hash, parent)
         names = ("last", "previous", "validated", "best", "average")
         self.last_path, self.previous_path, self.validated_path, self.best_path, self.average_path = (
@@ -69,16 +69,15 @@ class CheckpointManager:
 
     def save(self, path: Path, payload: Payload, previous: Path | None = None) -> None:
         """Write a checkpoint; refused when the folder is no longer the one in which this training began."""
-        if identity(self.folder) != self.folder_identity:
-            raise UserError(
-                f"The run folder {self.folder} has been deleted or replaced during the training, which ends here; "
-                "nothing was written into the new one."
-            )
+        if not self.folder.exists() or self.folder.stat().st_ino != self.inode:
+            raise UserError(f"The run folder {self.folder} was removed or replaced; this training ends here.")
         checkpoint.save(path, payload, previous)
 
     def save_and_prune(self, weights: dict[str, Tensor], step: int, result: ValidationResult, is_best: bool) -> None:
         """Write step-N.safetensors, and best.safetensors if it is the best; old step-N.safetensors are deleted."""
-        payload = self.translator_payload(weights, step, result, f"update {step}")
+        payload = self.common | {
+            "model": weights, "step": step, "valid": result.scores, "origin": f"update {step}"
+        }  # fmt: skip
         if is_best:
             self.save_best(payload, result)
         if kept := self.config.train.average_checkpoints:
@@ -88,7 +87,7 @@ class CheckpointManager:
     def save_average(self, weights: dict[str, Tensor], step: int, result: ValidationResult, is_best: bool) -> None:
         """Write average.safetensors, and best.safetensors if the average is better than every single checkpoint."""
         origin = "average of updates " + ", ".join(str(step_of(path)) for path in self.step_paths())
-        payload = self.translator_payload(weights, step, result, origin)
+        payload = self.common | {"model": weights, "step": step, "valid": result.scores, "origin": origin}
         self.save(self.average_path, payload)
         if is_best:
             self.save_best(payload, result)
@@ -96,27 +95,31 @@ class CheckpointManager:
     def save_best(self, payload: Payload, result: ValidationResult) -> None:
         """Replace best.safetensors, unless it is better: it may be the average of an earlier, shorter training."""
         metric, stored = self.config.train.metric, None
-        if self.best_path.exists():
-            try:
-                stored = checkpoint.load(self.best_path, with_tensors=False).get("valid", {}).get(metric)
-            except DamagedCheckpoint as error:
-                log.warning("%s It is replaced by the %s.", error, payload["origin"])
+        if self.best_path.exists() and self.is_sound(self.best_path):
+            stored = checkpoint.load(self.best_path, with_tensors=False).get("valid", {}).get(metric)
         if result.better_than(stored, metric):
             self.save(self.best_path, payload)
-
-    def translator_payload(
-        self, weights: dict[str, Tensor], step: int, result: ValidationResult, origin: str
-    ) -> Payload:
-        """A checkpoint that can translate, with its validation scores and the updates it comes from."""
-        return self.common | {"model": weights, "step": step, "valid": result.scores, "origin": origin}
 
     def step_paths(self) -> list[Path]:
         """The checkpoints to average, oldest first."""
         return sorted(self.folder.glob("step-*[0-9].safetensors"), key=step_of)
 
     def sound_step_paths(self) -> list[Path]:
-        """The checkpoints to average, without damaged ones, which are set aside with a warning."""
-        return self.sound(self.step_paths(), "The average is that of the other checkpoints.")
+        """The checkpoints to average, without damaged ones."""
+        return [path for path in self.step_paths() if self.is_sound(path)]
+
+    def is_sound(self, path: Path) -> bool:
+        """Whether an existing checkpoint has the right checksum; one that has not is set aside, with a warning."""
+        try:
+            checkpoint.load(path, with_tensors=False)
+            return True
+        except DamagedCheckpoint:
+            aside = path.with_name(f"{path.stem}.damaged.safetensors")
+            if self.writes:
+                with report_write_errors(self.folder):
+                    path.replace(aside)
+                log.warning("%s is damaged, now %s, and not used.", path, aside.name)
+            return False
 
     def save_last(self, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState) -> None:
         """Write last.safetensors, which a training continues from; the one before becomes previous.safetensors.
@@ -127,21 +130,21 @@ class CheckpointManager:
         if not self.is_over(state):
             training["optimizer"] = {"state": optimizer.state_dict()["state"]}  # its options are in the configuration
         self.save(self.last_path, self.common | training, self.previous_path)
-        if self.is_over(state):
-            self.delete([self.previous_path, self.validated_path, *self.step_paths()])
+        self.prune(state)
 
     def is_over(self, state: TrainState) -> bool:
         """Whether the training has ended for good and train.prune_checkpoints lets go of what it needed."""
-        config = self.config
-        extensible = can_be_extended(config.optim.schedule, config.train.max_minutes)
-        return state.finished and not extensible and config.train.prune_checkpoints
+        return state.finished and not self.can_be_extended and self.config.train.prune_checkpoints
+
+    def prune(self, state: TrainState) -> None:
+        """Delete what only a continuation needs where there can be none."""
+        if self.is_over(state):
+            self.delete([self.previous_path, self.validated_path, *self.step_paths()])
 
     def delete(self, paths: Iterable[Path]) -> None:
         """Delete checkpoints, those that exist."""
-        if not self.writes:
-            return
         with report_write_errors(self.folder):
-            for path in paths:
+            for path in paths if self.writes else ():
                 path.unlink(missing_ok=True)
 
     def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState | None:
@@ -150,92 +153,71 @@ class CheckpointManager:
         If it is damaged, previous.safetensors is continued instead, with the same bits. Raises UserError if the run was
         begun with another configuration, corpus or tokenizer.
         """
-        path, payload = self.newest_sound()
+        path = self.newest_sound()
         if path is None:
-            self.delete_stale_steps()
+            self.start_anew()
             return None
+        payload = checkpoint.load(path)
         refuse_changes(payload, self.common, self.config.name)
         finished = payload.get("train_state", {}).get("finished", False)
         needed = {"train_state"} | (set() if finished else {"optimizer"})
         if missing := needed - payload.keys():
             raise UserError(f"{path} has no {', '.join(sorted(missing))}; no training can be continued from it.")
-        if path == self.previous_path and self.last_path.exists() and self.writes:
-            aside = set_aside(self.last_path)
-            log.warning("%s is damaged, now %s; continuing from %s instead.", self.last_path, aside.name, path.name)
         load_weights(model, payload["model"])
         if "optimizer" in payload:
             load_optimizer(optimizer, payload["optimizer"])
         state = TrainState.from_dict(payload["train_state"])
         self.delete([each for each in self.step_paths() if step_of(each) > state.step])  # written anew on the way there
-        if state.best is not None and self.writes:
-            state.best = self.replace_damaged_best(state.best)
+        if not self.writes:
+            return state
+        if state.best is not None and not (self.best_path.exists() and self.is_sound(self.best_path)):
+            state.best = self.replace_best()
         if state.best is None and state.finished:
             raise UserError(
                 f"{self.best_path} is gone and nothing can take its place; {self.last_path} still has the weights of "
                 "the last update, or give this run another name=… to train it again."
             )
-        # A kill may have come between this save and its mark.
-        if self.writes and not state.finished and 0 < state.step == state.rollback_step:
+        # A kill may have come between this save and what follows it.
+        if not state.finished and 0 < state.step == state.rollback_step:
             self.mark_validated(path)
-        if self.is_over(state):  # it was killed before the end of save_last
-            self.delete([self.previous_path, self.validated_path, *self.step_paths()])
+        self.prune(state)
         return state
 
-    def newest_sound(self) -> tuple[Path | None, Payload]:
-        """The first of last and previous that exists and is sound, with its content; (None, {}) if neither exists.
+    def newest_sound(self) -> Path | None:
+        """The first of last and previous that exists and is sound; None if neither exists.
 
         Raises UserError if none is sound, with what the user can do.
         """
         existing = [path for path in (self.last_path, self.previous_path) if path.exists()]
         for path in existing:
             try:
-                return path, checkpoint.load(path)
-            except DamagedCheckpoint as error:
-                log.info("%s", error)
+                checkpoint.load(path, with_tensors=False)
+            except DamagedCheckpoint:
+                continue
+            for damaged in existing[: existing.index(path)]:
+                self.is_sound(damaged)
+            return path
         if not existing:
-            return None, {}
-        damaged = " and ".join(str(path) for path in existing)
+            return None
+        listed = " and ".join(str(path) for path in existing)
         translates = f"; {self.best_path} still translates" if self.best_path.exists() else ""
         raise UserError(
-            f"{damaged} {'are' if len(existing) > 1 else 'is'} damaged or cut short, so that the training cannot be "
+            f"{listed} {'are' if len(existing) > 1 else 'is'} damaged or cut short, so that the training cannot be "
             f"continued: put back a copy, or delete to train from the start{translates}."
         )
 
-    def replace_damaged_best(self, score: float) -> float | None:
-        """Put the best of average and step-N in the place of a damaged or missing best; returns the best score then.
-
-        score: the best validation score so far. None is returned, with a warning, if nothing can take its place.
-        """
-        best, metric = self.best_path, self.config.train.metric
-        if is_sound(best):
-            return score
-        fate = f"damaged, now {set_aside(best).name}" if best.exists() else "missing"
-        others = [path for path in (self.average_path, *self.step_paths()) if is_sound(path)]
+    def replace_best(self) -> float | None:
+        """Put the best of average and step-N in the place of a lost best.safetensors; its score, None without any."""
+        metric = self.config.train.metric
+        others = [path for path in (self.average_path, *self.step_paths()) if path.exists() and self.is_sound(path)]
         scores = {path: checkpoint.load(path, with_tensors=False)["valid"][metric] for path in others}
-        sign = direction(metric)
         if not scores:
-            log.warning("%s is %s, and no other checkpoint can take its place until the next validation.", best, fate)
+            log.warning("No checkpoint can take the place of %s until the next validation.", self.best_path)
             return None
-        chosen = max(scores, key=lambda path: sign * scores[path])
-        checkpoint.save(best, checkpoint.load(chosen))
-        if sign * scores[chosen] >= sign * score:
-            log.warning("%s is %s; %s has the same validation score and takes its place.", best, fate, chosen.name)
-            return score
-        log.warning(
-            "%s is %s; %s takes its place, with a worse validation %s: %.4g instead of %.4g.",
-            best, fate, chosen.name, metric, scores[chosen], score,
-        )  # fmt: skip
+        chosen = max(scores, key=lambda path: direction(metric) * scores[path])
+        self.save(self.best_path, checkpoint.load(chosen))
+        log.warning("%s takes the place of %s, with %s %.4g.", chosen.name, self.best_path, metric, scores[chosen])
         return scores[chosen]
-
-    def sound(self, paths: Iterable[Path], consequence: str) -> list[Path]:
-        """Those of existing checkpoints that are sound; a damaged one is set aside, and `consequence` said with it."""
-        kept = []
-        for path in paths:
-            if is_sound(path):
-                kept.append(path)
-            else:
-                log.warning("%s is damaged or cut short, now %s. %s", path, set_aside(path).name, consequence)
-        return kept
 
     def mark_validated(self, path: Path | None = None) -> None:
         """Keep `path`, by default last.safetensors, to which a training that diverges goes back; it is not copied."""
@@ -244,50 +226,22 @@ class CheckpointManager:
 
     def roll_back(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> int | None:
         """Set weights and optimizer to those of the last validation; returns its update, None without a sound file."""
-        if not is_sound(self.validated_path):
+        if not self.validated_path.exists() or not self.is_sound(self.validated_path):
             return None
         payload = checkpoint.load(self.validated_path)
         load_weights(model, payload["model"])
         load_optimizer(optimizer, payload["optimizer"])
         return payload["train_state"]["step"]
 
-    def delete_stale_steps(self) -> None:
+    def start_anew(self) -> None:
         """Before a training from the start: delete step-N.safetensors of its earlier attempt.
 
         Raises UserError if the folder has checkpoints of another training, which would be mixed with the new ones.
         """
-        checkpoint.refuse_zip(self.folder / "last.pt")  # of an earlier version, if there is one
-        existing = [path for path in (self.best_path, *self.step_paths()) if path.exists()]
-        for path in self.sound(existing, "The training starts without it.") if self.writes else ():
-            refuse_changes(checkpoint.load(path), self.common, self.config.name)
+        for path in (self.best_path, *self.step_paths()) if self.writes else ():
+            if path.exists() and self.is_sound(path):
+                refuse_changes(checkpoint.load(path), self.common, self.config.name)
         self.delete([self.validated_path, *self.step_paths()])
-
-
-def is_sound(path: Path) -> bool:
-    """Whether a checkpoint exists and has the right checksum."""
-    try:
-        return path.exists() and bool(checkpoint.load(path, with_tensors=False))
-    except DamagedCheckpoint:
-        return False
-
-
-def set_aside(path: Path) -> Path:
-    """Rename a damaged NAME.safetensors to NAME.damaged.safetensors, which is returned. Raises UserError."""
-    aside = path.with_name(f"{path.stem}.damaged.safetensors")
-    try:
-        path.replace(aside)
-    except OSError as error:
-        raise UserError(f"{path} is damaged and cannot be renamed: {error.strerror or error}.") from None
-    return aside
-
-
-def identity(folder: Path) -> tuple[int, int] | None:
-    """What tells a folder from another one that later has its name; None where there is no folder."""
-    try:
-        status = folder.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 def step_of(path: Path) -> int:
@@ -297,14 +251,15 @@ def step_of(path: Path) -> int:
 
 def refuse_changes(saved: Payload, new: Payload, name: str) -> None:
     """Raise UserError, naming the keys, when a run cannot be resumed since the new configuration trains another."""
-    config = new["config"]
-    changeable = set(CHANGEABLE)
-    if can_be_extended(config["optim"]["schedule"], config["train"]["max_minutes"]):
-        changeable |= set(BUDGET)
+    before, after = (validate(each["config"]) for each in (saved, new))
+    free = CHANGEABLE
+    if can_be_extended(after.optim.schedule, after.train.max_minutes):
+        free += BUDGET
+    was, now = flatten(before), flatten(after)
     changed = {
-        key: values
-        for key, values in differences(to_dict(validate(saved["config"])), config).items()
-        if key not in changeable and not key.startswith(CHANGEABLE_PREFIXES)
+        key: (was.get(key), now.get(key))
+        for key in sorted(was.keys() | now.keys())
+        if was.get(key) != now.get(key) and not key.startswith(free)
     }
     starts = [each.get("parent", {}).get("weights", "none")[:10] for each in (saved, new)]
     if starts[0] != starts[1]:
