@@ -10,15 +10,14 @@ import pytest
 import torch
 
 from nmt.data.tokenizer import EOS
-from nmt.decode.parallel import WorkersKilled, parallel_map, usable_processes
+from nmt.decode.parallel import parallel_map, usable_processes
 from nmt.decode.translator import BATCHES_PER_PROCESS, Translator
 from nmt.errors import UserError
 from nmt.runs.run import load
 
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
-@needs_fork
 def test_results_come_back_in_order():
     parent = os.getpid()
 
@@ -30,38 +29,12 @@ def test_results_come_back_in_order():
     assert not multiprocessing.active_children()  # no process is left
 
 
-@needs_fork
 def test_an_error_in_a_process_is_raised_in_the_parent_with_its_traceback():
-    class Unsendable(Exception):
-        """Local, so that no pipe takes it."""
-
-    def buggy(number: int) -> float:
-        return 1 / (number - 1)
-
-    def strange(number: int) -> None:
-        raise Unsendable("what happened")
-
-    for task, kind, message in ((buggy, ZeroDivisionError, "division"), (strange, RuntimeError, "what happened")):
-        with pytest.raises(kind, match=message) as caught:
-            list(parallel_map(task, range(3), 2))
-        assert f"in {task.__name__}" in str(caught.value.__cause__)
+    with pytest.raises(ZeroDivisionError) as caught:
+        list(parallel_map(lambda number: 1 / (number - 1), range(3), 2))
+    assert "in <lambda>" in str(caught.value.__cause__)
 
 
-@needs_fork
-def test_a_closed_pipe_of_stdout_is_no_killed_process(monkeypatch):
-    """stdout is flushed before a process is forked; its BrokenPipeError is that of any other print."""
-    read, write = os.pipe()
-    os.close(read)
-    with os.fdopen(write, "w") as out:
-        monkeypatch.setattr("sys.stdout", out)
-        print("unread")
-        with pytest.raises(BrokenPipeError):
-            list(parallel_map(abs, range(3), 2))
-        monkeypatch.undo()
-        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())  # so that closing it can flush
-
-
-@needs_fork
 def test_without_a_new_process_the_parent_does_the_work(monkeypatch):
     monkeypatch.setattr(os, "fork", lambda: (_ for _ in ()).throw(BlockingIOError("no more processes")))
     assert list(parallel_map(lambda number: (number, os.getpid()), range(3), 2)) == [
@@ -69,45 +42,18 @@ def test_without_a_new_process_the_parent_does_the_work(monkeypatch):
     ]
 
 
-def kill_myself() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-@needs_fork
-@pytest.mark.parametrize("kills", [1, 2])
-def test_a_killed_process_is_replaced(kills, tmp_path, caplog):
-    """Its task is done again, the others are not; one warning for each kill."""
-
+def test_the_work_of_a_killed_process_is_done_again(tmp_path, caplog):
     def task(number: int) -> int:
-        with open(tmp_path / str(number), "a") as count:
-            count.write("x")
-        if number in (1, 5) and (tmp_path / str(number)).stat().st_size <= kills:
-            kill_myself()
+        if number in (1, 5) and not (tmp_path / str(number)).exists():
+            (tmp_path / str(number)).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
         return number
 
     assert list(parallel_map(task, range(9), 2)) == list(range(9))
-    times = [(tmp_path / str(number)).stat().st_size for number in range(9)]
-    assert times == [1 + kills * (number in (1, 5)) for number in range(9)]
-    assert [record.message for record in caplog.records] == [
-        "A worker process was killed (SIGKILL); its batch is done again."
-    ] * (2 * kills)
+    assert 1 <= len([record for record in caplog.records if "was killed" in record.message]) <= 2
     assert not multiprocessing.active_children()
 
 
-@needs_fork
-def test_a_process_killed_three_times_is_reported_and_not_waited_for():
-    def task(number: int) -> int:
-        if number == 4:
-            kill_myself()
-        time.sleep(0.01)
-        return number
-
-    with pytest.raises(WorkersKilled, match="was killed 3 times") as caught:
-        list(parallel_map(task, range(50), 2))
-    assert caught.value.index == 4 and not multiprocessing.active_children()
-
-
-@needs_fork
 def test_lines_whose_search_kills_are_named(trained, monkeypatch):
     """As if memory ran out in the search of the two longest lines; the chunk before them has been answered."""
     monkeypatch.setattr("nmt.decode.translator.MIN_BATCH_TOKENS", 20)
@@ -117,20 +63,18 @@ def test_lines_whose_search_kills_are_named(trained, monkeypatch):
 
     def search_or_die(self, sources, *rest):
         if max(map(len, sources)) > 40 and os.getpid() != parent:
-            kill_myself()
+            os.kill(os.getpid(), signal.SIGKILL)
         return search_batch(self, sources, *rest)
 
     monkeypatch.setattr(Translator, "search_batch", search_or_die)
     short, long = "Ein Junge malt.", "Der Bäcker kauft einen Apfel am Fluss und " * 6
     answers = translator.translate([short] * 8 + [long, short, long + long] + [short] * 3)
     assert len([next(answers) for _ in range(6)]) == 6
-    with pytest.raises(
-        UserError, match=r"killed 3 times on one batch \(lines? (9|11|9, 11)\), possibly because memory"
-    ):
+    with pytest.raises(UserError, match=r"killed 3 times on line (9, )?11\b"):
         next(answers)
+    assert not multiprocessing.active_children()
 
 
-@needs_fork
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork of a process with threads, since Python 3.12
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_children_end_with_their_parent(number):
@@ -156,7 +100,6 @@ def test_children_end_with_their_parent(number):
     assert 1 <= len(children) <= 2 and time.monotonic() - began < 30
 
 
-@needs_fork
 def test_several_processes_translate_as_one_does(trained, monkeypatch):
     """Batches become smaller, so that every process gets some; the n best and their order stay."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)

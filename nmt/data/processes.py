@@ -22,6 +22,10 @@ Result = TypeVar("Result")
 work: Callable[[Any], Any] | None = None  # of a forked process
 
 
+class ProcessKilled(UserError):
+    """A process was killed while it worked."""
+
+
 def usable_processors() -> int:
     """As many as this process may use processors; 1 where processes cannot be forked."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
@@ -32,8 +36,8 @@ def map_in_order(
 ) -> Iterator[Result]:
     """function(item) for each item, in order; this process reads the items, a few more than have been answered.
 
-    A single item is not worth a process. Raises what `function` raises, and UserError when a process is killed; `task`
-    is what it says they do.
+    A single item is not worth a process. Raises what `function` raises, and ProcessKilled when a process is killed;
+    `task` is what it says they do.
     """
     items = iter(items)
     first = list(islice(items, 2))
@@ -53,7 +57,7 @@ def map_in_order(
         while waiting:
             yield waiting.popleft().result()
     except BrokenProcessPool:
-        raise UserError(f"A process that {task} was killed, possibly because memory ran out.") from None
+        raise ProcessKilled(f"A process that {task} was killed, possibly because memory ran out.") from None
     finally:
         pool.shutdown(cancel_futures=True)
 

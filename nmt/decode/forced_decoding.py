@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from nmt.attention.rollout import rollout
-from nmt.data.batches import collate
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
 
@@ -113,25 +112,6 @@ METHODS: dict[str, Callable[[AttentionRecord, Layers, int | None], np.ndarray]] 
 def layer_index(layer: int, num_layers: int) -> int:
     """The index from 0 of a layer that may be negative (-1 is the last); one out of range is the last or first."""
     return min(max(layer if layer >= 0 else num_layers + layer, 0), num_layers - 1)
-
-
-def attention_tensors(
-    model: EncoderDecoder, device: torch.device, pair: IdPair
-) -> tuple[Tensor | None, Tensor | None, Tensor]:
-    """The weights of one pair: encoder [L H S S], decoder [L H T T] and cross attention [L H T S], </s> counted.
-
-    Encoder and decoder are None for a model without self-attention.
-    """
-    source, target = (np.asarray(side, dtype=np.int64) for side in pair)
-    batch = collate([source], [target]).to(device)
-    with torch.inference_mode(), torch.autocast(device.type, enabled=False):
-        memory = model.encode(batch.source, batch.mask, weights=True)
-        output = model.decode(batch.target, model.start(memory), memory, weights=True)
-    assert output.weights is not None
-    encoder, decoder = (
-        None if each is None else each[0].float().cpu() for each in (memory.weights, output.self_weights)
-    )
-    return encoder, decoder, output.weights[0].float().cpu()
 
 
 def pair_chunks(pairs: Iterable[IdPair]) -> Iterator[list[IdPair]]:

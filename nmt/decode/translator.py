@@ -26,7 +26,6 @@ from nmt.decode.forced_decoding import (
     CHUNK_PAIRS,
     AttentionRecord,
     IdPair,
-    attention_tensors,
     force_decode,
     pair_batches,
     pair_chunks,
@@ -37,6 +36,7 @@ from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
 
 log = logging.getLogger("nmt")
+LISTED_LINES = 10  # in an error message
 BATCHES_PER_PROCESS, MIN_BATCH_TOKENS = 4, 512  # of several processes, if that leaves so many positions to a batch
 ON_CPU = 8192  # decode.batch_tokens where it is null: source positions × beam
 BYTES = 1 << 19  # of a GPU's memory for each; a big Transformer needs about 0.2 MB, with its logits
@@ -44,7 +44,6 @@ T = TypeVar("T", bound="Translator")
 Source = Sequence[int] | Ids
 WordConfidences = list[tuple[str, float]]
 Report = Callable[[int], object]  # gets the number of lines that are done
-Done = Callable[[Sequence[int]], object]  # gets the numbers of sentences that have been searched
 MapBatches = Callable[[Callable[[np.ndarray], NBest], Sequence[np.ndarray]], Iterable[NBest]]  # as `map`
 
 
@@ -163,46 +162,36 @@ class Translator:
     ) -> Iterator[Translation]:
         """`translate` of lines that are searched together; `start` is the number of the first one."""
         self.tokenizers.check_languages(texts, start)
-        # Text filters, then pieces, and parts of long lines; a line with nothing to translate has no part.
         protected = self.tokenizers.protect_sources(texts)
         if self.terms is not None:
             protected = [self.terms.unprotect(each) for each in protected]
-        sources = self.tokenizers.source.encode_protected(protected)
-        copied = [self.tokenizers.protects and each.is_copied for each in protected]
-        parts = [
-            [] if copy else self.split_long(ids, number)
-            for number, (ids, copy) in enumerate(zip(sources, copied, strict=True), start)
+        encoded = self.tokenizers.source.encode_protected(protected)
+        # The parts of each line: one, several of a long line, none where nothing is to be translated.
+        rows = [
+            [] if self.tokenizers.protects and each.is_copied else self.split_long(ids, number)
+            for number, (ids, each) in enumerate(zip(encoded, protected, strict=True), start)
         ]
-
-        sentences = [part for row in parts for part in row]
-        done = None
-        if report is not None:
-            ends = {end - 1 for end in itertools.accumulate(map(len, parts))}  # the last parts of lines
-            report(sum(not row for row in parts))
-            done = lambda rows: report(len(ends.intersection(rows)))  # noqa: E731
-        try:
-            nbest = self.search(sentences, done=done)
-            nbest = self.terms.apply(self, sentences, nbest) if self.terms else nbest
-        except WorkersKilled as error:
-            numbers = [number for number, row in enumerate(parts, start) for _ in row]
-            raise UserError(error.describe({numbers[row] for row in error.rows})) from None
-
-        found = iter(zip(sentences, nbest, strict=True))
-        for ids, row, each in zip(sources, parts, protected, strict=True):
+        sentences = [part for row in rows for part in row]
+        numbers = [number for number, row in enumerate(rows, start) for _ in row]
+        if report:
+            report(sum(not row for row in rows))
+        nbest = self.search(sentences, lines=numbers, report=report)
+        if self.terms is not None:
+            nbest = self.terms.apply(self, sentences, nbest)
+        found = iter(nbest)
+        for ids, row, each in zip(encoded, rows, protected, strict=True):
             if not row:
                 target = ids.like(self.tokenizers.target.encode(each.text))
                 text = self.tokenizers.target.decode(target)
                 yield Translation(text, 0.0, ids, target, is_copied=True, translator=self)
                 continue
-            translated = [
-                [self.to_translation(source, hypothesis) for hypothesis in hypotheses]
-                for source, hypotheses in itertools.islice(found, len(row))
-            ]
+            parts = [[self.to_translation(part, hypothesis) for hypothesis in next(found)] for part in row]
+            best, *alternatives = parts[0]
             if len(row) == 1:
-                best, *best.alternatives = translated[0]
+                best.alternatives = alternatives
                 yield best
             else:
-                yield self.join_parts([best for best, *_ in translated])
+                yield self.join_parts([best for best, *_ in parts])
 
     def split_long(self, ids: Encoded, line: int) -> list[Encoded]:
         """The ids of line number `line` in parts of at most `max_pieces`, split between words where possible."""
@@ -220,13 +209,9 @@ class Translator:
         ids = source.like(hypothesis.ids)
         text = self.tokenizers.target.decode(ids)
         if source.spans:
-            sides = zip(
-                self.tokenizers.source.marks,
-                self.tokenizers.source.placeholders,
-                self.tokenizers.target.placeholders,
-                strict=False,
-            )
-            lost = [source.spans[mark] for mark, here, there in sides if here in source and there not in ids]
+            ours, theirs = self.tokenizers
+            places = zip(ours.marks, ours.placeholders, theirs.placeholders, strict=False)
+            lost = [source.spans[mark] for mark, here, there in places if here in source and there not in ids]
             text = " ".join([text, *lost]).strip()
         return Translation(text, hypothesis.score, source, ids, translator=self)
 
@@ -246,11 +231,16 @@ class Translator:
         )
 
     def search(
-        self, sources: Sequence[Source], forced: Sequence[Template] | None = None, done: Done | None = None
+        self,
+        sources: Sequence[Source],
+        forced: Sequence[Template] | None = None,
+        lines: Sequence[int] | None = None,
+        report: Report | None = None,
     ) -> NBest:
         """The n best of each sentence, by beam search in batches of similar length; `forced`: its columns.
 
-        `done` is called with the rows of each batch that has been searched.
+        `lines` are the numbers of the lines that the sentences are or are parts of. Raises UserError where processes
+        are killed.
         """
 
         def search_rows(rows: np.ndarray) -> NBest:
@@ -258,17 +248,20 @@ class Translator:
             return self.search_batch([sources[row] for row in rows], None, own_forced)
 
         results: NBest = [[] for _ in sources]
+        lines = range(1, len(sources) + 1) if lines is None else lines
+        last = set({line: row for row, line in enumerate(lines)}.values())  # of each line the last part
         batches = self.batches(sources)
         map_batches = self.map_batches or partial(parallel_map, num_processes=self.num_processes)
         try:
             for rows, nbest in zip(batches, map_batches(search_rows, batches), strict=True):
-                for row, hypotheses in zip(rows, nbest, strict=True):
+                for row, hypotheses in zip(rows.tolist(), nbest, strict=True):
                     results[row] = hypotheses
-                if done:
-                    done(rows.tolist())
+                if report:
+                    report(len(last.intersection(rows.tolist())))
         except WorkersKilled as error:
-            error.rows = batches[error.index].tolist()
-            raise
+            rows = np.concatenate(batches[error.index : error.index + self.num_processes])
+            numbers = ", ".join(map(str, sorted({lines[row] for row in rows})[:LISTED_LINES]))
+            raise WorkersKilled(error.index, f"line {numbers} or one near it") from None
         return results
 
     def batches(self, sources: Sequence[Source]) -> list[np.ndarray]:
@@ -320,7 +313,11 @@ class Translator:
         return (self.decode.max_length_ratio * lengths + self.decode.max_length_extra).astype(np.int64) + 1
 
     def force_decode_all(self, pairs: Iterable[IdPair]) -> Iterator[AttentionRecord]:
-        """Forced decoding of pairs, in order; each chunk of them is sorted by length and decoded in batches."""
+        """Forced decoding of pairs, in order; each chunk of them is sorted by length and decoded in batches.
+
+        Always in float32: in bf16 two nearly equal weights can change their order with the batch, and the links of a
+        pair must not depend on the other pairs.
+        """
         for chunk in pair_chunks(pairs):
             records: dict[int, AttentionRecord] = {}
             for rows in pair_batches(chunk, self.batch_tokens):
@@ -328,11 +325,7 @@ class Translator:
             yield from (records[row] for row in range(len(chunk)))
 
     def force_decode_batch(self, pairs: Sequence[IdPair]) -> list[AttentionRecord]:
-        """Forced decoding of one batch; the padding is removed from the records.
-
-        Always in float32: in bf16 two nearly equal weights can change their order with the batch, and the links of a
-        pair must not depend on the other pairs.
-        """
+        """Forced decoding of one batch; the padding is removed from the records."""
         batch = collate(*([np.asarray(pair[side], dtype=np.int64) for pair in pairs] for side in (0, 1)))
         batch = batch.to(self.device)
         with torch.autocast(self.device.type, enabled=False):
@@ -362,8 +355,20 @@ class Translator:
         return next(self.force_decode_all([pair]))
 
     def attention_tensors(self, pair: IdPair) -> tuple[Tensor | None, Tensor | None, Tensor]:
-        """The weights of one pair, of encoder, decoder and between them (`attention_tensors`)."""
-        return attention_tensors(self.model, self.device, pair)
+        """The weights of one pair: encoder [L H S S], decoder [L H T T] and cross attention [L H T S], </s> counted.
+
+        Encoder and decoder are None for a model without self-attention.
+        """
+        source, target = (np.asarray(side, dtype=np.int64) for side in pair)
+        batch = collate([source], [target]).to(self.device)
+        with torch.inference_mode(), torch.autocast(self.device.type, enabled=False):
+            memory = self.model.encode(batch.source, batch.mask, weights=True)
+            output = self.model.decode(batch.target, self.model.start(memory), memory, weights=True)
+        assert output.weights is not None
+        encoder, decoder = (
+            None if each is None else each[0].float().cpu() for each in (memory.weights, output.self_weights)
+        )
+        return encoder, decoder, output.weights[0].float().cpu()
 
     def with_records(self, translations: Iterable[Translation]) -> Iterator[tuple[Translation, list[AttentionRecord]]]:
         """Each translation with the records of its parts, or its own; CHUNK_PAIRS translations are decoded together."""
