@@ -17,7 +17,6 @@ import nmt
 from nmt.config.schema import DecodeConfig
 from nmt.data.tokenizer import UNK, Tokenizers
 from nmt.decode.glossary import Glossary, TermSpan, find_target, find_term_span, forms, is_form, open_glossary
-from nmt.decode.glossary import read_glossary as read_with
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
 from nmt.models.build import build
@@ -30,8 +29,9 @@ needs_ctranslate2 = pytest.mark.skipif(importlib.util.find_spec("ctranslate2") i
 
 
 def read_glossary(path: Path) -> Glossary:
-    tokenizer = SimpleNamespace(lowercase=False)
-    return read_with(path, SimpleNamespace(source=tokenizer, target=tokenizer))  # type: ignore[arg-type]
+    tokenizer = SimpleNamespace(lowercase=False, encode=list)
+    both = SimpleNamespace(source=tokenizer, target=tokenizer)
+    return open_glossary(path, SimpleNamespace(tokenizers=both, max_pieces=64))  # type: ignore[arg-type]
 
 
 def write(folder: Path, text: str | bytes) -> Path:
@@ -45,16 +45,17 @@ def write_terms(folder: Path, terms: dict[str, str]) -> Path:
 
 
 def test_a_wrong_file_gives_one_sentence(tmp_path):
-    for text, message in (
-        ("Hund\tdog\tanimal\n", "line 1, has 2 tabs"),
-        ("Hund\tdog\nKatze cat\n", "line 2, has no tab"),
-        ("\tdog\n", "line 1, has an empty source"),
-        ("Hund\tdog|\n", "line 1, has an empty target"),
+    for text, where in (
+        ("Hund\tdog\tanimal\n", "line 1"),
+        ("Hund\tdog\nKatze cat\n", "line 2"),
+        ("\tdog\n", "line 1"),
+        ("Hund\tdog|\n", "line 1"),
         ("Hund\tdog\nK\xe4fer\tbeetle\n".encode("latin-1"), "line 2, is not UTF-8"),
         ("Hund\tdog\nHund\thound\n", "line 2, gives 'Hund' another target than line 1"),
+        ("Fahrrad\t" + "hat " * 80, "line 1, .*max_pieces=64"),
         ("\n \n", "has no terms"),
     ):
-        with pytest.raises(UserError, match=message):
+        with pytest.raises(UserError, match=where):
             read_glossary(write(tmp_path, text))
 
 
@@ -217,10 +218,8 @@ def test_parts_of_a_long_line_have_the_terms(untrained):
 
 
 def test_a_term_that_cannot_be_written_is_refused(untrained, monkeypatch):
-    with pytest.raises(UserError, match="pieces, more than tokenizer.max_pieces=64"):
-        untrained(terms={"Fahrrad": "hat " * 80})
     monkeypatch.setattr("nmt.data.tokenizer.Tokenizer.encode", lambda self, text: [UNK])
-    with pytest.raises(UserError, match="line 1: '龍' has a character"):
+    with pytest.raises(UserError, match="line 1, has a character"):
         untrained(terms={"Fahrrad": "龍"})
 
 

@@ -79,7 +79,7 @@ class TermSpan(NamedTuple):
 
 @dataclass(frozen=True)
 class Glossary:
-    """The terms of a file by their source; a text filter for sources, and the search that writes the terms."""
+    """The terms of a file by their source, and the search that writes them."""
 
     entries: Mapping[str, Entry]
     tokenizers: Tokenizers
@@ -339,8 +339,11 @@ def find_term_span(pieces: Sequence[str], measures: Sequence[np.ndarray], kept: 
     return TermSpan(int(rows[0]), int(rows[-1]) + 1, first > 0 and bool(usable[first - 1]))
 
 
-def read_glossary(path: Path, tokenizers: Tokenizers) -> Glossary:
-    """Read a file of terms; raises UserError with the number of the first line that is wrong."""
+def open_glossary(path: Path, translator: Translator) -> Glossary:
+    """The terms of a file for a translator.
+
+    Raises UserError, with the number of the line, for a file that is wrong, or a term that it cannot write.
+    """
     try:
         lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
     except OSError as error:
@@ -354,33 +357,24 @@ def read_glossary(path: Path, tokenizers: Tokenizers) -> Glossary:
             raise UserError(f"{where} is not UTF-8.") from None
         if not text.strip():
             continue
-        if (tabs := text.count("\t")) != 1:
-            raise UserError(f"{where} has {tabs or 'no'} tab{'s' * (tabs > 1)}; {FORMAT}.")
-        source, target = (" ".join(side.split()) for side in text.split("\t"))
-        targets = tuple(dict.fromkeys(part.strip() for part in target.split("|")))
-        if not source or not all(targets):
-            raise UserError(f"{where} has an empty {'target' if source else 'source'}; {FORMAT}.")
+        source, *rest = (" ".join(side.split()) for side in text.split("\t"))
+        targets = tuple(dict.fromkeys(part.strip() for part in rest[0].split("|"))) if rest else ()
+        if len(rest) != 1 or not source or not all(targets):
+            raise UserError(f"{where} is no entry of a glossary; {FORMAT}.")
         before = entries.setdefault(source, Entry(source, targets, number))
         if before.targets != targets:
-            raise UserError(
-                f"{where} gives '{source}' another target than line {before.line}; "
-                f"if either may be used, write {'|'.join(dict.fromkeys(before.targets + targets))} in one line."
-            )
+            raise UserError(f"{where} gives '{source}' another target than line {before.line}; {FORMAT}.")
+        check_targets(targets, translator, where)
     if not entries:
         raise UserError(f"The glossary {path} has no terms; {FORMAT}.")
-    return Glossary(entries, tokenizers)
+    return Glossary(entries, translator.tokenizers)
 
 
-def open_glossary(path: Path, translator: Translator) -> Glossary:
-    """The terms of a file for a translator; raises UserError for a file that is wrong, or a term it cannot write."""
-    glossary = read_glossary(path, translator.tokenizers)
-    for entry in glossary.entries.values():
-        for target in entry.targets:
-            ids, where = translator.tokenizers.target.encode(target), f"{path}, line {entry.line}: '{target}'"
-            if UNK in ids:
-                raise UserError(f"{where} has a character that the run's tokenizer does not know.")
-            if len(ids) > translator.max_pieces:
-                raise UserError(
-                    f"{where} has {len(ids)} pieces, more than tokenizer.max_pieces={translator.max_pieces}."
-                )
-    return glossary
+def check_targets(targets: Sequence[str], translator: Translator, where: str) -> None:
+    """Raise UserError for a term that the translator cannot write."""
+    for target in targets:
+        ids = translator.tokenizers.target.encode(target)
+        if UNK in ids:
+            raise UserError(f"{where} has a character in '{target}' that the run's tokenizer does not know.")
+        if len(ids) > translator.max_pieces:
+            raise UserError(f"{where} has a term of more than tokenizer.max_pieces={translator.max_pieces} pieces.")
