@@ -1,6 +1,7 @@
 """nmt translate as a service: no line ends the work, a kill loses none of it, and a slow writer gets its answers."""
 
 import contextlib
+import hashlib
 import json
 import os
 import select
@@ -15,9 +16,8 @@ import pytest
 from corpora import Trained, run_command
 
 from nmt import cli
-from nmt.commands.part_file import Part, open_part
+from nmt.commands.output import open_output
 from nmt.data import line_chunks
-from nmt.data.checksums import read_json, write_json
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 
@@ -82,46 +82,39 @@ def test_each_bad_line_has_its_answer(translate, tmp_path, monkeypatch, words):
     assert "Line 6 is" not in answer.err and "3 of 6 lines could not be read" in answer.err
 
 
-def kill_in(name: str, number: int) -> Callable[[], None]:
-    """What makes the call `number` of Part.name kill its process, a write in the middle of its text."""
+def kill_at_flush(number: int) -> None:
+    """Kill this process when it brings something to the disk for that many times, with the beginning of a record."""
+    calls, fsync = [], os.fsync
 
-    def patch() -> None:
-        calls, function = [], getattr(Part, name)
+    def call(descriptor: int) -> None:
+        calls.append(1)
+        if len(calls) == number:
+            os.write(descriptor, b"0123 {")
+            os.kill(os.getpid(), signal.SIGKILL)
+        fsync(descriptor)
 
-        def call(*words):
-            calls.append(1)
-            if len(calls) == number:
-                if name == "write":
-                    words[0].file.write(words[1].encode()[:7])
-                    words[0].file.flush()
-                os.kill(os.getpid(), signal.SIGKILL)
-            return function(*words)
-
-        setattr(Part, name, call)
-
-    return patch
+    os.fsync = call
 
 
-def killed(command: list[str], patch: Callable[[], None]) -> None:
-    """Run a command that kills itself."""
+def killed(command: list[str], number: int) -> None:
+    """Run a command that is killed in its flush of that number."""
     process = os.fork()
     if not process:
-        patch()
+        kill_at_flush(number)
         cli.main(command)
         os._exit(0)
     assert exit_code(process) == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("words", [[], ["--format", "jsonl", "--weights"]], ids=["text", "jsonl"])
-def test_a_killed_translation_continues_to_the_same_bytes(translate, trained: Trained, tmp_path, words):
-    """Killed again and again while it is continued."""
+def test_a_killed_translation_continues_to_the_same_bytes(translate, trained: Trained, tmp_path):
+    """Killed again and again while it is continued, the last time when the file gets its name."""
     source, wanted, output = tmp_path / "some.de", tmp_path / "wanted", tmp_path / "some.en"
     source.write_bytes(LINES[:60] + b"\xff\n" + LINES)
-    words = [*words, "--input", str(source)]
+    words = ["--format", "jsonl", "--weights", "--input", str(source)]
     assert translate(*words, "--output", str(wanted)).code == 0
     command = ["translate", "tiny", "--runs", trained.runs, *words, "--output", str(output), "--resume"]
-    for name, number in [("write", 5), ("finish", 2), ("save", 3), ("complete", 1)]:
-        killed(command, kill_in(name, number))
+    for number in (1, 3, 2, 2):
+        killed(command, number)
         assert not output.exists()
     answer = translate(*words, "--output", str(output), "--resume")
     assert answer.code == 0 and "the first 15 lines are there already" in answer.err
@@ -131,40 +124,38 @@ def test_a_killed_translation_continues_to_the_same_bytes(translate, trained: Tr
 
 @pytest.fixture
 def begun(translate, trained: Trained, tmp_path) -> Callable[..., str]:
-    """A translation that was killed in its third chunk; begun(WORD …) gives what `nmt translate` says next."""
+    """A translation that was killed after its second chunk; begun(WORD …) gives what `nmt translate` says next."""
     source = tmp_path / "some.de"
     source.write_bytes(LINES)
     command = ["--input", str(source), "--output", str(tmp_path / "some.en")]
-    killed(["translate", "tiny", "--runs", trained.runs, *command], kill_in("write", 8))
+    killed(["translate", "tiny", "--runs", trained.runs, *command], 4)
     return lambda *words: translate(*command, *words)
 
 
 def test_what_cannot_be_continued_is_refused(begun, translate, tmp_path):
-    """Each in a sentence that says what to do; the part stays as it is, and the right command continues it."""
-    source, part, progress = tmp_path / "some.de", tmp_path / "some.en.part", tmp_path / "some.en.part.json"
-    before, content = part.read_bytes(), progress.read_text()
+    """Each in one sentence; the part stays as it is, and the right command continues it."""
+    source, part = tmp_path / "some.de", tmp_path / "some.en.part"
+    content = part.read_bytes()
 
     def refused(*words: str) -> str:
         answer = begun(*words)
         assert answer.code == 2 and answer.out == "" and answer.err.count("nmt: ") == 1
+        assert "delete it to begin anew" in answer.err
         return answer.err
 
-    assert "the first 6 lines of an interrupted translation; --resume continues it" in refused()
-    assert part.read_bytes() == before
-    assert "another value of decode.beam; --resume needs the same command" in refused("--resume", "--beam", "1")
+    assert "to 9 lines; --resume continues them" in refused()
+    assert part.read_bytes() == content
+    assert "another value of decode.beam;" in refused("--resume", "--beam", "1")
     assert "another value of --format, --weights;" in refused("--resume", "--format", "jsonl", "--weights")
     for other in (b"Nein.\n" + LINES, b""):
         source.write_bytes(other)
-        assert "6 other lines than this input begins with" in refused("--resume")
+        assert "9 other lines than this input begins with" in refused("--resume")
     source.write_bytes(LINES)
-    finished = part.read_bytes()
-    part.write_bytes(finished.replace(finished[:1], b"#", 1))
-    assert "has been changed" in refused("--resume")
-    part.write_bytes(finished)
-    for damaged in ("", "[]", '{"lines": "6"}', "{" * 5000):
-        progress.write_text(damaged)
-        assert "some.en.part.json does not describe it" in refused("--resume")
-    progress.write_text(content)
+    for damaged in (b"a download", b"another\nprogram's\n", content[:5] + b"#" + content[6:], content[1:]):
+        part.write_bytes(damaged)
+        assert "is damaged or of another program" in refused("--resume")
+        assert part.read_bytes() == damaged
+    part.write_bytes(content)
     assert begun("--resume").code == 0
     assert (tmp_path / "some.en").read_text(encoding="utf-8") == translate("--input", str(source)).out
 
@@ -172,33 +163,30 @@ def test_what_cannot_be_continued_is_refused(begun, translate, tmp_path):
 def test_resume_belongs_to_a_file(translate, tmp_path):
     for words in ([], ["--output", os.devnull]):
         answer = translate("--resume", *words, "Ja.")
-        assert answer.code == 2 and "--resume continues a file; it needs --output FILE" in answer.err
+        assert answer.code == 2 and "--output" in answer.err
     output = tmp_path / "some.en"
     assert translate("--resume", "--output", str(output), "Ja.").code == 0  # nothing to continue: from the beginning
     assert output.read_text(encoding="utf-8") == translate("Ja.").out
 
 
-def test_a_part_of_somebody_else_is_left_alone(translate, tmp_path):
-    """Of a process that is writing, and of another program."""
-    with contextlib.suppress(KeyboardInterrupt), open_part(str(tmp_path / "some.en"), resume=False):
+def test_only_one_process_writes_a_file(translate, tmp_path):
+    with contextlib.suppress(KeyboardInterrupt), open_output(str(tmp_path / "some.en")):
         answer = translate("--output", str(tmp_path / "some.en"), "Ja.")
         assert answer.code == 2 and "Another process is writing" in answer.err
         raise KeyboardInterrupt
     assert not list(tmp_path.iterdir())
-    (tmp_path / "some.en.part").write_text("a download")
-    answer = translate("--output", str(tmp_path / "some.en"), "Ja.")
-    assert answer.code == 2 and "does not describe it; delete it first" in answer.err
-    assert (tmp_path / "some.en.part").read_text() == "a download"
 
 
-def test_number_format_and_layout_are_those_of_the_beginning(begun, tmp_path, monkeypatch):
-    """Both are chosen by a short timing, which may end otherwise the next day."""
-    progress = tmp_path / "some.en.part.json"
-    content, fixed = read_json(progress), []
-    layout = content["settings"]["layout of matrices"]
-    content["settings"] |= {"number format and device": "float32 on cpu", "layout of matrices": not layout}
+def test_the_layout_is_that_of_the_beginning(begun, tmp_path, monkeypatch):
+    """It is chosen by a short timing, which may end otherwise the next day."""
+    part, fixed = tmp_path / "some.en.part", []
+    first, rest = part.read_bytes().split(b"\n", 1)
+    begin = json.loads(first.partition(b" ")[2])
+    layout = begin["settings"]["layout of matrices"]
+    begin["settings"]["layout of matrices"] = not layout
+    first = json.dumps(begin).encode()
+    part.write_bytes(hashlib.sha256(first).hexdigest().encode() + b" " + first + b"\n" + rest)
     monkeypatch.setattr("nmt.attention.cpu.fix_layout", fixed.append)
-    write_json(progress, content)
     begun("--resume")
     assert fixed == [not layout, None]  # back to what is faster, at the end
 
@@ -218,7 +206,7 @@ def test_an_error_keeps_what_is_finished(translate, tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(Translator, "translate_chunk", fail)
             answer = translate(*words)
-        assert answer.code == code and "first 6 lines; the same command with --resume continues" in answer.err
+        assert answer.code == code and "to 6 lines; --resume continues it" in answer.err
     assert translate(*words).code == 0
     assert output.read_text(encoding="utf-8") == wanted
 

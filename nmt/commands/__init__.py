@@ -3,6 +3,7 @@
 import argparse
 import logging
 import os
+from collections.abc import Mapping
 
 from nmt.data.parallel_text import is_unicode
 from nmt.errors import UserError
@@ -10,6 +11,16 @@ from nmt.runs.interface import load
 from nmt.runs.run import Run
 
 log = logging.getLogger("nmt")
+
+
+def check_given(options: argparse.Namespace, needs: Mapping[str, str], not_with: Mapping[str, str]) -> None:
+    """Raise UserError for an option without one of those that it needs, or with one that excludes it."""
+    for option, others in needs.items():
+        if option in options.given and not options.given.intersection(others.split()):
+            raise UserError(f"{option} needs {' or '.join(others.split())}.")
+    for option, others in not_with.items():
+        if option in options.given and (found := options.given.intersection(others.split())):
+            raise UserError(f"{option} cannot go with {', '.join(sorted(found))}.")
 
 
 def open_run(options: argparse.Namespace, precision: str | None = None) -> Run:

@@ -5,12 +5,13 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import nmt
-from nmt.commands import check_sentence, open_run
-from nmt.commands.translate_output import report_output_errors
+from nmt.commands import check_given, check_sentence, open_run
+from nmt.commands.output import report_output_errors
 from nmt.data.files import write_atomic
 from nmt.data.links import Link, format_links
 from nmt.data.packed import PackedFile
@@ -19,7 +20,7 @@ from nmt.decode.forced_decoding import IdPair
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluate.aer import GoldAlignments, alignment_error_rates, read_gold_alignments
-from nmt.evaluate.alignment import Alignment
+from nmt.evaluate.alignment import Alignment, GoldLinks
 from nmt.evaluate.extraction import (
     DECODER_STEPS,
     Extractor,
@@ -36,9 +37,29 @@ from nmt.view.progress import Progress
 log = logging.getLogger("nmt")
 
 
+NEEDS = {
+    "--target": "--source",
+    "--gold": "--target",
+    "--heads": "--png --html --gold",
+    "--threshold": "--pharaoh --gold --format=jsonl",
+    "--reverse": "--gold",
+    "--links": "--gold",
+    "--base": "--pharaoh --gold",
+}
+NOT_WITH = {
+    "SOURCE": "--source",
+    "--pharaoh": "--gold --format=jsonl",
+    "--gold": "--format=jsonl",
+    "--heads": "--head --method=rollout",
+    "--links": "--png --html",
+}
+
+
 def run(options: argparse.Namespace) -> int:
     """Print or draw the attention weights of pairs under forced decoding, or their alignment error rate."""
-    check_options(options)
+    check_given(options, NEEDS, NOT_WITH)
+    if options.sentence is None and options.source is None:
+        raise UserError("Give a SOURCE sentence, or --source FILE.")
     run = open_run(options)
     extractor = run.make_extractor(options.layer, options.head, options.decoder_step, options.method)
     gold = None
@@ -50,53 +71,6 @@ def run(options: argparse.Namespace) -> int:
     else:
         print_error_rates(options, run.translator, extractor, gold)
     return 0
-
-
-def check_options(options: argparse.Namespace) -> None:
-    """Raise UserError unless the options say which pairs to align, and for options that would change nothing."""
-    draws = options.png or options.html
-    prints_links = options.pharaoh or options.format == "jsonl"
-    for is_wrong, sentence in (
-        ((options.sentence is None) == (options.source is None), "Give a SOURCE sentence, or --source FILE."),
-        (
-            options.target and not options.source,
-            "--target FILE belongs to --source FILE; give a TARGET sentence after SOURCE instead.",
-        ),
-        (
-            options.gold and (not options.target or options.pharaoh),
-            "--gold FILE belongs to --source FILE and --target FILE, without --pharaoh.",
-        ),
-        (
-            options.format == "jsonl" and (options.pharaoh or options.gold),
-            "--format jsonl writes words, weights and links; it cannot go with --pharaoh or --gold FILE.",
-        ),
-        (
-            options.heads and not (draws or options.gold),
-            "--heads shows every head; it needs --png FILE, --html FILE or --gold FILE.",
-        ),
-        (options.heads and options.head is not None, "--heads shows every head; it cannot go with --head."),
-        (
-            options.heads and options.method == "rollout",
-            "--heads shows every head; it cannot go with --method rollout.",
-        ),
-        (
-            options.threshold is not None and not (options.gold or prints_links),
-            "--threshold X decides what is a link; it needs --pharaoh or --gold FILE, or --format jsonl.",
-        ),
-        (options.reverse and not options.gold, "--reverse needs --gold FILE."),
-        (options.links and not options.gold, "--links needs --gold FILE."),
-        (options.links and draws, "--links belongs to the table of --gold FILE; it cannot go with --png or --html."),
-        (
-            options.threshold is not None and draws and not prints_links,
-            "--threshold X decides what is a link; a heatmap shows weights.",
-        ),
-        (
-            options.base and not (options.gold or options.pharaoh),
-            "--base counts the words of links; it needs --pharaoh or --gold FILE.",
-        ),
-    ):
-        if is_wrong:
-            raise UserError(sentence)
 
 
 def print_error_rates(
@@ -135,28 +109,31 @@ def print_error_rates(
 def write_alignments(options: argparse.Namespace, run: Run, extractor: Extractor, gold: GoldAlignments | None) -> None:
     """Print each pair, or draw it with --png and --html."""
     page_pairs: list[PagePair] = []
+    draws = options.png or options.html
     alignments = run.align_all(id_pairs(options, run.translator), extractor, options.tokenized)
-    for number, alignment in enumerate(shown(alignments, options), 1):
-        if gold is not None:
-            gold.check(number - 1, alignment.word_pair)
-        links = gold.links[number - 1] if gold else None
-        if options.png:
-            path = Path(options.png)
-            if options.source and path.name:
-                path = path.with_name(f"{path.stem}-{number}{path.suffix or '.png'}")
-            if alignment.word_pair.target:
-                write(path, png(alignment.figure(options.heads, links)), "--png")
-            else:
-                log.warning("%s is not written: there is no word to draw.", path)
-        if options.html and alignment.word_pair.target:
-            page_pairs.append(alignment.page_pair(options.heads, links))
-        if options.format == "jsonl":
-            entry = alignment.to_dict(options.threshold, weights=True)
-            print(json.dumps({"line": number} | entry, ensure_ascii=False))
-        elif options.pharaoh:
-            print(format_links(alignment.extract_links(options.threshold), options.base))
-        elif not (options.png or options.html):
-            print(f"{alignment}\n" if options.source else alignment)
+    with ExitStack() as stack:
+        bar = None
+        if options.source and (draws or not sys.stdout.isatty()):
+            count = PackedFile(Path(options.source)).count_lines()
+            bar = stack.enter_context(Progress(count, "pair", f"aligning {options.source}"))
+        for number, alignment in enumerate(alignments, 1):
+            links = None
+            if gold is not None:
+                gold.check(number - 1, alignment.word_pair)
+                links = gold.links[number - 1]
+            if options.png:
+                draw(options, number, alignment, links)
+            if options.html and alignment.word_pair.target:
+                page_pairs.append(alignment.page_pair(options.heads, links))
+            if options.format == "jsonl":
+                entry = alignment.to_dict(options.threshold, weights=True)
+                print(json.dumps({"line": number} | entry, ensure_ascii=False))
+            elif options.pharaoh:
+                print(format_links(alignment.extract_links(options.threshold), options.base))
+            elif not draws:
+                print(f"{alignment}\n" if options.source else alignment)
+            if bar:
+                bar.update(1)
     if options.html and not page_pairs:
         log.warning("%s is not written: there is no word to draw.", options.html)
     elif options.html:
@@ -171,21 +148,21 @@ def write_alignments(options: argparse.Namespace, run: Run, extractor: Extractor
         write(Path(options.html), alignment_page(options.name, page_pairs, provenance).encode(), "--html")
 
 
+def draw(options: argparse.Namespace, number: int, alignment: Alignment, links: GoldLinks | None) -> None:
+    """Write the heatmap of one pair; of several each has its number in its name."""
+    path = Path(options.png)
+    if options.source and path.name:
+        path = path.with_name(f"{path.stem}-{number}{path.suffix or '.png'}")
+    if alignment.word_pair.target:
+        write(path, png(alignment.figure(options.heads, links)), "--png")
+    else:
+        log.warning("%s is not written: there is no word to draw.", path)
+
+
 def write(path: Path, content: bytes, option: str) -> None:
     with report_output_errors(path, option):
         write_atomic(path, content)
     log.info("%s", path)
-
-
-def shown(alignments: Iterator[Alignment], options: argparse.Namespace) -> Iterator[Alignment]:
-    """The alignments, with a bar for those of a file, unless they are printed on the terminal."""
-    if not options.source or (sys.stdout.isatty() and not (options.png or options.html)):
-        yield from alignments
-        return
-    with Progress(PackedFile(Path(options.source)).count_lines(), "pair", f"aligning {options.source}") as bar:
-        for alignment in alignments:
-            yield alignment
-            bar.update(1)
 
 
 def id_pairs(options: argparse.Namespace, translator: Translator) -> Iterator[IdPair]:

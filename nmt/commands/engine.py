@@ -14,7 +14,7 @@ import sys
 
 from nmt.commands import open_run
 from nmt.commands.export import with_ctranslate2
-from nmt.commands.translate_output import PRECISIONS, is_file
+from nmt.commands.output import PRECISIONS, is_file
 from nmt.convert.ctranslate2_folder import check_exportable, import_ctranslate2
 from nmt.errors import UserError
 from nmt.runs.run import Run
@@ -23,23 +23,16 @@ log = logging.getLogger("nmt")
 FAST = "int8"  # the number format of CTranslate2 that auto chooses
 
 
-def check_engine(options: argparse.Namespace) -> None:
-    """Raise UserError for a number format that the engine does not have."""
-    if options.engine == "torch" and options.quantization and options.quantization not in PRECISIONS:
-        raise UserError(
-            f"--quantization {options.quantization} needs --engine ctranslate2; --engine torch has "
-            f"{', '.join(PRECISIONS)}."
-        )
-
-
 def open_engine(options: argparse.Namespace, precision: str | None, live: bool = False) -> Run:
     """The run with its engine, which `options.engine` names afterwards.
 
     `precision` of our own search where --quantization does not say it; an output that is continued has one.
-    `live`: sentences come one by one.
+    `live`: sentences come one by one. Raises UserError for a number format that the engine does not have.
     """
-    if options.engine == "auto" and options.quantization and options.quantization not in PRECISIONS:
-        options.engine = "ctranslate2"  # which alone has it, and says why where it cannot
+    if options.quantization and options.quantization not in PRECISIONS:
+        if options.engine == "torch":
+            raise UserError(f"--quantization {options.quantization} needs --engine ctranslate2.")
+        options.engine = "ctranslate2"  # which says why where it has it not
     if options.engine == "ctranslate2":
         return with_ctranslate2(open_run(options), options.quantization or "float32")
     run = open_run(options, PRECISIONS.get(options.quantization, precision))
@@ -71,9 +64,7 @@ def is_live(options: argparse.Namespace) -> bool:
     """Whether `nmt translate` answers single sentences: arguments, a terminal or a pipe, and no file is written."""
     if options.input or is_file(options.output):
         return False
-    if options.sentences:
-        return True
     try:
-        return not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
+        return bool(options.sentences) or not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
     except (OSError, ValueError):  # no stdin
         return False

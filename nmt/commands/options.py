@@ -59,26 +59,35 @@ class Parser(argparse.ArgumentParser):
 
 
 class CommandParser(Parser):
-    """Accepts options before, between and after the positional arguments; argparse loses those after an option."""
+    """Accepts options before, between and after the positional arguments; argparse loses those after an option.
+
+    It sets `given`: what the command line has, such as --heads, --format, --format=jsonl and SOURCE.
+    """
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         options, positionals, rest = [], [], iter(args)
-        given: set[argparse.Action | None] = set()
+        given: set[str] = set()
         for word in rest:
+            name, has_value, value = word.partition("=")
             if word == "--":
                 positionals += rest
-            elif re.match(r"--?[A-Za-z]", word) and " " not in word.partition("=")[0]:
-                name, has_value, _ = word.partition("=")
-                action = self._option_string_actions.get(name)
-                if action in given and not isinstance(action, argparse._AppendAction):
-                    self.error(f"{name} is given twice")
-                given |= {action} - {None}
-                takes_next = action is not None and action.nargs is None and not has_value
-                value = next(rest, None) if takes_next else None
-                options.append(word if value is None else f"{word}={value}")  # so that -2,-1 may be a value
-            else:
+            elif not re.fullmatch(r"--?[A-Za-z]\S*", name):
                 positionals.append(word)
-        return super().parse_known_args([*options, *(["--", *positionals] if positionals else [])], namespace)
+            else:
+                action = self._option_string_actions.get(name)
+                if name in given and not isinstance(action, argparse._AppendAction):
+                    self.error(f"{name} is given twice")
+                if action is not None and action.nargs is None and not has_value:
+                    value = next(rest, None)
+                    word = name if value is None else f"{name}={value}"  # so that -2,-1 may be a value
+                given |= {name, word}
+                options.append(word)
+        found, unknown = super().parse_known_args([*options, *(["--", *positionals] if positionals else [])], namespace)
+        given |= {
+            str(each.metavar) for each in self._get_positional_actions() if getattr(found, each.dest) not in (None, [])
+        }
+        found.given = given
+        return found, unknown
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from nmt.commands.engine import check_engine, open_engine
-from nmt.commands.part_file import open_part
+from nmt.commands.engine import open_engine
+from nmt.commands.output import check_not_input, line_progress, open_output, search_settings
 from nmt.commands.translate import write_answers
-from nmt.commands.translate_output import line_progress, search_settings
 from nmt.config.schema import Config
 from nmt.data.files import open_atomic, report_write_errors
 from nmt.data.language_pairs import is_multilingual
@@ -32,7 +31,6 @@ log = logging.getLogger("nmt")
 
 def run(options: argparse.Namespace) -> int:
     """Write the pairs; nothing is printed."""
-    check_engine(options)
     if options.command == "backtranslate" and not options.file:
         raise UserError("Give FILE, the text to translate: nmt backtranslate RUN --output PREFIX FILE.")
     path = find_checkpoints(options.name, Path(options.runs))[0]
@@ -41,17 +39,16 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(f"{options.name} has several language pairs; {options.command} needs a run with one.")
     source = Path(options.file) if options.file else training_text(path, config)
     copy, synthetic = (Path(f"{options.output}.{language}") for language in (config.data.source, config.data.target))
-    if copy.exists() and copy.resolve() == source.resolve():
-        raise UserError(f"--output {options.output} would overwrite {source}; choose another name.")
+    check_not_input(str(copy), str(source))
     tag = f"{BACK_TRANSLATED} " if options.command == "backtranslate" and options.tag else ""
     with ExitStack() as stack:
         lines = stack.enter_context(PackedFile(source).open())
-        part = stack.enter_context(open_part(str(synthetic), options.resume))
-        run = open_engine(options, part.precision)
-        part.continue_with({"command": f"{options.command} {tag}".strip()} | search_settings(run))
+        out = stack.enter_context(open_output(str(synthetic), options.resume))
+        run = open_engine(options, out.precision)
+        out.continue_with({"command": f"{options.command} {tag}".strip()} | search_settings(run))
         stack.enter_context(report_write_errors(copy.parent))
         file = stack.enter_context(open_atomic(copy))
-        report = stack.enter_context(line_progress(source, str(synthetic), part.start.lines))
+        report = stack.enter_context(line_progress(source, str(synthetic), out.lines))
 
         def copied() -> Iterator[LineChunk]:
             for chunk in read_chunks(lines, str(source), live=False):
@@ -62,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
             for translation in run.translator.translate_chunk(chunk.texts, chunk.start, report):
                 yield f"{tag}{translation.text}" if translation.text else ""  # a blank line stays blank
 
-        write_answers(copied(), translate, part)
+        write_answers(copied(), translate, out)
     log.info("%s and %s are pairs to train on: data.train=[…,%s].", synthetic, copy, options.output)
     return 0
 

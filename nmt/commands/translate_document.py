@@ -4,10 +4,9 @@ import argparse
 import logging
 import sys
 from pathlib import Path
-from typing import Any
 
-from nmt.commands.engine import check_engine, open_engine
-from nmt.commands.translate_output import check_not_input, report_output_errors
+from nmt.commands.engine import open_engine
+from nmt.commands.output import check_not_input, report_output_errors
 from nmt.data.files import open_atomic
 from nmt.documents.formats import open_document
 from nmt.documents.translation import ModelTranslator, translate_document
@@ -16,21 +15,11 @@ from nmt.errors import UserError
 from nmt.runs.run import Run
 
 log = logging.getLogger("nmt")
-# Options of lines, and the values that they have where they are not given.
-FOR_LINES: dict[str, Any] = {
-    "sentences": [], "input": None, "nbest": 1, "format": "text", "resume": False, "min_confidence": None,
-    "copy_doubtful": False, "weights": False, "tokenized": False,
-}  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
     """Translate a document; what is wrong in it is said before the model is loaded, and nothing is written then."""
-    given = [name for name, default in FOR_LINES.items() if getattr(options, name) != default]
-    if given:
-        names = ", ".join(name if name == "sentences" else f"--{name.replace('_', '-')}" for name in given)
-        raise UserError(f"--document translates one document as it is; it cannot go with {names}.")
     check_not_input(options.output, options.document)
-    check_engine(options)
     path = Path(options.document)
     document = open_document(path, options.retranslate)
     run = open_engine(options, None)

@@ -1,0 +1,226 @@
+"""Where answers to lines are written: stdout, a device or a pipe, or a file that can be continued after a kill.
+
+A file has its name only when it is complete. Until then FILE.part holds the answers to the chunks that are done, to
+which lines, and under which settings. --resume goes on after them. The chunks are the same again, so the file becomes
+what it would have become without the interruption.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from filelock import Timeout
+
+from nmt.attention import cpu
+from nmt.data.files import is_stream, lock, open_atomic
+from nmt.data.line_chunks import LineChunk
+from nmt.data.packed import PackedFile
+from nmt.decode.translator import Report
+from nmt.errors import UserError
+from nmt.runs.run import Run
+from nmt.view.progress import Progress
+
+log = logging.getLogger("nmt")
+NUMBER_FORMAT, LAYOUT = "number format and device", "layout of matrices"  # settings that are kept when work continues
+PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}  # of NUMBER_FORMAT, for --quantization
+
+
+class Output:
+    """stdout, a device or a pipe: nothing of what was written can be read again."""
+
+    precision: str | None = None  # the number format of what is written already, as --quantization has it
+    lines = 0  # of the input, to which the answers are there already
+
+    def __init__(self, file: IO[Any]) -> None:
+        self.file = file
+
+    def continue_with(self, settings: dict[str, Any]) -> None:
+        """Raise UserError unless the answers that are there were made with these settings."""
+
+    def has(self, chunk: LineChunk) -> bool:
+        """Whether the answers to this chunk are there already; raises UserError if they are to other lines."""
+        return False
+
+    def write(self, text: str) -> None:
+        """Append an answer."""
+        self.file.write(text)
+
+    def finish(self, chunk: LineChunk) -> None:
+        """Called after the last answer to a chunk, which need not be made again."""
+        self.file.flush()
+
+
+class Part(Output):
+    """FILE.part while it is written; no other process can write it in the meantime.
+
+    Each of its lines is the SHA-256 hash of a JSON object, a space and the object: first the settings, then of each
+    chunk the answers, the number of lines up to its end, and a hash of these lines.
+    """
+
+    def __init__(self, output: Path, resume: bool, stack: ExitStack) -> None:
+        self.output, self.path = output, output.with_name(f"{output.name}.part")
+        lock_path = output.with_name(f".{output.name}.lock")
+        with report_output_errors(output):
+            try:
+                stack.enter_context(lock(lock_path, timeout=2.0))
+            except Timeout:
+                raise UserError(f"Another process is writing {self.path}.") from None
+            stack.callback(lock_path.unlink, missing_ok=True)
+            super().__init__(open(self.path, "a+b", buffering=0))  # as it is, if it is there
+        stack.callback(self.file.close)
+        self.settings: dict[str, Any] = {}
+        self.input, self.answers, self.skipped, end = "", list[str](), 0, 0
+        for record, size in self.records():
+            self.settings = record.get("settings", self.settings)
+            self.lines, self.input, end = record.get("lines", 0), record.get("input", ""), end + size
+        if self.lines and not resume:
+            raise self.refusal(f"holds the answers to {self.lines:,} lines; --resume continues them")
+        with report_output_errors(output):
+            self.file.truncate(end if self.lines else 0)  # without what was being written when it was killed
+        computed = str(self.settings.get(NUMBER_FORMAT))
+        self.precision = PRECISIONS.get(computed.partition(" ")[0])
+        if LAYOUT in self.settings:
+            cpu.fix_layout(bool(self.settings[LAYOUT]))
+            stack.callback(cpu.fix_layout, None)
+
+    def records(self) -> Iterator[tuple[dict[str, Any], int]]:
+        """Each complete record with its size in bytes; raises UserError where the file is damaged or another's."""
+        with open(self.path, "rb") as file:
+            for number, line in enumerate(file):
+                digest, _, content = line.removesuffix(b"\n").partition(b" ")
+                if hashlib.sha256(content).hexdigest().encode() == digest and line.endswith(b"\n"):
+                    yield json.loads(content), len(line)
+                elif not number or line.endswith(b"\n"):
+                    raise self.refusal("is damaged or of another program")
+
+    def refusal(self, reason: str) -> UserError:
+        """What is wrong with the part that is there, and that it must be deleted by hand."""
+        return UserError(f"{self.path} {reason}; delete it to begin anew.")
+
+    def continue_with(self, settings: dict[str, Any]) -> None:
+        if not self.lines:
+            self.append(settings=settings)
+            return
+        old = self.settings
+        if names := [name for name in settings | old if settings.get(name) != old.get(name)]:
+            raise self.refusal(f"was begun with another value of {', '.join(names)}")
+        log.info("%s: the first %d lines are there already.", self.path, self.lines)
+
+    def append(self, **record: Any) -> None:
+        """Write a record to the disk."""
+        content = json.dumps(record, ensure_ascii=False).encode()
+        line = memoryview(b"%s %s\n" % (hashlib.sha256(content).hexdigest().encode(), content))
+        with report_output_errors(self.output):
+            while line:
+                line = line[self.file.write(line) :]
+            os.fsync(self.file.fileno())
+
+    def has(self, chunk: LineChunk) -> bool:
+        if chunk.start > self.lines:
+            return False
+        if chunk.stop > self.lines or (chunk.stop == self.lines and chunk.digest != self.input):
+            raise self.refusal(f"has the answers to {self.lines:,} other lines than this input begins with")
+        self.skipped = chunk.stop
+        return True
+
+    def write(self, text: str) -> None:
+        self.answers.append(text)
+
+    def finish(self, chunk: LineChunk) -> None:
+        self.append(lines=chunk.stop, input=chunk.digest, text="".join(self.answers))
+        self.lines = self.skipped = chunk.stop
+        self.answers.clear()
+
+    def complete(self) -> None:
+        """Write the answers to the file that was asked for."""
+        if self.skipped < self.lines:
+            raise self.refusal(f"has the answers to {self.lines:,} other lines than this input begins with")
+        with report_output_errors(self.output), open_atomic(self.output) as file:
+            for record, _ in self.records():
+                file.write(record.get("text", "").encode())
+        self.path.unlink()
+
+    def leave(self) -> None:
+        """After an error or an interruption: keep what can be continued."""
+        if self.lines:
+            log.warning("%s has the answers to %d lines; --resume continues it.", self.path, self.lines)
+        else:
+            self.path.unlink(missing_ok=True)
+
+
+@contextmanager
+def open_output(path: str | None, resume: bool = False) -> Iterator[Output]:
+    """stdout, a device or pipe that is written to, or a file that gets its name at the end.
+
+    After an error or a kill `resume` continues the file. Raises UserError for a part that must not be overwritten or
+    cannot be continued.
+    """
+    if path is None:
+        yield Output(sys.stdout)
+    elif not is_file(path):
+        with report_output_errors(path), open(path, "a", encoding="utf-8", newline="\n") as file:
+            yield Output(file)
+    else:
+        with ExitStack() as stack:
+            part = Part(Path(path).resolve(), resume, stack)
+            try:
+                yield part
+                part.complete()
+            except BaseException:
+                part.leave()
+                raise
+
+
+@contextmanager
+def line_progress(source: Path | None, output: str | None, done: int) -> Iterator[Report | None]:
+    """What a bar learns from how many lines of a file are translated; `done`: how many are there already.
+
+    None for pipes and other input, and where the answers appear on the terminal.
+    """
+    if source is None or not os.path.isfile(source) or (output is None and sys.stdout.isatty()):
+        yield None
+        return
+    with Progress(PackedFile(source).count_lines(), "line", f"translating {source}", done) as bar:
+        yield bar.update
+
+
+def is_file(path: str | None) -> bool:
+    """Whether the path of --output is a regular file, or will be one."""
+    return path is not None and not is_stream(path) and (os.path.isfile(path) or not os.path.exists(path))
+
+
+def check_not_input(output: str | None, source: str | None) -> None:
+    """Raise UserError if the output would overwrite what is translated."""
+    if output and source and is_file(output) and Path(output).resolve() == Path(source).resolve():
+        raise UserError(f"--output {output} would overwrite the text that is translated; choose another name.")
+
+
+@contextmanager
+def report_output_errors(path: str | os.PathLike[str], option: str = "--output") -> Iterator[None]:
+    """Around code that only writes the output: an OSError becomes a UserError."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UserError(f"{option} {path} cannot be written: {error.strerror or error}.") from None
+
+
+def search_settings(run: Run) -> dict[str, Any]:
+    """All that translations depend on besides the input and options of `nmt translate`, by the name for messages."""
+    found = {f"decode.{name}": value for name, value in run.provenance["decode"].items()}
+    found["RUN"] = [model["weights"] for model in run.provenance["models"]]
+    found["calibration of confidences"] = run.provenance.get("calibration")
+    found["versions of the program and its libraries"] = run.provenance["scored_with"]
+    found[NUMBER_FORMAT] = run.provenance["computed"]
+    found["number of processes (OMP_NUM_THREADS)"] = run.translator.num_processes
+    if run.provenance["computed"] == "float32 on cpu":
+        found[LAYOUT] = cpu.uses_column_major()
+    plain: dict[str, Any] = json.loads(json.dumps(found))
+    return plain
