@@ -99,9 +99,9 @@ def test_bad_documents_are_refused_in_one_sentence(refuse, name, content, wanted
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
-        (["Ein Satz."], "it cannot go with sentences"),
-        (["--input", "x", "--nbest", "2"], "it cannot go with --input, --nbest"),
-        (["--format", "jsonl", "--resume"], "it cannot go with --format, --resume"),
+        (["Ein Satz."], "SENTENCE cannot go with --document"),
+        (["--input", "x", "--nbest", "2"], "cannot go with --input, --nbest"),
+        (["--format", "jsonl", "--resume"], "cannot go with --format, --resume"),
         (["--retranslate"], "--retranslate is for .po"),
         (["--layer", "9"], "Layer 9 does not exist"),
     ],

@@ -59,7 +59,7 @@ def test_continued_after_an_interruption_it_is_the_same(trained: Trained, text, 
         assert run_command(capfd, *words, str(tmp_path / "part")).code == 130
     assert (tmp_path / "part.en.part").exists()
     assert not (tmp_path / "part.en").exists() and not (tmp_path / "part.de").exists()
-    assert "--resume continues it" in run_command(capfd, *words, str(tmp_path / "part")).err
+    assert "--resume continues" in run_command(capfd, *words, str(tmp_path / "part")).err
     assert run_command(capfd, *words, str(tmp_path / "part"), "--tag", "--resume").code == 2, "with another tag"
     monkeypatch.setattr(Translator, "translate_chunk", until_the_third)
     assert run_command(capfd, *words, str(tmp_path / "part"), "--resume").code == 0
