@@ -11,7 +11,7 @@ from nmt.data.links import format_links, parse_links
 from nmt.data.words import WordPair
 from nmt.errors import UserError
 from nmt.evaluate.aer import AlignmentCounts, GoldAlignments, read_gold_alignments
-from nmt.evaluate.extraction import argmax_links, threshold_links
+from nmt.evaluate.extraction import extract_links
 
 LINKS = st.sets(st.tuples(st.integers(0, 30), st.integers(0, 30)))
 
@@ -47,7 +47,7 @@ def aer(links, sure, possible):
     """AER, precision and recall of a corpus, one set a sentence pair."""
     counts = AlignmentCounts()
     for pair in zip(links, sure, possible, strict=True):
-        counts = counts.add(*pair)
+        counts.add(*pair)
     return counts.score()
 
 
@@ -55,17 +55,17 @@ MATRIX = np.array([[0.5, 0.2, 0.3], [0.05, 0.15, 0.8], [0.0, 0.0, 1.0]])  # thre
 
 
 def test_argmax_never_links_the_end():
-    assert argmax_links(MATRIX) == {(0, 0), (1, 1)}
-    assert argmax_links(np.ones((2, 1))) == set()
-    assert argmax_links(np.array([[0.5, 0.5, 0.0]])) == {(0, 0)}
+    assert extract_links(MATRIX) == {(0, 0), (1, 1)}
+    assert extract_links(np.ones((2, 1))) == set()
+    assert extract_links(np.array([[0.5, 0.5, 0.0]])) == {(0, 0)}
 
 
 def test_threshold_includes_its_value():
-    assert threshold_links(MATRIX, 0.15) == {(0, 0), (1, 0), (1, 1)}
-    assert threshold_links(MATRIX, 0.8) == set()  # 0.8 and 1.0 are at </s>
+    assert extract_links(MATRIX, 0.15) == {(0, 0), (1, 0), (1, 1)}
+    assert extract_links(MATRIX, 0.8) == set()  # 0.8 and 1.0 are at </s>
     for threshold in (0.0, -1.0, 1.5, float("nan")):
         with pytest.raises(UserError, match="threshold"):
-            threshold_links(MATRIX, threshold)
+            extract_links(MATRIX, threshold)
 
 
 def test_aer_of_pharaoh_lines_by_hand():

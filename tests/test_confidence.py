@@ -12,11 +12,11 @@ from corpora import Trained, run_command
 import nmt
 from nmt.decode.confidence import Calibration, word_log_probabilities
 from nmt.evaluate.calibration import (
-    Reliability,
     auroc,
     fit,
     fit_calibration,
     read_calibration,
+    reliability,
     right_words,
     write_calibration,
 )
@@ -53,9 +53,9 @@ def test_what_was_planted_is_fitted():
     right = generator.random(40000) < truth
     fitted = fit(probabilities, right)
     assert fitted == pytest.approx(PLANTED, abs=0.05)
-    before = Reliability.measure(Calibration().confidences(probabilities), right)
-    after = Reliability.measure(fitted.confidences(probabilities), right)
-    assert before.error > 0.08 and after.error < 0.015 and after.words == 40000
+    before = reliability(Calibration().confidences(probabilities), right)
+    after = reliability(fitted.confidences(probabilities), right)
+    assert before["error"] > 0.08 and after["error"] < 0.015 and after["words"] == 40000
 
 
 def test_few_words_leave_the_probabilities_nearly_as_they_are():
@@ -66,11 +66,11 @@ def test_few_words_leave_the_probabilities_nearly_as_they_are():
 
 def test_reliability_by_hand():
     """Bin 0.7: three words, 0.75 sure and ⅔ right; bin 0.9: one word, 1.0 sure and wrong."""
-    found = Reliability.measure(np.array([0.71, 0.75, 0.79, 1.0]), np.array([1.0, 0.0, 1.0, 0.0]))
-    assert found.words == 4 and found.right == 0.5
-    assert found.error == pytest.approx((3 * (0.75 - 2 / 3) + 1.0) / 4)
-    assert [count for count, _, _ in found.bins] == [0, 0, 0, 0, 0, 0, 0, 3, 0, 1]
-    assert Reliability.measure(np.zeros(0), np.zeros(0)).error == 0
+    found = reliability(np.array([0.71, 0.75, 0.79, 1.0]), np.array([1.0, 0.0, 1.0, 0.0]))
+    assert found["words"] == 4 and found["right"] == 0.5
+    assert found["error"] == pytest.approx((3 * (0.75 - 2 / 3) + 1.0) / 4)
+    assert [count for count, _, _ in found["bins"]] == [0, 0, 0, 0, 0, 0, 0, 3, 0, 1]
+    assert reliability(np.zeros(0), np.zeros(0))["error"] == 0
 
 
 def test_auroc_by_hand():

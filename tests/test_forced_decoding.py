@@ -26,7 +26,7 @@ from nmt.evaluate.extraction import (
     MAX_LENGTH_FACTOR,
     Extractor,
     absolute_layers,
-    argmax_links,
+    extract_links,
     layer_candidates,
     max_pieces_per_side,
     record_words,
@@ -76,7 +76,7 @@ def test_pairs_are_recorded_in_a_batch_as_alone(name, small_model, monkeypatch):
                 np.testing.assert_allclose(value, wanted, atol=1e-6)
         if expected.weights is not None:
             assert expected.weights.shape[2:] == (len(target) + 1, len(source) + 1)
-            assert argmax_links(record.layer_weights(0, None)) == argmax_links(expected.layer_weights(0, None))
+            assert extract_links(record.layer_weights(0, None)) == extract_links(expected.layer_weights(0, None))
 
 
 @given(PAIRS, st.integers(1, 60), st.integers(1, 300))
@@ -174,11 +174,12 @@ def test_pairs_longer_than_the_learned_positions_are_refused(small_model):
 
 def test_the_page_names_layers_as_they_are_counted_from_below():
     record = AttentionRecord(["▁a"], ["▁b"], [0.0, 0.0], np.full((3, 2, 2, 2), 0.5))
-    found = Alignment(record, record_words(record), Extractor((-1, -2))).page_extractors()
-    assert list(found) == [
+    found = Alignment(record, record_words(record), Extractor((-1, -2))).page_pair()
+    assert list(found.matrices) == [
         f"{name}, mean of 2 heads" for name in ("mean of layers 2,1", "layer 0", "layer 1", "layer 2")
     ]
-    assert next(iter(Alignment(record, record_words(record), Extractor(-1, 1)).page_extractors())) == "layer 2, head 1"
+    one_head = Alignment(record, record_words(record), Extractor(-1, 1)).page_pair()
+    assert list(one_head.matrices) == ["layer 2, head 1"]
 
 
 def test_a_model_describes_its_recorded_attention(name, small_model):

@@ -35,8 +35,8 @@ def check_files(folder: Path) -> Iterator[tuple[str, bool]]:
     for path in sorted(folder.glob("*.safetensors")):
         if not path.stem.endswith(".damaged"):  # one that a training has set aside
             yield path.name, is_sound(path)
-    if (path := folder / "evaluate" / calibration.FILE).exists():
-        yield f"evaluate/{calibration.FILE}", read_json(path) is not None
+    if (path := folder / calibration.FILE).exists():
+        yield str(calibration.FILE), read_json(path) is not None
     for path in sorted(folder.glob("evaluate/*/result.json")):
         result, name = read_json(path), f"evaluate/{path.parent.name}"
         yield f"{name}/result.json", result is not None

@@ -17,7 +17,6 @@ from nmt.evaluate.extraction import (
     DECODER_STEPS,
     Extractor,
     absolute_layers,
-    describe_layers,
     encode_pairs,
     extract_links,
     fitting_pairs,
@@ -38,7 +37,8 @@ class AlignmentScore(NamedTuple):
     recall: float
 
 
-class AlignmentCounts(NamedTuple):
+@dataclass
+class AlignmentCounts:
     """The sums over a corpus that the alignment error rate is computed from; A predicted, S sure, P possible links."""
 
     predicted: int = 0  # |A|
@@ -46,14 +46,12 @@ class AlignmentCounts(NamedTuple):
     correct_sure: int = 0  # |A∩S|
     correct_possible: int = 0  # |A∩P|
 
-    def add(self, links: set[Link], sure: set[Link], possible: set[Link]) -> "AlignmentCounts":
-        """The counts with one more sentence pair; sure links count as possible too (P ⊇ S)."""
-        return AlignmentCounts(
-            self.predicted + len(links),
-            self.sure + len(sure),
-            self.correct_sure + len(links & sure),
-            self.correct_possible + len(links & (sure | possible)),
-        )
+    def add(self, links: set[Link], sure: set[Link], possible: set[Link]) -> None:
+        """Count one more sentence pair; sure links count as possible too (P ⊇ S)."""
+        self.predicted += len(links)
+        self.sure += len(sure)
+        self.correct_sure += len(links & sure)
+        self.correct_possible += len(links & (sure | possible))
 
     def score(self) -> AlignmentScore:
         """AER, precision and recall; where the denominator is 0, AER is 0, precision is 1 and recall is 1."""
@@ -74,26 +72,14 @@ class GoldAlignments:
     links: list[tuple[set[Link], set[Link]]]  # sure and possible ones, counted from 0
     base: int = 0  # index of the first word in the file, for messages
     tokenized: bool = False  # words are separated by spaces alone
-    numbers: Sequence[int] | None = None  # line numbers of the pairs in the file, from 1; None: all
 
-    def first(self, count: int) -> "GoldAlignments":
-        """The first `count` pairs with their links, all if there are fewer."""
-        return self.subset(range(min(count, len(self.pairs))))
-
-    def subset(self, indices: Sequence[int]) -> "GoldAlignments":
-        """The pairs at these indices, from 0."""
-        numbers = self.numbers or range(1, len(self.pairs) + 1)
-        pairs, links = [self.pairs[index] for index in indices], [self.links[index] for index in indices]
-        return GoldAlignments(self.path, pairs, links, self.base, self.tokenized, [numbers[index] for index in indices])
-
-    def check(self, index: int, words: WordPair) -> None:
-        """Raise UserError for links of the pair at `index` (from 0) to words that do not exist."""
-        number = self.numbers[index] if self.numbers else index + 1
+    def check(self, row: int, words: WordPair) -> None:
+        """Raise UserError for links of the pair at `row` (from 0) to words that do not exist."""
         for side, name, count in ((0, "source", len(words.source)), (1, "target", len(words.target))):
-            highest = max((link[side] for link in self.links[index][1]), default=-1)
+            highest = max((link[side] for link in self.links[row][1]), default=-1)
             if highest >= count:
                 raise UserError(
-                    f"{self.path}:{number}: a link names {name} word {highest + self.base}, but the {name} has "
+                    f"{self.path}:{row + 1}: a link names {name} word {highest + self.base}, but the {name} has "
                     f"{count} words, counted from {self.base}; see --tokenized and --base."
                 )
 
@@ -104,11 +90,7 @@ class GoldAlignments:
 
 
 def read_gold_alignments(
-    path: Path,
-    pairs: Sequence[tuple[str, str]],
-    base: int = 0,
-    reverse: bool = False,
-    tokenized: bool = False,
+    path: Path, pairs: Sequence[tuple[str, str]], base: int = 0, reverse: bool = False, tokenized: bool = False
 ) -> GoldAlignments:
     """Pharaoh links of sentence pairs, one line each; raises UserError for a malformed or a missing line."""
     if not tokenized and any(tokenization_warning([pair[side] for pair in pairs]) for side in (0, 1)):
@@ -126,18 +108,21 @@ def alignment_error_rates(
     extractors: Sequence[Extractor],
     threshold: float | None = None,
     on_links: Callable[[Extractor, set[Link]], None] | None = None,
+    rows: Sequence[int] | None = None,
 ) -> dict[Extractor, AlignmentScore]:
-    """The alignment error rate of each extractor under forced decoding of the targets.
+    """The alignment error rate of each extractor under forced decoding of the targets, of all pairs or some `rows`.
 
     `on_links` is called with the links of each extractor for each pair, in order.
     """
-    counts = dict.fromkeys(extractors, AlignmentCounts())
-    for index, record in enumerate(translator.force_decode_all(encode_pairs(translator, gold.pairs))):
+    counts = {extractor: AlignmentCounts() for extractor in extractors}
+    rows = range(len(gold.pairs)) if rows is None else rows
+    records = translator.force_decode_all(encode_pairs(translator, [gold.pairs[row] for row in rows]))
+    for row, record in zip(rows, records, strict=True):
         words = record_words(record, gold.tokenized)
-        gold.check(index, words)
+        gold.check(row, words)
         for extractor in extractors:
             links = extract_links(extractor.word_weights(record, words), threshold)
-            counts[extractor] = counts[extractor].add(links, *gold.links[index])
+            counts[extractor].add(links, *gold.links[row])
             if on_links is not None:
                 on_links(extractor, links)
     return {extractor: total.score() for extractor, total in counts.items()}
@@ -146,80 +131,71 @@ def alignment_error_rates(
 class LayerSelector:
     """The alignment error rate of one run; layer and decoder step are chosen once, on the gold links of `valid`.
 
-    Without `valid`, and where `default` is a single head, which was trained for it, `default` is taken. Pairs that are
-    too long are left out.
+    Candidates are each layer and means of upper layers, with both decoder steps. Without `valid`, and where `default`
+    is a single head, which was trained for it, `default` is taken. Pairs that are too long are left out.
     """
 
     def __init__(self, translator: Translator, default: Extractor, valid: GoldAlignments | None) -> None:
-        self.translator, self.default = translator, default
-        self.valid = None if valid is None else valid.first(MAX_SELECTION_PAIRS)
+        num_layers = translator.model.num_layers
+        self.translator, self.valid = translator, valid
+        self.default = default._replace(layer=absolute_layers(default.layer, num_layers))
+        self.candidates = [
+            Extractor(layer, None, step) for layer in layer_candidates(num_layers) for step in DECODER_STEPS
+        ]
 
     @cached_property
-    def selection_pairs(self) -> GoldAlignments | None:
-        """The validation pairs that are short enough; None if there are none to choose on."""
+    def selection_rows(self) -> list[int]:
+        """The pairs of `valid` that the choice is made on; empty where there is none to make."""
         if self.valid is None or self.default.head is not None:
-            return None
-        indices = fitting_pairs(self.translator, self.valid.pairs)
-        return self.valid.subset(indices) if indices else None
-
-    @cached_property
-    def candidates(self) -> list[Extractor]:
-        """Each layer and means of upper layers, with both decoder steps; without pairs to choose on a single one."""
-        num_layers = self.translator.model.num_layers
-        if self.selection_pairs is None:
-            return [self.default._replace(layer=absolute_layers(self.default.layer, num_layers))]
-        return [Extractor(layer, None, step) for layer in layer_candidates(num_layers) for step in DECODER_STEPS]
+            return []
+        return fitting_pairs(self.translator, self.valid.pairs[:MAX_SELECTION_PAIRS])
 
     @cached_property
     def selected(self) -> Extractor:
         """The candidate with the lowest error rate on the validation pairs."""
-        if self.default.head is not None:
-            return self.candidates[0]
-        if self.selection_pairs is None:
-            log.info(
-                "There are no gold links to choose a layer on; train.heatmap_layer and decoder step output are used."
-            )
-            return self.candidates[0]
-        scores = alignment_error_rates(self.translator, self.selection_pairs, self.candidates)
+        if self.valid is None or not self.selection_rows:
+            if self.default.head is None:
+                log.info("There are no gold links to choose a layer on; train.heatmap_layer, step output, is used.")
+            return self.default
+        scores = alignment_error_rates(self.translator, self.valid, self.candidates, rows=self.selection_rows)
         best = min(scores, key=lambda extractor: scores[extractor].aer)
         log.info(
-            "The %s, step %s, has the lowest alignment error rate of %d candidates on %d validation pairs: %.3f.",
-            describe_layers(best.labels()[0]), best.decoder_step, len(scores), len(self.selection_pairs.pairs),
-            scores[best].aer,
+            "Layer %s, step %s, has the lowest alignment error rate of %d candidates on %d validation pairs: %.3f.",
+            best.labels()[0], best.decoder_step, len(scores), len(self.selection_rows), scores[best].aer,
         )  # fmt: skip
         return best
 
-    def describe_selection(self, gold: GoldAlignments) -> str | None:
+    def chosen_on(self, gold: GoldAlignments) -> str | None:
         """The pairs that the choice was made on, None without one; it flatters the score where they are of `gold`."""
         if self.default.head is not None:
             return "the training, which guided this head"
-        if self.selection_pairs is None or self.valid is None:
+        if self.valid is None or not self.selection_rows:
             return None
-        if gold.pairs[: len(self.valid.pairs)] == self.valid.pairs:
-            count = len(self.valid.pairs)
-            return "these pairs" if count == len(gold.pairs) else f"the first {count} of these pairs"
-        return f"{len(self.selection_pairs.pairs)} validation pairs"
+        chosen = self.valid.pairs[:MAX_SELECTION_PAIRS]
+        if gold.pairs[: len(chosen)] == chosen:
+            return "these pairs" if len(chosen) == len(gold.pairs) else f"the first {len(chosen)} of these pairs"
+        return f"{len(self.selection_rows)} validation pairs"
 
     def provenance(self, gold: GoldAlignments) -> dict[str, Any]:
         """What a score depends on besides the model, the text and the code: the links, also those of the choice."""
         return {"links": gold.digest(), "chosen_on": None if self.valid is None else self.valid.digest()}
 
-    def score(self, gold: GoldAlignments) -> dict[str, object]:
+    def score(self, gold: GoldAlignments) -> dict[str, Any]:
         """AER, precision, recall and the extractor, as result.json keeps them; empty if all pairs are too long."""
-        indices = fitting_pairs(self.translator, gold.pairs)
-        if left_out := len(gold.pairs) - len(indices):
+        rows = fitting_pairs(self.translator, gold.pairs)
+        if left_out := len(gold.pairs) - len(rows):
             log.warning("%d pairs of %s are too long; AER leaves them out.", left_out, gold.path)
-        if not indices:
+        if not rows:
             return {}
         extractor = self.selected
-        scores = alignment_error_rates(self.translator, gold.subset(indices), [extractor])[extractor]
+        scores = alignment_error_rates(self.translator, gold, [extractor], rows=rows)[extractor]
         alignment = {
             "layer": extractor.labels()[0],
             **({} if extractor.head is None else {"head": extractor.head}),
             "decoder_step": extractor.decoder_step,
             "links": "argmax",
-            "chosen_on": self.describe_selection(gold),
-            "candidates": len(self.candidates),
+            "chosen_on": self.chosen_on(gold),
+            "candidates": len(self.candidates) if self.selection_rows else 1,
             "left_out": left_out,
         }
         return {**scores._asdict(), "alignment": alignment}

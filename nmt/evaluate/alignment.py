@@ -16,7 +16,7 @@ from nmt.data.words import WordPair
 from nmt.decode.forced_decoding import AttentionRecord, IdPair
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
-from nmt.evaluate.extraction import Extractor, absolute_layers, describe_layers, extract_links
+from nmt.evaluate.extraction import Extractor, absolute_layers, extract_links
 from nmt.view.alignment_page import PagePair, alignment_page
 from nmt.view.heatmap import GoldLinks, grid, heatmap
 from nmt.view.text import visible
@@ -73,14 +73,8 @@ class Alignment:
         lines = []
         for weights, word in zip(self.matrix, self.word_pair.target, strict=True):
             ranked = sorted(zip(weights.tolist(), self.word_pair.columns, strict=True), reverse=True)
-            lines.append(
-                "\t".join(
-                    [
-                        visible(word),
-                        *(f"{visible(name)} {weight:.2f}" for weight, name in ranked if weight >= MIN_WEIGHT),
-                    ]
-                )
-            )
+            cells = [f"{visible(name)} {weight:.2f}" for weight, name in ranked if weight >= MIN_WEIGHT]
+            lines.append("\t".join([visible(word), *cells]))
         return "\n".join(lines)
 
     def figure(self, every_head: bool = False, gold: GoldLinks | None = None, title: str = "") -> Figure:
@@ -97,14 +91,10 @@ class Alignment:
         return grid(matrices, columns, rows, gold=gold, window_spans=spans)
 
     def page_pair(self, every_head: bool = False, gold: GoldLinks | None = None) -> PagePair:
-        """What an alignment page shows of this pair: the weights of the extractor, then of every layer."""
-        extractors = self.page_extractors(every_head)
-        matrices = {name: each.word_weights(self.record, self.word_pair) for name, each in extractors.items()}
-        spans = self.extractor.window_spans(self.record, self.word_pair)
-        return PagePair(self.word_pair.columns, self.word_pair.target, matrices, gold, spans)
+        """What an alignment page shows of this pair: the weights of the extractor, then of every layer.
 
-    def page_extractors(self, every_head: bool = False) -> dict[str, Extractor]:
-        """By name on the page: the extractor, then the other layers, the rollout, and with `every_head` each head."""
+        Then those of the rollout, and with `every_head` of each head.
+        """
         num_layers, num_heads, step = self.record.num_layers, self.record.num_heads, self.extractor.decoder_step
         extractors = [self.extractor._replace(layer=absolute_layers(self.extractor.layer, num_layers))]
         if self.extractor.head is None:
@@ -112,7 +102,11 @@ class Alignment:
             extractors += [Extractor(decoder_step=step, method="rollout")] * (self.record.rollout is not None)
         if every_head:
             extractors += [Extractor(layer, head, step) for layer in range(num_layers) for head in range(num_heads)]
-        return {describe_extractor(each, num_heads): each for each in extractors}
+        matrices = {
+            describe_extractor(each, num_heads): each.word_weights(self.record, self.word_pair) for each in extractors
+        }
+        spans = self.extractor.window_spans(self.record, self.word_pair)
+        return PagePair(self.word_pair.columns, self.word_pair.target, matrices, gold, spans)
 
     def html(self, title: str = "attention") -> str:
         """A page of its own, without network: pointing at a word shows what it attends to, layer by layer."""
@@ -170,10 +164,11 @@ class Alignment:
 
 
 def describe_extractor(extractor: Extractor, num_heads: int) -> str:
-    """Such as `layer 1, head 0`, `layer 1, mean of 4 heads` or `rollout through all layers`."""
+    """Such as `layer 1, head 0`, `mean of layers 0,1, mean of 4 heads` or `rollout through all layers`."""
+    layer, head, _ = extractor.labels()
     if extractor.method != "mean":
         return "rollout through all layers"
-    layers = describe_layers(extractor.labels()[0])
-    if extractor.head is not None:
-        return f"{layers}, head {extractor.head}"
+    layers = f"layer {layer}" if layer.isdecimal() else f"mean of layers {layer}"
+    if head != "mean":
+        return f"{layers}, head {head}"
     return f"{layers}, mean of {num_heads} heads" if num_heads > 1 else layers

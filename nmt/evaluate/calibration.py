@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,34 +21,27 @@ from nmt.data.words import split_into_words
 from nmt.decode.confidence import Calibration, logits, sigmoid
 from nmt.decode.translator import Translation, Translator, mean_confidence
 from nmt.evaluate.metrics import sentence_bleu
-from nmt.view.curves import reliability_diagram
-
-if TYPE_CHECKING:
-    from nmt.view.curves import Figure
 
 MOST_PAIRS = 1000  # of the validation set, evenly spread
 RIDGE, STEPS = 1.0, 30  # of the fit: pulls towards slope 1 and intercept 0, which decide where there are few words
 BINS = 10  # of equal width
-FILE = "calibration.json"  # in the folder `evaluate` of a run
+FILE = Path("evaluate", "calibration.json")  # in the folder of a run
 
 
 def read_calibration(run_folder: Path, weights: Sequence[str]) -> Calibration | None:
     """What was fitted for checkpoints with these digests; None if nothing was."""
-    stored = read_json(run_folder / "evaluate" / FILE)
-    if not isinstance(stored, dict) or stored.get("weights") != list(weights):
-        return None
-    slope, intercept = stored.get("slope"), stored.get("intercept")
-    if not (isinstance(slope, float) and isinstance(intercept, float) and math.isfinite(slope + intercept)):
-        return None
-    return Calibration(slope, intercept)
+    match read_json(run_folder / FILE):
+        case {"weights": kept, "slope": float(slope), "intercept": float(intercept)} if kept == list(weights):
+            return Calibration(slope, intercept) if math.isfinite(slope + intercept) else None
+    return None
 
 
 def write_calibration(run_folder: Path, weights: Sequence[str], calibration: Calibration, pairs: int) -> None:
     """Keep what was fitted on that many validation pairs. Raises OSError, and UserError where links lead elsewhere."""
-    folder = run_folder / "evaluate"
-    refuse_links(folder, folder / FILE)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / FILE, {**calibration._asdict(), "validation_pairs": pairs, "weights": list(weights)})
+    path = run_folder / FILE
+    refuse_links(path.parent, path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, {**calibration._asdict(), "validation_pairs": pairs, "weights": list(weights)})
 
 
 def some_pairs(pairs: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
@@ -58,10 +51,10 @@ def some_pairs(pairs: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
 
 
 def fit_calibration(translator: Translator, pairs: Sequence[tuple[str, str]]) -> Calibration:
-    """Translate pairs in this process alone, and fit the confidences of the words to what the references have."""
-    alone = replace(translator, calibration=Calibration(), map_batches=None)
-    translations = list(alone.translate(pair[0] for pair in pairs))
-    confidences, right, _ = judged_words(alone, translations, [pair[1] for pair in pairs])
+    """Translate pairs, and fit the confidences of the words to what the references have."""
+    translator = replace(translator, calibration=Calibration())
+    translations = list(translator.translate(source for source, _ in pairs))
+    confidences, right, _ = judged_words(translator, translations, [target for _, target in pairs])
     return fit(np.log(confidences), right)
 
 
@@ -89,12 +82,11 @@ def measure_confidence(
     auroc: of "sentence BLEU is below its median".
     """
     confidences, right, of_sentences = judged_words(translator, translations, references)
-    reliability = Reliability.measure(confidences, right)
     pairs = zip(translations, references, strict=True)
     bleu = np.array([sentence_bleu(translation.text, reference, language) for translation, reference in pairs])
     below = bleu < np.median(bleu) if len(bleu) else bleu.astype(bool)
-    calibration = translator.calibration._asdict()
-    return reliability._asdict() | {"auroc": auroc(-of_sentences, below), "calibration": calibration}
+    found = reliability(confidences, right)
+    return found | {"auroc": auroc(-of_sentences, below), "calibration": translator.calibration._asdict()}
 
 
 def judged_words(
@@ -122,43 +114,27 @@ def right_words(words: Sequence[str], reference: Sequence[str]) -> list[bool]:
     return right
 
 
-class Reliability(NamedTuple):
-    """How well confidences fit: of all words whose confidence is about 0.8, 80 % should be right."""
+def reliability(confidences: np.ndarray, right: np.ndarray) -> dict[str, Any]:
+    """How well confidences fit: of all words whose confidence is about 0.8, 80 % should be right.
 
-    words: int
-    right: float  # share of the words
-    error: float  # expected calibration error: mean |confidence − share that is right| over the bins, by words
-    bins: list[tuple[int, float, float]]  # words, mean confidence and share that is right of each bin
-
-    @classmethod
-    def measure(cls, confidences: np.ndarray, right: np.ndarray) -> Reliability:
-        """confidences [W], right [W]."""
-        bins = []
-        number = np.minimum((confidences * BINS).astype(int), BINS - 1)
-        for index in range(BINS):
-            inside = number == index
-            count = int(inside.sum())
-            means = (confidences[inside].mean(), right[inside].mean()) if count else (0.0, 0.0)
-            bins.append((count, float(means[0]), float(means[1])))
-        total = max(1, len(confidences))
-        error = sum(count * abs(confidence - share) for count, confidence, share in bins) / total
-        return cls(len(confidences), float(right.mean()) if len(right) else 0.0, error, bins)
+    confidences [W], right [W]. words: W. right: their share. error: the expected calibration error, mean |confidence −
+    share that is right| over the bins, by words. bins: words, mean confidence and share that is right of each.
+    """
+    bins = []
+    number = np.minimum((confidences * BINS).astype(int), BINS - 1)
+    for index in range(BINS):
+        inside = number == index
+        means = (float(confidences[inside].mean()), float(right[inside].mean())) if inside.any() else (0.0, 0.0)
+        bins.append((int(inside.sum()), *means))
+    error = sum(count * abs(confidence - share) for count, confidence, share in bins) / max(1, len(confidences))
+    share = float(right.mean()) if len(right) else 0.0
+    return {"words": len(confidences), "right": share, "error": error, "bins": bins}
 
 
 def auroc(scores: np.ndarray, positive: np.ndarray) -> float | None:
     """The probability that a positive has a higher score than another, ties counted half; None without both kinds."""
-    values, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
-    number = int(positive.sum())
-    others = len(positive) - number
-    if not number or not others:
+    if positive.all() or not positive.any():
         return None
-    return float((ranks[positive].sum() - number * (number + 1) / 2) / (number * others))
-
-
-def diagrams(folder: Path, names: Sequence[str]) -> Iterator[tuple[str, Figure]]:
-    """The reliability diagram of each of these sets whose translations have words."""
-    for name in names:
-        stored = (read_json(folder / name / "result.json") or {}).get("confidence", {})
-        if stored.get("words"):
-            yield name, reliability_diagram(stored["bins"], name)
+    _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks, number = (np.cumsum(counts) - (counts - 1) / 2)[inverse], positive.sum()
+    return float((ranks[positive].mean() - (number + 1) / 2) / (len(positive) - number))

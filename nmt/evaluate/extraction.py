@@ -9,9 +9,9 @@ import numpy as np
 from nmt.config.schema import TrainConfig
 from nmt.data.links import Link
 from nmt.data.words import WindowSpan, WordPair
-from nmt.decode.forced_decoding import CHUNK_PAIRS, METHODS, AttentionRecord, IdPair, Layers, layer_index
+from nmt.decode.forced_decoding import CHUNK_PAIRS, AttentionRecord, IdPair, Layers, layer_index
 from nmt.decode.translator import Translator
-from nmt.errors import UserError, choose
+from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
 
 MAX_LENGTH_FACTOR = 4  # times tokenizer.max_pieces: memory for the weights grows with the square of the length
@@ -33,11 +33,6 @@ class Extractor(NamedTuple):
         """[target words, source words and </s>]."""
         return words.merge(record.read(self.method, self.layer, self.head)[DECODER_STEPS[self.decoder_step] :])
 
-    def piece_weights(self, record: AttentionRecord) -> np.ndarray:
-        """[T S+1]: between pieces, the row of the target's </s> left out."""
-        weights = record.read(self.method, self.layer, self.head)[DECODER_STEPS[self.decoder_step] :]
-        return weights[: len(record.target_pieces)]
-
     def window_spans(self, record: AttentionRecord, words: WordPair) -> list[WindowSpan | None] | None:
         """p_t, first and last word of the window for each target word; None where attention is not local."""
         if record.p_t is None or record.window_reach is None or self.method != "mean":
@@ -51,11 +46,11 @@ class Extractor(NamedTuple):
         return layer, "mean" if self.head is None else str(self.head), self.decoder_step
 
 
-def describe_layers(label: str) -> str:
-    """The first of `Extractor.labels` in words: `layer 1`, `mean of layers 0,1` or `rollout`."""
-    if "," in label:
-        return f"mean of layers {label}"
-    return f"layer {label}" if label.isdecimal() else label
+def default_extractor(train: TrainConfig, model: EncoderDecoder) -> Extractor:
+    """The head that guided alignment has trained, or without one the mean of the heads of train.heatmap_layer."""
+    if train.guided_alignment:
+        return Extractor(model.guided_layer, 0, model.guided_step)
+    return Extractor(train.heatmap_layer)
 
 
 def absolute_layers(layer: Layers, num_layers: int) -> Layers:
@@ -75,36 +70,22 @@ def record_words(record: AttentionRecord, tokenized: bool = False) -> WordPair:
     return WordPair.from_pieces(record.source_pieces, record.target_pieces, tokenized)
 
 
-def extract_links(weights: np.ndarray, threshold: float | None) -> set[Link]:
-    """One link for each target word (Luong et al. 2015 §5.4), or all with a weight of at least `threshold`.
+def extract_links(weights: np.ndarray, threshold: float | None = None) -> set[Link]:
+    """One link for each target word, to the source word of largest weight (Luong et al. 2015 §5.4).
 
-    weights [target words, source words and </s>].
+    Or all links with a weight of at least `threshold`. weights [target words, source words and </s>]: the last column
+    is never linked. The first of equal weights wins; a row of zeros gives no link. Raises UserError for a threshold
+    that is not in (0, 1].
     """
-    return argmax_links(weights) if threshold is None else threshold_links(weights, threshold)
-
-
-def argmax_links(matrix: np.ndarray) -> set[Link]:
-    """One link for each target word, to the source word of largest weight (Luong 2015 §5.4); a row of zeros gives none.
-
-    matrix [target words, source words and </s>]: the last column is the source's </s>, which is never linked.
-    The first of equal weights wins.
-    """
-    matrix = matrix[:, :-1]
-    if not matrix.shape[1]:
+    weights = weights[:, :-1]
+    if threshold is not None:
+        if not 0 < threshold <= 1:
+            raise UserError(f"An alignment threshold of {threshold} is not possible; it must be above 0 and at most 1.")
+        return {(int(source), int(target)) for target, source in np.argwhere(weights >= threshold)}
+    if not weights.shape[1]:
         return set()
-    best = matrix.argmax(axis=1)
-    return {(int(source), target) for target, source in enumerate(best) if matrix[target, source] > 0}
-
-
-def threshold_links(matrix: np.ndarray, threshold: float) -> set[Link]:
-    """All links whose weight is at least `threshold`; the matrix is as for `argmax_links`.
-
-    Raises UserError for a threshold that is not in (0, 1].
-    """
-    if not 0 < threshold <= 1:
-        raise UserError(f"An alignment threshold of {threshold} is not possible; it must be above 0 and at most 1.")
-    matrix = matrix[:, :-1]
-    return {(int(source), int(target)) for target, source in zip(*np.nonzero(matrix >= threshold), strict=True)}
+    best = weights.argmax(axis=1)
+    return {(int(source), target) for target, source in enumerate(best) if weights[target, source] > 0}
 
 
 def encode_pairs(translator: Translator, pairs: Iterable[tuple[str, str]]) -> Iterator[IdPair]:
@@ -122,7 +103,6 @@ def translate_to_pairs(translator: Translator, lines: Iterable[str]) -> Iterator
 
 
 def check_length(translator: Translator, pair: IdPair, number: int) -> IdPair:
-    """The pair itself; raises UserError if it is too long to record its weights."""
     longest = max_pieces_per_side(translator)
     if max(map(len, pair)) > longest:
         raise UserError(f"Pair {number} is longer than {longest} pieces, too long to record its attention.")
@@ -140,51 +120,3 @@ def fitting_pairs(translator: Translator, pairs: Sequence[tuple[str, str]]) -> l
     longest = max_pieces_per_side(translator)
     encoded = translator.tokenizers.encode_pairs(pairs)
     return [index for index, pair in enumerate(encoded) if max(map(len, pair)) <= longest]
-
-
-def default_extractor(train: TrainConfig, model: EncoderDecoder) -> Extractor:
-    """The head that guided alignment has trained, or without one the mean of the heads of train.heatmap_layer."""
-    if train.guided_alignment:
-        return Extractor(model.guided_layer, 0, model.guided_step)
-    return Extractor(train.heatmap_layer)
-
-
-def make_extractor(
-    name: str,
-    model: EncoderDecoder,
-    train: TrainConfig,
-    layer: Layers | Sequence[int] | None,
-    head: int | None,
-    decoder_step: str | None,
-    method: str,
-) -> Extractor:
-    """What a user has chosen of the model of run `name`; None is the default, step "output" where another layer or
-    head is chosen. Raises UserError for a layer, head or method that the model does not have.
-    """
-    if not model.has_attention:
-        raise UserError(f"The model of {name} has no attention.")
-    choose("decoder step", decoder_step or "output", DECODER_STEPS)
-    choose("method", method, METHODS)
-    default = default_extractor(train, model)
-    if method == "mean" and layer is None and head is None:
-        return default._replace(decoder_step=decoder_step or default.decoder_step)
-    if method == "rollout" and not (layer is None and head is None):
-        raise UserError("Attention rollout goes through all layers and heads; leave out layer and head.")
-    if head is not None and not (isinstance(head, int) and 0 <= head < model.num_heads):
-        raise UserError(f"Head {head} does not exist; the model has heads 0 to {model.num_heads - 1}.")
-    if method == "rollout" and not model.has_rollout:
-        raise UserError(
-            f"Attention rollout needs the weights of self-attention, which the model of {name} does not have."
-        )
-    layer = default.layer if layer is None else check_layers(layer, model.num_layers)
-    return Extractor(layer, head, decoder_step or "output", method)
-
-
-def check_layers(layer: Layers | Sequence[int], num_layers: int) -> Layers:
-    """The layer, or several as a tuple; raises UserError for one that the model does not have, and for none."""
-    layers = (layer,) if isinstance(layer, int) else tuple(layer)
-    last = num_layers - 1
-    for number in layers or [()]:
-        if not isinstance(number, int) or not -last - 1 <= number <= last:
-            raise UserError(f"Layer {number} does not exist; the model has layers 0 to {last}.")
-    return layer if isinstance(layer, int) else layers

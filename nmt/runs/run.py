@@ -10,17 +10,23 @@ from pathlib import Path
 from typing import Any
 
 from nmt.evaluate.alignment import Alignment
-from nmt.evaluate.extraction import Extractor, encode_pairs, record_words, translate_to_pairs
-from nmt.evaluate.extraction import make_extractor
+from nmt.evaluate.extraction import (
+    DECODER_STEPS,
+    Extractor,
+    default_extractor,
+    encode_pairs,
+    record_words,
+    translate_to_pairs,
+)
 from nmt.evaluate.calibration import read_calibration
 from nmt.config.schema import Config, DecodeConfig
 from nmt.attention.cpu import keep_freed_memory
 from nmt.data.language_pairs import tagged_language
 from nmt.data.parallel_text import check_sentences
-from nmt.decode.forced_decoding import IdPair, Layers
+from nmt.decode.forced_decoding import METHODS, IdPair, Layers
 from nmt.decode.parallel import usable_processes
 from nmt.decode.translator import Translation, Translator, with_batch_tokens
-from nmt.errors import UserError, check_positive
+from nmt.errors import UserError, check_positive, choose
 from nmt.evaluate.metrics import STANDARD, Translated, score
 from nmt.decode.confidence import Calibration
 from nmt.decode.glossary import open_glossary
@@ -103,8 +109,31 @@ class Run:
         decoder_step: str | None = None,
         method: str = "mean",
     ) -> Extractor:
-        """Which weights are read off; raises UserError for a layer, head or method that the model does not have."""
-        return make_extractor(self.name, self.translator.model, self.config.train, layer, head, decoder_step, method)
+        """Which weights are read off; None is the default, step "output" where another layer or head is chosen.
+
+        Raises UserError for a layer, head, step or method that the model does not have.
+        """
+        model = self.translator.model
+        if not model.has_attention:
+            raise UserError(f"The model of {self.name} has no attention.")
+        choose("decoder step", decoder_step or "output", DECODER_STEPS)
+        choose("method", method, METHODS)
+        default = default_extractor(self.config.train, model)
+        if method == "rollout":
+            if layer is not None or head is not None:
+                raise UserError("Attention rollout goes through all layers and heads; leave out layer and head.")
+            if not model.has_rollout:
+                raise UserError(f"Attention rollout needs self-attention with weights; {self.name} has none.")
+        elif layer is None and head is None:
+            return default._replace(decoder_step=decoder_step or default.decoder_step)
+        if head is not None and not (isinstance(head, int) and 0 <= head < model.num_heads):
+            raise UserError(f"Head {head} does not exist; the model has heads 0 to {model.num_heads - 1}.")
+        layer = default.layer if layer is None else layer
+        layers, last = (layer,) if isinstance(layer, int) else tuple(layer), model.num_layers - 1
+        for number in layers or [()]:
+            if not isinstance(number, int) or not -last - 1 <= number <= last:
+                raise UserError(f"Layer {number} does not exist; the model has layers 0 to {last}.")
+        return Extractor(layer if isinstance(layer, int) else layers, head, decoder_step or "output", method)
 
     def score(
         self,
