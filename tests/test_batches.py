@@ -227,7 +227,8 @@ def test_a_sample_longer_than_any_sentence_is_not_taken():
         assert batch.target.size(1) <= pairs.target_lengths.max() + 1
         for number, row in enumerate(rows):
             kept = batch.source[number, 0] == 4 + row
-            too_long = number % 2 and 2 * pairs.source_lengths[row] > pairs.source_lengths.max()
+            sides = (pairs.source_lengths, pairs.target_lengths)
+            too_long = number % 2 and any(2 * lengths[row] > lengths.max() for lengths in sides)
             assert kept == bool(too_long)
             stored, sampled = stored + bool(kept), sampled + (not kept)
     assert stored and sampled

@@ -6,16 +6,15 @@ the shard's index in the order of that epoch, and the position in the shard's pl
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property
-from threading import Lock
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.data.augmentation import Ids, Noise, Variation, with_spans
+from nmt.data.augmentation import Ids, Noise, Variation
 from nmt.data.dataset import Sentences, TrainingPairs, combined_lengths, join, length_runs
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizers
 from nmt.data.training_links import TrainingLinks
@@ -178,10 +177,9 @@ class Cursor(NamedTuple):
 class BatchIterator:
     """The training batches of any epoch from any position on; `budget` as in `plan_batches`.
 
-    Each shard of the corpus has a plan of its own; the order of the shards is new in every epoch. The next shard is
-    planned in a thread when half of one has been read, and at most two plans are in memory. `sampling` is the strength
-    of subword sampling (`Tokenizer.sample`); 0 turns it off. `links` make what attention is to learn in each batch.
-    `noise` changes the texts, and cannot go with links.
+    Each shard of the corpus has a plan of its own, of which two are in memory; the order of the shards is new in every
+    epoch. `sampling` is the strength of subword sampling (`Tokenizer.sample`); 0 turns it off. `links` make what
+    attention is to learn in each batch. `noise` changes the texts, and cannot go with links.
     """
 
     def __init__(
@@ -196,30 +194,15 @@ class BatchIterator:
     ) -> None:
         self.pairs, self.tokenizers, self.budget, self.seed, self.sampling = pairs, tokenizers, budget, seed, sampling
         self.links, self.noise = links, noise or Noise()
-        self.plans: dict[tuple[int, int], Future[BatchPlan]] = {}  # by epoch and index of the shard; the last two
-        self.planner = ThreadPoolExecutor(1, "plans")
-        self.plan_lock = Lock()  # plans are asked for by the training and by the thread of `stream`
+        self.plan = lru_cache(2)(self.make_plan)
 
     def shard_number(self, epoch: int, shard: int) -> int:
         """The number of the shard that comes at index `shard` in the order of `epoch`."""
         return int(np.random.default_rng((self.seed, epoch)).permutation(self.pairs.shard_count)[shard])
 
-    def plan(self, epoch: int, shard: int = 0) -> BatchPlan:
+    def make_plan(self, epoch: int, shard: int = 0) -> BatchPlan:
         """The rows of each batch of a shard in an epoch."""
-        return self.request_plan(epoch, shard).result()
-
-    def request_plan(self, epoch: int, shard: int) -> "Future[BatchPlan]":
-        """Begin to plan a shard in the thread unless that has been done; the oldest of three plans is dropped."""
-        with self.plan_lock:
-            key = (epoch, shard)
-            if key not in self.plans:
-                for old in list(self.plans)[:-1]:
-                    del self.plans[old]
-                self.plans[key] = self.planner.submit(self.make_plan, epoch, self.shard_number(epoch, shard))
-            return self.plans[key]
-
-    def make_plan(self, epoch: int, number: int) -> BatchPlan:
-        """Plan shard `number` for an epoch."""
+        number = self.shard_number(epoch, shard)
         pairs = self.pairs.shard(number)
         return plan_batches(pairs.source_lengths, pairs.target_lengths, self.budget, self.seed, epoch, number)
 
@@ -242,27 +225,32 @@ class BatchIterator:
 
     def batch(self, epoch: int, shard: int, position: int) -> Batch:
         """Batch `position` of a shard in `epoch`, with newly sampled pieces when subword sampling is on."""
-        plan = self.plan(epoch, shard)
-        if 2 * position >= len(plan):
-            self.request_plan(*self.existing_position(Cursor(epoch, shard, len(plan)))[:2])
         number = self.shard_number(epoch, shard)
-        pairs, rows = self.pairs.shard(number), plan[position]
-        seed = int(random_generator(self.seed, epoch, position, shard=number).integers(2**31))
+        pairs, rows = self.pairs.shard(number), self.plan(epoch, shard)[position]
         if not (self.sampling or self.noise or self.links):
             return collate(pairs.sentences("source", rows), pairs.sentences("target", rows))
+        texts = [pairs.texts(row) for row in rows]
         sources, targets = [pairs.source(row) for row in rows], [pairs.target(row) for row in rows]
         if self.sampling or self.noise:
-            sources, targets = self.variation.vary([pairs.texts(row) for row in rows], (sources, targets), seed)
+            seed = int(random_generator(self.seed, epoch, position, shard=number).integers(2**31))
+            sources, targets = self.variation.vary(texts, (sources, targets), seed)
         batch = collate(sources, targets)
         if self.links is None:
             return batch
-        ids = with_spans(self.tokenizers, [pairs.texts(row) for row in rows], sources, targets)
-        return batch._replace(links=self.links.batch(*ids, [pairs.line(int(row)) for row in rows]))
+        both = zip(self.tokenizers.protect_pairs(texts), sources, targets, strict=True)
+        encoded = [(source.encoded(first.tolist()), target.encoded(second.tolist()))
+                   for (source, target), first, second in both]  # fmt: skip
+        lines = [pairs.line(int(row)) for row in rows]
+        return batch._replace(
+            links=self.links.batch([each for each, _ in encoded], [each for _, each in encoded], lines)
+        )
 
     @cached_property
     def variation(self) -> Variation:
-        """What is new in each epoch."""
-        return Variation(self.tokenizers, self.sampling, self.noise, self.longest)
+        """What is new in each epoch; nothing gets longer than the longest source and target."""
+        runs = [self.pairs.length_runs(number) for number in range(self.pairs.shard_count)]
+        longest = [max(int(run[side].max(initial=0)) for run in runs) for side in (0, 1)]
+        return Variation(self.tokenizers, self.sampling, self.noise, (longest[0], longest[1]))
 
     def describe_batch(self, epoch: int, shard: int, position: int) -> str:
         """A batch for error messages: its number, its shard and epoch, and the corpus lines of its first pairs."""
@@ -270,12 +258,6 @@ class BatchIterator:
         lines = ", ".join(str(pairs.line(int(row))) for row in self.plan(epoch, shard)[position][:5])
         of_shard = f" of shard {shard + 1}" if self.pairs.shard_count > 1 else ""
         return f"batch {position + 1}{of_shard} of epoch {epoch + 1} (corpus lines {lines}, …)"
-
-    @cached_property
-    def longest(self) -> tuple[int, int]:
-        """Pieces of the longest source and of the longest target."""
-        runs = [self.pairs.length_runs(number) for number in range(self.pairs.shard_count)]
-        return max(int(run.source.max(initial=0)) for run in runs), max(int(run.target.max(initial=0)) for run in runs)
 
     def skip(self, cursor: Cursor, count: int = 1) -> Cursor:
         """The place `count` batches later; its position may be the end of its shard."""

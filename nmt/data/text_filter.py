@@ -95,6 +95,10 @@ class Protected:
             return frozenset()
         return frozenset(after for before, after in pairwise(self.text) if before.isspace() and after in self.spans)
 
+    def encoded(self, ids: Iterable[int]) -> "Encoded":
+        """The ids of the text, with what its placeholders stand for."""
+        return Encoded(ids, self.spans, self.capitals, self.apart)
+
 
 class Encoded(list[int]):
     """Ids of pieces with what their placeholders stand for, by piece, and which of these stand apart in the source.

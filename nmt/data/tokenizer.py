@@ -48,7 +48,7 @@ class Tokenizer:
     def encode_protected(self, texts: Sequence[Protected]) -> list[Encoded]:
         """`encode` of texts with placeholders."""
         ids = self.encode_all([each.text for each in texts])
-        return [Encoded(row, each.spans, each.capitals, each.apart) for row, each in zip(ids, texts, strict=True)]
+        return [each.encoded(row) for row, each in zip(ids, texts, strict=True)]
 
     @cached_property
     def tags(self) -> frozenset[str]:

@@ -17,6 +17,7 @@ from pyarrow import ipc
 
 from nmt.data.dataset import SCHEMA, ParallelDataset, shard_paths, write_length_runs
 from nmt.data.files import report_write_errors
+from nmt.data.inspect.lines import mix
 from nmt.data.packed import PackedFile
 from nmt.data.parallel_text import read_pairs
 from nmt.data.processes import map_in_order, usable_processors
@@ -26,7 +27,7 @@ from nmt.view.progress import Progress
 
 ROWS = 20_000  # pairs in a block; a few for each process are in memory
 BYTES_PER_PROCESS = 4 << 20  # of the source file; for less, another process does not pay
-ROWS_PER_WRITE = 200_000  # pairs that are held in memory before they are dealt to the shards
+BLOCKS_PER_WRITE = 10  # that are held in memory before their pairs are dealt to the shards
 logger = logging.getLogger("nmt")
 Files = tuple[Path, Path]
 Block = tuple[pyarrow.RecordBatch, dict[str, int]]  # the pairs that are kept, how many had which outcome
@@ -85,36 +86,23 @@ def kept_pairs(blocks: Iterator[Block], counts: dict[str, int], bar: Progress) -
 
 
 def write_shards(paths: list[Path], batches: Iterator[pyarrow.RecordBatch]) -> None:
-    """Write the pairs to one file, or divide them between several. Raises OSError."""
+    """Write the pairs to one file, or each to that of several which its line number gives. Raises OSError."""
     with ExitStack() as stack:
         writers = [stack.enter_context(ipc.new_file(str(path), SCHEMA)) for path in paths]
-        if len(writers) == 1:
-            for batch in batches:
-                writers[0].write_batch(batch)
-            return
-        held: list[pyarrow.RecordBatch] = []
-        for batch in batches:
-            held.append(batch)
-            if sum(each.num_rows for each in held) >= ROWS_PER_WRITE:
-                write_to_shards(writers, held)
-                held = []
-        write_to_shards(writers, held)
-
-
-def write_to_shards(writers: list[ipc.RecordBatchFileWriter], held: list[pyarrow.RecordBatch]) -> None:
-    """Write each pair to the file that its line number gives."""
-    table = pyarrow.Table.from_batches(held, SCHEMA).combine_chunks()
-    numbers = shard_numbers(table.column("line").to_numpy(), len(writers))
-    for number, writer in enumerate(writers):
-        writer.write_table(table.take(pyarrow.array(numpy.flatnonzero(numbers == number))))
+        while held := list(islice(batches, BLOCKS_PER_WRITE if len(paths) > 1 else 1)):
+            table = pyarrow.Table.from_batches(held, SCHEMA)
+            if len(paths) == 1:
+                writers[0].write_table(table)
+                continue
+            numbers = shard_numbers(table.column("line").to_numpy(), len(paths))
+            for number, writer in enumerate(writers):
+                chosen = pyarrow.array(numpy.flatnonzero(numbers == number))
+                writer.write_table(table.take(chosen).combine_chunks())
 
 
 def shard_numbers(lines: numpy.ndarray, shards: int) -> numpy.ndarray:
-    """The shard of each line: a 64-bit hash of its number (splitmix64) modulo the number of shards."""
-    mixed = lines.astype(numpy.uint64) * numpy.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> numpy.uint64(shift))) * numpy.uint64(factor)
-    return (mixed ^ (mixed >> numpy.uint64(31))) % numpy.uint64(shards)
+    """The shard of each line: a hash of its number modulo the number of shards."""
+    return mix(lines) % numpy.uint64(shards)
 
 
 def tokenized_blocks(
