@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.augmentation import Ids, Noise, Variation
-from nmt.data.dataset import Sentences, TrainingPairs, combined_lengths, join, length_runs
+from nmt.data.dataset import Sentences, TrainingPairs, combined_lengths, join, length_runs, longest_sides
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizers
 from nmt.data.training_links import TrainingLinks
 
@@ -33,7 +33,6 @@ class Batch(NamedTuple):
     links: Tensor | None = None  # [B T S], what attention is to learn; None without guided alignment
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch on a device."""
         return self.map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self) -> "Batch":
@@ -247,10 +246,8 @@ class BatchIterator:
 
     @cached_property
     def variation(self) -> Variation:
-        """What is new in each epoch; nothing gets longer than the longest source and target."""
-        runs = [self.pairs.length_runs(number) for number in range(self.pairs.shard_count)]
-        longest = [max(int(run[side].max(initial=0)) for run in runs) for side in (0, 1)]
-        return Variation(self.tokenizers, self.sampling, self.noise, (longest[0], longest[1]))
+        """What is new in each epoch."""
+        return Variation(self.tokenizers, self.sampling, self.noise, longest_sides(self.pairs))
 
     def describe_batch(self, epoch: int, shard: int, position: int) -> str:
         """A batch for error messages: its number, its shard and epoch, and the corpus lines of its first pairs."""

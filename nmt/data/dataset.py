@@ -90,9 +90,8 @@ class ParallelDataset:
             raise UserError(f"{path} cannot be read: {error}") from None
         self.starts = [0, *numpy.cumsum([block.num_rows for block in self.blocks]).tolist()]
         content = mapped.read_buffer()
-        self.words: numpy.ndarray | FileArray = numpy.frombuffer(content, numpy.int32, content.size // 4)
-        if mapped.size() > MAX_MAPPED_BYTES:
-            self.words = FileArray(pyarrow.OSFile(str(path)))
+        self.file = pyarrow.OSFile(str(path)) if mapped.size() > MAX_MAPPED_BYTES else None
+        self.numbers = numpy.frombuffer(content, numpy.int32, content.size // 4)
         self.columns = {
             side: [list_column(block.column(side), content.address) for block in self.blocks]
             for side in ("source", "target")
@@ -103,13 +102,13 @@ class ParallelDataset:
 
     @cached_property
     def source_lengths(self) -> numpy.ndarray:
-        """Pieces of every source sentence, int32, without EOS."""
-        return self.lengths("source")
+        """Pieces of every source sentence, int32, without EOS: the differences of the offsets."""
+        return numpy.concatenate([numpy.diff(offsets) for offsets, _ in self.columns["source"]])
 
     @cached_property
     def target_lengths(self) -> numpy.ndarray:
         """Pieces of every target sentence, int32, without EOS."""
-        return self.lengths("target")
+        return numpy.concatenate([numpy.diff(offsets) for offsets, _ in self.columns["target"]])
 
     def shard(self, number: int) -> "ParallelDataset":
         """This dataset, which has a single shard; as ShardedDataset has it."""
@@ -120,11 +119,11 @@ class ParallelDataset:
         return length_runs(self.source_lengths, self.target_lengths)
 
     def source(self, index: int) -> numpy.ndarray:
-        """The ids of a source sentence, read-only."""
+        """The ids of a source sentence, int32, read-only."""
         return self.ids("source", index)
 
     def target(self, index: int) -> numpy.ndarray:
-        """The ids of a target sentence, read-only."""
+        """The ids of a target sentence, int32, read-only."""
         return self.ids("target", index)
 
     def texts(self, index: int) -> tuple[str, str]:
@@ -137,15 +136,17 @@ class ParallelDataset:
         block, row = self.block_and_row(index)
         return self.blocks[block].column("line")[row].as_py()
 
-    def lengths(self, side: str) -> numpy.ndarray:
-        """Pieces of every sentence of "source" or "target": the differences of the offsets."""
-        return numpy.concatenate([numpy.diff(offsets) for offsets, _ in self.columns[side]])
+    def block_and_row(self, index: int) -> tuple[int, int]:
+        block = bisect_right(self.starts, index) - 1
+        return block, index - self.starts[block]
 
     def ids(self, side: str, index: int) -> numpy.ndarray:
-        """The ids of a sentence of "source" or "target", int32."""
         block, row = self.block_and_row(index)
         offsets, first = self.columns[side][block]
-        return self.words[first + int(offsets[row]) : first + int(offsets[row + 1])]
+        start, end = first + int(offsets[row]), first + int(offsets[row + 1])
+        if self.file is None:
+            return self.numbers[start:end]
+        return numpy.frombuffer(self.file.read_at(4 * (end - start), 4 * start), numpy.int32)
 
     def sentences(self, side: str, indices: numpy.ndarray) -> Sentences:
         """The ids of some sentences of "source" or "target", without Python for each of them in a mapped file."""
@@ -156,18 +157,12 @@ class ParallelDataset:
             rows = indices[here] - self.starts[block]
             offsets, first = self.columns[side][block]
             starts[here], lengths[here] = first + offsets[rows].astype(numpy.int64), offsets[rows + 1] - offsets[rows]
-        if isinstance(self.words, FileArray):
-            return Sentences(self.words.read(starts, lengths), lengths)
+        if self.file is not None:
+            parts = map(self.file.read_at, (4 * lengths).tolist(), (4 * starts).tolist())
+            return Sentences(numpy.frombuffer(b"".join(parts), numpy.int32), lengths)
         before = numpy.cumsum(lengths) - lengths  # ids of the sentences before
         places = numpy.arange(lengths.sum()) + numpy.repeat(starts - before, lengths)
-        return Sentences(self.words[places], lengths)
-
-    def block_and_row(self, index: int) -> tuple[int, int]:
-        """The number of a pair's record batch and its row there; raises IndexError."""
-        if not 0 <= index < len(self):
-            raise IndexError(index)
-        block = bisect_right(self.starts, index) - 1
-        return block, index - self.starts[block]
+        return Sentences(self.numbers[places], lengths)
 
 
 def list_column(column: pyarrow.ListArray, address: int) -> tuple[numpy.ndarray, int]:
@@ -176,25 +171,7 @@ def list_column(column: pyarrow.ListArray, address: int) -> tuple[numpy.ndarray,
     The place is a number of int32 from the beginning of the file, whose memory map begins at `address`.
     """
     _, offsets, _, values = column.buffers()
-    place, rest = divmod(values.address - address, 4)
-    assert not rest  # Arrow aligns every buffer
-    return numpy.frombuffer(offsets, numpy.int32)[: len(column) + 1], place
-
-
-class FileArray:
-    """The int32 numbers of a file; each slice `array[i:j]` is read when it is taken."""
-
-    def __init__(self, file: pyarrow.NativeFile) -> None:
-        self.file = file
-
-    def __getitem__(self, rows: slice) -> numpy.ndarray:
-        first, end = int(rows.start), int(rows.stop)
-        return numpy.frombuffer(self.file.read_at(4 * (end - first), 4 * first), numpy.int32)
-
-    def read(self, starts: numpy.ndarray, lengths: numpy.ndarray) -> numpy.ndarray:
-        """The slices that begin at `starts`, joined."""
-        parts = map(self.file.read_at, (4 * lengths).tolist(), (4 * starts).tolist())
-        return numpy.frombuffer(b"".join(parts), numpy.int32)
+    return numpy.frombuffer(offsets, numpy.int32)[: len(column) + 1], (values.address - address) // 4
 
 
 class ShardedDataset:
@@ -224,10 +201,10 @@ class ShardedDataset:
 TrainingPairs = ParallelDataset | ShardedDataset
 
 
-def longest_sentence(pairs: TrainingPairs) -> int:
-    """Pieces of the longest source or target sentence."""
+def longest_sides(pairs: TrainingPairs) -> tuple[int, int]:
+    """Pieces of the longest source and of the longest target sentence."""
     runs = [pairs.length_runs(number) for number in range(pairs.shard_count)]
-    return max(int(side.max(initial=0)) for run in runs for side in (run.source, run.target))
+    return max(int(run.source.max(initial=0)) for run in runs), max(int(run.target.max(initial=0)) for run in runs)
 
 
 def number_of_shards(pairs: int) -> int:

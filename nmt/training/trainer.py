@@ -14,7 +14,7 @@ from nmt.config.schema import Config
 from nmt.data.augmentation import Noise
 from nmt.data.batches import BatchIterator
 from nmt.data.corpus import read_report
-from nmt.data.dataset import ParallelDataset, TrainingPairs, longest_sentence, open_training_pairs
+from nmt.data.dataset import ParallelDataset, TrainingPairs, longest_sides, open_training_pairs
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.training_links import open_training_links
 from nmt.decode.translator import Translator, with_batch_tokens
@@ -83,7 +83,7 @@ def build_trainer(
     # What is timed or measured stays as it was decided at the start
     dtype = select_precision(stored.precision if stored and stored.precision else config.precision, device)
     dtype = torch.bfloat16 if world.broadcast(dtype == torch.bfloat16) else torch.float32
-    batch_tokens = choose_batch_tokens(config, stored, model, dtype, longest_sentence(data.train) + 1, world)
+    batch_tokens = choose_batch_tokens(config, stored, model, dtype, max(longest_sides(data.train)) + 1, world)
 
     # Batches; with guided alignment without noise, because the links count the words of the text
     links, noise = None, Noise(
