@@ -144,12 +144,10 @@ def add_copies(source: str, target: str, marks: Collection[str], generator: Rand
 
 
 def occurs_once(word: str, text: str) -> bool:
-    """Whether a word stands once in a text."""
     return len(re.findall(rf"(?<!\w){re.escape(word)}(?!\w)", text)) == 1
 
 
 def replace_word(word: str, new: str, text: str) -> str:
-    """The text with `new` for a word."""
     return re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", lambda _: new, text)
 
 
@@ -169,7 +167,6 @@ def add_typos(text: str, generator: Random) -> str:
 
 
 def misspell(word: str, generator: Random) -> str:
-    """A word with one letter swapped with the next, lost, doubled or replaced."""
     place = generator.randrange(1, len(word) - 1)
     kind = generator.randrange(4)
     if kind == 0:
@@ -229,5 +226,4 @@ class Variation:
 
 
 def clean_ids(pair: NoisyPair, stored: tuple[list[Ids], list[Ids]]) -> tuple[Ids, ...]:
-    """The stored ids of the rows of a pair, of both sides."""
     return tuple(np.concatenate([ids[row] for row in pair.rows]) for ids in stored)

@@ -196,7 +196,6 @@ class BatchIterator:
         self.plan = lru_cache(2)(self.make_plan)
 
     def shard_number(self, epoch: int, shard: int) -> int:
-        """The number of the shard that comes at index `shard` in the order of `epoch`."""
         return int(np.random.default_rng((self.seed, epoch)).permutation(self.pairs.shard_count)[shard])
 
     def make_plan(self, epoch: int, shard: int = 0) -> BatchPlan:
@@ -207,7 +206,6 @@ class BatchIterator:
 
     @cached_property
     def batch_counts(self) -> list[int]:
-        """How many batches each shard has, by its number; the same in every epoch."""
         return [count_batches(*self.pairs.length_runs(number), self.budget) for number in range(self.pairs.shard_count)]
 
     @property
@@ -246,7 +244,6 @@ class BatchIterator:
 
     @cached_property
     def variation(self) -> Variation:
-        """What is new in each epoch."""
         return Variation(self.tokenizers, self.sampling, self.noise, longest_sides(self.pairs))
 
     def describe_batch(self, epoch: int, shard: int, position: int) -> str:

@@ -60,8 +60,6 @@ class Count:
 
 
 class Usual(NamedTuple):
-    """What is usual in a set."""
-
     pairs: int  # it was learnt from
     moments: np.ndarray  # `length_moments`
     language: np.ndarray  # `log_likelihood_ratio`
@@ -167,7 +165,6 @@ def pair_hashes(source: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 
 def describe_misaligned_blocks(blocks: list[MisalignedBlock]) -> str:
-    """The warning about lines that do not belong together."""
     first, pairs = blocks[0], sum(block.size for block in blocks)
     lines = "line" if abs(first.shift) == 1 else "lines"
     shifted = f"one file is shifted by {abs(first.shift)} {lines}"

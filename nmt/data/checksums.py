@@ -43,29 +43,22 @@ def has_digest(path: Path, expected: object) -> bool:
         return False
 
 
-class DigestCache:
-    """The sha256 of files; a file is hashed again only when its path, size or times of change are others."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.digests, self.changed = path, {}, False
-        with contextlib.suppress(OSError, ValueError):  # no cache, or a broken one: hash again
-            self.digests = dict(json.loads(path.read_text(encoding="utf-8")))
-
-    def digest(self, path: Path) -> str:
-        """The sha256 of a file's bytes, from the cache if possible."""
+def cached_digests(paths: Iterable[Path], cache: Path) -> list[str]:
+    """The sha256 of files; one is hashed again only when its path, size or times of change are not those in `cache`."""
+    known: dict[str, str] = {}
+    with contextlib.suppress(OSError, ValueError):  # no cache, or a broken one: hash again
+        known = dict(json.loads(cache.read_text(encoding="utf-8")))
+    found, before = [], len(known)
+    for path in paths:
         status = path.stat()
         key = f"{path.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
-        if key not in self.digests:
-            self.digests[key], self.changed = file_digest(path), True
-        return self.digests[key]
-
-    def save(self) -> None:
-        """Write the cache if it has changed; where that is impossible the next start hashes again."""
-        if not self.changed:
-            return
-        with contextlib.suppress(OSError):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(self.path, json.dumps(self.digests, indent=1))
+        found.append(known.setdefault(key, "") or file_digest(path))
+        known[key] = found[-1]
+    if len(known) > before:
+        with contextlib.suppress(OSError):  # where that is impossible the next start hashes again
+            cache.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(cache, json.dumps(known, indent=1))
+    return found
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -101,20 +94,16 @@ class Manifest:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        content = read_json(folder / MANIFEST)
         try:
-            self.files = {
-                Path(name).name: (entry["bytes"], entry["sha256"]) for name, entry in content["files"].items()
-            }
+            files = (read_json(folder / MANIFEST) or {})["files"]
+            self.files = {Path(name).name: (entry["bytes"], entry["sha256"]) for name, entry in files.items()}
         except (KeyError, TypeError, AttributeError):
-            fault = "damaged, or of an earlier version" if (folder / MANIFEST).exists() else "missing"
-            raise self.error(f"{folder / MANIFEST} is {fault}") from None
+            raise self.error(f"{folder / MANIFEST} is missing, damaged, or of an earlier version") from None
         for name, (size, _) in self.files.items():
-            path = folder / name
-            if not path.is_file():
-                raise self.error(f"{path} is missing")
-            if path.stat().st_size != size:
-                raise self.error(f"{path} has {path.stat().st_size:,} bytes instead of {size:,}")
+            if not (folder / name).is_file():
+                raise self.error(f"{folder / name} is missing")
+            if (folder / name).stat().st_size != size:
+                raise self.error(f"{folder / name} has {(folder / name).stat().st_size:,} bytes instead of {size:,}")
 
     def check(self, names: Iterable[str]) -> None:
         """Raise UserError unless these files have the sha256 that they were written with."""
@@ -125,7 +114,6 @@ class Manifest:
                 raise self.error(f"{self.folder / name} is damaged: its sha256 is not that in {MANIFEST}")
 
     def error(self, fault: str) -> UserError:
-        """The error for a fault of a file, with the remedy."""
         return UserError(f"{fault}; delete the folder {self.folder}, which the next training builds anew.")
 
 

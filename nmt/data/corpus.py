@@ -16,15 +16,22 @@ from typing import Any
 from nmt.config.schema import DataConfig
 from nmt.data import multi30k, phrasebook, sources
 from nmt.data.checks import PairChecks
-from nmt.data.checksums import DigestCache
+from nmt.data.checksums import cached_digests
 from nmt.data.files import report_write_errors
 from nmt.data.filtering import HeldOutSentences
 from nmt.data.language_pairs import divide_tests, each_pair, is_multilingual
 from nmt.data.origin import Origin
 from nmt.data.packed import PackedFile
-from nmt.data.replay import OldText
 from nmt.data.training_links import find_link_files
-from nmt.data.training_plan import check_mixture, file_digests, open_record, origin_tags, prepare_training, split_roles
+from nmt.data.training_plan import (
+    OldText,
+    check_mixture,
+    file_digests,
+    open_record,
+    origin_tags,
+    prepare_training,
+    split_roles,
+)
 from nmt.data.write_sets import TrainingSet, count_in_training, log_report, write_held_out_set
 
 OWN_KEYS = ("split_size", "columns", "weights", "temperature", "origin_tags", "opus_url")  # of kind=files
@@ -57,9 +64,7 @@ def corpus_inputs(data: DataConfig, cache: Path) -> dict[str, Any]:
             if len(origin.files) == 1:  # how it is read follows from its ending
                 found.append(PackedFile(origin.files[0]).ending)
     if links := find_link_files(data, sets["train"]):
-        digests = DigestCache(cache)
-        inputs["links"] = [digests.digest(path) for path in links]
-        digests.save()
+        inputs["links"] = cached_digests(links, cache)
     if roles := split_roles(sets):
         inputs["split"] = open_record(data, sets, cache).thresholds(roles)
     return inputs

@@ -189,7 +189,6 @@ class ShardedDataset:
         return sum(int(runs.rows.sum()) for runs in self.runs)
 
     def open_shard(self, number: int) -> ParallelDataset:
-        """The pairs of one shard, checked; raises UserError when it is damaged."""
         self.check(self.paths[number])
         return ParallelDataset(self.paths[number])
 

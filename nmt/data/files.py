@@ -96,7 +96,9 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
             raise UserError(f"Nothing can be written to {folder.parent}: {error.strerror or error}.") from None
         with report_write_errors(folder):
             yield temporary
-            sync_tree(temporary)
+            for parent, _, names in os.walk(temporary):
+                for path in (*(Path(parent, name) for name in names), Path(parent)):
+                    sync(path)
         try:
             temporary.rename(folder)
         except OSError as error:
@@ -106,16 +108,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
 
 def has_content(folder: Path) -> bool:
-    """Whether this is a folder that holds anything."""
     return folder.is_dir() and any(folder.iterdir())
-
-
-def sync_tree(folder: Path) -> None:
-    """Bring a folder, all files in it and all folders in it to the disk. Raises OSError."""
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            sync(Path(parent, name))
-        sync(Path(parent))
 
 
 def sync(path: Path) -> None:
@@ -173,7 +166,6 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def newest_change(path: Path) -> float:
-    """The time of the last change to a file, or to a folder and the files in it. Raises OSError."""
     inside = [Path(parent, name) for parent, _, names in os.walk(path) for name in names]
     return max(os.lstat(each).st_mtime for each in (path, *inside))
 
@@ -211,8 +203,12 @@ def only_writer(folder: Path, timeout: float = 2.0) -> Iterator[None]:
         try:
             is_locked = stack.enter_context(lock(path, timeout))
         except Timeout:
+            owner = ""
+            with suppress(OSError, ValueError):  # it has not been written yet
+                process, host = path.read_text(encoding="utf-8").split()
+                owner = f" (id {process} on {host})"
             raise UserError(
-                f"{folder} is in use by another process{owner(path)}, and what two write would be mixed; wait until it "
+                f"{folder} is in use by another process{owner}, and what two write would be mixed; wait until it "
                 "has ended, or take another folder (name=… of a training)."
             ) from None
         except OSError as error:
@@ -222,15 +218,6 @@ def only_writer(folder: Path, timeout: float = 2.0) -> Iterator[None]:
         with suppress(OSError):  # a full disk; the text is for people only
             path.write_text(f"{os.getpid()} {platform.node()}\n", encoding="utf-8")
         yield
-
-
-def owner(path: Path) -> str:
-    """` (id 1234 on HOST)` of the process that has a lock, "" where it has not written it yet."""
-    try:
-        process, host = path.read_text(encoding="utf-8").split()
-    except (OSError, ValueError):
-        return ""
-    return f" (id {process} on {host})"
 
 
 @contextmanager

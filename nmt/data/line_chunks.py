@@ -40,37 +40,37 @@ class LineChunk:
         """The number of the last line; start − 1 if there is none."""
         return self.start + len(self.texts) - 1
 
+    @property
+    def is_full(self) -> bool:
+        return len(self.texts) >= CHUNK_LINES or self.characters >= CHUNK_CHARACTERS
+
     def add(self, raw: bytes) -> None:
         """Append a line without its "\\n"; "\\r" before it and a byte order mark at the beginning are removed."""
         text = b"" if len(raw) > LONGEST_LINE else raw.removesuffix(b"\r")
         number = self.stop + 1
         try:
-            self.texts.append((text.removeprefix(BYTE_ORDER_MARK) if number == 1 else text).decode())
+            self.add_text((text.removeprefix(BYTE_ORDER_MARK) if number == 1 else text).decode())
         except UnicodeDecodeError:
-            self.texts.append("")
+            self.add_text("")
             self.unreadable[number] = "not UTF-8"
         if len(raw) > LONGEST_LINE:
             self.unreadable[number] = f"longer than {LONGEST_LINE:,} bytes"
-        self.characters += len(self.texts[-1])
 
-
-def is_full(lines: int, characters: int) -> bool:
-    """Whether a chunk ends after so many lines with so many characters."""
-    return lines >= CHUNK_LINES or characters >= CHUNK_CHARACTERS
+    def add_text(self, text: str) -> None:
+        self.texts.append(text)
+        self.characters += len(text)
 
 
 def text_chunks(lines: Iterable[str]) -> Iterator[list[str]]:
     """Lines in chunks, for their translation."""
-    texts: list[str] = []
-    characters = 0
+    chunk = LineChunk(1)
     for line in lines:
-        texts.append(line)
-        characters += len(line)
-        if is_full(len(texts), characters):
-            yield texts
-            texts, characters = [], 0
-    if texts:
-        yield texts
+        chunk.add_text(line)
+        if chunk.is_full:
+            yield chunk.texts
+            chunk = LineChunk(1)
+    if chunk.texts:
+        yield chunk.texts
 
 
 def read_chunks(file: BinaryIO, name: str, live: bool) -> Iterator[LineChunk]:
@@ -80,26 +80,27 @@ def read_chunks(file: BinaryIO, name: str, live: bool) -> Iterator[LineChunk]:
     message calls the file.
     """
     live = live and not is_regular(file)
-    problems: list[str] = []
-    blocks = until_unreadable(pipe_blocks(file.fileno()) if live else file_blocks(file), problems)
-    digest, chunk, began = hashlib.sha256(), LineChunk(1), 0.0
-    for raw in split_lines(blocks):
-        if problems:  # this is the beginning of a line
-            break
-        if raw is not None:
-            began = began if chunk.texts else time.monotonic()
-            chunk.add(raw)
-            digest.update(raw + b"\n")
-        due = live and (raw is None or time.monotonic() - began >= LONGEST_WAIT)
-        if chunk.texts and (due or is_full(len(chunk.texts), chunk.characters)):
-            chunk.digest = digest.hexdigest()
-            yield chunk
-            chunk = LineChunk(chunk.stop + 1)
+    digest, chunk, began, problem = hashlib.sha256(), LineChunk(1), 0.0, ""
+    try:
+        for raw in split_lines(pipe_blocks(file.fileno()) if live else file_blocks(file)):
+            if raw is not None:
+                began = began if chunk.texts else time.monotonic()
+                chunk.add(raw)
+                digest.update(raw + b"\n")
+            due = live and (raw is None or time.monotonic() - began >= LONGEST_WAIT)
+            if chunk.texts and (due or chunk.is_full):
+                chunk.digest = digest.hexdigest()
+                yield chunk
+                chunk = LineChunk(chunk.stop + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        problem = "it is cut short or damaged and cannot be unpacked"
+    except OSError as error:
+        problem = error.strerror or str(error)
     if chunk.texts:
         chunk.digest = digest.hexdigest()
         yield chunk
-    if problems:
-        raise UserError(f"{name} cannot be read after line {chunk.stop}: {problems[0]}.")
+    if problem:
+        raise UserError(f"{name} cannot be read after line {chunk.stop}: {problem}.")
 
 
 def is_regular(file: BinaryIO) -> bool:
@@ -128,16 +129,6 @@ def pipe_blocks(descriptor: int) -> Iterator[bytes | None]:
         if not (block := os.read(descriptor, BLOCK)):
             return
         yield block
-
-
-def until_unreadable(blocks: Iterator[bytes | None], problems: list[str]) -> Iterator[bytes | None]:
-    """The blocks, up to an error of reading or unpacking; it is described in `problems`."""
-    try:
-        yield from blocks
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        problems.append("it is cut short or damaged and cannot be unpacked")
-    except OSError as error:
-        problems.append(error.strerror or str(error))
 
 
 def split_lines(blocks: Iterable[bytes | None]) -> Iterator[bytes | None]:

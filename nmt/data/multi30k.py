@@ -68,7 +68,6 @@ def check_sets(source: str, target: str, names: list[str]) -> None:
 
 
 def possible_sets(source: str, target: str) -> list[str]:
-    """The sets that exist in both languages."""
     sets = {key.rsplit(".", 1)[0] for key in CHECKSUMS}
     return sorted(name for name in sets if f"{name}.{source}" in CHECKSUMS and f"{name}.{target}" in CHECKSUMS)
 
@@ -121,7 +120,6 @@ def from_hub(keys: tuple[str, str], data: DataConfig, downloads: Path) -> tuple[
 
 
 def is_downloaded(key: str, path: Path) -> bool:
-    """Whether this is a plain file with its checksum, if there is one."""
     return path.is_file() and (CHECKSUMS[key] is None or has_digest(path, CHECKSUMS[key]))
 
 

@@ -17,5 +17,4 @@ def normalize(text: str, lowercase: bool = False) -> str:
 
 
 def odd_spaces(text: str) -> int:
-    """How many spaces that are not plain, and marks that are not seen, a text has: what `normalize` removes."""
     return len(SPACES.findall(text)) + len(INVISIBLE.findall(text))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.schema import DataConfig
-from nmt.data.checksums import DigestCache
+from nmt.data.checksums import cached_digests
 from nmt.data.download import download
 from nmt.data.files import report_write_errors, write_atomic
 from nmt.data.origin import Origin, read_sides
@@ -54,7 +54,7 @@ def downloaded(path: Path, about_path: Path, downloads: Path, sha256: str | None
     """What is known about a file that an earlier call downloaded; None if there is none, or if it has changed."""
     try:
         about = json.loads(about_path.read_text(encoding="utf-8"))
-        found = DigestCache(downloads.parent / "digests.json").digest(path)
+        [found] = cached_digests([path], downloads.parent / "digests.json")
         return about if found == about["sha256"] and sha256 in (None, found) else None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -57,7 +57,6 @@ def read_pairs(source: Path | PackedFile, target: Path | PackedFile) -> Iterator
 
 
 def describe_line_counts(source: Path | PackedFile, target: Path | PackedFile) -> str:
-    """The error message for two files with different numbers of lines."""
     counts = {path: sum(1 for _ in read_lines(path)) for path in (source, target)}
     for path, count in counts.items():
         if not count:

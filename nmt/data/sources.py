@@ -152,7 +152,6 @@ def is_file(path: Path) -> bool:
 
 
 def refuse_file(word: str, path: Path, data: DataConfig) -> None:
-    """Raise UserError for a word that was meant as a file of pairs, and is no PREFIX."""
     if any(is_file(Path(f"{path}.{data.source}{ending}")) for ending in ("", *OPENERS)):
         return
     if not is_file(path):
@@ -166,7 +165,6 @@ def refuse_file(word: str, path: Path, data: DataConfig) -> None:
 
 
 def file_origin(word: str, path: Path, data: DataConfig) -> Origin:
-    """The pairs of one file, in a zip archive perhaps; raises UserError for an archive without pairs."""
     file = PackedFile(path)
     if file.ending == ".zip":
         if opus.find_members(path, data):

@@ -53,7 +53,6 @@ def pair_hashes(source: str, target: str) -> dict[str, int]:
 
 @lru_cache(1 << 16)
 def hash_word(word: str) -> int:
-    """A 64-bit hash of a word."""
     return hash_text(word)
 
 
@@ -117,7 +116,6 @@ class Lowest:
         self.heap: list[int] = []  # the negated hashes, if the number is limited
 
     def offer(self, value: int, pair: Pair) -> None:
-        """Keep a pair with this hash if it is low enough."""
         if self.threshold is not None:
             if value <= self.threshold:
                 self.pairs.setdefault(value, pair)
@@ -164,7 +162,6 @@ def hold_out(data: DataConfig, origins: list[Origin], thresholds: Thresholds) ->
 
 
 def choose_pairs(role: str, split: Split, origins: list[Origin], lowest: list[Lowest], data: DataConfig) -> None:
-    """Choose the pairs of a role; raises UserError if there are too few pairs."""
     parts, taken = list[Origin](), set[int]()
     for origin, accepted, each in zip(origins, split.accepted, lowest, strict=True):
         chosen = each.choose(min(-(-data.split_size // len(lowest)), accepted // SMALLEST_SHARE))
@@ -188,7 +185,6 @@ def choose_pairs(role: str, split: Split, origins: list[Origin], lowest: list[Lo
 
 
 def held_part(origin: Origin, pairs: list[Pair]) -> Origin:
-    """The pairs held out from an origin, as an origin."""
     place = f"{origin.word} (split)"
     return replace(origin, read=lambda skipped, errors: iter(pairs), sides=None, table=None, place=place)
 

@@ -97,7 +97,6 @@ class Sampler:
         return lattice
 
     def is_possible(self, piece: str) -> bool:
-        """Whether this may be a piece of a word: it is in the vocabulary or a single character."""
         return len(piece) == 1 or piece in self.vocabulary.ids
 
     def sample_merges(self, word: str, dropout: float, generator: Random) -> list[int]:

@@ -220,7 +220,6 @@ def row_names(row: Mapping[str, Any]) -> list[str]:
 
 
 def look_up(row: Mapping[str, Any], name: str) -> Any:
-    """The value of a column; None when the row has none."""
     if name in row:
         return row[name]
     outer, _, inner = name.partition(".")

@@ -56,7 +56,6 @@ def with_links(pairs: Iterator[Pair], links: Path | None, place: Path | str) -> 
 
 
 def most_words(text: str) -> int:
-    """How many words a text may have."""
     text = normalize(text)
     return sum(end - start if SPACELESS.search(text[start:end]) else 1 for start, end in word_spans(text))
 

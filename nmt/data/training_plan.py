@@ -3,23 +3,79 @@
 A weight w trains on each pair of a part ⌊w⌋ times in an epoch, and once more on the fraction w − ⌊w⌋ of them that a
 hash of the pair chooses. A temperature T gives weights (n / largest n)^(1/T − 1), with n pairs in a part: the parts
 then have shares ∝ n^(1/T), and the largest is trained on once (Arivazhagan et al. 2019, section 4).
+
+Old text, in a training that starts from a run, is a share of the training text of every epoch, in bytes: with n bytes
+of new pairs and m of old ones, each old pair has the weight share / (1 − share) · n / m. Pairs would not do: half of
+the pairs, where theirs are the long ones, is most of what is learnt.
 """
 
 import re
+import shutil
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from nmt.config.schema import DataConfig
-from nmt.data.checksums import DigestCache
+from nmt.data.checksums import Manifest, cached_digests
 from nmt.data.filtering import hash_text
-from nmt.data.origin import Origin
-from nmt.data.replay import MAX_WEIGHT, OldText
+from nmt.data.origin import Origin, prefix_origin
 from nmt.data.split import Split, SplitRecord, hold_out
 from nmt.errors import UserError
 
 TAG = re.compile(r"[^\w.+-]+")
 LONGEST_TAG = 40  # characters
+MAX_WEIGHT = 100.0
+OLD = "old-"  # before the names of the old test sets
 SPECIAL = re.compile(r"unk|s|pad|bos|eos|mask|0x[0-9a-f]{2}")  # names of the pieces that a tokenizer has anyway
+
+
+@dataclass(frozen=True)
+class OldText:
+    """The corpus of the run that a training starts from; `share` of the training text is taken from it."""
+
+    folder: Path
+    report: dict[str, Any]  # its report.json
+    share: float
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """What the new corpus depends on."""
+        return {"corpus": self.report["corpus_hash"], "share": self.share}
+
+    def training_text(self, data: DataConfig) -> list[Origin]:
+        """The old training pairs as one more origin; none if they have no share. Raises UserError if they are damaged.
+
+        They have the tags that they were trained with.
+        """
+        if not self.share:
+            return []
+        Manifest(self.folder).check([f"train.{data.source}", f"train.{data.target}"])
+        return [self.origin("train", data)]
+
+    def test_sets(self, data: DataConfig, others: Collection[str]) -> dict[str, list[Origin]]:
+        """The old test sets, by their new names; raises UserError where one of `others` has the same."""
+        sets = {f"{OLD}{name}": [self.origin(name, data)] for name in self.report["sets"]}
+        if same := sets.keys() & set(others):
+            raise UserError(f"data.test names a set '{min(same)}', as an old test set is called; rename its files.")
+        return sets
+
+    def origin(self, name: str, data: DataConfig) -> Origin:
+        """The pairs of a set of the old corpus."""
+        return prefix_origin(str(self.folder / name), data.source, data.target)
+
+    def copy_gold_alignments(self, folder: Path) -> None:
+        """Copy the gold links of the old test sets. Raises OSError."""
+        for name in self.report["sets"]:
+            if (links := self.folder / f"{name}.align").exists():
+                shutil.copyfile(links, folder / f"{OLD}{name}.align")
+
+    def weight(self, new: int) -> float:
+        """How often each old pair is trained on in an epoch with `new` bytes of new pairs."""
+        languages = self.report["source"], self.report["target"]
+        old = sum((self.folder / f"train.{language}").stat().st_size for language in languages)
+        return min(MAX_WEIGHT, self.share / (1 - self.share) * new / old)
 
 
 @dataclass
@@ -78,10 +134,8 @@ def prepare_training(data: DataConfig, sets: dict[str, list[Origin]], cache: Pat
 
 def file_digests(origins: list[Origin], cache: Path) -> list[list[str]]:
     """The sha256 of the files of each origin; files that were hashed before and have not changed are not read."""
-    digests = DigestCache(cache)
-    found = [[digests.digest(path) for path in origin.files] for origin in origins]
-    digests.save()
-    return found
+    found = iter(cached_digests((path for origin in origins for path in origin.files), cache))
+    return [list(islice(found, len(origin.files))) for origin in origins]
 
 
 def split_roles(sets: dict[str, list[Origin]]) -> list[str]:

@@ -107,7 +107,6 @@ def find_language(texts: dict[str, str], language: str) -> str | None:
 
 
 def local_name(element: Element) -> str:
-    """The name of an element without its namespace."""
     return element.tag.rpartition("}")[2]
 
 

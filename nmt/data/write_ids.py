@@ -121,7 +121,6 @@ def tokenized_blocks(
 
 
 def read_blocks(files: Files) -> Iterator[Texts]:
-    """The pairs of the files, ROWS at a time."""
     pairs = read_pairs(*files)
     for number in count():
         if not (texts := list(islice(pairs, ROWS))):
@@ -132,7 +131,6 @@ def read_blocks(files: Files) -> Iterator[Texts]:
 def serialized_block(
     tokenizers: Tokenizers, limit: int | None, threads: int, block: Texts
 ) -> tuple[bytes, dict[str, int]]:
-    """One block as bytes, and the number of each outcome."""
     first_line, texts = block
     pairs, outcomes = encode_block(tokenizers, texts, first_line, limit, threads)
     return pairs.serialize().to_pybytes(), outcomes

@@ -80,7 +80,6 @@ class PairCounts:
             self.warnings.append(f"{origin.place}: {text}")
 
     def drop(self, reason: str) -> None:
-        """Count the pair that was read last as left out."""
         self.dropped[reason] += 1
         self.examples.setdefault(reason, self.location(self.read))
 
@@ -162,8 +161,6 @@ def first_pairs(origins: Sequence[Origin]) -> list[Pair]:
 
 
 class Judgement(NamedTuple):
-    """About one training pair."""
-
     reason: str | None  # why it is left out
     held_out: set[int]  # the sentences of validation and test sets that it has, by their hashes
     hash: int  # of both sides, to the letter
@@ -250,7 +247,6 @@ class TrainingSet:
 
 
 def check_part(entry: dict[str, Any], data: DataConfig) -> None:
-    """Raise UserError when no pair of a part is left."""
     if not entry["lines"]:
         keys = {"too long": "max_characters", "lengths too unlike": "max_length_ratio"}
         limits = {reason: f" (data.{key}={getattr(data, key):g})" for reason, key in keys.items()}

@@ -9,7 +9,7 @@ from typing import Any
 from nmt.config.compose import FREE
 from nmt.config.schema import Config, to_dict
 from nmt.data.corpus import read_report
-from nmt.data.replay import OldText
+from nmt.data.training_plan import OldText
 from nmt.errors import UserError
 from nmt.runs.folders import existing_corpus, find_checkpoint
 from nmt.training.checkpoint import Parent, load_config, load_parent

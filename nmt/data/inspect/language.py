@@ -145,7 +145,6 @@ def other_side_language(texts: Sequence[str], code: str) -> str | None:
 
 
 def main_script(texts: Sequence[str]) -> str | None:
-    """The script of nearly all letters, as `characters` names it; None for few letters or several scripts."""
     table, names = scripts()
     letters = Counter(int(table[ord(each)]) for text in texts for each in text if ord(each) < SIZE)
     letters.pop(0, None)

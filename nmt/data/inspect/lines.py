@@ -76,7 +76,6 @@ def character_hashes() -> np.ndarray:
 
 
 def powers(base: np.uint64, count: int) -> np.ndarray:
-    """base^0, base^1, … modulo 2^64 [count]."""
     return np.multiply.accumulate(np.concatenate(([np.uint64(1)], np.full(max(0, count - 1), base, np.uint64))))
 
 
@@ -185,7 +184,6 @@ class Words:
         return self.line_sums(self.hash * powers(WORD_BASE, int(self.count.max(initial=0)) + 1)[position])
 
     def line_sums(self, values: np.ndarray) -> np.ndarray:
-        """The sum of 64-bit values of words for each line."""
         running = np.concatenate(([np.uint64(0)], np.cumsum(values, dtype=np.uint64)))
         ends = np.cumsum(self.count)
         return running[ends] - running[ends - self.count]
