@@ -42,12 +42,10 @@ COLUMNS = {  # of the table: title and figure
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, print, write; returns the exit code."""
     return run_benchmark(parse(arguments), measure, report)
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """Parse the command line of bench.py, with its defaults."""
     parser = make_parser(__doc__, ROOT / "runs" / "bench" / "bench.json")
     names = model_names()
     default = [name for name in names if name != BIG]
@@ -104,7 +102,6 @@ def find_corpora(options: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def report(result: dict[str, Any]) -> str:
-    """How it was measured, and a table."""
     rows = []
     for entry in result["models"]:
         size = f"{entry['rounds'][0]['parameters'] / 1e6:.1f}"

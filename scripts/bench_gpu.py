@@ -57,7 +57,6 @@ Rows = Iterator[dict[str, Any]]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, print, write; returns the exit code."""
     return run_benchmark(parse(arguments), measure, report_parts)
 
 
@@ -123,7 +122,6 @@ def training(options: argparse.Namespace) -> Rows:
 
 
 def overrides(name: str, way: str, options: argparse.Namespace) -> list[str]:
-    """What makes the configuration of a model."""
     tiny = TINY if name in TRANSFORMERS else TINY_RECURRENT
     return [*(TRANSFORMERS | RECURRENT)[name], *WAYS[way], *(tiny if options.tiny else [])]
 
@@ -159,7 +157,6 @@ def new_step(words: list[str], batch_tokens: int, options: argparse.Namespace) -
 
 
 def training_row(name: str, first: Figures, rounds: list[Figures]) -> dict[str, Any]:
-    """A row of the table."""
     summary = summarize(rounds)
     flop = summary["tflop_per_s"].median
     return {

@@ -39,7 +39,6 @@ RATIOS = {"× tok/s": "tokens_per_s", "× tok/CPU s": "tokens_per_cpu_s"}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Install, measure, print, write; returns the exit code."""
     return run_benchmark(parse(arguments), measure, report)
 
 
@@ -110,7 +109,6 @@ def compare_training(
 
 
 def report(result: dict[str, Any]) -> str:
-    """How it was measured, and two tables."""
     options, rows, reference = result["options"], [], []
     for entry in result["training"]:
         if entry["system"] == entry["peer"]:

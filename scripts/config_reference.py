@@ -24,7 +24,6 @@ those of `model=transformer` and `model=luong_global`. The other files of `conf/
 
 
 def page() -> str:
-    """The whole page as Markdown."""
     configs = [compose_all([f"model={name}"], multirun=False)[0] for name in MODELS]
     sections = [section("The run", "", configs[0], [item for item in fields(Config) if item.metadata])]
     for group in ("data", "tokenizer"):
@@ -42,7 +41,6 @@ def group_section(group: str, values: Any, title: str = "") -> str:
 
 
 def section(title: str, prefix: str, values: Any, items: list[Field]) -> str:
-    """A heading, a sentence, and a row for each key."""
     types = get_type_hints(type(values))
     lines = [f"## {title}", "", str(type(values).__doc__).strip(), "", "| key | type | default | meaning |"]
     lines += ["| --- | --- | --- | --- |"]

@@ -3,16 +3,16 @@
 For scripts/torture/kills.py and disk.py.
 """
 
-import ctypes
 import functools
 import gzip
+import hashlib
 import json
 import os
 import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -68,7 +68,6 @@ def prepare() -> None:
 
 
 def model_words(model: str) -> list[str]:
-    """The overrides of a model that trains in a second."""
     return [f"model={model}", *(f"model.{word}" for word in SMALL.get(model, RECURRENT).split())]
 
 
@@ -92,7 +91,6 @@ def serve_downloads(folder: Path) -> None:
 
 
 def sigkill(process: int) -> None:
-    """End a process at once."""
     os.kill(process, signal.SIGKILL)
 
 
@@ -116,16 +114,11 @@ class Outcome:
     durations: dict[str, float]  # seconds of the shortest occurrence of each stage that ended
 
 
-def train(words: Sequence[str], output: Path, kill: Kill | None = None, privileged: bool = True) -> Outcome:
-    """Run the command in a fork, which starts within milliseconds; its output goes to files in `output`.
-
-    Not `privileged`: permissions count for it, although it is root's.
-    """
+def train(words: Sequence[str], output: Path, kill: Kill | None = None) -> Outcome:
+    """Run the command in a fork, which starts within milliseconds; its output goes to files in `output`."""
     reading, writing = os.pipe()
     process = os.fork()
     if not process:
-        if not privileged:
-            drop_capabilities()
         child(words, output, writing)
     os.close(writing)
     open_stages, durations = watch(reading, process, kill)
@@ -136,15 +129,7 @@ def train(words: Sequence[str], output: Path, kill: Kill | None = None, privileg
     return Outcome(killed_in, os.waitstatus_to_exitcode(status), out, err, durations)
 
 
-def drop_capabilities() -> None:
-    """Give up all capabilities of this process (Linux): root then needs permissions like everybody else."""
-    version_and_process, none = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
-    if ctypes.CDLL(None, use_errno=True).capset(version_and_process, none) != 0:
-        raise OSError(ctypes.get_errno(), "capset")
-
-
 def child(words: Sequence[str], output: Path, writing: int) -> None:
-    """The command; it never returns."""
     code = 70
     try:
         for name, number in (("out", 1), ("err", 2)):
@@ -184,87 +169,52 @@ def watch(reading: int, process: int, kill: Kill | None) -> tuple[list[str], dic
 
 def mark_stages(descriptor: int) -> None:
     """From now on each stage writes the lines `+NAME` and `-NAME` to this descriptor."""
+
+    def marked(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def inner(*arguments: Any, **options: Any) -> Any:
+            os.write(descriptor, f"+{name}\n".encode())
+            result = function(*arguments, **options)
+            os.write(descriptor, f"-{name}\n".encode())
+            return result
+
+        return inner
+
     os.write(descriptor, b"+start\n")
     for name, (owner, attribute) in FUNCTIONS.items():
-        setattr(owner, attribute, marked(getattr(owner, attribute), name, descriptor))
-
-
-def marked(function: Callable[..., Any], name: str, descriptor: int) -> Callable[..., Any]:
-    """The function with a mark before and after it."""
-
-    @functools.wraps(function)
-    def inner(*arguments: Any, **options: Any) -> Any:
-        os.write(descriptor, f"+{name}\n".encode())
-        result = function(*arguments, **options)
-        os.write(descriptor, f"-{name}\n".encode())
-        return result
-
-    return inner
+        setattr(owner, attribute, marked(getattr(owner, attribute), name))
 
 
 def differences(killed: Path, reference: Path) -> list[str]:
     """What differs between two run folders: checkpoints (to the bit), hypotheses, scores, curves; what is left over."""
-    found = [f"left over: {path}" for path in killed.parent.parent.rglob("*") if is_left_over(path)]
-    names = [sorted(path.name for path in folder.glob("*.safetensors")) for folder in (killed, reference)]
-    if names[0] != names[1]:
-        return [*found, f"checkpoints: {names[0]}, {names[1]}"]
-    for name in names[0]:
-        found += [f"{name}{path}" for path in differing(comparable(killed / name), comparable(reference / name))]
-    for path in sorted(reference.glob("evaluate/*/hyp")):
-        relative = path.relative_to(reference)
-        if path.read_bytes() != (killed / relative).read_bytes():
-            found.append(str(relative))
-        scores = [
-            json.loads((folder / relative.with_name("result.json")).read_text()) for folder in (killed, reference)
-        ]
-        found += [f"{relative.parent} {key}" for key in ("bleu", "chrf") if scores[0][key] != scores[1][key]]
-    return found + [f"curve {tag}" for tag in differing_curves(killed / "tensorboard", reference / "tensorboard")]
+    left = [path for path in killed.parent.parent.rglob("*") if ".damaged." in path.name or path.name.endswith(".tmp")]
+    found, expected = outcome_of(killed), outcome_of(reference)
+    names = [name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name)]
+    return [*(f"left over: {path}" for path in left), *sorted(names)]
 
 
-def is_left_over(path: Path) -> bool:
-    """Whether a file or folder is temporary, or says that a checkpoint was damaged."""
-    return path.name.endswith(".tmp") or ".damaged." in path.name or path.name.startswith("tmp")
+def outcome_of(folder: Path) -> dict[str, str]:
+    """What a training leaves, without what may differ: folders and seconds."""
+    found: dict[str, str] = {}
+    for path in folder.glob("*.safetensors"):
+        payload = checkpoint.load(path)
+        for key in ("data_folder", "run_folder"):
+            payload["config"].pop(key)
+        payload.get("train_state", {}).pop("seconds", None)
+        found |= {f"{path.name} {key}": json.dumps(value, default=digest) for key, value in payload.items()}
+    for path in folder.glob("evaluate/*/hyp"):
+        scores = json.loads(path.with_name("result.json").read_text())
+        found[str(path.relative_to(folder))] = f"{scores['bleu']} {scores['chrf']}\n{path.read_text()}"
+    events = EventAccumulator(str(folder / "tensorboard"), size_guidance={"tensors": 0}).Reload()
+    for tag in events.Tags()["tensors"]:
+        values = [(each.step, tag.startswith(UNLIKE) or str(each.tensor_proto)) for each in events.Tensors(tag)]
+        found[f"curve {tag}"] = str(values)
+    return found
 
 
-def comparable(path: Path) -> dict[str, Any]:
-    """A checkpoint without what may differ: the folders of the run and the seconds it took."""
-    payload = checkpoint.load(path)
-    for key in ("data_folder", "run_folder"):
-        payload["config"].pop(key)
-    payload.get("train_state", {}).pop("seconds", None)
-    return payload
-
-
-def differing(left: Any, right: Any, path: str = "") -> Iterator[str]:
-    """The paths at which two nested structures differ, to the last bit."""
-    if isinstance(left, dict) and isinstance(right, dict):
-        for key in left.keys() | right.keys():
-            yield from differing(left.get(key), right.get(key), f"{path}.{key}")
-    elif isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
-        if left.dtype != right.dtype or left.shape != right.shape or not torch.equal(as_bytes(left), as_bytes(right)):
-            yield path
-    elif left != right:
-        yield path
-
-
-def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """The bytes of a tensor, so that NaN equals itself and -0 is not 0."""
-    return tensor.contiguous().flatten().view(torch.uint8)
-
-
-def differing_curves(killed: Path, reference: Path) -> list[str]:
-    """The curves with other steps, or other values unless they measure time, as TensorBoard itself reads them."""
-    curves = [read_curves(folder) for folder in (killed, reference)]
-    return [tag for tag in curves[0].keys() | curves[1].keys() if curves[0].get(tag) != curves[1].get(tag)]
-
-
-def read_curves(folder: Path) -> dict[str, list[tuple[int, bytes]]]:
-    """Steps and values of every curve, table and image; those that measure time without their values."""
-    events = EventAccumulator(str(folder), size_guidance={"tensors": 0}).Reload()
-    return {
-        tag: [
-            (event.step, b"" if tag.startswith(UNLIKE) else event.tensor_proto.SerializeToString())
-            for event in events.Tensors(tag)
-        ]
-        for tag in events.Tags()["tensors"]
-    }
+def digest(value: Any) -> str:
+    """A hash of a tensor's bytes, so that NaN equals itself and -0 is not 0; another value as text."""
+    if not isinstance(value, torch.Tensor):
+        return repr(value)
+    content = value.contiguous().flatten().view(torch.uint8).numpy().tobytes()
+    return f"{value.dtype} {tuple(value.shape)} {hashlib.sha256(content).hexdigest()}"

@@ -18,7 +18,6 @@ DPI = 72  # of the pictures that are kept
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The notebook, format 4."""
     return json.loads(path.read_text(encoding="utf-8"))
 
 

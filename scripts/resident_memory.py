@@ -28,7 +28,6 @@ def resident_mib(process: int) -> float:
 
 
 def children(process: int) -> list[int]:
-    """The processes that a process has started and that run."""
     with contextlib.suppress(OSError):
         return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
     return []
@@ -41,7 +40,6 @@ class Curve:
         self.samples: list[tuple[float, float]] = []
 
     def add(self, x: float, mib: float) -> None:
-        """Add a sample."""
         self.samples.append((x, mib))
 
     def after(self, warm_up: float) -> np.ndarray:

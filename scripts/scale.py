@@ -48,12 +48,10 @@ in_process = partial(in_fresh_process, threads=1)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, print, write; returns the exit code."""
     return run_benchmark(parse(arguments), measure, report_parts)
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """Parse the command line of scale.py, with its defaults."""
     parser = make_parser(__doc__, Path("data/scale/scale.json"))
     parser.add_argument("topics", nargs="+", choices=[*TOPICS, "all"], metavar="TOPIC")
     parser.add_argument("--folder", type=Path, default=Path("data/scale"))
@@ -101,7 +99,6 @@ def corpus(options: argparse.Namespace) -> Rows:
 
 
 def synthetic_ids(folder: Path, pairs: int) -> Path:
-    """The synthetic corpus of this size, written if it does not exist."""
     path = folder / f"ids-{pairs}.arrow"
     if not path.exists():
         note(f"writing {path} …")
@@ -153,7 +150,6 @@ def vocabulary(options: argparse.Namespace) -> Rows:
 
 
 def time_updates(models: list[str], lengths: list[int], sizes: list[int], repeats: int) -> Rows:
-    """A row for each model, size of the vocabulary and length."""
     measure = partial(in_process, scale_measures.updates, lengths=lengths, repeats=repeats)
     return [row for name, size in product(models, sizes) for row in measure(model=name, vocabulary=size)]
 

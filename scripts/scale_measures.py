@@ -32,7 +32,6 @@ TOKENS = 1024  # target tokens of an update
 
 
 def memory() -> dict[str, float]:
-    """Resident memory, its anonymous part, and its peak."""
     names = {"VmRSS:": "resident", "RssAnon:": "anonymous", "VmHWM:": "peak"}
     lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
     return {names[key]: int(value[0]) / 1024 for key, *value in lines if key in names}
@@ -61,7 +60,6 @@ def drop_from_cache(path: Path) -> None:
 
 
 def settings(root: str, overrides: list[str]) -> Config:
-    """A configuration whose data and runs are below `root`."""
     run_folder = [] if any(word.startswith("run_folder=") for word in overrides) else [f"run_folder={root}/runs"]
     return compose_all([f"data_folder={root}/data", *run_folder, *overrides], multirun=False)[0]
 
@@ -78,7 +76,6 @@ def planning(path: str, batches: int = 2000) -> Figures:
 
 
 def stages(root: str, overrides: list[str]) -> dict[str, Figures]:
-    """What each stage from text to ids costs."""
     config = settings(root, overrides)
     corpus, cleaning = cost(build_corpus_stage, config)
     tokenizer, learning = cost(build_tokenizer_stage, config, corpus)
@@ -120,11 +117,9 @@ class RandomBatches:
         self.random = numpy.random.default_rng(1)
 
     def skip(self, cursor: Cursor, count: int) -> Cursor:
-        """The place `count` batches later."""
         return cursor._replace(position=cursor.position + count)
 
     def stream(self, cursor: Cursor, rank: int, world_size: int, pinned: bool) -> Iterator[tuple[Cursor, Batch]]:
-        """Yield (cursor, batch) without end."""
         while True:
             size = (2, max(1, TOKENS // self.length), self.length - 1)  # without </s>
             sources, targets = self.random.integers(EOS + 1, self.vocabulary, size)

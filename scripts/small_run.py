@@ -29,11 +29,10 @@ def small_corpus(root: Path, pairs: int) -> list[str]:
             (root / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     sets = [f"data.{name}={root / name}" for name in ("train", "valid", "test")]
     noise = [f"train.{each.name}=0" for each in fields(TrainConfig) if each.name.startswith("noise_")]
-    return ["data=files", "data.source=de", "data.target=en", "tokenizer.protect=false", *sets, *noise]
+    return ["data=files", "data.source=de", "data.target=en", *sets, *noise]
 
 
 def small_config(root: Path) -> Config:
-    """The configuration of the run, with all folders below `root`."""
     return compose_all(
         [*small_corpus(root, 3000), *WORDS, f"data_folder={root / 'data'}", f"run_folder={root / 'runs'}"],
         multirun=False,
@@ -41,7 +40,6 @@ def small_config(root: Path) -> Config:
 
 
 def train_small_run(root: Path) -> Path:
-    """Train the run and score it; returns its folder."""
     logging.getLogger("nmt").setLevel(logging.WARNING)
     config = small_config(root)
     pipeline.train(config)

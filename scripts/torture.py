@@ -12,7 +12,6 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one topic; returns its exit code."""
     parser = argparse.ArgumentParser(prog="torture.py", description=__doc__.splitlines()[0])
     topics = parser.add_subparsers(required=True, metavar="TOPIC")
     sys.path[:0] = [str(ROOT), *(str(ROOT / "scripts" / name) for name in ("", "torture"))]

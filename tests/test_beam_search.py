@@ -181,13 +181,6 @@ def test_limits_are_kept_and_only_words_are_written(seed, limits, beam):
             assert math.isfinite(hypothesis.score)
 
 
-def test_a_limit_of_one_gives_the_empty_target_with_the_score_of_its_end():
-    table = torch.zeros(1, 1, 6, 6)  # six pieces, all alike
-    hypotheses = search(Table(table), sources(1), None, 3, 1.0, torch.tensor([1]))[0]
-    assert [hypothesis.ids for hypothesis in hypotheses] == [[]]
-    assert hypotheses[0].score == pytest.approx(-math.log(6))
-
-
 @pytest.mark.parametrize(("alpha", "ids"), [(0.0, []), (0.5, []), (0.6, [4]), (1.0, [4])])
 def test_the_length_penalty_by_hand(alpha, ids):
     """ "" has 0.4; "4" has 0.6 × 0.45 = 0.27 on two pieces.

@@ -22,9 +22,6 @@ from nmt.runs.stages import build_stages
 SMALL = ["tokenizer.vocabulary_size=420", "train.batch_tokens=200"]
 WARMUP, UPDATES, SENTENCES = 2, 2, 6
 
-# ----------------------------------------------------------------------------------------------------------------------
-# make bench
-
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
@@ -64,20 +61,12 @@ def test_bench_counts_the_tokens_of_its_batches_and_translations(measured):
     assert row.startswith("| phrasebook: transformer_tiny | ") and result["options"]["rounds"] == 1
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Figures
-
-
 def test_figures_and_tables():
     assert spread([3.0, 1.0, 2.0]) == (2.0, 1.0, 3.0)
     assert str(spread([1234.4, 1000.0, 2000.0])) == "1,234 (1,000–2,000)"
     assert str(spread([0.5])) == "0.5" and short(99.94) == "99.9"
     rows = [{"a": "x", "b": 10_000, "c": 0.01234}, {"a": "y|z", "b": 1, "c": 1234.5}]
     assert table(rows) == "| a | b | c |\n| --- | ---: | ---: |\n| x | 10,000 | 0.0123 |\n| y¦z | 1 | 1,234 |"
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# make bench-peers
 
 
 def test_the_meter_counts_between_warmup_and_end(monkeypatch):
@@ -91,9 +80,6 @@ def test_the_meter_counts_between_warmup_and_end(monkeypatch):
     assert finished == [(3 + 1, 3)]  # the first update warms up; two weights and a bias
     assert meter.positions == 6
 
-
-# ----------------------------------------------------------------------------------------------------------------------
-# make bench-gpu
 
 LITTLE = (
     "--device cpu --tiny --vocabulary 50 --batch-tokens 120 --updates 2 --sentences 6 --pairs 500 --seconds 0.1".split()

@@ -21,15 +21,12 @@ from nmt.decode.forced_decoding import (
 )
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
-from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.extraction import (
     MAX_LENGTH_FACTOR,
-    Extractor,
     absolute_layers,
     extract_links,
     layer_candidates,
     max_pieces_per_side,
-    record_words,
 )
 from nmt.models.base import DecoderOutput, EncoderDecoder, Memory
 
@@ -170,16 +167,6 @@ def test_pairs_longer_than_the_learned_positions_are_refused(small_model):
     learned.force_decode(([5] * 599, [6] * 599))
     with pytest.raises(UserError, match="601 pieces or more"):
         learned.force_decode(([5] * 600, [6]))
-
-
-def test_the_page_names_layers_as_they_are_counted_from_below():
-    record = AttentionRecord(["▁a"], ["▁b"], [0.0, 0.0], np.full((3, 2, 2, 2), 0.5))
-    found = Alignment(record, record_words(record), Extractor((-1, -2))).page_pair()
-    assert list(found.matrices) == [
-        f"{name}, mean of 2 heads" for name in ("mean of layers 2,1", "layer 0", "layer 1", "layer 2")
-    ]
-    one_head = Alignment(record, record_words(record), Extractor(-1, 1)).page_pair()
-    assert list(one_head.matrices) == ["layer 2, head 1"]
 
 
 def test_a_model_describes_its_recorded_attention(name, small_model):

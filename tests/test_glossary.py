@@ -155,7 +155,7 @@ def untrained(vocabularies: dict[bool, Tokenizers], tmp_path: Path) -> Callable[
     return make
 
 
-@pytest.mark.parametrize(("name", "beam"), [("transformer", 5), ("seq2seq", 1), ("bahdanau", 5), ("luong_local_p", 1)])
+@pytest.mark.parametrize(("name", "beam"), [("transformer", 5), ("seq2seq", 1)])
 def test_every_model_writes_the_terms(untrained, name, beam):
     first, second, both = untrained(name, beam).texts(SENTENCE, OTHER, f"{SENTENCE} {OTHER}")
     assert list(find_target("big hat", first, any_case=True))
@@ -163,7 +163,7 @@ def test_every_model_writes_the_terms(untrained, name, beam):
     assert all(list(find_target(term, both, any_case=True)) for term in LINES.values())
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_terms_beside_each_other(untrained, seed):
     (text,) = untrained(terms={"rote": "grey", "Fahrrad": "hat", "malt": "sees"}, seeds=(seed,), beam=5).texts(SENTENCE)
     assert all(list(find_target(term, text, any_case=True)) for term in ("grey", "hat", "sees")), text
@@ -200,15 +200,6 @@ def test_the_rest_of_a_translation_stays(trained, tmp_path):
     assert after[:same] == before[:same] and after[index + 1 :] == before[len(before) - (len(after) - index - 1) :]
 
 
-def test_scores_are_those_of_forced_decoding(trained, tmp_path):
-    nbest = best(nmt.load(trained.folder, glossary=write_terms(tmp_path, {"Garten": "riverbank|market stall"}), beam=4))
-    assert len(nbest) == 4
-    for each in nbest:
-        mean = sum(each.log_probabilities) / len(each.log_probabilities)
-        assert each.score == pytest.approx(mean, abs=1e-4)
-        assert "riverbank" in each.text.lower() or "market stall" in each.text.lower()
-
-
 def test_parts_of_a_long_line_have_the_terms(untrained):
     opened = untrained()
     short = replace(opened.glossary, max_pieces=16)
@@ -237,11 +228,12 @@ def test_ctranslate2_writes_the_same(trained, tmp_path):
 
 
 def test_the_command_and_the_interface(trained: Trained, tmp_path, capfd):
-    path = write_terms(tmp_path, {"Garten": "market"})
-    run = nmt.load(trained.folder, glossary=path)
-    before, after = (each.translate([GARDEN])[0].text for each in (nmt.load(trained.folder), run))
-    assert "market" in after and "market" not in before
-    words = ["translate", str(trained.folder), GARDEN, "--glossary", str(path)]
-    assert run_command(capfd, *words).out == f"{after}\n"
-    lines = run_command(capfd, *words, "--nbest", "2").out.splitlines()
-    assert len(lines) == 2 and all("market" in line for line in lines)
+    """Scores are those of forced decoding, with either target."""
+    path = write_terms(tmp_path, {"Garten": "riverbank|market stall"})
+    first, *others = best(nmt.load(trained.folder, glossary=path, beam=4))
+    for each in (first, *others):
+        assert each.score == pytest.approx(np.mean(each.log_probabilities), abs=1e-4)
+        assert "riverbank" in each.text.lower() or "market stall" in each.text.lower()
+    words = ["translate", str(trained.folder), GARDEN, "--glossary", str(path), "--beam", "4", "--nbest", "2"]
+    lines = run_command(capfd, *words).out.splitlines()
+    assert [line.split("\t")[1] for line in lines] == [first.text, others[0].text]

@@ -57,13 +57,12 @@ def test_a_record_by_hand():
     assert (found["source_words"], found["words"], found["weights"], found["alignment"]) == (["</s>"], [], [], [])
 
 
-def test_rollout_of_a_translation(nmt, trained: Trained):
-    """Another extractor on the same translation; a blank line has no weights."""
-    answer = nmt("translate", "--format", "jsonl", "--weights", "--method", "rollout", SENTENCE, "")
-    record, blank = map(json.loads, answer.out.splitlines())
-    plain = json.loads(nmt("translate", "--format", "jsonl", SENTENCE).out)
-    assert record["text"] == plain["text"] and "weights" not in plain
-    assert [(each["layer"], each["method"]) for each in (plain, record)] == [(0, "mean"), (None, "rollout")]
+def test_a_translation_and_its_alignment_say_the_same(nmt):
+    """The kernels of search return no weights; forced decoding of its result computes them."""
+    words = ["--method", "rollout", "--format", "jsonl", SENTENCE]
+    record, blank = map(json.loads, nmt("translate", "--weights", *words, "").out.splitlines())
+    again = json.loads(nmt("align", *words).out)
+    assert again == {key: record[key] for key in again} and record["method"] == "rollout"
     np.testing.assert_allclose(np.sum(record["weights"], 1), 1, atol=5.1e-5 * len(record["source_words"]), rtol=0)
     assert len(record["weights"]) == len(record["words"]) > 0
     assert (blank["text"], blank["weights"], blank["log_probabilities"]) == ("", [], [])

@@ -13,6 +13,7 @@ TINY = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("part")
 def test_the_attention_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)

@@ -273,7 +273,7 @@ TRANSLATE, ALIGN = "translate tiny --input text", "align tiny --source text --ta
 EVALUATE = "evaluate tiny --source text --reference text"
 
 
-@pytest.mark.parametrize("command", [TRANSLATE, ALIGN, EVALUATE])
+@pytest.mark.parametrize("command", [TRANSLATE, EVALUATE])
 def test_ctrl_c_is_one_line(at_work, tmp_path, command):
     """A terminal sends the signal to all processes of the command."""
     process = at_work(command)
@@ -282,7 +282,7 @@ def test_ctrl_c_is_one_line(at_work, tmp_path, command):
     assert (tmp_path / "err").read_text() == "nmt: interrupted.\n"
 
 
-@pytest.mark.parametrize("command", [TRANSLATE, ALIGN])
+@pytest.mark.parametrize("command", [ALIGN])
 def test_a_reader_that_leaves_is_no_error(at_work, tmp_path, command):
     """As in `nmt translate … | head -1`."""
     read, write = os.pipe()

@@ -90,6 +90,7 @@ def print_error_rates(
     extractors = [Extractor(layer, head, step) for layer in layers for head in heads for step in DECODER_STEPS]
     if options.method == "rollout":
         extractors = [Extractor(decoder_step=step, method="rollout") for step in DECODER_STEPS]
+    extractor = extractor._replace(layer=absolute_layers(extractor.layer, model.num_layers))
     if extractor.head is not None and extractor not in extractors:
         extractors.insert(0, extractor)
     lines: dict[Extractor, list[str]] = {}

@@ -78,37 +78,36 @@ def search(
     """source [B S], mask [B S] | None, limit [B] → for each sentence at most `beam` hypotheses, best first.
 
     `limit` is the maximum length of each hypothesis, </s> counted; `constraints` are those of <s>. A GPU is waited for
-    once a column, in `to_host`, and gets nothing from the host but commands after `initial_beams`.
+    once a column, in `to_host`, and gets nothing from the host but commands once the first column is begun.
     """
-    finished: NBest = [[] for _ in range(len(source))]
-    beams, buffer = initial_beams(model, source, mask, limit, constraints), None
-    while beams.sentences:
-        output = model.decode(beams.last.reshape(-1, 1), beams.state, beams.memory)
-        beams.state = output.state
-        logits = model.logits(output.hidden[:, -1])
-        if buffer is None:
-            buffer = float32_buffer(logits, len(source) * beam)
-        best = expand(logits, beams, beam, buffer)
-        still_open = open_candidates(best, beam)
-        best = Candidates(*(part[:, :beam] for part in best))
-        host_best, host_open = to_host(best, still_open)
-        collect_finished(finished, beams, host_best, beam, alpha)
-        beams.ended = beams.ended + ((best.tokens == EOS) & best.scores.isfinite()).sum(1)
-        beams = advance(model, finished, beams, still_open, host_open, beam)
-    return [sorted(hypotheses, key=lambda hypothesis: -hypothesis.score) for hypotheses in finished]
-
-
-def initial_beams(
-    model: EncoderDecoder, source: Tensor, mask: Tensor | None, limit: Tensor, constraints: Constraint | None
-) -> Beams:
-    """One hypothesis for each sentence: <s>."""
     memory, count = model.encode(source, mask), len(source)
     memory = memory._replace(static={name: tensor.contiguous() for name, tensor in memory.static.items()})
     last = torch.full((count, 1), BOS, device=source.device)
     scores, ids = torch.zeros(count, 1, device=source.device), np.empty((count, 1, 0), np.int64)
-    limits, ended = limit.tolist(), torch.zeros(count, dtype=torch.long, device=source.device)
-    state, device_limits = model.start(memory), limit.to(source.device)
-    return Beams(list(range(count)), limits, ids, last, scores, state, memory, device_limits, ended, constraints)
+    ended = torch.zeros(count, dtype=torch.long, device=source.device)
+    beams = Beams(
+        list(range(count)), limit.tolist(), ids, last, scores, model.start(memory), memory, limit.to(source.device),
+        ended, constraints,
+    )  # fmt: skip
+    finished: NBest = [[] for _ in range(count)]
+    buffer: Tensor | None = None
+    while beams.sentences:
+        output = model.decode(beams.last.reshape(-1, 1), beams.state, beams.memory)
+        beams.state = output.state
+        logits = model.logits(output.hidden[:, -1])
+        buffer = float32_buffer(logits, count * beam) if buffer is None else buffer
+        best = expand(logits, beams, beam, buffer)
+        still_open = open_candidates(best, beam)
+        best = Candidates(*(part[:, :beam] for part in best))
+        (host_scores, parents, tokens), host_open = to_host(best, still_open)
+        for row, rank in np.argwhere((tokens == EOS) & np.isfinite(host_scores)).tolist():
+            hypotheses = finished[beams.sentences[row]]
+            if len(hypotheses) < beam:
+                ids = beams.ids[row, parents[row, rank]]
+                hypotheses.append(Hypothesis(ids.tolist(), float(host_scores[row, rank]) / beams.length**alpha))
+        beams.ended = beams.ended + ((best.tokens == EOS) & best.scores.isfinite()).sum(1)
+        beams = advance(finished, beams, still_open, host_open, beam)
+    return [sorted(hypotheses, key=lambda hypothesis: -hypothesis.score) for hypotheses in finished]
 
 
 def float32_buffer(logits: Tensor, rows: int) -> Tensor | None:
@@ -195,24 +194,7 @@ def to_host(*candidates: Candidates) -> list[HostCandidates]:
     return list(zip(scores, parents.astype(np.int64), tokens.astype(np.int64), strict=True))
 
 
-def collect_finished(finished: NBest, beams: Beams, best: HostCandidates, beam: int, alpha: float) -> None:
-    """Add those of the best `beam` candidates that end here to the finished hypotheses of their sentences."""
-    scores, parents, tokens = best
-    for row, rank in np.argwhere((tokens == EOS) & np.isfinite(scores)).tolist():
-        hypotheses = finished[beams.sentences[row]]
-        if len(hypotheses) < beam:
-            ids = beams.ids[row, parents[row, rank]].tolist()
-            hypotheses.append(Hypothesis(ids, float(scores[row, rank]) / beams.length**alpha))
-
-
-def advance(
-    model: EncoderDecoder,
-    finished: NBest,
-    beams: Beams,
-    candidates: Candidates,
-    host: HostCandidates,
-    beam: int,
-) -> Beams:
+def advance(finished: NBest, beams: Beams, candidates: Candidates, host: HostCandidates, beam: int) -> Beams:
     """The candidates as the new hypotheses of the sentences that stay open; `beams.state` is that after the step."""
     width, count, length = beams.scores.size(1), len(beams.sentences), beams.length
     still_open = [

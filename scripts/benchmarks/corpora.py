@@ -79,15 +79,12 @@ class RandomPairs:
         return len(self.source_lengths)
 
     def shard(self, number: int) -> "RandomPairs":
-        """These pairs, as ParallelDataset has it."""
         return self
 
     def length_runs(self, number: int) -> LengthRuns:
-        """How many pairs have which lengths."""
         return length_runs(self.source_lengths, self.target_lengths)
 
     def line(self, row: int) -> int:
-        """The number of a pair, from 1."""
         return row + 1
 
     def sentences(self, side: str, rows: numpy.ndarray) -> Sentences:
@@ -135,7 +132,6 @@ def write_ids(path: Path, pairs: int, vocabulary: int, mean: float = 20.0) -> No
 
 
 def id_column(lengths: numpy.ndarray, pool: numpy.ndarray, random: numpy.random.Generator) -> pyarrow.ListArray:
-    """A column of sentences of about these lengths."""
     pieces = lengths.clip(1, LONGEST).astype(numpy.int32)
     offsets = numpy.concatenate(([0], numpy.cumsum(pieces))).astype(numpy.int32)
     start = int(random.integers(0, len(pool)))

@@ -105,7 +105,6 @@ def measure_parts(
 
 
 def report_parts(result: dict[str, Any]) -> str:
-    """The tables of all parts."""
     parts = {name: rows for name, rows in result.items() if isinstance(rows, list) and rows}
     return "\n\n".join(f"{name}\n\n{table(rows)}" for name, rows in parts.items())
 
@@ -156,7 +155,6 @@ def read_json(output: str) -> Any:
 
 
 def main() -> int:
-    """Call one function for `in_fresh_process`."""
     install_logging()
     module, name, arguments = sys.argv[1:]
     try:

@@ -18,12 +18,10 @@ from nmt.training.train_step import TrainStep
 
 
 def configuration(overrides: list[str], device: str, precision: str = "bf16") -> Config:
-    """A configuration of conf/ for this device."""
     return compose_all([f"device={device}", f"precision={precision}", *overrides], multirun=False)[0]
 
 
 def free_memory(device: torch.device) -> None:
-    """Release unused memory, and reset the device's peak."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()

@@ -107,7 +107,6 @@ def git_commit() -> str | None:
 
 
 def machine_line(machine: dict[str, Any]) -> str:
-    """The result of `describe_machine` in one line."""
     memory = f", {machine['memory_gib']} GiB" if machine["memory_gib"] else ""
     units = f" ({' '.join(machine['units'])})" if machine["units"] else ""
     gpu = f"; {machine['gpu']}" if machine["gpu"] else ""

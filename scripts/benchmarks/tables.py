@@ -21,12 +21,10 @@ class Spread(NamedTuple):
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Median, least and most of some values."""
     return Spread(statistics.median(values), min(values), max(values))
 
 
 def summarize(rounds: Sequence[Figures]) -> dict[str, Spread]:
-    """The spread of every number in the rounds of one system."""
     numbers = [key for key, value in rounds[0].items() if isinstance(value, (int, float))]
     return {key: spread([figures[key] for figures in rounds]) for key in numbers}
 

@@ -48,7 +48,6 @@ def random_model(config: Config, vocabulary: int) -> EncoderDecoder:
 
 
 def make_train_step(config: Config, model: EncoderDecoder, batches: BatchIterator) -> TrainStep:
-    """Updates of a model from the first batch on."""
     dtype = select_precision(config.precision, next(model.parameters()).device)
     return TrainStep(config, model, make_optimizer(model, config.optim), batches, TrainState(), dtype, World())
 
@@ -106,7 +105,6 @@ def time_updates(step: TrainStep, warmup: int, updates: int) -> Figures:
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until a CUDA device has run all kernels."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 

@@ -61,5 +61,4 @@ def spaced_pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write a text file, a line feed after each line."""
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -35,7 +35,6 @@ class Environments:
         self.folder = folder
 
     def python(self, name: str) -> Path:
-        """The interpreter of an environment."""
         return self.folder / name / "bin" / "python"
 
     def install(self, name: str) -> None:
@@ -69,5 +68,4 @@ class Environments:
 
 
 def run_quietly(command: list[str]) -> None:
-    """Run a command; raises CalledProcessError with its stderr."""
     subprocess.run(command, check=True, capture_output=True, text=True)

@@ -49,14 +49,12 @@ class Peer(NamedTuple):
 
 
 def write_settings(folder: Path, name: str, settings: dict[str, Any]) -> str:
-    """Write settings as a YAML file (JSON is YAML), and return its path."""
     path = folder / f"{name}.yaml"
     path.write_text(json.dumps(settings, indent=1), encoding="utf-8")
     return str(path)
 
 
 def onmt_data(folder: Path) -> dict[str, Any]:
-    """The settings of OpenNMT-py and eole for the data."""
     vocabulary = str(folder / "vocabulary.tsv")
     pairs = {name: {f"path_{short}": str(folder / f"{part}.pieces.{side}") for short, side in SIDES.items()}
              for name, part in (("corpus", "train"), ("valid", "valid"))}  # fmt: skip

@@ -54,12 +54,10 @@ class Meter:
         self.timer = Stopwatch()
 
     def add(self, targets: Sequence[torch.Tensor], padding: int) -> None:
-        """Count a batch before it is trained on."""
         self.tokens += sum(int((ids != padding).sum()) for ids in targets)
         self.positions += sum(ids.numel() for ids in targets)
 
     def update(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
-        """Count a step of an optimiser."""
         self.updates += 1
         if self.updates == self.warmup:
             self.tokens = self.positions = 0
@@ -99,7 +97,6 @@ def attach(meter: Meter, toolkit: Toolkit) -> None:
 
 
 def main() -> None:
-    """Attach the meter, then run the toolkit's command."""
     warmup, updates, name = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     toolkit = TOOLKITS[name]
     if updates:

@@ -3,7 +3,7 @@
 python scripts/torture.py disk [--count N] [--seed S]
 
 The run folder is on a disk of its own (tmpfs) of a random size; or, at a random instant, an empty read-only disk is
-mounted over it, it is renamed, or it loses its permissions. The command must end with exit code 2 and one sentence, and
+mounted over it, or it is renamed. The command must end with exit code 2 and one sentence, and
 what was saved must still be there: set right, the same command ends with the bits of an undisturbed training.
 """
 
@@ -22,7 +22,6 @@ ENOUGH = "64m"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of the topic."""
     parser.add_argument("--count", type=int, default=30, metavar="N", help="disturbed trainings (default 30)")
     parser.add_argument("--seed", type=int, default=1, help="of sizes and instants")
 
@@ -61,7 +60,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def faults(outcome: Outcome) -> list[str]:
-    """What is wrong with the end of a disturbed command."""
     if outcome.code == 0:
         return []
     sentences = [line for line in outcome.err.splitlines() if line.startswith("nmt: ")]
@@ -71,7 +69,6 @@ def faults(outcome: Outcome) -> list[str]:
 
 
 def mount(disk: Path, *options: str) -> None:
-    """Mount a tmpfs."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(disk)], check=True)
 
 
@@ -109,12 +106,4 @@ def rename(command: list[str], root: Path, disk: Path, generator: random.Random)
     return outcome
 
 
-def forbid(command: list[str], root: Path, disk: Path, generator: random.Random) -> Outcome:
-    """The run folder becomes unreadable or read-only, and is allowed again afterwards."""
-    run, mode = disk / "killed", generator.choice((0o000, 0o555))
-    outcome = train(command, root, at_random_instant(generator, lambda _: run.chmod(mode)), privileged=False)
-    run.chmod(0o755)
-    return outcome
-
-
-DISTURBANCES = {"disk full": fill, "read-only disk over it": cover, "renamed": rename, "permission lost": forbid}
+DISTURBANCES = {"disk full": fill, "read-only disk over it": cover, "renamed": rename}

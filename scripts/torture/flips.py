@@ -24,7 +24,6 @@ PAIRS_PER_SHARD = 1000
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add --count and --seed."""
     parser.add_argument("--count", type=int, default=1000, metavar="N", help="flips (default: 1000)")
     parser.add_argument("--seed", type=int, default=1, metavar="N")
 

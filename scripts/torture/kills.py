@@ -36,7 +36,6 @@ OCCURRENCES = {"training": 3, "validation": 1, "save": 3, "download": 4}  # of t
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of the topic."""
     parser.add_argument("--count", type=int, default=100, metavar="N", help="kills at least (default 100)")
     parser.add_argument("--seed", type=int, default=1, help="of the instants")
     parser.add_argument(
@@ -97,7 +96,6 @@ def chain(
 
 
 def table(kills: Counter[tuple[str, str]]) -> str:
-    """The kills by stage and model."""
     lines = [["stage", *MODELS, "all"]]
     for stage in STAGES:
         numbers = [kills[model, stage] for model in MODELS]

@@ -11,7 +11,6 @@ MOST = 1.0  # MiB per 1,000 updates, checkpoints and validations included
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """--steps, --every."""
     parser.add_argument("--steps", type=int, default=10_000, metavar="N", help="updates (default: 10,000)")
     parser.add_argument("--every", type=int, default=100, metavar="N", help="updates between samples (default: 100)")
 

@@ -24,7 +24,6 @@ MOST = 2.0  # MiB per 100,000 lines
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """--lines, --kills, --seed."""
     parser.add_argument("--lines", type=int, default=1_000_000, metavar="N", help="default: 1,000,000")
     parser.add_argument("--kills", type=int, default=20, metavar="N", help="workers killed on the way (default: 20)")
     parser.add_argument("--seed", type=int, default=1)
@@ -43,7 +42,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def train(folder: str) -> None:
-    """A transformer of one layer, trained for seconds."""
     import nmt
 
     folders = [f"data_folder={folder}/data", f"run_folder={folder}/runs"]
@@ -63,7 +61,6 @@ def lines(count: int, seed: int) -> Iterator[bytes]:
 
 
 def check(options: argparse.Namespace, command: list[str], answers: dict[str, bytes], messages: object) -> int:
-    """Compare each answer with what belongs in its place; print the table."""
     curve, draw = Curve(), random.Random(options.seed)
     environment = os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "2")}
     began, kills, count, wrong, unlike = time.monotonic(), 0, 0, 0, 0
@@ -107,7 +104,6 @@ def check(options: argparse.Namespace, command: list[str], answers: dict[str, by
 
 
 def send(pipe: object, options: argparse.Namespace) -> None:
-    """Write the lines as fast as they are taken."""
     with pipe:  # type: ignore[attr-defined]
         for line in lines(options.lines, options.seed):
             pipe.write(line + b"\n")  # type: ignore[attr-defined]
