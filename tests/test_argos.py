@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from nmt.config.schema import DataConfig
 from nmt.convert.argos import LONGEST, ArgosExport, normalizing_model, sentence_model
-from nmt.convert.export import Licences
 from nmt.data.tokenizer import Tokenizer, Tokenizers
 from nmt.errors import UserError
 from nmt.runs.run import load
@@ -37,7 +36,7 @@ def package(trained: Trained, tmp_path_factory):
     pytest.importorskip("ctranslate2")
     folder = tmp_path_factory.mktemp("argos")
     run = load([trained.folder / "best.safetensors"])
-    wanted = ArgosExport(run.translator, run.config, "float32", Licences("cc-by-4.0", ("CC BY 2.0 FR",)))
+    wanted = ArgosExport(run.translator, run.config, "float32", "cc-by-4.0", ("CC BY 2.0 FR",))
     wanted.check()
     wanted.write(folder, {"scores": {}})
     assert [path.name for path in folder.iterdir()] == ["translate-de_en.argosmodel"]
@@ -131,7 +130,7 @@ def test_what_a_package_cannot_hold_is_refused(vocabularies):
     plain, config = translator(vocabularies)
     config.data = DataConfig(**(vars(config.data) | {"source": "de+fr"}))
     with pytest.raises(UserError, match="one language pair"):
-        ArgosExport(plain, config, "int8", Licences(None, ())).check()
+        ArgosExport(plain, config, "int8").check()
 
 
 @needs_ctranslate2

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from test_rough_input import APART, moved
 
 from nmt.config.validation import validate
-from nmt.convert import html_page, onnxruntime_web
+from nmt.convert import html_page
 from nmt.convert.html_page import WORKER, HtmlExport, write_page
 from nmt.convert.javascript import filter_rules, tokenizer_table
 from nmt.data.normalization import normalize
@@ -177,7 +177,7 @@ def test_another_archive_is_refused_and_a_page_replaces_no_file(tmp_path):
     (tmp_path / "ort.tgz").write_bytes(b"something")
     for name, message in (("ort.tgz", "sha256"), ("none.tgz", "none.tgz")):
         with pytest.raises(UserError, match=message):
-            onnxruntime_web.read_runtime(tmp_path / name)
+            html_page.read_runtime(tmp_path / name)
     with pytest.raises(UserError, match="ort.tgz exists; name a new file"):
         write_page(HtmlExport(None, None), tmp_path / "ort.tgz", {})
     assert (tmp_path / "ort.tgz").read_bytes() == b"something"

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import MODELS, VOCABULARY, small_config
+from conftest import MODELS, VOCABULARY, composed, small_config
 from exporting import some, translator
 
 from nmt.convert.onnx_folder import OnnxExport
@@ -18,13 +18,14 @@ from nmt.errors import UserError
 from nmt.models.build import build
 from nmt.models.ensemble import Ensemble
 
-CASES = [
-    *((name, ()) for name in MODELS),
-    ("bahdanau", (("hard_attention_gradient", "reinforce"), ("tie_embeddings", False))),
-    ("luong_global", (("cell", "gru"), ("input_feeding", False), ("num_layers", 2))),
-    ("transformer", (("norm", "post"), ("activation", "gelu"), ("tie_embeddings", False))),
-    ("transformer_delta", (("positions", "learned"),)),
-]
+# Models that have the graph of another one with other sizes.
+SAME_GRAPHS = {"luong_global_dot", "luong_local_m_dot", "luong_local_p_dot", "transformer_big", "transformer_tiny"}
+CHANGES = {  # choices that no file of conf/model makes, one layer elsewhere
+    "bahdanau_hard": (("hard_attention_gradient", "reinforce"), ("tie_embeddings", False)),
+    "luong_global": (("cell", "gru"), ("input_feeding", False), ("num_layers", 2)),
+    "transformer": (("norm", "post"), ("activation", "gelu"), ("tie_embeddings", False)),
+    "transformer_delta": (("positions", "learned"),),
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -46,11 +47,13 @@ def run(opened, feed: dict) -> dict:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "changes"), CASES, ids=lambda case: case if isinstance(case, str) else len(case))
-def test_every_model_computes_the_same(name, changes, onnxruntime):
+@pytest.mark.parametrize("name", sorted(set(MODELS) - SAME_GRAPHS))
+def test_every_model_computes_the_same(name, onnxruntime):
     """Memory, logits, weights, p_t and states, column by column, for other lengths than the traced ones."""
     torch.manual_seed(1)
-    model = build(small_config(name, changes), VOCABULARY, VOCABULARY, True).eval().requires_grad_(False)
+    one_layer = {key: 1 for key in ("num_layers", "encoder_layers", "decoder_layers") if key in composed(name).model}
+    config = small_config(name, tuple((one_layer | dict(CHANGES.get(name, ()))).items()))
+    model = build(config, VOCABULARY, VOCABULARY, True).eval().requires_grad_(False)
     graphs = export_graphs(model)
     encoder, decoder = session(onnxruntime, graphs.encoder), session(onnxruntime, graphs.decoder)
     for length, rows, columns in ((1, 1, 2), (12, 2, 9)):
@@ -82,13 +85,12 @@ def assert_same(found: dict, wanted: dict) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("quantization", ["float32", "int8"])
-def test_the_folder_translates_without_nmt(quantization, vocabularies, tmp_path, onnxruntime, monkeypatch):
-    """The program of the README writes our greedy translations; in int8 nearly all of them."""
+def test_the_folder_translates_without_nmt(vocabularies, tmp_path, onnxruntime, monkeypatch):
+    """The program of the README writes our greedy translations in int8, nearly all of them."""
     plain, config = translator(vocabularies, joint=False)
     decode = replace(plain.decode, beam=1, avoid_loops=False)
     config.decode, plain = decode, plain.with_options(decode=decode)
-    OnnxExport(plain, config, quantization).write(tmp_path, {"scores": {}})
+    OnnxExport(plain, config, "int8").write(tmp_path, {"scores": {}})
     assert json.loads((tmp_path / "model.json").read_text())["state"]["keys_0"] == {"grows": True}
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -101,7 +103,7 @@ def test_the_folder_translates_without_nmt(quantization, vocabularies, tmp_path,
     found = [program["translate"](source).replace("\n", " ") for source in sources]  # as the command writes a line
     equal = sum(map(str.__eq__, found, wanted))
     assert len(set(wanted)) > len(wanted) / 2
-    assert equal == len(wanted) if quantization == "float32" else equal > 0.8 * len(wanted)
+    assert equal > 0.8 * len(wanted)
 
 
 def test_a_missing_package_is_said(monkeypatch):
@@ -110,12 +112,7 @@ def test_a_missing_package_is_said(monkeypatch):
         require_packages()
 
 
-def small(name: str):
-    torch.manual_seed(1)
-    return build(small_config(name, ()), VOCABULARY, VOCABULARY, True).eval().requires_grad_(False)
-
-
 def test_an_ensemble_is_refused():
-    ensemble = Ensemble([small("luong_global")])
+    model = build(small_config("luong_global", ()), VOCABULARY, VOCABULARY, True)
     with pytest.raises(UserError, match="one run at a time"):
-        OnnxExport(SimpleNamespace(model=ensemble), None, "float32").check()
+        OnnxExport(SimpleNamespace(model=Ensemble([model])), None).check()

@@ -50,7 +50,7 @@ LIBRARIES = {
     "ctranslate2": r"convert/ctranslate2_folder\.py",
     "onnx": r"convert/(onnx_(graphs|folder)|html_page|argos)\.py",
     "onnxruntime": r"convert/onnx_folder\.py",
-    "onnxscript": r"convert/onnx_(graphs|rnn)\.py",
+    "onnxscript": r"convert/onnx_graphs\.py",
     "matplotlib": r"view/.*",
     "tensorboard": r"view/.*",
     "torch.utils.tensorboard": r"view/.*",

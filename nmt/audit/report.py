@@ -9,6 +9,7 @@ from typing import Any
 
 from nmt.audit.faults import BOTH
 from nmt.data.origin import Origin
+from nmt.view.page import Table, html_page
 from nmt.view.text import escape_html
 
 OTHER_LANGUAGES = "languages not as named"
@@ -93,59 +94,23 @@ def place(origin: Origin, number: int, side: int = BOTH) -> str:
     return f"{origin.sides[side == 1]}:{number}"
 
 
-STYLE = """
-:root { color-scheme: light dark; --text: #222; --back: #fff; --line: #ddd; --dim: #595959; --bar: #8fb3d9; }
-@media (prefers-color-scheme: dark) {
-  :root { --text: #ddd; --back: #181818; --line: #3a3a3a; --dim: #a8a8a8; --bar: #3d6590; }
-}
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem;
-       color: var(--text); background: var(--back); }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; min-width: 30rem; }
-th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
-td.number, th.number { text-align: right; }
-.bar { display: inline-block; height: .6rem; background: var(--bar); }
-.dim { color: var(--dim); font-size: .88rem; }
-details { margin: .6rem 0; } summary { cursor: pointer; }
-li { margin: .4rem 0; overflow-wrap: anywhere; }
-"""
-HEAD = f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>Audit</title><style>{STYLE}</style></head>
-<body>
-<h1>Audit of sentence pairs</h1>
-"""
-
-
 def page(reports: Sequence[SetReport], provenance: Mapping[str, str]) -> str:
     """The HTML page; `provenance` says what was looked at, and with which thresholds."""
-    about = [f"<dt>{escape_html(key)}</dt><dd>{escape_html(value)}</dd>" for key, value in provenance.items()]
-    body = [*map(set_html, reports), "<h2>How it was made</h2><dl>", *about, "</dl>", "</body></html>", ""]
-    return HEAD + "\n".join(body)
+    about = Table("How it was made", ("setting", "value"), list(provenance.items()))
+    return html_page("Audit", "\n".join(["<h1>Audit of sentence pairs</h1>", *map(set_html, reports), about.html()]))
 
 
 def set_html(report: SetReport) -> str:
-    lines = [f"<h2>{escape_html(report.name)}: {report.pairs:,} pairs</h2>"]
-    lines += [f'<p class="dim">{escape_html(note)}</p>' for note in report.notes()]
-    if not report.faults:
-        return "\n".join([*lines, "<p>No fault was found.</p>"])
-    lines.append('<div class="scroll"><table><thead><tr><th>fault</th><th class="number">pairs</th>')
-    lines.append('<th class="number">share</th><th></th></tr></thead><tbody>')
     faults = report.by_frequency()
-    for kind, fault in faults:
-        bar = f'<span class="bar" style="width:{max(1, round(160 * fault.pairs / faults[0][1].pairs))}px"></span>'
-        share = f"{100 * fault.pairs / max(1, report.pairs):.3g} %"
-        lines.append(f'<tr><td>{escape_html(kind)}</td><td class="number">{fault.pairs:,}</td>')
-        lines.append(f'<td class="number">{share}</td><td>{bar}</td></tr>')
-    lines.append("</tbody></table></div>")
+    rows = [(kind, f"{fault.pairs:,}", f"{100 * fault.pairs / max(1, report.pairs):.3g} %") for kind, fault in faults]
+    notes = [*report.notes(), *([] if faults else ["No fault was found."])]
+    lines = [Table(f"{report.name}: {report.pairs:,} pairs", ("fault", "pairs", "share"), rows, notes).html()]
     for kind, fault in faults:
         lines.append(f"<details><summary>{escape_html(kind)}</summary>")
-        lines.append(f'<p class="dim">{escape_html(MEANINGS.get(kind, ""))}</p><ul>')
+        lines.append(f'<p class="note">{escape_html(MEANINGS.get(kind, ""))}</p><ul>')
         for example in fault.examples:
             where = escape_html(f"{example['place']} {example.get('remark', '')}".strip())
             texts = "".join(f'<br><bdi dir="auto">{escape_html(text)}</bdi>' for text in example.get("texts", []))
-            lines.append(f'<li><span class="dim">{where}</span>{texts}</li>')
+            lines.append(f'<li><span class="note">{where}</span>{texts}</li>')
         lines.append("</ul></details>")
     return "\n".join(lines)

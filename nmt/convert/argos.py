@@ -12,7 +12,6 @@ kinds of characters:
 
 import io
 import json
-import sys
 import tempfile
 import unicodedata
 import zipfile
@@ -31,7 +30,6 @@ from nmt.data.normalization import normalize
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 
-VERSION = 1  # part of the folder's name; to be raised when the content of an export changes
 SUFFIX = ".argosmodel"
 LONGEST = 1024 + 1  # Argos Translate cuts a sentence there: CTranslate2's max_input_length, and </s>
 PACKAGE_VERSION = "1000.0"  # above all of Argos' own index: LibreTranslate would replace an older one by its own model
@@ -56,10 +54,7 @@ LANGUAGES = {
 class ArgosExport(CTranslate2Export):
     """The package."""
 
-    @property
-    def name(self) -> str:
-        shape = [VERSION, vars(self.config.model), vars(self.config.data), self.licences.chosen]
-        return self.hashed_name(f"argos-{self.quantization}", *shape)
+    format = "argos"
 
     @property
     def pair(self) -> str:
@@ -77,11 +72,26 @@ class ArgosExport(CTranslate2Export):
             raise UserError("This run cannot be exported: a package of Argos Translate has one language pair.")
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:
+        source, target = self.config.data.source, self.config.data.target
+        names = {"source": LANGUAGES.get(source, source), "target": LANGUAGES.get(target, target)}
+        metadata = {  # what Argos Translate reads first
+            "package_version": PACKAGE_VERSION,
+            "argos_version": ARGOS_VERSION,
+            "from_code": source,
+            "from_name": names["source"],
+            "to_code": target,
+            "to_name": names["target"],
+            "links": [],
+            "license": self.licence or "",
+        }
+        scores = score_lines(provenance["scores"])
+        scores = f"Scores of the run, searched by nmt:\n{scores}" if scores else "No score."
+        protection = PROTECTION if self.translator.tokenizers.protects else ""
         files: dict[str, str | bytes] = {
-            "metadata.json": as_json(self.metadata()),
+            "metadata.json": as_json(metadata),
             "sentencepiece.model": normalizing_model(self.translator.tokenizers.source),
             "minisbd/rules.onnx": sentence_model(),
-            "README.md": self.package_readme(provenance["scores"]),
+            "README.md": self.readme("argos", scores=scores, protection=protection, **names),
             "provenance.json": as_json({"quantization": self.quantization} | provenance),
         }
         with zipfile.ZipFile(folder / self.content, "w", zipfile.ZIP_DEFLATED) as package:
@@ -91,31 +101,6 @@ class ArgosExport(CTranslate2Export):
                     package.write(path, f"{self.pair}/model/{path.name}")
             for name, data in files.items():
                 package.writestr(f"{self.pair}/{name}", data)
-
-    def metadata(self) -> dict[str, Any]:
-        """What Argos Translate reads first."""
-        source, target = self.config.data.source, self.config.data.target
-        return {
-            "package_version": PACKAGE_VERSION,
-            "argos_version": ARGOS_VERSION,
-            "from_code": source,
-            "from_name": LANGUAGES.get(source, source),
-            "to_code": target,
-            "to_name": LANGUAGES.get(target, target),
-            "links": [],
-            "license": self.licences.chosen or "",
-        }
-
-    def package_readme(self, scores: dict[str, Any]) -> str:
-        """The README."""
-        source, target = self.config.data.source, self.config.data.target
-        return self.readme(
-            "argos",
-            source=LANGUAGES.get(source, source),
-            target=LANGUAGES.get(target, target),
-            scores="\n".join(["Scores of the run, searched by nmt:", *score_lines(scores)]) if scores else "No score.",
-            protection=PROTECTION if self.translator.tokenizers.protects else "",
-        )
 
 
 def normalizing_model(tokenizer: Tokenizer) -> bytes:
@@ -137,10 +122,13 @@ def read_model(content: bytes) -> Any:
 @cache
 def character_map(lowercase: bool) -> bytes:
     """SentencePiece's compiled table, taken from a small model that is trained with these rules."""
-    with tempfile.TemporaryDirectory() as folder:
-        rules = Path(folder) / "rules.tsv"
-        lines = (f"{codes(text)}\t{codes(normal)}\n" for text, normal in sorted(changes(lowercase).items()))
-        rules.write_text("".join(lines), encoding="ascii")
+    rules = [
+        "\t".join(" ".join(f"{ord(character):X}" for character in text) for text in change)
+        for change in sorted(changes(lowercase).items())
+    ]
+    with tempfile.NamedTemporaryFile(suffix=".tsv") as file:
+        file.write("".join(f"{rule}\n" for rule in rules).encode("ascii"))
+        file.flush()
         small = io.BytesIO()
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(["a b c"]),
@@ -148,7 +136,7 @@ def character_map(lowercase: bool) -> bytes:
             model_type="char",
             vocab_size=8,
             hard_vocab_limit=False,
-            normalization_rule_tsv=str(rules),
+            normalization_rule_tsv=file.name,
             minloglevel=2,
         )
     table: bytes = read_model(small.getvalue()).normalizer_spec.precompiled_charsmap
@@ -160,21 +148,18 @@ def changes(lowercase: bool) -> dict[str, str]:
 
     Left out are the 11,172 Hangul syllables, which Unicode composes without a table and nobody types as letters.
     """
+    characters = [chr(code) for code in range(0x30000) if chr(code) != "\n"]  # no later one has another form
+    normal = normalize("\n".join(characters), lowercase).split("\n")
     found: dict[str, str] = {}
-    for character in map(chr, range(sys.maxunicode + 1)):
+    for character, changed in zip(characters, normal, strict=True):
         parts = unicodedata.decomposition(character)
-        if not parts and normalize(character, lowercase) == character:
+        if not parts and changed == character:
             continue
         written = [character, unicodedata.normalize("NFD", character)]
         if parts and "<" not in parts:
             written.append("".join(chr(int(code, 16)) for code in parts.split()))
         found |= {text: normalize(text, lowercase) for text in written if normalize(text, lowercase) != text}
     return found
-
-
-def codes(text: str) -> str:
-    """Hexadecimal numbers of the characters."""
-    return " ".join(f"{ord(character):X}" for character in text)
 
 
 KINDS = {
@@ -187,12 +172,10 @@ KINDS = {
     "digit": "0123456789",
     "other": ",;:/\\%&@#*+=_<>|~^$€£",
 }
-CHANNELS = ["padding", "letter", *KINDS]  # 1: what is not in the table is a letter
-CAPITAL = len(CHANNELS)  # the last channel: the feature "capitalized"
+CHANNELS = ["padding", "letter", *KINDS, "capital"]  # 1: what is not in the table is a letter; the last: a feature
 BEFORE, WIDTH = 4, 7  # of the convolution: characters i - 4 … i + 2
-FIRST = {"capital": CAPITAL} | {name: CHANNELS.index(name) for name in ("opening", "closing", "digit")}
 Rule = list[tuple[int, tuple[str, ...]]]
-START: Rule = [(1, ("space",)), (2, tuple(FIRST))]
+START: Rule = [(1, ("space",)), (2, ("capital", "opening", "closing", "digit"))]
 WORD: tuple[str, ...] = ("letter", "digit")
 RULES: list[Rule] = [
     [*((-place, WORD) for place in (1, 2, 3)), (0, ("stop",)), *START],
@@ -208,11 +191,16 @@ def sentence_model() -> bytes:
     from onnx import TensorProto, helper, numpy_helper
 
     node = helper.make_node
+    weights = np.zeros((len(RULES), len(CHANNELS), WIDTH))  # 1 for each kind that meets a condition
+    for number, rule in enumerate(RULES):
+        for place, kinds in rule:
+            weights[number, [CHANNELS.index(kind) for kind in kinds], BEFORE + place] = 1
     decision = np.zeros((3, len(RULES), 1))
     decision[2] = 1
+    rows = [0, 1, *(CHANNELS.index(name) for name, characters in KINDS.items() for _ in characters)]
     tensors = {
-        "kinds": kind_table(),
-        "rules": np.stack(list(map(rule_weights, RULES))),
+        "kinds": np.eye(len(CHANNELS) - 1)[rows],  # of each character
+        "rules": weights,
         "thresholds": np.array([0.5 - len(rule) for rule in RULES]),  # all conditions hold: 1/2, else below 0
         "decision": decision,
         "bias": np.array([0, -1, -0.25]),
@@ -234,27 +222,8 @@ def sentence_model() -> bytes:
         [numpy_helper.from_array(values.astype("float32"), name) for name, values in tensors.items()],
     )
     model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 13)], producer_name="nmt")
-    about = {"lang_code": "any", "config": {"feat_funcs": ["capitalized"]}, "vocab": vocabulary(), "lexicon": None}
+    units = {character: n for n, character in enumerate(["<PAD>", "<UNK>", *"".join(KINDS.values())])}
+    table = {"lang": "any", "idx": 0, "cutoff": 0, "lower": False, "_unit2id": units}
+    about = {"lang_code": "any", "config": {"feat_funcs": ["capitalized"]}, "vocab": table, "lexicon": None}
     helper.set_model_props(model, {key: json.dumps(value) for key, value in about.items()})
     return model.SerializeToString()
-
-
-def rule_weights(rule: Rule) -> np.ndarray:
-    """[channels WIDTH]: 1 for each kind that meets a condition. A capital is a letter as well, and counts once."""
-    weights = np.zeros((len(CHANNELS) + 1, WIDTH))
-    for place, kinds in rule:
-        for kind in kinds:
-            weights[FIRST["capital"] if kind == "capital" else CHANNELS.index(kind), BEFORE + place] = 1
-    return weights
-
-
-def vocabulary() -> dict[str, object]:
-    """MiniSBD's table of characters; unknown ones are letters."""
-    listed = ["<PAD>", "<UNK>", *"".join(KINDS.values())]
-    return {"lang": "any", "idx": 0, "cutoff": 0, "lower": False, "_unit2id": {c: n for n, c in enumerate(listed)}}
-
-
-def kind_table() -> np.ndarray:
-    """[characters kinds], one 1 in each row."""
-    rows = [0, 1, *(CHANNELS.index(name) for name, characters in KINDS.items() for _ in characters)]
-    return np.eye(len(CHANNELS))[rows]

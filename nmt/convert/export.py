@@ -4,20 +4,25 @@ licences, a README from a template, and the code that prepares text without this
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
+from nmt.attention.positions import sinusoids
 from nmt.config.schema import Config
 from nmt.data import multi30k, normalization, tags, text_filter
 from nmt.data.corpus import read_report
 from nmt.decode.translator import Translator
 from nmt.errors import is_printable
 from nmt.evaluate.metrics import describe_scores
+from nmt.runs.provenance import code_digest
 
 HOLD_EVERY_MODEL = "--format onnx and --format html hold every model."
 OWN_LICENCES = {"phrasebook": "MIT", "multi30k": multi30k.LICENSE}  # by data.kind
@@ -31,56 +36,54 @@ FILTER = {  # parts of the examples, for a model with placeholders
 NO_FILTER = dict.fromkeys(FILTER, "") | {"restored": "text"}
 
 
-@dataclass(frozen=True)
-class Licences:
-    """`chosen`: the model's licence (--license), None if none is named; `of_data`: those of the training text."""
+def training_licences(config: Config, corpus: Path | None) -> tuple[str, ...]:
+    """Of a built-in corpus, or from the report of the run's corpus, if that is still there; empty where unknown.
 
-    chosen: str | None = None
-    of_data: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, config: Config, corpus: Path | None, chosen: str | None) -> "Licences":
-        """What the configuration says of a built-in corpus, and the report of the run's corpus, if that is still there.
-
-        An origin whose licence the report does not know makes the whole unknown.
-        """
-        if config.data.kind in OWN_LICENCES:
-            return cls(chosen, (OWN_LICENCES[config.data.kind],))
-        try:
-            origins = read_report(corpus)["audit"]["train"]["origins"] if corpus else []
-            found = [str(origin.get("license", "")) for origin in origins]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            found = []
-        known = [text for text in found if text and is_printable(text)]
-        return cls(chosen, tuple(dict.fromkeys(known)) if len(known) == len(found) else ())
-
-    @property
-    def sentence(self) -> str:
-        """For a README or a model card."""
-        own = f"Licence of the model: {self.chosen}." if self.chosen else "No licence is named for the model."
-        known = "; ".join(self.of_data) or "unknown; ask the owner of the text"
-        return f"{own} Licence of the training text: {known}."
+    An origin whose licence the report does not know makes the whole unknown.
+    """
+    if config.data.kind in OWN_LICENCES:
+        return (OWN_LICENCES[config.data.kind],)
+    try:
+        origins = read_report(corpus)["audit"]["train"]["origins"] if corpus else []
+        found = [str(origin.get("license", "")) for origin in origins]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return ()
+    return tuple(dict.fromkeys(found)) if all(text and is_printable(text) for text in found) else ()
 
 
 @dataclass
 class Export:
-    """A translator to be exported, with its configuration, its licences and the number format of its weights.
-
-    A format has a `name` for its folder, the `versions` of the libraries that write it, `check`, which raises UserError
-    where this model cannot be held or a library is missing, and `write`, which fills an empty folder.
-    """
+    """A translator to be exported, with its configuration, its licences and the number format of its weights."""
 
     translator: Translator
     config: Config
     quantization: str = "float32"
-    licences: Licences = Licences()
+    licence: str | None = None  # of the model
+    data_licences: tuple[str, ...] = ()  # of the training text
 
+    format = ""
     content = ""  # the file in the folder that is the export; "": the whole folder
 
     @property
     def name(self) -> str:
-        """The folder's name."""
-        raise NotImplementedError
+        """The folder's name, which changes with the weights, the configuration and the code of the export."""
+        digest = hashlib.sha256(code_digest(type(self).__module__).encode())
+        for folder in ("templates", "web"):
+            for file in sorted(resources.files("nmt.convert").joinpath(folder).iterdir(), key=str):
+                digest.update(file.read_bytes())
+        about = [asdict(self.config), list(self.translator.calibration), self.licence, self.data_licences, self.options]
+        digest.update(json.dumps(about).encode())
+        for name, tensor in sorted(self.translator.model.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(tensor.cpu().contiguous().numpy().tobytes())
+        for tokenizer in self.translator.tokenizers:
+            digest.update(tokenizer.model)
+        return f"{self.format}-{self.quantization}-{digest.hexdigest()[:10]}"
+
+    @property
+    def options(self) -> list[str | None]:
+        """What else the content of this format depends on."""
+        return []
 
     @property
     def versions(self) -> dict[str, str]:
@@ -102,19 +105,11 @@ class Export:
         longest = self.translator.max_pieces
         return int(max(longest + 1, self.translator.limits(np.array([longest]))[0]))
 
-    def hashed_name(self, prefix: str, *shape: Any) -> str:
-        """The prefix and ten digits of the hash of weights, tokenizers and `shape`."""
-        digest = hashlib.sha256(json.dumps(shape).encode())
-        for name, tensor in sorted(self.translator.model.state_dict().items()):
-            digest.update(name.encode())
-            digest.update(tensor.cpu().contiguous().numpy().tobytes())
-        for tokenizer in self.translator.tokenizers:
-            digest.update(tokenizer.model)
-        return f"{prefix}-{digest.hexdigest()[:10]}"
-
     def readme(self, template: str, **parts: Any) -> str:
         """A template of nmt/convert/templates, filled with `parts` and what all of them ask for."""
         data, tokenizers, decode = self.config.data, self.translator.tokenizers, self.config.decode
+        own = f"Licence of the model: {self.licence}." if self.licence else "No licence is named for the model."
+        known = "; ".join(self.data_licences) or "unknown; ask the owner of the text"
         common = {
             "title": f"{self.config.name}: {data.source} to {data.target}",
             "source": "joint" if tokenizers.joint else "source",
@@ -126,23 +121,26 @@ class Export:
             "ratio": decode.max_length_ratio,
             "extra": decode.max_length_extra,
             "data": data.kind if data.kind != "files" else "the text of its owner",
-            "licence": self.licences.sentence,
+            "licence": f"{own} Licence of the training text: {known}.",
         }
         return read_resource(f"templates/{template}.md").format_map(
             common | (FILTER if tokenizers.protects else NO_FILTER) | parts
         )
 
-    def write_text_code(self, folder: Path) -> None:
-        """normalization.py, and text_filter.py if there are placeholders; they run without this program."""
+    def write_files(self, folder: Path, files: Mapping[str, str | dict[str, Any]]) -> None:
+        """Write texts and JSON, and normalization.py and, with placeholders, text_filter.py, which run without nmt."""
+        code = {}
         for module in (normalization, *((tags, text_filter) if self.translator.tokenizers.protects else ())):
-            assert module.__file__
-            code = Path(module.__file__).read_text(encoding="utf-8").replace("from nmt.data.", "from ")
-            (folder / Path(module.__file__).name).write_text(code, encoding="utf-8")
+            path = Path(str(module.__file__))
+            code[path.name] = path.read_text(encoding="utf-8").replace("from nmt.data.", "from ")
+        for name, content in (code | dict(files)).items():
+            text = content if isinstance(content, str) else as_json(content)
+            (folder / name).write_text(text, encoding="utf-8")
 
 
-def score_lines(scores: Mapping[str, Any]) -> list[str]:
+def score_lines(scores: Mapping[str, Any]) -> str:
     """A line of a README for each test set."""
-    return [f"- {name}: {describe_scores(each)}" for name, each in scores.items()]
+    return "\n".join(f"- {name}: {describe_scores(each)}" for name, each in scores.items())
 
 
 def read_resource(name: str) -> str:
@@ -153,3 +151,11 @@ def read_resource(name: str) -> str:
 def as_json(content: Mapping[str, Any]) -> str:
     """JSON text with a line for each entry."""
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def position_table(config: Any, learned: Any, positions: int) -> Tensor:
+    """[N D], added to √D · embedding, for `positions` N; a learned table that is shorter repeats its last row."""
+    if config.positions != "learned":
+        return sinusoids(0, positions, config.hidden_size, torch.empty(0))
+    rows = torch.arange(positions).clamp(max=len(learned.table) - 1)
+    return math.sqrt(config.hidden_size) * learned.table.detach().float().cpu()[rows]

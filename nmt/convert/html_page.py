@@ -6,8 +6,12 @@ int8, one translation in ten changes.
 
 import base64
 import gzip
+import hashlib
 import json
 import logging
+import shutil
+import subprocess
+import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,8 +21,6 @@ from nmt.convert.export import Export, read_resource
 from nmt.convert.javascript import filter_rules, tokenizer_table
 from nmt.convert.onnx_folder import OnnxExport, write_graph
 from nmt.convert.onnx_graphs import export_graphs
-from nmt.convert.onnxruntime_web import VERSION as RUNTIME_VERSION
-from nmt.convert.onnxruntime_web import read_runtime
 from nmt.data.files import report_write_errors, write_atomic
 from nmt.data.normalization import INVISIBLE, SPACES
 from nmt.errors import UserError
@@ -26,7 +28,6 @@ from nmt.view.alignment_page import USAGE, legend_html, provenance_html, read_as
 from nmt.view.text import escape_html
 
 log = logging.getLogger("nmt")
-VERSION = 1  # part of the export's name; to be raised when the content of an export changes
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'wasm-unsafe-eval' blob:; "
     "worker-src blob:; img-src data:; base-uri 'none'; form-action 'none'"
@@ -35,6 +36,16 @@ WORKER = (
     "sentencepiece", "text_filter", "constraints", "search", "words", "translator", "onnx_model", "worker",
 )  # fmt: skip
 SMALLEST_MATRIX = 1024  # values; smaller tensors stay float32
+
+
+# onnxruntime-web, which runs ONNX graphs in a browser.
+RUNTIME_VERSION = "1.30.0"
+RUNTIME_SHA256 = "d2228df7e4616bc3348bf504ee888f3bec43789a273f0a63f3e68d203ce3bf71"
+PACK = f"npm pack onnxruntime-web@{RUNTIME_VERSION}"
+RUNTIME_FILES = {  # the smallest build that has every operator; it uses one thread where a page has no shared memory
+    "runtime": "package/dist/ort.wasm.bundle.min.mjs",
+    "wasm": "package/dist/ort-wasm-simd-threaded.wasm",
+}
 
 
 @dataclass
@@ -49,11 +60,7 @@ class HtmlExport(Export):
         """The same as ONNX graphs."""
         return OnnxExport(self.translator, self.config, "int8" if self.quantization == "int8" else "float32")
 
-    @property
-    def name(self) -> str:
-        scripts = [script(f"{name}.js") for name in WORKER] + [script("translator_page.js"), script("page.html")]
-        shape = [RUNTIME_VERSION, list(self.translator.calibration), vars(self.config.model), vars(self.config.decode)]
-        return self.hashed_name(f"html-{self.quantization}", VERSION, *shape, scripts)
+    format = "html"
 
     @property
     def versions(self) -> dict[str, str]:
@@ -118,6 +125,36 @@ class HtmlExport(Export):
             tables["target"] = tokenizer_table(target)
         rules = {"rules": filter_rules(source.marks), "tags": sorted(source.tags)} if about["protects"] else None
         return {"about": about, "tables": tables, "filter": rules}
+
+
+def read_runtime(archive: Path | None = None) -> dict[str, bytes]:
+    """The script and the WebAssembly of the package, from `archive` or from npm, which keeps a copy.
+
+    Raises UserError for another archive than the one that was tested, and where there is none.
+    """
+    with TemporaryDirectory() as folder:
+        path = archive or packed(Path(folder))
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise UserError(f"--onnxruntime-web {path} cannot be read: {error.strerror or error}.") from None
+        if (found := hashlib.sha256(content).hexdigest()) != RUNTIME_SHA256:
+            raise UserError(f"{path} is not what `{PACK}` writes: its sha256 is {found} instead of {RUNTIME_SHA256}.")
+        with tarfile.open(path) as package:
+            members = {name: package.extractfile(member) for name, member in RUNTIME_FILES.items()}
+            return {name: file.read() for name, file in members.items() if file is not None}
+
+
+def packed(folder: Path) -> Path:
+    """The archive that npm packs into a folder; raises UserError without npm and where it fails."""
+    hint = f"run `{PACK}` where there is npm and a network, and give --onnxruntime-web FILE"
+    if not (npm := shutil.which("npm")):
+        raise UserError(f"The page needs onnxruntime-web, and there is no npm here; {hint}.")
+    command = [npm, *PACK.split()[1:], "--prefer-offline", "--silent"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode or not (found := sorted(folder.glob("*.tgz"))):
+        raise UserError(f"`{PACK}` failed (exit code {done.returncode}); {hint}.")
+    return found[0]
 
 
 def script(name: str) -> str:

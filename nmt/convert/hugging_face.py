@@ -8,38 +8,50 @@ merges, first ones first.
 
 import json
 import logging
-import math
-import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import safetensors
 import torch
 from safetensors.torch import save
-from torch import Tensor, nn
+from torch import Tensor
 
-from nmt.attention.multi_head import MultiHeadAttention
-from nmt.attention.positions import sinusoids
 from nmt.config.transformer import TransformerConfig
-from nmt.convert.export import HOLD_EVERY_MODEL, Export, as_json, score_lines
+from nmt.convert.export import HOLD_EVERY_MODEL, Export, position_table, score_lines
 from nmt.data.normalization import INVISIBLE, SPACES
 from nmt.data.tags import language_tag
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
 from nmt.models.ensemble import Ensemble
-from nmt.models.layers import FeedForward
 from nmt.models.transformer import Transformer
 
 log = logging.getLogger("nmt")
-VERSION = 3  # part of the folder's name; to be raised when the content of an export changes
 ARCHITECTURES = {"pre": ("pegasus", "PegasusForConditionalGeneration"), "post": ("marian", "MarianMTModel")}
+# The modules of a layer by the names of Pegasus, Marian, BART and M2M-100, and by ours.
+LAYERS = {
+    "encoder": {
+        "self_attn": "attention",
+        "self_attn_layer_norm": "attention_residual.norm",
+        "fc1": "feed_forward.0",
+        "fc2": "feed_forward.2",
+        "final_layer_norm": "feed_forward_residual.norm",
+    },
+    "decoder": {
+        "self_attn": "self_attention",
+        "self_attn_layer_norm": "self_residual.norm",
+        "encoder_attn": "cross_attention",
+        "encoder_attn_layer_norm": "cross_residual.norm",
+        "fc1": "feed_forward.0",
+        "fc2": "feed_forward.2",
+        "final_layer_norm": "feed_forward_residual.norm",
+    },
+}
 SPACE = "▁"
 NEVER = -1e9  # the score of pieces that are no text: <pad>, <s>, </s>
 SPECIAL = {"pad_token": PAD, "unk_token": UNK, "bos_token": BOS, "eos_token": EOS}
-REPOSITORY = re.compile(r"[\w][\w.-]{0,95}/[\w][\w.-]{0,95}", re.ASCII)
-Weights = dict[str, Tensor]
 
 TAGS = """
 The first word of each sentence is the tag of the language to translate into, such as `{tag}`.
@@ -52,16 +64,59 @@ any other text:
 """
 
 
+class Name(NamedTuple):
+    """A tensor in both programs; `third`: it is the query's, the key's or the value's part of ours (0, 1, 2)."""
+
+    theirs: str
+    ours: str
+    third: int | None = None
+
+
+def tensor_names(config: TransformerConfig) -> Iterator[Name]:
+    """The tensors of a Transformer but its tables of positions."""
+    if config.tie_embeddings:
+        yield Name("model.shared.weight", "target_embedding.weight")
+    else:
+        yield Name("lm_head.weight", "output.weight")
+        yield Name("model.encoder.embed_tokens.weight", "source_embedding.weight")
+        yield Name("model.decoder.embed_tokens.weight", "target_embedding.weight")
+    modules: list[Name] = []
+    for side, count in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
+        for number in range(count):
+            for theirs, ours in LAYERS[side].items():
+                name = Name(f"model.{side}.layers.{number}.{theirs}", f"{side}.{number}.{ours}")
+                if theirs.endswith("_attn"):
+                    modules += [Name(f"{name.theirs}.{part}_proj", name.ours, n) for n, part in enumerate("qkv")]
+                    name = Name(f"{name.theirs}.out_proj", f"{name.ours}.output")
+                modules.append(name)
+        if config.norm == "pre":
+            modules.append(Name(f"model.{side}.layer_norm", f"{side}_norm"))
+    for module in modules:
+        for kind in ("weight", "bias"):
+            yield Name(f"{module.theirs}.{kind}", f"{module.ours}.{kind}", module.third)
+
+
+def model_weights(model: Transformer, config: TransformerConfig, positions: int) -> dict[str, Tensor]:
+    """The tensors of model.safetensors, in float32; `positions` is the length N of the position tables."""
+    weights, state = {"final_logits_bias": torch.zeros(1, model.output.out_features)}, model.state_dict()
+    for theirs, ours, third in tensor_names(config):
+        tensor = state[ours].float().cpu()
+        weights[theirs] = (tensor if third is None else tensor.chunk(3)[third]).clone()
+    for side, learned in (("encoder", model.source_positions), ("decoder", model.target_positions)):
+        weights[f"model.{side}.embed_positions.weight"] = position_table(config, learned, positions)
+    return weights
+
+
 @dataclass
 class HuggingFaceExport(Export):
     """The folder; `repository`: OWNER/NAME on the hub, where it will be uploaded to."""
 
+    format = "hf"
     repository: str | None = None
 
     @property
-    def name(self) -> str:
-        shape = [VERSION, vars(self.config.model), vars(self.config.decode), self.positions, self.licences.chosen]
-        return self.hashed_name("hf", *shape, *([self.repository] if self.repository else []))
+    def options(self) -> list[str | None]:
+        return [self.repository]
 
     @property
     def versions(self) -> dict[str, str]:
@@ -71,22 +126,20 @@ class HuggingFaceExport(Export):
         check_exportable(self.config.model, self.translator.model, self.translator.tokenizers)
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:
-        model, tokenizer = self.translator.model, self.translator.tokenizers.source
-        assert isinstance(model, Transformer)
-        weights = model_weights(model, self.config.model, self.positions)
+        model, tokenizer, config = self.translator.model, self.translator.tokenizers.source, self.config.model
+        assert isinstance(model, Transformer) and isinstance(config, TransformerConfig)
+        weights = model_weights(model, config, self.positions)
         (folder / "model.safetensors").write_bytes(save(weights, {"format": "pt"}))
-        written = {
-            "config": model_config(self.config.model, tokenizer.size, self.positions),
-            "generation_config": self.generation_config(),
-            "tokenizer": tokenizer_json(tokenizer),
-            "tokenizer_config": tokenizer_config(tokenizer, self.translator.max_pieces + 1),
-            "provenance": provenance,
-        }
-        for name, content in written.items():
-            (folder / f"{name}.json").write_text(as_json(content), encoding="utf-8")
-        self.write_text_code(folder)
         size = sum(weight.numel() for name, weight in weights.items() if "embed_positions" not in name)
-        (folder / "README.md").write_text(self.card(size, provenance), encoding="utf-8")
+        files: dict[str, str | dict[str, Any]] = {
+            "config.json": model_config(config, tokenizer.size, self.positions),
+            "generation_config.json": self.generation_config(),
+            "tokenizer.json": tokenizer_json(tokenizer),
+            "tokenizer_config.json": tokenizer_config(tokenizer, self.translator.max_pieces + 1),
+            "provenance.json": provenance,
+            "README.md": self.card(config, size, provenance),
+        }
+        self.write_files(folder, files)
 
     def generation_config(self) -> dict[str, Any]:
         """The run's search: scores are log-probability / length^α; <pad> and <s> are never written."""
@@ -104,34 +157,30 @@ class HuggingFaceExport(Export):
             "suppress_tokens": [PAD, BOS],
         }
 
-    def card(self, parameters: int, provenance: dict[str, Any]) -> str:
+    def card(self, model: TransformerConfig, parameters: int, provenance: dict[str, Any]) -> str:
         """The model card."""
-        data, targets = self.config.data, self.config.data.target.split("+")
+        data, targets, run = self.config.data, self.config.data.target.split("+"), provenance.get("run", {})
+        versions = ", ".join(f"{name} {version}" for name, version in run.get("trained_with", {}).items())
+        made = (
+            f"{model.encoder_layers} + {model.decoder_layers} layers of {model.hidden_size}, {model.num_heads} heads, "
+            f"{self.translator.tokenizers.source.size:,} pieces; seed {self.config.seed}, "
+            f"{run.get('origin', 'not trained')}; {versions or 'no versions'}; "
+            f"hash of the corpus {run.get('corpus_hash', 'unknown')}."
+        )
         return self.readme(
             "hugging_face",
             languages=json.dumps(sorted({*data.source.split("+"), *targets})),
-            licence_field=f"license: {self.licences.chosen}\n" if self.licences.chosen else "",
+            licence_field=f"license: {self.licence}\n" if self.licence else "",
             parameters=parameters / 1e6,
             source=data.source,
             target=data.target,
             folder=self.repository or ".",
-            made=self.how_it_was_made(provenance),
+            made=made,
             longest=self.positions - 1,
             tags=TAGS.format(tag=language_tag(targets[0])) if len(targets) > 1 else "",
             example="Ein Mann schläft." if data.source == "de" else "…",
-            scores="\n".join(score_lines(provenance["scores"])) or "None was computed.",
+            scores=score_lines(provenance["scores"]) or "None was computed.",
             protection=PROTECTION if self.translator.tokenizers.protects else "",
-        )
-
-    def how_it_was_made(self, provenance: dict[str, Any]) -> str:
-        """A sentence for the model card."""
-        model, run, size = self.config.model, provenance.get("run", {}), self.translator.tokenizers.source.size
-        assert isinstance(model, TransformerConfig)
-        versions = ", ".join(f"{name} {version}" for name, version in run.get("trained_with", {}).items())
-        return (
-            f"{model.encoder_layers} + {model.decoder_layers} layers of {model.hidden_size}, {model.num_heads} heads, "
-            f"{size:,} pieces; seed {self.config.seed}, {run.get('origin', 'not trained')}; "
-            f"{versions or 'no versions'}; hash of the corpus {run.get('corpus_hash', 'unknown')}."
         )
 
 
@@ -192,73 +241,12 @@ def model_config(config: TransformerConfig, vocabulary: int, positions: int) -> 
     }
 
 
-def model_weights(model: Transformer, config: TransformerConfig, positions: int) -> Weights:
-    """The tensors of model.safetensors, in float32; `positions` is the length N of the position tables."""
-    weights: Weights = {"final_logits_bias": torch.zeros(1, model.output.out_features)}
-    tables = {"encoder": model.source_embedding, "decoder": model.target_embedding}
-    if config.tie_embeddings:
-        weights["model.shared.weight"] = values(model.target_embedding)
-    else:
-        weights["lm_head.weight"] = values(model.output)
-        weights |= {f"model.{side}.embed_tokens.weight": values(table) for side, table in tables.items()}
-    for side, learned in (("encoder", model.source_positions), ("decoder", model.target_positions)):
-        weights[f"model.{side}.embed_positions.weight"] = position_table(config, learned, positions)
-    layer: Any  # ModuleList knows no types
-    for number, layer in enumerate(model.encoder):
-        prefix = f"model.encoder.layers.{number}."
-        weights |= attention_weights(prefix + "self_attn", layer.attention, layer.attention_residual)
-        weights |= feed_forward_weights(prefix, layer.feed_forward, layer.feed_forward_residual)
-    for number, layer in enumerate(model.decoder):
-        prefix = f"model.decoder.layers.{number}."
-        weights |= attention_weights(prefix + "self_attn", layer.self_attention, layer.self_residual)
-        weights |= attention_weights(prefix + "encoder_attn", layer.cross_attention, layer.cross_residual)
-        weights |= feed_forward_weights(prefix, layer.feed_forward, layer.feed_forward_residual)
-    if config.norm == "pre":
-        weights |= affine("model.encoder.layer_norm", model.encoder_norm)
-        weights |= affine("model.decoder.layer_norm", model.decoder_norm)
-    return weights
-
-
-def attention_weights(name: str, module: MultiHeadAttention, residual: Any) -> Weights:
-    """Query, key, value and output projections [D D] of an attention module, and its norm."""
-    weights = affine(f"{name}.out_proj", module.output) | affine(f"{name}_layer_norm", residual.norm)
-    for part, matrix, bias in zip("qkv", values(module).chunk(3), values(module, "bias").chunk(3), strict=True):
-        weights |= {f"{name}.{part}_proj.weight": matrix.clone(), f"{name}.{part}_proj.bias": bias.clone()}
-    return weights
-
-
-def feed_forward_weights(prefix: str, feed: FeedForward, residual: Any) -> Weights:
-    """Both linear layers of a feed-forward network, and its norm."""
-    return (
-        affine(f"{prefix}fc1", feed[0])
-        | affine(f"{prefix}fc2", feed[2])
-        | affine(f"{prefix}final_layer_norm", residual.norm)
-    )
-
-
-def affine(name: str, module: nn.Module) -> Weights:
-    """Weight and bias of a linear layer or a norm."""
-    return {f"{name}.weight": values(module), f"{name}.bias": values(module, "bias")}
-
-
-def values(module: nn.Module, name: str = "weight") -> Tensor:
-    """A copy of a parameter in float32 on the CPU."""
-    return getattr(module, name).detach().float().cpu().contiguous().clone()
-
-
-def position_table(config: TransformerConfig, learned: Any, positions: int) -> Tensor:
-    """[N D], added to √D · embedding."""
-    if config.positions == "learned":
-        return math.sqrt(config.hidden_size) * values(learned, "table")
-    return sinusoids(0, positions, config.hidden_size, torch.empty(0))
-
-
 def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
     """What gives the pieces of `tokenizer.encode` and </s>, and text again."""
     pieces = tokenizer.pieces(range(tokenizer.size))
-    whole = [
-        number for number in range(tokenizer.size) if pieces[number] in {*tokenizer.tags, *placeholders(tokenizer)}
-    ]
+    whole = [number for number in range(tokenizer.size) if pieces[number] in tokenizer.tags]
+    whole = sorted({*whole, *tokenizer.placeholders})  # they are never divided
+    never_divided = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     # "first" would be no beginning after spaces that are stripped, "always" one after each piece of `whole`.
     scheme = "first" if whole else "always"
     spaces = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": True}
@@ -267,7 +255,8 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            added(number, pieces[number], number in SPECIAL.values()) for number in [PAD, UNK, BOS, EOS, *whole]
+            {"id": number, "content": pieces[number], "special": number in SPECIAL.values()} | never_divided
+            for number in [PAD, UNK, BOS, EOS, *whole]
         ],
         "normalizer": {"type": "Sequence", "normalizers": normalizers(tokenizer.lowercase)},
         "pre_tokenizer": spaces,
@@ -277,13 +266,7 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
             "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
             "special_tokens": {pieces[EOS]: {"id": pieces[EOS], "ids": [EOS], "tokens": [pieces[EOS]]}},
         },
-        "decoder": {
-            "type": "Sequence",
-            "decoders": [
-                {"type": "ByteFallback"},
-                spaces,
-            ],
-        },
+        "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, spaces]},
         "model": (bpe_model if tokenizer.sampler.dropout else unigram_model)(tokenizer, pieces),
     }
 
@@ -314,26 +297,11 @@ def bpe_model(tokenizer: Tokenizer, pieces: list[str]) -> dict[str, Any]:
 
 def normalizers(lowercase: bool) -> list[dict[str, Any]]:
     """`normalize`, small letters if so trained, and single spaces, as SentencePiece's identity rule leaves them."""
-    steps: list[dict[str, Any]] = [
-        {"type": "Replace", "pattern": {"Regex": SPACES.pattern}, "content": " "},
-        {"type": "Replace", "pattern": {"Regex": INVISIBLE.pattern}, "content": ""},
-        {"type": "NFC"},
+    replaced = {SPACES.pattern: " ", INVISIBLE.pattern: "", " {2,}": " ", "^ | $": ""}
+    steps = [
+        {"type": "Replace", "pattern": {"Regex": pattern}, "content": content} for pattern, content in replaced.items()
     ]
-    if lowercase:
-        steps.append({"type": "Lowercase"})
-    steps.append({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})
-    return [*steps, {"type": "Replace", "pattern": {"Regex": "^ | $"}, "content": ""}]
-
-
-def placeholders(tokenizer: Tokenizer) -> list[str]:
-    """The pieces that stand for what must not be translated."""
-    return tokenizer.pieces(tokenizer.placeholders)
-
-
-def added(number: int, piece: str, special: bool) -> dict[str, Any]:
-    """A piece that is never divided."""
-    stripped = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    return {"id": number, "content": piece, "special": special} | stripped
+    return [*steps[:2], {"type": "NFC"}, *([{"type": "Lowercase"}] if lowercase else []), *steps[2:]]
 
 
 def tokenizer_config(tokenizer: Tokenizer, longest: int) -> dict[str, Any]:
@@ -347,16 +315,14 @@ def tokenizer_config(tokenizer: Tokenizer, longest: int) -> dict[str, Any]:
     }
 
 
-def check_name(name: str) -> None:
-    """Raise UserError unless it is OWNER/NAME."""
-    if not REPOSITORY.fullmatch(name):
-        raise UserError(f"--push {name} is no name of a repository; it is OWNER/NAME, as in my-group/my-translator.")
+def check_push(name: str) -> None:
+    """Raise UserError unless it is OWNER/NAME and there is a token: that of `hf auth login` or HF_TOKEN."""
+    from huggingface_hub.utils import HFValidationError, get_token, validate_repo_id  # here: it takes a second
 
-
-def check_token() -> None:
-    """Raise UserError unless there is a token: that of `hf auth login` or HF_TOKEN."""
-    from huggingface_hub.utils import get_token
-
+    try:
+        validate_repo_id(name if "/" in name else "")
+    except HFValidationError:
+        raise UserError(f"--push {name} is no name of a repository; it is OWNER/NAME, as in me/my-model.") from None
     if not get_token():
         raise UserError("--push needs a token of the Hugging Face hub: `hf auth login`, or the variable HF_TOKEN.")
 
@@ -366,9 +332,9 @@ def push(folder: Path, name: str) -> str:
 
     Raises UserError where the hub refuses or does not answer.
     """
-    check_token()
-    from huggingface_hub import HfApi  # here, because the import takes a second
+    from huggingface_hub import HfApi
 
+    check_push(name)
     try:
         api = HfApi()
         address = str(api.create_repo(name, private=True, exist_ok=True))

@@ -1,5 +1,6 @@
 """Tokenizers and the text filter as data for JavaScript: pieces with scores, and regular expressions."""
 
+import re
 from collections.abc import Collection
 from typing import Any
 
@@ -19,16 +20,14 @@ def tokenizer_table(tokenizer: Tokenizer) -> dict[str, Any]:
     ids = range(tokenizer.size)
     pieces, scores = [model.id_to_piece(number) for number in ids], [model.get_score(number) for number in ids]
     user_defined |= {number for number in ids if pieces[number] in tokenizer.tags}
-    types = [NORMAL] * tokenizer.size
-    for number in ids:
-        if model.is_unknown(number):
-            types[number] = UNKNOWN
-        elif model.is_control(number):
-            types[number] = CONTROL
-        elif model.is_byte(number):
-            types[number] = BYTE
-        elif number in user_defined:
-            types[number] = USER_DEFINED
+    types = [
+        UNKNOWN if model.is_unknown(number)
+        else CONTROL if model.is_control(number)
+        else BYTE if model.is_byte(number)
+        else USER_DEFINED if number in user_defined
+        else NORMAL
+        for number in ids
+    ]  # fmt: skip
     return {"pieces": pieces, "scores": scores, "types": types, "bpe": tokenizer.sampler.dropout}
 
 
@@ -44,32 +43,20 @@ def filter_rules(marks: Collection[str] = PLACEHOLDERS) -> dict[str, Any]:
 
 def javascript_pattern(pattern: str) -> str:
     r"""A regular expression of Python as JavaScript reads it with the flag u: \w, \d and \s mean what Python means."""
+    is_set = False  # inside of [ ]
+
+    def convert(match: re.Match[str]) -> str:
+        nonlocal is_set
+        part, letter = match[0], match[0][-1]
+        if part in ("[", "]"):
+            is_set = part == "["
+        elif letter in CLASSES:
+            return CLASSES[letter] if is_set else f"[{CLASSES[letter]}]"
+        elif part == r"\S" and not is_set:
+            return f"[^{CLASSES['s']}]"
+        elif not (letter in r"^$\.*+?()[]{}|/" or letter.isalnum() or (is_set and letter == "-")):
+            return letter
+        return part
+
     pattern = pattern.replace(r"[^\W\d_]", LETTERS).replace("(?P<", "(?<")
-    parts, index, inside = [], 0, False
-    while index < len(pattern):
-        character = pattern[index]
-        if character == "\\":
-            parts.append(escape(pattern[index + 1], inside))
-            index += 2
-            if parts[-1] == r"\p":  # as LETTERS has it
-                end = pattern.index("}", index) + 1
-                parts.append(pattern[index:end])
-                index = end
-            continue
-        if character == "[" and not inside:
-            inside = True
-        elif character == "]" and inside:
-            inside = False
-        parts.append(character)
-        index += 1
-    return "".join(parts)
-
-
-def escape(letter: str, inside: bool) -> str:
-    """A backslash and a letter as JavaScript reads them, inside or outside of [ ]."""
-    if letter in CLASSES:
-        return CLASSES[letter] if inside else f"[{CLASSES[letter]}]"
-    if letter == "S" and not inside:
-        return f"[^{CLASSES['s']}]"
-    is_syntax = letter in r"^$\.*+?()[]{}|/" or (inside and letter == "-")
-    return f"\\{letter}" if is_syntax or letter.isalnum() else letter
+    return re.sub(r"\\p\{\w+\}|\\.|[\[\]]", convert, pattern)

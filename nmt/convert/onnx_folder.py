@@ -5,22 +5,20 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from nmt.convert.export import Export, as_json
+from nmt.convert.export import Export
 from nmt.convert.onnx_graphs import PACKAGES, Graphs, export_graphs, require_packages
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.errors import UserError
 from nmt.evaluate.extraction import default_extractor
 from nmt.models.ensemble import Ensemble
 
-VERSION = 1  # part of the folder's name; to be raised when the content of an export changes
+FORMAT = 1  # of model.json
 
 
 class OnnxExport(Export):
     """The folder; `quantization` is the number format of its matrices."""
 
-    @property
-    def name(self) -> str:
-        return self.hashed_name(f"onnx-{self.quantization}", VERSION, vars(self.config.model), vars(self.config.decode))
+    format = "onnx"
 
     @property
     def versions(self) -> dict[str, str]:
@@ -35,28 +33,21 @@ class OnnxExport(Export):
         graphs = export_graphs(self.translator.model)
         for name, graph in (("encoder", graphs.encoder), ("decoder", graphs.decoder)):
             write_graph(graph, folder / f"{name}.onnx", self.quantization)
-        texts = {
-            "model.json": as_json(self.description(graphs)),
-            "provenance.json": as_json({"quantization": self.quantization} | provenance),
-            "README.md": self.readme(
-                "onnx",
-                weights="[0]: of attention, [layers heads source]" if self.translator.model.has_attention else ": none",
-                pad=PAD,
-                bos=BOS,
-                eos=EOS,
-            ),
+        weights = "[0]: of attention, [layers heads source]" if self.translator.model.has_attention else ": none"
+        files: dict[str, str | dict[str, Any]] = {
+            "model.json": self.description(graphs),
+            "provenance.json": {"quantization": self.quantization} | provenance,
+            "README.md": self.readme("onnx", weights=weights, pad=PAD, bos=BOS, eos=EOS),
         }
-        for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8")
         self.translator.tokenizers.save(folder)
-        self.write_text_code(folder)
+        self.write_files(folder, files)
 
     def description(self, graphs: Graphs) -> dict[str, Any]:
         """What a program needs to know to run the graphs."""
         model, tokenizers = self.translator.model, self.translator.tokenizers
         extractor = default_extractor(self.config.train, model)
         return {
-            "format": VERSION,
+            "format": FORMAT,
             "kind": self.config.model.kind,
             "source": self.config.data.source,
             "target": self.config.data.target,

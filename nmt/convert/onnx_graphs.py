@@ -23,7 +23,6 @@ from torch.export import Dim
 from nmt.attention.fast_weights import FastWeightState, normalized_features
 from nmt.attention.positions import Learned, Start
 from nmt.attention.self_attention import DeltaSelfAttention, FastWeightSelfAttention
-from nmt.convert.onnx_rnn import ExportedRNN, translations
 from nmt.errors import UserError, install_extra
 from nmt.models.base import EncoderDecoder, Memory
 from nmt.models.cells import StackedRNNCell
@@ -31,6 +30,7 @@ from nmt.models.encoder import RecurrentEncoder
 
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 OPSET = 18
+GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2)}  # as ONNX has them: input, output, forget, cell; update, reset, hidden
 LARGEST = 1 << 40  # bytes of a constant that is made from others
 EXAMPLE, ROWS = 7, 3  # pieces of the example that is traced, and its hypotheses
 
@@ -91,6 +91,46 @@ class DecoderGraph(nn.Module):
 def prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """The same under names with a prefix."""
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
+
+
+class ExportedRNN(nn.Module):
+    """A layer of PyTorch's LSTM or GRU, in one direction or both, as ONNX's operator, for sentences of any length.
+
+    PyTorch's own export fixes the length to that of the example.
+    """
+
+    def __init__(self, layer: nn.RNNBase) -> None:
+        super().__init__()
+        self.size, self.operator = layer.hidden_size, layer.mode
+        gates = GATES[layer.mode]
+        weights = [
+            [torch.cat([part.detach().chunk(len(gates))[gate] for gate in gates]) for part in direction]
+            for direction in layer.all_weights
+        ]
+        inputs, hidden, *biases = (torch.stack(parts) for parts in zip(*weights, strict=True))
+        parts = (inputs, hidden, torch.cat(biases, 1))  # [directions gates·D …]
+        self.weights = nn.ParameterList(nn.Parameter(part, requires_grad=False) for part in parts)
+
+    def forward(self, inputs: Tensor, state: Tensor | tuple[Tensor, ...] | None = None) -> tuple[Tensor, Any]:
+        """inputs [B S E], state [directions B D] or zeros → outputs [B S D·directions], the last state."""
+        (batch, length, _), directions = inputs.shape, len(self.weights[0])
+        has_cell = self.operator == "LSTM"
+        if state is None:
+            state = (inputs.new_zeros(directions, batch, self.size),) * (1 + has_cell)
+        parts = state if isinstance(state, tuple) else (state,)
+        attributes: dict[str, Any] = {
+            "hidden_size": self.size,
+            "direction": "bidirectional" if directions > 1 else "forward",
+        }
+        outputs, *last = torch.onnx.ops.symbolic_multi_out(
+            f"::{self.operator}",
+            (inputs.transpose(0, 1), *self.weights, None, *parts),
+            attributes if has_cell else attributes | {"linear_before_reset": 1},
+            dtypes=[torch.float32] * (1 + len(parts)),
+            shapes=[[length, directions, batch, self.size], *([directions, batch, self.size] for _ in parts)],
+            version=OPSET,
+        )
+        return outputs.permute(2, 0, 1, 3).flatten(2), tuple(last) if has_cell else last[0]
 
 
 class LearnedAnyStart(Learned):
@@ -209,7 +249,6 @@ def to_onnx(graph: nn.Module, arguments: Any, shapes: Any, inputs: list[str], ou
             input_names=inputs,
             output_names=outputs,
             dynamic_shapes=shapes,
-            custom_translation_table=translations(),
         )
         assert program is not None
         onnxscript.optimizer.optimize(program.model, input_size_limit=LARGEST, output_size_limit=LARGEST)
