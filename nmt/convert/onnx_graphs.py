@@ -252,6 +252,8 @@ def to_onnx(graph: nn.Module, arguments: Any, shapes: Any, inputs: list[str], ou
         )
         assert program is not None
         onnxscript.optimizer.optimize(program.model, input_size_limit=LARGEST, output_size_limit=LARGEST)
+        for node in program.model.graph.all_nodes():
+            node.metadata_props.clear()  # where in which file of this machine it was made
     return program.model_proto
 
 
