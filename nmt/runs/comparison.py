@@ -18,8 +18,8 @@ from nmt.evaluate.alignment import describe_extractor
 from nmt.evaluate.extraction import encode_pairs, fitting_pairs
 from nmt.evaluate.metrics import SEED, STANDARD, Translated, find_metric, open_scorer
 from nmt.evaluate.significance import Significance, paired_bootstrap
-from nmt.runs.run import Run
 from nmt.runs.results import Result
+from nmt.runs.run import Run
 from nmt.runs.scoring import fingerprint, make_layer_selector, score_set
 from nmt.runs.test_sets import TestSet, validation_gold
 from nmt.training import checkpoint

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from nmt.runs import pipeline
 from nmt.config.compose import compose_all
 from nmt.errors import UserError
+from nmt.runs import pipeline
 from nmt.runs.folders import find_checkpoints
+from nmt.runs.results import Result
 from nmt.runs.run import Run
 from nmt.runs.run import load as load_checkpoints
-from nmt.runs.results import Result
 from nmt.view.progress import install_logging
 
 

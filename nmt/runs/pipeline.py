@@ -6,22 +6,21 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from nmt.config.schema import Config, to_yaml
 from nmt.attention.cpu import keep_freed_memory
-from nmt.data.corpus import read_report
-from nmt.data.write_sets import IN_TRAINING
-from nmt.training.distributed import World, world
-from nmt.errors import UserError
-from nmt.data.files import report_write_errors, write_atomic
-from nmt.evaluate.metrics import open_scorer
-from nmt.runs.fine_tuning import open_parent, parent_of
 from nmt.config.compose import compose_all
 from nmt.config.presets import CorpusSize, Suggestion, suggest
+from nmt.config.schema import Config, to_yaml
+from nmt.data.corpus import read_report
+from nmt.data.files import only_writer, report_write_errors, write_atomic
+from nmt.data.write_sets import IN_TRAINING
+from nmt.errors import UserError
+from nmt.evaluate.metrics import open_scorer
+from nmt.runs.fine_tuning import open_parent, parent_of
 from nmt.runs.folders import run_folder
-from nmt.data.files import only_writer
 from nmt.runs.results import Result
 from nmt.runs.scoring import score_trained
 from nmt.runs.stages import build_corpus_stage, build_stages
+from nmt.training.distributed import World, world
 from nmt.training.precision import select_device
 from nmt.training.trainer import TrainingData, build_trainer
 from nmt.view.progress import log_file
@@ -92,13 +91,12 @@ def train(config: Config) -> list[Result]:
     data = TrainingData.open(folders.corpus, folders.tokenizer, folders.ids)
     check_validation(config, data)
     folder = run_folder(config)
-    make_run_folder(folder)
     with work_in(folder, processes):
         report = read_report(folders.corpus)
         warn_of_validation_set(report["audit"]["valid"], config, data)
         trainer = build_trainer(config, data, folder, processes, parent)
         if processes.is_main:
-            write_config(folder, config)
+            write_atomic(folder / "config.yaml", to_yaml(config))  # some keys may change when a run is continued
         trainer.run()
         del trainer  # its optimiser need not be in memory while the test sets are translated
         best, before = folder / "best.safetensors", parent.path if parent else None
@@ -107,12 +105,13 @@ def train(config: Config) -> list[Result]:
 
 @contextmanager
 def work_in(folder: Path, processes: World) -> Iterator[None]:
-    """Around the work in a run folder: no other command writes there, and process 0 keeps train.log. Raises UserError.
+    """Around the work in a run folder, which is made: no other command writes there, and process 0 keeps train.log. Raises UserError.
 
     Of several processes one that was killed may take a while to end; the next one waits for it.
     """
     with ExitStack() as stack:
         stack.enter_context(report_write_errors(folder))
+        folder.mkdir(parents=True, exist_ok=True)
         if processes.is_main:
             stack.enter_context(only_writer(folder, timeout=2.0 if processes.size == 1 else 30.0))
             stack.enter_context(log_file(folder / "train.log"))
@@ -157,17 +156,3 @@ def warn_of_validation_set(entry: dict[str, Any], config: Config, data: Training
             "which takes long and much memory.",
             data.valid.line(row), data.corpus / f"valid.{config.data.source}", pieces, config.tokenizer.max_pieces,
         )  # fmt: skip
-
-
-def make_run_folder(folder: Path) -> None:
-    """Make the folder of a run; raises UserError."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"Nothing can be written to the run folder {folder}: {error.strerror or error}.") from None
-
-
-def write_config(folder: Path, config: Config) -> None:
-    """Write config.yaml with the configuration of this command; some keys may change when a run is continued."""
-    with report_write_errors(folder):
-        write_atomic(folder / "config.yaml", to_yaml(config))

@@ -9,7 +9,18 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from nmt.attention.cpu import keep_freed_memory
+from nmt.config.schema import Config, DecodeConfig
+from nmt.data.language_pairs import tagged_language
+from nmt.data.parallel_text import check_sentences
+from nmt.decode.confidence import Calibration
+from nmt.decode.forced_decoding import METHODS, IdPair, Layers
+from nmt.decode.glossary import open_glossary
+from nmt.decode.parallel import usable_processes
+from nmt.decode.translator import Translation, Translator, with_batch_tokens
+from nmt.errors import UserError, check_positive, choose
 from nmt.evaluate.alignment import Alignment
+from nmt.evaluate.calibration import read_calibration
 from nmt.evaluate.extraction import (
     DECODER_STEPS,
     Extractor,
@@ -18,18 +29,7 @@ from nmt.evaluate.extraction import (
     record_words,
     translate_to_pairs,
 )
-from nmt.evaluate.calibration import read_calibration
-from nmt.config.schema import Config, DecodeConfig
-from nmt.attention.cpu import keep_freed_memory
-from nmt.data.language_pairs import tagged_language
-from nmt.data.parallel_text import check_sentences
-from nmt.decode.forced_decoding import METHODS, IdPair, Layers
-from nmt.decode.parallel import usable_processes
-from nmt.decode.translator import Translation, Translator, with_batch_tokens
-from nmt.errors import UserError, check_positive, choose
 from nmt.evaluate.metrics import STANDARD, Translated, score
-from nmt.decode.confidence import Calibration
-from nmt.decode.glossary import open_glossary
 from nmt.models.base import EncoderDecoder
 from nmt.models.ensemble import Ensemble
 from nmt.models.inference import inference_copy

@@ -15,12 +15,12 @@ from typing import Any
 
 from nmt.config.schema import Config
 from nmt.data import corpus, dataset, training_links
-from nmt.data.corpus import read_report
 from nmt.data.checksums import Manifest, check_folder, write_manifest
+from nmt.data.corpus import read_report
+from nmt.data.files import atomic_folder
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers
 from nmt.data.write_ids import write_datasets
-from nmt.data.files import atomic_folder
 from nmt.runs.fine_tuning import check_tags, find_old_text
 from nmt.runs.provenance import code_digest
 from nmt.training.checkpoint import Parent

@@ -2,7 +2,7 @@
 
 The file format is written here and not by torch's SummaryWriter, which writes in a thread of its own (its traceback on
 a full disk comes from there), and names files by the clock alone, so that the files of two processes can be read in the
-wrong order.
+wrong order. TensorBoard's own modules are imported where they are used, so that the command line starts fast.
 """
 
 from __future__ import annotations
@@ -22,22 +22,33 @@ from nmt.view.heatmap import pixels
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-
-SCORES = ".scores"  # ending of the file of scores
-COLUMNS = ("source", "reference", "hypothesis")
+PREFIX, SCORES = "events.out.tfevents.", ".scores"  # of the names of files; the second ends that of the scores
 # What Markdown would read as markup; TensorBoard shows &#42; as a star but does not begin italics with it.
 MARKUP = {ord(character): f"&#{ord(character)};" for character in "|*_`[]#~\\"}
 
 
 class TensorBoardLogger:
-    """A TensorBoard event file in the folder of a run; every method raises UserError where it cannot be written.
+    """A new event file in the folder of a run, which TensorBoard reads after all that are there.
 
     A training that starts or continues after step N passes `purge_step=N + 1`: TensorBoard then discards what an
-    interrupted or killed process wrote for that step and later.
+    interrupted or killed process wrote for that step and later. Every method raises UserError where it cannot write.
     """
 
-    def __init__(self, folder: Path, purge_step: int | None = None, suffix: str = ""):
-        self.file = EventFile(folder, purge_step, suffix)
+    def __init__(self, folder: Path, purge_step: int | None = None, suffix: str = "") -> None:
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self.folder, self.event_type = folder, Event
+        with self.reported():
+            folder.mkdir(parents=True, exist_ok=True)
+            times = (path.name.removeprefix(PREFIX).partition(".")[0] for path in folder.glob(f"{PREFIX}*"))
+            seconds = max([int(time.time()), *(int(digits) + 1 for digits in times if digits.isdecimal())])
+            self.path = folder / f"{PREFIX}{seconds:010d}.{platform.node()}.{os.getpid()}{suffix}"
+            self.file = open(self.path, "xb")
+        self.records = RecordWriter(self.file)
+        self.write(file_version="brain.Event:2")
+        if purge_step is not None:
+            self.write(step=purge_step, session_log=SessionLog(status=SessionLog.START))
 
     @classmethod
     def for_scores(cls, folder: Path) -> TensorBoardLogger:
@@ -46,30 +57,32 @@ class TensorBoardLogger:
             path.unlink()
         return cls(folder, suffix=SCORES)
 
+    def write(self, **fields: Any) -> None:
+        """Write one event with these fields of TensorBoard's Event."""
+        with self.reported():
+            self.records.write(self.event_type(wall_time=time.time(), **fields).SerializeToString())
+            self.records.flush()
+
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         """Add one point to each curve, by tag: {"loss/train": 3.2}."""
-        from torch.utils.tensorboard.summary import scalar  # imported here so that the command line starts fast
+        from torch.utils.tensorboard.summary import scalar
 
         for tag, value in values.items():
-            self.file.write(summary=scalar(tag, value), step=step)
+            self.write(summary=scalar(tag, value), step=step)
 
     def table(self, tag: str, rows: Sequence[tuple[str, str, str]], step: int) -> None:
         """Add a table of (source, reference, hypothesis)."""
-        self.text(tag, translation_table(rows), step)
+        from torch.utils.tensorboard.summary import text
 
-    def text(self, tag: str, text: str, step: int) -> None:
-        """Add a text that TensorBoard renders as Markdown."""
-        from torch.utils.tensorboard.summary import text as text_summary
-
-        self.file.write(summary=text_summary(tag, text), step=step)
+        self.write(summary=text(tag, translation_table(rows)), step=step)
 
     def figure(self, tag: str, figure: Figure, step: int) -> None:
         """Add a matplotlib figure as an image."""
         from torch.utils.tensorboard.summary import image
 
-        self.file.write(summary=image(tag, pixels(figure), dataformats="HWC"), step=step)
+        self.write(summary=image(tag, pixels(figure), dataformats="HWC"), step=step)
 
-    def hyperparameters(self, flat_config: Mapping[str, Any], scores: Mapping[str, float], step: int = 0) -> None:
+    def hyperparameters(self, flat_config: Mapping[str, Any], scores: Mapping[str, float]) -> None:
         """The run's settings and final scores for TensorBoard's HPARAMS page, and each score as a curve of one point.
 
         `SummaryWriter.add_hparams` would open a second run in a folder named by the time, so that settings and curves
@@ -82,62 +95,14 @@ class TensorBoardLogger:
             for key, value in flat_config.items()
         }
         for summary in hparams(settings, dict(scores)):
-            self.file.write(summary=summary, step=step)
-        self.scalars(scores, step)
+            self.write(summary=summary, step=0)
+        self.scalars(scores, 0)
 
     def flush(self) -> None:
-        """Bring everything to the disk, so that a checkpoint and its curves are of the same step."""
-        self.file.flush()
+        """Bring it to the disk, so that a checkpoint and its curves are of the same step.
 
-    def close(self) -> None:
-        """Close the file."""
-        self.file.close()
-
-
-def translation_table(rows: Sequence[tuple[str, str, str]]) -> str:
-    """A Markdown table of (source, reference, hypothesis) whose cells show their text unchanged, without markup."""
-    lines = [COLUMNS, ("---",) * len(COLUMNS), *(tuple(map(escape_cell, row)) for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def escape_cell(text: str) -> str:
-    """One line of text without Markdown or HTML in it; what cannot be UTF-8 becomes a question mark."""
-    line = " ".join(text.encode("utf-8", errors="replace").decode("utf-8").split())
-    return html.escape(line, quote=False).translate(MARKUP)
-
-
-PREFIX = "events.out.tfevents."
-
-
-class EventFile:
-    """A new event file, which TensorBoard reads after all that are in the folder; raises UserError like every write.
-
-    `purge_step`: the reader discards all points of this step and later that were read before.
-    """
-
-    def __init__(self, folder: Path, purge_step: int | None = None, suffix: str = "") -> None:
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # here, so that the command line starts fast
-        from tensorboard.summary.writer.record_writer import RecordWriter
-
-        self.folder, self.event_type = folder, Event
-        with self.reported():
-            folder.mkdir(parents=True, exist_ok=True)
-            seconds = max([int(time.time()), *(second + 1 for second in seconds_of_files(folder))])
-            self.path = folder / f"{PREFIX}{seconds:010d}.{platform.node()}.{os.getpid()}{suffix}"
-            self.file = open(self.path, "xb")
-        self.records = RecordWriter(self.file)
-        self.write(file_version="brain.Event:2")
-        if purge_step is not None:
-            self.write(step=purge_step, session_log=SessionLog(status=SessionLog.START))
-
-    def write(self, **fields: Any) -> None:
-        """Write one event with these fields of TensorBoard's Event."""
-        with self.reported():
-            self.records.write(self.event_type(wall_time=time.time(), **fields).SerializeToString())
-            self.records.flush()
-
-    def flush(self) -> None:
-        """Bring it to the disk; also raises UserError if somebody has deleted the file, for then all of it is lost."""
+        Also raises UserError if somebody has deleted the file, for then all of it is lost.
+        """
         with self.reported():
             os.fsync(self.file.fileno())
         if not self.path.exists():
@@ -157,9 +122,13 @@ class EventFile:
             raise UserError(f"Cannot write {self.folder}: {error.strerror or error}.") from None
 
 
-def seconds_of_files(folder: Path) -> Iterator[int]:
-    """The seconds in the names of the event files that are there."""
-    for path in folder.glob(f"{PREFIX}*"):
-        digits = path.name.removeprefix(PREFIX).partition(".")[0]
-        if digits.isdigit():
-            yield int(digits)
+def translation_table(rows: Sequence[tuple[str, str, str]]) -> str:
+    """A Markdown table of (source, reference, hypothesis) whose cells show their text unchanged, without markup."""
+    lines = [("source", "reference", "hypothesis"), ("---",) * 3, *(tuple(map(escape_cell, row)) for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def escape_cell(text: str) -> str:
+    """One line of text without Markdown or HTML in it; what cannot be UTF-8 becomes a question mark."""
+    line = " ".join(text.encode("utf-8", errors="replace").decode("utf-8").split())
+    return html.escape(line, quote=False).translate(MARKUP)
