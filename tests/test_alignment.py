@@ -38,11 +38,6 @@ def test_a_bad_token_is_named_with_file_and_line():
         assert "i-j" in str(caught.value) and len(str(caught.value)) < 200
 
 
-def test_an_index_below_the_base_names_the_base():
-    with pytest.raises(UserError, match=r"gold.txt:3: link '0-1' .* base 1"):
-        parse_links("1-1 0-1", base=1, where="gold.txt:3")
-
-
 def aer(links, sure, possible):
     """AER, precision and recall of a corpus, one set a sentence pair."""
     counts = AlignmentCounts()
@@ -131,13 +126,3 @@ def test_gold_files_are_read_line_by_line(tmp_path):
         read_gold_alignments(path, pairs, base, reverse).digest() for base in (0, 1) for reverse in (False, True)
     }
     assert len(digests) == 4
-
-
-def test_gold_of_text_that_may_be_tokenized_is_warned_of(tmp_path, caplog):
-    path = tmp_path / "a.gold"
-    path.write_text("0-0\n", encoding="utf-8")
-    for text, tokenized, warned in (("a b .", False, 1), ("a b .", True, 0), ("a b.", False, 0)):
-        for pair in ((text, "x"), ("x", text)):
-            caplog.clear()
-            read_gold_alignments(path, [pair], tokenized=tokenized)
-            assert [("--tokenized" in message) for message in caplog.messages] == [True] * warned

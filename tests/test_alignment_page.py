@@ -9,11 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from matplotlib.colors import to_rgb
-from test_heatmap import contrast as contrast_of
-from test_heatmap import luminance
 
 from nmt.view.alignment_page import PagePair, alignment_page, read_asset
 from nmt.view.heatmap import CAPTION
@@ -125,19 +120,6 @@ def test_no_text_is_markup():
         assert len(evil.all(tag)) == len(plain.all(tag)), tag
 
 
-WORDS = st.lists(st.text(st.characters(codec=None), max_size=8), min_size=1, max_size=4)
-
-
-@given(WORDS, WORDS, st.text(max_size=10))
-def test_any_words_make_a_page_that_reads_back(source, target, title):
-    matrix = np.full((len(target), len(source)), 0.5)
-    text = alignment_page(title, [PagePair(source, target, {title: matrix})], {title: title})
-    tree = Tree(text.encode("utf-8").decode("utf-8"))
-    (pair,) = tree.data()
-    assert tree.words("source") == pair["source"] and tree.words("target") == pair["target"]
-    assert len(pair["source"]) == len(source) and len(tree.all("script")) == 2
-
-
 def test_the_first_letter_sets_the_direction_of_a_sentence():
     for words, direction in ((["3", "«", "חתול"], "rtl"), (["the", "القطة"], "ltr"), (["1", "."], "ltr")):
         tree = Tree(alignment_page("t", [PagePair(words, ["x"], {"m": np.full((1, len(words)), 0.5)})], {}))
@@ -155,42 +137,6 @@ def test_values_that_do_not_match_are_refused():
     ):
         with pytest.raises(ValueError, match=message):
             alignment_page("t", [PagePair(SOURCE, TARGET, matrices, gold=gold)], {})
-
-
-def color_schemes() -> list[dict[str, np.ndarray]]:
-    """The colors of the style sheet, light and dark, as sRGB in 0..1."""
-    schemes = []
-    for body in re.findall(r":root \{(.*?)\}", read_asset("page.css"), flags=re.DOTALL):
-        colors = {}
-        for name, value in re.findall(r"--(\w+): ([^;]+);", body):
-            color = to_rgb(value) if value.startswith("#") else [int(number) / 255 for number in value.split()]
-            colors[name] = np.array(color)
-        schemes.append(colors)
-    return schemes
-
-
-def contrast(color: np.ndarray, other: np.ndarray) -> np.ndarray:
-    return contrast_of(luminance(color), luminance(other))
-
-
-@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
-def test_contrast_is_double_a(scheme):
-    """Words 4.5 : 1 on the ink of every weight, on either side of the change of color; marks and borders 3 : 1."""
-    light, dark = color_schemes()
-    assert set(light) == set(dark) and len(light) == 10
-    colors = (light, dark)[scheme]
-    weight = np.linspace(0, 1, 1001)[:, None]
-    ink = weight * colors["ink"] + (1 - weight) * colors["paper"]
-    change = float(re.search(r"const STRONG = ([\d.]+);", read_asset("page.js"))[1])
-    assert contrast(ink[weight[:, 0] < change], colors["weak"]).min() >= 4.5
-    assert contrast(ink[weight[:, 0] >= change], colors["strong"]).min() >= 4.5
-    for name in ("text", "muted"):
-        assert contrast(colors[name], colors["paper"]) >= 4.5
-    assert contrast(colors["accent"], colors["paper"]) >= 3
-    for name in ("gold", "text"):
-        assert np.maximum(contrast(ink, colors[name]), contrast(ink, colors["casing"])).min() >= 3
-    steps = np.diff(luminance(ink))
-    assert (steps < 0).all() if scheme == 0 else (steps > 0).all()
 
 
 def run_script(pairs: list[PagePair], steps: list[list]) -> list[dict]:

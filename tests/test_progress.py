@@ -10,7 +10,6 @@ from corpora import Trained, pairs, run_command, small, write_pairs
 import nmt
 from nmt import cli
 from nmt.data import line_chunks
-from nmt.data.packed import PackedFile
 from nmt.decode.translator import Translator
 from nmt.view.progress import Progress
 
@@ -38,13 +37,12 @@ def bars(monkeypatch: pytest.MonkeyPatch) -> list[Bar]:
     return found
 
 
-@pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.usefixtures("one_thread")
-def test_a_line_is_done_with_its_last_part(trained: Trained, processes: int) -> None:
+def test_a_line_is_done_with_its_last_part(trained: Trained) -> None:
     """Lines that need no search are done at once; the others batch by batch, here one sentence or part each."""
     translator = nmt.load("tiny", run_folder=trained.runs).translator
     decode = replace(translator.decode, batch_tokens=1)
-    translator = replace(translator.with_options(decode=decode, num_processes=processes), max_pieces=8)
+    translator = replace(translator.with_options(decode=decode, num_processes=2), max_pieces=8)
     reports: list[int] = []
     found = list(translator.translate(LINES, reports.append))
     assert any(each.parts for each in found) and sum(reports) == len(LINES)
@@ -77,15 +75,6 @@ def test_the_lines_of_a_file(
     assert answer.code == 0 and bars == [Bar(f"aligning {source}", 0, 5, 5)]
 
 
-def test_no_bar_beside_answers_on_the_terminal(trained: Trained, bars: list[Bar], capfd, tmp_path, monkeypatch) -> None:
-    (tmp_path / "some.de").write_text("Ja.\n")
-    words = ["translate", "tiny", "--runs", trained.runs]
-    assert run_command(capfd, *words, "--input", str(tmp_path / "some.de")).code == 0 and len(bars) == 1
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    assert run_command(capfd, *words, "--input", str(tmp_path / "some.de")).code == 0 and len(bars) == 1
-    assert run_command(capfd, *words, "Ja.").code == 0 and len(bars) == 1
-
-
 def test_the_pairs_of_the_preparation(bars: list[Bar], tmp_path: Path, capfd) -> None:
     """A split reads the text twice; of a table, the line of the header is counted too."""
     given = pairs(300)
@@ -104,10 +93,3 @@ def test_the_pairs_of_the_preparation(bars: list[Bar], tmp_path: Path, capfd) ->
     tokenizing = {bar.description: (bar.total, bar.count) for bar in bars if bar.description.startswith("tokenizing")}
     assert set(tokenizing) >= {"tokenizing train", "tokenizing valid"}
     assert all(total == count > 0 for total, count in tokenizing.values())
-
-
-def test_lines_are_counted(tmp_path: Path) -> None:
-    for content, lines in ((b"", None), (b"a", 1), (b"a\n", 1), (b"a\n\nb", 3)):
-        (tmp_path / "x").write_bytes(content)
-        assert PackedFile(tmp_path / "x").count_lines() == lines
-    assert PackedFile(tmp_path / "y").count_lines() is None

@@ -1,6 +1,5 @@
 """The life of a run folder: one writer, saves by time, damaged files, leftovers, the log, disks that fail."""
 
-import errno
 import os
 import re
 import shutil
@@ -16,7 +15,7 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import EventA
 from test_train import at_validation, comparable, differing, train_state
 
 from nmt.data import files
-from nmt.data.files import atomic_folder, lock, only_writer, open_atomic, write_atomic
+from nmt.data.files import atomic_folder, lock, only_writer, write_atomic
 from nmt.errors import UserError
 from nmt.training import checkpoint, trainer
 from nmt.training.train_step import TrainStep
@@ -70,16 +69,6 @@ def test_a_second_process_is_refused_and_the_lock_ends_with_the_first(tmp_path):
         assert (tmp_path / ".lock").read_text().startswith(f"{os.getpid()} ")
 
 
-def test_without_locks_it_is_said_and_the_work_goes_on(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(
-        files.FileLock, "acquire", lambda self: (_ for _ in ()).throw(OSError(errno.ENOLCK, "no locks"))
-    )
-    with only_writer(tmp_path):
-        write_atomic(tmp_path / "file", "text")
-    assert "cannot be locked" in caplog.text
-    assert (tmp_path / "file").read_text() == "text"
-
-
 @pytest.mark.slow
 def test_two_trainings_of_one_run_do_not_mix(train, folder):
     folder("locked").mkdir(parents=True)
@@ -114,14 +103,6 @@ def test_the_next_writer_removes_what_a_killed_process_left(tmp_path):
     write_atomic(tmp_path / "other", "text")
     assert not any(path.exists() for path in gone)
     assert all(path.exists() for path in stay), "another process may still be writing it, or it is not ours"
-
-
-def test_what_is_being_written_is_no_leftover(tmp_path):
-    with open_atomic(tmp_path / "file") as file, atomic_folder(tmp_path / "folder") as temporary:
-        write_atomic(tmp_path / "other", "")
-        file.write(b"whole")
-        (temporary / "part").write_text("whole")
-    assert (tmp_path / "file").read_text() == (tmp_path / "folder" / "part").read_text() == "whole"
 
 
 def test_the_disk_has_the_files_of_a_folder_before_it_appears(tmp_path, monkeypatch):
@@ -298,23 +279,6 @@ def test_what_only_a_continuation_needs_goes_at_the_end(train, folder):
     assert_same_weights(folder("extended"), folder("at-once"), "last", "average")
 
 
-@pytest.mark.slow
-def test_the_decision_of_auto_is_kept(train, folder, monkeypatch):
-    real, decisions = trainer.select_precision, ["bf16"]
-
-    def select(name: str, device: object) -> object:
-        return real(decisions[-1] if name == "auto" else name, device)
-
-    monkeypatch.setattr(trainer, "select_precision", select)
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        kill_at_update(patch, 7)
-        train("auto", "precision=auto")
-    assert train_state(folder("auto"))["precision"] == "bf16"
-    decisions.append("fp32")
-    answer = train("auto", "precision=auto")
-    assert answer.code == 0 and "bf16 on cpu" in answer.err
-
-
 # train.log
 
 
@@ -339,7 +303,8 @@ def test_the_log_has_messages_with_their_times_and_what_ended_the_training(train
 # Disks and folders that fail in the middle
 
 
-@pytest.mark.parametrize("part", ["", pytest.param("tensorboard", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["", "tensorboard"])
 def test_what_is_removed_in_the_middle_is_one_sentence(train, folder, monkeypatch, part):
     name, real = f"removed-{part}", TrainStep.update
 
