@@ -118,9 +118,10 @@ def table_rows(answer: Answer, heading: str) -> dict[str, dict[str, str]]:
 
 def test_tables_over_runs(runs: Runs, trained: Trained, capfd):
     """The scores are those of `nmt train`, p and ± those of the JSON; seeds, lengths and joined sentences."""
-    answer = runs.compare(capfd, "tiny", "tiny-seed2", "plain", "--long", "2", "--sentences", "5")
+    words = ["tiny", "tiny-seed2", "plain", "tiny,tiny-seed2", "--long", "2", "--sentences", "5"]
+    answer = runs.compare(capfd, *words)
     rows, numbers = table_rows(answer, "test: 12 sentences"), runs.numbers()
-    assert list(rows) == ["tiny", "tiny-seed2", "plain"]
+    assert list(rows) == ["tiny", "tiny-seed2", "plain", "tiny+tiny-seed2"]
     _, bleu, chrf, _ = trained.lines[0].split("\t")
     assert rows["tiny"]["BLEU"].startswith(f"{bleu} ± ") and rows["tiny"]["chrF"].startswith(f"{chrf} ± ")
     scores = {name: run["sets"]["test"] for name, run in numbers["runs"].items()}
@@ -128,6 +129,7 @@ def test_tables_over_runs(runs: Runs, trained: Trained, capfd):
     assert rows["tiny"]["p of BLEU"] == "–" and rows["tiny-seed2"]["p of BLEU"] == f"{p:.3f}"
     assert p * 101 == pytest.approx(round(p * 101)) and 1 / 101 <= p <= 1
     described = table_rows(answer, "Runs")
+    assert described["tiny+tiny-seed2"]["attention"] == "ensemble of 2"
     assert [described["plain"][name] for name in ("attention", "score", "window")] == ["never", "–", "–"]
     assert [described["plain"][name] for name in ("updates", "minutes", "tokens/s")] == ["30 (unfinished)", "1.0", "20"]
     assert described["tiny"]["attention"] == "2 layers × 2 heads" and described["tiny-seed2"]["minutes"] == "–"
@@ -144,18 +146,11 @@ def test_tables_over_runs(runs: Runs, trained: Trained, capfd):
     example = table_rows(answer, "test, sentence 5")
     assert [example[name]["text"] for name in ("source", "reference")] == [side[4] for side in lines]
     html = (runs.root / "out" / "comparison.html").read_text(encoding="utf-8")
-    assert html.count("data:image/png;base64,") == 2 + 2  # curves of two sets, a sentence of two runs with attention
+    assert html.count("data:image/png;base64,") == 2 + 3  # curves of two sets, a sentence of three runs with attention
     assert (runs.root / "out" / "comparison.md").read_text(encoding="utf-8") == answer.out
     before = {path: path.stat().st_mtime_ns for path in runs.root.glob("*/evaluate/*/hyp")}
-    again = runs.compare(capfd, "tiny", "tiny-seed2", "plain", "--long", "2", "--sentences", "5")
-    assert again.out == answer.out
+    assert runs.compare(capfd, *words).out == answer.out
     assert {path: path.stat().st_mtime_ns for path in runs.root.glob("*/evaluate/*/hyp")} == before
-
-
-def test_an_ensemble_has_a_row(runs: Runs, capfd):
-    answer = runs.compare(capfd, "tiny,tiny-seed2", "--split", "valid")
-    assert list(table_rows(answer, "valid: 16 sentences")) == ["tiny+tiny-seed2"]
-    assert table_rows(answer, "Runs")["tiny+tiny-seed2"]["attention"] == "ensemble of 2"
 
 
 def test_perplexity_is_that_of_each_sentence_alone(runs: Runs):
@@ -258,6 +253,7 @@ def test_a_mistake_is_reported_before_any_work(runs: Runs, capfd, tmp_path):
         assert answer.err.count("nmt: ") == 1 and not list(tmp_path.glob("out/*")), words
 
 
+@pytest.mark.slow
 def test_every_model_has_labels_of_its_own():
     models = {name: validate(composed(name)).model for name in MODELS}
     described = {name: (*model.attention_labels(), *model.architecture_labels()) for name, model in models.items()}

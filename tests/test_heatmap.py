@@ -11,12 +11,10 @@ from PIL import Image
 
 from nmt.view.heatmap import (
     CAPTION,
-    CASING,
     COLORMAP,
     DPI,
     GOLD,
     MARGIN,
-    WHITE_TEXT_ABOVE,
     WINDOW,
     grid,
     heatmap,
@@ -69,34 +67,6 @@ def test_the_worked_example_in_pixels(gold):
     left = [text.get_window_extent() for text in figure.axes[0].get_yticklabels()]
     assert all(box.y0 >= inside.y1 for box in above) and above[0].x0 < above[1].x0 < above[2].x0
     assert all(box.x1 <= inside.x0 for box in left) and left[0].y0 > left[1].y0 > left[2].y0
-
-
-def luminance(colors: np.ndarray) -> np.ndarray:
-    """Relative luminance (WCAG 2.2) of sRGB colors in 0..1, [… 3] → […]."""
-    linear = np.where(colors <= 0.04045, colors / 12.92, ((colors + 0.055) / 1.055) ** 2.4)
-    return linear @ np.array([0.2126, 0.7152, 0.0722])
-
-
-def contrast(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    light, dark = np.maximum(first, second), np.minimum(first, second)
-    return (light + 0.05) / (dark + 0.05)
-
-
-def test_colors_are_ordered_without_color_vision_and_marks_stand_out_on_all_of_them():
-    """Every heavier weight is darker, by luminance and by each cone alone; lines or their casing reach 3 : 1."""
-    scale = matplotlib.colormaps[COLORMAP](np.linspace(0, 1, 256))[:, :3]
-    ink = luminance(scale)
-    assert (np.diff(ink) < 0).all()
-    assert (np.diff(scale[:, 0]) <= 1e-9).all() and (np.diff(scale[:, 1]) <= 1e-9).all()  # red and green never rise
-    # Lightness L* of CIE 1976, so that equal steps of weight are equally visible: no step is 3 times the mean one.
-    steps = -np.diff(116 * np.cbrt(ink) - 16)
-    assert steps.max() < 3 * steps.mean()
-    marks = {name: luminance(np.array(matplotlib.colors.to_rgb(name))) for name in (CASING, GOLD, WINDOW, "black")}
-    for mark in (GOLD, WINDOW):
-        assert np.maximum(contrast(ink, marks[mark]), contrast(ink, marks[CASING])).min() >= 3
-    weights = np.linspace(0, 1, 256)
-    numbers = np.where(weights > WHITE_TEXT_ABOVE, contrast(ink, marks[CASING]), contrast(ink, marks["black"]))
-    assert numbers.min() >= 4.5
 
 
 def has(colors: np.ndarray, name: str) -> np.ndarray:

@@ -16,10 +16,9 @@ from sacrebleu.significance import PairedTest
 
 from nmt.errors import UserError
 from nmt.evaluate import metrics
-from nmt.evaluate.metrics import METRICS, Metric, Translated, score, tokenization_warning, tokenizer_for
+from nmt.evaluate.metrics import Translated, score, tokenization_warning, tokenizer_for
 from nmt.evaluate.significance import compositional_gap, paired_bootstrap
 from nmt.runs.results import write_result
-from nmt.training.validation import ValidationResult
 
 REFERENCES = [f"the {noun} sees {count} red apples by the river" for noun in ("boy", "girl", "cat") for count in "1234"]
 BETTER = [line.replace("red", "green") if number % 3 else line for number, line in enumerate(REFERENCES)]
@@ -65,33 +64,6 @@ def test_a_stored_score_of_the_same_signature_is_not_computed_again():
     stored = score(translated) | {"bleu": 17.0, "chrf": 18.0, "chrf_signature": "of another version"}
     again = score(translated, stored=stored)
     assert again["bleu"] == 17 and again["chrf"] == pytest.approx(100)
-
-
-class WordCount:
-    """The share of the references' words that the translations have, as a metric may be."""
-
-    def statistics(self, translated):
-        sides = translated.hypotheses, translated.references[0]
-        return np.array([[len(line.split()) for line in lines] for lines in sides]).T
-
-    def score(self, sums):
-        return sums[0] / sums[1]
-
-    def signature(self, references, samples=None):
-        return f"words|bs:{samples}"
-
-
-def test_a_metric_is_one_entry(monkeypatch):
-    """Scores, resampling, and the choice of the best checkpoint read it."""
-    monkeypatch.setitem(METRICS, "words", Metric("words", lambda *_: WordCount(), higher_is_better=False))
-    assert scored("words", ["a b", "c"], ["a b", "d e"]) == 3 / 4
-    found = paired_bootstrap([REFERENCES, WORSE], [REFERENCES], samples=100, metrics=["words"])
-    assert found.intervals["words"][1].score < 1 and found.signatures["words"] == "lines:12|words|bs:100"
-    result = ValidationResult({"loss": 3.0, "words": 0.75}, [])
-    assert result.better_than(0.8, "words") and not result.better_than(0.7, "words")
-    assert result.better_than(3.1, "loss") and not result.better_than(2.9, "loss")
-    assert "words 0.75" in str(result) and result.scalars()["words/valid"] == 0.75
-    metrics.open_scorer.cache_clear()
 
 
 def test_what_cannot_be_scored_is_a_sentence(monkeypatch):
@@ -275,3 +247,12 @@ def test_results_are_written_whole(tmp_path):
     written = json.loads((tmp_path / "test" / "result.json").read_text(encoding="utf-8"))
     assert {"bleu": 1.5, "of": "größte"}.items() <= written.items() and len(written) == 4  # and two checksums
     assert (tmp_path / "test" / "hyp").read_text(encoding="utf-8") == "Ein Hund.\nzwei Zeilen\n\n"
+
+
+def test_the_best_checkpoint_has_the_lowest_loss_or_ter_and_the_highest_bleu():
+    result = ValidationResult({"loss": 3.0, "bleu": 20.0, "ter": 50.0}, [])
+    assert result.better_than(3.1, "loss") and not result.better_than(2.9, "loss")
+    assert result.better_than(60.0, "ter") and not result.better_than(40.0, "ter")
+    assert (
+        result.better_than(19.0, "bleu") and not result.better_than(21.0, "bleu") and result.better_than(None, "bleu")
+    )

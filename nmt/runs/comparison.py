@@ -5,7 +5,7 @@ import logging
 import math
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from nmt.config.schema import to_dict
 from nmt.data.files import report_write_errors, write_atomic
 from nmt.data.language_pairs import target_language
 from nmt.data.words import SPACELESS, word_spans
-from nmt.evaluate.aer import GoldAlignments
+from nmt.evaluate.aer import GoldAlignments, LayerSelector
 from nmt.evaluate.alignment import describe_extractor
 from nmt.evaluate.extraction import encode_pairs, fitting_pairs
 from nmt.evaluate.metrics import SEED, STANDARD, Translated, find_metric, open_scorer
@@ -32,6 +32,7 @@ log = logging.getLogger("nmt")
 NONE = "–"  # in a cell of a table
 # Two runs are one experiment with two seeds when they differ in nothing but these keys.
 SEED_KEYS = {"seed", "name", "data_folder", "run_folder"}
+Example = tuple[Table, list[str]]  # a sentence with its translations, and heatmaps as HTML
 LENGTHS = ((1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 40), (41, 50), (51, math.inf))  # words of a source
 
 
@@ -44,9 +45,9 @@ class Scored:
     left_out: int  # pairs that the perplexity leaves out
     bleu_by_length: list[float]
 
-    def numbers(self) -> dict[str, float | None]:
-        """Every score by the name of its column."""
-        scores = {find_metric(name).label: value for name, value in self.result.values.items()}
+    def numbers(self) -> dict[str, Any]:
+        """Every score by the name of its column; AER is None without gold links."""
+        scores = {find_metric(name).label: self.result.values[name] for name in self.result.metrics}
         return {**scores, "perplexity": self.perplexity, "AER": self.result.aer}
 
 
@@ -102,24 +103,10 @@ class SetComparison:
 
     def json(self, index: int, scored: Scored) -> dict[str, Any]:
         """Every figure of one run, unrounded."""
-        stored = scored.result.stored
-        metrics = {name: intervals[index]._asdict() for name, intervals in self.significance.intervals.items()}
-        kept = ("aer", "precision", "recall", "alignment", "seconds", "machine", "loops", "confidence")
-        more = {key: stored[key] for key in kept if key in stored}
-        perplexity = {"perplexity": scored.perplexity, "perplexity_leaves_out": scored.left_out}
-        return metrics | more | perplexity | {"bleu_by_length": scored.bleu_by_length}
-
-
-@dataclass
-class Example:
-    """A sentence with its translations, and the attention of each run under forced decoding of the reference."""
-
-    title: str
-    lines: dict[str, str]  # source, reference, and the translation of each run
-    figures: list[str] = field(default_factory=list)  # HTML
-
-    def table(self) -> Table:
-        return Table(self.title, ["", "text"], list(self.lines.items()))
+        found = {key: value for key, value in scored.result.stored.items() if key != "provenance"}
+        found |= {name: intervals[index]._asdict() for name, intervals in self.significance.intervals.items()}
+        found |= {"perplexity": scored.perplexity, "perplexity_leaves_out": scored.left_out}
+        return found | {"bleu_by_length": scored.bleu_by_length}
 
 
 def compare_runs(
@@ -149,25 +136,28 @@ def compare_runs(
         hypotheses = [each.result.hypotheses for each in scored.values()]
         significance = paired_bootstrap(hypotheses, references, language, samples, metrics, test_set.sources)
         comparisons.append(SetComparison(test_set, scored, significance))
-    examples = []
-    for row in rows:
-        source, reference = test_sets[0].pairs[row]
-        lines = {"source": source, "reference": reference}
-        lines |= {name: each.result.hypotheses[row] for name, each in comparisons[0].scored.items()}
-        example = Example(f"{test_sets[0].name}, sentence {row + 1}", lines)
-        for name, run in runs.items():
-            selector, gold = selectors[name], test_sets[0].gold
-            if selector is None or not fitting_pairs(run.translator, [(source, reference)]):
-                continue
-            pair = encode_pairs(run.translator, [(source, reference)])
-            [alignment] = run.align_all(pair, selector.selected, tokenized=gold is not None and gold.tokenized)
-            if alignment.word_pair.target:
-                figure = alignment.figure(gold=gold.links[row] if gold else None, title=name)
-                step = f"decoder step {selector.selected.decoder_step}"
-                caption = f"{name}: {describe_extractor(selector.selected, alignment.record.num_heads)}, {step}"
-                example.figures.append(figure_html(png(figure), caption))
-        examples.append(example)
-    return comparisons, examples
+    return comparisons, [example(runs, selectors, comparisons[0], row) for row in rows]
+
+
+def example(
+    runs: dict[str, Run], selectors: dict[str, LayerSelector | None], comparison: SetComparison, row: int
+) -> Example:
+    """A sentence with its translations, and the attention of each run under forced decoding of the reference."""
+    test_set, figures = comparison.test_set, []
+    pair, gold = test_set.pairs[row], test_set.gold
+    lines = [("source", pair[0]), ("reference", pair[1])]
+    lines += [(name, each.result.hypotheses[row]) for name, each in comparison.scored.items()]
+    for name, run in runs.items():
+        selector = selectors[name]
+        if selector is None or not fitting_pairs(run.translator, [pair]):
+            continue
+        ids, extractor = encode_pairs(run.translator, [pair]), selector.selected
+        [alignment] = run.align_all(ids, extractor, tokenized=gold is not None and gold.tokenized)
+        if alignment.word_pair.target:
+            figure = alignment.figure(gold=gold.links[row] if gold else None, title=name)
+            layers = describe_extractor(extractor, alignment.record.num_heads)
+            figures.append(figure_html(png(figure), f"{name}: {layers}, decoder step {extractor.decoder_step}"))
+    return Table(f"{test_set.name}, sentence {row + 1}", ["", "text"], lines), figures
 
 
 def reference_perplexity(run: Run, pairs: Sequence[tuple[str, str]]) -> tuple[float, int]:
@@ -241,13 +231,9 @@ def seed_tables(runs: dict[str, Run], comparisons: Sequence[SetComparison]) -> I
         for comparison in comparisons:
             row = [comparison.test_set.name, ", ".join(names.values()), ", ".join(map(str, names))]
             numbers = [comparison.scored[name].numbers() for name in names.values()]
-            for values in zip(*(each.values() for each in numbers), strict=True):
-                known = [value for value in values if value is not None]
-                row.append(
-                    f"{statistics.fmean(known):.3g} ± {statistics.stdev(known):.2g}"
-                    if len(known) == len(names)
-                    else NONE
-                )
+            for column in columns[3:]:
+                values = [each[column] for each in numbers]
+                row.append(NONE if None in values else f"{statistics.mean(values):.3g} ± {statistics.stdev(values):.2g}")
             rows.append(row)
     if rows:
         yield Table("Seeds", columns, rows, ["Mean ± sample standard deviation over seeds."])
@@ -259,7 +245,7 @@ def write_report(
     """Write comparison.md, .html and .json into a folder, and return the tables as Markdown; raises UserError."""
     tables = [each.table() for each in comparisons] + [run_table(runs), *(each.length_table() for each in comparisons)]
     tables += seed_tables(runs, comparisons)
-    text = "\n".join(table.markdown() for table in [*tables, *(each.table() for each in examples)])
+    text = "\n".join(table.markdown() for table in [*tables, *(table for table, _ in examples)])
     body = [f"<h1>{len(runs)} runs compared</h1>", *(table.html() for table in tables), '<div class="figures">']
     for each in comparisons:
         title, groups = f"{each.test_set.name}: BLEU by source length", length_groups(each.test_set)
@@ -267,8 +253,8 @@ def write_report(
         counts = {label: len(rows) for label, rows in groups.items()}
         body.append(figure_html(png(plot_curves(curves, counts, title, "words of the source", "BLEU")), title))
     body.append("</div>")
-    for example in examples:
-        body += [example.table().html(), '<div class="small figures">', *example.figures, "</div>"]
+    for table, figures in examples:
+        body += [table.html(), '<div class="small figures">', *figures, "</div>"]
     numbers = {
         "versions": checkpoint.versions(),
         "bootstrap_seed": SEED,

@@ -30,7 +30,7 @@ class Result:
     name: str
     stored: dict[str, Any]  # scores, signatures and provenance: the content of its result.json
     hypotheses: list[str] = field(repr=False)
-    more_metrics: Sequence[str] = ()  # that were asked for, besides BLEU and chrF
+    metrics: Sequence[str] = STANDARD  # that were asked for; more may be stored
     gap: Gap | None = None  # of test_unseen, where test_seen was scored with it
     before: float | None = None  # BLEU of the run that the training started from
 
@@ -72,7 +72,7 @@ class Result:
         if self.before is not None:
             parts.append(f"before {self.before:.2f} ({self.bleu - self.before:+.2f})")
         for name, metric, value, signature in scores_in(self.stored):
-            if name in self.more_metrics and name not in STANDARD:
+            if name in self.metrics and name not in STANDARD:
                 parts.append(f"{metric.label} {value:.{metric.digits}f} ({signature})")
         if self.aer is not None:
             parts.append(f"AER {self.aer:.3f} ({self.extractor})")
