@@ -2,25 +2,21 @@
 
 N processes, each with a rank from 0 to N − 1. torchrun starts them; its environment variables describe how they find
 each other. Process 0 alone writes files and messages. Gradients (nmt/training/gradient_sum.py) go over the device's own
-backend, gloo on a CPU and NCCL on GPUs, small tensors over gloo.
+backend, gloo on a CPU and NCCL on GPUs, all else over gloo.
 """
 
 import atexit
 import functools
-import itertools
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from hashlib import blake2b
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
-from nmt.decode.beam_search import Hypothesis, NBest
 from nmt.errors import ProcessLost, UserError
 
 T = TypeVar("T")
@@ -47,7 +43,7 @@ class World:
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:
         self.rank, self.size = rank, size
-        self.patient = None  # the group in which process 0 may be waited for
+        self.patient = None  # the group in which another process may be waited for
         if size > 1:
             with lost_processes():
                 self.patient = dist.new_group(backend="gloo", timeout=WAIT_TIMEOUT)
@@ -67,33 +63,22 @@ class World:
             dist.all_gather(everyone, own)
         return [each.tolist() for each in everyone]
 
+    def gather_objects(self, value: T) -> list[T]:
+        """The value of every process, by rank: anything that can be pickled. The others may be late."""
+        if self.size == 1:
+            return [value]
+        everyone: list[Any] = [None] * self.size
+        with lost_processes():
+            dist.all_gather_object(everyone, value, group=self.patient)
+        return everyone
+
     def max(self, value: float) -> float:
         """The largest value of any process."""
         return max(row[0] for row in self.gather([value]))
 
-    def broadcast(self, value: float, patient: bool = False) -> float:
-        """The value of process 0; `patient`: it may be late by more than EXCHANGE_TIMEOUT."""
-        if self.size == 1:
-            return value
-        shared = torch.tensor([value], dtype=torch.float64)
-        with lost_processes():
-            dist.broadcast(shared, 0, group=self.patient if patient else None)
-        return shared.item()
-
-    def gather_integers(self, values: Sequence[int]) -> list[list[int]]:
-        """The 64-bit integers of every process, by rank, of any number."""
-        if self.size == 1:
-            return [list(values)]
-        number, numbers = torch.tensor([len(values)]), [torch.empty(1, dtype=torch.int64) for _ in range(self.size)]
-        with lost_processes():
-            dist.all_gather(numbers, number, group=self.patient)
-        lengths = [int(each) for each in numbers]
-        own = torch.zeros(max(lengths), dtype=torch.int64)
-        own[: len(values)] = torch.tensor(values, dtype=torch.int64)
-        everyone = [torch.empty_like(own) for _ in lengths]
-        with lost_processes():
-            dist.all_gather(everyone, own, group=self.patient)
-        return [each[:length].tolist() for each, length in zip(everyone, lengths, strict=True)]
+    def broadcast(self, value: float) -> float:
+        """The value of process 0."""
+        return self.gather([value])[0][0]
 
     def check_device(self, device: torch.device) -> None:
         """Raise UserError where several processes of this machine would use the same GPU."""
@@ -108,21 +93,25 @@ class World:
     def main_first(self, function: Callable[[], T]) -> T:
         """function(), called by process 0, and by the others once it has returned there."""
         if not self.is_main:
-            self.broadcast(0, patient=True)
+            self.gather_objects(None)
             return function()
         result = function()
-        self.broadcast(0, patient=True)
+        self.gather_objects(None)
         return result
 
-    def check_equal(self, description: str, value: str | bytes) -> None:
+    def check_equal(self, description: str, value: str) -> None:
         """Raise UserError if `value` is not the same in every process."""
-        digest = blake2b(value if isinstance(value, bytes) else value.encode(), digest_size=6).digest()
-        numbers = [row[0] for row in self.gather([float(int.from_bytes(digest, "little"))])]
-        if different := [rank for rank, number in enumerate(numbers) if number != numbers[0]]:
+        values = self.gather_objects(value)
+        if different := [rank for rank, each in enumerate(values) if each != values[0]]:
             raise UserError(
                 f"{description}: process {different[0]} has another one than process 0; all need the same version, "
                 "kind of processor, and shared data_folder and run_folder."
             )
+
+    def share(self, function: Callable[[Any], T], batches: Sequence[Any]) -> list[T]:
+        """[function(batch) for batch in batches], each computed by one process and sent to all."""
+        everyone = self.gather_objects([function(batch) for batch in batches[self.rank :: self.size]])
+        return [everyone[number % self.size][number // self.size] for number in range(len(batches))]
 
 
 @functools.cache
@@ -164,30 +153,3 @@ def after_restart() -> dict[str, Any]:
 def has_joined() -> bool:
     """Whether this process communicates with others."""
     return dist.is_available() and dist.is_initialized()
-
-
-def share_batches(world: World, function: Callable[[np.ndarray], NBest], batches: Sequence[np.ndarray]) -> list[NBest]:
-    """`map(function, batches)`, each computed by one process of the world and sent to all."""
-    own = [value for batch in batches[world.rank :: world.size] for value in pack_nbest(function(batch))]
-    values = [iter(each) for each in world.gather_integers(own)]
-    return [unpack_nbest(values[number % world.size]) for number in range(len(batches))]
-
-
-def pack_nbest(nbest: NBest) -> list[int]:
-    """The n best of each sentence as 64-bit integers: numbers, lengths, ids, and the bits of the scores."""
-    values = [len(nbest)]
-    for hypotheses in nbest:
-        values.append(len(hypotheses))
-        for hypothesis in hypotheses:
-            values += [int(np.float64(hypothesis.score).view(np.int64)), len(hypothesis.ids), *hypothesis.ids]
-    return values
-
-
-def unpack_nbest(values: Iterator[int]) -> NBest:
-    """The next list that `pack_nbest` packed."""
-
-    def hypothesis() -> Hypothesis:
-        score, length = float(np.int64(next(values)).view(np.float64)), next(values)
-        return Hypothesis(list(itertools.islice(values, length)), score)
-
-    return [[hypothesis() for _ in range(next(values))] for _ in range(next(values))]

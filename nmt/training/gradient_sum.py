@@ -1,12 +1,12 @@
 """The sum of the gradients of several processes.
 
-N processes, M micro-batches an update, P parameters.
+N processes, M micro-batches an update, P parameters. Process r computes the micro-batches r, r + N, … of the plan.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import accumulate
 
+import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
@@ -15,53 +15,7 @@ from nmt.training.distributed import World, lost_processes
 ALIGNMENT = 16  # floats; each parameter's gradient starts at a multiple of it
 
 
-class GradientSum(ABC):
-    """The sum of all micro-batches' gradients, left in the parameters' `grad` of every process.
-
-    Process r computes the micro-batches r, r + N, …; `add` takes the gradients of each, `finish` sets the sums. The
-    sums stay valid until the next `add`. Gradients are copied into one flat buffer.
-    """
-
-    def __init__(self, parameters: Iterable[nn.Parameter], world: World) -> None:
-        self.parameters, self.world = [each for each in parameters if each.requires_grad], world
-        sizes = [-(-each.numel() // ALIGNMENT) * ALIGNMENT for each in self.parameters]
-        self.starts = list(accumulate(sizes, initial=0))[:-1]
-        self.part = -(-sum(sizes) // world.size)  # numbers that belong to each process
-        self.used = [False for _ in self.parameters]  # whether a parameter has had a gradient
-
-    def buffer(self) -> tuple[Tensor, list[Tensor]]:
-        """Zeros for all gradients, [N P/N], and a view of each parameter's."""
-        rows = self.parameters[0].new_zeros(self.world.size, self.part)
-        flat = rows.flatten()
-        return rows, [
-            flat[start : start + each.numel()].view_as(each)
-            for start, each in zip(self.starts, self.parameters, strict=True)
-        ]
-
-    def take(self, views: list[Tensor], accumulates: bool) -> None:
-        """Copy the parameters' gradients into `views`, or add them to these, and clear them."""
-        for number, (parameter, view) in enumerate(zip(self.parameters, views, strict=True)):
-            if parameter.grad is not None:
-                view.add_(parameter.grad) if accumulates else view.copy_(parameter.grad)
-                parameter.grad, self.used[number] = None, True
-            elif not accumulates:
-                view.zero_()
-
-    def set_gradients(self, views: list[Tensor]) -> None:
-        """Make these views the gradients; the optimizer leaves out a parameter that has none."""
-        for parameter, view, used in zip(self.parameters, views, self.used, strict=True):
-            parameter.grad = view if used else None
-
-    @abstractmethod
-    def add(self) -> None:
-        """Take the gradients of one micro-batch, and clear them."""
-
-    @abstractmethod
-    def finish(self) -> None:
-        """Set the parameters' gradients to the sums."""
-
-
-class OrderedSum(GradientSum):
+class OrderedSum:
     """g_0 + g_1 + … + g_{M−1} in this order, whatever N is: the bits of one process that adds up M micro-batches.
 
     Each process owns a part of the parameters, P / N numbers. After every round of N micro-batches each process sends
@@ -71,75 +25,57 @@ class OrderedSum(GradientSum):
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], world: World) -> None:
-        super().__init__(parameters, world)
-        self.sent, self.sent_views = self.buffer()
-        self.received, self.received_views = self.buffer()
+        self.parameters = [each for each in parameters if each.requires_grad]
+        sizes = [-(-each.numel() // ALIGNMENT) * ALIGNMENT for each in self.parameters]
+        self.starts = list(accumulate(sizes, initial=0))[:-1]
+        self.used = [False for _ in self.parameters]  # whether a parameter has had a gradient
+        part = -(-sum(sizes) // world.size)
+        self.sent, self.received = (self.parameters[0].new_zeros(world.size, part) for _ in range(2))
         self.total: Tensor | None = None  # of this process's part
-        self.under_way: list[dist.Work] = []
+        self.under_way: dist.Work | None = None
+
+    def views(self, rows: Tensor) -> list[Tensor]:
+        """A view of each parameter's gradient in all rows [N P/N]."""
+        flat, pairs = rows.flatten(), zip(self.starts, self.parameters, strict=True)
+        return [flat[start : start + each.numel()].view_as(each) for start, each in pairs]
 
     def add(self) -> None:
+        """Take the gradients of one micro-batch from the parameters, and clear them."""
         self.receive()
-        self.take(self.sent_views, accumulates=False)
-        self.received[self.world.rank] = self.sent[self.world.rank]
-        self.exchange(lambda rank: self.sent[rank])
-
-    def exchange(self, outgoing: Callable[[int], Tensor]) -> None:
-        """Begin to send outgoing(rank) to each other process, and to receive one row from each."""
-        rank, size = self.world.rank, self.world.size
-        operations = []
-        for distance in range(1, size):
-            target, source = (rank + distance) % size, (rank - distance) % size
-            operations.append(dist.P2POp(dist.isend, outgoing(target), target))
-            operations.append(dist.P2POp(dist.irecv, self.received[source], source))
+        for number, (parameter, view) in enumerate(zip(self.parameters, self.views(self.sent), strict=True)):
+            if parameter.grad is None:
+                view.zero_()
+            else:
+                view.copy_(parameter.grad)
+                parameter.grad, self.used[number] = None, True
         with lost_processes():
-            self.under_way = dist.batch_isend_irecv(operations)
+            self.under_way = dist.all_to_all_single(self.received, self.sent, async_op=True)
 
     def receive(self) -> None:
         """Wait for the round under way, if there is one, and add it to the sum."""
-        if not self.under_way:
+        if self.under_way is None:
             return
-        self.wait()
+        with lost_processes():
+            self.under_way.wait()
+        self.under_way = None
         for row in self.received:
             self.total = row.clone() if self.total is None else self.total.add_(row)
 
-    def wait(self) -> None:
-        """Wait for all operations under way."""
-        with lost_processes():
-            for operation in self.under_way:
-                operation.wait()
-        self.under_way = []
-
     def finish(self) -> None:
+        """Make the sums, valid until the next `add`, the parameters' gradients in every process."""
         self.receive()
         total, self.total = self.total, None
-        assert total is not None
-        self.exchange(lambda rank: total)
-        self.wait()
-        self.received[self.world.rank] = total
-        self.set_gradients(self.received_views)
-
-
-class UnorderedSum(GradientSum):
-    """Each process adds up its own micro-batches, and one all-reduce the processes, in an order of the backend's."""
-
-    def __init__(self, parameters: Iterable[nn.Parameter], world: World) -> None:
-        super().__init__(parameters, world)
-        self.sum, self.views = self.buffer()
-        self.is_empty = True
-
-    def add(self) -> None:
-        self.take(self.views, accumulates=not self.is_empty)
-        self.is_empty = False
-
-    def finish(self) -> None:
         with lost_processes():
-            dist.all_reduce(self.sum)
-        self.set_gradients(self.views)
-        self.is_empty = True
+            dist.all_gather(list(self.received), total)
+        for parameter, view, used in zip(self.parameters, self.views(self.received), self.used, strict=True):
+            parameter.grad = view if used else None  # the optimizer leaves out a parameter that has none
 
 
-def make_gradient_sum(model: nn.Module, world: World, ordered: bool) -> GradientSum | None:
-    """The sum for the processes of a training; None for a single one."""
-    if world.size == 1:
-        return None
-    return (OrderedSum if ordered else UnorderedSum)(model.parameters(), world)
+def all_reduce(parameters: Iterable[nn.Parameter]) -> None:
+    """Add up the gradients of all processes, in an order of the backend's."""
+    gradients = [each.grad for each in parameters if each.grad is not None]
+    total = torch.cat([gradient.flatten() for gradient in gradients])
+    with lost_processes():
+        dist.all_reduce(total)
+    for gradient, part in zip(gradients, total.split([each.numel() for each in gradients]), strict=True):
+        gradient.copy_(part.view_as(gradient))

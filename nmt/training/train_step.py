@@ -18,7 +18,7 @@ from nmt.errors import UserError
 from nmt.models.base import DecoderOutput, EncoderDecoder
 from nmt.training.batch_size import split_batch
 from nmt.training.distributed import World
-from nmt.training.gradient_sum import make_gradient_sum
+from nmt.training.gradient_sum import OrderedSum, all_reduce
 from nmt.training.loss import alignment_loss, training_loss
 from nmt.training.precision import autocast, seed_batch
 from nmt.training.schedule import learning_rate, warmup_updates
@@ -113,7 +113,8 @@ class TrainStep:
         self.batches = batches
         cursor = Cursor(state.epoch, state.shard, state.position)
         self.stream = batches.stream(cursor, world.rank, world.size, pinned=self.runs_ahead)
-        self.gradient_sum = make_gradient_sum(model, world, config.train.ordered_sum)
+        ordered = world.size > 1 and config.train.ordered_sum
+        self.gradient_sum = OrderedSum(model.parameters(), world) if ordered else None
         self.metrics = TrainMetrics.from_sums(state.metrics)
         self.pending: Figures | None = None
         self.waiting: list[tuple[Cursor, Batch]] = []  # of an update that was given up
@@ -148,6 +149,8 @@ class TrainStep:
         nll, counts, padding = self.gather_figures(nll, batches)
         if self.gradient_sum is not None:
             self.gradient_sum.finish()
+        elif world.size > 1:
+            all_reduce(model.parameters())
 
         # Clip; an update with a fault is skipped, 1 on the device
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), self.config.optim.clip_norm or math.inf)

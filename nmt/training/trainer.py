@@ -5,7 +5,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -77,8 +76,7 @@ def build_trainer(
     checkpoints = CheckpointManager(folder, config, tokenizers, data.corpus_hash, world.is_main, start)
     stored = world.main_first(lambda: checkpoints.restore(model, optimizer))
     if world.size > 1:
-        weights = {name: tensor.cpu() for name, tensor in model.state_dict().items()}
-        world.check_equal("The weights at the start", checkpoint.digest({"model": weights}))
+        world.check_equal("The weights at the start", checkpoint.digest({"model": model.state_dict()}))
 
     # What is timed or measured stays as it was decided at the start
     dtype = select_precision(stored.precision if stored and stored.precision else config.precision, device)
@@ -108,11 +106,7 @@ def build_trainer(
     state.batch_tokens, state.device = batch_tokens, device.type
     state.batches_per_update = options.accumulate * world.size
     train_step = TrainStep(config, model, optimizer, batches, state, dtype, world)
-    # Points after the save are discarded. A due validation may have been logged by a process that was killed before it
-    # saved it; then all points of this step are discarded, and that of the training is written again from the state.
-    due = state.validation_due(options.validate_every)
-    open_logger = partial(TensorBoardLogger, folder / "tensorboard", state.step if due else state.step + 1)
-    return Trainer(config, train_step, validation, checkpoints, open_logger, stop, world)
+    return Trainer(config, train_step, validation, checkpoints)
 
 
 def continued(state: TrainState, total: int | None, config: Config, world: World) -> TrainState:
@@ -137,20 +131,17 @@ def continued(state: TrainState, total: int | None, config: Config, world: World
 
 
 class SaveTimer:
-    """Calls a save every `minutes` (None: never) by `clock`, which counts seconds.
+    """When last.safetensors is saved: `minutes` (None: never) after the last save by `clock`, which counts seconds.
 
-    Saves take at most LARGEST_SHARE of the time: after one that took s seconds, the next comes s / LARGEST_SHARE later
-    or after `minutes`, whichever is longer.
+    Saves take at most LARGEST_SHARE of the time: one that took s seconds is followed by s / LARGEST_SHARE without.
     """
 
     def __init__(self, minutes: float | None, clock: Callable[[], float]) -> None:
-        self.interval, self.clock = None if minutes is None else 60 * minutes, clock
+        self.interval, self.clock = math.inf if minutes is None else 60 * minutes, clock
         self.last, self.cost = clock(), 0.0
 
     def save_if_due(self, save: Callable[[], None]) -> None:
-        """Call `save` if the time has come."""
-        if self.interval is None:
-            return
+        """Call `save`, which may call `restart`, if the time has come."""
         now = self.clock()
         if now - self.last >= max(self.interval, self.cost / LARGEST_SHARE):
             save()
@@ -165,22 +156,14 @@ class SaveTimer:
 class Trainer:
     """Trains one run to the end of its budget, or until validation stops improving.
 
-    `open_logger` opens the TensorBoard file when the training starts; a finished run, which `run` leaves as it is, gets
-    none. In each process of `world` a Trainer does the same; process 0 alone writes checkpoints and curves.
+    In each process of a World a Trainer does the same; process 0 alone writes checkpoints and curves.
     """
 
     def __init__(
-        self,
-        config: Config,
-        train_step: TrainStep,
-        validation: Validation,
-        checkpoints: CheckpointManager,
-        open_logger: Callable[[], TensorBoardLogger],
-        stop: StopSignal,
-        world: World,
+        self, config: Config, train_step: TrainStep, validation: Validation, checkpoints: CheckpointManager
     ) -> None:
         self.config, self.train_step, self.validation, self.checkpoints = config, train_step, validation, checkpoints
-        self.open_logger, self.stop, self.world = open_logger, stop, world
+        self.stop, self.world = validation.stop, (world := train_step.world)
         self.model, self.state, self.device = train_step.model, train_step.state, train_step.device
         self.save_timer = SaveTimer(config.train.save_minutes, lambda: world.broadcast(time.monotonic()))
         self.logger: TensorBoardLogger | None = None  # of process 0, while `run` trains
@@ -192,7 +175,12 @@ class Trainer:
             log.info("%s is already trained: %d updates.", self.config.name, state.step)
             return
         self.log_start()
-        self.logger = self.open_logger() if self.world.is_main else None
+        if self.world.is_main:
+            # Points after the save are discarded. A due validation may have been logged by a process that was killed
+            # before it saved it; then all points of this step are discarded, and that of the training is written again.
+            due = state.validation_due(self.config.train.validate_every)
+            folder = self.checkpoints.folder / "tensorboard"
+            self.logger = TensorBoardLogger(folder, state.step if due else state.step + 1)
         self.log_scalars(state.point, state.step)
         try:
             with self.stop.on_signals(), Progress(state.total_steps, "update", "training", state.step) as progress:
@@ -202,7 +190,7 @@ class Trainer:
                 except Interrupted as interruption:
                     self.settle()
                     self.save()
-                    self.world.broadcast(0)  # torchrun ends the others as soon as one process has ended
+                    self.world.gather_objects(None)  # torchrun ends the others as soon as one process has ended
                     saved = f"Interrupted after update {state.step}; everything is saved in {self.checkpoints.folder}"
                     again = "give the same command again to continue."
                     raise Stopped(f"{saved}: {again}", interruption.signal) from None

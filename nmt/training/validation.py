@@ -16,7 +16,7 @@ from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.extraction import default_extractor, record_words
 from nmt.evaluate.metrics import STANDARD, Translated, direction, find_metric, score
 from nmt.models.inference import inference_copy
-from nmt.training.distributed import World, share_batches
+from nmt.training.distributed import World
 from nmt.training.loss import token_losses
 from nmt.training.state import TrainingDiverged
 from nmt.training.stop_signal import StopSignal
@@ -106,7 +106,7 @@ class Validation:
             return translator.search_batch(sources, limits[rows] if reference_lengths else None)
 
         batches = translator.batches(self.sources)
-        found = share_batches(self.world, search_rows, batches)
+        found = self.world.share(search_rows, batches)
         self.stop.check()
         best: list[list[int]] = [[] for _ in self.sources]
         for rows, nbest in zip(batches, found, strict=True):
