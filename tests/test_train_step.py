@@ -1,6 +1,5 @@
 """An update waits for nothing that a GPU computes, and its figures may be read one update later."""
 
-import copy
 import math
 from collections.abc import Iterator
 from functools import cache
@@ -20,8 +19,6 @@ from nmt.data.tokenizer import EOS
 from nmt.errors import UserError
 from nmt.models.base import DecoderOutput
 from nmt.models.build import build
-from nmt.training import batch_size
-from nmt.training.batch_size import choose_batch_tokens, fitting
 from nmt.training.distributed import World
 from nmt.training.optimizers import make_optimizer
 from nmt.training.state import MAX_SKIPPED, TrainingDiverged, TrainState
@@ -206,6 +203,8 @@ def test_an_update_that_does_not_fit_is_made_in_parts(caplog):
     wanted_loss, tried = wanted.update()["loss"], without_memory(step, 2)
     assert step.update()["loss"] == pytest.approx(wanted_loss, abs=1e-6)
     assert tried == [5, 5, 3, *[2, 2, 1] * 2] and "split into" in caplog.text
+    step.update()
+    assert tried[8:] == [2, 2, 1] * 2, "and so is the next one"
     for tensor, other in zip(step.optimizer.state.values(), wanted.optimizer.state.values(), strict=True):
         torch.testing.assert_close(tensor["exp_avg"], other["exp_avg"], atol=1e-6, rtol=1e-4)
 
@@ -215,18 +214,6 @@ def test_an_update_of_single_sentences_that_does_not_fit_ends_the_training():
     without_memory(step, 0)
     with pytest.raises(torch.OutOfMemoryError):
         step.update()
-
-
-def test_batches_are_chosen_by_memory_once():
-    gib = 2**30
-    assert fitting(1e5, 8 * gib) == 32768 and fitting(1e6, 24 * gib) == 16384 and fitting(1e9, gib) == 256
-    config = copy.deepcopy(composed(("train.batch_tokens=null",)))
-    model = make_step("model=transformer_tiny").model
-    assert choose_batch_tokens(config, None, model, torch.float32, 9, World()) == batch_size.ON_CPU
-    stored = TrainState(batch_tokens=8192)
-    assert choose_batch_tokens(config, stored, model, torch.float32, 9, World()) == 8192
-    config.train.batch_tokens = 77
-    assert choose_batch_tokens(config, stored, model, torch.float32, 9, World()) == 77
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -249,14 +236,6 @@ def test_cuda_waits_for_no_number(model, dtype, optimizer):
         torch.cuda.set_sync_debug_mode("default")
     step.settle()
     assert all(map(math.isfinite, losses)) and step.metrics.updates == 6
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
-def test_the_memory_of_a_position_is_measured_on_cuda():
-    step = make_step("model=transformer_tiny", "device=cuda")
-    small, large = (batch_size.bytes_per_position(step.model, torch.bfloat16, longest) for longest in (16, 200))
-    assert 0 < small < 1e8 and 0 < large < 1e8 and all(each.grad is None for each in step.model.parameters())
 
 
 @pytest.mark.parametrize("model", ["transformer_tiny", "bahdanau"])

@@ -149,7 +149,7 @@ class TrainConfig:
     """Batches, budget, validation and logging."""
 
     batch_tokens: int | None = option(
-        "padded positions of a batch on its longer side; null: 1024, on a GPU what fits", above=0, maximum=10**8
+        "padded positions of a batch on its longer side; null: 1024, on a GPU 32768", above=0, maximum=10**8
     )
     accumulate: int = option("batches per update, in each process", above=0)
     ordered_sum: bool = option(

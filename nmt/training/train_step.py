@@ -4,7 +4,7 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -16,7 +16,6 @@ from nmt.config.schema import Config
 from nmt.data.batches import Batch, BatchIterator, Cursor
 from nmt.errors import UserError
 from nmt.models.base import DecoderOutput, EncoderDecoder
-from nmt.training.batch_size import split_batch
 from nmt.training.distributed import World
 from nmt.training.gradient_sum import OrderedSum, all_reduce
 from nmt.training.loss import alignment_loss, training_loss
@@ -119,6 +118,7 @@ class TrainStep:
         self.pending: Figures | None = None
         self.waiting: list[tuple[Cursor, Batch]] = []  # of an update that was given up
         self.loss = 0.0  # of the last update that was read
+        self.parts = 1  # of each batch, so that they fit into the memory
 
     def update(self) -> dict[str, float]:
         """One update; returns a loss, the mean −log p of its target tokens, and the learning rate.
@@ -180,19 +180,19 @@ class TrainStep:
     def add_gradients(self, batches: list[Batch], tokens: int) -> list[Tensor]:
         """Leave the gradients of this process's micro-batches in the parameters; returns the summed −log p of each.
 
-        Begun again with batches in halves, quarters, … where they do not fit into the memory, and without torch.compile
-        or FlexAttention where these fail. Several processes end instead: others may have sent their gradients.
+        Begun again, and gone on with, in halves, quarters, … of batches where they do not fit into the memory, and
+        without torch.compile or FlexAttention where these fail. Several processes end instead: others may have sent
+        their gradients.
         """
-        parts = 1
         while True:
             try:
-                return [self.backward(number, batch, tokens, parts) for number, batch in enumerate(batches)]
+                return [self.backward(number, batch, tokens) for number, batch in enumerate(batches)]
             except torch.OutOfMemoryError:
-                if self.world.size > 1 or parts >= max(len(batch.source) for batch in batches):
+                if self.world.size > 1 or self.parts >= max(len(batch.source) for batch in batches):
                     raise
-                parts *= 2
+                self.parts *= 2
                 update = f"Update {self.state.step + 1}"
-                log.warning("%s does not fit into the memory; its batches are split into %d parts.", update, parts)
+                log.warning("%s does not fit into the memory; batches are split into %d parts.", update, self.parts)
             except RuntimeError as error:
                 if not isinstance(error, torch._dynamo.exc.TorchDynamoException):
                     raise
@@ -201,12 +201,12 @@ class TrainStep:
             if self.device.type == "cuda":  # outside of the handler, which keeps the tensors of the pass that failed
                 torch.cuda.empty_cache()
 
-    def backward(self, number: int, batch: Batch, tokens: int, parts: int = 1) -> Tensor:
+    def backward(self, number: int, batch: Batch, tokens: int) -> Tensor:
         """Add the gradients of loss / tokens of this process's micro-batch `number`; returns its summed −log p."""
         train, nll = self.config.train, []
         copies = 2 if train.r_drop else 1  # of each pair, one after the other
         seed_batch(self.config.seed, self.state.step, number * self.world.size + self.world.rank)
-        for part in split_batch(batch, parts):
+        for part in split_batch(batch, self.parts):
             part = part.to(self.device)
             inputs = part[:3] if copies == 1 else [
                 None if each is None else each.repeat_interleave(copies, 0) for each in part[:3]
@@ -267,6 +267,23 @@ class TrainStep:
             metrics.nll + sum(nll), metrics.tokens + figures.tokens, metrics.updates + 1,
         )  # fmt: skip
         metrics.padding, metrics.gradient_norm = metrics.padding + figures.padding, metrics.gradient_norm + norm
+
+
+def split_batch(batch: Batch, parts: int) -> Iterator[Batch]:
+    """A batch on the CPU in so many parts, in the order of its rows; fewer if it has fewer rows."""
+    if parts == 1:
+        yield batch
+        return
+    size, width = -(-len(batch.source) // parts), batch.output.size(1)
+    real = torch.arange(batch.output.numel()) if batch.real is None else batch.real
+    for start in range(0, len(batch.source), size):
+        rows = slice(start, start + size)
+        output, mask = batch.output[rows], None if batch.mask is None else batch.mask[rows]
+        here = real[(real >= start * width) & (real < (start + size) * width)] - start * width
+        links = None if batch.links is None else batch.links[rows]
+        source_tokens = batch.source[rows].numel() if mask is None else int(mask.sum())
+        places = None if len(here) == output.numel() else here
+        yield Batch(batch.source[rows], mask, batch.target[rows], output, len(here), source_tokens, places, links)
 
 
 def compiled(model: EncoderDecoder) -> Callable[..., DecoderOutput]:

@@ -13,7 +13,7 @@ from nmt.config.schema import Config
 from nmt.data.augmentation import Noise
 from nmt.data.batches import BatchIterator
 from nmt.data.corpus import read_report
-from nmt.data.dataset import ParallelDataset, TrainingPairs, longest_sides, open_training_pairs
+from nmt.data.dataset import ParallelDataset, TrainingPairs, open_training_pairs
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.training_links import open_training_links
 from nmt.decode.translator import Translator, with_batch_tokens
@@ -21,7 +21,6 @@ from nmt.errors import Stopped, UserError
 from nmt.evaluate.extraction import DECODER_STEPS
 from nmt.models.build import build
 from nmt.training import checkpoint
-from nmt.training.batch_size import choose_batch_tokens
 from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.distributed import World
 from nmt.training.optimizers import make_optimizer
@@ -35,6 +34,7 @@ from nmt.view.progress import Progress
 from nmt.view.tensorboard import TensorBoardLogger
 
 log = logging.getLogger("nmt")
+BATCH_TOKENS = {"cuda": 32768}  # where train.batch_tokens is null; what does not fit is computed in parts
 LARGEST_SHARE = 0.02  # of the time, for saves between validations: a large model is saved less often
 
 
@@ -81,7 +81,7 @@ def build_trainer(
     # What is timed or measured stays as it was decided at the start
     dtype = select_precision(stored.precision if stored and stored.precision else config.precision, device)
     dtype = torch.bfloat16 if world.broadcast(dtype == torch.bfloat16) else torch.float32
-    batch_tokens = choose_batch_tokens(config, stored, model, dtype, max(longest_sides(data.train)) + 1, world)
+    batch_tokens = options.batch_tokens or (stored.batch_tokens if stored else 0) or BATCH_TOKENS.get(device.type, 1024)
 
     # Batches; with guided alignment without noise, because the links count the words of the text
     links, noise = None, Noise(

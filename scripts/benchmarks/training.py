@@ -21,7 +21,6 @@ from nmt.data.tokenizer import PAD
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.runs.stages import build_stages
-from nmt.training.batch_size import ON_CPU
 from nmt.training.distributed import World
 from nmt.training.optimizers import make_optimizer
 from nmt.training.precision import select_device, select_precision
@@ -55,7 +54,7 @@ def make_train_step(config: Config, model: EncoderDecoder, batches: BatchIterato
 def train_step_on_random_ids(config: Config, vocabulary: int, pairs: int) -> TrainStep:
     """Updates of an untrained model on so many random pairs, with the lengths of WMT sentences."""
     random = random_pairs(pairs, vocabulary)
-    iterator = BatchIterator(random, NO_TOKENIZERS, config.train.batch_tokens or ON_CPU, config.seed, sampling=0.0)
+    iterator = BatchIterator(random, NO_TOKENIZERS, config.train.batch_tokens or 1024, config.seed, sampling=0.0)
     return make_train_step(config, random_model(config, vocabulary), iterator)
 
 
