@@ -1,7 +1,6 @@
 """Attention against the formulas in NumPy, finite differences, and the laws of attention."""
 
 import numpy as np
-import oracle
 import pytest
 import torch
 from hypothesis import given
@@ -77,25 +76,6 @@ def paper_parameters(attention: SingleHeadAttention) -> dict[str, np.ndarray]:
     return {key: value[0] if key[0] == "v" else value for key, value in named.items()}
 
 
-@each
-@pytest.mark.parametrize("dtype", TOLERANCE)
-def test_every_score_in_every_window_equals_the_oracle(score, window, dtype):
-    torch.manual_seed(1)
-    attention = make(score, window).to(dtype)
-    lengths = torch.arange(1, 61)
-    query, memory = unit(60, 3, QUERY).to(dtype), unit(60, 60, MEMORY).to(dtype)
-    step = torch.randint(0, 60, (60, 3))
-    context, weights = attend_to(attention, query, memory, step, lengths)
-    p = paper_parameters(attention)
-    for row, length in enumerate(lengths.tolist()):
-        q, m = query[row].double().numpy(), memory[row, :length].double().numpy()
-        wanted = oracle.attention(score, window, RADIUS, q, m, step[row].numpy(), p)
-        outputs = context[row], weights[row, :, :length]
-        for output, answer in zip(outputs, wanted, strict=True):
-            np.testing.assert_allclose(output.detach().double().numpy(), answer, rtol=0, atol=TOLERANCE[dtype])
-        assert not weights[row, :, length:].any()
-
-
 @given(
     seed=seeds,
     scale=st.sampled_from([0.0, 1.0, 100.0, 1e4]),
@@ -129,17 +109,6 @@ def test_attend_by_hand():
     context, weights = attend(scores, values, mask, torch.tensor([[[1.0, 0.0, 0.5, 1.0]]]))
     assert_close(weights, torch.tensor([[[0.125, 0.0, 0.25, 0.0]]]))
     assert_close(context, torch.tensor([[[1.5]]]))
-
-
-def test_a_zero_vector_has_cosine_0():
-    """Keys of its own direction, its opposite and zero have scores β, −β and 0, and a finite gradient."""
-    attention, query = make("cosine", "global"), unit(1, 1, QUERY)
-    memory = torch.stack((query[0, 0], -2 * query[0, 0], torch.zeros(QUERY).double()))[None].requires_grad_()
-    strength = 10 * attention.score.log_strength.exp()
-    scores = attention.score(query, attention.keys(memory))
-    assert_close(scores, torch.stack((strength, -strength, 0 * strength))[None, None])
-    scores.sum().backward()
-    assert memory.grad.isfinite().all()
 
 
 def test_location_scores_positions_up_to_its_maximum(caplog):

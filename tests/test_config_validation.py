@@ -26,6 +26,11 @@ IDLE = [
 ]
 # Model and keys, of which the first cannot have this value
 IMPOSSIBLE = [
+    "transformer self_attention=flex",
+    "transformer_alibi attention_dropout=0.1",
+    "transformer_delta positions=rotary",
+    "transformer_sliding positions=none",
+    "transformer_learned max_positions=532",
     "bahdanau encoder_hidden_size=0",
     "bahdanau maxout_size=5",  # and tied embeddings
     "bahdanau encoder_hidden_size=6 score=dot",

@@ -27,15 +27,6 @@ def test_probability_and_mean(probability):
         assert 0 < (drop(extreme, torch.ones(MANY)) == 0).sum() < MANY
 
 
-@pytest.mark.parametrize("probability", [0.0, 0.3])
-def test_nothing_is_dropped_in_evaluation(probability):
-    inputs, residual = torch.randn(3, 5), torch.randn(3, 5)
-    dropout = Dropout(probability).eval()
-    assert torch.equal(dropout(inputs), inputs)
-    assert torch.equal(dropout(inputs, residual), residual + inputs)
-    assert torch.equal(drop(0.0, inputs), inputs)
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_a_residual_is_added_to_the_same_mask(dtype):
     torch.manual_seed(1)

@@ -8,7 +8,6 @@ from test_transformer_family import HEADS, SIZE, TOLERANCE, attention_function, 
 from torch import Tensor
 from torch.testing import assert_close
 
-from nmt.attention import fast_weights
 from nmt.attention.fast_weights import CHUNK, fast_weight_attention, normalized_features
 
 RULES = {"outer products": False, "delta rule": True}
@@ -79,21 +78,6 @@ def test_chunks_equal_the_loop_over_columns(delta, rows):
         loss = (reads * torch.arange(reads.numel()).view_as(reads).sin()).sum() + (after**2).sum()
         results.append((reads, after, *torch.autograd.grad(loss, inputs)))
     assert_close(*results, atol=1e-11, rtol=1e-11)
-
-
-@each_rule
-@each_side
-def test_gradients_are_finite_differences(monkeypatch, delta, causal):
-    """Three chunks, one of a single column."""
-    monkeypatch.setattr(fast_weights, "CHUNK", 2)
-    torch.manual_seed(2)
-    mask = None if causal else padding([5, 3])
-    inputs = [*(unit(2, 1, 5, 2) for _ in range(3)), unit(2, 1, 2, 2), *([torch.rand(2, 1, 5).double()] * delta)]
-
-    def run(query: Tensor, key: Tensor, value: Tensor, before: Tensor, rates: Tensor | None = None):
-        return fast_weight_attention(query, key, value, before, rates, mask, causal)
-
-    assert torch.autograd.gradcheck(run, [value.requires_grad_() for value in inputs], atol=1e-6, rtol=0)
 
 
 def test_the_delta_rule_by_hand():

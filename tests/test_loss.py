@@ -58,25 +58,6 @@ def test_loss_and_gradients_are_pytorchs(monkeypatch, chunk, elements, smoothing
     assert not nll.requires_grad
 
 
-def test_gradients_are_finite_differences(monkeypatch):
-    monkeypatch.setitem(loss.CHUNK, "cpu", 3)
-    hidden, output, target = case(True, torch.float64)
-    inputs = [hidden.detach(), *(parameter.detach() for parameter in output.parameters())]
-
-    def total(values: list[Tensor]) -> Tensor:
-        output.weight.data, output.bias.data = values[1], values[2]
-        return cross_entropy(values[0], output, target, PAD, 0.1)[0]
-
-    gradients = results(hidden, output, cross_entropy(hidden, output, target, PAD, 0.1)[0])[1:]
-    torch.manual_seed(2)
-    directions, step = [torch.randn_like(value) for value in inputs], 1e-6
-    for number, direction in enumerate(directions):
-        ahead, behind = ([*inputs] for _ in range(2))
-        ahead[number], behind[number] = inputs[number] + step * direction, inputs[number] - step * direction
-        difference = (total(ahead) - total(behind)) / (2 * step)
-        assert_close((gradients[number] * direction).sum(), 3 * difference, atol=1e-6, rtol=0)
-
-
 def test_loss_by_hand():
     """Probabilities ⅛, ⅜, ½, smoothing 0.3: 0.7 · ln 2 + 0.1 · (ln 8 + ln 8/3 + ln 2).
 

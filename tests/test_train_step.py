@@ -16,7 +16,6 @@ from nmt.config.compose import compose_all
 from nmt.config.schema import Config
 from nmt.data.batches import Batch, Cursor, collate
 from nmt.data.tokenizer import EOS
-from nmt.errors import UserError
 from nmt.models.base import DecoderOutput
 from nmt.models.build import build
 from nmt.training.distributed import World
@@ -209,13 +208,6 @@ def test_an_update_that_does_not_fit_is_made_in_parts(caplog):
         torch.testing.assert_close(tensor["exp_avg"], other["exp_avg"], atol=1e-6, rtol=1e-4)
 
 
-def test_an_update_of_single_sentences_that_does_not_fit_ends_the_training():
-    step = make_step("model=transformer_tiny")
-    without_memory(step, 0)
-    with pytest.raises(torch.OutOfMemoryError):
-        step.update()
-
-
 # ----------------------------------------------------------------------------------------------------------------------
 # CUDA
 
@@ -250,24 +242,3 @@ def test_r_drop_reads_each_pair_twice(model):
         assert math.isfinite(step.backward(0, batch, batch.tokens)) and rows == [2 * len(batch.source)]
         gradients.append(torch.cat([each.grad.flatten() for each in step.model.parameters() if each.grad is not None]))
     assert not torch.allclose(*gradients, rtol=0.01, atol=1e-5)
-
-
-def test_r_drop_without_dropout_is_the_plain_loss():
-    """Both readings are the same then, so that they do not diverge. (The command line refuses this.)"""
-    plain, twice = make_step("model=transformer_tiny"), make_step("model=transformer_tiny", "train.r_drop=5")
-    for step in (plain, twice):
-        for each in step.model.modules():
-            if hasattr(each, "probability"):
-                each.probability = 0.0
-        _, batch = next(step.stream)
-        step.backward(0, batch, batch.tokens)
-    pairs = zip(plain.model.parameters(), twice.model.parameters(), strict=True)
-    for one, two in pairs:
-        assert one.grad is not None and two.grad is not None
-        torch.testing.assert_close(two.grad, one.grad, atol=2e-6, rtol=1e-4)
-
-
-@pytest.mark.parametrize("words", [("model=bahdanau_hard",), ("model.dropout=0",)])
-def test_r_drop_needs_soft_attention_and_dropout(words):
-    with pytest.raises(UserError, match=r"train\.r_drop=3"):
-        composed((*words, "train.r_drop=3"))

@@ -51,10 +51,7 @@ def no_run(run: str, root: Path) -> tuple[Path, Config]:
 
 
 def compose_all(
-    overrides: Sequence[str],
-    multirun: bool,
-    suggest: Suggest = lambda config: (),
-    open_run: OpenRun = no_run,
+    overrides: Sequence[str], multirun: bool, suggest: Suggest = lambda config: (), open_run: OpenRun = no_run
 ) -> list[Config]:
     """The configuration of each combination of KEY=A,B (one without `multirun`); raises UserError.
 

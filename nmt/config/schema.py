@@ -175,8 +175,7 @@ class TrainConfig:
         "the score that decides which checkpoint is the best: loss, or a metric such as bleu, chrf or ter"
     )
     average_checkpoints: int = option(
-        "last validation checkpoints (step-N.safetensors) that are kept, and averaged at the end; 0 = none",
-        minimum=0,
+        "last validation checkpoints (step-N.safetensors) that are kept, and averaged at the end; 0 = none", minimum=0
     )
     save_minutes: float | None = option(
         "minutes between two saves of last.safetensors, besides those at validations; more where they would take "
