@@ -11,7 +11,7 @@ from corpora import pairs, run_command, write_pairs
 from faults import FAULTS
 
 from nmt.audit import run
-from nmt.audit.faults import load_identifier, partly_untranslated, same_numbers
+from nmt.audit.faults import bags, load_identifier, partly_untranslated, same_numbers, sequences
 from nmt.cli import main
 from nmt.data.inspect.lines import Lines
 from nmt.errors import UserError
@@ -176,8 +176,8 @@ def test_words_and_hashes_as_by_regular_expressions() -> None:
     words = [re.findall(r"[日本語]|[0-9]+|[^\W\d_日本語\u0301]+(?:\u0301\w*)?", text.lower()) for text in texts]
     assert found.words.count.tolist() == [len(each) for each in words]
     for (one, first), (two, second) in product(enumerate(words), enumerate(words)):
-        assert (found.words.bags[one] == found.words.bags[two]) == (sorted(first) == sorted(second))
-        assert (found.words.sequences[one] == found.words.sequences[two]) == (first == second)
+        assert (bags(found.words)[one] == bags(found.words)[two]) == (sorted(first) == sorted(second))
+        assert (sequences(found.words)[one] == sequences(found.words)[two]) == (first == second)
         assert (found.hashes[one] == found.hashes[two]) == (texts[one] == texts[two])
     assert found.blank.tolist() == [not text.strip() for text in texts]
 

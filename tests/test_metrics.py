@@ -19,6 +19,7 @@ from nmt.evaluate import metrics
 from nmt.evaluate.metrics import Translated, score, tokenization_warning, tokenizer_for
 from nmt.evaluate.significance import compositional_gap, paired_bootstrap
 from nmt.runs.results import write_result
+from nmt.training.validation import ValidationResult
 
 REFERENCES = [f"the {noun} sees {count} red apples by the river" for noun in ("boy", "girl", "cat") for count in "1234"]
 BETTER = [line.replace("red", "green") if number % 3 else line for number, line in enumerate(REFERENCES)]

@@ -15,13 +15,14 @@ from nmt.audit.profile import (
     has_spaced_punctuation,
     has_tags,
     in_capitals,
+    letters_of,
     name_like,
     without_capitals,
 )
 from nmt.data.checks import pair_hashes, text_faults
 from nmt.data.filtering import SLACK
 from nmt.data.inspect.language import base, in_other_language
-from nmt.data.inspect.lines import SMALL, Lines, is_in, scripts, table_of
+from nmt.data.inspect.lines import SMALL, Lines, Words, is_in, powers, scripts, table_of
 from nmt.data.inspect.misaligned_blocks import MIN_PAIRS, Chunk, MisalignedBlock, find_misaligned_blocks
 from nmt.errors import UserError, install_extra
 
@@ -42,6 +43,7 @@ CHARACTERS = {
 }
 MIN_LETTERS = 5  # of a line whose script is judged
 DOUBTFUL, CERTAIN = 0.4, 0.9  # share of unknown words of a line for the identifier, its probability
+WORD_BASE = np.uint64(0xD1B54A32D192ED03)  # odd: powers do not vanish
 COPIED_WORDS, COPIED_SHARE = 3, 0.5  # words from three letters on that a side has from the other
 
 
@@ -66,12 +68,28 @@ class HeldOutHashes:
         both = zip(self.sides, (source, target), strict=True)
         self.sides = tuple(np.union1d(old, new[new > 0]) for old, new in both)  # type: ignore[assignment]
 
-    def faults(self, source: Lines, target: Lines) -> dict[str, np.ndarray]:
-        """Which pairs of the training set are held out, and of which one side is."""
-        hashes = source.words.sequences, target.words.sequences
+    def faults(self, hashes: tuple[np.ndarray, np.ndarray]) -> dict[str, np.ndarray]:
+        """Which pairs of the training set are held out, and of which one side is; by the `sequences` of both sides."""
         leaked = is_in(pair_hashes(*hashes), self.pairs)
         one_side = is_in(hashes[0], self.sides[0]) | is_in(hashes[1], self.sides[1])
         return {LEAKED: leaked, SIDE_LEAKED: one_side & ~leaked}
+
+
+def bags(words: Words) -> np.ndarray:
+    """A hash of the words of each line whatever their order; 0 for a line without words."""
+    return line_sums(words, words.hash)
+
+
+def sequences(words: Words) -> np.ndarray:
+    """A hash of the words of each line in their order; 0 for a line without words."""
+    position = np.arange(len(words.line)) - (np.cumsum(words.count) - words.count)[words.line]
+    return line_sums(words, words.hash * powers(WORD_BASE, int(words.count.max(initial=0)) + 1)[position])
+
+
+def line_sums(words: Words, values: np.ndarray) -> np.ndarray:
+    running = np.concatenate(([np.uint64(0)], np.cumsum(values, dtype=np.uint64)))
+    ends = np.cumsum(words.count)
+    return running[ends] - running[ends - words.count]
 
 
 @dataclass
@@ -88,21 +106,21 @@ class ChunkFaults:
 def inspect_chunk(chunk: Chunk, profile: Profile, limits: Limits, held_out: HeldOutHashes | None) -> ChunkFaults:
     """Look at the pairs of a chunk; those around it are context for misaligned blocks."""
     source, target = (Lines([pair[side] for pair in chunk.pairs[chunk.core]]) for side in (0, 1))
-    found = {kind: (lines, BOTH) for kind, lines in pair_faults(profile, limits, source, target).items()}
-    if held_out is not None:
-        found |= {kind: (lines, BOTH) for kind, lines in held_out.faults(source, target).items()}
-    faults = {kind: numbered([value]) for kind, value in found.items()}
+    in_order = sequences(source.words), sequences(target.words)
+    equal = (in_order[0] == in_order[1]) & (source.words.count >= MIN_CASED_WORDS)
+    found = pair_faults(profile, limits, source, target, equal & (source.small + source.capitals > 0))
+    found |= held_out.faults(in_order) if held_out is not None else {}
+    faults = {kind: numbered([(lines, BOTH)]) for kind, lines in found.items()}
     by_side = [side_faults(profile, limits, number, side) for number, side in enumerate((source, target))]
     for kind in by_side[0] | by_side[1]:
         faults[kind] = numbered([(side[kind], number) for number, side in enumerate(by_side) if kind in side])
-    exact, bags = pair_hashes(source.hashes, target.hashes), (source.words.bags, target.words.bags)
-    near = np.where((source.words.count > 0) & (target.words.count > 0), pair_hashes(*bags), 0)
+    near = pair_hashes(bags(source.words), bags(target.words))
     return ChunkFaults(
         {kind: found for kind, found in faults.items() if len(found[0])},
         find_misaligned_blocks(profile.moments, chunk),
-        exact,
-        near.astype(np.uint64),
-        (source.words.sequences, target.words.sequences),
+        pair_hashes(source.hashes, target.hashes),
+        np.where((source.words.count > 0) & (target.words.count > 0), near, np.uint64(0)),
+        in_order,
     )
 
 
@@ -139,14 +157,14 @@ def side_faults(profile: Profile, limits: Limits, number: int, side: Lines) -> d
     return found
 
 
-def pair_faults(profile: Profile, limits: Limits, source: Lines, target: Lines) -> dict[str, np.ndarray]:
-    words = source.words, target.words
+def pair_faults(
+    profile: Profile, limits: Limits, source: Lines, target: Lines, equal: np.ndarray
+) -> dict[str, np.ndarray]:
+    """The faults of both sides together, of which `equal` pairs are one: for each kind, which pairs have it."""
     found = {
         "both sides blank": source.blank & target.blank,
         "one side blank": source.blank ^ target.blank,
-        "both sides equal": (words[0].sequences == words[1].sequences)
-        & (words[0].count >= MIN_CASED_WORDS)
-        & (source.small + source.capitals > 0),
+        "both sides equal": equal,
     }
     blank = source.blank | target.blank
     shorter, longer = np.minimum(source.lengths, target.lengths), np.maximum(source.lengths, target.lengths)
@@ -166,10 +184,10 @@ def other_script(side: Lines, usual: np.ndarray) -> np.ndarray:
     if not usual.any():
         return np.zeros(side.count, bool)
     table, names = scripts()
-    letters = side.letters_by_script(np.arange(256) > 0)
+    letters = letters_of(side, np.arange(256) > 0)
     latin, cyrillic = (table[side.codes] == names.index(name) for name in ("LATIN", "CYRILLIC"))
     mixed = np.append((latin[:-1] & cyrillic[1:]) | (cyrillic[:-1] & latin[1:]), False)  # perhaps they look the same
-    return ((letters >= MIN_LETTERS) & (3 * side.letters_by_script(usual) < 2 * letters)) | side.having(mixed)
+    return ((letters >= MIN_LETTERS) & (3 * letters_of(side, usual) < 2 * letters)) | side.having(mixed)
 
 
 def partly_untranslated(source: Lines, target: Lines) -> np.ndarray:

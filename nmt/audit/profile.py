@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nmt.data.inspect.language import learn_bigrams, log_likelihood_ratio, mean_log_probability, usual_scripts
-from nmt.data.inspect.lines import CAPITAL, DIGIT, NEWLINE, SMALL, UNCASED, Lines, Words, is_in, mix
+from nmt.data.inspect.lines import CAPITAL, DIGIT, NEWLINE, SMALL, UNCASED, Lines, Words, is_in, mix, scripts
 from nmt.data.inspect.misaligned_blocks import length_moments, robust
 
 SAMPLE = 20_000  # pairs
@@ -30,6 +30,11 @@ TAG = re.compile(
     r"</?(?:a|b|i|u|p|br|em|strong|span|div|font|su[bp]|tt|code|li|[uo]l|t[drh]|table|img|h[1-6]|seg|s)\b[^<>\n]{0,200}>",
     re.I,
 )
+
+
+def letters_of(side: Lines, numbers: np.ndarray) -> np.ndarray:
+    """How many letters of each line are of these scripts (a boolean for each number)."""
+    return side.sums(numbers[scripts()[0][side.codes]])
 
 
 def has_tags(side: Lines) -> np.ndarray:
@@ -72,7 +77,7 @@ class Language:
 
     def foreign(self, side: Lines) -> np.ndarray:
         """Which lines have mostly unknown words and unlikely characters; formulas and code are not judged."""
-        letters = side.letters_by_script(np.arange(256) > 0)
+        letters = letters_of(side, np.arange(256) > 0)
         candidates = self.unknown(side, UNKNOWN) & (letters >= LETTERS * side.lengths)
         if not candidates.any():
             return candidates

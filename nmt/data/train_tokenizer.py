@@ -66,38 +66,37 @@ def train_sentencepiece(config: TokenizerConfig, files: list[Path], pieces: Sequ
 
     A small text does not have every number of pieces: then as many are learnt as it has, with a warning.
     """
+    model, names, size = io.BytesIO(), " and ".join(map(str, files)), config.vocabulary_size
     try:
-        return run_sentencepiece(config, files, pieces)
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=training_lines(files, config.lowercase),
+            model_writer=model,
+            model_type=config.algorithm,
+            vocab_size=size,
+            character_coverage=config.character_coverage,
+            byte_fallback=config.byte_fallback,
+            user_defined_symbols=list(pieces),
+            normalization_rule_name="identity",
+            pad_id=PAD,
+            unk_id=UNK,
+            bos_id=BOS,
+            eos_id=EOS,
+            max_sentence_length=4 * MAX_CHARACTERS,
+            num_threads=THREADS,
+            minloglevel=4,  # it would write pages to stderr
+        )
+        return model.getvalue()
     except (RuntimeError, OSError) as error:
-        largest = re.search(r"too high.*<= (\d+)", str(error))
-        if not largest:
-            raise UserError(explain_training_error(str(error), config, files)) from None
-    names, wanted = " and ".join(map(str, files)), config.vocabulary_size
-    logger.warning("%s: too little text for %d pieces; %s are learnt.", names, wanted, largest[1])
-    return train_sentencepiece(replace(config, vocabulary_size=int(largest[1])), files, pieces)
-
-
-def run_sentencepiece(config: TokenizerConfig, files: list[Path], pieces: Sequence[str]) -> bytes:
-    """Train a SentencePiece model of exactly this size; RuntimeError where the text does not have as many pieces."""
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=training_lines(files, config.lowercase),
-        model_writer=model,
-        model_type=config.algorithm,
-        vocab_size=config.vocabulary_size,
-        character_coverage=config.character_coverage,
-        byte_fallback=config.byte_fallback,
-        user_defined_symbols=list(pieces),
-        normalization_rule_name="identity",
-        pad_id=PAD,
-        unk_id=UNK,
-        bos_id=BOS,
-        eos_id=EOS,
-        max_sentence_length=4 * MAX_CHARACTERS,
-        num_threads=THREADS,
-        minloglevel=4,  # it would write pages to stderr
-    )
-    return model.getvalue()
+        message = str(error)
+    if largest := re.search(r"too high.*<= (\d+)", message):
+        logger.warning("%s: too little text for %d pieces; %s are learnt.", names, size, largest[1])
+        return train_sentencepiece(replace(config, vocabulary_size=int(largest[1])), files, pieces)
+    if smallest := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
+        raise UserError(
+            f"tokenizer.vocabulary_size={size} is too small for the characters in {names}; give at least {smallest[1]} "
+            f"or lower tokenizer.character_coverage={config.character_coverage}."
+        )
+    raise UserError(f"SentencePiece cannot be trained on {names}: {message.splitlines()[0].strip()}")
 
 
 def training_lines(files: list[Path], lowercase: bool) -> Iterator[str]:
@@ -106,14 +105,3 @@ def training_lines(files: list[Path], lowercase: bool) -> Iterator[str]:
     for file in files:
         for line in islice(read_lines(file), 0, None, stride):
             yield normalize(line[:MAX_CHARACTERS], lowercase)
-
-
-def explain_training_error(message: str, config: TokenizerConfig, files: list[Path]) -> str:
-    """SentencePiece's error message in our words, with the smallest size that is possible."""
-    names = " and ".join(map(str, files))
-    if smallest := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
-        return (
-            f"tokenizer.vocabulary_size={config.vocabulary_size} is too small for the characters in {names}; give at "
-            f"least {smallest[1]} or lower tokenizer.character_coverage={config.character_coverage}."
-        )
-    return f"SentencePiece cannot be trained on {names}: {message.splitlines()[0].strip()}"

@@ -56,19 +56,8 @@ def piece_spans(pieces: list[str]) -> tuple[str, list[Span]]:
 
 def decode_utf8(run: bytes) -> list[tuple[str, int]]:
     """The characters of UTF-8 bytes, with their numbers of bytes; an invalid byte is a U+FFFD, as in SentencePiece."""
-    characters, start = [], 0
-    while start < len(run):
-        for width in (1, 2, 3, 4):
-            try:
-                characters.append((run[start : start + width].decode("utf-8"), width))
-                break
-            except UnicodeDecodeError:
-                continue
-        else:
-            width = 1
-            characters.append(("\ufffd", width))
-        start += width
-    return characters
+    decoded = run.decode(errors="surrogateescape")
+    return [("\ufffd", 1) if "\ud800" <= each <= "\udfff" else (each, len(each.encode())) for each in decoded]
 
 
 def word_spans(text: str, tokenized: bool = False) -> list[Span]:
@@ -145,11 +134,6 @@ class WordPair:
         return [*self.source, END]
 
     @cached_property
-    def target_means(self) -> np.ndarray:
-        """[T, target words]: the fractions divided by their sums, so that a product with them is a mean over pieces."""
-        return self.target_fractions / np.maximum(self.target_fractions.sum(axis=0), 1e-12)
-
-    @cached_property
     def piece_columns(self) -> np.ndarray:
         """[S+1]: the column of the word of each source piece, and of </s>.
 
@@ -169,7 +153,8 @@ class WordPair:
         pieces, width = len(self.target_fractions), len(self.source_fractions) + 1
         if columns != width or rows not in (pieces, pieces + 1):
             raise ValueError(f"Weights {rows} × {columns} do not fit {pieces} target and {width - 1} source pieces.")
-        weights = self.target_means.T @ weights[..., :pieces, :].astype(np.float64)
+        means = self.target_fractions / np.maximum(self.target_fractions.sum(axis=0), 1e-12)
+        weights = means.T @ weights[..., :pieces, :].astype(np.float64)
         matrix = weights[..., :-1] @ self.source_fractions
         return np.concatenate([matrix, weights[..., -1:]], axis=-1)
 

@@ -5,6 +5,7 @@ A pair goes to the shard that a hash of its line gives, so that each shard is a 
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
@@ -30,7 +31,8 @@ BYTES_PER_PROCESS = 4 << 20  # of the source file; for less, another process doe
 BLOCKS_PER_WRITE = 10  # that are held in memory before their pairs are dealt to the shards
 logger = logging.getLogger("nmt")
 Files = tuple[Path, Path]
-Block = tuple[pyarrow.RecordBatch, dict[str, int]]  # the pairs that are kept, how many had which outcome
+Batches = Iterator[pyarrow.RecordBatch]
+Block = tuple[pyarrow.RecordBatch, Counter[str]]  # the pairs that are kept, how many had which outcome
 Texts = tuple[int, list[tuple[str, str]]]  # the line of the first pair, the pairs
 
 
@@ -46,46 +48,42 @@ def write_datasets(
 ) -> None:
     """Write every set in `sets`, the training pairs in `shards` files, and report.json.
 
-    Training and word pairs longer than max_pieces are left out; so is, in any set, a pair of which one side has no
+    Training pairs longer than max_pieces are left out; so is, in any set, a pair of which one side has no
     piece. Raises UserError when a set ends up empty.
     """
     report = {}
     for name in sets:
-        counts = {"kept": 0, "too long": 0, "blank": 0}
-        limit = max_pieces if name in ("train", "words") else None
+        limit = max_pieces if name == "train" else None
         files = corpus / f"{name}.{source}", corpus / f"{name}.{target}"
-        paths = shard_paths(folder, name, shards if name == "train" else 1)
+        paths, counts = shard_paths(folder, name, shards if name == "train" else 1), Counter[str]()
         with (
             report_write_errors(folder),
             Progress(PackedFile(files[0]).count_lines(), "pair", f"tokenizing {name}") as bar,
             closing(tokenized_blocks(tokenizers, files, limit)) as blocks,
         ):
-            write_shards(paths, kept_pairs(blocks, counts, bar))
-        if not counts["kept"]:
-            raise UserError(f"No pair of '{name}' is left with at most tokenizer.max_pieces={max_pieces} pieces.")
-        if len(paths) > 1:
-            with report_write_errors(folder):
+
+            def kept(blocks: Iterator[Block] = blocks, counts: Counter[str] = counts, bar: Progress = bar) -> Batches:
+                for pairs, outcomes in blocks:
+                    bar.update(outcomes.total())
+                    counts.update(outcomes)
+                    if pairs.num_rows:
+                        yield pairs
+
+            write_shards(paths, kept())
+            if not counts["kept"]:
+                raise UserError(f"No pair of '{name}' is left with at most tokenizer.max_pieces={max_pieces} pieces.")
+            if len(paths) > 1:
                 write_length_runs(folder, name, [ParallelDataset(path).length_runs(0) for path in paths])
-        left_out = ", ".join(f"{number:,} {reason}" for reason, number in counts.items() if number and reason != "kept")
+        left_out = ", ".join(f"{counts[reason]:,} {reason}" for reason in ("too long", "blank") if counts[reason])
         in_shards = f" in {len(paths)} shards" if len(paths) > 1 else ""
-        kept = f"{counts['kept']:,}"
-        logger.info("%-20s %11s pairs as ids%s; left out: %s", name, kept, in_shards, left_out or "none")
-        report[name] = counts
+        number = f"{counts['kept']:,}"
+        logger.info("%-20s %11s pairs as ids%s; left out: %s", name, number, in_shards, left_out or "none")
+        report[name] = {outcome: counts[outcome] for outcome in ("kept", "too long", "blank")}
     with report_write_errors(folder):
         (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
-def kept_pairs(blocks: Iterator[Block], counts: dict[str, int], bar: Progress) -> Iterator[pyarrow.RecordBatch]:
-    """The pairs of all blocks that are kept; `counts` gets the number of each outcome, `bar` their sum."""
-    for pairs, outcomes in blocks:
-        bar.update(sum(outcomes.values()))
-        for outcome, number in outcomes.items():
-            counts[outcome] += number
-        if pairs.num_rows:
-            yield pairs
-
-
-def write_shards(paths: list[Path], batches: Iterator[pyarrow.RecordBatch]) -> None:
+def write_shards(paths: list[Path], batches: Batches) -> None:
     """Write the pairs to one file, or each to that of several which its line number gives. Raises OSError."""
     with ExitStack() as stack:
         writers = [stack.enter_context(ipc.new_file(str(path), SCHEMA)) for path in paths]
@@ -115,7 +113,7 @@ def tokenized_blocks(
     """
     if processes is None:
         processes = min(usable_processors(), 1 + files[0].stat().st_size // BYTES_PER_PROCESS)
-    encode = partial(serialized_block, tokenizers, limit, -1 if processes == 1 else 1)
+    encode = partial(encode_block, tokenizers, limit, -1 if processes == 1 else 1)
     for content, outcomes in map_in_order(encode, read_blocks(files), processes, "tokenizes"):
         yield ipc.read_record_batch(pyarrow.py_buffer(content), SCHEMA), outcomes
 
@@ -128,23 +126,14 @@ def read_blocks(files: Files) -> Iterator[Texts]:
         yield number * ROWS + 1, texts
 
 
-def serialized_block(
-    tokenizers: Tokenizers, limit: int | None, threads: int, block: Texts
-) -> tuple[bytes, dict[str, int]]:
+def encode_block(tokenizers: Tokenizers, limit: int | None, threads: int, block: Texts) -> tuple[bytes, Counter[str]]:
+    """One block: the pairs that are kept, with ids and line numbers, as bytes; and the number of each outcome."""
     first_line, texts = block
-    pairs, outcomes = encode_block(tokenizers, texts, first_line, limit, threads)
-    return pairs.serialize().to_pybytes(), outcomes
-
-
-def encode_block(
-    tokenizers: Tokenizers, texts: list[tuple[str, str]], first_line: int, limit: int | None, threads: int
-) -> Block:
-    """One block: the pairs that are kept, with their ids and line numbers, and the number of each outcome."""
     sources, targets = zip(*([side.text for side in pair] for pair in tokenizers.protect_pairs(texts)), strict=True)
     ids = zip(
         tokenizers.source.encode_all(sources, threads), tokenizers.target.encode_all(targets, threads), strict=True
     )
-    rows, outcomes = [], {"kept": 0, "too long": 0, "blank": 0}
+    rows, outcomes = [], Counter[str]()
     for line, (both, text) in enumerate(zip(ids, texts, strict=True), first_line):
         shorter, longer = sorted(map(len, both))
         outcome = "blank" if not shorter else "too long" if limit is not None and longer > limit else "kept"
@@ -153,4 +142,4 @@ def encode_block(
             rows.append((*both, *text, line))
     columns = zip(*rows, strict=True) if rows else [[]] * len(SCHEMA)
     arrays = [pyarrow.array(column, kind) for column, kind in zip(columns, SCHEMA.types, strict=True)]
-    return pyarrow.record_batch(arrays, schema=SCHEMA), outcomes
+    return pyarrow.record_batch(arrays, schema=SCHEMA).serialize().to_pybytes(), outcomes

@@ -17,7 +17,7 @@ OTHER, SPACE, SMALL, CAPITAL, UNCASED, DIGIT, MARK = range(7)  # kinds; from SMA
 KINDS = {"Ll": SMALL, "Lu": CAPITAL, "Lt": CAPITAL, "Lo": UNCASED, "Lm": UNCASED, "Mn": MARK, "Mc": MARK, "Nd": DIGIT}
 # A script goes by the first word of a letter's name in Unicode; these are written together in one language.
 TOGETHER = dict.fromkeys(("HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "IDEOGRAPHIC"), "CJK") | {"FULLWIDTH": "LATIN"}
-BASE, WORD_BASE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)  # odd: powers do not vanish
+BASE = np.uint64(0x9E3779B97F4A7C15)  # odd: powers do not vanish
 NEWLINE = 10
 STEM = 4  # letters by which the forms of a name are taken for one
 
@@ -144,10 +144,6 @@ class Lines:
     def small(self) -> np.ndarray:
         return self.sums(self.kinds == SMALL)
 
-    def letters_by_script(self, numbers: np.ndarray) -> np.ndarray:
-        """How many letters of each line are of these scripts (a boolean for each number)."""
-        return self.sums(numbers[scripts()[0][self.codes]])
-
 
 class Words:
     """The words of lines: the line, the length, the hash and the first character's kind of each."""
@@ -171,22 +167,6 @@ class Words:
         self.digit = self.kind == DIGIT
         self.lines = lines.count
         self.count = np.bincount(self.line, minlength=lines.count)
-
-    @cached_property
-    def bags(self) -> np.ndarray:
-        """A hash of the words of each line whatever their order; 0 for a line without words."""
-        return self.line_sums(self.hash)
-
-    @cached_property
-    def sequences(self) -> np.ndarray:
-        """A hash of the words of each line in their order; 0 for a line without words."""
-        position = np.arange(len(self.line)) - (np.cumsum(self.count) - self.count)[self.line]
-        return self.line_sums(self.hash * powers(WORD_BASE, int(self.count.max(initial=0)) + 1)[position])
-
-    def line_sums(self, values: np.ndarray) -> np.ndarray:
-        running = np.concatenate(([np.uint64(0)], np.cumsum(values, dtype=np.uint64)))
-        ends = np.cumsum(self.count)
-        return running[ends] - running[ends - self.count]
 
     def lines_with(self, chosen: np.ndarray) -> np.ndarray:
         """How many of the chosen words each line has."""
