@@ -48,7 +48,7 @@ def open_runs(names: Sequence[str], folder: Path, beam: int | None) -> dict[str,
     for given in names:
         run = load(find_checkpoints(given, folder), beam)
         name = "+".join(model["checkpoint"].removesuffix("/best.safetensors") for model in run.provenance["models"])
-        if any(run.folder.samefile(other.folder) and name == known for known, other in runs.items()):
+        if any(run.folder.resolve() == other.folder.resolve() and name == known for known, other in runs.items()):
             raise UserError(f"The run {name} is given twice; name each run once.")
         runs[given if name in runs else name] = run
     languages = {name: f"{run.config.data.source}-{run.config.data.target}" for name, run in runs.items()}
