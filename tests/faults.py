@@ -69,7 +69,7 @@ FAULTS: dict[str, tuple[str, Callable[..., Pair]]] = {
         lambda pair, *_: (pair[0], pair[1][: len(pair[1]) // 4]),
     ),
     "too long": ("too long", both_sides(lambda text: " ".join([text] * (1 + 1001 // max(1, len(text)))))),
-    "other number": ("number or name not on both sides", number),
+    "other number": ("number not on both sides", number),
     "tokenized": ("looks tokenized", both_sides(lambda text: text.replace(".", " .").replace(",", " ,"))),
     "lower-cased": ("no capital letters", both_sides(str.lower)),
     "pair of the test set": (

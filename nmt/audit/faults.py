@@ -4,7 +4,7 @@ import re
 import unicodedata
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,10 +16,9 @@ from nmt.audit.profile import (
     has_tags,
     in_capitals,
     letters_of,
-    name_like,
     without_capitals,
 )
-from nmt.data.checks import pair_hashes, text_faults
+from nmt.data.checks import Pair, pair_hashes, text_faults
 from nmt.data.filtering import SLACK
 from nmt.data.inspect.language import base, in_other_language
 from nmt.data.inspect.lines import SMALL, Lines, Words, is_in, powers, scripts, table_of
@@ -27,8 +26,6 @@ from nmt.data.inspect.misaligned_blocks import MIN_PAIRS, Chunk, MisalignedBlock
 from nmt.errors import UserError, install_extra
 
 BOTH = 2  # stands for both sides, where 0 is the source and 1 the target
-LEAKED, SIDE_LEAKED = "in valid or test", "a side in valid or test"
-MISALIGNED = "in a misaligned block"
 NUMBER = re.compile(r"\d+(?:[.,:'’\u00a0\u202f -]?\d+)*")
 DIGITS = re.compile(r"\d+")
 QUOTED = re.compile(r'^".*"".*"$')
@@ -45,6 +42,7 @@ MIN_LETTERS = 5  # of a line whose script is judged
 DOUBTFUL, CERTAIN = 0.4, 0.9  # share of unknown words of a line for the identifier, its probability
 WORD_BASE = np.uint64(0xD1B54A32D192ED03)  # odd: powers do not vanish
 COPIED_WORDS, COPIED_SHARE = 3, 0.5  # words from three letters on that a side has from the other
+Sides = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass
@@ -59,20 +57,19 @@ class Limits:
 class HeldOutHashes:
     """The sentences of validation and test sets: hashes of their words, and of both sides together."""
 
-    sides: tuple[np.ndarray, np.ndarray] = field(default_factory=lambda: (np.zeros(0, np.uint64),) * 2)
+    sides: list[np.ndarray] = field(default_factory=lambda: [np.zeros(0, np.uint64)] * 2)
     pairs: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
 
-    def add(self, source: np.ndarray, target: np.ndarray) -> None:
+    def add(self, hashes: Sides) -> None:
         """Add the `sequences` of a set's lines; those without words are left out."""
-        self.pairs = np.union1d(self.pairs, pair_hashes(source, target)[(source > 0) & (target > 0)])
-        both = zip(self.sides, (source, target), strict=True)
-        self.sides = tuple(np.union1d(old, new[new > 0]) for old, new in both)  # type: ignore[assignment]
+        self.pairs = np.union1d(self.pairs, pair_hashes(*hashes)[(hashes[0] > 0) & (hashes[1] > 0)])
+        self.sides = [np.union1d(old, new[new > 0]) for old, new in zip(self.sides, hashes, strict=True)]
 
-    def faults(self, hashes: tuple[np.ndarray, np.ndarray]) -> dict[str, np.ndarray]:
+    def faults(self, hashes: Sides) -> dict[str, np.ndarray]:
         """Which pairs of the training set are held out, and of which one side is; by the `sequences` of both sides."""
         leaked = is_in(pair_hashes(*hashes), self.pairs)
         one_side = is_in(hashes[0], self.sides[0]) | is_in(hashes[1], self.sides[1])
-        return {LEAKED: leaked, SIDE_LEAKED: one_side & ~leaked}
+        return {"in valid or test": leaked, "a side in valid or test": one_side & ~leaked}
 
 
 def bags(words: Words) -> np.ndarray:
@@ -92,45 +89,45 @@ def line_sums(words: Words, values: np.ndarray) -> np.ndarray:
     return running[ends] - running[ends - words.count]
 
 
-@dataclass
-class ChunkFaults:
-    """The faults of a chunk: for each kind the indices of the pairs and their sides; and what whole sets need."""
+class ChunkFaults(NamedTuple):
+    """The faults of a chunk, and what whole sets need."""
 
-    faults: dict[str, tuple[np.ndarray, np.ndarray]]
-    misaligned: list[MisalignedBlock]  # numbered from 1 in the chunk
+    faults: dict[str, list[tuple[int, int]]]  # by kind: numbers of pairs in the set's origin, sides
+    misaligned: list[MisalignedBlock]
     exact: np.ndarray  # hash of each pair, to the letter
     near: np.ndarray  # hash of each pair without case, punctuation and order; 0 where a side has no word
-    sequences: tuple[np.ndarray, np.ndarray]  # of the words of both sides
+    sequences: Sides  # of the words of both sides
+    texts: dict[int, Pair]  # of the first pairs of each fault, by their numbers
 
 
-def inspect_chunk(chunk: Chunk, profile: Profile, limits: Limits, held_out: HeldOutHashes | None) -> ChunkFaults:
-    """Look at the pairs of a chunk; those around it are context for misaligned blocks."""
-    source, target = (Lines([pair[side] for pair in chunk.pairs[chunk.core]]) for side in (0, 1))
+def inspect_chunk(
+    profile: Profile, limits: Limits, held_out: HeldOutHashes | None, most: int, chunk: Chunk
+) -> ChunkFaults:
+    """Look at the pairs of a chunk; those around it are context for misaligned blocks. `most` texts of each fault."""
+    pairs = chunk.pairs[chunk.core]
+    source, target = (Lines([pair[side] for pair in pairs]) for side in (0, 1))
     in_order = sequences(source.words), sequences(target.words)
     equal = (in_order[0] == in_order[1]) & (source.words.count >= MIN_CASED_WORDS)
     found = pair_faults(profile, limits, source, target, equal & (source.small + source.capitals > 0))
     found |= held_out.faults(in_order) if held_out is not None else {}
-    faults = {kind: numbered([(lines, BOTH)]) for kind, lines in found.items()}
-    by_side = [side_faults(profile, limits, number, side) for number, side in enumerate((source, target))]
-    for kind in by_side[0] | by_side[1]:
-        faults[kind] = numbered([(side[kind], number) for number, side in enumerate(by_side) if kind in side])
+    sides = {kind: np.where(mask, BOTH, -1) for kind, mask in found.items()}  # of each pair; -1: no fault
+    for number, side in enumerate((source, target)):
+        for kind, mask in side_faults(profile, limits, number, side).items():
+            before = sides.get(kind, np.full(len(pairs), -1))
+            sides[kind] = np.where(mask, np.where(before < 0, number, BOTH), before)
+    faults = {
+        kind: [(chunk.first + index, int(of_kind[index])) for index in np.flatnonzero(of_kind >= 0).tolist()]
+        for kind, of_kind in sides.items()
+    }
     near = pair_hashes(bags(source.words), bags(target.words))
     return ChunkFaults(
-        {kind: found for kind, found in faults.items() if len(found[0])},
-        find_misaligned_blocks(profile.moments, chunk),
+        {kind: places for kind, places in faults.items() if places},
+        [block.moved(chunk.first - 1) for block in find_misaligned_blocks(profile.moments, chunk)],
         pair_hashes(source.hashes, target.hashes),
         np.where((source.words.count > 0) & (target.words.count > 0), near, np.uint64(0)),
         in_order,
+        {number: pairs[number - chunk.first] for places in faults.values() for number, _ in places[:most]},
     )
-
-
-def numbered(masks: list[tuple[np.ndarray, int]]) -> tuple[np.ndarray, np.ndarray]:
-    """The sorted indices of the pairs with a fault, and the side of each: 0, 1 or BOTH."""
-    side = np.full(len(masks[0][0]), -1, np.int8)
-    for mask, number in masks:
-        side[mask] = np.where(side[mask] >= 0, BOTH, number)
-    indices = np.flatnonzero(side >= 0)
-    return indices, side[indices]
 
 
 def side_faults(profile: Profile, limits: Limits, number: int, side: Lines) -> dict[str, np.ndarray]:
@@ -173,9 +170,7 @@ def pair_faults(
     if profile.pairs >= MIN_PAIRS:
         found["unusual difference of lengths"] = ~blank & (profile.far(source, target) > limits.deviation)
         found["partly untranslated"] = partly_untranslated(source, target) & ~found["both sides equal"]
-        found["number or name not on both sides"] = ~blank & (
-            not_copied(profile, source, target) | not_copied(profile, target, source) | other_numbers(source, target)
-        )
+        found["number not on both sides"] = ~blank & unlike_numbers(source, target)
     return found
 
 
@@ -201,29 +196,23 @@ def partly_untranslated(source: Lines, target: Lines) -> np.ndarray:
     return (common >= COPIED_WORDS) & (common >= COPIED_SHARE * total)
 
 
-def not_copied(profile: Profile, side: Lines, other: Lines) -> np.ndarray:
-    """Which lines have a number or a name that is usually copied, and is not on the other side."""
-    words = side.words
-    numbers = words.digit & profile.number_lengths[np.minimum(words.length, 19)]
-    names = np.flatnonzero(name_like(words) & is_in(words.hash, profile.copied))
-    names = names[~words.in_other(other.words, names, by="stem")]
-    numbers = np.flatnonzero(numbers)
-    numbers = numbers[~words.in_other(other.words, numbers)]
-    lost = words.lines_with(names) > 0
-    for line in np.unique(words.line[numbers]).tolist():
-        lost[line] |= not same_numbers(side.texts[line], other.texts[line])
-    return lost
+def unlike_numbers(source: Lines, target: Lines) -> np.ndarray:
+    """Which pairs have a number from three digits on that one side lacks, or numbers on both sides and none in common.
 
-
-def other_numbers(source: Lines, target: Lines) -> np.ndarray:
-    """Which pairs have numbers on both sides, and none of one side is on the other; such as 6 and 5."""
-    numbers = np.flatnonzero(source.words.digit)
-    shared = numbers[source.words.in_other(target.words, numbers)]
-    found = (source.words.lines_with(numbers) > 0) & (target.words.lines_with(target.words.digit) > 0)
-    found &= source.words.lines_with(shared) == 0
-    for line in np.flatnonzero(found).tolist():
+    As words they differ in many pairs; only these are compared by their values.
+    """
+    found, shared = np.zeros(source.count, bool), np.zeros(source.count, bool)
+    for side, other in ((source, target), (target, source)):
+        numbers = np.flatnonzero(side.words.digit)
+        is_there = side.words.in_other(other.words, numbers)
+        shared |= side.words.lines_with(numbers[is_there]) > 0
+        lost = numbers[~is_there]
+        for line in np.unique(side.words.line[lost[side.words.length[lost] > 2]]).tolist():
+            found[line] |= not same_numbers(side.texts[line], other.texts[line])
+    both = (source.words.lines_with(source.words.digit) > 0) & (target.words.lines_with(target.words.digit) > 0)
+    for line in np.flatnonzero(both & ~shared).tolist():
         sides = source.texts[line], target.texts[line]
-        found[line] = not any(has_near(text, other) for text, other in (sides, sides[::-1]))
+        found[line] |= not any(has_near(text, other) for text, other in (sides, sides[::-1]))
     return found
 
 

@@ -1,4 +1,4 @@
-"""What is usual in a corpus, learnt from its first pairs: lengths, scripts, letters, habits of writing, copied words.
+"""What is usual in a corpus, learnt from its first pairs: lengths, scripts, letters, habits of writing.
 
 Medians and shares are taken, so that a tenth of faulty pairs does not change what is usual.
 """
@@ -10,14 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from nmt.data.inspect.language import learn_bigrams, log_likelihood_ratio, mean_log_probability, usual_scripts
-from nmt.data.inspect.lines import CAPITAL, DIGIT, NEWLINE, SMALL, UNCASED, Lines, Words, is_in, mix, scripts
+from nmt.data.inspect.lines import CAPITAL, DIGIT, NEWLINE, SMALL, Lines, is_in, mix, scripts
 from nmt.data.inspect.misaligned_blocks import length_moments, robust
 
 SAMPLE = 20_000  # pairs
 SEEN_OFTEN = 0.05  # share of the pairs with tags, or in capitals, from which on they are usual
 HABIT = 0.8  # share of the lines with a habit that is usual
-MIN_SEEN, COPIED, COPIED_NAME = 8, 0.85, 0.97  # it is usually copied if seen so often, and in this share on both sides
-MIN_COPIED_LENGTH = 3
 SLACK = 10  # characters
 FITTING = 2.0  # standard deviations below the median: words whose lines are on average farther are not known
 FARTHEST = 6.0  # standard deviations that one line may count
@@ -124,8 +122,6 @@ class Profile:
     spaced: tuple[bool, bool]  # punctuation is separated by spaces, as tokenizers do
     languages: tuple[Language, Language]
     language: np.ndarray  # log P(two characters | source) − log P(… | target) [BIGRAMS]
-    copied: np.ndarray  # sorted hashes of words that are usually the same on both sides
-    number_lengths: np.ndarray  # whether numbers of so many digits are usually copied [20]
     moments: np.ndarray  # of log lengths: means, standard deviations [2 2], correlation in [2 0]
 
     def far(self, source: Lines, target: Lines) -> np.ndarray:
@@ -159,41 +155,9 @@ def learn_profile(source: Lines, target: Lines) -> Profile:
         spaced=both(lambda side, _: share(has_spaced_punctuation(side)) > 0.3),
         languages=languages,
         language=log_likelihood_ratio(source, target),
-        copied=usually_copied(source.words, target.words),
-        number_lengths=copied_numbers(source.words, target.words),
         moments=length_moments(source, target),
     )
 
 
 def share(lines: np.ndarray) -> float:
     return float(lines.mean()) if len(lines) else 0.0
-
-
-def usually_copied(source: Words, target: Words) -> np.ndarray:
-    """The sorted hashes of names that stay as they are, with capitals on both sides."""
-    found = []
-    for side, other in ((source, target), (target, source)):
-        chosen = np.flatnonzero(name_like(side))
-        others = np.flatnonzero(name_like(other))
-        hashes, indices, seen = np.unique(side.hash[chosen], return_inverse=True, return_counts=True)
-        copies = np.bincount(
-            indices, weights=side.in_other(other, chosen, among=others, by="stem"), minlength=len(hashes)
-        )
-        found.append(hashes[(seen >= MIN_SEEN) & (copies >= COPIED_NAME * seen)])
-    return np.intersect1d(*found)
-
-
-def name_like(side: Words) -> np.ndarray:
-    """Which words may be names: with a capital letter, or of a script that has none."""
-    return ((side.kind == CAPITAL) | (side.kind == UNCASED)) & (side.length >= MIN_COPIED_LENGTH)
-
-
-def copied_numbers(source: Words, target: Words) -> np.ndarray:
-    """For each number of digits whether such numbers are expected on both sides: from three on, two if usual."""
-    usual = np.ones(20, bool)
-    usual[:2] = False
-    for side, other in ((source, target), (target, source)):
-        chosen = np.flatnonzero(side.digit & (side.length == 2))
-        if len(chosen) >= MIN_SEEN:
-            usual[2] &= side.in_other(other, chosen).mean() >= COPIED
-    return usual

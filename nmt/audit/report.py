@@ -43,7 +43,7 @@ MEANINGS = {
     "too long": "Longer than data.max_characters; training drops the pair.",
     "lengths too unlike": "More than data.max_length_ratio; training drops the pair.",
     "unusual difference of lengths": "More than data.audit_deviation standard deviations from what is usual.",
-    "number or name not on both sides": "A number, or a name that this corpus usually copies, is on one side only.",
+    "number not on both sides": "A number from three digits on is on one side only, or no number is on both.",
     "looks tokenized": "A full stop or comma between spaces. Not reported where most lines have them.",
     "all in capitals": "At least three words, and no small letter. Not reported where a twentieth of the pairs are so.",
     "no capital letters": "Begins with a small letter and has no capital. Not reported where that is usual.",

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from nmt.audit.faults import MISALIGNED, ChunkFaults, HeldOutHashes, Limits, inspect_chunk, load_identifier
+from nmt.audit.faults import HeldOutHashes, Limits, inspect_chunk, load_identifier
 from nmt.audit.profile import SAMPLE, Profile, learn_profile
 from nmt.audit.report import OTHER_LANGUAGES, UNMATCHED, Fault, SetReport, page, place
 from nmt.config.schema import DataConfig
@@ -26,7 +26,7 @@ from nmt.data.checksums import read_json, write_json
 from nmt.data.files import atomic_folder
 from nmt.data.inspect.language import describe_languages
 from nmt.data.inspect.lines import Lines
-from nmt.data.inspect.misaligned_blocks import MIN_PAIRS, Chunk, MisalignedBlock, chunks, merge
+from nmt.data.inspect.misaligned_blocks import MIN_PAIRS, MisalignedBlock, chunks, merge
 from nmt.data.origin import Origin
 from nmt.data.processes import map_in_order, usable_processors
 from nmt.data.tables import Skipped
@@ -38,6 +38,7 @@ THRESHOLDS = ("max_characters", "max_length_ratio", *corpus.AUDIT_KEYS)
 CHUNK = 20_000  # pairs that are looked at together
 LANGUAGE_SAMPLE = 4000  # pairs by which the languages of an origin are told
 LONGEST_EXAMPLE = 300  # characters
+MISALIGNED = "in a misaligned block"
 MOST_BLOCKS = 20  # misaligned ones that are shown
 
 
@@ -86,29 +87,6 @@ class Reader:
                 yield source, target
 
 
-Examples = dict[str, list[tuple[int, int, list[str]]]]  # by fault: number of a pair, side, texts
-
-
-def inspect(
-    profile: Profile, limits: Limits, held_out: HeldOutHashes | None, most: int, chunk: Chunk
-) -> tuple[int, ChunkFaults, Examples]:
-    """The number of the first pair of a chunk, its faults, and at most `most` examples of each."""
-    found, core = inspect_chunk(chunk, profile, limits, held_out), chunk.pairs[chunk.core]
-    examples = {
-        kind: [
-            (chunk.first + index, side, [readable(text) for text in core[index]])
-            for index, side in zip(indices[:most].tolist(), sides[:most].tolist(), strict=True)
-        ]
-        for kind, (indices, sides) in found.faults.items()
-    }
-    return chunk.first, found, examples
-
-
-def readable(text: str) -> str:
-    """The beginning of a text, its bytes that are not UTF-8 as \\udc80 and the like."""
-    return text[:LONGEST_EXAMPLE].encode(errors="backslashreplace").decode()
-
-
 class Auditor:
     """The audit of the sets of a configuration, held-out sets first; `every` gets all pairs with a fault."""
 
@@ -151,17 +129,24 @@ class Auditor:
                 profile, reader, blocks = self.learn(origin), Reader(origin), list[MisalignedBlock]()
                 befores.append(report.pairs)
                 held_out = self.held_out if name == "train" else None
-                work = partial(inspect, profile, self.limits, held_out, self.examples)
-                pieces = chunks(reader.pairs(), CHUNK)
-                for first, found, examples in map_in_order(work, pieces, usable_processors(), "audits"):
-                    self.add_faults(report, origin, first, found, examples)
-                    blocks += [block.moved(first - 1) for block in found.misaligned]
+                work = partial(inspect_chunk, profile, self.limits, held_out, self.examples)
+                for found in map_in_order(work, chunks(reader.pairs(), CHUNK), usable_processors(), "audits"):
+                    for kind, places in found.faults.items():
+                        shown = [
+                            {"place": place(origin, number, side), "texts": list(map(readable, found.texts[number]))}
+                            for number, side in places[: self.examples]
+                        ]
+                        self.add(report, kind, [place(origin, *each) for each in places], shown)
+                    blocks += found.misaligned
                     hashes.append((found.exact, found.near))
                     if name != "train":
-                        self.held_out.add(*found.sequences)
+                        self.held_out.add(found.sequences)
                     report.pairs += len(found.exact)
                     bar.update(len(found.exact))
-                self.add_blocks(report, origin, merge(blocks))
+                for block in merge(blocks):
+                    remark = f"to {block.last}, {block.size} pairs: {block.describe()}"
+                    lines = [place(origin, number) for number in range(block.first, block.last + 1)]
+                    self.add(report, MISALIGNED, lines, [{"place": lines[0], "remark": remark}], MOST_BLOCKS)
                 self.add_origin(report, reader, profile, report.pairs - befores[-1])
 
         def locate(number: int) -> str:
@@ -173,25 +158,13 @@ class Auditor:
                 {"place": locate(later), "remark": f"repeats {locate(earlier)}"}
                 for later, earlier in numbers[:, : self.examples].T.tolist()
             ]
-            report.add(kind, numbers.shape[1], shown, self.examples)
-            for later in numbers[0].tolist():
-                self.every.write(f"{name}\t{kind}\t{locate(later)}\n")
+            self.add(report, kind, list(map(locate, numbers[0].tolist())), shown)
         return report
 
-    def add_faults(self, report: SetReport, origin: Origin, first: int, found: ChunkFaults, examples: Examples) -> None:
-        for kind, (indices, sides) in found.faults.items():
-            shown = [{"place": place(origin, number, side), "texts": texts} for number, side, texts in examples[kind]]
-            report.add(kind, len(indices), shown, self.examples)
-            for index, side in zip(indices.tolist(), sides.tolist(), strict=True):
-                self.every.write(f"{report.name}\t{kind}\t{place(origin, first + index, side)}\n")
-
-    def add_blocks(self, report: SetReport, origin: Origin, blocks: list[MisalignedBlock]) -> None:
-        for block in blocks:
-            remark = f"to {block.last}, {block.size} pairs: {block.describe()}"
-            shown = {"place": place(origin, block.first), "remark": remark}
-            report.add(MISALIGNED, int(block.size), [shown], max(self.examples, MOST_BLOCKS))
-            for number in range(block.first, block.last + 1):
-                self.every.write(f"{report.name}\t{MISALIGNED}\t{place(origin, number)}\n")
+    def add(self, report: SetReport, kind: str, places: list[str], shown: list[dict[str, Any]], least: int = 0) -> None:
+        """Count and write the pairs with a fault, of which some are shown, `least` at the least."""
+        report.add(kind, len(places), shown, max(self.examples, least))
+        self.every.writelines(f"{report.name}\t{kind}\t{place}\n" for place in places)
 
     def add_origin(self, report: SetReport, reader: Reader, profile: Profile, pairs: int) -> None:
         origin, (source, target) = reader.origin, reader.lines
@@ -212,21 +185,26 @@ class Auditor:
         report.origins.append(about)
 
 
+def readable(text: str) -> str:
+    """The beginning of a text, its bytes that are not UTF-8 as \\udc80 and the like."""
+    return text[:LONGEST_EXAMPLE].encode(errors="backslashreplace").decode()
+
+
 def find_repeated(exact: np.ndarray, near: np.ndarray) -> dict[str, np.ndarray]:
     """The numbers of the pairs, from 1, that repeat an earlier one, and of that one [2 found], by these hashes.
 
     Equal pairs have equal near hashes; a near hash of 0 is none.
     """
-    near = np.where(near == 0, exact, near)
-    order = np.lexsort((exact, near))  # equal ones stay in order
-    exact, near, numbers = exact[order], near[order], order + 1
-    new_near = np.concatenate(([True], near[1:] != near[:-1]))
-    new_exact = new_near | np.concatenate(([True], exact[1:] != exact[:-1]))
-    exact_firsts = numbers[np.flatnonzero(new_exact)[np.cumsum(new_exact) - 1]]
-    near_firsts = np.minimum.reduceat(numbers, np.flatnonzero(new_near))[np.cumsum(new_near) - 1]
-    variant = new_exact & (numbers != near_firsts)
-    found = {
-        "duplicate": np.stack([numbers, exact_firsts])[:, ~new_exact],
-        "near duplicate": np.stack([numbers, near_firsts])[:, variant],
+    numbers = np.arange(1, len(exact) + 1)
+
+    def firsts(hashes: np.ndarray) -> np.ndarray:
+        _, index, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+        first: np.ndarray = numbers[index][inverse]
+        return first
+
+    to_the_letter, alike = firsts(exact), firsts(np.where(near == 0, exact, near))
+    is_new = to_the_letter == numbers
+    return {
+        "duplicate": np.stack([numbers, to_the_letter])[:, ~is_new],
+        "near duplicate": np.stack([numbers, alike])[:, is_new & (alike != numbers)],
     }
-    return {kind: both[:, np.argsort(both[0], kind="stable")] for kind, both in found.items()}
