@@ -8,10 +8,10 @@ merges, first ones first.
 
 import json
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import safetensors
 import torch
@@ -30,28 +30,18 @@ from nmt.models.transformer import Transformer
 
 log = logging.getLogger("nmt")
 ARCHITECTURES = {"pre": ("pegasus", "PegasusForConditionalGeneration"), "post": ("marian", "MarianMTModel")}
-# The modules of a layer by the names of Pegasus, Marian, BART and M2M-100, and by ours.
+# The modules of a layer by the names of Pegasus and Marian, and by ours.
+FEED_FORWARD = {"fc1": "feed_forward.0", "fc2": "feed_forward.2", "final_layer_norm": "feed_forward_residual.norm"}
 LAYERS = {
-    "encoder": {
-        "self_attn": "attention",
-        "self_attn_layer_norm": "attention_residual.norm",
-        "fc1": "feed_forward.0",
-        "fc2": "feed_forward.2",
-        "final_layer_norm": "feed_forward_residual.norm",
-    },
-    "decoder": {
-        "self_attn": "self_attention",
-        "self_attn_layer_norm": "self_residual.norm",
-        "encoder_attn": "cross_attention",
-        "encoder_attn_layer_norm": "cross_residual.norm",
-        "fc1": "feed_forward.0",
-        "fc2": "feed_forward.2",
-        "final_layer_norm": "feed_forward_residual.norm",
-    },
+    "encoder": {"self_attn": "attention", "self_attn_layer_norm": "attention_residual.norm"} | FEED_FORWARD,
+    "decoder": {"self_attn": "self_attention", "self_attn_layer_norm": "self_residual.norm"}
+    | {"encoder_attn": "cross_attention", "encoder_attn_layer_norm": "cross_residual.norm"}
+    | FEED_FORWARD,
 }
 SPACE = "▁"
 NEVER = -1e9  # the score of pieces that are no text: <pad>, <s>, </s>
 SPECIAL = {"pad_token": PAD, "unk_token": UNK, "bos_token": BOS, "eos_token": EOS}
+SPECIAL_IDS = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
 
 TAGS = """
 The first word of each sentence is the tag of the language to translate into, such as `{tag}`.
@@ -64,44 +54,33 @@ any other text:
 """
 
 
-class Name(NamedTuple):
-    """A tensor in both programs; `third`: it is the query's, the key's or the value's part of ours (0, 1, 2)."""
-
-    theirs: str
-    ours: str
-    third: int | None = None
-
-
-def tensor_names(config: TransformerConfig) -> Iterator[Name]:
-    """The tensors of a Transformer but its tables of positions."""
-    if config.tie_embeddings:
-        yield Name("model.shared.weight", "target_embedding.weight")
-    else:
-        yield Name("lm_head.weight", "output.weight")
-        yield Name("model.encoder.embed_tokens.weight", "source_embedding.weight")
-        yield Name("model.decoder.embed_tokens.weight", "target_embedding.weight")
-    modules: list[Name] = []
-    for side, count in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
-        for number in range(count):
-            for theirs, ours in LAYERS[side].items():
-                name = Name(f"model.{side}.layers.{number}.{theirs}", f"{side}.{number}.{ours}")
-                if theirs.endswith("_attn"):
-                    modules += [Name(f"{name.theirs}.{part}_proj", name.ours, n) for n, part in enumerate("qkv")]
-                    name = Name(f"{name.theirs}.out_proj", f"{name.ours}.output")
-                modules.append(name)
-        if config.norm == "pre":
-            modules.append(Name(f"model.{side}.layer_norm", f"{side}_norm"))
-    for module in modules:
-        for kind in ("weight", "bias"):
-            yield Name(f"{module.theirs}.{kind}", f"{module.ours}.{kind}", module.third)
-
-
 def model_weights(model: Transformer, config: TransformerConfig, positions: int) -> dict[str, Tensor]:
     """The tensors of model.safetensors, in float32; `positions` is the length N of the position tables."""
     weights, state = {"final_logits_bias": torch.zeros(1, model.output.out_features)}, model.state_dict()
-    for theirs, ours, third in tensor_names(config):
-        tensor = state[ours].float().cpu()
-        weights[theirs] = (tensor if third is None else tensor.chunk(3)[third]).clone()
+
+    def copy(theirs: str, ours: str, third: int | None = None) -> None:
+        """`third`: it is the query's, the key's or the value's part of ours (0, 1, 2)."""
+        for kind in ("weight", "bias"):
+            tensor = state[f"{ours}.{kind}"].float().cpu()
+            weights[f"model.{theirs}.{kind}"] = (tensor if third is None else tensor.chunk(3)[third]).clone()
+
+    tables = (
+        {"model.shared": "target_embedding"} if config.tie_embeddings
+        else {"lm_head": "output", "model.encoder.embed_tokens": "source_embedding",
+              "model.decoder.embed_tokens": "target_embedding"}
+    )  # fmt: skip
+    weights |= {f"{theirs}.weight": state[f"{ours}.weight"].float().cpu().clone() for theirs, ours in tables.items()}
+    for side, count in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
+        for number, (theirs, ours) in product(range(count), LAYERS[side].items()):
+            their_layer, our_layer = f"{side}.layers.{number}.{theirs}", f"{side}.{number}.{ours}"
+            if not theirs.endswith("_attn"):
+                copy(their_layer, our_layer)
+                continue
+            for third, part in enumerate("qkv"):
+                copy(f"{their_layer}.{part}_proj", our_layer, third)
+            copy(f"{their_layer}.out_proj", f"{our_layer}.output")
+        if config.norm == "pre":
+            copy(f"{side}.layer_norm", f"{side}_norm")
     for side, learned in (("encoder", model.source_positions), ("decoder", model.target_positions)):
         weights[f"model.{side}.embed_positions.weight"] = position_table(config, learned, positions)
     return weights
@@ -133,29 +112,28 @@ class HuggingFaceExport(Export):
         size = sum(weight.numel() for name, weight in weights.items() if "embed_positions" not in name)
         files: dict[str, str | dict[str, Any]] = {
             "config.json": model_config(config, tokenizer.size, self.positions),
-            "generation_config.json": self.generation_config(),
+            # The run's search: scores are log-probability / length^α; <pad> and <s> are never written.
+            "generation_config.json": SPECIAL_IDS
+            | {
+                "num_beams": self.config.decode.beam,
+                "length_penalty": self.config.decode.length_penalty,
+                "early_stopping": True,
+                "do_sample": False,
+                "max_length": self.positions,
+                "suppress_tokens": [PAD, BOS],
+            },
             "tokenizer.json": tokenizer_json(tokenizer),
-            "tokenizer_config.json": tokenizer_config(tokenizer, self.translator.max_pieces + 1),
+            "tokenizer_config.json": {name: tokenizer.pieces([number])[0] for name, number in SPECIAL.items()}
+            | {
+                "tokenizer_class": "PreTrainedTokenizerFast",
+                "model_max_length": self.translator.max_pieces + 1,  # </s> counted
+                "clean_up_tokenization_spaces": False,
+                "model_input_names": ["input_ids", "attention_mask"],
+            },
             "provenance.json": provenance,
             "README.md": self.card(config, size, provenance),
         }
         self.write_files(folder, files)
-
-    def generation_config(self) -> dict[str, Any]:
-        """The run's search: scores are log-probability / length^α; <pad> and <s> are never written."""
-        decode = self.config.decode
-        return {
-            "decoder_start_token_id": BOS,
-            "bos_token_id": BOS,
-            "eos_token_id": EOS,
-            "pad_token_id": PAD,
-            "num_beams": decode.beam,
-            "length_penalty": decode.length_penalty,
-            "early_stopping": True,
-            "do_sample": False,
-            "max_length": self.positions,
-            "suppress_tokens": [PAD, BOS],
-        }
 
     def card(self, model: TransformerConfig, parameters: int, provenance: dict[str, Any]) -> str:
         """The model card."""
@@ -216,29 +194,29 @@ def model_config(config: TransformerConfig, vocabulary: int, positions: int) -> 
             f"{side}_ffn_dim": config.feed_forward_size,
             f"{side}_layerdrop": 0.0,
         }
-    return sides | {
-        "architectures": [architecture],
-        "model_type": kind,
-        "is_encoder_decoder": True,
-        "d_model": config.hidden_size,
-        "num_hidden_layers": config.encoder_layers,
-        "activation_function": config.activation,
-        "dropout": config.dropout,
-        "attention_dropout": config.attention_dropout,
-        "activation_dropout": 0.0,
-        "scale_embedding": True,
-        "tie_word_embeddings": config.tie_embeddings,
-        "share_encoder_decoder_embeddings": config.tie_embeddings,
-        "max_position_embeddings": positions,
-        "vocab_size": vocabulary,
-        "decoder_vocab_size": vocabulary,
-        "pad_token_id": PAD,
-        "bos_token_id": BOS,
-        "eos_token_id": EOS,
-        "decoder_start_token_id": BOS,
-        "forced_eos_token_id": None,
-        "dtype": "float32",
-    }
+    return (
+        sides
+        | SPECIAL_IDS
+        | {
+            "architectures": [architecture],
+            "model_type": kind,
+            "is_encoder_decoder": True,
+            "d_model": config.hidden_size,
+            "num_hidden_layers": config.encoder_layers,
+            "activation_function": config.activation,
+            "dropout": config.dropout,
+            "attention_dropout": config.attention_dropout,
+            "activation_dropout": 0.0,
+            "scale_embedding": True,
+            "tie_word_embeddings": config.tie_embeddings,
+            "share_encoder_decoder_embeddings": config.tie_embeddings,
+            "max_position_embeddings": positions,
+            "vocab_size": vocabulary,
+            "decoder_vocab_size": vocabulary,
+            "forced_eos_token_id": None,
+            "dtype": "float32",
+        }
+    )
 
 
 def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
@@ -250,6 +228,10 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
     # "first" would be no beginning after spaces that are stripped, "always" one after each piece of `whole`.
     scheme = "first" if whole else "always"
     spaces = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": True}
+    processor = tokenizer.processor
+    scores = [NEVER if processor.is_control(n) else processor.get_score(n) for n in range(tokenizer.size)]
+    unigram = {"type": "Unigram", "unk_id": UNK, "vocab": list(map(list, zip(pieces, scores, strict=True)))}
+    model = bpe_model(tokenizer, pieces) if tokenizer.sampler.dropout else unigram
     return {
         "version": "1.0",
         "truncation": None,
@@ -267,17 +249,8 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
             "special_tokens": {pieces[EOS]: {"id": pieces[EOS], "ids": [EOS], "tokens": [pieces[EOS]]}},
         },
         "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, spaces]},
-        "model": (bpe_model if tokenizer.sampler.dropout else unigram_model)(tokenizer, pieces),
+        "model": model | {"byte_fallback": "<0x00>" in pieces},
     }
-
-
-def unigram_model(tokenizer: Tokenizer, pieces: list[str]) -> dict[str, Any]:
-    """Pieces with their log-probabilities."""
-    processor = tokenizer.processor
-    vocabulary = [
-        [piece, NEVER if processor.is_control(n) else processor.get_score(n)] for n, piece in enumerate(pieces)
-    ]
-    return {"type": "Unigram", "unk_id": UNK, "vocab": vocabulary, "byte_fallback": "<0x00>" in pieces}
 
 
 def bpe_model(tokenizer: Tokenizer, pieces: list[str]) -> dict[str, Any]:
@@ -289,7 +262,6 @@ def bpe_model(tokenizer: Tokenizer, pieces: list[str]) -> dict[str, Any]:
         "type": "BPE",
         "unk_token": pieces[UNK],
         "fuse_unk": True,
-        "byte_fallback": "<0x00>" in pieces,
         "vocab": {piece: number for number, piece in enumerate(pieces)},
         "merges": [[left, right] for _, left, right in sorted(found)],
     }
@@ -302,17 +274,6 @@ def normalizers(lowercase: bool) -> list[dict[str, Any]]:
         {"type": "Replace", "pattern": {"Regex": pattern}, "content": content} for pattern, content in replaced.items()
     ]
     return [*steps[:2], {"type": "NFC"}, *([{"type": "Lowercase"}] if lowercase else []), *steps[2:]]
-
-
-def tokenizer_config(tokenizer: Tokenizer, longest: int) -> dict[str, Any]:
-    """tokenizer_config.json; `longest`: pieces of a source, </s> counted."""
-    names = {name: tokenizer.pieces([number])[0] for name, number in SPECIAL.items()}
-    return names | {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": longest,
-        "clean_up_tokenization_spaces": False,
-        "model_input_names": ["input_ids", "attention_mask"],
-    }
 
 
 def check_push(name: str) -> None:
