@@ -17,8 +17,7 @@ from test_rough_input import APART, moved
 
 from nmt.config.validation import validate
 from nmt.convert import html_page
-from nmt.convert.html_page import WORKER, HtmlExport, write_page
-from nmt.convert.javascript import filter_rules, tokenizer_table
+from nmt.convert.html_page import WORKER, HtmlExport, filter_rules, tokenizer_table, write_page
 from nmt.data.normalization import normalize
 from nmt.data.text_filter import protect
 from nmt.data.tokenizer import EOS, PAD, UNK, Tokenizer

@@ -9,20 +9,24 @@ import gzip
 import hashlib
 import json
 import logging
+import re
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from nmt.convert.export import Export, read_resource
-from nmt.convert.javascript import filter_rules, tokenizer_table
 from nmt.convert.onnx_folder import OnnxExport, write_graph
 from nmt.convert.onnx_graphs import export_graphs
 from nmt.data.files import report_write_errors, write_atomic
 from nmt.data.normalization import INVISIBLE, SPACES
+from nmt.data.tags import TAG
+from nmt.data.text_filter import NUMBERS, OTHERS, PLACEHOLDERS, SPANS
+from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.view.alignment_page import USAGE, legend_html, provenance_html, read_asset
 from nmt.view.text import escape_html
@@ -36,8 +40,6 @@ WORKER = (
     "sentencepiece", "text_filter", "constraints", "search", "words", "translator", "onnx_model", "worker",
 )  # fmt: skip
 SMALLEST_MATRIX = 1024  # values; smaller tensors stay float32
-
-
 # onnxruntime-web, which runs ONNX graphs in a browser.
 RUNTIME_VERSION = "1.30.0"
 RUNTIME_SHA256 = "d2228df7e4616bc3348bf504ee888f3bec43789a273f0a63f3e68d203ce3bf71"
@@ -46,6 +48,11 @@ RUNTIME_FILES = {  # the smallest build that has every operator; it uses one thr
     "runtime": "package/dist/ort.wasm.bundle.min.mjs",
     "wasm": "package/dist/ort-wasm-simd-threaded.wasm",
 }
+# Types of pieces, as in SentencePiece's own files.
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
+# What Python's classes hold, within [ ] of JavaScript with the flag u.
+CLASSES = {"w": r"\p{L}\p{N}_", "d": r"\p{Nd}", "s": r"\t-\r\x1c-\x20\x85\p{Z}"}
+LETTERS = r"[\p{L}\p{Nl}\p{No}]"  # [^\W\d_]
 
 
 @dataclass
@@ -87,23 +94,30 @@ class HtmlExport(Export):
             "data": json.dumps(self.data(about), ensure_ascii=False).encode(),
         }
         source, target = (escape_html(language) for language in (about["source"], about["target"]))
-        has_attention = self.translator.model.has_attention
+        has_attention, beam = self.translator.model.has_attention, self.config.decode.beam
+        choices = {beam: f"beam {beam}, as in the run"} | {1: "greedy, faster"}
+        run = provenance.get("run", {})
+        about_run = {key: str(run[key]) for key in ("checkpoint", "origin", "seed") if key in run}
+        scores = provenance.get("scores", {}).items()
+        about_run |= {f"BLEU of {name}": f"{each['bleu']:.2f}" for name, each in scores if "bleu" in each}
+        about_run["numbers of the weights"] = self.quantization
+        worker = "\n".join(["", *(read_resource(f"web/{name}.js") for name in WORKER)])
         is_local = about["attention"]["window_reach"] is not None
         return filled(
-            script("page.html"),
+            read_resource("web/page.html"),
             policy=POLICY,
             title=escape_html(f"{self.config.name}: {about['source']} to {about['target']}"),
             source=source,
             target=target,
-            style=read_asset("page.css") + script("translator.css"),
-            beams=beam_options(self.config.decode.beam),
+            style=read_asset("page.css") + read_resource("web/translator.css"),
+            beams="".join(f'<option value="{value}">{text}</option>' for value, text in choices.items()),
             usage=USAGE if has_attention else "This model has no attention that could be shown.",
             legend=legend_html(["window", "its centre pₜ"] if is_local else []),
-            provenance=provenance_html(origin(provenance, self.quantization)),
+            provenance=provenance_html(about_run),
             runtime_version=RUNTIME_VERSION,
-            assets="".join(asset(name, content) for name, content in parts.items()) + worker(),
-            old_browser=script("old_browser.js"),
-            page=read_asset("page.js") + script("translator_page.js"),
+            assets="".join(asset(name, packed(content)) for name, content in parts.items()) + asset("worker", worker),
+            old_browser=read_resource("web/old_browser.js"),
+            page=read_asset("page.js") + read_resource("web/translator_page.js"),
         )
 
     def graph_bytes(self, graph: Any, folder: Path) -> bytes:
@@ -133,7 +147,7 @@ def read_runtime(archive: Path | None = None) -> dict[str, bytes]:
     Raises UserError for another archive than the one that was tested, and where there is none.
     """
     with TemporaryDirectory() as folder:
-        path = archive or packed(Path(folder))
+        path = archive or npm_archive(Path(folder))
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -145,7 +159,7 @@ def read_runtime(archive: Path | None = None) -> dict[str, bytes]:
             return {name: file.read() for name, file in members.items() if file is not None}
 
 
-def packed(folder: Path) -> Path:
+def npm_archive(folder: Path) -> Path:
     """The archive that npm packs into a folder; raises UserError without npm and where it fails."""
     hint = f"run `{PACK}` where there is npm and a network, and give --onnxruntime-web FILE"
     if not (npm := shutil.which("npm")):
@@ -155,11 +169,6 @@ def packed(folder: Path) -> Path:
     if done.returncode or not (found := sorted(folder.glob("*.tgz"))):
         raise UserError(f"`{PACK}` failed (exit code {done.returncode}); {hint}.")
     return found[0]
-
-
-def script(name: str) -> str:
-    """A file of nmt/convert/web."""
-    return read_resource(f"web/{name}")
 
 
 def filled(template: str, **parts: str) -> str:
@@ -172,33 +181,14 @@ def filled(template: str, **parts: str) -> str:
     return "".join(pieces)
 
 
-def asset(name: str, content: bytes) -> str:
-    """An element that holds bytes, compressed, in base64."""
-    packed = base64.b64encode(gzip.compress(content, 9, mtime=0)).decode()
-    return f'<script type="text/plain" id="{name}">{packed}</script>\n'
+def asset(name: str, content: str) -> str:
+    """An element that holds what the page reads; the content may not hold the end of an element."""
+    assert "</script" not in content
+    return f'<script type="text/plain" id="{name}">{content}</script>\n'
 
 
-def worker() -> str:
-    """The element that holds the worker's script; none of its files may hold the end of an element."""
-    code = "\n".join(script(f"{name}.js") for name in WORKER)
-    assert "</script" not in code
-    return f'<script type="text/plain" id="worker">\n{code}</script>\n'
-
-
-def beam_options(beam: int) -> str:
-    """The choices of search: the run's own, and greedy search."""
-    choices = ([(beam, f"beam {beam}, as in the run")] if beam > 1 else []) + [(1, "greedy, faster")]
-    return "".join(f'<option value="{value}">{text}</option>' for value, text in choices)
-
-
-def origin(provenance: dict[str, Any], quantization: str) -> dict[str, str]:
-    """The rows of the table at the end of the page."""
-    run = provenance.get("run", {})
-    rows = {key: str(run[key]) for key in ("checkpoint", "origin", "seed") if key in run}
-    scores = {name: f"BLEU {each['bleu']:.2f}" for name, each in provenance.get("scores", {}).items() if "bleu" in each}
-    if scores:
-        rows["scores of the run"] = ", ".join(f"{name}: {text}" for name, text in scores.items())
-    return rows | {"numbers of the weights": quantization}
+def packed(content: bytes) -> str:
+    return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode()
 
 
 def halved(graph: Any) -> Any:
@@ -231,3 +221,49 @@ def write_page(wanted: HtmlExport, path: Path, provenance: dict[str, Any]) -> No
     with report_write_errors(path.parent), TemporaryDirectory() as folder:
         write_atomic(path, wanted.page(Path(folder), provenance))
     log.info("Exported to %s, %.1f MB.", path, path.stat().st_size / 1e6)
+
+
+def tokenizer_table(tokenizer: Tokenizer) -> dict[str, Any]:
+    """The pieces of a tokenizer with their scores and types."""
+    model, ids = tokenizer.processor, range(tokenizer.size)
+    pieces, scores = [model.id_to_piece(number) for number in ids], [model.get_score(number) for number in ids]
+    types = [
+        UNKNOWN if model.is_unknown(number)
+        else CONTROL if model.is_control(number)
+        else BYTE if model.is_byte(number)
+        else USER_DEFINED if number in tokenizer.placeholders or pieces[number] in tokenizer.tags
+        else NORMAL
+        for number in ids
+    ]  # fmt: skip
+    return {"pieces": pieces, "scores": scores, "types": types, "bpe": tokenizer.sampler.dropout}
+
+
+def filter_rules(marks: Collection[str] = PLACEHOLDERS) -> dict[str, Any]:
+    """The patterns of nmt/data/text_filter.py as JavaScript reads them, and the placeholders that a tokenizer has."""
+    return {
+        "pattern": javascript_pattern(SPANS.pattern),
+        "tag": javascript_pattern(TAG.pattern),
+        "numbers": [mark for mark in NUMBERS if mark in marks],
+        "others": [mark for mark in OTHERS if mark in marks],
+    }
+
+
+def javascript_pattern(pattern: str) -> str:
+    r"""A regular expression of Python as JavaScript reads it with the flag u: \w, \d and \s mean what Python means."""
+    is_set = False  # inside of [ ]
+
+    def convert(match: re.Match[str]) -> str:
+        nonlocal is_set
+        part, letter = match[0], match[0][-1]
+        if part in ("[", "]"):
+            is_set = part == "["
+        elif letter in CLASSES:
+            return CLASSES[letter] if is_set else f"[{CLASSES[letter]}]"
+        elif part == r"\S" and not is_set:
+            return f"[^{CLASSES['s']}]"
+        elif not (letter in r"^$\.*+?()[]{}|/" or letter.isalnum() or (is_set and letter == "-")):
+            return letter
+        return part
+
+    pattern = pattern.replace(r"[^\W\d_]", LETTERS).replace("(?P<", "(?<")
+    return re.sub(r"\\p\{\w+\}|\\.|[\[\]]", convert, pattern)

@@ -5,7 +5,7 @@ private use area, which is one piece of the tokenizer (tokenizer.protect): ⟨nu
 is done where the same text stands on both sides, in use always. After decoding each placeholder is filled with its
 span, so that a span may change its place. A number is copied as it stands: 1.234,5 does not become 1,234.5.
 
-This module runs without the rest of the program, in exported folders, and in JavaScript (nmt/convert/javascript.py).
+This module runs without the rest of the program, in exported folders, and in JavaScript (nmt/convert/html_page.py).
 """
 
 import re

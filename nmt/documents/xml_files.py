@@ -28,7 +28,6 @@ class Dialect(NamedTuple):
 
     pairs: set[str]  # with text inside
     breaks: set[str] = set()  # they divide the lines of a paragraph
-    others: str = "POINT"  # what is neither: a tag, or a unit that has a place in the sentence
     members: str = ""  # a pattern of the files with text in a package
     paragraphs: set[str] = set()
     # Text stands in <run><properties/><text>…</text></run>; without runs in the paragraph and its pairs.
@@ -38,15 +37,15 @@ class Dialect(NamedTuple):
     ends: str = ""  # it ends a paragraph inside the element of a paragraph
 
 
-XLIFF = Dialect({"g", "mrk", "pc"}, others="unit")
-ODF = Dialect({"span", "a"}, {"line-break", "tab"}, "POINT", r"(.*/)?(content|styles)\.xml", {"p", "h"})
+XLIFF = Dialect({"g", "mrk", "pc"})  # what is no pair is a unit, which has a place in the sentence
+ODF = Dialect({"span", "a"}, {"line-break", "tab"}, r"(.*/)?(content|styles)\.xml", {"p", "h"})
 DOCX = Dialect(
-    {"hyperlink", "ins", "smartTag", "sdt", "sdtContent", "fldSimple"}, {"br", "cr", "tab"}, "POINT",
+    {"hyperlink", "ins", "smartTag", "sdt", "sdtContent", "fldSimple"}, {"br", "cr", "tab"},
     r"word/(document|header\d*|footer\d*|footnotes|endnotes|comments)\.xml", {"p"}, "r", "t", "rPr",
 )  # fmt: skip
-PPTX = Dialect(set(), {"br"}, "POINT", r"ppt/(slides|notesSlides)/\w+\.xml", {"p"}, "r", "t", "rPr")
+PPTX = Dialect(set(), {"br"}, r"ppt/(slides|notesSlides)/\w+\.xml", {"p"}, "r", "t", "rPr")
 IDML = Dialect(
-    set(), set(), "POINT", r"Stories/.*\.xml", {"ParagraphStyleRange"}, "CharacterStyleRange", "Content", "Properties",
+    set(), set(), r"Stories/.*\.xml", {"ParagraphStyleRange"}, "CharacterStyleRange", "Content", "Properties",
     "Br",
 )  # fmt: skip
 # What begins or ends something, by its name or kind: a field, a bookmark, what a comment is about, a code of XLIFF.
@@ -113,22 +112,18 @@ class Mixed:
 
     def field(self, items: Sequence[Any], fill: Callable[[Any], object]) -> Field:
         """These items as a field; `fill` gets an element with their translation."""
-        edges = self.read(items)
-        lead, trail = edges[0][: -len(edges[0].lstrip()) or None], edges[-1][len(edges[-1].rstrip()) :]
-        parts = [lead, self.builder.build(""), trail if edges[-1].strip() else ""]
+        self.read(items)
+        lead, trail = (item if isinstance(item, str) else "" for item in (items[0], items[-1]))
+        lead, trail = lead[: -len(lead.lstrip()) or None], trail[len(trail.rstrip()) :] if trail.strip() else ""
+        parts = [lead, self.builder.build(""), trail]
         return Field(parts, lambda text: fill(parse(f"<text>{text}</text>".encode())))
 
-    def read(self, items: Sequence[Any]) -> list[str]:
-        """The texts between the elements."""
-        texts = [""]
+    def read(self, items: Sequence[Any]) -> None:
         for item in items:
             if isinstance(item, str):
                 self.builder.add_text(item)
-                texts[-1] += item
             else:
                 self.add(item)
-                texts.append("")
-        return texts
 
     def add(self, element: Any) -> None:
         (kind, name), number = self.kind_of(element), len(self.elements)
@@ -155,7 +150,7 @@ class Mixed:
                 return ("OPEN" if match["open"] or match["code"] else "CLOSE"), f"{match['of']} {about}"
         if {local(element), *map(local, element)} & self.dialect.breaks:
             return "BREAK", ""
-        return (self.dialect.others if local(element) else "POINT"), ""
+        return ("unit" if self.dialect is XLIFF and local(element) else "POINT"), ""
 
 
 def read_xliff(data: bytes, retranslate: bool) -> Document:
@@ -173,14 +168,14 @@ def read_xliff(data: bytes, retranslate: bool) -> Document:
 
     document = Document([], write)
     for unit in root.iter("{*}trans-unit", "{*}segment"):
-        if "no" in [each.get("translate") for each in (unit, *unit.iterancestors()) if each.get("translate")][:1]:
+        if next((value for each in (unit, *unit.iterancestors()) if (value := each.get("translate"))), "") == "no":
             document.left['marked translate="no"'] += 1
             continue
-        source, target, segmented = children_of(unit)
+        target, segmented = unit.find("{*}target"), unit.find("{*}seg-source")
         state = (target if local(unit) == "trans-unit" and target is not None else unit).get("state")
-        for part in [] if source is None else [source] if segmented is None else segments_of(segmented):
-            there = target if segmented is None or target is None else same_segment(target, part)
-            done = there is not None and "".join(there.itertext()).strip()
+        for part in unit.findall("{*}source") if segmented is None else segments_of(segmented):
+            there = unit.findall("{*}target") if segmented is None else segments_of(target, part.get("mid"))
+            done = any("".join(each.itertext()).strip() for each in there)
             if done and state not in TRANSLATABLE_STATES and not retranslate:
                 document.left["already translated"] += 1
                 continue
@@ -189,31 +184,25 @@ def read_xliff(data: bytes, retranslate: bool) -> Document:
             def fill(new: Any, mixed: Mixed = mixed, unit: Any = unit, part: Any = part) -> None:
                 target = target_of(unit)
                 if local(part) == "mrk":
-                    if (old := same_segment(target, part)) is None:
-                        target.append(old := target.makeelement(part.tag, part.attrib))
-                    target = old
+                    if not (there := segments_of(target, part.get("mid"))):
+                        target.append(target.makeelement(part.tag, part.attrib))
+                        there = [target[-1]]
+                    target = there[0]
                 mixed.fill(target, new)
 
             document.fields.append(mixed.field(mixed.items(deepcopy(part)), fill))
     return document
 
 
-def children_of(unit: Any) -> list[Any]:
-    return [unit.find(f"{{*}}{name}") for name in ("source", "target", "seg-source")]
-
-
-def segments_of(element: Any) -> list[Any]:
-    """The segments that a tool has marked in a source or target, wherever they are."""
-    return list(element.iterfind(".//{*}mrk[@mtype='seg']"))
-
-
-def same_segment(target: Any, segment: Any) -> Any:
-    return next((each for each in segments_of(target) if each.get("mid") == segment.get("mid")), None)
+def segments_of(element: Any, number: str | None = None) -> list[Any]:
+    """The segments that a tool has marked in a source or target, wherever they are; all, or those of one number."""
+    found = [] if element is None else element.iterfind(".//{*}mrk[@mtype='seg']")
+    return [each for each in found if number in (None, each.get("mid"))]
 
 
 def target_of(unit: Any) -> Any:
     """The target of a unit, which is made where there is none, with its new state."""
-    source, target, segmented = children_of(unit)
+    source, target, segmented = (unit.find(f"{{*}}{name}") for name in ("source", "target", "seg-source"))
     if target is None:
         before = source if segmented is None else segmented
         target = source.makeelement(source.tag.replace("source", "target"))
@@ -224,10 +213,8 @@ def target_of(unit: Any) -> Any:
             target.extend(deepcopy(each) for each in segmented)
             for each in segments_of(target):
                 each.text, each[:] = None, []
-    if local(unit) == "segment":
-        unit.set("state", "translated")
-    else:
-        target.set("state", "needs-review-translation")
+    of_state = unit if local(unit) == "segment" else target
+    of_state.set("state", "translated" if of_state is unit else "needs-review-translation")
     return target
 
 
@@ -277,8 +264,8 @@ def pieces_of(parent: Any, dialect: Dialect) -> list[Any]:
     """The elements inside another one, in which each run is divided: it has one element beside its properties."""
     pieces = []
     for child in list(parent):
-        if local(child) not in (dialect.run, "proofErr"):
-            pieces.append(child)
+        if local(child) != dialect.run:
+            pieces += [child] if local(child) != "proofErr" else []
             continue
         looks = [each for each in child if local(each) == dialect.properties]
         for each in [each for each in child if local(each) not in (dialect.properties, "lastRenderedPageBreak")]:
@@ -334,25 +321,19 @@ class MixedRuns(Mixed):
         """What a run is without its text; empty without a text."""
         if run is None or text_of(run, self.dialect) is None:
             return ""
-        run = deepcopy(run)
-        text = text_of(run, self.dialect)
-        text.text = None
-        text.attrib.clear()  # xml:space
-        for name in [name for name in run.attrib if "rsid" in name]:
-            del run.attrib[name]
-        return str(etree().tostring(run, encoding="unicode"))
+        looks = [str(etree().tostring(each, encoding="unicode")) for each in run if local(each) != self.dialect.text]
+        return str([*looks, *((name, value) for name, value in run.attrib.items() if "rsid" not in name)]) + run.tag
 
     def made(self, new: Any, plain: Any) -> list[Any]:
         """The runs and elements of a translation; `plain`: a run for the text outside of other runs."""
         elements = self.with_text(plain, new.text)
         for child in new:
             old = self.elements[int(child.tag[1:])]
-            if child.tag.startswith("x"):
-                elements.append(old)
-            elif text_of(old, self.dialect) is not None:
+            if text_of(old, self.dialect) is not None:
                 elements += self.with_text(old, "".join(child.itertext()))
             else:
-                old[:] = self.made(child, self.longest(old))
+                if child.tag.startswith("g"):
+                    old[:] = self.made(child, self.longest(old))
                 elements.append(old)
             elements += self.with_text(plain, child.tail)
         return elements

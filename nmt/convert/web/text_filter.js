@@ -1,6 +1,6 @@
 "use strict";
 // What must not be translated, as placeholders: nmt/data/text_filter.py, whose patterns come with the page.
-// rules: those of nmt/convert/javascript.py
+// rules: those of nmt/convert/html_page.py
 
 class TextFilter {
   constructor(rules, tags) {
