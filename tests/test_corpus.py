@@ -196,7 +196,7 @@ def broken(folder: Path, mistake: str) -> DataConfig:  # noqa: C901  # one case 
     [
         ("counts", ["train.de has 4 lines", "train.en has 3 lines"]),
         ("utf-8", ["train.en, line 3, is not UTF-8"]),
-        ("empty", ["train.en is empty"]),
+        ("empty", ["train.en has 0 lines"]),
         ("all empty", ["train.de", "train.en are empty"]),
         ("missing", ["no file", "valid.en (nor valid.en.gz"]),
         ("same file", ["train.de", "train.en are the same file"]),

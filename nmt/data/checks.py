@@ -41,22 +41,21 @@ BROKEN = re.compile(f"Ã[{HIGH}]|Â[\u00a0-\u00bf]|â€|[ÐÑ][{HIGH}][ÐÑ][{H
 BROKEN_TABLE = table_of(map(ord, "ÃÂâÐÑï\ufffd"))
 LOST_LETTER = re.compile(r"(?<!\S)[^\W\d_]+\?[^\W\d_]+(?=[.,;:!?]?(?:\s|$))")  # M?ller
 ENTITY = re.compile(rf"&(?:amp;)*(?:#[0-9]{{1,6}}|#[xX][0-9a-fA-F]{{1,6}}|apos|{'|'.join(name2codepoint)});")
+CONTROLS, SWAPPED = "control characters", "swapped"
 EXAMPLES = {"characters of a wrong encoding": ", such as Ã¼ for ü", "HTML entities": ", such as &amp;"}
 
 
 class Finding(NamedTuple):
-    """A fault of a set: what it is, and the number of the first pair that has it (in the order read, from 1)."""
+    """A fault of a set."""
 
     text: str
-    number: int
+    number: int  # of the first pair that has it, in the order read, from 1
 
 
 @dataclass
 class Count:
-    """How many pairs have a fault, and the number of the first."""
-
-    pairs: int = 0
-    first: int = 0
+    pairs: int = 0  # that have a fault
+    first: int = 0  # the number of the first
 
 
 class Usual(NamedTuple):
@@ -103,7 +102,7 @@ class PairChecks:
         found = {kind: by_side[0][kind] | by_side[1][kind] for kind in by_side[0]}
         if self.usual.pairs >= MIN_PAIRS:
             other = [in_other_language(self.usual.language, number, side) for number, side in enumerate(sides)]
-            found |= {"in the other language": other[0] | other[1], "swapped": other[0] & other[1]}
+            found |= {"in the other language": other[0] | other[1], SWAPPED: other[0] & other[1]}
         indices = {kind: np.flatnonzero(lines) for kind, lines in found.items() if lines.any()}
         blocks = find_misaligned_blocks(self.usual.moments, chunk)
         return ChunkFaults(chunk.size, indices, blocks, pair_hashes(sides[0].hashes, sides[1].hashes))
@@ -122,29 +121,25 @@ class PairChecks:
         self.misaligned = merge([*self.misaligned, *(block.moved(self.read) for block in found.misaligned)])
         self.read += found.size
 
-    def counted(self) -> dict[str, Count]:
-        """How many pairs have each fault of text or language."""
-        return {kind: count for kind, count in self.faults.items() if kind != "swapped"}
-
     def findings(self) -> Iterator[Finding]:
         """The warnings about the set."""
         if self.other_languages:
             yield Finding(self.other_languages, 1)
         if self.misaligned:
-            yield Finding(describe_misaligned_blocks(self.misaligned), self.misaligned[0].first)
-        swapped = self.faults.get("swapped", Count())
-        if swapped.pairs > max(MIN_LINES, MIN_SWAPPED_SHARE * self.read):
-            text = f"{swapped.pairs:,} of {self.read:,} pairs look swapped: each side in the other's language"
-            yield Finding(text, swapped.first)
+            first, pairs = self.misaligned[0], sum(block.size for block in self.misaligned)
+            shifted = f"one file is shifted by {abs(first.shift)} line{'s' if abs(first.shift) > 1 else ''}"
+            cause = "lines are shuffled or mixed up" if first.shift == UNRELATED else shifted
+            more = f", in {len(self.misaligned)} blocks" if len(self.misaligned) > 1 else ""
+            text = f"the two sides of {pairs:,} pairs do not belong together, as if {cause}"
+            yield Finding(f"{text} (from here on for {first.size:,} pairs{more})", first.first)
         for kind, count in self.faults.items():
-            if kind == "control characters" or (kind in EXAMPLES and count.pairs >= self.least(kind)):
-                text = f"{count.pairs:,} of {self.read:,} pairs have {kind}{EXAMPLES.get(kind, '')}"
-                yield Finding(text, count.first)
-
-    def least(self, kind: str) -> float:
-        """From how many pairs on a fault of their text is a warning."""
-        in_valid = self.valid.faults.get(kind, Count()).pairs / max(1, self.valid.read) if self.valid else 0.0
-        return max(MIN_LINES, MIN_SHARE * self.read, TIMES_VALID * in_valid * self.read)
+            of_read = f"{count.pairs:,} of {self.read:,} pairs"
+            in_valid = self.valid.faults.get(kind, Count()).pairs / max(1, self.valid.read) if self.valid else 0.0
+            least = max(MIN_LINES, MIN_SHARE * self.read, TIMES_VALID * in_valid * self.read)
+            if kind == SWAPPED and count.pairs > max(MIN_LINES, MIN_SWAPPED_SHARE * self.read):
+                yield Finding(f"{of_read} look swapped: each side in the other's language", count.first)
+            elif kind == CONTROLS or (kind in EXAMPLES and count.pairs >= least):
+                yield Finding(f"{of_read} have {kind}{EXAMPLES.get(kind, '')}", count.first)
 
 
 def text_faults(side: Lines) -> dict[str, np.ndarray]:
@@ -153,7 +148,7 @@ def text_faults(side: Lines) -> dict[str, np.ndarray]:
     inside = np.concatenate(([False], (side.codes[1:-1] == ord("?")) & letters[:-2] & letters[2:], [False]))
     lost = side.matching(side.having(inside[: len(side.codes)]), LOST_LETTER)
     return {
-        "control characters": side.having(CONTROL[side.codes]) & ~side.blank,
+        CONTROLS: side.having(CONTROL[side.codes]) & ~side.blank,
         "characters of a wrong encoding": lost | side.matching(side.having(BROKEN_TABLE[side.codes]), BROKEN),
         "HTML entities": side.matching(side.having(side.codes == ord("&")), ENTITY),
     }
@@ -162,15 +157,3 @@ def text_faults(side: Lines) -> dict[str, np.ndarray]:
 def pair_hashes(source: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Hashes of pairs from those of their sides."""
     return mix(mix(source) + target)
-
-
-def describe_misaligned_blocks(blocks: list[MisalignedBlock]) -> str:
-    first, pairs = blocks[0], sum(block.size for block in blocks)
-    lines = "line" if abs(first.shift) == 1 else "lines"
-    shifted = f"one file is shifted by {abs(first.shift)} {lines}"
-    cause = "lines are shuffled or mixed up" if first.shift == UNRELATED else shifted
-    more = f", in {len(blocks)} blocks" if len(blocks) > 1 else ""
-    return (
-        f"the two sides of {pairs:,} pairs do not belong together, as if {cause} "
-        f"(from here on for {first.size:,} pairs{more})"
-    )

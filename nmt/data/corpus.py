@@ -20,7 +20,6 @@ from nmt.data.checksums import cached_digests
 from nmt.data.files import report_write_errors
 from nmt.data.filtering import HeldOutSentences
 from nmt.data.language_pairs import divide_tests, each_pair, is_multilingual
-from nmt.data.origin import Origin
 from nmt.data.packed import PackedFile
 from nmt.data.training_links import find_link_files
 from nmt.data.training_plan import (
@@ -32,7 +31,7 @@ from nmt.data.training_plan import (
     prepare_training,
     split_roles,
 )
-from nmt.data.write_sets import TrainingSet, count_in_training, log_report, write_held_out_set
+from nmt.data.write_sets import IN_TRAINING, TrainingSet, write_held_out_set
 
 OWN_KEYS = ("split_size", "columns", "weights", "temperature", "origin_tags", "opus_url")  # of kind=files
 AUDIT_KEYS = ("audit_deviation", "audit_identifier", "audit_examples")
@@ -107,8 +106,17 @@ def build_corpus(data: DataConfig, folder: Path, downloads: Path, old: OldText |
             audit[name] = write_held_out_set(name, sets[name], data, folder, held_out, checks[name])
         training = TrainingSet(plan, data, held_out, PairChecks(checks["valid"], languages), generated)
         audit = {"train": training.write(folder)} | audit
-        count_in_training(audit["valid"], data, held_out)
-        add_files(audit, sets, cache)
+        if leaked := held_out.found_lines("valid"):
+            audit["valid"]["counted"][IN_TRAINING] = len(leaked)
+            audit["valid"]["examples"][IN_TRAINING] = f"valid.{data.source}:{leaked[0]}"
+        for name, origins in sets.items():
+            for entry, origin, digests in zip(
+                audit[name]["origins"], origins, file_digests(origins, cache), strict=True
+            ):
+                entry["files"] = [
+                    {"name": path.name, "bytes": path.stat().st_size, "sha256": digest}
+                    for path, digest in zip(origin.files, digests, strict=True)
+                ]
         if data.kind == "phrasebook":
             phrasebook.write_links(data, sources.set_names(data), folder)
         digests = [digest for entry in audit.values() for digest in entry["sha256"].values()]
@@ -121,18 +129,20 @@ def build_corpus(data: DataConfig, folder: Path, downloads: Path, old: OldText |
             "audit": audit,
         }
         (folder / "report.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    log_report(report)
+    log_report(audit)
 
 
-def add_files(audit: dict[str, Any], sets: dict[str, list[Origin]], cache: Path) -> None:
-    """Add name, bytes and sha256 of their files to what the report says about the origins of each set."""
-    for name, origins in sets.items():
-        digests = file_digests(origins, cache)
-        for entry, origin, found in zip(audit[name]["origins"], origins, digests, strict=True):
-            entry["files"] = [
-                {"name": path.name, "bytes": path.stat().st_size, "sha256": digest}
-                for path, digest in zip(origin.files, found, strict=True)
-            ]
+def log_report(audit: dict[str, Any]) -> None:
+    for name, entry in audit.items():
+        logger.info("%-20s %11s pairs read, %11s kept", name, f"{entry['read']:,}", f"{entry['kept']:,}")
+        for group in ("dropped", "counted"):
+            for reason, number in entry[group].items():
+                logger.info("  %-7s %10s  %s, first: %s", group, f"{number:,}", reason, entry["examples"][reason])
+        for part in entry["origins"] if len(entry["origins"]) > 1 or "skipped" in entry["origins"][0] else []:
+            words = [f"from    {part['read']:>10,}  {part['origin']}, {part['lines']:,} lines"]
+            words += [f"{number:,} {reason}" for reason, number in (part["dropped"] | part.get("skipped", {})).items()]
+            words += [f"{key} {part[key]}" for key in ("weight", "revision", "license") if part.get(key, 1) != 1]
+            logger.info("  %s", ", ".join(words))
 
 
 def set_files(corpus: Path, name: str, data: DataConfig) -> tuple[Path, Path]:

@@ -6,6 +6,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +23,7 @@ logger = logging.getLogger("nmt")
 Value = TypeVar("Value")
 
 
-class BrokenDownload(Exception):
+class BrokenDownload(UserError):
     """A try that ended without the whole file."""
 
 
@@ -36,73 +37,50 @@ def download(url: str, path: Path, check: Callable[[Path], None], sha256: str | 
     with open_atomic(path) as file:
         version = ""  # of what has come so far: its strong ETag, or the time of its last change
         for wait in WAITS:
+            headers = {"User-Agent": "nmt"}
+            if version and file.tell():
+                headers |= {"Range": f"bytes={file.tell()}-", "If-Range": version}
+            request = urllib.request.Request(url, headers=headers)
             try:
-                with request(url, file.tell(), version) as answer:
+                with ask(partial(urllib.request.urlopen, request, timeout=TIMEOUT)) as answer:
                     if answer.status != 206:  # not the rest, but all of it
                         file.seek(0)
                         file.truncate()
-                    etag, modified, length = (
-                        answer.headers.get(name, "") for name in ("ETag", "Last-Modified", "Content-Length")
-                    )
+                    names = "ETag", "Last-Modified", "Content-Length"
+                    etag, modified, length = (answer.headers.get(name, "") for name in names)
                     version = etag if etag.startswith('"') else modified
                     end = file.tell() + int(length or 0)
-                    while block := unless_broken(lambda: answer.read(BLOCK)):
+                    while block := ask(partial(answer.read, BLOCK)):
                         file.write(block)
                 if length and file.tell() != end:
                     raise BrokenDownload(f"{file.tell():,} of {end:,} bytes came")
                 version = ""  # of no use if it is damaged
                 file.flush()
-                about = {"url": url, "bytes": file.tell(), "sha256": verified(url, Path(file.name), check, sha256)}
+                digest = file_digest(Path(file.name))
+                if sha256 not in (None, digest):
+                    raise BrokenDownload(f"its sha256 is {digest} instead of {sha256}")
+                check(Path(file.name))
+                about = {"url": url, "bytes": file.tell(), "sha256": digest}
                 return about | ({"last_modified": modified} if modified else {})
-            except BrokenDownload as error:
-                if wait is None:
-                    raise UserError(f"{url} cannot be downloaded: {error} ({len(WAITS)} tries).") from None
-                logger.info("%s: %s; trying again.", url, error)
+            except UserError as error:
+                reason = str(error).replace(file.name, "the file").rstrip(".")
+                if wait is None or not isinstance(error, BrokenDownload | DamagedFile):
+                    tries = "" if wait else f" ({len(WAITS)} tries)"
+                    raise UserError(f"{url} cannot be downloaded: {reason}{tries}.") from None
+                logger.info("%s: %s; trying again.", url, reason)
                 time.sleep(wait)
     raise AssertionError("the last try returns or raises")
 
 
-def request(url: str, start: int, version: str) -> Any:
-    """The answer of the server, of a known version the rest from `start` on.
-
-    Raises BrokenDownload for what may pass, UserError for what will not.
-    """
-    headers = {"User-Agent": "nmt"}
-    if start and version:
-        headers |= {"Range": f"bytes={start}-", "If-Range": version}
+def ask(call: Callable[[], Value]) -> Value:
+    """What the server gives; raises BrokenDownload for a fault of the network that may pass, else UserError."""
     try:
-        return unless_broken(
-            lambda: urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
-        )
+        return call()
     except urllib.error.HTTPError as error:
         error.close()
-        reason = f"HTTP error {error.code} ({printable(error.reason, 120)})"
-        if error.code >= 500 or error.code in PASSING:
-            raise BrokenDownload(reason) from None
-        raise UserError(f"{url} cannot be downloaded: {reason}.") from None
-
-
-def unless_broken(ask: Callable[[], Value]) -> Value:
-    """What `ask` gives; raises BrokenDownload where the network fails."""
-    try:
-        return ask()
-    except urllib.error.HTTPError:
-        raise
+        may_pass = error.code >= 500 or error.code in PASSING
+        kind = BrokenDownload if may_pass else UserError
+        raise kind(f"HTTP error {error.code} ({printable(error.reason, 120)})") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         cause = getattr(error, "reason", error)
         raise BrokenDownload(printable(getattr(cause, "strerror", None) or cause, 120)) from None
-
-
-def verified(url: str, path: Path, check: Callable[[Path], None], sha256: str | None) -> str:
-    """The sha256 of a file that has come; raises BrokenDownload if it is damaged, UserError if it is of no use."""
-    found = file_digest(path)
-    if sha256 not in (None, found):
-        raise BrokenDownload(f"its sha256 is {found} instead of {sha256}")
-    try:
-        check(path)
-    except UserError as error:
-        text = str(error).replace(str(path), "the file").rstrip(".")
-        if isinstance(error, DamagedFile):
-            raise BrokenDownload(text) from None
-        raise UserError(f"{url} cannot be used: {text}.") from None
-    return found

@@ -10,7 +10,7 @@ import logging
 import os
 import re
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from nmt.data.files import atomic_folder
 from nmt.data.origin import Origin, plain_origin
 from nmt.data.parallel_text import LineWriter
 from nmt.data.tables import Columns, Skipped, select_fields
-from nmt.errors import UserError, is_printable, printable
+from nmt.errors import UserError, printable
 
 NAME = r"[A-Za-z0-9][\w.-]{0,95}"
 WORD = re.compile(rf"hub:({NAME}/{NAME})(?:/({NAME}))?(?::({NAME}))?(?:@({NAME}))?", re.ASCII)
@@ -54,12 +54,10 @@ def find(word: str, data: DataConfig, downloads: Path) -> Callable[[], Origin]:
 
 def read_about(folder: Path, files: list[Path]) -> dict[str, Any]:
     """Where the files came from; raises UserError if they are not those that were written."""
-    try:
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
         if about.pop("text") == [file_digest(file) for file in files]:
             return about
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        pass
     raise UserError(f"The download in {folder} is damaged; delete the folder, and it is downloaded again.")
 
 
@@ -68,9 +66,7 @@ def stream(word: str, match: re.Match[str], columns: Columns, folder: Path, file
     name, configuration, split, revision = match.groups()
     skipped, pairs = Skipped(), 0
     with atomic_folder(folder) as temporary, ExitStack() as stack:
-        writers = [LineWriter(temporary / file.name) for file in files]
-        for writer in writers:
-            stack.callback(writer.close)
+        writers = [stack.enter_context(LineWriter(temporary / file.name)) for file in files]
         try:
             about = describe(name, revision)
             for pair in select_fields(rows(name, configuration, split or "train", about), columns, skipped, word):
@@ -97,12 +93,11 @@ def describe(name: str, revision: str | None) -> dict[str, Any]:
     from huggingface_hub import HfApi  # here, because the import takes a second
 
     info = HfApi().dataset_info(name, revision=revision, timeout=TIMEOUT)
-    if not re.fullmatch(r"[0-9a-f]{40}", info.sha or ""):
+    if not info.sha:
         raise UserError(f"hub:{name} cannot be downloaded: the hub names no revision of it.")
     about = {"url": f"{os.environ.get('HF_ENDPOINT', 'https://huggingface.co')}/datasets/{name}", "revision": info.sha}
-    card = info.card_data
-    license = card.get("license") if card else None
-    return about | ({"license": str(license)[:200]} if license and is_printable(str(license)) else {})
+    license = str(info.card_data.get("license") or "") if info.card_data else ""
+    return about | ({"license": printable(license, 200)} if license else {})
 
 
 def rows(name: str, configuration: str | None, split: str, about: dict[str, Any]) -> Any:

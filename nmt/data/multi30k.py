@@ -16,7 +16,7 @@ from nmt.data.download import download
 from nmt.data.files import report_write_errors
 from nmt.data.language_pairs import each_pair, is_multilingual, of_pair
 from nmt.data.origin import Origin, plain_origin
-from nmt.data.parallel_text import read_lines, to_line
+from nmt.data.parallel_text import read_lines
 from nmt.errors import UserError, choose
 
 HUB_NAME = "bentrevett/multi30k"
@@ -88,21 +88,23 @@ def find(data: DataConfig, groups: dict[str, list[str]], downloads: Path) -> dic
 def download_sets(data: DataConfig, names: list[str], downloads: Path) -> dict[str, tuple[Path, Path]]:
     """The source and target file of every named set, downloaded unless an earlier call did; raises UserError."""
     check_sets(data.source, data.target, names)
-    with report_write_errors(downloads):
-        downloads.mkdir(parents=True, exist_ok=True)
     has_hub, sets = {data.source, data.target} == {"de", "en"}, {}
     for name in names:
         keys = f"{name}.{data.source}", f"{name}.{data.target}"
         sets[name] = files = downloads / f"{keys[0]}.gz", downloads / f"{keys[1]}.gz"
-        missing = [key for key, path in zip(keys, files, strict=True) if not is_downloaded(key, path)]
+        missing = [
+            (key, path)
+            for key, path in zip(keys, files, strict=True)
+            if not path.is_file() or (CHECKSUMS[key] is not None and not has_digest(path, CHECKSUMS[key]))
+        ]
         if missing and has_hub and name in HUB_SPLITS:
             try:
                 sets[name], missing = from_hub(keys, data, downloads), []
             except UserError as error:
                 has_hub = False
                 logger.info("The Hugging Face hub does not give %s (%s); trying the plain files.", HUB_NAME, error)
-        for key in missing:
-            download_file(key, downloads / f"{key}.gz")
+        for key, path in missing:
+            download_file(key, path)
     return sets
 
 
@@ -113,20 +115,17 @@ def from_hub(keys: tuple[str, str], data: DataConfig, downloads: Path) -> tuple[
     for path, key in ((source, keys[0]), (target, keys[1])):
         digest = hashlib.sha256()
         for sentence in read_lines(path):
-            digest.update(to_line(sentence.strip()))
+            digest.update(sentence.strip().encode() + b"\n")
         if digest.hexdigest() != TEXT_CHECKSUMS[key]:
             raise UserError(f"{key} is not the known text: its sha256 is {digest.hexdigest()}")
     return source, target
-
-
-def is_downloaded(key: str, path: Path) -> bool:
-    return path.is_file() and (CHECKSUMS[key] is None or has_digest(path, CHECKSUMS[key]))
 
 
 def download_file(key: str, path: Path) -> None:
     """Download KEY.gz; raises UserError when there is no network or the checksum is not the expected one."""
     try:
         with report_write_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
             download(f"{ADDRESS}/{key}.gz", path, lambda _: None, CHECKSUMS[key])
     except UserError as error:
         raise UserError(

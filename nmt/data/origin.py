@@ -1,9 +1,8 @@
 """Where sentence pairs come from: an `Origin` reads them, and knows what there is to tell about them."""
 
-import contextlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ class Origin:
     word: str  # as it was given
     name: str  # short, for tags and names of test sets
     key: str  # what stays the same when its text grows
-    place: Path | str  # what messages call it
+    place: str  # what messages call it
     files: list[Path]  # whose content it is
     read: Callable[[Skipped, str], Iterator[Pair]]  # records that are no pair are counted by reason; see `pairs`
     sides: tuple[PackedFile, PackedFile] | None = None  # two files of which lines n are pair n
@@ -37,11 +36,6 @@ class Origin:
         """Whether pair n is line n."""
         return self.sides is not None
 
-    def count(self) -> int | None:
-        """About how many pairs there are; None where lines do not tell it."""
-        file = self.sides[0] if self.sides else self.table
-        return file.count_lines() if file else None
-
     def pairs(self, skipped: Skipped, errors: str = "strict") -> Iterator[Pair]:
         """The pairs; raises UserError when there is none.
 
@@ -55,36 +49,38 @@ class Origin:
             reasons = "".join(f"; {number:,} with {reason}" for reason, number in skipped.items())
             raise UserError(f"{self.word} has no pair of sentences{reasons}.")
 
+    def count(self) -> int | None:
+        """About how many pairs there are; None where lines do not tell it."""
+        file = self.sides[0] if self.sides else self.table
+        return file.count_lines() if file else None
 
-def plain_origin(
-    word: str, source: Path, target: Path, about: dict[str, Any] | None = None, links: Path | None = None
+    def pairs_with_progress(self, skipped: Skipped) -> Iterator[Pair]:
+        """The pairs, while a bar shows how many of them have been read."""
+        with Progress(self.count(), "pair", f"reading {self.word}") as bar:
+            for pair in self.pairs(skipped):
+                yield pair
+                bar.update(1)
+
+
+def two_files(
+    word: str, name: str, key: str, files: list[Path], sides: tuple[PackedFile, PackedFile], about: dict[str, Any]
 ) -> Origin:
+    """The pairs of two files, line by line, which must be UTF-8."""
+    return Origin(word, name, key, str(sides[0]), files, lambda skipped, errors: read_pairs(*sides), sides, about)
+
+
+def plain_origin(word: str, source: Path, target: Path, about: dict[str, Any] | None = None) -> Origin:
     """The pairs of two files, line by line; raises UserError where both are one file."""
     if source.samefile(target):
         raise UserError(f"{source} and {target} are the same file; one must be the other's translation.")
-
-    prefix = without_packing(source.resolve()).with_suffix("")
+    key = str(without_packing(source.resolve()).with_suffix(""))
     sides = PackedFile(source), PackedFile(target)
-    read = partial(read_sides, sides)
-    return Origin(word, Path(word).name, str(prefix), source, [source, target], read, sides, about or {}, links)
-
-
-def read_sides(sides: tuple[PackedFile, PackedFile], skipped: Skipped, errors: str) -> Iterator[Pair]:
-    """The pairs of two files, line by line, which must be UTF-8."""
-    return read_pairs(*sides)
+    return two_files(word, Path(word).name, key, [source, target], sides, about or {})
 
 
 def prefix_origin(prefix: str, source: str, target: str) -> Origin:
     """The pairs of PREFIX.source and PREFIX.target, with the links of PREFIX.align; raises UserError."""
-    links = None
-    with contextlib.suppress(UserError):
-        links = find_file(prefix, "align")
-    return plain_origin(prefix, find_file(prefix, source), find_file(prefix, target), links=links)
-
-
-def read_with_progress(origin: Origin, skipped: Skipped) -> Iterator[Pair]:
-    """The pairs of an origin, while a bar shows how many of them have been read."""
-    with Progress(origin.count(), "pair", f"reading {origin.word}") as bar:
-        for pair in origin.pairs(skipped):
-            yield pair
-            bar.update(1)
+    origin = plain_origin(prefix, find_file(prefix, source), find_file(prefix, target))
+    with suppress(UserError):
+        origin.links = find_file(prefix, "align")
+    return origin

@@ -1,7 +1,6 @@
 """Files read as streams of bytes: plain, packed (.gz, .bz2, .xz), or a member of a .zip; nothing is unpacked to disk.
 
-A stranger's file cannot fill the memory: a line has at most LONGEST_LINE bytes, and what unpacks to more than
-MAX_RATIO times its size is refused once it has passed MAX_FREE bytes.
+A stranger's file cannot fill the memory: a line has at most LONGEST_LINE bytes.
 """
 
 import bz2
@@ -10,6 +9,7 @@ import lzma
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
@@ -21,7 +21,6 @@ MAGIC = {b"\x1f\x8b\x08": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
 DAMAGED = (gzip.BadGzipFile, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError)
 LONGEST_LINE = 1 << 24  # bytes
 BLOCK = 1 << 16  # bytes read at a time where there are no lines
-MAX_RATIO, MAX_FREE = 200, 1 << 28  # text is packed to a third or a fifth; repetitive text perhaps to a fiftieth
 
 
 class DamagedFile(UserError):
@@ -73,27 +72,22 @@ class PackedFile:
             raise UserError(f"{self} cannot be read: {error.strerror or error}.") from None
 
     def lines(self) -> Iterator[bytes]:
-        """The lines with their ends; raises UserError for damage and for what is too large."""
+        """The lines with their ends; raises UserError for damage and for a line that is too long."""
         for number, line in enumerate(self.parts(lambda file: file.readline(LONGEST_LINE + 1)), 1):
             if len(line) > LONGEST_LINE:
                 raise UserError(f"{self}, line {number}, is longer than {LONGEST_LINE:,} bytes.")
             yield line
 
     def blocks(self) -> Iterator[bytes]:
-        """The content in blocks; raises UserError for damage and for what is too large."""
+        """The content in blocks; raises UserError for damage."""
         return self.parts(lambda file: file.read(BLOCK))
 
     def parts(self, read: Callable[[BinaryIO], bytes]) -> Iterator[bytes]:
-        """The content in the parts that `read` takes; raises UserError for damage and for what is too large."""
+        number = 0
         with self.open() as file:
-            number, rest = 0, float("inf")
             try:
-                if self.member or self.opener() is not open:
-                    rest = max(MAX_FREE, MAX_RATIO * self.path.stat().st_size)
                 while part := read(file):
-                    number, rest = number + part.count(b"\n"), rest - len(part)
-                    if rest < 0:
-                        raise UserError(f"{self} unpacks to more than {MAX_RATIO} times its size, which no text does.")
+                    number += part.count(b"\n")
                     yield part
             except DAMAGED:
                 message = f"{self} is cut short or damaged after line {number}; it cannot be unpacked."
@@ -104,12 +98,11 @@ class PackedFile:
     def count_lines(self) -> int | None:
         """How many lines there are; None for no regular file, and for damage, which is reported when it is read."""
         number, end = 0, b"\n"
-        try:
+        with suppress(UserError, OSError):
             for block in self.blocks() if self.path.is_file() else ():
                 number, end = number + block.count(b"\n"), block[-1:]
-        except (UserError, OSError):
-            return None
-        return number + (end != b"\n") or None
+            return number + (end != b"\n") or None
+        return None
 
 
 def member_names(path: Path) -> list[str]:

@@ -49,24 +49,20 @@ def read_pairs(source: Path | PackedFile, target: Path | PackedFile) -> Iterator
     empty = True
     for source_line, target_line in zip_longest(read_lines(source), read_lines(target)):
         if source_line is None or target_line is None:
-            raise UserError(describe_line_counts(source, target))
+            counts = {path: sum(1 for _ in read_lines(path)) for path in (source, target)}
+            both = " and ".join(f"{path} has {count:,} lines" for path, count in counts.items())
+            raise UserError(f"{both}; line n of one must be the translation of line n of the other.")
         empty = False
         yield source_line, target_line
     if empty:
         raise UserError(f"{source} and {target} are empty.")
 
 
-def describe_line_counts(source: Path | PackedFile, target: Path | PackedFile) -> str:
-    counts = {path: sum(1 for _ in read_lines(path)) for path in (source, target)}
-    for path, count in counts.items():
-        if not count:
-            return f"{path} is empty."
-    both = " and ".join(f"{path} has {count:,} lines" for path, count in counts.items())
-    return f"{both}; line n of one must be the translation of line n of the other."
-
-
 class LineWriter:
-    """Writes one sentence a line and computes the sha256 of everything written."""
+    """Writes one sentence a line and computes the sha256 of everything written; a context manager.
+
+    Line breaks inside a sentence become spaces, so that all tools agree about its end.
+    """
 
     def __init__(self, path: Path) -> None:
         self.file = open(path, "wb")
@@ -74,18 +70,15 @@ class LineWriter:
 
     def write(self, sentence: str) -> None:
         """Append a sentence as a line of the file."""
-        line = to_line(sentence)
+        line = sentence.replace("\r", " ").replace("\n", " ").encode() + b"\n"
         self.file.write(line)
         self.digest.update(line)
 
-    def close(self) -> None:
-        """Write what is still in memory and close the file."""
+    def __enter__(self) -> "LineWriter":
+        return self
+
+    def __exit__(self, *error: object) -> None:
         self.file.close()
-
-
-def to_line(sentence: str) -> bytes:
-    """A sentence as a line of a file; line breaks inside it become spaces, so that all tools agree."""
-    return sentence.replace("\r", " ").replace("\n", " ").encode() + b"\n"
 
 
 def check_sentences(sentences: Iterable[str]) -> list[str]:

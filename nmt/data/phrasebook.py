@@ -1,11 +1,12 @@
 """The built-in corpus: five sets of German-English sentence pairs with gold word links (data/phrasebook/README.md)."""
 
 import hashlib
+import re
 from pathlib import Path
 
 from nmt.config.schema import DataConfig
 from nmt.data.origin import Origin, plain_origin
-from nmt.data.parallel_text import LineWriter, read_lines
+from nmt.data.parallel_text import read_lines
 from nmt.errors import UserError
 
 SETS = ("train", "valid", "test", "test_seen", "test_unseen")
@@ -39,9 +40,9 @@ def check(data: DataConfig, groups: Groups) -> None:
 def find(data: DataConfig, groups: Groups) -> dict[str, list[Origin]]:
     """The origins of the sets."""
 
-    def origin(name: str) -> Origin:
-        source, target = (folder() / f"{name}.{language}.bz2" for language in (data.source, data.target))
-        return plain_origin(name, source, target)
+    def origin(part: str) -> Origin:
+        source, target = (folder() / f"{part}.{language}.bz2" for language in (data.source, data.target))
+        return plain_origin(part, source, target)
 
     return {name: [origin(part) for part in parts] for name, parts in groups.items()}
 
@@ -50,17 +51,12 @@ def write_links(data: DataConfig, groups: Groups, corpus: Path) -> None:
     """Write NAME.align for the sets in a corpus folder of which no pair was left out; the source side comes first."""
     for name, parts in groups.items():
         lines = [line for part in parts for line in read_lines(folder() / f"{part}.align.bz2")]
-        if len(lines) != sum(1 for _ in read_lines(corpus / f"{name}.{data.source}")):
-            continue
-        writer = LineWriter(corpus / f"{name}.align")
-        for line in lines:
-            writer.write(line if data.source == "de" else swap_sides(line))
-        writer.close()
+        if len(lines) == sum(1 for _ in read_lines(corpus / f"{name}.{data.source}")):
+            with open(corpus / f"{name}.align", "w", encoding="utf-8", newline="\n") as file:
+                file.writelines(f"{line if data.source == 'de' else swap_sides(line)}\n" for line in lines)
 
 
-def swap_sides(links: str) -> str:
+def swap_sides(line: str) -> str:
     """A Pharaoh line with source and target exchanged, sorted again."""
-    marks = ["p" if "p" in link else "-" for link in links.split()]
-    sides = [[int(word) for word in link.split(mark)] for link, mark in zip(links.split(), marks, strict=True)]
-    swapped = sorted((right, left, mark) for (left, right), mark in zip(sides, marks, strict=True))
-    return " ".join(f"{right}{mark}{left}" for right, left, mark in swapped)
+    links = [(int(right), int(left), mark) for left, mark, right in re.findall(r"(\d+)([-p])(\d+)", line)]
+    return " ".join(f"{left}{mark}{right}" for left, right, mark in sorted(links))

@@ -13,7 +13,9 @@ further kind is an entry of READERS or DOWNLOADS: names, messages and the keys o
 """
 
 import logging
+import os.path
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from typing import Any
 from nmt.config.schema import DataConfig
 from nmt.data import hub, multi30k, opus, phrasebook
 from nmt.data.language_pairs import each_pair, is_multilingual, of_pair
-from nmt.data.origin import Origin, prefix_origin
+from nmt.data.origin import Origin, prefix_origin, two_files
 from nmt.data.packed import OPENERS, PackedFile, member_names, without_packing
 from nmt.data.tables import Pair, Skipped, read_jsonl, read_parquet, read_table
 from nmt.data.translation_memory import read_units
@@ -135,41 +137,30 @@ def find_origin(word: str, data: DataConfig, downloads: Path) -> Fetch:
         if word.startswith(beginning):
             return find(word, data, downloads)
     path = Path(word).expanduser()
-    if PackedFile(path).ending in ENDINGS and is_file(path):
+    is_known, is_there = PackedFile(path).ending in ENDINGS, os.path.isfile(path)
+    if is_known and is_there:
         origin = file_origin(word, path, data)
-    else:
-        refuse_file(word, path, data)
+    elif any(os.path.isfile(f"{path}.{data.source}{ending}") for ending in ("", *OPENERS)):
         origin = prefix_origin(word, data.source, data.target)
+    elif is_there:
+        side = without_packing(path)
+        if side.suffix in (f".{data.source}", f".{data.target}"):
+            raise UserError(f"{word} is one side of a corpus; {side.with_suffix('')} names both files.")
+        raise UserError(f"{word} is no kind of file that is known; files of pairs end in {', '.join(ENDINGS)}.")
+    elif is_known:
+        raise UserError(f"There is no file {word}.")
+    else:
+        origin = prefix_origin(word, data.source, data.target)  # raises
     return lambda: origin
-
-
-def is_file(path: Path) -> bool:
-    """Whether there is such a file that may be seen."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
-
-
-def refuse_file(word: str, path: Path, data: DataConfig) -> None:
-    if any(is_file(Path(f"{path}.{data.source}{ending}")) for ending in ("", *OPENERS)):
-        return
-    if not is_file(path):
-        if PackedFile(path).ending in ENDINGS:
-            raise UserError(f"There is no file {word}.")
-        return
-    side = without_packing(path)
-    if side.suffix in (f".{data.source}", f".{data.target}"):
-        raise UserError(f"{word} is one side of a corpus; {side.with_suffix('')} names both files.")
-    raise UserError(f"{word} is no kind of file that is known; files of pairs end in {', '.join(ENDINGS)}.")
 
 
 def file_origin(word: str, path: Path, data: DataConfig) -> Origin:
     file = PackedFile(path)
     if file.ending == ".zip":
-        if opus.find_members(path, data):
-            return opus.archive_origin(word, set_name(word), str(path.resolve()), path, data, {})
         names = member_names(path)
+        with suppress(UserError):
+            sides = opus.find_sides(path, data)
+            return two_files(word, set_name(word), str(path.resolve()), [path], sides, {})
         known = [name for name in names if PackedFile(path, name).ending in READERS]
         if len(known) != 1:
             shown = ", ".join(map(printable, names[:8])) + (", …" if len(names) > 8 else "")
@@ -185,6 +176,5 @@ def file_origin(word: str, path: Path, data: DataConfig) -> Origin:
     def read(skipped: Skipped, errors: str) -> Iterator[Pair]:
         return reader(replace(file, errors=errors), data, skipped)
 
-    has_lines = reader in (read_table, read_jsonl)
-    key = str(without_packing(path.resolve()))
-    return Origin(word, set_name(word), key, str(file), [path], read, table=file if has_lines else None)
+    table = file if reader in (read_table, read_jsonl) else None
+    return Origin(word, set_name(word), str(without_packing(path.resolve())), str(file), [path], read, table=table)

@@ -24,7 +24,7 @@ from pathlib import Path
 from nmt.config.schema import DataConfig
 from nmt.data.files import only_writer, write_atomic
 from nmt.data.filtering import hash_text, rejection_reason
-from nmt.data.origin import Origin, read_with_progress
+from nmt.data.origin import Origin
 from nmt.data.tables import Pair, Skipped
 from nmt.data.words import SPACELESS_CHARACTERS
 from nmt.errors import UserError
@@ -148,7 +148,7 @@ def hold_out(data: DataConfig, origins: list[Origin], thresholds: Thresholds) ->
     }
     for number, origin in enumerate(origins):
         accepted = 0
-        for pair in read_with_progress(origin, Skipped()):
+        for pair in origin.pairs_with_progress(Skipped()):
             if rejection_reason(*pair, data.max_characters, data.max_length_ratio):
                 continue
             accepted += 1

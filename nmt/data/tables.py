@@ -175,19 +175,11 @@ def read_parquet(file: PackedFile, data: DataConfig, skipped: Skipped) -> Iterat
     columns = Columns(data)
     try:
         with parquet.ParquetFile(file.path, buffer_size=1 << 20, pre_buffer=False) as table:
-            names = [name for field in table.schema_arrow for name in field_names(field)]
-            chosen = columns.find(names, str(file))
+            chosen = columns.find(table.schema_arrow.empty_table().flatten().column_names, str(file))
             for batch in table.iter_batches(ROWS, columns=list(chosen), use_threads=False):
                 yield from select_fields(batch.to_pylist(), columns, skipped, str(file))
     except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise UserError(f"{file} cannot be read as Parquet: {printable(error, 200)}") from None
-
-
-def field_names(field: pyarrow.Field) -> list[str]:
-    """The name of a column, or of each field of an object, as `translation.de`."""
-    if pyarrow.types.is_struct(field.type):
-        return [f"{field.name}.{each.name}" for each in field.type]
-    return [field.name]
 
 
 def select_fields(
@@ -197,31 +189,24 @@ def select_fields(
 
     A text with a lone surrogate is skipped unless `errors` lets it pass.
     """
-    rows = iter(rows)
-    first = list(islice(rows, 100))
+    flat_rows = map(flat, rows)
+    first = list(islice(flat_rows, 100))
     if not first:
         return
-    names = next((names for names in map(row_names, first) if columns.has(names)), row_names(first[0]))
+    names = next((list(row) for row in first if columns.has(list(row))), list(first[0]))
     source, target = columns.find(names, table)
-    for row in chain(first, rows):
-        pair = look_up(row, source), look_up(row, target)
+    for row in chain(first, flat_rows):
+        pair: Any = row.get(source), row.get(target)
         if all(isinstance(side, str) and (side.isascii() or is_unicode(side, errors)) for side in pair):
             yield pair
         else:
             skipped[NO_TEXT if None not in pair else NO_COLUMN] += 1
 
 
-def row_names(row: Mapping[str, Any]) -> list[str]:
-    """The names of a row's columns, those of objects inside it as `translation.de`."""
-    names = []
+def flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row in which the fields of objects are columns of their own, such as `translation.de`."""
+    found: dict[str, Any] = {}
     for name, value in row.items():
-        names += [f"{name}.{each}" for each in value] if isinstance(value, dict) else [str(name)]
-    return names
-
-
-def look_up(row: Mapping[str, Any], name: str) -> Any:
-    if name in row:
-        return row[name]
-    outer, _, inner = name.partition(".")
-    value = row.get(outer)
-    return value.get(inner) if isinstance(value, dict) else None
+        inner = {f"{name}.{each}": content for each, content in value.items()} if isinstance(value, dict) else {}
+        found |= inner or {str(name): value}
+    return found

@@ -37,7 +37,7 @@ def find_link_files(data: DataConfig, origins: Sequence[Origin]) -> list[Path]:
     return links if len(links) == len(origins) and not data.origin_tags else []
 
 
-def with_links(pairs: Iterator[Pair], links: Path | None, place: Path | str) -> Iterator[tuple[Pair, str]]:
+def with_links(pairs: Iterator[Pair], links: Path | None, place: str) -> Iterator[tuple[Pair, str]]:
     """Each pair with its line of the file `links`, "" without one; raises UserError for a line that cannot be right.
 
     How many words a pair has depends on the tokenizer in a script without spaces: there each character may be one.

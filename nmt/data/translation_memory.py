@@ -8,7 +8,6 @@ indentation become one space.
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import chain
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
@@ -49,10 +48,9 @@ def units(file: PackedFile) -> Iterator[tuple[Element, list[str]]]:
         if event == "start":
             path.append(element)
             is_open = is_open or name in UNITS
-            if "source-language" in element.attrib:  # 1.2
-                codes = [element.get("source-language", ""), element.get("target-language", "")]
-            elif "srcLang" in element.attrib:  # 2
-                codes = [element.get("srcLang", ""), element.get("trgLang", "")]
+            for first, second in (("source-language", "target-language"), ("srcLang", "trgLang")):  # 1.2, 2
+                if first in element.attrib:
+                    codes = [element.get(first, ""), element.get(second, "")]
             continue
         path.pop()
         if name in CODES:
@@ -70,9 +68,11 @@ def events(file: PackedFile) -> Iterator[tuple[str, Element]]:
     """The beginning and the end of each element; raises UserError for damage."""
     parser: Any = XMLPullParser(("start", "end"))
     try:
-        for block in chain(file.blocks(), (None,)):
-            parser.close() if block is None else parser.feed(block)
+        for block in file.blocks():
+            parser.feed(block)
             yield from parser.read_events()
+        parser.close()
+        yield from parser.read_events()
     except ParseError as error:
         reason = printable(str(error).partition(": line")[0], 100)
         raise UserError(f"{file}, line {error.position[0]}, is no well-formed XML ({reason}).") from None
@@ -85,12 +85,11 @@ def unit_texts(unit: Element, codes: list[str]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for child in unit:
         name = local_name(child)
-        sentence: Element | None = child
         if name == "tuv":
             sentence = next((each for each in child if local_name(each) == "seg"), None)
             language = child.get(XML_LANG, child.get("lang", ""))
         elif name in ("source", "target"):
-            language = child.get(XML_LANG, codes[name == "target"])
+            sentence, language = child, child.get(XML_LANG, codes[name == "target"])
         else:
             continue
         if sentence is not None:
@@ -101,9 +100,8 @@ def unit_texts(unit: Element, codes: list[str]) -> dict[str, str]:
 def find_language(texts: dict[str, str], language: str) -> str | None:
     """The text in a language: its very code, else the first with any region (de-AT for de)."""
     wanted = normal_code(language)
-    if wanted in texts:
-        return texts[wanted]
-    return next((text for code, text in texts.items() if code.startswith(f"{wanted}-")), None)
+    with_region = (text for code, text in texts.items() if code.startswith(f"{wanted}-"))
+    return texts[wanted] if wanted in texts else next(with_region, None)
 
 
 def local_name(element: Element) -> str:

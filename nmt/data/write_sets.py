@@ -5,7 +5,6 @@ answer is in the order read, so the corpus does not depend on their number. Dupl
 in validation or test sets are counted and reported only; whether they are a fault depends on the corpus.
 """
 
-import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -18,10 +17,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from nmt.config.schema import DataConfig
-from nmt.data.checks import SAMPLE, ChunkFaults, PairChecks
+from nmt.data.checks import SAMPLE, SWAPPED, ChunkFaults, PairChecks
 from nmt.data.filtering import HeldOutSentences, rejection_reason
 from nmt.data.inspect.misaligned_blocks import Chunk, chunks
-from nmt.data.origin import Origin, read_with_progress
+from nmt.data.origin import Origin
 from nmt.data.parallel_text import LineWriter
 from nmt.data.processes import map_in_order, usable_processors
 from nmt.data.tables import NO_COLUMN, Pair, Skipped
@@ -32,13 +31,12 @@ from nmt.data.training_plan import TrainingPlan, copies
 from nmt.data.translation_memory import NO_PAIR
 from nmt.errors import UserError
 
+IN_TRAINING = "also in train"  # the remark on a validation pair
 CHUNK = 4000  # pairs that a process looks at together
 MOST_SKIPPED = 0.5  # of the records of an origin; more are an error
 MANY_SKIPPED = 0.1  # and a warning
 HASHES_AT_ONCE = 4_000_000  # that are in memory to find duplicates, 64 MB
 Item = TypeVar("Item")
-IN_TRAINING = "also in train"  # the remark on a validation pair
-logger = logging.getLogger("nmt")
 
 
 @dataclass
@@ -55,28 +53,25 @@ class PairCounts:
     starts: list[tuple[int, Origin]] = field(default_factory=list)  # pairs read before each origin
 
     def each(self, origin: Origin, look: Callable[[Iterator[Pair]], Iterator[Item]]) -> Iterator[Item]:
-        """What `look` makes of each pair of an origin, counted as `read`; it may read ahead. Raises UserError."""
-        skipped, read, kept, dropped = Skipped(), self.read, self.kept, self.dropped.copy()
-        self.starts.append((read, origin))
-        for item in look(read_with_progress(origin, skipped)):
+        """What `look` makes of each pair of an origin, counted as `read`; it may read ahead.
+
+        An origin that loses a tenth of its records is a warning; raises UserError where it loses half. Records of
+        other languages are no error, and nothing to be said about a corpus of several language pairs.
+        """
+        skipped, before, kept, dropped = Skipped(), self.read, self.kept, self.dropped.copy()
+        self.starts.append((before, origin))
+        for item in look(origin.pairs_with_progress(skipped)):
             self.read += 1
             yield item
-        entry = {"origin": origin.word, "read": self.read - read, "lines": self.kept - kept}
+        read, lost = self.read - before, skipped.total()
+        entry = {"origin": origin.word, "read": read, "lines": self.kept - kept}
         entry |= {"dropped": dict(self.dropped - dropped)} | ({"skipped": dict(skipped)} if skipped else {})
         self.origins.append(entry | origin.about)
-        self.check_skipped(origin, self.read - read, skipped)
-
-    def check_skipped(self, origin: Origin, read: int, skipped: Skipped) -> None:
-        """Store a warning about an origin that loses a tenth of its records; raises UserError where it loses half.
-
-        Records of other languages are no error, and nothing to be said about a corpus of several language pairs.
-        """
-        records = read + skipped.total()
         reasons = ", ".join(f"{number:,} with {reason}" for reason, number in skipped.items())
-        text = f"{skipped.total():,} of {records:,} records are no pair: {reasons}."
-        if skipped.total() - skipped[NO_COLUMN] - skipped[NO_PAIR] >= MOST_SKIPPED * records:
+        text = f"{lost:,} of {read + lost:,} records are no pair: {reasons}."
+        if lost - skipped[NO_COLUMN] - skipped[NO_PAIR] >= MOST_SKIPPED * (read + lost):
             raise UserError(f"{origin.word} cannot be what is meant: {text}")
-        if skipped.total() >= MANY_SKIPPED * records and not origin.languages:
+        if lost >= MANY_SKIPPED * (read + lost) and not origin.languages:
             self.warnings.append(f"{origin.place}: {text}")
 
     def drop(self, reason: str) -> None:
@@ -96,42 +91,27 @@ class PairCounts:
     def report_entry(self, checks: PairChecks, writer: "SetWriter") -> dict[str, Any]:
         """The set's entry in report.json, with what the checks of all pairs have found."""
         self.warnings += [f"{self.location(finding.number)}: {finding.text}." for finding in checks.findings()]
-        for kind, count in checks.counted().items():
-            self.count(kind, count.first, count.pairs)
+        for kind, found in checks.faults.items():
+            if kind != SWAPPED:
+                self.count(kind, found.first, found.pairs)
         names = ("read", "kept", "dropped", "counted", "examples", "warnings", "origins")
-        entry = {"from": [str(origin.place) for _, origin in self.starts]} | {
-            name: getattr(self, name) for name in names
-        }
-        return entry | {"sha256": writer.digests()}
+        entry = {"from": [origin.place for _, origin in self.starts]} | {name: getattr(self, name) for name in names}
+        return entry | {"sha256": {code: file.digest.hexdigest() for code, file in writer.files.items()}}
 
 
-class SetWriter:
-    """The two files of a set that is being written; a context manager."""
+class SetWriter(ExitStack):
+    """The two files of a set that is being written, by language; a context manager."""
 
     def __init__(self, name: str, data: DataConfig, folder: Path) -> None:
-        self.files = {language: LineWriter(folder / f"{name}.{language}") for language in (data.source, data.target)}
+        super().__init__()
+        languages = data.source, data.target
+        self.files = {code: self.enter_context(LineWriter(folder / f"{name}.{code}")) for code in languages}
 
     def write(self, source: str, target: str, tag: str, counts: PairCounts) -> None:
         """Write a pair, with the tag of its origin before it, and count it as kept."""
-        for writer, sentence in zip(self.files.values(), (f"{tag} {source}" if tag else source, target), strict=True):
-            writer.write(sentence)
+        for file, sentence in zip(self.files.values(), (f"{tag} {source}" if tag else source, target), strict=True):
+            file.write(sentence)
         counts.kept += 1
-
-    def __enter__(self) -> "SetWriter":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for writer in self.files.values():
-            writer.close()
-
-    @property
-    def size(self) -> int:
-        """Bytes written so far."""
-        return sum(writer.file.tell() for writer in self.files.values())
-
-    def digests(self) -> dict[str, str]:
-        """The sha256 of both files, by language."""
-        return {language: writer.digest.hexdigest() for language, writer in self.files.items()}
 
 
 def write_held_out_set(
@@ -156,7 +136,6 @@ def write_held_out_set(
 
 
 def first_pairs(origins: Sequence[Origin]) -> list[Pair]:
-    """The pairs of a set by which is told what is usual; raises UserError."""
     return list(islice(chain.from_iterable(origin.pairs(Skipped()) for origin in origins), SAMPLE))
 
 
@@ -184,14 +163,10 @@ class TrainingSet:
         counts, plan = PairCounts(), self.plan
         link_files = find_link_files(self.data, plan.origins)
         self.checks.prepare(first_pairs(plan.origins))
-        with ExitStack() as stack:
-            writer = stack.enter_context(SetWriter("train", self.data, folder))
-            hashes = stack.enter_context(open(self.temporary / "hashes", "wb"))
-            link_writer = LineWriter(folder / LINKS) if link_files else None
-            if link_writer:
-                stack.callback(link_writer.close)
+        with SetWriter("train", self.data, folder) as writer, open(self.temporary / "hashes", "wb") as hashes:
+            link_writer = writer.enter_context(LineWriter(folder / LINKS)) if link_files else None
             for number, origin in enumerate(plan.origins):
-                weight = plan.weight(number, writer.size)
+                weight = plan.weight(number, sum(file.file.tell() for file in writer.files.values()))
                 judge = partial(self.judged, links=link_files[number] if link_files else None, place=origin.place)
                 for (source, target), line, judgement in counts.each(origin, judge):
                     hashes.write((0 if judgement.reason else judgement.hash).to_bytes(8, "little"))
@@ -218,9 +193,7 @@ class TrainingSet:
             counts.count("duplicates", first, repeated)
         return counts.report_entry(self.checks, writer)
 
-    def judged(
-        self, pairs: Iterator[Pair], links: Path | None, place: Path | str
-    ) -> Iterator[tuple[Pair, str, Judgement]]:
+    def judged(self, pairs: Iterator[Pair], links: Path | None, place: str) -> Iterator[tuple[Pair, str, Judgement]]:
         """Each pair with its line of the file `links` and a judgement; some chunks are read ahead. Raises UserError."""
         read = deque[tuple[Pair, str]]()
 
@@ -247,15 +220,15 @@ class TrainingSet:
 
 
 def check_part(entry: dict[str, Any], data: DataConfig) -> None:
-    if not entry["lines"]:
-        keys = {"too long": "max_characters", "lengths too unlike": "max_length_ratio"}
-        limits = {reason: f" (data.{key}={getattr(data, key):g})" for reason, key in keys.items()}
-        dropped = entry["dropped"].items()
-        reasons = ", ".join(f"{number:,} {reason}{limits.get(reason, '')}" for reason, number in dropped)
-        alike = any("held" in reason for reason in entry["dropped"])
-        hint = " Its sentences are too much alike to be split; give data.valid, and data.test=null." if alike else ""
-        left = f"No training pair is left of {entry['read']:,} in data.train={entry['origin']}: {reasons}."
-        raise UserError(left + hint)
+    if entry["lines"]:
+        return
+    keys = {"too long": "max_characters", "lengths too unlike": "max_length_ratio"}
+    limits = {reason: f" (data.{key}={getattr(data, key):g})" for reason, key in keys.items()}
+    reasons = ", ".join(f"{number:,} {each}{limits.get(each, '')}" for each, number in entry["dropped"].items())
+    alike = any("held" in reason for reason in entry["dropped"])
+    hint = " Its sentences are too much alike to be split; give data.valid, and data.test=null." if alike else ""
+    left = f"No training pair is left of {entry['read']:,} in data.train={entry['origin']}: {reasons}."
+    raise UserError(left + hint)
 
 
 def count_repeated(path: Path) -> tuple[int, int]:
@@ -278,25 +251,3 @@ def count_repeated(path: Path) -> tuple[int, int]:
         again = np.delete(own, first)
         repeated, firsts = repeated + len(again), [*firsts, *again[:1].tolist()]
     return repeated, min(firsts, default=0)
-
-
-def count_in_training(entry: dict[str, Any], data: DataConfig, held_out: HeldOutSentences) -> None:
-    """Count in the entry of the validation set the pairs of which both sides are in the training set."""
-    if lines := held_out.found_lines("valid"):
-        entry["counted"][IN_TRAINING] = len(lines)
-        entry["examples"][IN_TRAINING] = f"valid.{data.source}:{lines[0]}"
-
-
-def log_report(report: dict[str, Any]) -> None:
-    """Log how many pairs were read, kept, dropped and remarked on, each with the file and line of the first."""
-    for name, entry in report["audit"].items():
-        logger.info("%-20s %11s pairs read, %11s kept", name, f"{entry['read']:,}", f"{entry['kept']:,}")
-        for group in ("dropped", "counted"):
-            for reason, number in entry[group].items():
-                logger.info("  %-7s %10s  %s, first: %s", group, f"{number:,}", reason, entry["examples"][reason])
-        for part in entry["origins"] if len(entry["origins"]) > 1 or "skipped" in entry["origins"][0] else []:
-            words = [f"from    {part['read']:>10,}  {part['origin']}, {part['lines']:,} lines"]
-            words += [f"weight {part['weight']:g}"] if part.get("weight", 1) != 1 else []
-            words += [f"{number:,} {reason}" for reason, number in (part["dropped"] | part.get("skipped", {})).items()]
-            words += [f"{key} {part[key]}" for key in ("revision", "license") if key in part]
-            logger.info("  %s", ", ".join(words))
