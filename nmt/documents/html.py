@@ -7,7 +7,6 @@ class="notranslate" marks. A tag, comment or script without an end is refused.
 
 from __future__ import annotations
 
-import codecs
 import html
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -110,8 +109,9 @@ def read_markup(text: str, match: re.Match[str], end: int | None = None) -> list
     if (is_kept or name in KEPT) and kind == "open":
         stop = element_end(text, name, stop, len(text) if end is None else end) or (len(text) if is_block else stop)
         return [Token("unit", start, stop, [text[start:stop]], name, is_block)]
-    if name == "meta":
-        check_encoding(attributes, start)
+    declared = attributes.get("charset") or attributes.get("content", "").partition("charset=")[2]
+    if name == "meta" and declared not in ("", "utf-8", "utf8", "us-ascii", "ascii"):
+        raise Malformed(f"the document says that its encoding is {declared}; convert it to UTF-8", start)
     return [Token(kind, start, stop, parts, name, is_block)]
 
 
@@ -129,16 +129,6 @@ def element_end(text: str, name: str, start: int, end: int) -> int:
         return found.end()
     following = re.compile(begins, re.IGNORECASE).search(text, start, end)
     return following.start() if following else 0
-
-
-def check_encoding(attributes: dict[str, str], start: int) -> None:
-    declared = attributes.get("charset") or attributes.get("content", "").partition("charset=")[2]
-    try:
-        known = not declared or codecs.lookup(declared).name in ("utf-8", "ascii")
-    except LookupError:
-        known = True
-    if not known:
-        raise Malformed(f"the document says that its encoding is {declared}; convert it to UTF-8", start)
 
 
 def tag_parts(text: str, match: re.Match[str], name: str, attributes: dict[str, str]) -> list[Part]:

@@ -80,7 +80,6 @@ INLINE = re.compile(r"<(/?)([A-Za-z]+)(?:[ \t.][^<>\r\n]*)?>|\{[\\/][^{}\r\n]*\}
 DASH = re.compile(r"[ \t]*[-–—‐](?![-–—])[ \t]*")
 SENTENCE_END = re.compile(r"[.!?…。！？♪#\])][\"'”“’»«)\]]*$")
 LONGEST_GAP, MOST_LINES = 3.0, 12
-TOLERANCE = 0.1  # seconds that a cue may begin early, as rounded times do
 
 
 class Line(NamedTuple):
@@ -114,23 +113,17 @@ def read_subtitles(text: str) -> Iterator[Part]:
 
 
 def subtitle_lines(text: str) -> Iterator[Line]:
-    """The lines of all cues that are not blank; raises Malformed where there is no cue, and for times that overlap."""
+    """The lines of all cues that are not blank; raises Malformed where there is no cue."""
     cues = list(CUE.finditer(text)) or list(DIALOGUE.finditer(text))
     if text.strip() and not cues:
         raise Malformed("there is no line of times such as 00:01:02,500 --> 00:01:04,000")
     kind = "ass" if cues and cues[0].re is DIALOGUE else "vtt" if text.startswith("WEBVTT") else "srt"
-    before = 0.0
-    for number, cue in enumerate(cues, 1):
+    for cue, following in zip(cues, [*cues[1:], None], strict=True):
         begins, ends = (
             3600 * int(hours or 0) + 60 * int(minutes) + int(seconds) + float(f"0.{fraction}")
             for hours, minutes, seconds, fraction in (cue.groups()[:4], cue.groups()[4:])
         )
-        if ends < begins:
-            raise Malformed(f"cue {number} ends before it begins", cue.start())
-        if kind == "srt" and begins < before - TOLERANCE:
-            raise Malformed(f"cue {number} begins before cue {number - 1} ends", cue.start())
-        before = ends
-        stop = cues[number].start() if number < len(cues) else len(text)
+        stop = following.start() if following else len(text)
         if end := CUE_END[kind].search(text, cue.end(), stop):
             stop = end.start()
         pattern = r"(?:(?!\\[Nn])[^\r\n])+" if kind == "ass" else r"[^\r\n]*\S"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -20,30 +20,21 @@ from nmt.view.progress import Progress
 CHUNK_SENTENCES = 400  # that are translated together
 
 
-class SentenceTranslator(Protocol):
-    """What translates the sentences of a document."""
-
-    @property
-    def keeps_units(self) -> bool:
-        """Whether a private character in a sentence is copied to its translation."""
-
-    def translate(self, sentences: Sequence[str], weighed: Sequence[bool]) -> Iterator[TranslatedSentence]:
-        """The translation of each sentence, in order, with word weights for those that are `weighed`."""
-
-
 @dataclass
 class ModelTranslator:
+    """What translates the sentences of a document."""
+
     translator: Translator
     reader: WeightReader | None  # None: a model without attention
     count: int = 0  # sentences so far, for messages
 
     @property
     def keeps_units(self) -> bool:
-        """True of a model with placeholders (tokenizer.protect)."""
+        """Whether a private character in a sentence is copied to its translation (tokenizer.protect)."""
         return self.translator.tokenizers.protects
 
     def translate(self, sentences: Sequence[str], weighed: Sequence[bool]) -> Iterator[TranslatedSentence]:
-        """Search, then forced decoding of what is weighed."""
+        """The translation of each sentence, in order, with word weights by forced decoding where `weighed`."""
         found = list(self.translator.translate_chunk(sentences, self.count + 1))
         self.count += len(sentences)
         wanted = [(each.parts or [each]) if weigh else [] for each, weigh in zip(found, weighed, strict=True)]
@@ -55,24 +46,20 @@ class ModelTranslator:
             yield TranslatedSentence(text, weights)
 
 
-class Row(NamedTuple):
-    segment: Segment
-    spans: list[Span]  # of its sentences
+Row = tuple[Segment, list[Span]]  # a segment, and the spans of its sentences
 
 
-def translate_document(
-    document: Document, language: str, translator: SentenceTranslator, name: str = ""
-) -> Counter[str]:
+def translate_document(document: Document, language: str, translator: ModelTranslator, name: str = "") -> Counter[str]:
     """Set the translation of all segments, some 400 sentences at a time; how many sentences became what.
 
     Raises UserError without sentencex.
     """
     rows = split_segments(segments([part for each in document.fields for part in each.parts]), language)
     counts, chunk, size = document.left.copy(), list[Row](), 0
-    with Progress(sum(len(row.spans) for row in rows), "sentence", f"translating {name}") as bar:
+    with Progress(sum(len(spans) for _, spans in rows), "sentence", f"translating {name}") as bar:
         for row in rows:
             chunk.append(row)
-            size += len(row.spans)
+            size += len(row[1])
             if size >= CHUNK_SENTENCES or row is rows[-1]:
                 translate_chunk(chunk, translator, counts)
                 bar.update(size)
@@ -81,27 +68,23 @@ def translate_document(
 
 
 def split_segments(found: Iterator[Segment], language: str) -> list[Row]:
-    """Each segment with its sentences, by sentencex of Wikimedia; raises UserError without the library.
-
-    It is kept up (syntok rests since 2022, pysbd since 2021) and has rules or fallbacks for some 300 languages.
-    """
+    """Each segment with its sentences, by sentencex of Wikimedia, which has rules or fallbacks for 300 languages."""
     try:
         from sentencex import segment as split
     except ImportError:
         raise UserError(f"Documents are split into sentences by sentencex: {install_extra('documents')}.") from None
     rows = []
     for each in found:
-        spans, start = [], 0
-        for sentence in split(language, each.text):
-            if sentence.strip():
-                lead = start + len(sentence) - len(sentence.lstrip())
-                spans.append((lead, lead + len(sentence.strip())))
-            start += len(sentence)
-        rows.append(Row(each, spans if start == len(each.text) else [(0, len(each.text))]))
+        ends = [0, *accumulate(len(sentence) for sentence in split(language, each.text))]
+        if ends[-1] != len(each.text):
+            ends = [0, len(each.text)]
+        parts = [(start, end, each.text[start:end]) for start, end in pairwise(ends) if each.text[start:end].strip()]
+        spans = [(end - len(text.lstrip()), start + len(text.rstrip())) for start, end, text in parts]
+        rows.append((each, spans))
     return rows
 
 
-def translate_chunk(chunk: Sequence[Row], translator: SentenceTranslator, counts: Counter[str]) -> None:
+def translate_chunk(chunk: Sequence[Row], translator: ModelTranslator, counts: Counter[str]) -> None:
     found = [(segment, segment.text[slice(*span)]) for segment, spans in chunk for span in spans]
     found = [(segment, text) for segment, text in found if has_letters(text)]
     texts = [text if translator.keeps_units else UNITS.sub(" ", text) for _, text in found]
