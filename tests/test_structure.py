@@ -40,7 +40,6 @@ TOP = {"__init__.py", "__main__.py", "cli.py", "errors.py", "py.typed"}  # besid
 LIBRARIES = {
     "datasets": r"data/hub\.py",
     "huggingface_hub": r"(data/hub|convert/hugging_face|evaluate/comet)\.py",
-    "py3langid": r"audit/faults\.py",
     "sentencex": r"documents/translation\.py",
     "markdown_it": r"documents/markdown\.py",
     "lxml": r"documents/xml_files\.py",

@@ -3,14 +3,12 @@
 import re
 import unicodedata
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from nmt.audit.profile import (
     MIN_CASED_WORDS,
-    Language,
     Profile,
     has_spaced_punctuation,
     has_tags,
@@ -20,10 +18,9 @@ from nmt.audit.profile import (
 )
 from nmt.data.checks import Pair, pair_hashes, text_faults
 from nmt.data.filtering import SLACK
-from nmt.data.inspect.language import base, in_other_language
+from nmt.data.inspect.language import in_other_language
 from nmt.data.inspect.lines import SMALL, Lines, Words, is_in, powers, scripts, table_of
 from nmt.data.inspect.misaligned_blocks import MIN_PAIRS, Chunk, MisalignedBlock, find_misaligned_blocks
-from nmt.errors import UserError, install_extra
 
 BOTH = 2  # stands for both sides, where 0 is the source and 1 the target
 NUMBER = re.compile(r"\d+(?:[.,:'’\u00a0\u202f -]?\d+)*")
@@ -39,7 +36,6 @@ CHARACTERS = {
     "unusual spaces": table_of([0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000]),
 }
 MIN_LETTERS = 5  # of a line whose script is judged
-DOUBTFUL, CERTAIN = 0.4, 0.9  # share of unknown words of a line for the identifier, its probability
 WORD_BASE = np.uint64(0xD1B54A32D192ED03)  # odd: powers do not vanish
 COPIED_WORDS, COPIED_SHARE = 3, 0.5  # words from three letters on that a side has from the other
 Sides = tuple[np.ndarray, np.ndarray]
@@ -50,7 +46,6 @@ class Limits:
     max_characters: int
     max_length_ratio: float
     deviation: float
-    identified: tuple[str, str] | None = None  # language codes, where lines are given to an identifier
 
 
 @dataclass
@@ -112,7 +107,7 @@ def inspect_chunk(
     found |= held_out.faults(in_order) if held_out is not None else {}
     sides = {kind: np.where(mask, BOTH, -1) for kind, mask in found.items()}  # of each pair; -1: no fault
     for number, side in enumerate((source, target)):
-        for kind, mask in side_faults(profile, limits, number, side).items():
+        for kind, mask in side_faults(profile, number, side).items():
             before = sides.get(kind, np.full(len(pairs), -1))
             sides[kind] = np.where(mask, np.where(before < 0, number, BOTH), before)
     faults = {
@@ -130,7 +125,7 @@ def inspect_chunk(
     )
 
 
-def side_faults(profile: Profile, limits: Limits, number: int, side: Lines) -> dict[str, np.ndarray]:
+def side_faults(profile: Profile, number: int, side: Lines) -> dict[str, np.ndarray]:
     """The faults of one side (0 or 1): for each kind, which lines have it."""
     found = {kind: side.having(table[side.codes]) & ~side.blank for kind, table in CHARACTERS.items()}
     found |= text_faults(side)
@@ -148,8 +143,6 @@ def side_faults(profile: Profile, limits: Limits, number: int, side: Lines) -> d
         found["no capital letters"] = without_capitals(side)
     exchanged = in_other_language(profile.language, number, side)
     found["in the other language"] = exchanged
-    if limits.identified:
-        found["another language"] = other_language(profile.languages[number], limits.identified[number], side)
     found["unlike the rest"] = profile.languages[number].foreign(side) & ~exchanged
     return found
 
@@ -248,28 +241,3 @@ def is_near(part: str, known: set[str]) -> bool:
     """Whether a number is known itself, by twelve hours less or more, or by the last digits of a year."""
     hours = {str(int(part) - 12), str(int(part) + 12)} if len(part) == 2 and int(part) <= 24 else set()
     return part in known or not known.isdisjoint(hours) or any(len(each) == 4 and each.endswith(part) for each in known)
-
-
-@lru_cache
-def load_identifier(*codes: str) -> Any:
-    """py3langid, which is slow and gets doubtful lines only; raises UserError without it, or for an unknown code."""
-    try:
-        from py3langid.langid import MODEL_FILE, LanguageIdentifier
-    except ImportError:
-        raise UserError(
-            "data.audit_identifier=true needs the library py3langid (0.4 or newer); install it with "
-            f"{install_extra('audit')}, or leave the key out."
-        ) from None
-    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-    for code in codes:
-        if base(code) not in map(str, identifier.labels):
-            raise UserError(f"The language identifier does not know '{code}'; leave data.audit_identifier out.")
-    return identifier
-
-
-def other_language(language: Language, code: str, side: Lines) -> np.ndarray:
-    found = language.unknown(side, DOUBTFUL)
-    for line in np.flatnonzero(found).tolist():
-        name, probability = load_identifier().classify(side.texts[line])
-        found[line] = name != base(code) and probability >= CERTAIN
-    return found

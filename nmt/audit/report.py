@@ -38,7 +38,6 @@ MEANINGS = {
     "another script": "A third of the letters are of a script that the side does not use, or Latin and Cyrillic touch.",
     "in the other language": "The line reads like the other side's language.",
     "unlike the rest": "Most words are unknown to the rest of the side, its characters rare: another language.",
-    "another language": "A language identifier (py3langid) says so of a line with many unknown words.",
     "in a misaligned block": "By lengths, shared words and numbers these lines do not belong together.",
     "too long": "Longer than data.max_characters; training drops the pair.",
     "lengths too unlike": "More than data.max_length_ratio; training drops the pair.",

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from nmt.audit.faults import HeldOutHashes, Limits, inspect_chunk, load_identifier
+from nmt.audit.faults import HeldOutHashes, Limits, inspect_chunk
 from nmt.audit.profile import SAMPLE, Profile, learn_profile
 from nmt.audit.report import OTHER_LANGUAGES, UNMATCHED, Fault, SetReport, page, place
 from nmt.config.schema import DataConfig
@@ -93,10 +93,7 @@ class Auditor:
     def __init__(self, data: DataConfig, every: TextIO) -> None:
         self.every, self.examples = every, data.audit_examples
         self.codes = (data.source, data.target)
-        if data.audit_identifier:
-            load_identifier(*self.codes)
-        codes = self.codes if data.audit_identifier else None
-        self.limits = Limits(data.max_characters, data.max_length_ratio, data.audit_deviation, codes)
+        self.limits = Limits(data.max_characters, data.max_length_ratio, data.audit_deviation)
         self.held_out = HeldOutHashes()
         self.profile: Profile | None = None  # of the first training text, for sets that are small
 

@@ -84,7 +84,6 @@ class DataConfig:
     origin_tags: bool = option("sources of data.train begin with their origin: <tatoeba>", False, requires=OWN_TEXT)
     opus_url: str = option("server of opus:, or a mirror of it", "https://object.pouta.csc.fi", requires=OWN_TEXT)
     audit_deviation: float = option("nmt audit: standard deviations from usual lengths", 5.0, above=0, maximum=100)
-    audit_identifier: bool = option("nmt audit: lines of unknown words are given to py3langid (nmt[audit])", False)
     audit_examples: int = option("nmt audit: examples of each fault", 5, above=0, maximum=1000)
 
 

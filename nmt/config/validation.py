@@ -35,6 +35,7 @@ FORMER: dict[str, tuple[str | None, dict[Any, Any]]] = {
     "train.keep_checkpoints": ("train.prune_checkpoints", {"auto": True, "all": False}),
     "data.pairs": (None, {}),
     "data.seed": (None, {}),
+    "data.audit_identifier": (None, {}),
     "train.noise_words": (None, {}),
 }
 
