@@ -16,6 +16,7 @@ from nmt.audit.profile import (
     letters_of,
     without_capitals,
 )
+from nmt.config.schema import DataConfig
 from nmt.data.checks import Pair, pair_hashes, text_faults
 from nmt.data.filtering import SLACK
 from nmt.data.inspect.language import in_other_language
@@ -39,13 +40,6 @@ MIN_LETTERS = 5  # of a line whose script is judged
 WORD_BASE = np.uint64(0xD1B54A32D192ED03)  # odd: powers do not vanish
 COPIED_WORDS, COPIED_SHARE = 3, 0.5  # words from three letters on that a side has from the other
 Sides = tuple[np.ndarray, np.ndarray]
-
-
-@dataclass
-class Limits:
-    max_characters: int
-    max_length_ratio: float
-    deviation: float
 
 
 @dataclass
@@ -95,15 +89,13 @@ class ChunkFaults(NamedTuple):
     texts: dict[int, Pair]  # of the first pairs of each fault, by their numbers
 
 
-def inspect_chunk(
-    profile: Profile, limits: Limits, held_out: HeldOutHashes | None, most: int, chunk: Chunk
-) -> ChunkFaults:
-    """Look at the pairs of a chunk; those around it are context for misaligned blocks. `most` texts of each fault."""
+def inspect_chunk(profile: Profile, data: DataConfig, held_out: HeldOutHashes | None, chunk: Chunk) -> ChunkFaults:
+    """Look at the pairs of a chunk; those around it are context for misaligned blocks."""
     pairs = chunk.pairs[chunk.core]
     source, target = (Lines([pair[side] for pair in pairs]) for side in (0, 1))
     in_order = sequences(source.words), sequences(target.words)
     equal = (in_order[0] == in_order[1]) & (source.words.count >= MIN_CASED_WORDS)
-    found = pair_faults(profile, limits, source, target, equal & (source.small + source.capitals > 0))
+    found = pair_faults(profile, data, source, target, equal & (source.small + source.capitals > 0))
     found |= held_out.faults(in_order) if held_out is not None else {}
     sides = {kind: np.where(mask, BOTH, -1) for kind, mask in found.items()}  # of each pair; -1: no fault
     for number, side in enumerate((source, target)):
@@ -121,7 +113,11 @@ def inspect_chunk(
         pair_hashes(source.hashes, target.hashes),
         np.where((source.words.count > 0) & (target.words.count > 0), near, np.uint64(0)),
         in_order,
-        {number: pairs[number - chunk.first] for places in faults.values() for number, _ in places[:most]},
+        {
+            number: pairs[number - chunk.first]
+            for places in faults.values()
+            for number, _ in places[: data.audit_examples]
+        },
     )
 
 
@@ -148,7 +144,7 @@ def side_faults(profile: Profile, number: int, side: Lines) -> dict[str, np.ndar
 
 
 def pair_faults(
-    profile: Profile, limits: Limits, source: Lines, target: Lines, equal: np.ndarray
+    profile: Profile, data: DataConfig, source: Lines, target: Lines, equal: np.ndarray
 ) -> dict[str, np.ndarray]:
     """The faults of both sides together, of which `equal` pairs are one: for each kind, which pairs have it."""
     found = {
@@ -158,10 +154,10 @@ def pair_faults(
     }
     blank = source.blank | target.blank
     shorter, longer = np.minimum(source.lengths, target.lengths), np.maximum(source.lengths, target.lengths)
-    found["too long"] = ~blank & (longer > limits.max_characters)
-    found["lengths too unlike"] = ~blank & ((longer + SLACK) / (shorter + SLACK) > limits.max_length_ratio)
+    found["too long"] = ~blank & (longer > data.max_characters)
+    found["lengths too unlike"] = ~blank & ((longer + SLACK) / (shorter + SLACK) > data.max_length_ratio)
     if profile.pairs >= MIN_PAIRS:
-        found["unusual difference of lengths"] = ~blank & (profile.far(source, target) > limits.deviation)
+        found["unusual difference of lengths"] = ~blank & (profile.far(source, target) > data.audit_deviation)
         found["partly untranslated"] = partly_untranslated(source, target) & ~found["both sides equal"]
         found["number not on both sides"] = ~blank & unlike_numbers(source, target)
     return found

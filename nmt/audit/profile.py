@@ -76,20 +76,15 @@ class Language:
     def foreign(self, side: Lines) -> np.ndarray:
         """Which lines have mostly unknown words and unlikely characters; formulas and code are not judged."""
         letters = letters_of(side, np.arange(256) > 0)
-        candidates = self.unknown(side, UNKNOWN) & (letters >= LETTERS * side.lengths)
+        plain = side.words.kind != DIGIT
+        unknown = side.words.lines_with(plain & ~is_in(side.words.hash, self.known))
+        total = side.words.lines_with(plain)
+        candidates = (total >= WORDS) & (unknown >= UNKNOWN * total) & (letters >= LETTERS * side.lengths)
         if not candidates.any():
             return candidates
         mean = mean_log_probability(self.log_probability, side)
         deviation = ((mean - self.median) * np.sqrt(side.lengths + 1) - self.center) / self.spread
         return candidates & (deviation < -UNLIKELY)
-
-    def unknown(self, side: Lines, share: float) -> np.ndarray:
-        """Which lines of at least WORDS words have at least this share of unknown ones."""
-        words = side.words
-        plain = words.kind != DIGIT
-        unknown = words.lines_with(plain & ~is_in(words.hash, self.known))
-        total = words.lines_with(plain)
-        return (total >= WORDS) & (unknown >= share * total)
 
 
 def learn_language(side: Lines) -> Language:

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from nmt.audit.faults import HeldOutHashes, Limits, inspect_chunk
+from nmt.audit.faults import HeldOutHashes, inspect_chunk
 from nmt.audit.profile import SAMPLE, Profile, learn_profile
 from nmt.audit.report import OTHER_LANGUAGES, UNMATCHED, Fault, SetReport, page, place
 from nmt.config.schema import DataConfig
@@ -91,9 +91,8 @@ class Auditor:
     """The audit of the sets of a configuration, held-out sets first; `every` gets all pairs with a fault."""
 
     def __init__(self, data: DataConfig, every: TextIO) -> None:
-        self.every, self.examples = every, data.audit_examples
+        self.data, self.every, self.examples = data, every, data.audit_examples
         self.codes = (data.source, data.target)
-        self.limits = Limits(data.max_characters, data.max_length_ratio, data.audit_deviation)
         self.held_out = HeldOutHashes()
         self.profile: Profile | None = None  # of the first training text, for sets that are small
 
@@ -126,7 +125,7 @@ class Auditor:
                 profile, reader, blocks = self.learn(origin), Reader(origin), list[MisalignedBlock]()
                 befores.append(report.pairs)
                 held_out = self.held_out if name == "train" else None
-                work = partial(inspect_chunk, profile, self.limits, held_out, self.examples)
+                work = partial(inspect_chunk, profile, self.data, held_out)
                 for found in map_in_order(work, chunks(reader.pairs(), CHUNK), usable_processors(), "audits"):
                     for kind, places in found.faults.items():
                         shown = [
