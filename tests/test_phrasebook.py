@@ -87,10 +87,9 @@ def test_an_impossible_configuration_is_refused(tmp_path: Path, word: str, expec
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("part")
-@pytest.mark.parametrize("direction", ["de-en", "en-de"])
-def test_it_is_trained_and_scored_on(tmp_path: Path, capfd: pytest.CaptureFixture[str], direction: str) -> None:
-    """Trained on, scored on all test sets and against the gold alignment, in either direction."""
-    source, target = direction.split("-")
+def test_it_is_trained_and_scored_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Trained on, scored on all test sets and against the gold alignment."""
+    source, target = "en", "de"
     words = [f"data.source={source}", f"data.target={target}", "tokenizer.vocabulary_size=400", "name=tiny"]
     answer = run_command(capfd, "train", *small(tmp_path, words, "train.max_steps=4", "train.max_minutes=null"))
     assert answer.code == 0, answer.err

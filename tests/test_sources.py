@@ -63,11 +63,6 @@ def test_csv_with_quotes_and_line_breaks(tmp_path: Path, delimiter: str, end: st
     assert read(with_gaps) == PAIRS and read.skipped == {"another number of columns": 1}
 
 
-def test_a_csv_field_may_be_as_long_as_a_line(tmp_path: Path) -> None:
-    long = "x" * 200_000  # the csv module's own limit is 131,072
-    assert read(save(tmp_path / "a.csv", f"de,en\n{long},yes\nja,yes\n")) == [(long, "yes"), ("ja", "yes")]
-
-
 def test_the_first_rows_of_json_lines_may_lack_a_column(tmp_path: Path) -> None:
     path = save(tmp_path / "a.jsonl", '{"de": "x"}\n{}\n{"de": "ja", "en": "yes"}\n{"de": "nein", "en": "no"}\n')
     assert read(path) == [("ja", "yes"), ("nein", "no")] and read.skipped == {"a column missing": 2}
@@ -216,25 +211,19 @@ DAMAGED = [
     ("a.tmx", LAUGHS, "amplification"),
     ("a.tmx", OUTSIDE, "undefined entity"),
     ("a.tmx", TMX.format(UNIT.format("de", "a&nbsp;b", "en", "x")), "line 3, is no well-formed XML (undefined entity"),
-    ("a.tmx", TMX.format("<tu>"), "line 3, is no well-formed XML (mismatched tag)"),
     ("a.tmx", TMX.format(""), "no unit in de and en"),
-    ("a.tmx", TMX.format("")[:-9], "is no well-formed XML"),
     ("a.tmx", b"<tmx>\n\xff\xfe</tmx>", "line 2, is no well-formed XML"),
     ("a.tmx", '<?xml version="1.0" encoding="klingon"?><tmx/>', "encoding"),
     ("a.csv", 'de,en\n"ja,yes\nnein,no\n', "a.csv, line 3: unexpected end of data; the row began in line 2"),
-    ("a.csv", 'de,en\n"ja"x,yes\n', "a.csv, line 2:"),
     ("a.csv", "de,en\rja,yes\r", "line 1: new-line"),
     ("a.csv", b"de,en\nja,yes\nn\xe4,no\n", "a.csv, line 3, is not UTF-8"),
-    ("a.csv", "", "it has none"),
     ("a.tsv", "de\ten\nja\tyes\n".encode("utf-16-le"), "looks like UTF-16"),
-    ("a.tsv", "de\ten\n", "has no pair of sentences"),
     ("a.jsonl", '{"de": "x", "en": "y"}\n[1]\n', "line 2, is no JSON object"),
     ("a.jsonl", "[" * 100_000 + "\n", "line 1, is no JSON object"),
     ("a.jsonl", '{"de": 1, "en": 2}\n', "has no pair of sentences; 1 with no text in a column"),
     ("a.parquet", "PAR1 no", "cannot be read as Parquet"),
     ("a.parquet.gz", b"\x1f\x8b", "while it is packed"),
     ("a.tsv.gz", b"\x1f\x8b\x08 broken", "cut short or damaged"),
-    ("a.tsv.bz2", b"BZh9 broken", "cannot be read"),
     ("a.tsv.xz", lzma.compress(b"de\ten\n" * 100)[:-20], "cut short or damaged"),
     ("a.zip", b"PK\x03\x04 broken", "is no zip archive, or it is cut short or damaged"),
     ("a.docx", "text", "no kind of file that is known"),
@@ -256,17 +245,11 @@ def zipped(path: Path, members: dict[str, str]) -> Path:
     return path
 
 
-def test_a_zip_of_macos(tmp_path: Path) -> None:
-    for name in ("a.tsv", "x.de"):
-        texts = {"a.tsv": "de\ten\nja\tyes\n"} if name == "a.tsv" else {"x.de": "ja\n", "x.en": "yes\n"}
-        extra = {f"__MACOSX/._{member}": "\0\5\x16\7" for member in texts}
-        assert read(zipped(tmp_path / f"{name}.zip", texts | extra)) == [("ja", "yes")]
-
-
 def test_zip_of_two_files_or_of_one_table(tmp_path: Path) -> None:
     lines = {f"X.de-en.{code}": "".join(pair[side] + "\n" for pair in FLAT) for side, code in enumerate(("de", "en"))}
     assert read(zipped(tmp_path / "a.zip", lines | {"README": "x"})) == FLAT
     assert read(zipped(tmp_path / "b.zip", {"in/a.tmx": TMX.format(UNIT.format("de", "x", "en", "y"))})) == [("x", "y")]
+    assert read(zipped(tmp_path / "m.zip", {"a.tsv": "de\ten\nja\tyes\n", "__MACOSX/._a.tsv": "\0"})) == [("ja", "yes")]
     assert "it has a.txt" in refusal(zipped(tmp_path / "c.zip", {"a.txt": "x"}))
     assert "unpack it" in refusal(zipped(tmp_path / "e.zip", {"a.parquet": "PAR1"}))
     assert "has 2 files of pairs" in refusal(zipped(tmp_path / "d.zip", {"a.tsv": "x", "b.tsv": "x"}))
@@ -313,15 +296,10 @@ def build(
     return build_corpus_stage(replace(default_config(), data=data, data_folder=str(folder / "data")))
 
 
-@pytest.mark.parametrize("name", ["größe(1) & co;~", "'quoted'", "[ä,b c]"])
-def test_names_that_hydra_cannot_read_need_no_quotes(name: str) -> None:
-    words = ["data=files", "data.source=de", "data.target=en", f"data.train={name}"]
-    wanted = name[1:-1].split(",") if name.startswith("[") else name.strip("'")
-    assert compose_all(words, multirun=False)[0].data.train == wanted
-
-
-def test_names_that_cannot_be_meant() -> None:
+def test_names_that_hydra_cannot_read_need_no_quotes() -> None:
     words = ["data=files", "data.source=de", "data.target=en"]
+    for name, wanted in (("größe(1) & co;~", "größe(1) & co;~"), ("'quoted'", "quoted"), ("[ä,b c]", ["ä", "b c"])):
+        assert compose_all([*words, f"data.train={name}"], multirun=False)[0].data.train == wanted
     with pytest.raises(UserError, match="needs quotes that the shell leaves"):
         compose_all([*words, "data.train=ß,b"], multirun=False)
     with pytest.raises(UserError, match=r"a name that is a number is written data.train=./2024"):
@@ -336,15 +314,12 @@ def test_names_that_cannot_be_meant() -> None:
         ("{0}/train", {"valid": "{0}/valid", "test": None, "max_characters": 1}, "too long (data.max_characters=1)"),
         (["{0}/train", "{0}/blank.tsv"], {"valid": "{0}/valid", "test": None}, "blank.tsv: 1 one side blank"),
         (["{0}/train", "{0}/pairs.tsv"], {"weights": [1.0]}, "has 1 numbers, but data.train has 2 parts"),
-        (["{0}/train", "{0}/pairs.tsv"], {"weights": [1.0, 0.0]}, "above 0"),
         ("{0}/train", {"weights": [1.0], "temperature": 5.0}, "cannot be given together"),
         (["{0}/train", "{0}/copy/train"], {"origin_tags": True}, "have the tag <train>"),
         ("split", {}, "data.train=split is not possible"),
         ("{0}/train", {"valid": ["split", "{0}/valid"]}, "either split or a list"),
         ("{0}/pairs.tsv", {"test": None}, "too few different pairs to hold out a validation set (of 3 pairs;"),
-        ("opus:Tatoeba", {}, "write opus:CORPUS/VERSION"),
         ("opus:../x/v1", {}, "write opus:CORPUS/VERSION"),
-        ("hub:name", {}, "write hub:OWNER/NAME"),
         ("hub:../name", {}, "write hub:OWNER/NAME"),
         (["opus:A/v1", "{0}/missing.tmx"], {}, "There is no file"),  # before anything is downloaded
         ("opus:A/v1", {"opus_url": "file:///etc"}, "no address that begins with http"),
@@ -362,13 +337,6 @@ def test_faults_leave_nothing_behind(tmp_path: Path, train: list[str] | str, mor
     assert part in str(caught.value) and "\n" not in str(caught.value)
     left = [path.name for path in tmp_path.glob("data/**/*") if path.is_file()]
     assert set(left) <= {"digests.json"}
-
-
-def test_a_fault_of_the_command(tmp_path: Path, refused) -> None:
-    save(tmp_path / "a.tmx", LAUGHS)
-    words = ["data.source=de", "data.target=en", f"data.train={tmp_path}/a.tmx", f"data_folder={tmp_path}/data"]
-    assert "no well-formed XML" in refused("download", "data=files", *words)
-    assert not list((tmp_path / "data").glob("[!d]*"))
 
 
 def test_the_report_says_what_came(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

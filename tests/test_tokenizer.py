@@ -112,18 +112,17 @@ import hashlib, sys
 from pathlib import Path
 from nmt.config.schema import TokenizerConfig
 from nmt.data import tokenizer, train_tokenizer
-train_tokenizer.MAX_LINES = int(sys.argv[1])
+train_tokenizer.MAX_LINES = 50
 for algorithm in ("unigram", "bpe"):
     config = TokenizerConfig(algorithm, 295, True, True, 1.0, False, 256)
-    model = train_tokenizer.train_sentencepiece(config, [Path(file) for file in sys.argv[2:]])
+    model = train_tokenizer.train_sentencepiece(config, [Path(file) for file in sys.argv[1:]])
     drawn = tokenizer.Tokenizer(model, False).sample_all(["der Hund schläft", "the cat waits"] * 20, 0.2, 7)
     print(hashlib.sha256(model).hexdigest(), drawn)
 """
 
 
-@pytest.mark.parametrize("sample", [1000, 50])
-def test_other_processes_train_the_same_bytes_and_sample_the_same_pieces(files: tuple[Path, Path], sample: int) -> None:
-    command = [sys.executable, "-c", ANOTHER_PROCESS, str(sample), *map(str, files)]
+def test_other_processes_train_the_same_bytes_and_sample_the_same_pieces(files: tuple[Path, Path]) -> None:
+    command = [sys.executable, "-c", ANOTHER_PROCESS, *map(str, files)]
     root = Path(__file__).parents[1]
     runs = [subprocess.run(command, capture_output=True, text=True, check=True, cwd=root) for _ in range(2)]
     first, second = (run.stdout for run in runs)
