@@ -36,7 +36,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import regex
 
+from nmt.data.parallel_text import read_lines
 from nmt.data.text_filter import Encoded, Protected, unprotected
 from nmt.data.tokenizer import UNK, Tokenizers
 from nmt.data.words import SENTENCE_END, SPACELESS, Span, is_punctuation, piece_spans, split_into_words, word_fractions
@@ -51,6 +53,8 @@ SHORTEST = 4  # letters of a word that is not short
 SHORTEST_STEM, LONGEST_ENDING = 4, 3  # letters of a word that may have an ending, and of the ending
 COST = 1.0  # in log-probability: of an ending, and of another word before the term
 ANCHOR = '"'  # what is encoded after it begins without a space
+# Where a word begins or ends (Unicode Standard Annex 29). Deviation: an apostrophe ends a word, as in l'ami.
+EDGE, APOSTROPHES = regex.compile(r"(?w)\b"), str.maketrans("'’", "  ")
 
 
 class Entry(NamedTuple):
@@ -87,12 +91,7 @@ class Glossary:
     @cached_property
     def in_small_letters(self) -> dict[str, Entry]:
         """The entries by their source in small letters; the first line wins."""
-        return {source.lower(): entry for source, entry in reversed(list(self.entries.items()))}
-
-    @cached_property
-    def lengths(self) -> list[int]:
-        """Of sources, in characters, longest first."""
-        return sorted({len(key) for key in (*self.entries, *self.in_small_letters)}, reverse=True)
+        return {source.lower(): entry for source, entry in reversed(self.entries.items())}
 
     @cached_property
     def words(self) -> dict[str, dict[str, int]]:
@@ -104,31 +103,26 @@ class Glossary:
         return words
 
     def digest(self) -> str:
-        """A SHA-256 hash of the terms."""
         lines = sorted(f"{entry.source}\t{'|'.join(entry.targets)}" for entry in self.entries.values())
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     def find(self, text: str) -> list[Term]:
-        """The terms of a text, from left to right."""
-        terms, position = [], 0
+        """The terms of a text, from left to right, the longest of those that begin at one place."""
         any_case = self.tokenizers.source.lowercase or has_one_case(text)
-        while position < len(text):
-            term = self.term_at(text, position, any_case) if is_boundary(text, position) else None
-            terms += [term] if term else []
-            position = term.last if term else position + 1
-        return terms
-
-    def term_at(self, text: str, start: int, any_case: bool) -> Term | None:
-        """The longest term that begins here."""
-        for end in (start + length for length in self.lengths):
-            if end <= len(text) and is_boundary(text, end):
+        edges, longest = word_edges(text), 1 + max(map(len, self.entries))  # small letters may be one more
+        terms: list[Term] = []
+        for start in edges:
+            if terms and start < terms[-1].last:
+                continue
+            for end in (each for each in reversed(edges) if start < each <= start + longest):
                 found = text[start:end]
                 entry = self.in_small_letters.get(found.lower()) if any_case else self.entries.get(found)
                 if entry is None and found[:1].isupper() and SENTENCE_END.search(text, 0, start):
                     entry = self.entries.get(found[:1].lower() + found[1:])
                 if entry:
-                    return Term(entry, start, end)
-        return None
+                    terms.append(Term(entry, start, end))
+                    break
+        return terms
 
     def unprotect(self, protected: Protected) -> Protected:
         """A source whose terms have no placeholders: the model reads them, and the glossary says what to write."""
@@ -175,7 +169,10 @@ class Glossary:
             if record.weights is not None:
                 upper = record.weights[record.num_layers // 2 :]
                 measures.append(upper.mean((0, 1))[:-1, term.first : term.last].sum(1))
-            span = find_term_span(record.target_pieces, measures, self.kept_spans(source, ids))
+            _, spans = piece_spans(record.target_pieces)
+            kept = [each for each, id in zip(spans, ids, strict=True) if id in self.tokenizers.target.placeholders]
+            kept += [each for one in self.source_terms(source) for each in self.target_spans(ids, one.entry)]
+            span = find_term_span(record.target_pieces, measures, kept)
             variants.append(list(self.templates(ids, term.entry.targets, span)))
         repeated = [source for source, own in zip(sources, variants, strict=True) for _ in own]
         results = iter(translator.search(repeated, [template for own in variants for template, _ in own]))
@@ -200,32 +197,24 @@ class Glossary:
         """Where one of the targets of an entry stands in a translation, pieces joined."""
         text, _ = piece_spans(self.tokenizers.target.pieces(ids))
         any_case = self.tokenizers.target.lowercase or ids.capitals or has_one_case(text)
-        return sorted({span for target in entry.targets for span in find_target(target, text, any_case)})
-
-    def kept_spans(self, source: Encoded, ids: Encoded) -> list[Span]:
-        """What must stay in a translation: terms of the glossary, and what placeholders stand for."""
-        _, spans = piece_spans(self.tokenizers.target.pieces(ids))
-        copied = [span for span, id in zip(spans, ids, strict=True) if id in self.tokenizers.target.placeholders]
-        return [*copied, *(span for term in self.source_terms(source) for span in self.target_spans(ids, term.entry))]
+        return [span for target in entry.targets for span in find_target(target, text, any_case)]
 
     def templates(self, ids: Encoded, targets: Sequence[str], span: TermSpan) -> Iterator[tuple[Template, float]]:
         """What is searched to write one of the target terms in this span of a translation, and what it costs."""
         forced = [(piece,) for piece in ids]
         before, after = forced[: span.start], forced[span.end :]
-        replaced, _ = piece_spans(self.tokenizers.target.pieces(ids[span.start : span.end]))
+        pieces = self.tokenizers.target.pieces(ids)
+        similar: Column = ()
+        replaced, _ = piece_spans(pieces[span.start : span.end])
+        if span.may_change_previous and (previous := pieces[span.start - 1]) in self.words.get(previous[1:2], {}):
+            similar = tuple(id for word, id in self.words[previous[1]].items() if is_form(word, previous))
         for target in targets:
             for form in forms(target, replaced):
                 term = [(piece,) for piece in self.encode(ids, span, form)]
                 cost = COST * (form != target)
                 yield [*before, *term, *after], cost
-                if span.may_change_previous and (words := self.similar_words(ids[: span.start])):
-                    yield [*before[:-1], words, *term, *after], cost + COST
-
-    def similar_words(self, before: Sequence[int]) -> Column:
-        """The words that may be other forms of the last piece; none if that is no word."""
-        (piece,) = self.tokenizers.target.pieces(before[-1:]) or [""]
-        words = self.words.get(piece[1:2], {})
-        return tuple(words[word] for word in words if is_form(word, piece)) if piece in words else ()
+                if similar:
+                    yield [*before[:-1], similar, *term, *after], cost + COST
 
     def encode(self, ids: Encoded, span: TermSpan, term: str) -> list[int]:
         """The pieces of a term in this span, with a capital letter at the beginning of a sentence."""
@@ -239,57 +228,35 @@ class Glossary:
             term = term.upper()
         joins = span.start < len(pieces) and not pieces[span.start].startswith("▁")
         joins = joins or (span.start == len(pieces) and bool(SPACELESS.match(term)))
-        if joins and text and is_boundary(text + term, len(text)):
+        if joins and text and len(text) in word_edges(text + term):
             anchor, encoded = tokenizer.encode(ANCHOR), tokenizer.encode(ANCHOR + term)
             if encoded[: len(anchor)] == anchor:
                 return encoded[len(anchor) :]
         return tokenizer.encode(term)
 
 
-def is_boundary(text: str, place: int) -> bool:
-    """Whether a word begins or ends here (Unicode Standard Annex 29).
-
-    A mark belongs to the letter before it, as a vowel sign of Devanagari does. Letters of a script without spaces begin
-    and end a word anywhere. Deviation: an apostrophe ends a word, so that a term is found in l'ami.
-    """
-    if place in (0, len(text)):
-        return True
-    if extends(text[place]):
-        return False
-    before = place - 1
-    while before and extends(text[before]):
-        before -= 1
-    left, right = text[before], text[place]
-    in_number = left in ".,٫٬" and text[before - 1 : before].isdecimal() and right.isdecimal()  # 3.14, before its 1
-    in_number = in_number or (right in ".,٫٬" and left.isdecimal() and text[place + 1 : place + 2].isdecimal())
-    both = all(each.isalnum() or each == "_" for each in (left, right)) and not SPACELESS.search(left + right)
-    return not (both or in_number or text[place - 1] == "\u200d")
-
-
-def extends(character: str) -> bool:
-    """Whether a character belongs to the one before it: a mark, or an invisible joiner."""
-    return unicodedata.category(character) in ("Mn", "Mc", "Me", "Cf")
+def word_edges(text: str) -> list[int]:
+    """Where words begin and end."""
+    return [match.start() for match in EDGE.finditer(text.translate(APOSTROPHES))]
 
 
 def has_one_case(text: str) -> bool:
-    """Whether a text has only capitals or only small letters, so that case says nothing."""
     return text in (text.upper(), text.lower())
 
 
 def find_target(term: str, text: str, any_case: bool) -> Iterator[Span]:
     """The spans of a target term, or of a form with a short ending, in a translation."""
+    edges, longest = word_edges(text), LONGEST_ENDING if inflects(term) else 0
     for match in re.finditer(re.escape(term), text, re.IGNORECASE):
-        start, end = match.span()
-        ends = [end + length for length in range(LONGEST_ENDING + 1) if not length or inflects(term)]
-        ends = [each for each in ends if text[end:each].isalpha() or each == end]
-        end = next((each for each in ends if each <= len(text) and is_boundary(text, each)), 0)
+        start, stop = match.span()
+        end = next((each for each in edges if stop <= each <= stop + longest), None)
         capital = match[0][:1].isupper() and match[0][1:] == term[1:] and SENTENCE_END.search(text, 0, start)
-        if end and is_boundary(text, start) and (any_case or match[0] == term or capital):
-            yield start, end
+        if start in edges and end is not None and (text[stop:end].isalpha() or end == stop):
+            if any_case or match[0] == term or capital:
+                yield start, end
 
 
 def inflects(term: str) -> bool:
-    """Whether the last word of a target term may have an ending."""
     last = re.split(r"\W", term)[-1]
     return len(last) >= SHORTEST_STEM and last.isalpha() and not SPACELESS.search(last)
 
@@ -344,37 +311,24 @@ def open_glossary(path: Path, translator: Translator) -> Glossary:
 
     Raises UserError, with the number of the line, for a file that is wrong, or a term that it cannot write.
     """
-    try:
-        lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    except OSError as error:
-        raise UserError(f"The glossary {path} cannot be read: {error.strerror or error}.") from None
     entries: dict[str, Entry] = {}
-    for number, line in enumerate(lines, 1):
-        where = f"{path}, line {number},"
-        try:
-            text = unicodedata.normalize("NFC", line.decode("utf-8")).rstrip("\r")
-        except UnicodeDecodeError:
-            raise UserError(f"{where} is not UTF-8.") from None
-        if not text.strip():
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
             continue
-        source, *rest = (" ".join(side.split()) for side in text.split("\t"))
+        where = f"{path}, line {number},"
+        source, *rest = (" ".join(side.split()) for side in unicodedata.normalize("NFC", line).split("\t"))
         targets = tuple(dict.fromkeys(part.strip() for part in rest[0].split("|"))) if rest else ()
         if len(rest) != 1 or not source or not all(targets):
             raise UserError(f"{where} is no entry of a glossary; {FORMAT}.")
         before = entries.setdefault(source, Entry(source, targets, number))
         if before.targets != targets:
             raise UserError(f"{where} gives '{source}' another target than line {before.line}; {FORMAT}.")
-        check_targets(targets, translator, where)
+        for target in targets:
+            ids = translator.tokenizers.target.encode(target)
+            if UNK in ids:
+                raise UserError(f"{where} has a character in '{target}' that the run's tokenizer does not know.")
+            if len(ids) > translator.max_pieces:
+                raise UserError(f"{where} has a term of more than tokenizer.max_pieces={translator.max_pieces} pieces.")
     if not entries:
         raise UserError(f"The glossary {path} has no terms; {FORMAT}.")
     return Glossary(entries, translator.tokenizers)
-
-
-def check_targets(targets: Sequence[str], translator: Translator, where: str) -> None:
-    """Raise UserError for a term that the translator cannot write."""
-    for target in targets:
-        ids = translator.tokenizers.target.encode(target)
-        if UNK in ids:
-            raise UserError(f"{where} has a character in '{target}' that the run's tokenizer does not know.")
-        if len(ids) > translator.max_pieces:
-            raise UserError(f"{where} has a term of more than tokenizer.max_pieces={translator.max_pieces} pieces.")
