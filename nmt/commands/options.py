@@ -9,8 +9,7 @@ from nmt.errors import UserError
 
 
 def path(text: str) -> str:
-    """The name of a file or folder; it is empty, and refused, where a shell variable is unset."""
-    if not text:
+    if not text:  # as where a shell variable is unset
         raise argparse.ArgumentTypeError("the name is empty")
     return text
 
@@ -19,7 +18,6 @@ FILE, FOLDER, DIR = (dict[str, Any](type=path, metavar=name) for name in ("FILE"
 
 
 def threshold_value(text: str) -> float:
-    """A number above 0 and at most 1."""
     with contextlib.suppress(ValueError):
         if 0 < float(text) <= 1:
             return float(text)
@@ -27,7 +25,6 @@ def threshold_value(text: str) -> float:
 
 
 def layers(text: str) -> int | tuple[int, ...]:
-    """A layer, or several separated by commas."""
     if not re.fullmatch(r"-?\d+(,-?\d+)*", text):
         raise argparse.ArgumentTypeError(f"'{text}' is no layer such as 0 or -1, nor several such as 1,2")
     numbers = tuple(map(int, text.split(",")))
@@ -35,7 +32,6 @@ def layers(text: str) -> int | tuple[int, ...]:
 
 
 def positive(text: str) -> int:
-    """A whole number above 0."""
     number = int(text) if text.isdigit() else 0
     if number < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a whole number above 0")
@@ -120,35 +116,36 @@ def add_runs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", default="runs", **DIR, help="the folder of the named runs (default: runs)")
 
 
-def add_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "name", metavar="RUN", help="a run name, a folder, a checkpoint file, or latest; RUN,RUN: an ensemble"
-    )
+def add_single_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="RUN", help="a run name, a folder, a checkpoint file, or latest")
     add_runs(parser)
-    parser.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept by the search (default: the run's)")
-    parser.add_argument("--batch-tokens", type=positive, metavar="N", help="source positions × beam in one batch")
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("name", metavar="RUN", help="a run name, a folder, a checkpoint file, or latest; RUN,RUN: an ensemble")
+    add_runs(parser)
+    add("--beam", type=positive, metavar="N", help="hypotheses kept by the search (default: the run's)")
+    add("--batch-tokens", type=positive, metavar="N", help="source positions × beam in one batch")
 
 
 def add_translate(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     add_run(parser)
-    parser.add_argument("sentences", nargs="*", default=[], metavar="SENTENCE", help="without any: --input, else stdin")
-    parser.add_argument("--input", **FILE, help="one sentence a line, plain or .gz")
-    parser.add_argument(
-        "--document", **FILE, help="text, Markdown, HTML, subtitles, messages, Office …: its markup stays"
-    )
-    parser.add_argument("--retranslate", action="store_true", help="a document: also what has a translation")
-    parser.add_argument("--output", **FILE, help="instead of stdout")
-    parser.add_argument("--resume", action="store_true", help="continue an interrupted --output FILE")
-    parser.add_argument("--format", choices=("text", "jsonl"), default="text")
+    add("sentences", nargs="*", default=[], metavar="SENTENCE", help="without any: --input, else stdin")
+    add("--input", **FILE, help="one sentence a line, plain or .gz")
+    add("--document", **FILE, help="text, Markdown, HTML, subtitles, messages, Office …: its markup stays")
+    add("--retranslate", action="store_true", help="a document: also what has a translation")
+    add("--output", **FILE, help="instead of stdout")
+    add("--resume", action="store_true", help="continue an interrupted --output FILE")
+    add("--format", choices=("text", "jsonl"), default="text")
     add_engine(parser)
-    parser.add_argument(
-        "--nbest", type=positive, default=1, metavar="N", help="text: from 2 on, N lines SCORE<TAB>TEXT each"
-    )
-    parser.add_argument("--glossary", **FILE, help="terms that translations must have: lines SOURCE<TAB>TARGET")
+    add("--nbest", type=positive, default=1, metavar="N", help="text: from 2 on, N lines SCORE<TAB>TEXT each")
+    add("--glossary", **FILE, help="terms that translations must have: lines SOURCE<TAB>TARGET")
     below = "jsonl marks lines of a lower confidence"
-    parser.add_argument("--min-confidence", type=threshold_value, metavar="X", help=below)
-    parser.add_argument("--copy-doubtful", action="store_true", help="such lines are copied instead")
-    parser.add_argument("--weights", action="store_true", help="with --format jsonl: the weights between words as well")
+    add("--min-confidence", type=threshold_value, metavar="X", help=below)
+    add("--copy-doubtful", action="store_true", help="such lines are copied instead")
+    add("--weights", action="store_true", help="with --format jsonl: the weights between words as well")
     add_extractor(parser)
     add_words(parser)
 
@@ -160,12 +157,19 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     add_quantization(parser, formats)
 
 
+def add_quantization(parser: argparse.ArgumentParser, explanation: str) -> None:
+    formats = ("float32", "float16", "bfloat16", "int8")
+    explanation = f"the number format of the weights; {explanation}"
+    parser.add_argument("--quantization", choices=formats, help=explanation)
+
+
 def add_synthesis(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     add_run(parser)
     text = "one sentence a line, in the language that RUN reads (distil: by default what it was trained on)"
-    parser.add_argument("file", nargs="?", metavar="FILE", help=text)
-    parser.add_argument("--output", required=True, type=path, metavar="PREFIX", help="of two files, PREFIX.LANGUAGE")
-    parser.add_argument("--resume", action="store_true", help="continue after an interruption")
+    add("file", nargs="?", metavar="FILE", help=text)
+    add("--output", required=True, type=path, metavar="PREFIX", help="of two files, PREFIX.LANGUAGE")
+    add("--resume", action="store_true", help="continue after an interruption")
     add_engine(parser)
     parser.set_defaults(engine="torch")
 
@@ -177,99 +181,73 @@ def add_backtranslation(parser: argparse.ArgumentParser) -> None:
 
 
 def add_word_pairs(parser: argparse.ArgumentParser) -> None:
-    """Add the options of nmt words."""
+    add = parser.add_argument
     for side in ("source", "target"):
-        parser.add_argument(f"--{side}", required=True, **FILE, help="one sentence a line, as in text.de or text.en.gz")
-    parser.add_argument("--links", required=True, **FILE, help="of the words of each pair, as `nmt align --pharaoh`")
-    parser.add_argument("--output", required=True, type=path, metavar="PREFIX", help="of the files, to train on")
-    parser.add_argument("--tokenized", action="store_true", help="the text is tokenized: spaces alone separate words")
+        add(f"--{side}", required=True, **FILE, help="one sentence a line, as in text.de or text.en.gz")
+    add("--links", required=True, **FILE, help="of the words of each pair, as `nmt align --pharaoh`")
+    add("--output", required=True, type=path, metavar="PREFIX", help="of the files, to train on")
+    add("--tokenized", action="store_true", help="the text is tokenized: spaces alone separate words")
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     add_scored(parser)
-    parser.add_argument("--noised", action="store_true", help="score the sets also with capitals, small letters, typos")
+    noised = "score the sets also with capitals, small letters, typos"
+    parser.add_argument("--noised", action="store_true", help=noised)
     parser.add_argument("--odd", action="store_true", help="instead: 501 odd lines, and which of them fail")
 
 
 def add_export(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     add_single_run(parser)
     formats = ("ctranslate2", "hf", "onnx", "argos", "html")
     explanation = "hf: Hugging Face transformers; onnx: onnxruntime; argos: Argos Translate; html: one page"
-    parser.add_argument("--format", choices=formats, required=True, help=explanation)
-    parser.add_argument("--output", **FOLDER, help="a new folder, for html a new file (default: below the run's)")
-    parser.add_argument(
-        "--onnxruntime-web", **FILE, help="for html without npm: the .tgz of `npm pack onnxruntime-web`"
-    )
+    add("--format", choices=formats, required=True, help=explanation)
+    add("--output", **FOLDER, help="a new folder, for html a new file (default: below the run's)")
+    add("--onnxruntime-web", **FILE, help="for html without npm: the .tgz of `npm pack onnxruntime-web`")
     add_quantization(parser, "default: float32; argos: int8, html: float16")
     licence = "hf, argos: the model's licence for its card, such as cc-by-sa-4.0 (default: none is named)"
-    parser.add_argument("--push", metavar="OWNER/NAME", help="hf: upload the folder to the Hugging Face hub")
-    parser.add_argument("--license", metavar="ID", help=licence)
-
-
-def add_single_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="RUN", help="a run name, a folder, a checkpoint file, or latest")
-    add_runs(parser)
-
-
-def add_quantization(parser: argparse.ArgumentParser, explanation: str) -> None:
-    parser.add_argument(
-        "--quantization",
-        choices=("float32", "float16", "bfloat16", "int8"),
-        help=f"the number format of the weights; {explanation}",
-    )
+    add("--push", metavar="OWNER/NAME", help="hf: upload the folder to the Hugging Face hub")
+    add("--license", metavar="ID", help=licence)
 
 
 def add_align(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     add_run(parser)
-    parser.add_argument("sentence", nargs="?", metavar="SOURCE", help="a sentence; --source reads a file")
-    parser.add_argument("translation", nargs="?", metavar="TARGET", help="without it, the model's own translation")
-    parser.add_argument("--source", **FILE, help="instead of SOURCE, one sentence a line")
-    parser.add_argument("--target", **FILE, help="instead of TARGET")
+    add("sentence", nargs="?", metavar="SOURCE", help="a sentence; --source reads a file")
+    add("translation", nargs="?", metavar="TARGET", help="without it, the model's own translation")
+    add("--source", **FILE, help="instead of SOURCE, one sentence a line")
+    add("--target", **FILE, help="instead of TARGET")
     add_extractor(parser)
-    parser.add_argument("--heads", action="store_true", help="with --png, --html or --gold: every head")
-    parser.add_argument(
-        "--format",
-        choices=("text", "jsonl"),
-        default="text",
-        help="jsonl: words, weights and links of each pair as a JSON object on a line (default: text)",
-    )
-    parser.add_argument("--png", **FILE, help="write a heatmap; several sentences: FILE-1.png, FILE-2.png, …")
-    parser.add_argument("--html", **FILE, help="write a page that shows what each word attends to")
-    parser.add_argument("--pharaoh", action="store_true", help="links i-j between words, one line a sentence")
+    add("--heads", action="store_true", help="with --png, --html or --gold: every head")
+    formats = "jsonl: words, weights and links of each pair as a JSON object on a line (default: text)"
+    add("--format", choices=("text", "jsonl"), default="text", help=formats)
+    add("--png", **FILE, help="write a heatmap; several sentences: FILE-1.png, FILE-2.png, …")
+    add("--html", **FILE, help="write a page that shows what each word attends to")
+    add("--pharaoh", action="store_true", help="links i-j between words, one line a sentence")
     threshold = "links are all words with this weight of attention or more (default: one link a target word)"
-    parser.add_argument("--threshold", type=threshold_value, metavar="X", help=threshold)
-    parser.add_argument("--links", action="store_true", help="with --gold: print the links of the best line as well")
+    add("--threshold", type=threshold_value, metavar="X", help=threshold)
+    add("--links", action="store_true", help="with --gold: print the links of the best line as well")
     add_words(parser)
-    add_gold(
-        parser, "Pharaoh links of the pairs: print error rates of each layer and step; with --png or --html, draw them"
-    )
+    drawn = "Pharaoh links of the pairs: print error rates of each layer and step; with --png or --html, draw them"
+    add_gold(parser, drawn)
 
 
 def add_extractor(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--layer",
-        type=layers,
-        metavar="L[,L]",
-        help="from 0; negative from the top; the mean of several (default: the run's)",
-    )
-    parser.add_argument("--head", type=int, metavar="H", help="from 0 (default: their mean, or the guided one)")
-    parser.add_argument(
-        "--method",
-        choices=("mean", "rollout"),
-        default="mean",
-        help="one layer, or attention rollout through all layers of encoder and decoder (default: mean)",
-    )
+    add = parser.add_argument
+    layer = "from 0; negative from the top; the mean of several (default: the run's)"
+    add("--layer", type=layers, metavar="L[,L]", help=layer)
+    add("--head", type=int, metavar="H", help="from 0 (default: their mean, or the guided one)")
+    method = "one layer, or attention rollout through all layers of encoder and decoder (default: mean)"
+    add("--method", choices=("mean", "rollout"), default="mean", help=method)
 
 
 def add_words(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--decoder-step",
-        choices=("output", "input"),
-        help="a word's weights are those of the decoder step whose output it is, or of the next, whose input it is: "
-        "Luong's content scores align the input (2015, footnote 14); --gold shows both "
-        "(default: output, or a guided head's)",
+    step = (
+        "a word's weights are those of the decoder step whose output it is, or of the next, whose input it is: Luong's "
+        "content scores align the input (2015, footnote 14); --gold shows both (default: output, or a guided head's)"
     )
+    parser.add_argument("--decoder-step", choices=("output", "input"), help=step)
     parser.add_argument("--tokenized", action="store_true", help="the text is tokenized: spaces alone separate words")
 
 
@@ -280,30 +258,27 @@ def add_gold(parser: argparse.ArgumentParser, purpose: str) -> None:
 
 
 def add_scored(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--split", help="test (all test sets), valid, or one test set by name (default: test)")
-    parser.add_argument("--source", **FILE, help="with --reference: other text than the corpus of training")
-    parser.add_argument("--reference", action="append", **FILE, help="given again: another reference of the source")
+    add = parser.add_argument
+    add("--split", help="test (all test sets), valid, or one test set by name (default: test)")
+    add("--source", **FILE, help="with --reference: other text than the corpus of training")
+    add("--reference", action="append", **FILE, help="given again: another reference of the source")
     metrics = "besides BLEU and chrF: chrf++, ter, spbleu, comet=CHECKPOINT; with commas between"
-    parser.add_argument("--metrics", type=lambda text: text.split(","), default=[], metavar="NAME,NAME", help=metrics)
+    add("--metrics", type=lambda text: text.split(","), default=[], metavar="NAME,NAME", help=metrics)
     add_gold(parser, "with --reference: Pharaoh links of both files; the alignment error rate is reported too")
-    parser.add_argument("--tokenized", action="store_true", help="with links: spaces alone separate words")
-    for side, purpose in (
-        ("source", "other pairs with gold links, to choose layer and step on (default: the corpus's validation set)"),
-        ("target", "belongs to --valid-source"),
-        ("gold", "their links, written like those of --gold"),
-    ):
-        parser.add_argument(f"--valid-{side}", **FILE, help=purpose)
+    add("--tokenized", action="store_true", help="with links: spaces alone separate words")
+    pairs = "other pairs with gold links, to choose layer and step on (default: the corpus's validation set)"
+    add("--valid-source", **FILE, help=pairs)
+    add("--valid-target", **FILE, help="belongs to --valid-source")
+    add("--valid-gold", **FILE, help="their links, written like those of --gold")
 
 
 def add_compare(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "names", nargs="+", metavar="RUN", help="as for the other commands; p is of the difference from the first"
-    )
+    add = parser.add_argument
+    add("names", nargs="+", metavar="RUN", help="as for the other commands; p is of the difference from the first")
     add_runs(parser)
     add_scored(parser)
-    parser.add_argument("--output", default="runs/compare", **DIR, help="default: runs/compare")
-    samples = "bootstrap resamples (default: 1000)"
-    parser.add_argument("--samples", type=positive, default=1000, metavar="N", help=samples)
-    parser.add_argument("--beam", type=positive, metavar="N", help="hypotheses of the search (default: each run's)")
-    parser.add_argument("--long", type=positive, metavar="K", help="also score 2 to K sentences joined into one input")
-    parser.add_argument("--sentences", metavar="N,N", help="lines of the first set to draw (default: three short ones)")
+    add("--output", default="runs/compare", **DIR, help="default: runs/compare")
+    add("--samples", type=positive, default=1000, metavar="N", help="bootstrap resamples (default: 1000)")
+    add("--beam", type=positive, metavar="N", help="hypotheses of the search (default: each run's)")
+    add("--long", type=positive, metavar="K", help="also score 2 to K sentences joined into one input")
+    add("--sentences", metavar="N,N", help="lines of the first set to draw (default: three short ones)")

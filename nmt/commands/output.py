@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -28,6 +28,7 @@ from nmt.view.progress import Progress
 
 log = logging.getLogger("nmt")
 NUMBER_FORMAT, LAYOUT = "number format and device", "layout of matrices"  # settings that are kept when work continues
+OTHER_LINES = "has the answers to other lines than this input begins with"
 PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}  # of NUMBER_FORMAT, for --quantization
 
 
@@ -47,12 +48,10 @@ class Output:
         """Whether the answers to this chunk are there already; raises UserError if they are to other lines."""
         return False
 
-    def write(self, text: str) -> None:
-        """Append an answer."""
-        self.file.write(text)
-
-    def finish(self, chunk: LineChunk) -> None:
-        """Called after the last answer to a chunk, which need not be made again."""
+    def write(self, chunk: LineChunk, answers: Iterable[str]) -> None:
+        """Append the answers to a chunk, which need not be made again."""
+        for answer in answers:
+            self.file.write(f"{answer}\n")
         self.file.flush()
 
 
@@ -75,7 +74,7 @@ class Part(Output):
             super().__init__(open(self.path, "a+b", buffering=0))  # as it is, if it is there
         stack.callback(self.file.close)
         self.settings: dict[str, Any] = {}
-        self.input, self.answers, self.skipped, end = "", list[str](), 0, 0
+        self.input, self.skipped, end = "", 0, 0
         for record, size in self.records():
             self.settings = record.get("settings", self.settings)
             self.lines, self.input, end = record.get("lines", 0), record.get("input", ""), end + size
@@ -100,17 +99,7 @@ class Part(Output):
                     raise self.refusal("is damaged or of another program")
 
     def refusal(self, reason: str) -> UserError:
-        """What is wrong with the part that is there, and that it must be deleted by hand."""
         return UserError(f"{self.path} {reason}; delete it to begin anew.")
-
-    def continue_with(self, settings: dict[str, Any]) -> None:
-        if not self.lines:
-            self.append(settings=settings)
-            return
-        old = self.settings
-        if names := [name for name in settings | old if settings.get(name) != old.get(name)]:
-            raise self.refusal(f"was begun with another value of {', '.join(names)}")
-        log.info("%s: the first %d lines are there already.", self.path, self.lines)
 
     def append(self, **record: Any) -> None:
         """Write a record to the disk."""
@@ -121,37 +110,36 @@ class Part(Output):
                 line = line[self.file.write(line) :]
             os.fsync(self.file.fileno())
 
+    def continue_with(self, settings: dict[str, Any]) -> None:
+        old = self.settings
+        if not self.lines:
+            self.append(settings=settings)
+        elif names := [name for name in settings | old if settings.get(name) != old.get(name)]:
+            raise self.refusal(f"was begun with another value of {', '.join(names)}")
+        else:
+            log.info("%s: the first %d lines are there already.", self.path, self.lines)
+
     def has(self, chunk: LineChunk) -> bool:
         if chunk.start > self.lines:
             return False
         if chunk.stop > self.lines or (chunk.stop == self.lines and chunk.digest != self.input):
-            raise self.refusal(f"has the answers to {self.lines:,} other lines than this input begins with")
+            raise self.refusal(OTHER_LINES)
         self.skipped = chunk.stop
         return True
 
-    def write(self, text: str) -> None:
-        self.answers.append(text)
-
-    def finish(self, chunk: LineChunk) -> None:
-        self.append(lines=chunk.stop, input=chunk.digest, text="".join(self.answers))
+    def write(self, chunk: LineChunk, answers: Iterable[str]) -> None:
+        text = "".join(f"{answer}\n" for answer in answers)
+        self.append(lines=chunk.stop, input=chunk.digest, text=text)
         self.lines = self.skipped = chunk.stop
-        self.answers.clear()
 
     def complete(self) -> None:
         """Write the answers to the file that was asked for."""
         if self.skipped < self.lines:
-            raise self.refusal(f"has the answers to {self.lines:,} other lines than this input begins with")
+            raise self.refusal(OTHER_LINES)
         with report_output_errors(self.output), open_atomic(self.output) as file:
             for record, _ in self.records():
                 file.write(record.get("text", "").encode())
         self.path.unlink()
-
-    def leave(self) -> None:
-        """After an error or an interruption: keep what can be continued."""
-        if self.lines:
-            log.warning("%s has the answers to %d lines; --resume continues it.", self.path, self.lines)
-        else:
-            self.path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -173,7 +161,10 @@ def open_output(path: str | None, resume: bool = False) -> Iterator[Output]:
                 yield part
                 part.complete()
             except BaseException:
-                part.leave()
+                if part.lines:
+                    log.warning("%s has the answers to %d lines; --resume continues it.", part.path, part.lines)
+                else:
+                    part.path.unlink(missing_ok=True)
                 raise
 
 

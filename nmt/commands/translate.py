@@ -96,9 +96,7 @@ def write_answers(chunks: Iterable[LineChunk], translate: Callable[[LineChunk], 
                 log.warning("Line %d is %s; its answer is blank.", number, problem)
         lines = chunk.stop
         if not out.has(chunk):
-            for block in translate(chunk):
-                out.write(f"{block}\n")
-            out.finish(chunk)
+            out.write(chunk, translate(chunk))
     if unreadable:
         log.warning("%d of %d lines could not be read; the answers to them are blank.", unreadable, lines)
 

@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from nmt.data.links import Link, parse_links
 from nmt.data.parallel_text import read_lines
 from nmt.data.words import WordPair
@@ -37,30 +39,19 @@ class AlignmentScore(NamedTuple):
     recall: float
 
 
-@dataclass
-class AlignmentCounts:
-    """The sums over a corpus that the alignment error rate is computed from; A predicted, S sure, P possible links."""
+def corpus_score(counts: np.ndarray) -> AlignmentScore:
+    """From |A|, |S|, |A∩S| and |A∩P| of a corpus; without links AER is 0, and precision and recall are 1."""
+    predicted, sure, correct_sure, correct_possible = counts.tolist()
+    return AlignmentScore(
+        aer=1 - (correct_sure + correct_possible) / (predicted + sure) if predicted + sure else 0.0,
+        precision=correct_possible / predicted if predicted else 1.0,
+        recall=correct_sure / sure if sure else 1.0,
+    )
 
-    predicted: int = 0  # |A|
-    sure: int = 0  # |S|
-    correct_sure: int = 0  # |A∩S|
-    correct_possible: int = 0  # |A∩P|
 
-    def add(self, links: set[Link], sure: set[Link], possible: set[Link]) -> None:
-        """Count one more sentence pair; sure links count as possible too (P ⊇ S)."""
-        self.predicted += len(links)
-        self.sure += len(sure)
-        self.correct_sure += len(links & sure)
-        self.correct_possible += len(links & (sure | possible))
-
-    def score(self) -> AlignmentScore:
-        """AER, precision and recall; where the denominator is 0, AER is 0, precision is 1 and recall is 1."""
-        links = self.predicted + self.sure
-        return AlignmentScore(
-            aer=1 - (self.correct_sure + self.correct_possible) / links if links else 0.0,
-            precision=self.correct_possible / self.predicted if self.predicted else 1.0,
-            recall=self.correct_sure / self.sure if self.sure else 1.0,
-        )
+def count_links(links: set[Link], sure: set[Link], possible: set[Link]) -> np.ndarray:
+    """|A|, |S|, |A∩S| and |A∩P| of a sentence pair; sure links count as possible too (P ⊇ S)."""
+    return np.array([len(links), len(sure), len(links & sure), len(links & (sure | possible))])
 
 
 @dataclass
@@ -114,7 +105,7 @@ def alignment_error_rates(
 
     `on_links` is called with the links of each extractor for each pair, in order.
     """
-    counts = {extractor: AlignmentCounts() for extractor in extractors}
+    counts = {extractor: np.zeros(4, dtype=int) for extractor in extractors}
     rows = range(len(gold.pairs)) if rows is None else rows
     records = translator.force_decode_all(encode_pairs(translator, [gold.pairs[row] for row in rows]))
     for row, record in zip(rows, records, strict=True):
@@ -122,10 +113,10 @@ def alignment_error_rates(
         gold.check(row, words)
         for extractor in extractors:
             links = extract_links(extractor.word_weights(record, words), threshold)
-            counts[extractor].add(links, *gold.links[row])
+            counts[extractor] += count_links(links, *gold.links[row])
             if on_links is not None:
                 on_links(extractor, links)
-    return {extractor: total.score() for extractor, total in counts.items()}
+    return {extractor: corpus_score(total) for extractor, total in counts.items()}
 
 
 class LayerSelector:

@@ -1,55 +1,22 @@
-"""The list of odd lines, German, with what must come through unchanged; it is what rough input is measured with.
-
-Each row of odd_lines.tsv: the kind of the line, the line, and the items that must stand in its translation.
-"""
+"""The list of odd lines, German, with what must come through unchanged; it is what rough input is measured with."""
 
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 PATH = Path(__file__).with_name("odd_lines.tsv")
 TOKEN = re.compile(r"\w+|[^\w\s]")
 LETTERS = re.compile(r"([^\W\d_]{1,4}?)\1{3,}", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class OddLine:
-    """A line with the items that are to be kept."""
+class OddLine(NamedTuple):
+    """A row of odd_lines.tsv: the kind of the line, the line, and the items that must stand in its translation."""
 
     kind: str
     text: str
     items: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class OddResult:
-    """An odd line, its translation, the items that it has lost, and whether it ends in a loop."""
-
-    line: OddLine
-    translation: str
-
-    @property
-    def lost(self) -> list[str]:
-        """The items that stand in the translation less often than among the items."""
-        wanted = Counter(self.line.items)
-        return [item for item, count in wanted.items() if self.translation.count(item) < count]
-
-    @property
-    def loops(self) -> bool:
-        """Whether the translation repeats what the line does not."""
-        return is_loop(self.line.text, self.translation)
-
-    @property
-    def blank(self) -> bool:
-        """Whether nothing was written for a line that is not blank."""
-        return bool(self.line.text.strip()) and not self.translation.strip()
-
-    def failure(self) -> str:
-        """What is wrong, in words; empty if nothing is."""
-        lost = [f"lost {item}" for item in self.lost]
-        return ", ".join([*lost, *(["loop"] if self.loops else []), *(["blank"] if self.blank else [])])
 
 
 def read_odd_lines() -> list[OddLine]:
@@ -58,19 +25,29 @@ def read_odd_lines() -> list[OddLine]:
     return [OddLine(kind, text, tuple(items)) for kind, text, *items in (row.split("\t") for row in rows)]
 
 
-def odd_report(results: Sequence[OddResult]) -> list[str]:
-    """A line with tabs for each kind and for all (lines, items kept, loops, blank), then one for each failure."""
-    lines = ["kind\tlines\titems kept\tloops\tblank"]
-    kinds = dict.fromkeys(result.line.kind for result in results)
-    for kind in [*kinds, "all"]:
-        chosen = [result for result in results if kind in (result.line.kind, "all")]
-        items = sum(len(set(result.line.items)) for result in chosen)
-        kept = f"{items - sum(len(result.lost) for result in chosen)}/{items}" if items else "-"
-        loops, blank = (sum(values) for values in zip(*((each.loops, each.blank) for each in chosen), strict=True))
-        lines.append(f"{kind}\t{len(chosen)}\t{kept}\t{loops}\t{blank}")
-    failed = [(result, failure) for result in results if (failure := result.failure())]
-    lines += [f"{result.line.kind}\t{result.line.text}\t{result.translation}\t{failure}" for result, failure in failed]
-    return lines
+def odd_report(lines: Sequence[OddLine], translations: Sequence[str]) -> list[str]:
+    """A line with tabs for each kind and for all (lines, items kept, loops, blank), then one for each failure.
+
+    An item is lost where it stands in the translation less often than among the items of its line.
+    """
+    counts: dict[str, Counter[str]] = {}
+    failed = []
+    for line, translation in zip(lines, translations, strict=True):
+        lost = [item for item, count in Counter(line.items).items() if translation.count(item) < count]
+        loop = int(is_loop(line.text, translation))
+        blank = int(not translation.strip() and bool(line.text.strip()))
+        for kind in (line.kind, "all"):
+            items = len(set(line.items))
+            found = {"lines": 1, "items": items, "kept": items - len(lost), "loops": loop, "blank": blank}
+            counts.setdefault(kind, Counter()).update(found)
+        if failure := ", ".join([*(f"lost {item}" for item in lost), *["loop"] * loop, *["blank"] * blank]):
+            failed.append(f"{line.kind}\t{line.text}\t{translation}\t{failure}")
+    report = ["kind\tlines\titems kept\tloops\tblank"]
+    for kind in sorted(counts, key=lambda kind: kind == "all"):
+        each = counts[kind]
+        kept = f"{each['kept']}/{each['items']}" if each["items"] else "-"
+        report.append(f"{kind}\t{each['lines']}\t{kept}\t{each['loops']}\t{each['blank']}")
+    return report + failed
 
 
 def is_loop(source: str, translation: str) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -174,7 +174,6 @@ def longest(figure: Figure, words: list[str], style: dict[str, Any]) -> float:
 
 
 def draw_cells(axes: Axes, matrix: np.ndarray, numbered: bool) -> None:
-    """Draw one matrix as cells with thin grey lines between them."""
     axes.imshow(matrix, cmap=COLORMAP, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     axes.autoscale(False)
     axes.set_xticks(np.arange(matrix.shape[1] + 1) - 0.5, minor=True)
@@ -214,21 +213,19 @@ def draw_marks(axes: Axes, marks: Marks, width: float) -> None:
 
 
 def legend_handles(names: Sequence[str]) -> list[Any]:
-    """A sample of each mark with its name."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    samples: dict[str, Callable[..., Any]] = {
-        "sure link": lambda label: Patch(label=label, facecolor="none", edgecolor=GOLD, linewidth=1.3),
-        "possible link": lambda label: Patch(label=label, facecolor="none", edgecolor=GOLD, linestyle=DASHES),
-        "window": lambda label: Line2D(
-            [], [], label=label, color=WINDOW, linestyle="", marker="$[ \\, ]$", markersize=9
-        ),
-        "its centre pₜ": lambda label: Line2D(
-            [], [], label=label, color=WINDOW, linestyle="", marker="^", markersize=5
-        ),
+    line = {"color": WINDOW, "linestyle": ""}
+    samples: dict[str, Any] = {
+        "sure link": Patch(facecolor="none", edgecolor=GOLD, linewidth=1.3),
+        "possible link": Patch(facecolor="none", edgecolor=GOLD, linestyle=DASHES),
+        "window": Line2D([], [], marker="$[ \\, ]$", markersize=9, **line),
+        "its centre pₜ": Line2D([], [], marker="^", markersize=5, **line),
     }
-    return [samples[name](name) for name in names]
+    for name, sample in samples.items():
+        sample.set_label(name)
+    return [samples[name] for name in names]
 
 
 def png(figure: Figure) -> bytes:

@@ -55,7 +55,6 @@ class Table:
     notes: Sequence[str] = ()
 
     def numeric_columns(self) -> list[bool]:
-        """For each column, whether it holds numbers only and is aligned to the right."""
         return [all(NUMBER.fullmatch(row[index]) for row in self.rows) for index in range(len(self.columns))]
 
     def markdown(self) -> str:
@@ -64,36 +63,26 @@ class Table:
         rows = [[escape_markdown(text) for text in row] for row in [self.columns, *self.rows]]
         widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
         ruler = ["-" * (width - 1) + (":" if right else "-") for width, right in zip(widths, numeric, strict=True)]
-        lines = [
-            [
-                text.rjust(width) if right else text.ljust(width)
-                for text, width, right in zip(row, widths, numeric, strict=True)
-            ]
-            for row in rows
-        ]
+        align = [str.rjust if right else str.ljust for right in numeric]
+        lines = [[pad(*cell) for pad, *cell in zip(align, row, widths, strict=True)] for row in rows]
         table = [f"| {' | '.join(line)} |" for line in [lines[0], ruler, *lines[1:]]]
         notes = ["", *(f"- {escape_markdown(note)}" for note in self.notes)] if self.notes else []
         return "\n".join([f"## {escape_markdown(self.title)}", "", *table, *notes, ""])
 
     def html(self) -> str:
-        """With its heading and notes."""
         classes = [' class="number"' if numeric else "" for numeric in self.numeric_columns()]
         lines = []
         for tag, row in [("th", self.columns), *(("td", row) for row in self.rows)]:
             cells = (f"<{tag}{name}>{escape_html(text)}</{tag}>" for text, name in zip(row, classes, strict=True))
             lines.append(f"<tr>{''.join(cells)}</tr>")
         table = "\n".join(['<div class="scroll"><table>', *lines, "</table></div>"])
-        return f"<h2>{escape_html(self.title)}</h2>\n{table}\n{notes_html(self.notes)}"
+        notes = "\n".join(f'<p class="note">{escape_html(note)}</p>' for note in self.notes)
+        return f"<h2>{escape_html(self.title)}</h2>\n{table}\n{notes}"
 
 
 def escape_markdown(text: str) -> str:
     """Text on one line that Markdown shows unchanged."""
     return MARKUP.sub(r"\\\g<0>", visible(" ".join(text.split())))
-
-
-def notes_html(notes: Sequence[str]) -> str:
-    """Each note as a paragraph in small letters."""
-    return "\n".join(f'<p class="note">{escape_html(note)}</p>' for note in notes)
 
 
 def figure_html(png: bytes, caption: str) -> str:

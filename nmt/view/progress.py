@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 
 from tqdm import tqdm
 
@@ -35,15 +34,9 @@ class Progress:
         self.started = self.last_logged = time.monotonic()
         terminal = sys.stderr.isatty() and log.isEnabledFor(logging.INFO)
         self.bar = tqdm(
-            total=total,
-            initial=start,
-            unit=unit,
-            desc=self.description,
-            file=sys.stderr,
-            dynamic_ncols=True,
-            disable=not terminal,
-            delay=DELAY,
-        )
+            desc=self.description, total=total, initial=start, unit=unit, file=sys.stderr, dynamic_ncols=True,
+            disable=not terminal, delay=DELAY,
+        )  # fmt: skip
 
     def update(self, count: int, figures: Mapping[str, float] | None = None) -> None:
         """Add `count` finished units, and show `figures` with them."""
@@ -54,15 +47,6 @@ class Progress:
         elif time.monotonic() - self.last_logged >= LOG_INTERVAL:
             self.last_logged = time.monotonic()
             log.info("%s", self.line(figures))
-
-    def skip(self, count: int) -> None:
-        """Add `count` units that an earlier process has finished; they are no part of the speed."""
-        if self.count == self.start:
-            self.started = time.monotonic()
-        self.count, self.start = self.count + count, self.start + count
-        if not self.bar.disable:
-            self.bar.initial, self.bar.n = self.bar.initial + count, self.bar.n + count
-            self.bar.last_print_n = self.bar.n
 
     def set_total(self, total: int) -> None:
         """Set or change the number of units at the end."""
@@ -80,9 +64,7 @@ class Progress:
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.bar.close()
 
 
@@ -95,9 +77,8 @@ class TqdmHandler(logging.Handler):
     """Writes a log line to stderr above a progress bar, instead of through it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one record; stderr is resolved at each call, since it may have been replaced."""
         try:
-            tqdm.write(visible(self.format(record), keep="\n\t"), file=sys.stderr)
+            tqdm.write(visible(self.format(record), keep="\n\t"), file=sys.stderr)  # sys.stderr may have been replaced
         except Exception:
             self.handleError(record)
 
@@ -124,7 +105,6 @@ class LogFile(logging.FileHandler):
         """Nothing: what makes the log fail will stop the work itself with a sentence."""
 
     def close(self) -> None:
-        """Close the file, with what the disk has taken of it."""
         with suppress(OSError):
             super().close()
 

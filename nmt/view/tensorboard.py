@@ -58,7 +58,6 @@ class TensorBoardLogger:
         return cls(folder, suffix=SCORES)
 
     def write(self, **fields: Any) -> None:
-        """Write one event with these fields of TensorBoard's Event."""
         with self.reported():
             self.records.write(self.event_type(wall_time=time.time(), **fields).SerializeToString())
             self.records.flush()
@@ -90,10 +89,8 @@ class TensorBoardLogger:
         """
         from torch.utils.tensorboard.summary import hparams
 
-        settings = {
-            key: value if isinstance(value, (bool, int, float, str)) else str(value)
-            for key, value in flat_config.items()
-        }
+        plain = (bool, int, float, str)
+        settings = {key: value if isinstance(value, plain) else str(value) for key, value in flat_config.items()}
         for summary in hparams(settings, dict(scores)):
             self.write(summary=summary, step=0)
         self.scalars(scores, 0)
@@ -109,13 +106,11 @@ class TensorBoardLogger:
             raise UserError(f"{self.path} has been deleted while the program was writing to it.")
 
     def close(self) -> None:
-        """Close the file; an error was reported when it was written."""
         with suppress(OSError):
             self.file.close()
 
     @contextmanager
     def reported(self) -> Iterator[None]:
-        """An OSError becomes a UserError."""
         try:
             yield
         except OSError as error:
@@ -123,12 +118,13 @@ class TensorBoardLogger:
 
 
 def translation_table(rows: Sequence[tuple[str, str, str]]) -> str:
-    """A Markdown table of (source, reference, hypothesis) whose cells show their text unchanged, without markup."""
-    lines = [("source", "reference", "hypothesis"), ("---",) * 3, *(tuple(map(escape_cell, row)) for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    """A Markdown table of (source, reference, hypothesis) whose cells show their text unchanged, without markup.
 
-
-def escape_cell(text: str) -> str:
-    """One line of text without Markdown or HTML in it; what cannot be UTF-8 becomes a question mark."""
-    line = " ".join(text.encode("utf-8", errors="replace").decode("utf-8").split())
-    return html.escape(line, quote=False).translate(MARKUP)
+    What cannot be UTF-8 becomes a question mark.
+    """
+    cells = [("source", "reference", "hypothesis"), ("---",) * 3]
+    for row in rows:
+        lines = (" ".join(text.encode("utf-8", errors="replace").decode("utf-8").split()) for text in row)
+        source, reference, hypothesis = (html.escape(line, quote=False).translate(MARKUP) for line in lines)
+        cells.append((source, reference, hypothesis))
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
