@@ -162,16 +162,6 @@ def test_a_target_word_highlights_the_words_it_attends_to():
     assert out == start
 
 
-def test_a_source_word_highlights_the_words_that_attend_to_it():
-    """Of its own pair."""
-    second = PagePair(["a", "b"], ["c"], {"m": np.array([[0.25, 0.75]])})
-    _, over, other = run_script([EXAMPLE, second], [["focusin", ".source button", 1], ["focusin", ".target button", 3]])
-    assert over["target"][:3] == [["0.02", 0.02, ""], ["0.01", 0.01, "possible"], ["0.95", 0.95, "sure strong"]]
-    assert over["source"][:3] == [["", 0, ""], ["", 0, "selected"], ["", 0, ""]]
-    assert over["lit"] == [[None, 1], [0, 1], [1, 1], [2, 1]]
-    assert other["source"][3:] == [["0.25", 0.25, ""], ["0.75", 0.75, "strong"]]
-
-
 def test_a_click_pins_a_word_and_escape_or_a_second_click_releases_it():
     click, leave, escape = ["click", ".target button", 0], ["mouseleave", ".pair", 0], ["keydown", ".pair", 0, "Escape"]
     other = ["mouseover", ".target button", 2]

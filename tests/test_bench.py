@@ -12,7 +12,6 @@ import torch
 from benchmarks import corpora
 from benchmarks.tables import short, spread, table
 from benchmarks.training import training_flop
-from peers.train_toolkit import Meter
 
 from nmt.config.compose import compose_all
 from nmt.data.batches import collate, plan_batches
@@ -67,18 +66,6 @@ def test_figures_and_tables():
     assert str(spread([0.5])) == "0.5" and short(99.94) == "99.9"
     rows = [{"a": "x", "b": 10_000, "c": 0.01234}, {"a": "y|z", "b": 1, "c": 1234.5}]
     assert table(rows) == "| a | b | c |\n| --- | ---: | ---: |\n| x | 10,000 | 0.0123 |\n| y¦z | 1 | 1,234 |"
-
-
-def test_the_meter_counts_between_warmup_and_end(monkeypatch):
-    finished = []
-    monkeypatch.setattr(Meter, "finish", lambda self, parameters: finished.append((self.tokens, parameters)))
-    meter, model = Meter(warmup=1, updates=2), torch.nn.Linear(2, 1)
-    optimizer = torch.optim.SGD(model.parameters())
-    for targets in ([[5, 0]], [[5, 6], [7, 0]], [[8, 0]]):
-        meter.add([torch.tensor(targets)], padding=0)
-        meter.update(optimizer)
-    assert finished == [(3 + 1, 3)]  # the first update warms up; two weights and a bias
-    assert meter.positions == 6
 
 
 LITTLE = (

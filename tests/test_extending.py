@@ -99,9 +99,7 @@ def test_the_new_score_and_the_new_model_train_align_and_keep_the_laws(project):
     selected = "(distance or gru) and (oracle or finite or split or padding or sixteen) or table_of_models"
     laws = ["tests/test_attention.py", "tests/test_models.py", "tests/test_readme.py"]
     assert " passed" in python(project, "pytest", "-q", "-p", "no:cacheprovider", *laws, "-k", selected)
-    corpus = write_corpus(project / "text")
-    for name, sizes in (("luong_distance", ["model.embedding_size=16"]), ("gru", [])):
-        words = [f"model={name}", f"name={name}", "model.hidden_size=16", "train.max_steps=5", *sizes]
-        python(project, "nmt", "train", *small(project, corpus, *words))
-        table = python(project, "nmt", "align", name, "der Bäcker sieht einen Apfel", "the baker sees an apple")
-        assert [row.split("\t")[0] for row in table.splitlines()] == ["the", "baker", "sees", "an", "apple"]
+    words = ["model=luong_distance", "name=run", "model.hidden_size=16", "model.embedding_size=16", "train.max_steps=2"]
+    python(project, "nmt", "train", *small(project, write_corpus(project / "text", train=40), *words))
+    table = python(project, "nmt", "align", "run", "der Bäcker sieht einen Apfel", "the baker sees an apple")
+    assert [row.split("\t")[0] for row in table.splitlines()] == ["the", "baker", "sees", "an", "apple"]

@@ -17,7 +17,6 @@ from nmt.decode.forced_decoding import (
     force_decode,
     pair_batches,
     pair_chunks,
-    target_log_probabilities,
 )
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
@@ -100,16 +99,6 @@ def test_windows_keep_the_order_within_bounds(pairs, most, cells):
     for window in windows:
         size = sum((len(source) + 1) * (len(target) + 1) for source, target in window)
         assert len(window) == 1 or (len(window) <= most and size <= cells)
-
-
-def test_log_probabilities_do_not_depend_on_the_chunk(small_model, monkeypatch):
-    model = small_model("transformer")
-    hidden, output = torch.randn(3, 5, 32, dtype=torch.float64), torch.randint(0, VOCABULARY, (3, 5))
-    unchunked = target_log_probabilities(model, hidden, output)
-    wanted = model.logits(hidden).log_softmax(-1).gather(2, output[..., None]).squeeze(2)
-    torch.testing.assert_close(unchunked.double(), wanted, atol=1e-5, rtol=0)
-    monkeypatch.setattr(forced_decoding, "MAX_COLUMNS", 4)
-    torch.testing.assert_close(target_log_probabilities(model, hidden, output), unchunked)
 
 
 class FixedWeights(EncoderDecoder):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from corpora import Trained, pairs, run_command, small, write_pairs
+from corpora import Trained, run_command
 
 import nmt
 from nmt import cli
@@ -73,23 +73,3 @@ def test_the_lines_of_a_file(
     bars.clear()
     answer = run_command(capfd, "align", "tiny", "--runs", trained.runs, "--source", str(source), "--pharaoh")
     assert answer.code == 0 and bars == [Bar(f"aligning {source}", 0, 5, 5)]
-
-
-def test_the_pairs_of_the_preparation(bars: list[Bar], tmp_path: Path, capfd) -> None:
-    """A split reads the text twice; of a table, the line of the header is counted too."""
-    given = pairs(300)
-    write_pairs(tmp_path, "a", given)
-    (tmp_path / "b.tsv").write_text("de\ten\n" + "".join("\t".join(pair) + "\n" for pair in pairs(300, 1)))
-    train = f"data.train=[{tmp_path / 'a'},{tmp_path / 'b.tsv'}]"
-    words = ["data=files", "data.source=de", "data.target=en", train, "data.split_size=20"]
-    assert (
-        run_command(
-            capfd, "tokenize", *small(tmp_path, words, "tokenizer.vocabulary_size=350", "train.max_steps=1")
-        ).code
-        == 0
-    )
-    reading = [bar for bar in bars if bar.description.startswith("reading") and bar.total is not None]
-    assert [(bar.total, bar.count) for bar in reading] == 2 * [(300, 300), (301, 300)]
-    tokenizing = {bar.description: (bar.total, bar.count) for bar in bars if bar.description.startswith("tokenizing")}
-    assert set(tokenizing) >= {"tokenizing train", "tokenizing valid"}
-    assert all(total == count > 0 for total, count in tokenizing.values())

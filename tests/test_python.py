@@ -68,7 +68,6 @@ def test_bad_arguments_are_one_sentence(run):
         (lambda: run.translate(SENTENCES[0]), "list of sentences"),
         (lambda: run.translate(SENTENCES, beam=2, nbest=3), "needs a beam of 3"),
         (lambda: run.translate(["Ein", None]), "Sentence 1"),
-        (lambda: run.translate(["\ud800"]), "is no text"),
         (lambda: run.align("Ein", layer="1"), "Layer 1 does not exist"),
         (lambda: run.align("Ein", head=0, method="rollout"), "all layers and heads"),
         (lambda: nmt.train("seed=1,2"), "several runs"),
@@ -126,11 +125,6 @@ def test_scores_are_those_of_sacrebleu(run):
     assert "version:" in scores.signatures["bleu"] and scores.hypotheses == references
     with pytest.raises(UserError, match="3 sources cannot be scored against 1 references"):
         run.score(SENTENCES, references[:1])
-
-
-def test_several_names_are_an_ensemble(trained):
-    ensemble = nmt.load("tiny", str(trained.folder / "last.safetensors"), run_folder=trained.runs)
-    assert len(ensemble.provenance["models"]) == 2 and ensemble.translate(["Ein Junge malt."])
 
 
 @pytest.mark.slow

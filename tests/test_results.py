@@ -21,14 +21,6 @@ def run(trained: Trained, tmp_path: Path) -> Path:
     return Path(shutil.copytree(trained.folder, tmp_path / "runs" / "tiny"))
 
 
-def test_a_run_is_scored_on_the_corpus_it_was_trained_on(trained: Trained, run, capfd, tmp_path, monkeypatch):
-    """From any folder, and whatever its configuration would make today."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(stages, "build_corpus_stage", lambda config: pytest.fail("it is there already"))
-    assert run_command(capfd, "evaluate", str(run)).out.splitlines() == trained.lines
-    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
-
-
 def test_a_corpus_is_only_looked_for(trained: Trained, run, capfd, tmp_path, monkeypatch):
     """A stranger's checkpoint could name files to copy and a folder to write to: nothing is built for it."""
     monkeypatch.setattr(stages, "build_corpus_stage", lambda config: pytest.fail("nothing is built"))
@@ -46,7 +38,7 @@ def test_a_corpus_that_leads_elsewhere_is_not_read(trained: Trained, run, capfd,
     payload = checkpoint.load(run / "best.safetensors")
     payload["config"] |= {"data_folder": str(tmp_path / "data")}
     checkpoint.save(run / "best.safetensors", payload)
-    assert run_command(capfd, "evaluate", str(run)).code == 0
+    assert run_command(capfd, "evaluate", str(run)).out.splitlines() == trained.lines  # where it leads nowhere else
 
     def refused() -> None:
         shutil.rmtree(run / "evaluate", ignore_errors=True)
@@ -88,27 +80,6 @@ def test_scores_are_never_left_with_other_translations(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         results.write_result(tmp_path, ["two"], {"bleu": 2})
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "hyp"]
-
-
-def test_a_comparison_is_not_written_into_a_run(run, capfd):
-    curves = sorted((run / "tensorboard").iterdir())
-    answer = run_command(capfd, "compare", str(run), "--output", str(run))
-    assert answer.code == 2 and "is a run" in answer.err
-    assert sorted((run / "tensorboard").iterdir()) == curves
-
-
-def test_an_empty_name_is_refused(trained: Trained, capfd):
-    """A shell passes one for a variable that is not set: X here."""
-    for words in (
-        "translate tiny --input X",
-        "translate tiny --output X Ja.",
-        "evaluate tiny --source X --reference X",
-        "align tiny Ja. --png X",
-        "compare tiny --output X",
-    ):
-        given = ["" if word == "X" else word for word in words.split()]
-        answer = run_command(capfd, *given, "--runs", trained.runs)
-        assert answer.code == 2 and "the name is empty" in answer.err, words
 
 
 def test_translations_go_to_a_pipe(trained: Trained, capfd, tmp_path):

@@ -1,6 +1,5 @@
 """nmt verify, and flipped bits in the files of a run: each is noticed by the command that reads the file."""
 
-import os
 import shutil
 from pathlib import Path
 from random import Random
@@ -85,9 +84,3 @@ def test_results_are_not_written_through_links(run, refused, tmp_path):
         assert before == {each: each.read_bytes() for each in tmp_path.glob("mine*/**/*") if each.is_file()}
         path.unlink()
         shutil.move(mine, path)
-
-
-def test_a_pipe_in_place_of_a_checkpoint_does_not_hang(run, refused):
-    (run / "best.safetensors").unlink()
-    os.mkfifo(run / "best.safetensors")
-    assert "no best.safetensors yet" in refused("translate", str(run), "Ja.")

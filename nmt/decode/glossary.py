@@ -91,7 +91,7 @@ class Glossary:
     @cached_property
     def in_small_letters(self) -> dict[str, Entry]:
         """The entries by their source in small letters; the first line wins."""
-        return {source.lower(): entry for source, entry in reversed(self.entries.items())}
+        return {source.lower(): entry for source, entry in reversed(list(self.entries.items()))}
 
     @cached_property
     def words(self) -> dict[str, dict[str, int]]:

@@ -216,7 +216,7 @@ def legend_handles(names: Sequence[str]) -> list[Any]:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    line = {"color": WINDOW, "linestyle": ""}
+    line: dict[str, Any] = {"color": WINDOW, "linestyle": ""}
     samples: dict[str, Any] = {
         "sure link": Patch(facecolor="none", edgecolor=GOLD, linewidth=1.3),
         "possible link": Patch(facecolor="none", edgecolor=GOLD, linestyle=DASHES),

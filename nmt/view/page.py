@@ -64,7 +64,7 @@ class Table:
         widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
         ruler = ["-" * (width - 1) + (":" if right else "-") for width, right in zip(widths, numeric, strict=True)]
         align = [str.rjust if right else str.ljust for right in numeric]
-        lines = [[pad(*cell) for pad, *cell in zip(align, row, widths, strict=True)] for row in rows]
+        lines = [[pad(text, width) for pad, text, width in zip(align, row, widths, strict=True)] for row in rows]
         table = [f"| {' | '.join(line)} |" for line in [lines[0], ruler, *lines[1:]]]
         notes = ["", *(f"- {escape_markdown(note)}" for note in self.notes)] if self.notes else []
         return "\n".join([f"## {escape_markdown(self.title)}", "", *table, *notes, ""])
