@@ -139,9 +139,10 @@ def write_alignments(options: argparse.Namespace, run: Run, extractor: Extractor
         log.warning("%s is not written: there is no word to draw.", options.html)
     elif options.html:
         models: list[dict[str, Any]] = run.provenance["models"]
+        checkpoints = [f"{each['checkpoint']} ({each['origin']}, seed {each['seed']})" for each in models]
         provenance = {
             "run": options.name,
-            "checkpoint": ", ".join(f"{each['checkpoint']} ({each['origin']}, seed {each['seed']})" for each in models),
+            "checkpoint": ", ".join(checkpoints),
             "corpus": ", ".join(dict.fromkeys(each["corpus_hash"][:12] for each in models)),
             "weights": f"decoder step {extractor.decoder_step}, forced decoding of the target in float32",
             "made with": f"nmt {nmt.__version__}",

@@ -47,8 +47,8 @@ def run(options: argparse.Namespace) -> int:
         )  # fmt: skip
     if isinstance(wanted, HuggingFaceExport):
         wanted.repository = options.push
-    if isinstance(wanted, HtmlExport):
-        wanted.archive = Path(options.onnxruntime_web) if options.onnxruntime_web else None
+    elif isinstance(wanted, HtmlExport) and options.onnxruntime_web:
+        wanted.archive = Path(options.onnxruntime_web)
     if options.output is None:
         folder = cached_export(run, wanted)
     elif isinstance(wanted, HtmlExport):

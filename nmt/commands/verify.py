@@ -49,7 +49,6 @@ def check_files(folder: Path) -> Iterator[tuple[str, bool]]:
 
 
 def is_sound(path: Path) -> bool:
-    """Whether a checkpoint has the right checksum."""
     try:
         return has_right_checksum(path)
     except OSError:

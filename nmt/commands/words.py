@@ -62,7 +62,6 @@ def linked_words(source: Path, target: Path, links: Path, tokenized: bool) -> Li
 
 
 def is_word(word: str) -> bool:
-    """Whether it is of letters, as in `well-known` and `don't`."""
     return any(map(str.isalpha, word)) and not any(map(str.isdigit, word)) and not word.startswith("<")
 
 
@@ -78,9 +77,9 @@ def find_words(links: Links) -> list[tuple[str, str]]:
         for counter, (word, begins) in zip(forms, pair, strict=True):
             counter[word.lower() if begins else word] += 0 if begins else 1
     usual = [{form.lower(): form for form, _ in reversed(counter.most_common())} for counter in forms]
-    found = []
-    for word, translations in sorted(joint.items(), key=lambda each: -each[1].total()):
-        [(translation, count)] = translations.most_common(1)
-        if count >= max(FEWEST, LEAST_SHARE * translations.total()):
-            found.append((usual[0][word], usual[1][translation]))
-    return found
+    best = {word: translations.most_common(1)[0] for word, translations in joint.items()}
+    return [
+        (usual[0][word], usual[1][best[word][0]])
+        for word, translations in sorted(joint.items(), key=lambda each: -each[1].total())
+        if best[word][1] >= max(FEWEST, LEAST_SHARE * translations.total())
+    ]

@@ -4,7 +4,7 @@ Beam search runs the fused kernels, which return no weights; heatmaps, links and
 for finished translations too. B batch, L layers, H heads, D model size, S source pieces, T target pieces.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -48,15 +48,11 @@ def force_decode(
     through_layers = None
     if memory.weights is not None and decoded.self_weights is not None and decoded.weights is not None:
         through_layers = rollout(memory.weights.float(), decoded.self_weights.float(), decoded.weights.float())
-    log_probabilities = target_log_probabilities(model, decoded.hidden, output)
-    return ForcedDecoding(log_probabilities, decoded.weights, through_layers, decoded.p_t)
-
-
-def target_log_probabilities(model: EncoderDecoder, hidden: Tensor, output: Tensor) -> Tensor:
-    """hidden [B T D], output [B T] → [B T]; the logits of at most MAX_COLUMNS columns exist at the same time."""
-    chunks = zip(hidden.flatten(0, 1).split(MAX_COLUMNS), output.flatten().split(MAX_COLUMNS), strict=True)
+    # The logits of at most MAX_COLUMNS columns exist at the same time.
+    chunks = zip(decoded.hidden.flatten(0, 1).split(MAX_COLUMNS), output.flatten().split(MAX_COLUMNS), strict=True)
     parts = [model.logits(columns).float().log_softmax(-1).gather(1, ids[:, None]) for columns, ids in chunks]
-    return torch.cat(parts).view_as(output)
+    log_probabilities = torch.cat(parts).view_as(output)
+    return ForcedDecoding(log_probabilities, decoded.weights, through_layers, decoded.p_t)
 
 
 @dataclass
@@ -93,20 +89,15 @@ class AttentionRecord:
         return weights.mean(0) if head is None else weights[head]
 
     def read(self, method: str, layer: Layers, head: int | None) -> np.ndarray:
-        """[T+1 S+1] by one of METHODS; `rollout` goes through all layers and heads and ignores `layer` and `head`."""
-        return METHODS[method](self, layer, head)
-
-    def read_rollout(self, layer: Layers, head: int | None) -> np.ndarray:
-        """[T+1 S+1]: attention rollout (Abnar & Zuidema 2020); raises UserError where there is none."""
+        """[T+1 S+1] by one of METHODS; raises UserError for a rollout where self-attention returns no weights."""
+        if method == "mean":
+            return self.layer_weights(layer, head)
         if self.rollout is None:
             raise UserError("There is no attention rollout of this model: it needs the weights of self-attention.")
         return self.rollout
 
 
-METHODS: dict[str, Callable[[AttentionRecord, Layers, int | None], np.ndarray]] = {
-    "mean": AttentionRecord.layer_weights,
-    "rollout": AttentionRecord.read_rollout,
-}
+METHODS = {"mean": "one layer", "rollout": "through all layers and heads (Abnar & Zuidema 2020)"}
 
 
 def layer_index(layer: int, num_layers: int) -> int:

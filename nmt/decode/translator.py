@@ -48,7 +48,7 @@ MapBatches = Callable[[Callable[[np.ndarray], NBest], Sequence[np.ndarray]], Ite
 
 
 class Terms(Protocol):
-    """What makes translations use the terms of a glossary."""
+    """A glossary."""
 
     def unprotect(self, protected: Protected) -> Protected:
         """A source without placeholders for its terms."""
@@ -330,24 +330,22 @@ class Translator:
         batch = batch.to(self.device)
         with torch.autocast(self.device.type, enabled=False):
             decoded = force_decode(self.model, batch.source, batch.mask, batch.target, batch.output)
-        log_probabilities, weights, rollout, p_t = (
-            None if tensor is None else tensor.float().cpu().numpy() for tensor in decoded
-        )
-        assert log_probabilities is not None
+        arrays = [None if tensor is None else tensor.float().cpu().numpy() for tensor in decoded]
         records = []
         for row, (source, target) in enumerate(pairs):
             height, width = len(target) + 1, len(source) + 1
-            records.append(
-                AttentionRecord(
-                    self.tokenizers.source.pieces(source),
-                    self.tokenizers.target.pieces(target),
-                    log_probabilities[row, :height].tolist(),
-                    None if weights is None else weights[row, :, :, :height, :width].copy(),
-                    None if rollout is None else rollout[row, :height, :width].copy(),
-                    None if p_t is None else p_t[row, :height].copy(),
-                    None if p_t is None else self.model.window_reach,
-                )
+            places = (
+                np.s_[row, :height],
+                np.s_[row, ..., :height, :width],
+                np.s_[row, :height, :width],
+                np.s_[row, :height],
             )
+            parts = [None if each is None else each[at].copy() for each, at in zip(arrays, places, strict=True)]
+            log_probabilities, weights, rollout, p_t = parts
+            assert log_probabilities is not None
+            pieces = self.tokenizers.source.pieces(source), self.tokenizers.target.pieces(target)
+            reach = None if p_t is None else self.model.window_reach
+            records.append(AttentionRecord(*pieces, log_probabilities.tolist(), weights, rollout, p_t, reach))
         return records
 
     def force_decode(self, pair: IdPair) -> AttentionRecord:

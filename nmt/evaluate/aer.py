@@ -162,10 +162,8 @@ class LayerSelector:
             return "the training, which guided this head"
         if self.valid is None or not self.selection_rows:
             return None
-        chosen = self.valid.pairs[:MAX_SELECTION_PAIRS]
-        if gold.pairs[: len(chosen)] == chosen:
-            return "these pairs" if len(chosen) == len(gold.pairs) else f"the first {len(chosen)} of these pairs"
-        return f"{len(self.selection_rows)} validation pairs"
+        is_same = gold.pairs == self.valid.pairs
+        return "these pairs" if is_same else f"{len(self.selection_rows)} validation pairs"
 
     def provenance(self, gold: GoldAlignments) -> dict[str, Any]:
         """What a score depends on besides the model, the text and the code: the links, also those of the choice."""
@@ -180,13 +178,6 @@ class LayerSelector:
             return {}
         extractor = self.selected
         scores = alignment_error_rates(self.translator, gold, [extractor], rows=rows)[extractor]
-        alignment = {
-            "layer": extractor.labels()[0],
-            **({} if extractor.head is None else {"head": extractor.head}),
-            "decoder_step": extractor.decoder_step,
-            "links": "argmax",
-            "chosen_on": self.chosen_on(gold),
-            "candidates": len(self.candidates) if self.selection_rows else 1,
-            "left_out": left_out,
-        }
+        alignment = {"layer": extractor.labels()[0], "decoder_step": extractor.decoder_step, "left_out": left_out}
+        alignment |= {"chosen_on": self.chosen_on(gold)} | ({} if extractor.head is None else {"head": extractor.head})
         return {**scores._asdict(), "alignment": alignment}

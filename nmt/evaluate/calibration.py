@@ -64,8 +64,7 @@ def fit(probabilities: np.ndarray, right: np.ndarray) -> Calibration:
     probabilities [W] are logarithms, right [W] is boolean.
     """
     features = np.stack([logits(probabilities), np.ones(len(probabilities))], axis=1)
-    start = np.array(Calibration())
-    weights = start.copy()
+    weights = start = np.array(Calibration())
     for _ in range(STEPS):
         predicted = sigmoid(features @ weights)
         gradient = features.T @ (predicted - right) + RIDGE * (weights - start)

@@ -78,7 +78,6 @@ class Comet:
         return np.stack([scores / len(translated.references), np.ones(len(scores))], axis=1)
 
     def score(self, sums: np.ndarray) -> float:
-        """The mean over the sentences."""
         return float(sums[0] / sums[1])
 
     def signature(self, references: int, samples: int | None = None) -> str:

@@ -55,9 +55,9 @@ def default_extractor(train: TrainConfig, model: EncoderDecoder) -> Extractor:
 
 def absolute_layers(layer: Layers, num_layers: int) -> Layers:
     """The same layer or layers counted from 0: -1 is the last; one out of range is the last or first."""
-    if not isinstance(layer, int):
-        return tuple(layer_index(single, num_layers) for single in layer)
-    return layer_index(layer, num_layers)
+    if isinstance(layer, int):
+        return layer_index(layer, num_layers)
+    return tuple(layer_index(single, num_layers) for single in layer)
 
 
 def layer_candidates(num_layers: int) -> list[Layers]:
@@ -90,23 +90,22 @@ def extract_links(weights: np.ndarray, threshold: float | None = None) -> set[Li
 
 def encode_pairs(translator: Translator, pairs: Iterable[tuple[str, str]]) -> Iterator[IdPair]:
     """The ids of sentence pairs; raises UserError for a pair that is too long to record."""
-    remaining, numbers = iter(pairs), itertools.count(1)
-    while chunk := list(itertools.islice(remaining, CHUNK_PAIRS)):
-        for pair in translator.tokenizers.encode_pairs(chunk):
-            yield check_length(translator, pair, next(numbers))
+    remaining = iter(pairs)
+    chunks = iter(lambda: list(itertools.islice(remaining, CHUNK_PAIRS)), [])
+    return checked(translator, (pair for chunk in chunks for pair in translator.tokenizers.encode_pairs(chunk)))
 
 
 def translate_to_pairs(translator: Translator, lines: Iterable[str]) -> Iterator[IdPair]:
     """The ids of lines and of their translations; raises UserError for a pair that is too long to record."""
-    for number, translation in enumerate(translator.translate(lines), 1):
-        yield check_length(translator, (translation.source_ids, translation.ids), number)
+    return checked(translator, ((each.source_ids, each.ids) for each in translator.translate(lines)))
 
 
-def check_length(translator: Translator, pair: IdPair, number: int) -> IdPair:
+def checked(translator: Translator, pairs: Iterable[IdPair]) -> Iterator[IdPair]:
     longest = max_pieces_per_side(translator)
-    if max(map(len, pair)) > longest:
-        raise UserError(f"Pair {number} is longer than {longest} pieces, too long to record its attention.")
-    return pair
+    for number, pair in enumerate(pairs, 1):
+        if max(map(len, pair)) > longest:
+            raise UserError(f"Pair {number} is longer than {longest} pieces, too long to record its attention.")
+        yield pair
 
 
 def max_pieces_per_side(translator: Translator) -> int:

@@ -44,11 +44,9 @@ class Translated(NamedTuple):
         """Raise UserError where the numbers of lines differ, or there are none."""
         if not self.references or not self.references[0]:
             raise UserError("There is nothing to score; the references are empty.")
-        for lines in self.references:
-            if len(lines) != len(self.hypotheses):
-                raise UserError(
-                    f"{len(self.hypotheses)} translations cannot be scored against {len(lines)} references."
-                )
+        count = len(self.hypotheses)
+        if wrong := [len(lines) for lines in self.references if len(lines) != count]:
+            raise UserError(f"{count} translations cannot be scored against {wrong[0]} references.")
 
 
 class Scorer(Protocol):
@@ -94,7 +92,6 @@ class SacreBleu:
 
 
 def open_bleu(language: str, _: str = "") -> SacreBleu:
-    """BLEU with the tokenizer of a target language."""
     from sacrebleu.metrics.bleu import BLEU  # imported here so that the command line starts fast
 
     # force: sacreBLEU's own warning about tokenized text is about hypotheses; `tokenization_warning` checks references.
@@ -102,7 +99,6 @@ def open_bleu(language: str, _: str = "") -> SacreBleu:
 
 
 def open_chrf(word_order: int, _language: str, _: str) -> SacreBleu:
-    """chrF, or with a word order of 2 chrF++."""
     from sacrebleu.metrics.chrf import CHRF
 
     return SacreBleu(CHRF(word_order=word_order))
@@ -123,10 +119,7 @@ def open_spbleu(_language: str, _: str) -> SacreBleu:
     try:
         return SacreBleu(BLEU(tokenize="flores200", force=True))
     except (OSError, RuntimeError, SystemExit) as error:
-        raise UserError(
-            "spBLEU needs the SentencePiece model of FLORES-200, which sacreBLEU downloads once into "
-            f"~/.sacrebleu/models; that has failed: {error}."
-        ) from None
+        raise UserError(f"spBLEU needs a model that sacreBLEU downloads; that has failed: {error}.") from None
 
 
 METRICS: dict[str, Metric] = {

@@ -68,27 +68,19 @@ class SetComparison:
             row, aer, stored = [name], each.result.aer, each.result.stored
             for metric, intervals in metrics.items():
                 score, _, half_width, p = intervals[index]
-                row += [
-                    f"{score:.{metric.digits}f} ± {half_width:.{metric.digits}f}",
-                    NONE if p is None else f"{p:.3f}",
-                ]
+                row.append(f"{score:.{metric.digits}f} ± {half_width:.{metric.digits}f}")
+                row.append(NONE if p is None else f"{p:.3f}")
             speed = f"{stored['sentences'] / stored['seconds']:.1f}" if stored["seconds"] else NONE
             rows.append([*row, f"{each.perplexity:.2f}", NONE if aer is None else f"{aer:.3f}", speed])
             if aer is not None:
-                chosen = (
-                    stored["alignment"]["chosen_on"] or "nothing, for there are no validation pairs with gold links"
-                )
+                chosen = stored["alignment"]["chosen_on"] or "nothing: no validation pairs have gold links"
                 notes.append(f"AER of {name}: {each.result.extractor}, chosen on {chosen}.")
             if each.left_out:
-                notes.append(
-                    f"The perplexity of {name} leaves out {each.left_out} pairs: blank on a side, or too long."
-                )
-        signatures = ", ".join(
-            f"{find_metric(name).label} {text}" for name, text in self.significance.signatures.items()
-        )
+                notes.append(f"The perplexity of {name} leaves out {each.left_out} pairs: blank, or too long.")
+        signatures = [f"{find_metric(name).label} {text}" for name, text in self.significance.signatures.items()]
         notes += [
             f"±: half of the 95 % interval over resamples of the sentences. p: paired bootstrap against {rows[0][0]}, not "
-            f"corrected for the number of runs. Neither covers the choice of seeds. {signatures}.",
+            f"corrected for the number of runs. Neither covers the choice of seeds. {', '.join(signatures)}.",
             "perplexity: of a word of the references, punctuation apart. sentences/s: of the search, on a machine that may "
             "have done other work as well.",
         ]
@@ -179,14 +171,12 @@ def count_words(text: str) -> int:
 
 def length_groups(test_set: TestSet) -> dict[str, list[int]]:
     """The rows of a set by the words of the source, such as 6–10."""
-    lengths = [count_words(source) for source in test_set.sources]
-    groups = {
-        f"{first}–{last}" if last < math.inf else f"{first}+": [
-            row for row, length in enumerate(lengths) if first <= length <= last
-        ]
-        for first, last in LENGTHS
-    }
-    return {label: rows for label, rows in groups.items() if rows}
+    groups: dict[str, list[int]] = {}
+    counts = [count_words(source) for source in test_set.sources]
+    for first, last in LENGTHS:
+        if rows := [row for row, count in enumerate(counts) if first <= count <= last]:
+            groups[f"{first}–{last}" if last < math.inf else f"{first}+"] = rows
+    return groups
 
 
 def training_state(run: Run) -> TrainState | None:
@@ -225,18 +215,16 @@ def seed_tables(runs: dict[str, Run], comparisons: Sequence[SetComparison]) -> I
             config = {key: value for key, value in to_dict(run.config).items() if key not in SEED_KEYS}
             experiment = json.dumps([config, run.provenance["models"][0]["corpus_hash"]], sort_keys=True)
             groups.setdefault(experiment, {}).setdefault(run.config.seed, name)
-    columns = ["set", "runs", "seeds", *next(iter(comparisons[0].scored.values())).numbers()]
+    columns = [*next(iter(comparisons[0].scored.values())).numbers()]
     rows = []
     for names in (names for names in groups.values() if len(names) > 1):
         for comparison in comparisons:
             row = [comparison.test_set.name, ", ".join(names.values()), ", ".join(map(str, names))]
-            numbers = [comparison.scored[name].numbers() for name in names.values()]
-            for column in columns[3:]:
-                values = [each[column] for each in numbers]
+            for values in zip(*(comparison.scored[name].numbers().values() for name in names.values()), strict=True):
                 row.append(NONE if None in values else f"{statistics.mean(values):.3g} ± {statistics.stdev(values):.2g}")
             rows.append(row)
     if rows:
-        yield Table("Seeds", columns, rows, ["Mean ± sample standard deviation over seeds."])
+        yield Table("Seeds", ["set", "runs", "seeds", *columns], rows, ["Mean ± sample standard deviation over seeds."])
 
 
 def write_report(
@@ -255,32 +243,25 @@ def write_report(
     body.append("</div>")
     for table, figures in examples:
         body += [table.html(), '<div class="small figures">', *figures, "</div>"]
-    numbers = {
-        "versions": checkpoint.versions(),
-        "bootstrap_seed": SEED,
-        "sets": {
-            each.test_set.name: {
-                "files": [str(path) for path in (each.test_set.source, *each.test_set.references)],
-                "fingerprint": fingerprint(each.test_set),
-                "sentences": len(each.test_set.pairs),
-                "signatures": each.significance.signatures,
-                "lengths": {label: len(rows) for label, rows in length_groups(each.test_set).items()},
-            }
-            for each in comparisons
-        },
-        "runs": {
-            name: {
-                "provenance": run.provenance,
-                "training": (state := training_state(run)) and vars(state),
-                "sets": {each.test_set.name: each.json(index, each.scored[name]) for each in comparisons},
-            }
-            for index, (name, run) in enumerate(runs.items())
-        },
+    sets = {
+        each.test_set.name: {
+            "files": [str(path) for path in (each.test_set.source, *each.test_set.references)],
+            "fingerprint": fingerprint(each.test_set),
+            "sentences": len(each.test_set.pairs),
+            "signatures": each.significance.signatures,
+            "lengths": {label: len(rows) for label, rows in length_groups(each.test_set).items()},
+        }
+        for each in comparisons
     }
+    of_runs: dict[str, Any] = {}
+    for index, (name, run) in enumerate(runs.items()):
+        scores = {each.test_set.name: each.json(index, each.scored[name]) for each in comparisons}
+        training = (state := training_state(run)) and vars(state)
+        of_runs[name] = {"provenance": run.provenance, "training": training, "sets": scores}
+    numbers = {"versions": checkpoint.versions(), "bootstrap_seed": SEED, "sets": sets, "runs": of_runs}
     with report_write_errors(folder):
         write_atomic(folder / "comparison.md", text)
         write_atomic(folder / "comparison.html", html_page(f"{len(runs)} runs compared", "\n".join(body)))
-        write_atomic(
-            folder / "comparison.json", json.dumps(numbers, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
-        )
+        text_of_numbers = json.dumps(numbers, ensure_ascii=False, indent=2, allow_nan=False)
+        write_atomic(folder / "comparison.json", f"{text_of_numbers}\n")
     return text

@@ -63,7 +63,6 @@ def existing_corpus(config: Config, hashes: set[str], run_folder: Path) -> Path 
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether this names a file in a folder, and none elsewhere."""
     return name not in ("", ".", "..") and not set("/\\") & set(name) and is_printable(name)
 
 

@@ -6,6 +6,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from nmt.attention.cpu import keep_freed_memory
 from nmt.config.compose import compose_all
 from nmt.config.presets import CorpusSize, Suggestion, suggest
@@ -109,8 +111,7 @@ def work_in(folder: Path, processes: World) -> Iterator[None]:
 
     Of several processes one that was killed may take a while to end; the next one waits for it.
     """
-    with ExitStack() as stack:
-        stack.enter_context(report_write_errors(folder))
+    with report_write_errors(folder), ExitStack() as stack:
         folder.mkdir(parents=True, exist_ok=True)
         if processes.is_main:
             stack.enter_context(only_writer(folder, timeout=2.0 if processes.size == 1 else 30.0))
@@ -126,15 +127,14 @@ def check_validation(config: Config, data: TrainingData) -> None:
     """
     if getattr(config.model, "positions", None) != "learned":
         return
-    valid = data.valid
-    sides = zip((config.data.source, config.data.target), (valid.source_lengths, valid.target_lengths), strict=True)
-    pieces, row, language = max((int(lengths.max()), int(lengths.argmax()), language) for language, lengths in sides)
-    longest, max_positions = pieces + 1, config.model.max_positions  # </s>
+    valid, max_positions = data.valid, config.model.max_positions
+    row = int(np.maximum(valid.source_lengths, valid.target_lengths).argmax())
+    longest = 1 + int(max(valid.source_lengths[row], valid.target_lengths[row]))  # </s>
     if longest > max_positions:
-        sentence = f"line {valid.line(row)} of {data.corpus / f'valid.{language}'}"
         raise UserError(
-            f"model.max_positions={max_positions} is too small; {sentence} has {longest} pieces, </s> counted, and no "
-            f"validation pair is left out; give model.max_positions={longest} or more, or choose other model.positions."
+            f"model.max_positions={max_positions} is too small; line {valid.line(row)} of the validation set has "
+            f"{longest} pieces, </s> counted, and no validation pair is left out; give model.max_positions={longest} or "
+            "more, or choose other model.positions."
         )
 
 

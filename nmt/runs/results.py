@@ -20,6 +20,7 @@ from nmt.evaluate.metrics import STANDARD, scores_in
 from nmt.evaluate.significance import Gap
 from nmt.view.text import visible
 
+LINE_ENDS = re.compile(r"[\r\n]+")
 log = logging.getLogger("nmt")
 
 
@@ -46,12 +47,12 @@ class Result:
 
     @property
     def bleu(self) -> float:
-        """BLEU, 0 to 100."""
+        """From 0 to 100."""
         return self.stored["bleu"]
 
     @property
     def chrf(self) -> float:
-        """chrF, 0 to 100."""
+        """From 0 to 100."""
         return self.stored["chrf"]
 
     @property
@@ -86,13 +87,12 @@ class Result:
 def write_result(folder: Path, hypotheses: list[str], result: dict[str, Any]) -> None:
     """Write `hyp`, one translation a line, and then `result.json`.
 
-    Each file is written atomically. An old result.json is deleted first, so that it never belongs to other
-    translations than those in `hyp`. Raises UserError where one of the files is a link.
+    An old result.json is deleted first, so that it never belongs to other translations than those in `hyp`. Raises
+    UserError where one of the files is a link.
     """
     folder.mkdir(parents=True, exist_ok=True)
     refuse_links(*result_paths(folder))
-    lines = (" ".join(re.split(r"[\r\n]+", hypothesis)) for hypothesis in hypotheses)
-    text = "".join(f"{line}\n" for line in lines).encode()
+    text = "".join(LINE_ENDS.sub(" ", hypothesis) + "\n" for hypothesis in hypotheses).encode()
     with only_writer(folder, timeout=60.0):  # several evaluations may end at once
         (folder / "result.json").unlink(missing_ok=True)
         write_atomic(folder / "hyp", text)

@@ -30,7 +30,6 @@ from nmt.evaluate.extraction import (
     translate_to_pairs,
 )
 from nmt.evaluate.metrics import STANDARD, Translated, score
-from nmt.models.base import EncoderDecoder
 from nmt.models.ensemble import Ensemble
 from nmt.models.inference import inference_copy
 from nmt.runs.provenance import code_digest
@@ -52,7 +51,6 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The name of its folder."""
         return self.folder.name
 
     def translate(self, sentences: Iterable[str], beam: int | None = None, nbest: int = 1) -> list[Translation]:
@@ -126,14 +124,14 @@ class Run:
                 raise UserError(f"Attention rollout needs self-attention with weights; {self.name} has none.")
         elif layer is None and head is None:
             return default._replace(decoder_step=decoder_step or default.decoder_step)
-        if head is not None and not (isinstance(head, int) and 0 <= head < model.num_heads):
+        if head is not None and head not in range(model.num_heads):
             raise UserError(f"Head {head} does not exist; the model has heads 0 to {model.num_heads - 1}.")
         layer = default.layer if layer is None else layer
-        layers, last = (layer,) if isinstance(layer, int) else tuple(layer), model.num_layers - 1
-        for number in layers or [()]:
-            if not isinstance(number, int) or not -last - 1 <= number <= last:
+        layer, last = layer if isinstance(layer, int) else tuple(layer), model.num_layers - 1
+        for number in (layer,) if isinstance(layer, int) else layer or ("",):
+            if number not in range(-last - 1, last + 1):
                 raise UserError(f"Layer {number} does not exist; the model has layers 0 to {last}.")
-        return Extractor(layer if isinstance(layer, int) else layers, head, decoder_step or "output", method)
+        return Extractor(layer, head, decoder_step or "output", method)
 
     def score(
         self,
@@ -195,8 +193,12 @@ def load(
     for path, (_, other, _) in zip(paths, restored, strict=True):
         if (other.source.model, other.target.model) != (tokenizers.source.model, tokenizers.target.model):
             raise UserError(f"{path} has another vocabulary than {paths[0]}; an ensemble needs one tokenizer for all.")
-    for path, (member_config, _, member) in zip(paths, restored, strict=True):
-        warn_of_open_window(path, member_config, member)
+    for path, (own, _, member) in zip(paths, restored, strict=True):
+        if member.window_reach is not None and member.window_reach > own.model.window_radius:
+            log.warning(
+                "The window of %s reaches ±%.3g positions and has not yet narrowed to its radius, ±%d.",
+                path, member.window_reach, own.model.window_radius,
+            )  # fmt: skip
     folder = paths[0].parent
     if len(paths) > 1:
         model = Ensemble([member for _, _, member in restored]).eval()
@@ -210,16 +212,9 @@ def load(
     provenances = [checkpoint_provenance(path, payload) for path, payload in zip(paths, payloads, strict=True)]
     calibration = read_calibration(folder, [each["weights"] for each in provenances])
     translator = Translator(
-        model,
-        tokenizers,
-        decode,
-        config.tokenizer.max_pieces,
-        device,
-        autocast(device, dtype),
-        inference_copy(model, dtype),
-        processes,
-        calibration=calibration or Calibration(),
-    )
+        model, tokenizers, decode, config.tokenizer.max_pieces, device, autocast(device, dtype),
+        inference_copy(model, dtype), processes, calibration=calibration or Calibration(),
+    )  # fmt: skip
     provenance: dict[str, Any] = {
         "decode": asdict(decode),
         "scored_with": checkpoint.versions() | {"code": code_digest(__name__)},
@@ -231,16 +226,6 @@ def load(
     if processes > 1:
         provenance["processes"] = processes  # the batches depend on it, and in bf16 the scores on the batches
     return Run(folder, config, provenance, translator)
-
-
-def warn_of_open_window(path: Path, config: Config, model: EncoderDecoder) -> None:
-    """Warn of a window of local attention that has not yet narrowed to its radius."""
-    if model.window_reach is not None and model.window_reach > config.model.window_radius:
-        log.warning(
-            "The window of %s has not narrowed to its radius yet: it reaches ±%.3g positions, not ±%d "
-            "(model.window_narrowing_batches=%d).",
-            path, model.window_reach, config.model.window_radius, config.model.window_narrowing_batches,
-        )  # fmt: skip
 
 
 def checkpoint_provenance(path: Path, payload: checkpoint.Payload) -> dict[str, Any]:

@@ -9,9 +9,9 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nmt.config.schema import Config
 from nmt.data import corpus, dataset, training_links
@@ -35,8 +35,7 @@ BUILDERS = {
 Recipe = dict[str, Any]
 
 
-@dataclass
-class StageFolders:
+class StageFolders(NamedTuple):
     """The folders of corpus, tokenizer and ids from which a model is trained."""
 
     corpus: Path

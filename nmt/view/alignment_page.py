@@ -44,7 +44,8 @@ def alignment_page(title: str, pairs: Sequence[PagePair], provenance: Mapping[st
 
     Raises ValueError when words, weights and marks of a pair do not fit each other.
     """
-    data, names = [], set()
+    data: list[dict[str, Any]] = []
+    names: set[str] = set()
     for pair in pairs:
         shape = (len(pair.target), len(pair.source))
         marks = make_marks(pair.gold, pair.window_spans, shape)
@@ -53,20 +54,11 @@ def alignment_page(title: str, pairs: Sequence[PagePair], provenance: Mapping[st
             # The second is false for NaN, too.
             if matrix.shape != shape or not ((matrix >= -1e-3) & (matrix <= 1 + 1e-3)).all():
                 raise ValueError(f"Matrix {name} {matrix.shape} has weights outside 0..1, or does not fit {shape}.")
-        data.append(
-            {
-                "source": [clean_text(word) for word in pair.source],
-                "target": [clean_text(word) for word in pair.target],
-                # In thousandths, row after row.
-                "matrices": [
-                    np.rint(1000 * matrix.clip(0, 1).astype(np.float64)).astype(int).ravel().tolist()
-                    for matrix in pair.matrices.values()
-                ],
-                "sure": sorted(marks.sure),
-                "possible": sorted(marks.possible),
-                "window_spans": [span and [round(float(value), 3) for value in span] for span in marks.window_spans],
-            }
-        )
+        thousandths = (np.rint(1000 * matrix.clip(0, 1).astype(np.float64)) for matrix in pair.matrices.values())
+        spans = [span and [round(float(value), 3) for value in span] for span in marks.window_spans]
+        entry = {"source": [*map(clean_text, pair.source)], "target": [*map(clean_text, pair.target)]}
+        entry |= {"matrices": [each.astype(int).ravel().tolist() for each in thousandths]}  # row after row
+        data.append(entry | {"sure": sorted(marks.sure), "possible": sorted(marks.possible), "window_spans": spans})
     body = f"""<header>
 <h1><bdi>{escape_html(title)}</bdi></h1>
 <p>The page shows {CAPTION}. {USAGE}</p>
@@ -120,7 +112,6 @@ def pair_html(number: int, pair: PagePair) -> str:
 
 
 def sentence_html(side: str, words: Sequence[str]) -> str:
-    """The words of one side as buttons."""
     buttons = "".join(f'<button type="button"><bdi>{escape_html(word)}</bdi></button>\n' for word in words)
     return (
         f'<span class="side">{side}</span>\n'
@@ -137,9 +128,6 @@ def legend_html(names: Sequence[str]) -> str:
 
 
 def provenance_html(provenance: Mapping[str, str]) -> str:
-    """A table of what the page was made from."""
-    rows = "".join(
-        f"<tr><th>{escape_html(key)}</th><td><bdi>{escape_html(value)}</bdi></td></tr>\n"
-        for key, value in provenance.items()
-    )
+    cells = ((escape_html(key), escape_html(value)) for key, value in provenance.items())
+    rows = "".join(f"<tr><th>{key}</th><td><bdi>{value}</bdi></td></tr>\n" for key, value in cells)
     return f'How this page was made\n<table class="provenance">\n{rows}</table>\n' if rows else ""
