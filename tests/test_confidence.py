@@ -12,7 +12,6 @@ from corpora import Trained, run_command
 import nmt
 from nmt.decode.confidence import Calibration, word_log_probabilities
 from nmt.evaluate.calibration import (
-    auroc,
     fit,
     fit_calibration,
     read_calibration,
@@ -65,13 +64,6 @@ def test_reliability_by_hand():
     assert found["error"] == pytest.approx((3 * (0.75 - 2 / 3) + 1.0) / 4)
     assert [count for count, _, _ in found["bins"]] == [0, 0, 0, 0, 0, 0, 0, 3, 0, 1]
     assert reliability(np.zeros(0), np.zeros(0))["error"] == 0
-
-
-def test_auroc_by_hand():
-    """Of the six comparisons of a positive with another: three won, one tied."""
-    scores, positive = np.array([3.0, 1.0, 2.0, 1.0, 2.5]), np.array([True, True, False, False, False])
-    assert auroc(scores, positive) == pytest.approx((3 + 0.5) / 6)
-    assert auroc(scores, np.ones(5, dtype=bool)) is None
 
 
 def test_a_calibration_belongs_to_its_weights(tmp_path):

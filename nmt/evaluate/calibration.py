@@ -19,8 +19,7 @@ from nmt.data.checksums import read_json, write_json
 from nmt.data.files import refuse_links
 from nmt.data.words import split_into_words
 from nmt.decode.confidence import Calibration, logits, sigmoid
-from nmt.decode.translator import Translation, Translator, mean_confidence
-from nmt.evaluate.metrics import sentence_bleu
+from nmt.decode.translator import Translation, Translator
 
 MOST_PAIRS = 1000  # of the validation set, evenly spread
 RIDGE, STEPS = 1.0, 30  # of the fit: pulls towards slope 1 and intercept 0, which decide where there are few words
@@ -54,7 +53,7 @@ def fit_calibration(translator: Translator, pairs: Sequence[tuple[str, str]]) ->
     """Translate pairs, and fit the confidences of the words to what the references have."""
     translator = replace(translator, calibration=Calibration())
     translations = list(translator.translate(source for source, _ in pairs))
-    confidences, right, _ = judged_words(translator, translations, [target for _, target in pairs])
+    confidences, right = judged_words(translator, translations, [target for _, target in pairs])
     return fit(np.log(confidences), right)
 
 
@@ -74,33 +73,25 @@ def fit(probabilities: np.ndarray, right: np.ndarray) -> Calibration:
 
 
 def measure_confidence(
-    translator: Translator, translations: Sequence[Translation], references: Sequence[str], language: str
+    translator: Translator, translations: Sequence[Translation], references: Sequence[str]
 ) -> dict[str, Any]:
-    """How well confidences fit: the reliability of words, and how well sentences tell good from bad translations.
-
-    auroc: of "sentence BLEU is below its median".
-    """
-    confidences, right, of_sentences = judged_words(translator, translations, references)
-    pairs = zip(translations, references, strict=True)
-    bleu = np.array([sentence_bleu(translation.text, reference, language) for translation, reference in pairs])
-    below = bleu < np.median(bleu) if len(bleu) else bleu.astype(bool)
-    found = reliability(confidences, right)
-    return found | {"auroc": auroc(-of_sentences, below), "calibration": translator.calibration._asdict()}
+    """How well the confidences of words fit, and their calibration."""
+    found = reliability(*judged_words(translator, translations, references))
+    return found | {"calibration": translator.calibration._asdict()}
 
 
 def judged_words(
     translator: Translator, translations: Sequence[Translation], references: Sequence[str]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The confidences of all words, which of them are right, and the confidences of the sentences."""
-    confidences, right, of_sentences = [], [], []
+) -> tuple[np.ndarray, np.ndarray]:
+    """The confidences of all words, and which of them are right."""
+    confidences, right = [], []
     target = translator.tokenizers.target
     for (translation, records), reference in zip(translator.with_records(translations), references, strict=True):
         words = translator.word_confidences(translation, records)
         reference_words, _, _ = split_into_words(target.pieces(target.encode(reference)))
         confidences += [confidence for _, confidence in words]
         right += right_words([word for word, _ in words], reference_words)
-        of_sentences.append(mean_confidence(translation, words))
-    return np.array(confidences), np.array(right, dtype=float), np.array(of_sentences)
+    return np.array(confidences), np.array(right, dtype=float)
 
 
 def right_words(words: Sequence[str], reference: Sequence[str]) -> list[bool]:
@@ -128,12 +119,3 @@ def reliability(confidences: np.ndarray, right: np.ndarray) -> dict[str, Any]:
     error = sum(count * abs(confidence - share) for count, confidence, share in bins) / max(1, len(confidences))
     share = float(right.mean()) if len(right) else 0.0
     return {"words": len(confidences), "right": share, "error": error, "bins": bins}
-
-
-def auroc(scores: np.ndarray, positive: np.ndarray) -> float | None:
-    """The probability that a positive has a higher score than another, ties counted half; None without both kinds."""
-    if positive.all() or not positive.any():
-        return None
-    _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks, number = (np.cumsum(counts) - (counts - 1) / 2)[inverse], positive.sum()
-    return float((ranks[positive].mean() - (number + 1) / 2) / (len(positive) - number))

@@ -184,14 +184,6 @@ def describe_scores(result: Mapping[str, Any]) -> str:
     )
 
 
-def sentence_bleu(hypothesis: str, reference: str, language: str = "en") -> float:
-    """BLEU of one sentence, of the n-gram orders that it is long enough for."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    metric = BLEU(tokenize=tokenizer_for(language), effective_order=True)
-    return float(metric.sentence_score(hypothesis, [reference]).score)
-
-
 def tokenizer_for(language: str) -> str:
     """SacreBLEU's tokenizer for a target language code such as de, zh_CN or zho_Hans."""
     name = TOKENIZERS.get(re.split("[-_]", language.lower())[0], "13a")

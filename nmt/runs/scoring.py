@@ -26,7 +26,6 @@ from nmt.runs.provenance import code_digest
 from nmt.runs.results import Result, check_writable, read_result, write_result
 from nmt.runs.run import Run, load
 from nmt.runs.test_sets import TestSet, corpus_set
-from nmt.view.curves import reliability_diagram
 from nmt.view.progress import Progress
 from nmt.view.tensorboard import TensorBoardLogger
 
@@ -68,7 +67,7 @@ def score_set(
         measured["seconds"] = round(time.monotonic() - began, 2)
         hypotheses = [translation.text for translation in translations]
         measured["loops"] = sum(map(is_loop, test_set.sources, hypotheses))
-        measured["confidence"] = measure_confidence(run.translator, translations, references, language)
+        measured["confidence"] = measure_confidence(run.translator, translations, references)
         measured["machine"] = describe_machine(run.translator)
     translated = Translated(hypotheses, test_set.reference_lines, test_set.sources)
     result = measured | score(translated, language, metrics, measured)
@@ -132,9 +131,6 @@ def score_trained(
     with report_write_errors(path.parent):
         logger = TensorBoardLogger.for_scores(path.parent / "tensorboard")
         logger.hyperparameters(flatten(run.config), scores)
-        for result in results:
-            diagram = reliability_diagram(result.stored["confidence"]["bins"], result.name)
-            logger.figure(f"confidence/{result.name}", diagram, 0)
         logger.close()
     return results
 

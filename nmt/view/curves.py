@@ -1,4 +1,4 @@
-"""Curves of several runs, readable with ten of them and without color vision, and the diagram of a run's confidences.
+"""Curves of several runs, readable with ten of them and without color vision.
 
 Colors are those of Okabe & Ito (2008); after eight they begin again with another line style, and the marker changes
 with every curve, so that no two curves differ in color alone.
@@ -12,25 +12,11 @@ from typing import TYPE_CHECKING
 from nmt.view.labels import find_fonts, make_label
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 COLORS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#B8A800", "#0072B2", "#D55E00", "#CC79A7")
 MARKERS = "osD^vP*X<>hp"
 LINE_STYLES = ("-", "--", ":", "-.")
-
-
-def open_axes(width: float, height: float, title: str, families: list[str] | None = None) -> tuple[Figure, Axes]:
-    """A figure of so many inches with one plot; only matplotlib's objects, so that threads may draw."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), dpi=100, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    axes.set_title(title, loc="left", fontsize=10, fontfamily=families, parse_math=False)
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
 
 
 def plot_curves(
@@ -40,8 +26,16 @@ def plot_curves(
 
     The legend to the right names the curves in the order of their right ends.
     """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     families, missing = find_fonts(frozenset("".join([*curves, title])))
-    figure, axes = open_axes(4.5 + 0.75 * max(len(counts), 6), max(4.2, 1.6 + 0.27 * len(curves)), title, families)
+    size = 4.5 + 0.75 * max(len(counts), 6), max(4.2, 1.6 + 0.27 * len(curves))  # inches
+    figure = Figure(figsize=size, dpi=100, layout="constrained")  # only matplotlib's objects, so that threads may draw
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.set_title(title, loc="left", fontsize=10, fontfamily=families, parse_math=False)
+    axes.spines[["top", "right"]].set_visible(False)
     lines = []
     for number, values in enumerate(curves.values()):
         color, line_style = COLORS[number % len(COLORS)], LINE_STYLES[number // len(COLORS) % len(LINE_STYLES)]
@@ -55,22 +49,4 @@ def plot_curves(
     legend = figure.legend([line for line, _ in ends], names, loc="outside right upper", frameon=False, prop=font)
     for text in legend.get_texts():
         text.set_parse_math(False)
-    return figure
-
-
-def reliability_diagram(bins: Sequence[tuple[int, float, float]], title: str) -> Figure:
-    """bins: words, mean confidence and share that is right, of confidences in equal intervals of 0 … 1.
-
-    Points on the diagonal are calibrated; bars are the shares of the words in each interval.
-    """
-    figure, axes = open_axes(4.6, 4.6, title)
-    total, width = max(1, sum(count for count, _, _ in bins)), 1 / max(1, len(bins))
-    places = [(number + 0.5) * width for number in range(len(bins))]
-    shares = [count / total for count, _, _ in bins]
-    axes.bar(places, shares, width=0.9 * width, color="#dddddd", label="share of the words")
-    axes.plot([0, 1], [0, 1], color="#888888", linestyle=":", label="calibrated")
-    points = [(confidence, right) for count, confidence, right in bins if count]
-    axes.plot([x for x, _ in points], [y for _, y in points], color="#0072B2", marker="o", label="right")
-    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence of a word", ylabel="share that the reference has")
-    axes.legend(loc="upper left", frameon=False, fontsize=9)
     return figure
