@@ -6,7 +6,6 @@ Nothing is timed at the start; the measurements are in docs/guides/export.md.
 """
 
 import argparse
-import importlib.util
 import logging
 import os
 import stat
@@ -36,24 +35,21 @@ def open_engine(options: argparse.Namespace, precision: str | None, live: bool =
     if options.engine == "ctranslate2":
         return with_ctranslate2(open_run(options), options.quantization or "float32")
     run = open_run(options, PRECISIONS.get(options.quantization, precision))
-    on_cpu = run.translator.device.type == "cpu"
-    if options.engine == "auto" and live and not options.quantization and on_cpu and has_format(FAST):
+    is_auto = options.engine == "auto" and live and not options.quantization
+    options.engine = "torch"
+    if is_auto and run.translator.device.type == "cpu" and has_format(FAST):
         try:  # where CTranslate2 cannot be used, our own search is, which is never an error
             check_exportable(run.config.model, run.translator.model)
             run = with_ctranslate2(run, FAST)
             options.engine, options.quantization = "ctranslate2", FAST
             log.info("CTranslate2 searches (%s), which is faster; --engine torch does without it.", FAST)
-            return run
         except UserError as error:
             log.debug("%s", error)
-    options.engine = "torch"
     return run
 
 
 def has_format(quantization: str) -> bool:
     """Whether CTranslate2 is installed, and has this number format on this CPU."""
-    if importlib.util.find_spec("ctranslate2") is None:
-        return False
     try:
         return quantization in import_ctranslate2().get_supported_compute_types("cpu")
     except UserError:

@@ -62,7 +62,7 @@ class AttentionRecord:
     source_pieces: list[str]
     target_pieces: list[str]
     log_probabilities: list[float]  # of each target piece, and of </s>
-    weights: np.ndarray | None  # [L H T+1 S+1], </s> included on both sides
+    weights: np.ndarray | None = None  # [L H T+1 S+1], </s> included on both sides
     rollout: np.ndarray | None = None  # [T+1 S+1]: through all layers; None where self-attention returns no weights
     p_t: np.ndarray | None = None  # [T+1]: the centre of local attention, in source positions
     window_reach: float | None = None  # source positions in the window on either side of p_t

@@ -84,7 +84,6 @@ class Translation:
 
     @property
     def _translator(self) -> Translator:
-        """The translator; raises UserError in a translation that was pickled."""
         if self._opened is None:
             raise UserError("This translation was read from a pickle; what needs the model must be read before.")
         return self._opened
@@ -330,22 +329,22 @@ class Translator:
         batch = batch.to(self.device)
         with torch.autocast(self.device.type, enabled=False):
             decoded = force_decode(self.model, batch.source, batch.mask, batch.target, batch.output)
-        arrays = [None if tensor is None else tensor.float().cpu().numpy() for tensor in decoded]
+        log_probabilities, weights, rollout, p_t = (
+            None if tensor is None else tensor.float().cpu().numpy() for tensor in decoded
+        )
+        assert log_probabilities is not None
         records = []
         for row, (source, target) in enumerate(pairs):
             height, width = len(target) + 1, len(source) + 1
-            places = (
-                np.s_[row, :height],
-                np.s_[row, ..., :height, :width],
-                np.s_[row, :height, :width],
-                np.s_[row, :height],
-            )
-            parts = [None if each is None else each[at].copy() for each, at in zip(arrays, places, strict=True)]
-            log_probabilities, weights, rollout, p_t = parts
-            assert log_probabilities is not None
             pieces = self.tokenizers.source.pieces(source), self.tokenizers.target.pieces(target)
-            reach = None if p_t is None else self.model.window_reach
-            records.append(AttentionRecord(*pieces, log_probabilities.tolist(), weights, rollout, p_t, reach))
+            record = AttentionRecord(*pieces, log_probabilities[row, :height].tolist())
+            if weights is not None:
+                record.weights = weights[row, :, :, :height, :width].copy()
+            if rollout is not None:
+                record.rollout = rollout[row, :height, :width].copy()
+            if p_t is not None:
+                record.p_t, record.window_reach = p_t[row, :height].copy(), self.model.window_reach
+            records.append(record)
         return records
 
     def force_decode(self, pair: IdPair) -> AttentionRecord:

@@ -97,21 +97,12 @@ def install_logging() -> None:
 class LogFile(logging.FileHandler):
     """Appends log lines with their times to a file; where that fails (a full disk), the line is only on stderr."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, encoding="utf-8", errors="backslashreplace")
-        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
-
     def handleError(self, record: logging.LogRecord) -> None:
         """Nothing: what makes the log fail will stop the work itself with a sentence."""
 
     def close(self) -> None:
         with suppress(OSError):
             super().close()
-
-    def add(self, level: int, text: str, error: BaseException | None = None) -> None:
-        """A line that is not shown on stderr, with the traceback of `error`."""
-        details = (type(error), error, error.__traceback__) if error else None
-        self.handle(logging.LogRecord(log.name, level, "", 0, text, None, details))
 
 
 @contextmanager
@@ -121,19 +112,26 @@ def log_file(path: Path) -> Iterator[None]:
     Raises UserError if the file cannot be opened.
     """
     try:
-        handler = LogFile(path)
+        handler = LogFile(path, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise UserError(f"Cannot write {path}: {error.strerror or error}.") from None
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+
+    def add(level: int, text: str, error: BaseException | None = None) -> None:
+        """A line that is not shown on stderr, with the traceback of `error`."""
+        details = (type(error), error, error.__traceback__) if error else None
+        handler.handle(logging.LogRecord(log.name, level, "", 0, text, None, details))
+
     log.addHandler(handler)
     try:
-        handler.add(logging.INFO, f"process {os.getpid()} on {platform.node()} begins")
+        add(logging.INFO, f"process {os.getpid()} on {platform.node()} begins")
         yield
-        handler.add(logging.INFO, "ended")
+        add(logging.INFO, "ended")
     except UserError as error:
-        handler.add(logging.ERROR, str(error))
+        add(logging.ERROR, str(error))
         raise
     except BaseException as error:
-        handler.add(logging.CRITICAL, f"ended by {type(error).__name__}", error)
+        add(logging.CRITICAL, f"ended by {type(error).__name__}", error)
         raise
     finally:
         log.removeHandler(handler)
