@@ -1,4 +1,4 @@
-"""Training, translating and attention on a CUDA device, in relation to its speed of matrix products.
+"""Training and translating on a CUDA device, in relation to its speed of matrix products.
 
 python scripts/bench_gpu.py [--only matrix training …] [--models big …] [--ways eager compiled] [--json OUT]
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from benchmarks.frame import make_parser, measure_parts, note, report_parts, run_benchmark
-from benchmarks.gpu import attention_mib, configuration, free_memory, repeat
+from benchmarks.gpu import configuration, free_memory, repeat
 from benchmarks.machine import ROOT
 from benchmarks.models import time_search
 from benchmarks.tables import Figures, spread, summarize
@@ -185,18 +185,11 @@ def decoding(options: argparse.Namespace) -> Rows:
         yield {"model": name} | time_search(config, options.vocabulary, sentences)
 
 
-def attention(options: argparse.Namespace) -> Rows:
-    """Peak memory of one self-attention, forward and backward, by kind: one sequence, 16 heads of 64."""
-    for length in (16, 32) if options.tiny else (512, 1024, 2048, 4096, 8192):
-        yield {"tokens": length} | attention_mib(length, options.device)
-
-
 AGAIN = "matrix, again"
 PARTS: dict[str, Callable[[argparse.Namespace], Rows]] = {
     "matrix": matrix,
     "training": training,
     "decoding": decoding,
-    "attention": attention,
     AGAIN: matrix,
 }
 
