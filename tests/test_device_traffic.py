@@ -1,17 +1,13 @@
 """What would make a GPU wait or copy: search reads it once a column, recurrent models cast what columns share once."""
 
-from collections import Counter
-
 import pytest
 import torch
-from test_beam_search import Table, batch_of, random_table, sources
+from test_beam_search import Table, random_table, sources
 from torch import Tensor, nn
-from torch.profiler import ProfilerActivity, profile
 
 from nmt.attention.projection import map_columns
 from nmt.decode.beam_search import search
 from nmt.decode.constraints import Constraints, ForcedColumns
-from nmt.models.base import EncoderDecoder
 
 BF16 = torch.autocast("cpu", torch.bfloat16)
 
@@ -50,28 +46,6 @@ def test_search_reads_the_device_once_a_column_and_sends_nothing(monkeypatch, be
         spy(torch, name)
     assert search(model, sources(6), None, beam, 0.6, limits, constraints) == wanted
     assert len(columns) > 2 and calls == ["cpu"] * len(columns)
-
-
-def casts(model: EncoderDecoder, columns: int) -> Counter[tuple[int, ...]]:
-    """The shapes of the tensors that a forward pass over so many columns casts; sentences of 4, 7 and 2 pieces."""
-    batch = batch_of([4, 7, 2])
-    with BF16, profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiled:
-        model(batch.source, batch.mask, batch.target[:, :1].expand(-1, columns))
-    events = [event for event in profiled.events() if event.name == "aten::_to_copy"]
-    return Counter(tuple(event.input_shapes[0]) for event in events)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["bahdanau", "luong_global"])
-def test_recurrent_models_cast_memory_and_matrices_once(small_model, kind):
-    """More columns cast more states [B D] and weights [B T S], but no matrix and no memory [B S M]."""
-    model = small_model(kind, dropout=0.0).float().train()
-    few, many = casts(model, 2), casts(model, 5)
-    matrices = {tuple(parameter.shape) for parameter in model.parameters() if parameter.dim() == 2}
-    memories = {shape for shape in many if shape[:2] == (3, 8)}  # </s> is a piece, too
-    assert memories and matrices & set(many)
-    for shape in matrices | memories:
-        assert many[shape] <= few[shape], shape
 
 
 def test_gradients_of_a_matrix_that_every_column_uses_are_summed_in_float32():

@@ -29,8 +29,7 @@ MODELS = {
 SUM = """
 import torch
 from torch import nn
-from nmt.training.distributed import world
-from nmt.training.gradient_sum import OrderedSum
+from nmt.training.distributed import OrderedSum, world
 sizes = [(3, 5), (7,), (1,), (40,)]
 processes = world()
 parameters = [nn.Parameter(torch.zeros(size)) for size in sizes]

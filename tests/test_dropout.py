@@ -39,23 +39,6 @@ def test_a_residual_is_added_to_the_same_mask(dtype):
     assert (dropped == 0).any() and (dropped != 0).any()
 
 
-def test_the_mask_depends_on_the_seed():
-    inputs = torch.ones(3, 100)
-    assert torch.equal(drop(0.5, inputs), drop(0.5, inputs))
-    assert not torch.equal(drop(0.5, inputs), drop(0.5, inputs, seed=2))
-    torch.manual_seed(1)
-    dropout = Dropout(0.5).train()
-    assert not torch.equal(dropout(inputs), dropout(inputs))  # nor is a mask used twice
-
-
-def test_neighbours_are_independent():
-    """One random number decides eight elements: each two of them are both dropped with probability ¼."""
-    dropped = (drop(0.5, torch.ones(MANY // 8, 8)) == 0).double()
-    pairs = dropped.T @ dropped / len(dropped)
-    wanted = torch.full((8, 8), 0.25).double() + torch.eye(8) * 0.25
-    assert_close(pairs, wanted, atol=5 * (0.25 / len(dropped)) ** 0.5, rtol=0)
-
-
 def test_the_gradient_is_the_mask():
     inputs, residual = (torch.randn(40, 9, requires_grad=True) for _ in range(2))
     drop(0.3, inputs, residual).sum().backward()

@@ -8,7 +8,7 @@ from test_transformer_family import HEADS, SIZE, TOLERANCE, attention_function, 
 from torch import Tensor
 from torch.testing import assert_close
 
-from nmt.attention.fast_weights import CHUNK, fast_weight_attention, normalized_features
+from nmt.attention.fast_weights import CHUNK, fast_weight_attention
 
 RULES = {"outer products": False, "delta rule": True}
 each_rule = pytest.mark.parametrize("delta", RULES.values(), ids=RULES)
@@ -24,22 +24,6 @@ def nothing(inputs: Tensor) -> Tensor:
     """W before the first column, in float32 at least."""
     size = inputs.size(3)
     return inputs.new_zeros(*inputs.shape[:2], size, size, dtype=torch.promote_types(inputs.dtype, torch.float32))
-
-
-def one_by_one(
-    query: Tensor, key: Tensor, value: Tensor, rates: Tensor | None, before: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The sequential form, as §4.2 of Schlag et al. has it: retrieve, mix, write and remove, read."""
-    reads, W = [], before.transpose(2, 3)
-    for t in range(key.size(2)):
-        k, q = (normalized_features(side[:, :, t])[..., None] for side in (key, query))
-        v, written = value[:, :, t][..., None], value[:, :, t][..., None]
-        if rates is not None:
-            beta, stored = rates[:, :, t, None, None], W @ k
-            written = beta * v + (1 - beta) * stored - stored
-        W = W + written @ k.transpose(2, 3)
-        reads.append((W @ q).squeeze(-1))
-    return torch.stack(reads, 2), W.transpose(2, 3)
 
 
 @each_rule
@@ -58,40 +42,6 @@ def test_fast_weights_equal_the_oracle(delta, causal, dtype):
         table = None if rates is None else rates[row, :, :length].numpy()
         wanted, _ = oracle.attention("delta" if delta else "fast_weights", causal, 0, "none", table, *sides)
         np.testing.assert_allclose(contexts[row, :, :length].double(), wanted, rtol=0, atol=10 * TOLERANCE[dtype])
-
-
-@each_rule
-@pytest.mark.parametrize("rows", [1, 2 * CHUNK + 3])
-def test_chunks_equal_the_loop_over_columns(delta, rows):
-    """Reads, W and all gradients, to rounding, continued from a W that is not 0."""
-    torch.manual_seed(1)
-    inputs = [side.requires_grad_() for side in (*three(2, rows), unit(2, HEADS, SIZE, SIZE))]
-    rates = rates_of(2, rows, delta)
-    if rates is not None:
-        inputs.append(rates.requires_grad_())
-    results = []
-    for form in (
-        lambda q, k, v, before: fast_weight_attention(q, k, v, before, rates),
-        lambda q, k, v, before: one_by_one(q, k, v, rates, before),
-    ):
-        reads, after = form(*inputs[:4])
-        loss = (reads * torch.arange(reads.numel()).view_as(reads).sin()).sum() + (after**2).sum()
-        results.append((reads, after, *torch.autograd.grad(loss, inputs)))
-    assert_close(*results, atol=1e-11, rtol=1e-11)
-
-
-def test_the_delta_rule_by_hand():
-    """Two columns with one key, φ = (¾, ¼), values 8 and 16, β = 1 and ½.
-
-    W_1 = 8 φᵀ, which reads 8 · φ·φ = 5; W_2 = W_1 + ½ (16 − 5) φᵀ = 13.5 φᵀ, which reads 8.4375. Outer products: 24 φᵀ.
-    """
-    side = torch.tensor([2.0, 0.0]).expand(1, 1, 2, 2)
-    value = torch.tensor([8.0, 16.0])[:, None].expand(1, 1, 2, 2)
-    zeros = torch.zeros(1, 1, 2, 2)
-    reads, W = fast_weight_attention(side, side, value, zeros, torch.tensor([[[1.0, 0.5]]]))
-    assert_close(reads[0, 0, :, 0], torch.tensor([5.0, 8.4375]))
-    assert_close(W[0, 0, :, 0], torch.tensor([10.125, 3.375]))
-    assert_close(fast_weight_attention(side, side, value, zeros)[0][0, 0, :, 0], torch.tensor([5.0, 15.0]))
 
 
 @each_rule

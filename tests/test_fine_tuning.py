@@ -3,16 +3,15 @@
 import json
 import re
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
 import torch
 from corpora import Answer, folder_options, pairs, run_command, write_pairs
+from test_train import at_update
 
 from nmt.data.corpus import read_report
 from nmt.training import checkpoint
-from nmt.view.progress import Progress
 
 SMALL = [
     "device=cpu", "precision=fp32", "train.batch_tokens=256", "train.validate_every=5", "train.max_steps=12",
@@ -71,15 +70,7 @@ def test_old_and_new_sets_are_scored_before_and_after(tune, trained, tmp_path):
 @pytest.mark.slow
 def test_interrupted_and_continued_is_uninterrupted(tune, tmp_path, monkeypatch):
     assert tune("whole", "model.dropout=0.3").code == 0
-    real, remaining = Progress.update, [3, 7]
-
-    def update(self: Progress, *arguments: object) -> None:
-        real(self, *arguments)  # type: ignore[arg-type]
-        if self.unit == "update" and remaining and self.count == remaining[0]:
-            remaining.pop(0)
-            signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(Progress, "update", update)
+    at_update(monkeypatch, 3, 7)
     codes = [tune("broken", "model.dropout=0.3").code for _ in range(3)]
     assert codes == [130, 130, 0]
     for name in ("last", "best"):

@@ -135,13 +135,6 @@ def test_a_choice_by_hand(monkeypatch):
     assert largest.log_probability is None and largest.entropy is None
 
 
-def test_the_first_of_equal_scores_is_chosen():
-    scores, mask = torch.zeros(1, 2, 70), torch.ones(2, 70, dtype=torch.bool)
-    mask[1, :5] = False
-    weights = hard_attention(scores, torch.ones(1, 70, 1), mask, None, False, "reinforce").weights
-    assert weights.argmax(-1).tolist() == [[0, 5]]
-
-
 def test_the_loss_of_reinforce_by_hand():
     """Baseline −4, rewards −1 and −3 (advantages 3 and 1), entropies ½ and ¼ at weight 2; then 0.9 · −4 + 0.1 · −2."""
     reinforce = Reinforce(entropy_weight=2.0, initial_baseline=-4.0)
@@ -194,18 +187,6 @@ def test_the_estimate_is_unbiased(small_model, monkeypatch, order, window, basel
     wanted = gradients(expectation, model)
     exact = all(torch.allclose(*pair, atol=1e-10, rtol=0) for pair in zip(mean, wanted, strict=True))
     assert exact == (order == "after")
-
-
-def test_nothing_is_sampled_in_evaluation(small_model):
-    model, batch = example("after, fed", small_model).eval(), one_pair(6, 4)
-    before = torch.get_rng_state()
-    first, second = (model(*batch[:3], True) for _ in range(2))
-    assert torch.equal(before, torch.get_rng_state())
-    assert torch.equal(first.hidden, second.hidden) and first.samples is None
-    model.train()
-    samples = [model(*batch[:3], True).weights for _ in range(8)]
-    assert not torch.equal(before, torch.get_rng_state())
-    assert any(not torch.equal(samples[0], weights) for weights in samples)
 
 
 def test_padding_is_not_rewarded(small_model):

@@ -6,6 +6,7 @@ import numpy as np
 import oracle
 import pytest
 import torch
+from conftest import MODELS
 from torch.testing import assert_close
 
 from nmt.attention import hard
@@ -19,6 +20,7 @@ from nmt.models.ensemble import Ensemble
 from nmt.training.loss import training_loss
 
 EXACT = {"atol": 1e-10, "rtol": 0}
+QUICK = ("transformer", "transformer_delta", "seq2seq", "bahdanau", "luong_local_p")  # learn in each test run
 GARBAGE = 7  # a piece that `sentences` never contains, where nothing may be attended to
 
 
@@ -214,6 +216,9 @@ def predicts_every_piece(model, batch) -> bool:
     return bool(((logits.argmax(-1) == batch.output) | (batch.output == PAD)).all())
 
 
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[pytest.mark.slow] * (each not in QUICK)) for each in MODELS]
+)
 def test_can_learn_sixteen_sentences(name, small_model):
     """Greedy search writes sixteen learnt sentences exactly.
 

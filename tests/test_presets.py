@@ -75,6 +75,7 @@ def words(tmp_path) -> list[str]:
     return [word for word in small(tmp_path, corpus, "train.max_minutes=15") if not word.startswith(("model", "optim"))]
 
 
+@pytest.mark.slow
 def test_a_training_with_auto_is_continued_by_the_same_command(words, capfd):
     words = ["train", *words, "model=auto", "train.max_steps=4", "train.validate_every=4"]
     first = run_command(capfd, *words)

@@ -64,19 +64,16 @@ def train_state(folder: Path) -> dict:
     return checkpoint.load(folder / "last.safetensors")["train_state"]
 
 
-def differing(left: object, right: object, path: str = "") -> list[str]:
-    """The paths at which two nested structures differ, to the last bit."""
-    if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
-        same = left.dtype == right.dtype and left.shape == right.shape and torch.equal(left, right)
-        return [] if same else [path]
-    if isinstance(left, dict) and isinstance(right, dict):
-        missing = [f"{path}.{key}" for key in left.keys() ^ right.keys()]
-        common = left.keys() & right.keys()
-        return missing + [name for key in common for name in differing(left[key], right[key], f"{path}.{key}")]
-    if isinstance(left, list | tuple) and isinstance(right, list | tuple) and len(left) == len(right):
-        pairs = enumerate(zip(left, right, strict=True))
-        return [name for index, pair in pairs for name in differing(*pair, f"{path}[{index}]")]
-    return [] if left == right else [path]
+def differing(left: dict, right: dict) -> list[str]:
+    """The paths at which two checkpoints or parts of them differ, to the last bit."""
+    (tensors, plain), (others, other_plain) = (checkpoint.flatten(each) for each in (left, right))
+    if tensors.keys() != others.keys() or plain != other_plain:
+        return ["names or plain values"]
+    return [name for name, tensor in tensors.items() if not equal(tensor, others[name])]
+
+
+def equal(left: torch.Tensor, right: torch.Tensor) -> bool:
+    return left.dtype == right.dtype and torch.equal(left, right)
 
 
 def assert_same_runs(left: Path, right: Path) -> None:
@@ -106,9 +103,9 @@ def test_interrupted_and_continued_is_uninterrupted(model, train, folder, monkey
     uninterrupted = train(f"uninterrupted-{model}", *words)
     assert uninterrupted.code == 0
     with monkeypatch.context() as patch:
-        at_update(patch, 1, 5, 8, 12)
+        at_update(patch, 4, 12)
         at_validation(patch, 2, 5)
-        for _ in range(6):
+        for _ in range(4):
             answer = train(model, *words)
             assert answer.code == 130 and answer.out == "" and "Interrupted after update" in answer.err
         answer = train(model, *words)

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.testing import assert_close
 
+from nmt.attention import flex
 from nmt.attention import linear as linear_module
 from nmt.attention.flex import compiled_flex_attention, explicit_attention, make_score_mod
 from nmt.attention.positions import make_positions, rotate
@@ -89,21 +90,6 @@ def table_of(function: SelfAttention, causal: bool) -> object:
     ]
 
 
-def test_linear_attention_keeps_memory_in_proportion_to_length():
-    """What is kept for the gradients of 1,024 and of 2,048 columns: a table of all pairs would make it fourfold."""
-    kept = []
-    for length in (1024, 2048):
-        sizes: dict[int, int] = {}
-        inputs = [torch.ones(1, 1, length, 4, requires_grad=True) for _ in range(3)]
-        with torch.autograd.graph.saved_tensors_hooks(
-            lambda tensor, sizes=sizes: sizes.update({tensor.data_ptr(): tensor.numel()}) or tensor,
-            lambda tensor: tensor,
-        ):
-            attention_function("linear", 4, 1, True)(*inputs, None, None, False)
-        kept.append(sum(sizes.values()))
-    assert kept[1] <= 2 * kept[0]
-
-
 @each_variant
 @each_side
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
@@ -162,17 +148,6 @@ def test_alibi_by_hand():
         assert_close(weights[0, head, 0], exponentials / exponentials.sum())
 
 
-def test_linear_by_hand():
-    """φ(q) = (2, 1), φ(k) = (1, 1), (3, 1), (2, ½): scores 3, 7, 4½; the first column attends to itself alone."""
-    query = torch.tensor([[1.0, 0.0]]).expand(1, 1, 3, 2)
-    key = torch.tensor([[[[0.0, 0.0], [2.0, 0.0], [1.0, np.log(0.5)]]]])
-    value = torch.tensor([[[[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]]]])
-    for causal, rows in ((False, [[12 / 14.5, 7 / 14.5]] * 3), (True, [[1, 0], [0.3, 0.7], [12 / 14.5, 7 / 14.5]])):
-        for weights in (False, True):
-            context = attention_function("linear", 4, 1, causal)(query, key, value, None, None, weights)[0]
-            assert_close(context[0, 0], torch.tensor(rows))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", ["sliding", "alibi", "relative", "relative, sliding"])
 @each_side
@@ -206,7 +181,7 @@ def test_compiled_flexattention_equals_explicit_attention(variant, causal):
     for weights in (False, True):
         context = function(*sides, None, mask, weights)[0]
         results.append((context, *torch.autograd.grad((context * upstream).sum(), inputs)))
-    assert compiled_flex_attention.cache_info().currsize == 1 and compiled_flex_attention().works
+    assert compiled_flex_attention.cache_info().currsize == 1 and not flex.given_up
     assert_close(results[0], results[1], atol=5e-3, rtol=5e-3)  # Triton multiplies float32 in TF32
 
 
@@ -382,12 +357,3 @@ def test_rollout_equals_the_oracle(seed, lengths, rows, layers):
         wanted, own = oracle.rollout(*(weights[row].numpy() for weights in all_weights))
         np.testing.assert_allclose(rolled_out[row], wanted, rtol=0, atol=1e-12)
         assert (np.triu(own, 1) == 0).all()
-
-
-def test_rollout_of_two_decoder_layers_by_hand():
-    """Encoder I, so R = I. Layer 1: X = ½ C₁. Layer 2: X ← ½(A + I) X, then ½X + ½C₂; rows over ¾."""
-    encoder = torch.eye(2).expand(1, 1, 1, 2, 2)
-    decoder = torch.stack((torch.eye(2), torch.tensor([[1.0, 0.0], [1.0, 0.0]])))[None, :, None]
-    cross = torch.stack((torch.eye(2), torch.tensor([[0.0, 1.0], [0.0, 1.0]])))[None, :, None]
-    first, second = [0.25 / 0.75, 0.5 / 0.75], [0.125 / 0.75, 0.625 / 0.75]
-    assert_close(rollout(encoder, decoder, cross), torch.tensor([[first, second]]))

@@ -8,7 +8,7 @@ B batch, S source length, T target length, P target columns so far, H heads, K h
 import ctypes
 import functools
 import logging
-import time
+import timeit
 from collections.abc import Callable
 
 import torch
@@ -17,7 +17,7 @@ from torch.nn import functional
 
 log = logging.getLogger("nmt")
 
-ROUNDS = 5  # of timing
+ROUNDS = 6  # of timing; the first is slow
 TIMED_ROWS, TIMED_SIZE = 256, 512  # of the product that is timed in both number formats
 CLEARLY_FASTER = 0.8  # of the other's time or less
 TIMED_MATRICES = 8  # as many as do not stay in the cache, as in a step of search
@@ -29,18 +29,9 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
 
 
 def least_seconds(*calls: Callable[[], object]) -> list[float]:
-    """The least time of each call in ROUNDS rounds of all of them in turn, after one that is not counted."""
-    for call in calls:
-        call()
-    rounds = [[seconds(call) for call in calls] for _ in range(ROUNDS)]
+    """The least time of each call in ROUNDS rounds of all of them in turn."""
+    rounds = [[timeit.timeit(call, number=1) for call in calls] for _ in range(ROUNDS)]
     return [min(column) for column in zip(*rounds, strict=True)]
-
-
-def seconds(call: Callable[[], object]) -> float:
-    """How long a call takes."""
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
 
 
 # +85 % of target tokens/s in training (transformer in bf16 instead of float32; AMD Zen 5).
@@ -183,13 +174,6 @@ class ColumnMajorLinear(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         return functional.linear(inputs.to(self.weight.dtype), self.weight, self.bias)
-
-
-def pack_linear(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> PackedLinear | ColumnMajorLinear:
-    """x Wᵀ + b in the layout that is faster on this machine."""
-    if dtype == torch.float32 and uses_column_major():
-        return ColumnMajorLinear(weight, bias)
-    return PackedLinear(weight, bias, dtype)
 
 
 def fix_layout(column_major: bool | None) -> None:

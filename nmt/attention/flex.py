@@ -19,6 +19,7 @@ log = logging.getLogger("nmt")
 
 MIN_HEAD_SIZE = 16  # PyTorch's compiled kernel refuses a smaller K
 COMPILATIONS = 256  # of FlexAttention: each layer has its own score; PyTorch allows 8 unless told
+given_up = False  # whether FlexAttention could not be compiled in this process
 
 
 class Bias(nn.Module, ABC):
@@ -27,6 +28,10 @@ class Bias(nn.Module, ABC):
     Made from the number of heads, the largest distance that is told from larger ones, and whether attention is causal.
     """
 
+    def __init__(self, heads: int, max_distance: int, causal: bool) -> None:
+        super().__init__()
+        self.heads = heads
+
     @abstractmethod
     def values(self, head: Tensor, distance: Tensor, dtype: torch.dtype) -> Tensor:
         """head and distance, integers that broadcast to one shape → what is added to the score, of that shape."""
@@ -34,9 +39,6 @@ class Bias(nn.Module, ABC):
 
 class Unbiased(Bias):
     """No bias: 0 for every head and distance."""
-
-    def __init__(self, heads: int, max_distance: int, causal: bool) -> None:
-        super().__init__()
 
     def values(self, head: Tensor, distance: Tensor, dtype: torch.dtype) -> Tensor:
         return torch.zeros_like(distance, dtype=dtype)
@@ -48,10 +50,6 @@ class Alibi(Bias):
     Deviations: the paper has a decoder alone; in the encoder both directions cost the same. Where H is no power of two
     the same formula is used; the paper's code takes slopes of the next power of two.
     """
-
-    def __init__(self, heads: int, max_distance: int, causal: bool) -> None:
-        super().__init__()
-        self.heads = heads
 
     def values(self, head: Tensor, distance: Tensor, dtype: torch.dtype) -> Tensor:
         slope = torch.exp2(-8 * (head + 1).to(dtype) / self.heads)
@@ -67,7 +65,7 @@ class Relative(Bias):
     """
 
     def __init__(self, heads: int, max_distance: int, causal: bool) -> None:
-        super().__init__()
+        super().__init__(heads, max_distance, causal)
         self.min_distance, self.max_distance = 0 if causal else -max_distance, max_distance
         self.table = nn.Parameter(torch.empty(heads, self.max_distance - self.min_distance + 1))
         nn.init.normal_(self.table, std=0.02)
@@ -130,57 +128,38 @@ def make_score_mod(bias: Bias, window: int, causal: bool, real: Tensor | None) -
     return score_mod
 
 
-def can_compile(device: str, head_size: int) -> bool:
-    """Whether FlexAttention can be compiled for heads of this size on this type of device."""
-    if device == "cuda" and head_size < MIN_HEAD_SIZE:
-        warn_of_explicit_attention(f"it needs heads of {MIN_HEAD_SIZE} or more")
-    return device == "cuda" and head_size >= MIN_HEAD_SIZE
-
-
 @cache
-def warn_of_explicit_attention(reason: str) -> None:
-    """Say once why FlexAttention is not used on CUDA."""
-    log.warning("FlexAttention is not used (%s): sliding windows and distance biases need memory ∝ length².", reason)
+def compiled_flex_attention() -> Callable[..., Tensor]:
+    """PyTorch's FlexAttention, compiled; the first call of a shape takes seconds."""
+    from torch._dynamo import config  # both are slow to import
+    from torch.nn.attention.flex_attention import flex_attention
+
+    config.recompile_limit = max(config.recompile_limit, COMPILATIONS)
+    return torch.compile(flex_attention, dynamic=True, fullgraph=True)
 
 
-class CompiledFlexAttention:
-    """PyTorch's FlexAttention, compiled; the first call of a shape takes seconds.
-
-    Without a compiler it would fall back to a table of scores for all heads with no more than a warning of its own.
-    """
-
-    def __init__(self) -> None:
-        from torch._dynamo import config, exc  # all three are slow to import
-        from torch.nn.attention.flex_attention import flex_attention
-
-        config.recompile_limit = max(config.recompile_limit, COMPILATIONS)
-        self.flex_attention = torch.compile(flex_attention, dynamic=True, fullgraph=True)
-        self.errors, self.works = (exc.TorchDynamoException, exc.FailOnRecompileLimitHit), True
-
-    def __call__(self, query: Tensor, key: Tensor, value: Tensor, score_mod: Callable[..., Tensor]) -> Tensor | None:
-        """Contexts [B H T K]; None from the first call on that cannot be compiled, which is said once."""
-        if not self.works:
-            return None
-        try:
-            return self.flex_attention(query, key, value, score_mod=score_mod)
-        except self.errors as error:
-            self.works = False
-            lines = [line for line in str(error).splitlines() if line.strip()]
-            reason = " ".join(lines[: 1 + lines[0].endswith("raised:")])
-            warn_of_explicit_attention(f"it cannot be compiled: {reason}")
-            return None
+def fused_attention(query: Tensor, key: Tensor, value: Tensor, score_mod: Callable[..., Tensor]) -> Tensor | None:
+    """Contexts [B H T K] on CUDA; None elsewhere, for small heads, and from the first failure to compile on."""
+    if query.device.type != "cuda" or query.size(3) < MIN_HEAD_SIZE or given_up:
+        return None
+    try:
+        return compiled_flex_attention()(query, key, value, score_mod=score_mod)
+    except (torch._dynamo.exc.TorchDynamoException, torch._dynamo.exc.FailOnRecompileLimitHit) as error:
+        give_up_compiling(error)
+        return None
 
 
-@cache
-def compiled_flex_attention() -> CompiledFlexAttention:
-    """The one of this process."""
-    return CompiledFlexAttention()
-
-
-def attend_explicitly(reason: str) -> bool:
-    """Use FlexAttention no more, whose backward pass could not be compiled; False if it is not in use anyway."""
-    if not compiled_flex_attention.cache_info().currsize or not compiled_flex_attention().works:
+def give_up_compiling(error: Exception) -> bool:
+    """Use FlexAttention no more in this process, which is said; False if it is not in use anyway."""
+    global given_up
+    if given_up or not compiled_flex_attention.cache_info().currsize:
         return False
-    compiled_flex_attention().works = False
-    warn_of_explicit_attention(f"its backward pass cannot be compiled: {reason}")
+    given_up = True
+    log.warning("FlexAttention cannot be compiled (%s); without it memory ∝ length² is needed.", first_lines(error))
     return True
+
+
+def first_lines(error: Exception) -> str:
+    """What an error of the compiler says, without its traces."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return " ".join(lines[: 1 + lines[0].endswith("raised:")])

@@ -14,18 +14,19 @@ GRADIENTS = ("reinforce", "straight_through")
 BASELINE_DECAY = 0.9  # of the moving average of rewards, a batch (Xu et al. 2015 §4.1)
 
 
-class HardAttentionOutput(NamedTuple):
-    """One position for every query, and what REINFORCE needs of the distribution it was sampled from."""
+class AttentionOutput(NamedTuple):
+    """Contexts and weights of T queries; a window adds p_t, hard attention in training what REINFORCE needs."""
 
     context: Tensor  # [B T M]
-    weights: Tensor  # [B T S], one-hot (times the prior)
-    log_probability: Tensor | None  # [B T], of the sampled position; in training with `reinforce` only
-    entropy: Tensor | None  # [B T], of the distribution, in nats
+    weights: Tensor  # [B T S]; of hard attention one-hot (times the prior)
+    p_t: Tensor | None = None  # [B T]: of local windows, in source positions
+    log_probability: Tensor | None = None  # [B T]: of the position that was sampled in training with `reinforce`
+    entropy: Tensor | None = None  # [B T]: of the distribution it was sampled from, in nats
 
 
 def hard_attention(
     scores: Tensor, values: Tensor, mask: Tensor | None, prior: Tensor | None, training: bool, gradient: str
-) -> HardAttentionOutput:
+) -> AttentionOutput:
     """s ~ softmax(scores where mask) in training, else s = argmax (the first of equals); context = prior_s · values_s.
 
     scores [B T S], values [B S M], mask and prior broadcast to scores. The distribution is in float32 at least. A prior
@@ -44,10 +45,11 @@ def hard_attention(
         weights = weights + (probabilities - probabilities.detach())  # which adds exactly 0
     elif training:
         log_probability = log_probabilities.gather(-1, position).squeeze(-1)
-        entropy = categorical_entropy(log_probabilities)
+        probabilities = log_probabilities.exp()  # where one is 0, its term and its gradient are 0
+        entropy = -(probabilities * log_probabilities.masked_fill(probabilities == 0, 0.0)).sum(-1)
     if prior is not None:
         weights = weights * prior
-    return HardAttentionOutput(weights.to(values.dtype) @ values, weights, log_probability, entropy)
+    return AttentionOutput(weights.to(values.dtype) @ values, weights, None, log_probability, entropy)
 
 
 @torch.no_grad()
@@ -58,12 +60,6 @@ def sample(log_probabilities: Tensor) -> Tensor:
     when a training has diverged to NaN; the trainer reports that.
     """
     return (log_probabilities - torch.empty_like(log_probabilities).exponential_().log()).argmax(-1)
-
-
-def categorical_entropy(log_probabilities: Tensor) -> Tensor:
-    """−Σ p log p over the last dimension, in nats; where p = 0 the term and its gradient are 0."""
-    probabilities = log_probabilities.exp()
-    return -(probabilities * log_probabilities.masked_fill(probabilities == 0, 0.0)).sum(-1)
 
 
 class Reinforce(nn.Module):

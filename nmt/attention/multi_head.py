@@ -43,17 +43,14 @@ class MultiHeadAttention(nn.Module):
 
     def project(self, inputs: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
         """[B T D] → those of query, key, value (0, 1, 2) from `first` to before `last`, each [B H T K]."""
-        return self.split_heads(padded_matmul(self.projection(first, last), inputs), last - first)
+        projected = padded_matmul(self.projection(first, last), inputs)
+        shape = (*projected.shape[:2], last - first, self.heads, self.size // self.heads)
+        return projected.view(shape).permute(2, 0, 3, 1, 4).unbind(0)
 
     def projection(self, first: int, last: int) -> Projection:
         """[… D] → [… (last − first)·D], by these of the three parts of the matrix."""
         part = slice(first * self.size, last * self.size)
         return LinearMap(self.weight[part], self.bias[part])
-
-    def split_heads(self, projected: Tensor, parts: int) -> tuple[Tensor, ...]:
-        """[B T parts·D] → parts × [B H T K]."""
-        shape = (*projected.shape[:2], parts, self.heads, self.size // self.heads)
-        return projected.view(shape).permute(2, 0, 3, 1, 4).unbind(0)
 
     def merge_heads(self, context: Tensor) -> Tensor:
         """Concat(head_1 … head_H) W^O: [B H T K] → [B T D]."""

@@ -5,14 +5,14 @@ chunk, wherever the sequence is split.
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from nmt.attention.cpu import padded_matmul
 from nmt.attention.fast_weights import FastWeightState, fast_weight_attention
-from nmt.attention.flex import BIASES, can_compile, compiled_flex_attention, explicit_attention, make_score_mod
+from nmt.attention.flex import BIASES, explicit_attention, fused_attention, make_score_mod
 from nmt.attention.kernels import attend, causal_mask, combine_masks, scaled_dot_product
 from nmt.attention.linear import LinearAttentionState, causal_linear_attention, linear_attention
 from nmt.errors import choose
@@ -36,25 +36,16 @@ LayerState = KVCache | LinearAttentionState | FastWeightState
 State = TypeVar("State", KVCache, LinearAttentionState, FastWeightState)
 
 
-class SelfAttentionConfig(Protocol):
-    """The keys of a Transformer's configuration that attention functions read."""
-
-    self_attention: str
-    hidden_size: int
-    num_heads: int
-    attention_dropout: float
-    sliding_window: int
-    distance_bias: str
-    max_distance: int
-
-
 class SelfAttention(nn.Module, ABC, Generic[State]):
-    """From queries, keys and values of one sequence to contexts; causal in the decoder, where it continues a state."""
+    """From queries, keys and values of one sequence to contexts; causal in the decoder, where it continues a state.
+
+    Made from the configuration of a Transformer (nmt/config/transformer.py).
+    """
 
     state_type: type[LayerState]
     has_weights = True  # whether its contexts are means of the values by weights, which `forward` can return
 
-    def __init__(self, config: SelfAttentionConfig, causal: bool) -> None:
+    def __init__(self, config: Any, causal: bool) -> None:
         super().__init__()
         self.causal = causal
 
@@ -87,23 +78,32 @@ class CachedSelfAttention(SelfAttention[KVCache]):
     def start(self, empty: Tensor) -> KVCache:
         return KVCache(empty, empty)
 
-
-class SoftmaxSelfAttention(CachedSelfAttention):
-    """softmax(q kᵀ / √K) v (Vaswani 2017 §3.2.1), by the fused kernel unless weights are wanted."""
-
-    def __init__(self, config: SelfAttentionConfig, causal: bool) -> None:
-        super().__init__(config, causal)
-        self.dropout = config.attention_dropout
-
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, state: KVCache | None, mask: Tensor | None, weights: bool
     ) -> tuple[Tensor, Tensor | None, KVCache | None]:
         cache = KVCache(key, value) if state is None else state.append(key, value)
+        context, attention_weights = self.attend_to(query, cache, mask, weights)
+        return context, attention_weights if weights else None, cache
+
+    @abstractmethod
+    def attend_to(
+        self, query: Tensor, cache: KVCache, mask: Tensor | None, weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """query [B H T K], of the last T columns of the cache → contexts [B H T K], weights [B H T P] | None."""
+
+
+class SoftmaxSelfAttention(CachedSelfAttention):
+    """softmax(q kᵀ / √K) v (Vaswani 2017 §3.2.1), by the fused kernel unless weights are wanted."""
+
+    def __init__(self, config: Any, causal: bool) -> None:
+        super().__init__(config, causal)
+        self.dropout = config.attention_dropout
+
+    def attend_to(
+        self, query: Tensor, cache: KVCache, mask: Tensor | None, weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
         dropout = self.dropout if self.training else 0.0
-        context, attention_weights = scaled_dot_product(
-            query, cache.keys, cache.values, mask, self.causal, weights, dropout
-        )
-        return context, attention_weights, cache
+        return scaled_dot_product(query, cache.keys, cache.values, mask, self.causal, weights, dropout)
 
 
 class LinearSelfAttention(SelfAttention[LinearAttentionState]):
@@ -142,47 +142,43 @@ class FlexSelfAttention(CachedSelfAttention):
     heads for which FlexAttention cannot be compiled. The numbers are the same.
     """
 
-    def __init__(self, config: SelfAttentionConfig, causal: bool) -> None:
+    def __init__(self, config: Any, causal: bool) -> None:
         super().__init__(config, causal)
         self.window = config.sliding_window
         bias = choose("distance_bias", config.distance_bias, BIASES)
         self.bias = bias(config.num_heads, config.max_distance, causal)
 
-    def forward(
-        self, query: Tensor, key: Tensor, value: Tensor, state: KVCache | None, mask: Tensor | None, weights: bool
-    ) -> tuple[Tensor, Tensor | None, KVCache | None]:
-        cache = KVCache(key, value) if state is None else state.append(key, value)
-        key, value = cache
-        real = None if mask is None else mask[:, 0, 0]
-        is_whole_sentence = query.size(2) == key.size(2) > 1
-        if is_whole_sentence and not weights and can_compile(query.device.type, query.size(3)):
-            score_mod = make_score_mod(self.bias, self.window, self.causal, real)
-            if (context := compiled_flex_attention()(query, key, value, score_mod)) is not None:
-                return context, None, cache
-        context, attention_weights = explicit_attention(query, key, value, self.bias, self.window, self.causal, real)
-        return context, attention_weights if weights else None, cache
+    def attend_to(
+        self, query: Tensor, cache: KVCache, mask: Tensor | None, weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        rule = (self.bias, self.window, self.causal, None if mask is None else mask[:, 0, 0])
+        if query.size(2) == cache.keys.size(2) > 1 and not weights:  # a whole sentence
+            if (context := fused_attention(query, cache.keys, cache.values, make_score_mod(*rule))) is not None:
+                return context, None
+        return explicit_attention(query, cache.keys, cache.values, *rule)
 
 
 class AdditiveSelfAttention(CachedSelfAttention):
     """softmax(v_hᵀ tanh(q + k)) v (Bahdanau 2015 A.1.2), a vector v_h for each head.
 
-    Deviation: q and k have the biases of multi-head attention; the paper's score has none.
+    The projections W^Q x and W^K x of multi-head attention are the paper's W_a s and U_a h. Deviation: q and k have the
+    biases of multi-head attention; the paper's score has none.
     """
 
-    def __init__(self, config: SelfAttentionConfig, causal: bool) -> None:
+    def __init__(self, config: Any, causal: bool) -> None:
         super().__init__(config, causal)
         self.energy = nn.Parameter(torch.empty(config.num_heads, config.hidden_size // config.num_heads))
         nn.init.xavier_uniform_(self.energy)
 
-    def forward(
-        self, query: Tensor, key: Tensor, value: Tensor, state: KVCache | None, mask: Tensor | None, weights: bool
-    ) -> tuple[Tensor, Tensor | None, KVCache | None]:
-        cache = KVCache(key, value) if state is None else state.append(key, value)
+    def attend_to(
+        self, query: Tensor, cache: KVCache, mask: Tensor | None, weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
         if self.causal:
             mask = combine_masks(mask, causal_mask(query, cache.keys))
-        scores = additive_scores(query, cache.keys, self.energy)
-        context, attention_weights = attend(scores, cache.values, mask)
-        return context, attention_weights if weights else None, cache
+        # One hidden unit for each of K sizes and pair of positions, so memory grows with T · P · K: [H B T P K]
+        hidden = torch.tanh(query.transpose(0, 1)[:, :, :, None] + cache.keys.transpose(0, 1)[:, :, None])
+        scores = hidden.flatten(1, 3) @ self.energy[:, :, None]  # [H B·T·P 1], one product for each head
+        return attend(scores.view(hidden.shape[:4]).transpose(0, 1), cache.values, mask)
 
 
 class FastWeightSelfAttention(SelfAttention[FastWeightState]):
@@ -223,7 +219,7 @@ class DeltaSelfAttention(FastWeightSelfAttention):
     Deviation: φ = elu + 1, one of those that the paper compares; its own DPFP is not built.
     """
 
-    def __init__(self, config: SelfAttentionConfig, causal: bool) -> None:
+    def __init__(self, config: Any, causal: bool) -> None:
         super().__init__(config, causal)
         self.rate = nn.Linear(config.hidden_size, config.num_heads, bias=False)
         nn.init.xavier_uniform_(self.rate.weight)
@@ -245,19 +241,6 @@ SELF_ATTENTIONS: dict[str, type[SelfAttention[Any]]] = {
 }
 
 
-def make_self_attention(config: SelfAttentionConfig, causal: bool) -> SelfAttention[Any]:
+def make_self_attention(config: Any, causal: bool) -> SelfAttention[Any]:
     """The attention function that `config.self_attention` names; raises UserError for an unknown name."""
     return choose("self_attention", config.self_attention, SELF_ATTENTIONS)(config, causal)
-
-
-def additive_scores(query: Tensor, key: Tensor, energy: Tensor) -> Tensor:
-    """v_hᵀ tanh(q + k): query [B H T K], key [B H P K], v [H K] → [B H T P].
-
-    For every pair of positions and each head (Bahdanau 2015 A.1.2); the projections W^Q x and W^K x of multi-head
-    attention are the paper's W_a s and U_a h. A pair has K hidden units, so memory grows with T · P · K, where a dot
-    product's grows with T · P.
-    """
-    heads_first = query.transpose(0, 1)[:, :, :, None] + key.transpose(0, 1)[:, :, None]  # [H B T P K]
-    hidden = torch.tanh(heads_first)
-    scores = hidden.flatten(1, 3) @ energy[:, :, None]  # [H B·T·P 1], one product for each head
-    return scores.view(hidden.shape[:4]).transpose(0, 1)

@@ -3,26 +3,14 @@
 B batch, S source length, T target length, D query size, M memory size, A key size.
 """
 
-from typing import NamedTuple
-
 from torch import Tensor, nn
 
-from nmt.attention.hard import hard_attention
+from nmt.attention.hard import AttentionOutput, hard_attention
 from nmt.attention.kernels import attend
 from nmt.attention.scores import Score
 from nmt.attention.windows import Window
 
 ATTENTION_TYPES = ("soft", "hard")
-
-
-class AttentionOutput(NamedTuple):
-    """Contexts and weights of T queries; a window adds p_t, hard attention in training what REINFORCE needs."""
-
-    context: Tensor  # [B T M]
-    weights: Tensor  # [B T S]
-    p_t: Tensor | None = None  # [B T]: of local windows, in source positions
-    log_probability: Tensor | None = None  # [B T]: of the position that hard attention sampled in training
-    entropy: Tensor | None = None  # [B T]: of the distribution it was sampled from
 
 
 class SingleHeadAttention(nn.Module):
@@ -54,22 +42,16 @@ class SingleHeadAttention(nn.Module):
         → contexts, weights, p_t. The B / N hypotheses of a sentence attend to its memory as so many more columns.
         """
         queries, steps = query.reshape(len(memory), -1, query.size(2)), step.reshape(len(memory), -1)
-        attended = self.attend(queries, steps, keys, memory, length, mask)
+        window_mask, prior, p_t = self.window(queries, steps, length, mask, memory.size(1))
+        scores = self.score(queries, keys)
+        if self.hard:
+            attended = hard_attention(scores, memory, window_mask, prior, self.training, self.gradient)
+        else:
+            attended = AttentionOutput(*attend(scores, memory, window_mask, prior))
+        attended = attended._replace(p_t=p_t)
         if step.shape == attended.weights.shape[:2]:
             return attended
         context, weights = (part.reshape(*step.shape, -1) for part in attended[:2])
         return AttentionOutput(
             context, weights, *(None if part is None else part.reshape(step.shape) for part in attended[2:])
         )
-
-    def attend(
-        self, query: Tensor, step: Tensor, keys: Tensor, memory: Tensor, length: Tensor, mask: Tensor | None
-    ) -> AttentionOutput:
-        """The same with one row of queries for each row of memory (B = N)."""
-        window_mask, prior, p_t = self.window(query, step, length, mask, memory.size(1))
-        scores = self.score(query, keys)
-        if self.hard:
-            output = hard_attention(scores, memory, window_mask, prior, self.training, self.gradient)
-            return AttentionOutput(output.context, output.weights, p_t, output.log_probability, output.entropy)
-        context, weights = attend(scores, memory, window_mask, prior)
-        return AttentionOutput(context, weights, p_t)

@@ -33,6 +33,9 @@ class Window(nn.Module, ABC):
 
     reach: float | None = None  # source positions on either side of p_t inside the window; None = all
 
+    def __init__(self, query_size: int, radius: int, narrowing_batches: int, exponent: float) -> None:
+        super().__init__()
+
     def count_batches(self, count: int) -> None:
         """Called before each update of a training, made from `count` batches, for windows that change during it."""
 
@@ -43,9 +46,6 @@ class Window(nn.Module, ABC):
 
 class Global(Window):
     """Every position of the sentence."""
-
-    def __init__(self, query_size: int, radius: int, narrowing_batches: int, exponent: float) -> None:
-        super().__init__()
 
     def forward(self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int) -> WindowOutput:
         return WindowOutput(None if mask is None else mask[:, None], None, None)
@@ -59,7 +59,7 @@ class LocalMonotonic(Window):
     """
 
     def __init__(self, query_size: int, radius: int, narrowing_batches: int, exponent: float) -> None:
-        super().__init__()
+        super().__init__(query_size, radius, narrowing_batches, exponent)
         self.reach: int = radius
 
     def forward(self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int) -> WindowOutput:
@@ -83,7 +83,7 @@ class LocalPredictive(Window):
     updates: Tensor
 
     def __init__(self, query_size: int, radius: int, narrowing_batches: int, exponent: float) -> None:
-        super().__init__()
+        super().__init__(query_size, radius, narrowing_batches, exponent)
         self.radius, self.narrowing_batches = radius, narrowing_batches
         self.hidden = nn.Linear(query_size, query_size, bias=False)
         self.position_logit = nn.Linear(query_size, 1, bias=False)

@@ -76,7 +76,11 @@ def compose_all(
         if not any(override.get_key_element() == "name" for override in parsed):
             in_name = ("data", "model", f"+{EXPERIMENT}", FROM)
             keys = [key for key in keys if key not in in_name]
-        return check_names([compose(list(each), name_suffix(each, keys), suggest, open_run) for each in combinations])
+        configs = [compose(list(each), name_suffix(each, keys), suggest, open_run) for each in combinations]
+    names = [config.name for config in configs]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"Two of the {len(names)} runs would be called '{repeated[0]}'; give each a name: name=A,B.")
+    return configs
 
 
 def parse(overrides: Sequence[str]) -> list[Override]:
@@ -97,31 +101,22 @@ def parse(overrides: Sequence[str]) -> list[Override]:
 def with_quotes(override: str) -> str:
     """KEY=VALUE with quotes around what Hydra's grammar cannot read, such as the name of a file with spaces or ü.
 
-    And around numbers of keys that are texts: name=2024_11_25. What has quotes, brackets or a comma of its own stays,
-    except [A,B] and the A,B of several runs.
+    And around the values of keys that are texts: name=2024_11_25. What has quotes, brackets or a comma of its own
+    stays, except [A,B] and the A,B of several runs.
     """
-    key, equals, value = override.partition("=")
+    (key, equals, value), readable = override.partition("="), can_parse(override)
     is_text = key in TEXT_KEYS
-    if not equals or (can_parse(override) and not is_text):
+    if not equals or (readable and not is_text):
         return override
     is_list = value.startswith("[") and value.endswith("]")
-    parts = value[1:-1].split(",") if is_list else value.split(",") if is_text and can_parse(override) else [value]
+    parts = value[1:-1].split(",") if is_list else value.split(",") if readable else [value]
     if any(set(part) & set(NOT_QUOTED) for part in parts):
         return override
-    quoted = ",".join(part if is_plain(key, part, is_text) else f"'{part}'" for part in parts)
+    quoted = ",".join(part if part in ("", "null") else f"'{part}'" for part in parts)
     return f"{key}=[{quoted}]" if is_list else f"{key}={quoted}"
 
 
-def is_plain(key: str, value: str, is_text: bool) -> bool:
-    """Whether Hydra's grammar reads KEY=VALUE as it stands there, a text as one."""
-    if not can_parse(f"{key}={value}"):
-        return False
-    (parsed,) = OverridesParser.create().parse_overrides([f"{key}={value}"])
-    return not (is_text and isinstance(parsed.value(), (bool, int, float)))
-
-
 def can_parse(override: str) -> bool:
-    """Whether Hydra's grammar has it."""
     try:
         OverridesParser.create().parse_overrides([override])
     except HydraException:
@@ -131,20 +126,9 @@ def can_parse(override: str) -> bool:
 
 def name_suffix(combination: Sequence[str], swept: Sequence[str]) -> str:
     """The end of the name of one run of a multirun, made from what is swept, such as -seed2."""
-    parts = []
-    for override in combination:
-        key, _, value = override.partition("=")
-        if key in swept and key != "name":
-            parts.append(re.sub(r"[^A-Za-z0-9.+_-]", "", f"{key.split('.')[-1]}{value}"))
-    return "".join(f"-{part}" for part in parts)
-
-
-def check_names(configs: list[Config]) -> list[Config]:
-    """The configurations of a multirun; raises UserError if two have the same name."""
-    names = [config.name for config in configs]
-    if repeated := [name for name in names if names.count(name) > 1]:
-        raise UserError(f"Two of the {len(names)} runs would be called '{repeated[0]}'; give each a name: name=A,B.")
-    return configs
+    parts = (override.split("=", 1) for override in combination)
+    ends = [f"{key.split('.')[-1]}{value}" for key, value in parts if key in swept and key != "name"]
+    return "".join("-" + re.sub(r"[^A-Za-z0-9.+_-]", "", end) for end in ends)
 
 
 def compose(overrides: list[str], suffix: str, suggest: Suggest, open_run: OpenRun) -> Config:
@@ -187,7 +171,8 @@ def fill_in(overrides: list[str], groups: Sequence[str], given: Sequence[str], s
         words.append(f"name={data}-{presets.AUTO}")
     words += [word for word in overrides if word not in [f"{group}={presets.AUTO}" for group in groups]]
     for suggestion in suggest(compose(words, "", suggest, no_run)):
-        if suggestion.key not in given and presets.group_of(suggestion.key) in groups:
+        group = "tokenizer" if suggestion.key.startswith("tokenizer.") else "model"  # model=auto sets optim.lr too
+        if suggestion.key not in given and group in groups:
             words.append(suggestion.word)
             log.info("%s: %s", suggestion.word, suggestion.reason)
     return words
@@ -216,55 +201,35 @@ def adopt(composed: dict[str, Any], given: Collection[str], open_run: OpenRun) -
             raise UserError(f"from={run} translates from {old['data']['source']} to {old['data']['target']}; "
                             f"data.{side}={language} does not fit it.")  # fmt: skip
     for group in ("model", "tokenizer"):
-        composed[group] = adopt_group(group, composed[group], old[group], given, run)
+        new, composed[group] = composed[group], old[group]
+        for name in old[group].keys() | new.keys():
+            key, was, wanted = f"{group}.{name}", old[group].get(name), new.get(name)
+            if key in FREE and key in given:
+                composed[group] = composed[group] | {name: wanted}
+            elif key not in FREE and {group, key} & set(given) and wanted != was:
+                raise UserError(
+                    f"{group if group in given else key} cannot be given with from={run}: {key} is {was} in that run, "
+                    f"not {wanted}, and its weights fit nothing else."
+                )
     if "decode" not in given:
-        search = {name: value for name, value in old["decode"].items() if f"decode.{name}" not in given}
-        composed["decode"] |= search
+        composed["decode"] |= {name: each for name, each in old["decode"].items() if f"decode.{name}" not in given}
     return composed
-
-
-def adopt_group(
-    group: str, new: dict[str, Any], old: dict[str, Any], given: Collection[str], run: str
-) -> dict[str, Any]:
-    """The run's values of a group, with given ones of FREE; raises UserError for others that differ."""
-    adopted = dict(old)
-    for name in old.keys() | new.keys():
-        key = f"{group}.{name}"
-        if not ({group, key} & set(given)) or new.get(name) == old.get(name):
-            continue
-        if key not in FREE:
-            wanted = group if group in given else key
-            raise UserError(
-                f"{wanted} cannot be given with from={run}: {key} is {old.get(name)} in that run, not {new.get(name)}, "
-                "and its weights fit nothing else."
-            )
-        if key in given:
-            adopted[name] = new[name]
-    return adopted
 
 
 def explain(error: Exception) -> str:
     """One sentence for an error of Hydra."""
     text = f"{error} {error.__cause__ or ''}"
     if match := re.search(r"Could not override '([^']*)'", text):
-        key = match[1].lstrip("+~").partition("=")[0]
-        return unknown_key(key, all_keys(default_config()))
-    if match := re.search(r"In '[^']*': Could not find '([^/']+)/([^']+)'", text) or re.search(
-        r"Could not find '([^/']+)/([^']+)'", text
-    ):
+        default = hydra.compose("config")
+        assert isinstance(default, DictConfig)
+        return unknown_key(match[1].lstrip("+~").partition("=")[0], all_keys(default))
+    if match := re.search(r"Could not find '([^/']+)/([^']+)'", text):
         return unknown_choice(match[1], match[2])
     if "Config group override must be" in text:
         return f"A configuration group cannot be null; choose a file of conf/ for each of {', '.join(GROUPS)}."
     if match := re.search(r"Could not override '([^']+)'.*?No match in the defaults list", text):
         return unknown_choice(match[1], "")
     return f"The configuration cannot be composed: {first_line(error)}."
-
-
-def default_config() -> DictConfig:
-    """The configuration without overrides, whose keys are those that exist."""
-    composed = hydra.compose("config")
-    assert isinstance(composed, DictConfig)
-    return composed
 
 
 def unknown_choice(group: str, name: str) -> str:

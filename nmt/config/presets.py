@@ -46,7 +46,6 @@ class Suggestion(NamedTuple):
 
     @property
     def word(self) -> str:
-        """As it is written on the command line."""
         return f"{self.key}={'null' if self.value is None else self.value}"
 
 
@@ -56,11 +55,6 @@ class CorpusSize:
 
     pairs: int
     characters: float
-
-    def passes(self, size: Size, minutes: float) -> float:
-        """How often a model passes over all pairs in these minutes of two cores."""
-        pieces = self.characters / CHARACTERS_PER_PIECE + 1  # </s>
-        return 60 * minutes * size.speed / (pieces * self.pairs)
 
 
 def suggest(corpus: CorpusSize, minutes: float | None, gpu: bool) -> list[Suggestion]:
@@ -72,7 +66,8 @@ def suggest(corpus: CorpusSize, minutes: float | None, gpu: bool) -> list[Sugges
     time = f"{given:g} minutes" + ("" if minutes else " (train.max_minutes is not set)")
     worth = given * (GPU_SPEED if gpu else 1)
     size = [each for each in SIZES if each.minutes <= worth and each.pairs <= corpus.pairs][-1]
-    passes = corpus.passes(size, worth)
+    pieces = corpus.characters / CHARACTERS_PER_PIECE + 1  # </s>
+    passes = 60 * worth * size.speed / (pieces * corpus.pairs)
     pairs = f"{corpus.pairs:,} pairs"
     often = f"about {short_number(passes)} passes over {pairs} in {time}"
     device = "a GPU" if gpu else "two CPU cores"
@@ -92,11 +87,6 @@ def suggest(corpus: CorpusSize, minutes: float | None, gpu: bool) -> list[Sugges
     if gpu:
         suggestions.append(Suggestion("train.batch_tokens", None, "what the GPU has memory for"))
     return suggestions
-
-
-def group_of(key: str) -> str:
-    """The group of BASE whose `auto` chooses this key: the number of pieces is the tokenizer's."""
-    return "tokenizer" if key == "tokenizer.vocabulary_size" else "model"
 
 
 def last(steps: Sequence[tuple[float, Any]], value: float) -> Any:

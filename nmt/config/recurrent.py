@@ -115,7 +115,6 @@ class RecurrentConfig:
 
     @property
     def directions(self) -> int:
-        """Of the encoder: 1 or 2."""
         return 2 if self.bidirectional else 1
 
     @property
@@ -153,36 +152,27 @@ class RecurrentConfig:
         if self.attend == "before_step" and not (self.cell == "gru" and self.num_layers == 1 and self.bidirectional):
             wanted = "model.cell=gru, model.num_layers=1 and model.bidirectional=true"
             raise UserError(f"model.attend=before_step (Bahdanau) requires {wanted}.")
-        self.check_encoder_size()
-        self.check_tied_size()
+        self.check_sizes()
 
-    def check_encoder_size(self) -> None:
-        """The decoder must be able to read the memory, and to start from the encoder's states."""
+    def check_sizes(self) -> None:
+        """The decoder starts from the encoder's states, or its score reads the memory; ties need equal sizes."""
         given, memory = f"model.encoder_hidden_size={self.encoder_hidden_size}", self.directions * self.encoder_units
-        if self.hidden_size % self.directions and (self.encoder_hidden_size is None or self.attend != "before_step"):
+        before = self.attend == "before_step"
+        if self.hidden_size % self.directions and (self.encoder_hidden_size is None or not before):
             raise UserError(f"model.hidden_size={self.hidden_size} must be even when model.bidirectional=true.")
-        if self.attend != "before_step" and memory != self.hidden_size:
-            decoder, wanted = (
-                f"the decoder of model.hidden_size={self.hidden_size}",
-                self.hidden_size // self.directions,
-            )
-            why = f"with model.attend={self.attend} {decoder} starts from the encoder's states"
-            raise UserError(f"{given} is not possible; {why}, so it must be {wanted}.")
-        if self.encoder_hidden_size is not None and self.attend == "before_step":
+        if not before and memory != self.hidden_size:
+            wanted = self.hidden_size // self.directions
+            raise UserError(f"{given} is not possible with model.attend={self.attend}; it must be {wanted}.")
+        if before and self.encoder_hidden_size is not None:
             try:
                 with torch.device("meta"):  # shapes without numbers
                     make_score(self.score, self.hidden_size, memory, self.max_positions)
             except UserError as error:
                 raise UserError(f"{given} is not possible with model.score={self.score}: {error}") from None
-
-    def check_tied_size(self) -> None:
-        """An output layer that shares the embedding reads vectors of its size."""
-        key = {"before_step": "maxout_size", "after_step": "embedding_size", "never": "hidden_size"}[
-            self.attend
-        ]  # what the output layer reads
-        if self.tie_embeddings and (getattr(self, key) or self.embedding_size) != self.embedding_size:
-            sizes = f"model.{key}={getattr(self, key)} equal to model.embedding_size={self.embedding_size}"
+        read_by_output = {"before_step": "maxout_size", "after_step": "embedding_size", "never": "hidden_size"}
+        size = getattr(self, key := read_by_output[self.attend]) or self.embedding_size
+        if self.tie_embeddings and size != self.embedding_size:
             raise UserError(
-                f"model.tie_embeddings=true with model.attend={self.attend} needs {sizes}; or choose "
-                "model.tie_embeddings=false."
+                f"model.tie_embeddings=true with model.attend={self.attend} needs model.{key}={size} equal to "
+                f"model.embedding_size={self.embedding_size}; or choose model.tie_embeddings=false."
             )

@@ -143,7 +143,7 @@ class OptimConfig:
     )
 
 
-@dataclass
+@dataclass(kw_only=True)
 class TrainConfig:
     """Batches, budget, validation and logging."""
 
@@ -183,7 +183,8 @@ class TrainConfig:
     )
     prune_checkpoints: bool = option(
         "after the end of a training that can never go on, previous, validated and step-N.safetensors and the state of "
-        "the optimizer are deleted; false = they stay"
+        "the optimizer are deleted; false = they stay",
+        True,
     )
     log_every: int = option("updates between two points of the training curves", above=0)
     log_sentences: int = option("validation sentences whose translation and heatmap are logged", minimum=0)

@@ -30,14 +30,8 @@ MODELS = {  # by model.kind
     "transformer": TransformerConfig,
 }
 LONGEST_TEXT = 1000
-# Keys of earlier versions: what they are now, None for nothing, and the values that a saved configuration has in it.
-FORMER: dict[str, tuple[str | None, dict[Any, Any]]] = {
-    "train.keep_checkpoints": ("train.prune_checkpoints", {"auto": True, "all": False}),
-    "data.pairs": (None, {}),
-    "data.seed": (None, {}),
-    "data.audit_identifier": (None, {}),
-    "train.noise_words": (None, {}),
-}
+# Keys of earlier versions, without effect in a saved configuration
+FORMER = {"data": ("pairs", "seed", "audit_identifier"), "train": ("keep_checkpoints", "noise_words")}
 
 
 def validate(composed: DictConfig | dict) -> Config:
@@ -48,7 +42,7 @@ def validate(composed: DictConfig | dict) -> Config:
         # A saved one may be a stranger's: nothing in it is resolved, since ${oc.env:NAME} would read the environment.
         plain = composed if isinstance(composed, dict) else OmegaConf.to_container(composed, resolve=True)
         check_plain("", plain)
-        plain = OmegaConf.create(with_present_keys(composed) if isinstance(composed, dict) else plain)
+        plain = OmegaConf.create(without_former_keys(composed) if isinstance(composed, dict) else plain)
         kind = str(OmegaConf.select(plain, "model.kind"))
         schema.model = OmegaConf.structured(choose("model.kind", kind, MODELS))
         config = OmegaConf.to_object(OmegaConf.merge(schema, plain))
@@ -72,15 +66,11 @@ def validate(composed: DictConfig | dict) -> Config:
     return config
 
 
-def with_present_keys(saved: dict[str, Any]) -> dict[str, Any]:
-    """A saved configuration with the keys that FORMER ones have become, and without those that have gone."""
-    present = {key: dict(value) if isinstance(value, dict) else value for key, value in saved.items()}
-    for former, (new, values) in FORMER.items():
-        group, name = former.split(".")
-        if name in (below := present.get(group) or {}):
-            value = below.pop(name)
-            if new is not None:
-                below.setdefault(new.split(".")[1], values.get(value))
+def without_former_keys(saved: dict[str, Any]) -> dict[str, Any]:
+    present = dict(saved)
+    for group, names in FORMER.items():
+        if isinstance(saved.get(group), dict):
+            present[group] = {name: value for name, value in saved[group].items() if name not in names}
     return present
 
 
@@ -97,11 +87,8 @@ def check_plain(key: str, value: Any) -> None:
                 raise UserError(f"Configuration key '{key}': a list holds plain values alone.")
             check_plain(key, below)
     elif isinstance(value, str):
-        if len(value) > LONGEST_TEXT or not is_printable(value):
-            why = "has characters that cannot be printed" if len(value) <= LONGEST_TEXT else "is too long"
-            raise UserError(f"{key}={value!r:.60} is not possible; the text {why}.")
-        if "${" in value:
-            raise UserError(f"{key}={value!r:.60} is not possible; a value cannot refer to another with ${{…}} here.")
+        if len(value) > LONGEST_TEXT or not is_printable(value) or "${" in value:
+            raise UserError(f"{key}={value!r:.60} is not possible: too long, not printable, or with ${{…}}.")
     elif isinstance(value, int) and abs(value) >= 2**64:
         raise UserError(f"The number of {key} is not possible; it has more than 64 bits.")
     elif not (value is None or isinstance(value, (bool, int, float))):
@@ -118,10 +105,10 @@ def check_value(key: str, value: Any, rules: Mapping[str, Any]) -> None:
         return
     above, minimum, maximum, below = (rules[name] for name in ("above", "minimum", "maximum", "below"))
     inside = (above is None or value > above) and (minimum is None or value >= minimum)
-    if maximum is None and below is None and abs(value) > LARGEST:
-        raise UserError(f"{key}={value:.10g} is not possible; its size must be at most {LARGEST}.")
     if not (inside and (maximum is None or value <= maximum) and (below is None or value < below)):
         raise UserError(f"{key}={value} is not possible; it must be {describe_range(rules)}.")
+    if abs(value) > LARGEST and maximum is None and below is None:
+        raise UserError(f"{key}={value:.10g} is not possible; its size must be at most {LARGEST}.")
 
 
 def describe_range(rules: Mapping[str, Any]) -> str:
@@ -140,10 +127,8 @@ def check_combinations(config: Config) -> None:  # noqa: C901  # one check after
             f"name={config.name!r:.60} cannot name a run; use up to 200 letters, digits, '.', '_', '+', '-'."
         )
     for key in ("data_folder", "run_folder"):
-        if not getattr(config, key).strip():
-            raise UserError(f"{key} is empty; give the name of a folder.")
-        if os.path.isfile(getattr(config, key)):
-            raise UserError(f"{key}={getattr(config, key)} is a file; give the name of a folder.")
+        if not (name := getattr(config, key)).strip() or os.path.isfile(name):
+            raise UserError(f"{key}={name} is {'a file' if name.strip() else 'empty'}; give the name of a folder.")
     if not DEVICE.fullmatch(config.device):
         raise UserError(f"device={config.device:.60} is not possible; choose auto, cpu, cuda, or cuda:1 and so on.")
     for side in ("source", "target"):
@@ -159,10 +144,10 @@ def check_combinations(config: Config) -> None:  # noqa: C901  # one check after
         raise UserError(
             f"train.r_drop={train.r_drop:g} changes nothing with model.dropout=0; choose a dropout, or train.r_drop=0."
         )
-    if len(config.optim.betas) != 2:
-        raise UserError(f"optim.betas={config.optim.betas} must be two numbers.")
-    if not all(0 <= beta < 1 for beta in config.optim.betas):
-        raise UserError(f"optim.betas={config.optim.betas} is not possible; both must be at least 0 and less than 1.")
+    if len(config.optim.betas) != 2 or not all(0 <= beta < 1 for beta in config.optim.betas):
+        raise UserError(
+            f"optim.betas={config.optim.betas} is not possible; give two that are at least 0 and less than 1."
+        )
 
 
 def check_effects(group: str, config: Any) -> None:
@@ -177,18 +162,11 @@ def check_effects(group: str, config: Any) -> None:
 
 
 def as_override(value: Any) -> str:
-    """A value as the command line writes it."""
     return "null" if value is None else str(value).lower()
 
 
 def unknown_key(key: str, keys: list[str]) -> str:
     """The sentence for a key that does not exist, with the nearest that does."""
-    if key in FORMER:
-        new, values = FORMER[key]
-        if new is None:
-            return f"{key} is a key of an earlier version and has no effect any more; leave it out."
-        now = ", ".join(f"{as_override(value)} for {before}" for before, value in values.items())
-        return f"{key} is now called {new}: {now}."
     similar = difflib.get_close_matches(key, keys, n=3, cutoff=0.6)
     if not similar:
         group = key.rsplit(".", 1)[0] + "."

@@ -139,10 +139,6 @@ class ConditionalGRU(nn.Module):
         self.weight_hh = nn.Parameter(torch.empty(2 * hidden, hidden))
         self.candidate_weight_hh = nn.Parameter(torch.empty(hidden, hidden))
 
-    def project_embeddings(self, embedded: Tensor) -> tuple[Tensor, ...]:
-        """W e of all columns: [B T E] → T × [B 3D]."""
-        return self.embedding(embedded).unbind(1)
-
     def projections(self) -> GRUProjections:
         """C, U of the gates, and U of the candidate."""
         return GRUProjections(

@@ -47,15 +47,10 @@ class RecurrentEncoder(nn.Module):
             hidden, last_state = run_rnn(layer, self.dropout(hidden), lengths=lengths)
             last_states.append(last_state)
         final = {
-            name: torch.stack([concat_directions(part) for part in parts], 1)
+            name: torch.stack([part.transpose(0, 1).flatten(1) for part in parts], 1)  # [directions B D] → [B M]
             for name, parts in zip(("hidden", "cell"), zip(*last_states, strict=True), strict=False)
         }
         return reverse_sequences(hidden, lengths) if self.reverse else hidden, final
-
-
-def concat_directions(state: Tensor) -> Tensor:
-    """[directions B D] → [B M]."""
-    return state.transpose(0, 1).flatten(1)
 
 
 def reverse_sequences(sequence: Tensor, lengths: Tensor | None) -> Tensor:
@@ -65,6 +60,4 @@ def reverse_sequences(sequence: Tensor, lengths: Tensor | None) -> Tensor:
     position = torch.arange(sequence.size(1), device=sequence.device)
     reversed_position = lengths[:, None] - 1 - position
     index = torch.where(reversed_position >= 0, reversed_position, position)
-    if sequence.dim() == 3:
-        return sequence.gather(1, index[:, :, None].expand_as(sequence))
-    return sequence.gather(1, index)
+    return sequence.gather(1, index if sequence.dim() == 2 else index[:, :, None].expand_as(sequence))

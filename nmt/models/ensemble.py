@@ -4,7 +4,6 @@ B batch, S source length, T target length, V vocabulary.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -22,11 +21,7 @@ class Ensemble(EncoderDecoder):
     def __init__(self, members: Sequence[EncoderDecoder]) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)
-
-    @property
-    def models(self) -> list[EncoderDecoder]:
-        """The members as EncoderDecoders: a ModuleList does not know their type."""
-        return [cast(EncoderDecoder, member) for member in self.members]
+        self.models = list(members)  # the same; a ModuleList does not know their type
 
     @property
     def attention_model(self) -> EncoderDecoder:
@@ -62,30 +57,25 @@ class Ensemble(EncoderDecoder):
         return self.attention_model.window_reach
 
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
-        attention_model = self.attention_model
-        memories = [model.encode(source, mask, weights and model is attention_model) for model in self.models]
+        attending = self.attention_model
+        memories = [model.encode(source, mask, weights and model is attending) for model in self.models]
         static = merge_states([memory.static | {"values": memory.values} for memory in memories])
-        return Memory(memories[0].values, mask, static, memories[self.models.index(attention_model)].weights)
+        return Memory(memories[0].values, mask, static, memories[self.models.index(attending)].weights)
 
     def start(self, memory: Memory) -> DecoderState:
         return merge_states([model.start(member_memory(memory, number)) for number, model in enumerate(self.models)])
 
     def decode(self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False) -> DecoderOutput:
-        attention_model = self.attention_model
-        outputs = [
-            model.decode(
-                target, member_state(state, number), member_memory(memory, number), weights and model is attention_model
-            )
-            for number, model in enumerate(self.models)
-        ]
+        attending, outputs = self.attention_model, []
+        for number, model in enumerate(self.models):
+            own_state, own_memory = member_state(state, number), member_memory(memory, number)
+            outputs.append(model.decode(target, own_state, own_memory, weights and model is attending))
         logits = [model.logits(output.hidden) for model, output in zip(self.models, outputs, strict=True)]
         full = torch.promote_types(logits[0].dtype, torch.float32)
         log_probabilities = torch.stack([member.log_softmax(-1, dtype=full) for member in logits])
         mean = log_probabilities.logsumexp(0)  # without − log n, a constant that does not change the softmax
-        attention_output = outputs[self.models.index(attention_model)]
-        return attention_output._replace(
-            hidden=mean, state=merge_states([output.state for output in outputs]), samples=None
-        )
+        merged = merge_states([output.state for output in outputs])
+        return outputs[self.models.index(attending)]._replace(hidden=mean, state=merged, samples=None)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """The `hidden` that `decode` returns is over the vocabulary already."""
@@ -93,17 +83,14 @@ class Ensemble(EncoderDecoder):
 
 
 def member_memory(memory: Memory, number: int) -> Memory:
-    """The memory of one member, as it encoded it."""
     static = member_state(memory.static, number)
     return Memory(static.pop("values"), memory.mask, static)
 
 
 def merge_states(states: Sequence[Mapping[str, Tensor]]) -> DecoderState:
-    """The states of all members as one, each name under the prefix of its member."""
     return {f"{number}.{name}": tensor for number, state in enumerate(states) for name, tensor in state.items()}
 
 
 def member_state(state: DecoderState, number: int) -> DecoderState:
-    """The state of one member, without its prefix."""
     prefix = f"{number}."
     return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}

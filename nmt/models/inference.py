@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from nmt.attention.cpu import ColumnMajorLinear, PackedLinear, can_pack, pack_linear
+from nmt.attention.cpu import ColumnMajorLinear, PackedLinear, can_pack, uses_column_major
 from nmt.attention.multi_head import MultiHeadAttention
 from nmt.attention.projection import LinearMap, Projection
 from nmt.attention.windows import Window
@@ -56,9 +56,11 @@ def cast_parameters(module: nn.Module, dtype: torch.dtype) -> None:
 
 
 def pack(projection: Projection, dtype: torch.dtype) -> PackedLinear | ColumnMajorLinear:
-    """A linear layer or map, packed."""
+    """A linear layer or map in the layout that is faster on this machine."""
     assert isinstance(projection, (LinearMap, nn.Linear))
-    return pack_linear(projection.weight, projection.bias, dtype)
+    if dtype == torch.float32 and uses_column_major():
+        return ColumnMajorLinear(projection.weight, projection.bias)
+    return PackedLinear(projection.weight, projection.bias, dtype)
 
 
 class PackedMultiHeadAttention(MultiHeadAttention):

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
-from nmt.attention.hard import Reinforce
+from nmt.attention.hard import AttentionOutput, Reinforce
 from nmt.attention.projection import Projection, map_columns, to_autocast
 from nmt.attention.scores import make_score
-from nmt.attention.single_head import AttentionOutput, SingleHeadAttention
+from nmt.attention.single_head import SingleHeadAttention
 from nmt.attention.windows import make_window
 from nmt.config.recurrent import RecurrentConfig
 from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, HardAttentionSamples, Memory
@@ -72,7 +72,7 @@ class Bahdanau(EncoderDecoder):
         projections = self.cell.projections()
         queries: list[Tensor] = []
         attended: list[AttentionOutput] = []
-        for projected in self.cell.project_embeddings(embedded):
+        for projected in self.cell.embedding(embedded).unbind(1):  # W e_t [B 3D]
             queries.append(hidden)
             attention = self.attention(
                 hidden[:, None], memory.static["keys"], memory.values, step[:, None], lengths, memory.mask
@@ -97,10 +97,8 @@ class Luong(EncoderDecoder):
     def __init__(self, config: RecurrentConfig, source_size: int, target_size: int, joint: bool) -> None:
         super().__init__()
         embedding, hidden = config.embedding_size, config.hidden_size
-        self.uses_attention, self.input_feeding = (
-            config.attend == "after_step",
-            config.input_feeding and config.attend == "after_step",
-        )
+        self.uses_attention = config.attend == "after_step"
+        self.input_feeding = config.input_feeding and self.uses_attention
         self.target_embedding = nn.Embedding(target_size, embedding)
         shared = self.target_embedding if config.tie_embeddings and joint else nn.Embedding(source_size, embedding)
         self.encoder = RecurrentEncoder(config, shared)
@@ -201,13 +199,8 @@ def concat_columns(columns: Sequence[Tensor | None]) -> Tensor | None:
 def make_attention(config: RecurrentConfig, memory_size: int) -> SingleHeadAttention:
     """The attention of a configuration: its score inside its window."""
     score = make_score(config.score, config.hidden_size, memory_size, config.max_positions)
-    window = make_window(
-        config.window,
-        config.hidden_size,
-        config.window_radius,
-        config.window_narrowing_batches,
-        config.position_scale_exponent,
-    )
+    narrowing = config.window_narrowing_batches, config.position_scale_exponent
+    window = make_window(config.window, config.hidden_size, config.window_radius, *narrowing)
     return SingleHeadAttention(score, window, config.attention_type, config.hard_attention_gradient)
 
 

@@ -31,7 +31,6 @@ from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 from nmt.errors import UserError, is_printable
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
-from nmt.training.optimizers import Muon
 
 FORMAT = 3  # raise it when an entry is renamed or changes its meaning; other formats are refused
 CHECKSUM, CHECKSUM_BYTES = "sha256", 32
@@ -125,10 +124,7 @@ def load(path: Path, with_tensors: bool = True) -> Payload:
     except OSError as error:
         raise UserError(f"The checkpoint {path} cannot be read: {error.strerror or error}.") from None
     except (SafetensorError, RuntimeError, ValueError, MemoryError):
-        raise DamagedCheckpoint(
-            f"{path} is damaged or cut short, or it is no checkpoint of this program: its checksum or its header is "
-            "wrong."
-        ) from None
+        raise DamagedCheckpoint(f"{path} is damaged or cut short, or it is no checkpoint of this program.") from None
     try:
         payload = {key: json.loads(text) for key, text in texts.items()}
         if payload["format"] != FORMAT:
@@ -149,7 +145,6 @@ def load(path: Path, with_tensors: bool = True) -> Payload:
 
 
 def has_right_checksum(path: Path) -> bool:
-    """Whether the last 32 bytes are the SHA-256 hash of those before them. Raises OSError."""
     rest, sha256 = path.stat().st_size - CHECKSUM_BYTES, hashlib.sha256()
     with open(path, "rb") as file:
         while rest > 0 and (chunk := file.read(min(rest, CHUNK))):
@@ -159,7 +154,6 @@ def has_right_checksum(path: Path) -> bool:
 
 
 def as_bytes(tensor: Tensor) -> Any:
-    """The bytes of a tensor from any device, row by row, as an array."""
     return tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
 
 
@@ -217,9 +211,11 @@ def average(paths: Sequence[Path]) -> dict[str, Tensor]:
         newest = load(path)["model"]
         shared = shared_names(newest)
         for name in newest.keys() - shared.keys():
-            sums[name] = sums.get(name, torch.zeros_like(newest[name], dtype=torch.float64)) + newest[name]
-    means = {name: (total / len(paths)).to(newest[name].dtype) for name, total in sums.items()}
-    means = {name: mean if mean.is_floating_point() else newest[name] for name, mean in means.items()}
+            sums[name] = sums.get(name, 0.0) + newest[name].double()
+    means = {
+        name: (total / len(paths)).to(newest[name].dtype) if newest[name].is_floating_point() else newest[name]
+        for name, total in sums.items()
+    }
     return {name: means[shared.get(name, name)] for name in newest}
 
 
@@ -285,7 +281,6 @@ def load_config(path: Path) -> Config:
 
 
 def check_entries(payload: Mapping[str, Any]) -> None:
-    """Raise UserError unless the entries of a checkpoint are there and of their types."""
     if missing := REQUIRED.keys() - payload.keys():
         raise UserError(f"it has no {', '.join(sorted(missing))}")
     for name, kind in (REQUIRED | OPTIONAL).items():
@@ -304,20 +299,16 @@ def check_entries(payload: Mapping[str, Any]) -> None:
 
 
 def read_tokenizer(stored: Mapping[str, Any], side: str) -> Tokenizer:
-    """The tokenizer of one side; raises UserError for bytes that are none, or none of this program."""
     model, lowercase = stored.get(side), stored.get("lowercase")
-    if not isinstance(model, Tensor) or model.dtype != torch.uint8 or model.dim() != 1 or not model.numel():
-        raise UserError(f"its {side} tokenizer is missing")
-    if not isinstance(lowercase, bool):
-        raise UserError("its tokenizers do not say whether text is lower-cased")
     try:
-        tokenizer = Tokenizer(bytes(model.numpy()), lowercase)
+        if not isinstance(model, Tensor) or model.dtype != torch.uint8 or not isinstance(lowercase, bool):
+            raise ValueError
+        tokenizer = Tokenizer(bytes(model.flatten().numpy()), lowercase)
+        processor = tokenizer.processor
+        if (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()) != (PAD, UNK, BOS, EOS):
+            raise ValueError
     except (RuntimeError, ValueError):
-        raise UserError(f"its {side} tokenizer is no model of SentencePiece") from None
-    processor = tokenizer.processor
-    ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
-    if ids != (PAD, UNK, BOS, EOS):
-        raise UserError(f"its {side} tokenizer has other special pieces than those of this program")
+        raise UserError(f"its {side} tokenizer is none of this program") from None
     return tokenizer
 
 
@@ -326,11 +317,12 @@ def check_tensors(given: Mapping[str, Any], expected: Mapping[str, Tensor], owne
     if given.keys() != expected.keys():
         name = sorted(given.keys() ^ expected.keys())[0]
         raise UserError(f"the weight {name!r:.100} is {'missing in it' if name in expected else f'not of {owner}'}")
-    for name, tensor in given.items():
-        right = expected[name]
-        if not isinstance(tensor, Tensor) or tensor.shape != right.shape or tensor.dtype != right.dtype:
-            described = f"{list(tensor.shape)} in {tensor.dtype}" if isinstance(tensor, Tensor) else "no tensor"
-            wanted = f"{list(right.shape)} in {right.dtype}"
+    for name, right in expected.items():
+        tensor = given[name]
+        if not isinstance(tensor, Tensor):
+            raise UserError(f"the weight '{name}' is no tensor")
+        if (tensor.shape, tensor.dtype) != (right.shape, right.dtype):
+            described, wanted = (f"{list(each.shape)} in {each.dtype}" for each in (tensor, right))
             raise UserError(f"the weight '{name}' is {described}, but that of {owner} is {wanted}")
         if not tensor.isfinite().all():
             raise UserError(f"the weight '{name}' has numbers that are not finite")
@@ -345,13 +337,12 @@ def load_weights(model: nn.Module, weights: Mapping[str, Any]) -> None:
 def load_optimizer(optimizer: torch.optim.Optimizer, stored: Mapping[str, Any]) -> None:
     """Set what an optimizer has gathered; its options stay those of the configuration. Raises UserError."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    with_momentum = {id(each) for each in optimizer.matrices["params"]} if isinstance(optimizer, Muon) else set()
     state = stored.get("state")
     if not isinstance(state, dict) or not state.keys() <= set(range(len(parameters))):
         raise UserError("its optimizer is that of another model")
     for number, moments in state.items():
-        parameter = parameters[number]
-        names = ("momentum",) if id(parameter) in with_momentum else ("exp_avg", "exp_avg_sq")
-        expected = {"step": torch.tensor(0.0)} | dict.fromkeys(names, parameter)
-        check_tensors(moments if isinstance(moments, dict) else {}, expected, "the optimizer")
+        moments = moments if isinstance(moments, dict) else {}
+        names = ("momentum",) if "momentum" in moments else ("exp_avg", "exp_avg_sq")  # of Muon, of AdamW
+        expected = {"step": torch.tensor(0.0)} | dict.fromkeys(names, parameters[number])
+        check_tensors(moments, expected, "the optimizer")
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

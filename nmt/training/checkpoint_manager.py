@@ -13,7 +13,7 @@ place, and later validations are compared with that.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -73,46 +73,40 @@ class CheckpointManager:
             raise UserError(f"The run folder {self.folder} was removed or replaced; this training ends here.")
         checkpoint.save(path, payload, previous)
 
-    def save_and_prune(self, weights: dict[str, Tensor], step: int, result: ValidationResult, is_best: bool) -> None:
-        """Write step-N.safetensors, and best.safetensors if it is the best; old step-N.safetensors are deleted."""
-        payload = self.common | {
-            "model": weights, "step": step, "valid": result.scores, "origin": f"update {step}"
-        }  # fmt: skip
-        if is_best:
-            self.save_best(payload, result)
-        if kept := self.config.train.average_checkpoints:
+    def save_scored(
+        self,
+        weights: dict[str, Tensor],
+        step: int,
+        result: ValidationResult,
+        is_best: bool,
+        averaged: Sequence[Path] = (),
+    ) -> None:
+        """Write step-N.safetensors, or average.safetensors where the weights are a mean; and best.safetensors.
+
+        The best is replaced if `is_best`, unless it is better: it may be the average of an earlier, shorter training.
+        """
+        metric, kept, stored = self.config.train.metric, self.config.train.average_checkpoints, None
+        steps = ", ".join(str(step_of(path)) for path in averaged)
+        origin = f"average of updates {steps}" if averaged else f"update {step}"
+        payload = self.common | {"model": weights, "step": step, "valid": result.scores, "origin": origin}
+        if is_best and self.is_sound(self.best_path):
+            stored = checkpoint.load(self.best_path, with_tensors=False).get("valid", {}).get(metric)
+        if is_best and result.better_than(stored, metric):
+            self.save(self.best_path, payload)
+        if averaged:
+            self.save(self.average_path, payload)
+        elif kept:
             self.save(self.folder / f"step-{step}.safetensors", payload)
             self.delete(self.step_paths()[:-kept])
-
-    def save_average(self, weights: dict[str, Tensor], step: int, result: ValidationResult, is_best: bool) -> None:
-        """Write average.safetensors, and best.safetensors if the average is better than every single checkpoint."""
-        origin = "average of updates " + ", ".join(str(step_of(path)) for path in self.step_paths())
-        payload = self.common | {"model": weights, "step": step, "valid": result.scores, "origin": origin}
-        self.save(self.average_path, payload)
-        if is_best:
-            self.save_best(payload, result)
-
-    def save_best(self, payload: Payload, result: ValidationResult) -> None:
-        """Replace best.safetensors, unless it is better: it may be the average of an earlier, shorter training."""
-        metric, stored = self.config.train.metric, None
-        if self.best_path.exists() and self.is_sound(self.best_path):
-            stored = checkpoint.load(self.best_path, with_tensors=False).get("valid", {}).get(metric)
-        if result.better_than(stored, metric):
-            self.save(self.best_path, payload)
 
     def step_paths(self) -> list[Path]:
         """The checkpoints to average, oldest first."""
         return sorted(self.folder.glob("step-*[0-9].safetensors"), key=step_of)
 
-    def sound_step_paths(self) -> list[Path]:
-        """The checkpoints to average, without damaged ones."""
-        return [path for path in self.step_paths() if self.is_sound(path)]
-
     def is_sound(self, path: Path) -> bool:
-        """Whether an existing checkpoint has the right checksum; one that has not is set aside, with a warning."""
+        """Whether a checkpoint exists and has the right checksum; one that has not is set aside, with a warning."""
         try:
-            checkpoint.load(path, with_tensors=False)
-            return True
+            return path.exists() and bool(checkpoint.load(path, with_tensors=False))
         except DamagedCheckpoint:
             aside = path.with_name(f"{path.stem}.damaged.safetensors")
             if self.writes:
@@ -133,16 +127,13 @@ class CheckpointManager:
         self.prune(state)
 
     def is_over(self, state: TrainState) -> bool:
-        """Whether the training has ended for good and train.prune_checkpoints lets go of what it needed."""
         return state.finished and not self.can_be_extended and self.config.train.prune_checkpoints
 
     def prune(self, state: TrainState) -> None:
-        """Delete what only a continuation needs where there can be none."""
         if self.is_over(state):
             self.delete([self.previous_path, self.validated_path, *self.step_paths()])
 
     def delete(self, paths: Iterable[Path]) -> None:
-        """Delete checkpoints, those that exist."""
         with report_write_errors(self.folder):
             for path in paths if self.writes else ():
                 path.unlink(missing_ok=True)
@@ -170,7 +161,7 @@ class CheckpointManager:
         self.delete([each for each in self.step_paths() if step_of(each) > state.step])  # written anew on the way there
         if not self.writes:
             return state
-        if state.best is not None and not (self.best_path.exists() and self.is_sound(self.best_path)):
+        if state.best is not None and not self.is_sound(self.best_path):
             state.best = self.replace_best()
         if state.best is None and state.finished:
             raise UserError(
@@ -188,28 +179,27 @@ class CheckpointManager:
 
         Raises UserError if none is sound, with what the user can do.
         """
-        existing = [path for path in (self.last_path, self.previous_path) if path.exists()]
-        for path in existing:
+        damaged = []
+        for path in (self.last_path, self.previous_path):
             try:
-                checkpoint.load(path, with_tensors=False)
+                if path.exists() and checkpoint.load(path, with_tensors=False):
+                    for each in damaged:
+                        self.is_sound(each)
+                    return path
             except DamagedCheckpoint:
-                continue
-            for damaged in existing[: existing.index(path)]:
-                self.is_sound(damaged)
-            return path
-        if not existing:
+                damaged.append(path)
+        if not damaged:
             return None
-        listed = " and ".join(str(path) for path in existing)
-        translates = f"; {self.best_path} still translates" if self.best_path.exists() else ""
+        listed = " and ".join(str(path) for path in damaged)
         raise UserError(
-            f"{listed} {'are' if len(existing) > 1 else 'is'} damaged or cut short, so that the training cannot be "
-            f"continued: put back a copy, or delete to train from the start{translates}."
+            f"The training cannot be continued, since these are damaged or cut short: {listed}; put back a copy, or "
+            "delete to train from the start."
         )
 
     def replace_best(self) -> float | None:
         """Put the best of average and step-N in the place of a lost best.safetensors; its score, None without any."""
         metric = self.config.train.metric
-        others = [path for path in (self.average_path, *self.step_paths()) if path.exists() and self.is_sound(path)]
+        others = [path for path in (self.average_path, *self.step_paths()) if self.is_sound(path)]
         scores = {path: checkpoint.load(path, with_tensors=False)["valid"][metric] for path in others}
         if not scores:
             log.warning("No checkpoint can take the place of %s until the next validation.", self.best_path)
@@ -226,7 +216,7 @@ class CheckpointManager:
 
     def roll_back(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> int | None:
         """Set weights and optimizer to those of the last validation; returns its update, None without a sound file."""
-        if not self.validated_path.exists() or not self.is_sound(self.validated_path):
+        if not self.is_sound(self.validated_path):
             return None
         payload = checkpoint.load(self.validated_path)
         load_weights(model, payload["model"])
@@ -239,13 +229,12 @@ class CheckpointManager:
         Raises UserError if the folder has checkpoints of another training, which would be mixed with the new ones.
         """
         for path in (self.best_path, *self.step_paths()) if self.writes else ():
-            if path.exists() and self.is_sound(path):
+            if self.is_sound(path):
                 refuse_changes(checkpoint.load(path), self.common, self.config.name)
         self.delete([self.validated_path, *self.step_paths()])
 
 
 def step_of(path: Path) -> int:
-    """The number of updates in a name like step-500.safetensors."""
     return int(path.stem.split("-")[1])
 
 
@@ -264,9 +253,13 @@ def refuse_changes(saved: Payload, new: Payload, name: str) -> None:
     starts = [each.get("parent", {}).get("weights", "none")[:10] for each in (saved, new)]
     if starts[0] != starts[1]:
         changed["the weights of from=RUN"] = (starts[0], starts[1])
+    was_learnt, is_learnt = (
+        {side: model for side, model in each["tokenizers"].items() if isinstance(model, Tensor)}
+        for each in (saved, new)
+    )
     if saved["corpus_hash"] != new["corpus_hash"]:
         changed["the corpus"] = (saved["corpus_hash"][:10], new["corpus_hash"][:10])
-    elif not changed and not same_tokenizers(saved["tokenizers"], new["tokenizers"]):
+    elif not changed and checkpoint.digest({"model": was_learnt}) != checkpoint.digest({"model": is_learnt}):
         changed["the rebuilt tokenizer"] = ("equal", "different")
     if changed:
         listed = ", ".join(f"{key} (was {old}, now {new})" for key, (old, new) in changed.items())
@@ -274,10 +267,3 @@ def refuse_changes(saved: Payload, new: Payload, name: str) -> None:
             f"The run '{name}' cannot be resumed, because its configuration has changed: {listed}; go back to the old "
             "values to continue it, or give this one another name=…, or delete its folder."
         )
-
-
-def same_tokenizers(saved: Payload, new: Payload) -> bool:
-    """Whether two stored pairs of tokenizers are the same byte for byte."""
-    if saved.keys() != new.keys():
-        return False
-    return all(saved[key].equal(new[key]) for key in saved if isinstance(saved[key], Tensor))

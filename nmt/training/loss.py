@@ -71,7 +71,9 @@ class LinearCrossEntropy(Function):
                         log_ratio -= (normalizer[::2] - normalizer[1::2])[:, None]
                         loss += add_divergence_(logits, log_ratio, divergence)
                     if needs_gradient:
-                        subtract_onehot_(logits, target[real], smoothing)
+                        # softmax − (1 − ε) onehot; the rest of d loss / d logits is in `uniform_gradients`
+                        onehot = torch.full_like(target[real], smoothing - 1, dtype=logits.dtype)
+                        logits.scatter_add_(1, target[real][:, None], onehot[:, None])
                         if not in_place:
                             chunk_gradients[: len(logits)] = logits
                         chunk_gradients[len(logits) :] = 0
@@ -91,7 +93,6 @@ class LinearCrossEntropy(Function):
 
 
 def slices(start: int, stop: int, step: int) -> Iterator[slice]:
-    """start … stop in slices of at most `step`."""
     return (slice(first, min(first + step, stop)) for first in range(start, stop, step))
 
 
@@ -142,12 +143,6 @@ def add_divergence_(softmax: Tensor, log_ratio: Tensor, weight: float) -> Tensor
     first.add_(of_first, alpha=weight / 2)
     second.sub_(of_second, alpha=weight / 2)
     return (forward + backward).sum() * (weight / 2)
-
-
-def subtract_onehot_(softmax: Tensor, target: Tensor, smoothing: float) -> None:
-    """softmax − (1 − ε) onehot in place; the rest of d loss / d logits is in `uniform_gradients`."""
-    values = torch.full_like(target, smoothing - 1, dtype=softmax.dtype)
-    softmax.scatter_add_(1, target[:, None], values[:, None])
 
 
 def add_gradients(

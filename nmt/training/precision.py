@@ -1,6 +1,5 @@
 """The device, the number format and the random seed."""
 
-import numpy as np
 import torch
 
 from nmt.attention.cpu import bf16_is_faster, has_bf16_units
@@ -19,19 +18,11 @@ def select_device(name: str) -> torch.device:
             f"device={name} is not available here; choose auto, cpu or a device that torch can use."
         ) from None
     if device.type == "cuda":
-        choose_cuda_kernels()
+        torch.set_float32_matmul_precision("highest")  # float32, not TF32
+        torch.backends.cudnn.allow_tf32 = False  # in LSTM and GRU
+        # cuDNN's attention plans anew for each shape, and search has a new one at every column: flash where it can be
+        torch.backends.cuda.enable_cudnn_sdp(False)
     return device
-
-
-def choose_cuda_kernels() -> None:
-    """float32 is float32, not TF32, in products and in cuDNN's LSTM and GRU; fused attention is flash where it can be.
-
-    For the whole process: a setting at each call would cost time at each call. cuDNN's attention, which PyTorch prefers
-    on some GPUs, plans anew for each shape, and search has a new one at every column.
-    """
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def select_device_or_auto(name: str) -> torch.device:
@@ -53,19 +44,6 @@ def select_precision(name: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if faster else torch.float32
 
 
-def precision_name(dtype: torch.dtype) -> str:
-    """The value of `precision` that selects this number format."""
-    return "bf16" if dtype == torch.bfloat16 else "fp32"
-
-
 def autocast(device: torch.device, dtype: torch.dtype) -> torch.autocast:
     """A context in which matrix products are in bf16 if `dtype` is; parameters stay float32."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=dtype == torch.bfloat16)
-
-
-def seed_batch(seed: int, step: int, batch: int) -> None:
-    """Seed torch's generators for dropout and sampling in one micro-batch, number `batch` of the update after `step`.
-
-    So what a training draws depends neither on the number of its processes nor on where it was interrupted.
-    """
-    torch.manual_seed(int(np.random.SeedSequence((seed, step, batch)).generate_state(1, np.uint64)[0]))

@@ -75,8 +75,7 @@ class TimeBudget:
         self.seconds_before = state.seconds  # of earlier processes of this training
         self.start = self.now() - state.seconds
         self.measured_seconds = min(60 * MEASURED_FRACTION * (train.max_minutes or 0.0), MAX_MEASURED_SECONDS)
-        self.timing = False  # updates are timed once the first, slow ones are over
-        self.timed_from = (state.step, state.seconds)
+        self.timed_from: tuple[int, float] | None = None  # an update and its second, once the slow ones are over
         self.validation_seconds = 0.0  # of the validations since then
 
     def now(self) -> float:
@@ -85,15 +84,11 @@ class TimeBudget:
 
     def after_update(self) -> None:
         """Bring state.seconds up to date; timing starts after half of the seconds and half of the updates needed."""
-        self.state.seconds = self.now() - self.start
-        warmed_up = self.elapsed >= self.measured_seconds / 2 and self.state.step >= MIN_UPDATES // 2
-        if warmed_up and not self.timing:
-            self.timing, self.timed_from, self.validation_seconds = True, (self.state.step, self.state.seconds), 0.0
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds since this process began to train."""
-        return self.state.seconds - self.seconds_before
+        state = self.state
+        state.seconds = self.now() - self.start
+        warmed_up = state.seconds - self.seconds_before >= self.measured_seconds / 2 and state.step >= MIN_UPDATES // 2
+        if warmed_up and self.timed_from is None:
+            self.timed_from, self.validation_seconds = (state.step, state.seconds), 0.0
 
     def time_validation(self, validate: Callable[[], object]) -> float:
         """Run `validate`; its seconds are returned, and do not count as those of an update."""
@@ -105,17 +100,18 @@ class TimeBudget:
 
     def can_estimate(self) -> bool:
         """Whether max_minutes is still to be converted and enough updates have been timed for it."""
-        if self.train.max_minutes is None or self.state.budget_fixed or not self.timing:
+        state = self.state
+        if self.train.max_minutes is None or state.budget_fixed or self.timed_from is None:
             return False
-        timed = self.state.step - self.timed_from[0]
-        return self.state.step >= MIN_UPDATES and timed >= MIN_TIMED_UPDATES and self.elapsed >= self.measured_seconds
+        enough = state.step >= max(MIN_UPDATES, self.timed_from[0] + MIN_TIMED_UPDATES)
+        return enough and state.seconds - self.seconds_before >= self.measured_seconds
 
     def estimate(self, validation: float) -> tuple[int, float]:
         """The total number of updates, if a validation takes `validation` seconds; and the seconds of one update.
 
         A smaller limit from max_steps or max_epochs is kept.
         """
-        assert self.train.max_minutes is not None
+        assert self.train.max_minutes is not None and self.timed_from is not None
         self.after_update()
         step, seconds = self.timed_from
         update = (self.state.seconds - seconds - self.validation_seconds) / (self.state.step - step)

@@ -30,11 +30,6 @@ class StopSignal:
         self.world = world
         self.signal = 0  # its number; 0: none has come
 
-    @property
-    def requested(self) -> bool:
-        """Whether this process has been asked to stop."""
-        return bool(self.signal)
-
     def check(self) -> None:
         """Raise Interrupted if any process has been asked to stop; every process must call it at the same point."""
         if number := int(self.world.max(self.signal)):
@@ -48,7 +43,7 @@ class StopSignal:
         """
 
         def request(number: int, frame: FrameType | None) -> None:
-            if self.requested and self.world.size == 1:
+            if self.signal and self.world.size == 1:
                 raise KeyboardInterrupt
             self.signal = self.signal or number
             log.info("Stopping after this update …")

@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.attention.flex import attend_explicitly
+from nmt.attention.flex import first_lines, give_up_compiling
 from nmt.config.schema import Config
 from nmt.data.batches import Batch, BatchIterator, Cursor
 from nmt.errors import UserError
 from nmt.models.base import DecoderOutput, EncoderDecoder
-from nmt.training.distributed import World
-from nmt.training.gradient_sum import OrderedSum, all_reduce
+from nmt.training.distributed import OrderedSum, World, all_reduce
 from nmt.training.loss import alignment_loss, training_loss
-from nmt.training.precision import autocast, seed_batch
+from nmt.training.precision import autocast
 from nmt.training.schedule import learning_rate, warmup_updates
 from nmt.training.state import TrainingDiverged, TrainState
 
@@ -193,10 +193,15 @@ class TrainStep:
                 self.parts *= 2
                 update = f"Update {self.state.step + 1}"
                 log.warning("%s does not fit into the memory; batches are split into %d parts.", update, self.parts)
-            except RuntimeError as error:
-                if not isinstance(error, torch._dynamo.exc.TorchDynamoException):
+            except torch._dynamo.exc.TorchDynamoException as error:
+                reason = f"The training cannot be compiled: {first_lines(error)}"
+                if self.world.size > 1:
+                    raise UserError(f"{reason}; choose train.compile=false.") from None
+                if self.forward is not self.model:
+                    log.warning("%s; it goes on without train.compile.", reason)
+                    self.forward = self.model
+                elif not give_up_compiling(error):
                     raise
-                self.stop_compiling(error)
             self.optimizer.zero_grad()
             if self.device.type == "cuda":  # outside of the handler, which keeps the tensors of the pass that failed
                 torch.cuda.empty_cache()
@@ -205,7 +210,9 @@ class TrainStep:
         """Add the gradients of loss / tokens of this process's micro-batch `number`; returns its summed −log p."""
         train, nll = self.config.train, []
         copies = 2 if train.r_drop else 1  # of each pair, one after the other
-        seed_batch(self.config.seed, self.state.step, number * self.world.size + self.world.rank)
+        # Dropout and sampling depend neither on the number of processes nor on where a training was interrupted
+        seeds = np.random.SeedSequence((self.config.seed, self.state.step, number * self.world.size + self.world.rank))
+        torch.manual_seed(int(seeds.generate_state(1, np.uint64)[0]))
         for part in split_batch(batch, self.parts):
             part = part.to(self.device)
             inputs = part[:3] if copies == 1 else [
@@ -224,18 +231,6 @@ class TrainStep:
         if self.gradient_sum is not None:
             self.gradient_sum.add()
         return nll[0] if len(nll) == 1 else torch.stack(nll).sum()
-
-    def stop_compiling(self, error: RuntimeError) -> None:
-        """Go on without what could not be compiled, train.compile or FlexAttention; raise the error if that is none."""
-        lines = [line for line in str(error).split("\n") if line.strip()]
-        reason = " ".join(lines[:2] if lines[0].endswith("raised:") else lines[:1])
-        if self.forward is not self.model:
-            if self.world.size > 1:
-                raise UserError(f"The training cannot be compiled: {reason}; choose train.compile=false.") from None
-            log.warning("The training cannot be compiled: %s; it goes on without train.compile.", reason)
-            self.forward = self.model
-        elif self.world.size > 1 or not attend_explicitly(reason):
-            raise error
 
     def gather_figures(self, nll: list[Tensor], batches: list[Batch]) -> tuple[list[Tensor], list[float], list[float]]:
         """−log p, target tokens and fraction of padding of all processes' micro-batches, in the order of the plan."""

@@ -3,7 +3,6 @@
 import logging
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from nmt.training import checkpoint
 from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.distributed import World
 from nmt.training.optimizers import make_optimizer
-from nmt.training.precision import autocast, precision_name, select_device, select_precision
+from nmt.training.precision import autocast, select_device, select_precision
 from nmt.training.schedule import TimeBudget, can_be_extended, planned_updates, warn_if_only_warmup
 from nmt.training.state import TrainingDiverged, TrainState
 from nmt.training.stop_signal import Interrupted, StopSignal
@@ -79,7 +78,7 @@ def build_trainer(
         world.check_equal("The weights at the start", checkpoint.digest({"model": model.state_dict()}))
 
     # What is timed or measured stays as it was decided at the start
-    dtype = select_precision(stored.precision if stored and stored.precision else config.precision, device)
+    dtype = select_precision((stored.precision if stored else "") or config.precision, device)
     dtype = torch.bfloat16 if world.broadcast(dtype == torch.bfloat16) else torch.float32
     batch_tokens = options.batch_tokens or (stored.batch_tokens if stored else 0) or BATCH_TOKENS.get(device.type, 1024)
 
@@ -102,7 +101,7 @@ def build_trainer(
     total = planned_updates(options, batches.batches_per_epoch / (options.accumulate * world.size))
     state = TrainState(total_steps=total) if stored is None else continued(stored, total, config, world)
     best = world.broadcast(math.nan if state.best is None else state.best)  # process 0 may have lost it
-    state.best, state.precision = None if math.isnan(best) else best, precision_name(dtype)
+    state.best, state.precision = None if math.isnan(best) else best, "bf16" if dtype == torch.bfloat16 else "fp32"
     state.batch_tokens, state.device = batch_tokens, device.type
     state.batches_per_update = options.accumulate * world.size
     train_step = TrainStep(config, model, optimizer, batches, state, dtype, world)
@@ -130,29 +129,6 @@ def continued(state: TrainState, total: int | None, config: Config, world: World
     )
 
 
-class SaveTimer:
-    """When last.safetensors is saved: `minutes` (None: never) after the last save by `clock`, which counts seconds.
-
-    Saves take at most LARGEST_SHARE of the time: one that took s seconds is followed by s / LARGEST_SHARE without.
-    """
-
-    def __init__(self, minutes: float | None, clock: Callable[[], float]) -> None:
-        self.interval, self.clock = math.inf if minutes is None else 60 * minutes, clock
-        self.last, self.cost = clock(), 0.0
-
-    def save_if_due(self, save: Callable[[], None]) -> None:
-        """Call `save`, which may call `restart`, if the time has come."""
-        now = self.clock()
-        if now - self.last >= max(self.interval, self.cost / LARGEST_SHARE):
-            save()
-            self.restart()
-            self.cost = self.last - now
-
-    def restart(self) -> None:
-        """Count from now on, after a save of any kind."""
-        self.last = self.clock()
-
-
 class Trainer:
     """Trains one run to the end of its budget, or until validation stops improving.
 
@@ -163,9 +139,9 @@ class Trainer:
         self, config: Config, train_step: TrainStep, validation: Validation, checkpoints: CheckpointManager
     ) -> None:
         self.config, self.train_step, self.validation, self.checkpoints = config, train_step, validation, checkpoints
-        self.stop, self.world = validation.stop, (world := train_step.world)
+        self.stop, self.world = validation.stop, train_step.world
         self.model, self.state, self.device = train_step.model, train_step.state, train_step.device
-        self.save_timer = SaveTimer(config.train.save_minutes, lambda: world.broadcast(time.monotonic()))
+        self.saved_at, self.save_seconds = self.now(), 0.0  # of the last save, and of the last by train.save_minutes
         self.logger: TensorBoardLogger | None = None  # of process 0, while `run` trains
 
     def run(self) -> None:
@@ -174,7 +150,13 @@ class Trainer:
         if state.finished:
             log.info("%s is already trained: %d updates.", self.config.name, state.step)
             return
-        self.log_start()
+        size = sum(parameter.numel() for parameter in self.model.parameters()) / 1e6
+        start = f"continuing after update {state.step}" if state.step else "starting"
+        batches = self.train_step.batches
+        data = f"{len(batches.pairs)} pairs in {batches.batches_per_epoch} batches an epoch"
+        where = f"{state.precision} on {self.device}, {self.world.size} process(es)"
+        log.info("%s: %s, %.1f million parameters, %s, %s", self.config.name, start, size, data, where)
+        warn_if_only_warmup(self.train_step.warmup, state.total_steps)
         if self.world.is_main:
             # Points after the save are discarded. A due validation may have been logged by a process that was killed
             # before it saved it; then all points of this step are discarded, and that of the training is written again.
@@ -220,7 +202,7 @@ class Trainer:
                     budget.time_validation(self.validate)
                 if state.budget_spent or state.patience_spent(train.patience):
                     return
-                self.save_timer.save_if_due(self.save)
+                self.save_by_time()
 
                 figures = self.train_step.update()
 
@@ -296,7 +278,7 @@ class Trainer:
         self.log_scalars(result.scalars(), state.step)
         self.train_step.metrics = TrainMetrics()  # so that validation counts as no training time
         if self.world.is_main:
-            self.checkpoints.save_and_prune(self.model.state_dict(), state.step, result, is_best)
+            self.checkpoints.save_scored(self.model.state_dict(), state.step, result, is_best)
         self.save()
         if self.world.is_main and state.rollback_step == state.step:
             self.checkpoints.mark_validated()
@@ -308,7 +290,8 @@ class Trainer:
         if state.patience_spent(patience):
             since = state.validations_since_best
             log.info("Early stopping: no better %s in %d validations.", self.config.train.metric, since)
-        paths = self.world.main_first(self.checkpoints.sound_step_paths)  # process 0 has written the last of them
+        checkpoints = self.checkpoints  # process 0 has written the last of them
+        paths = self.world.main_first(lambda: [path for path in checkpoints.step_paths() if checkpoints.is_sound(path)])
         if len(paths) > 1:
             trained = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
             mean = checkpoint.average(paths)
@@ -320,35 +303,34 @@ class Trainer:
             is_best = result.better_than(state.best, self.config.train.metric)
             log.info("average of %d checkpoints: %s%s", len(paths), result, "  (best)" if is_best else "")
             if self.world.is_main:
-                self.checkpoints.save_average(mean, state.step, result, is_best)
+                self.checkpoints.save_scored(mean, state.step, result, is_best, paths)
         state.finished = True
         self.save()
 
     def save(self) -> None:
         """Write last.safetensors, from which the training can be resumed, and the curves up to there."""
         self.train_step.settle()
-        self.save_timer.restart()
         self.state.metrics = self.train_step.metrics.sums()
-        if not self.world.is_main:
-            return
-        try:
-            if self.logger is not None:
-                self.logger.flush()  # before: the curves of a saved update are never missing
-        finally:
-            self.checkpoints.save_last(self.model, self.train_step.optimizer, self.state)
+        if self.world.is_main:
+            try:
+                if self.logger is not None:
+                    self.logger.flush()  # before: the curves of a saved update are never missing
+            finally:
+                self.checkpoints.save_last(self.model, self.train_step.optimizer, self.state)
+        self.saved_at = self.now()
+
+    def save_by_time(self) -> None:
+        """Save train.save_minutes after the last save; such saves take at most LARGEST_SHARE of the time."""
+        start, minutes = self.now(), self.config.train.save_minutes
+        if minutes is not None and start - self.saved_at >= max(60 * minutes, self.save_seconds / LARGEST_SHARE):
+            self.save()
+            self.save_seconds = self.saved_at - start
+
+    def now(self) -> float:
+        """Seconds on the clock of process 0."""
+        return self.world.broadcast(time.monotonic())
 
     def log_scalars(self, values: dict[str, float], step: int) -> None:
         """Add one point to each curve."""
         if self.logger is not None:
             self.logger.scalars(values, step)
-
-    def log_start(self) -> None:
-        """Log the model's size, the data, precision and device."""
-        size = sum(parameter.numel() for parameter in self.model.parameters()) / 1e6
-        start = f"continuing after update {self.state.step}" if self.state.step else "starting"
-        batches = self.train_step.batches
-        data = f"{len(batches.pairs)} pairs in {batches.batches_per_epoch} batches an epoch"
-        precision = f"{'bf16' if self.train_step.dtype == torch.bfloat16 else 'fp32'} on {self.device}"
-        precision += f", {self.world.size} processes" if self.world.size > 1 else ""
-        log.info("%s: %s, %.1f million parameters, %s, %s", self.config.name, start, size, data, precision)
-        warn_if_only_warmup(self.train_step.warmup, self.state.total_steps)

@@ -100,7 +100,7 @@ class Validation:
         translator = replace(self.translator, search_model=inference_copy(self.model, self.dtype))
 
         def search_rows(rows: np.ndarray) -> NBest:
-            if self.stop.requested:
+            if self.stop.signal:
                 return []
             sources = [self.sources[row] for row in rows]
             return translator.search_batch(sources, limits[rows] if reference_lengths else None)
@@ -120,7 +120,7 @@ class Validation:
         nll = np.zeros(len(self.batches))
         tokens = np.zeros(len(self.batches))
         for number in range(self.world.rank, len(self.batches), self.world.size):
-            if self.stop.requested:
+            if self.stop.signal:
                 break
             rows = self.batches[number]
             batch = collate(*([side(row) for row in rows] for side in (self.pairs.source, self.pairs.target)))
@@ -143,18 +143,14 @@ class Validation:
         self.model.eval()
         try:
             for row in rows:
-                if self.model.has_attention and result.hypotheses[row]:
-                    record = self.translator.force_decode((self.sources[row], result.hypotheses[row]))
-                    alignment = Alignment(record, record_words(record), default_extractor(train, self.model))
-                    log_heatmaps(logger, alignment, str(row + 1), train.heatmap_all_heads, step)
+                if not self.model.has_attention or not result.hypotheses[row]:
+                    continue
+                record = self.translator.force_decode((self.sources[row], result.hypotheses[row]))
+                alignment = Alignment(record, record_words(record), default_extractor(train, self.model))
+                if not alignment.word_pair.target:  # early in training the pieces may hold no word
+                    continue
+                logger.figure(f"alignment/{row + 1}", alignment.figure(), step)
+                if train.heatmap_all_heads:
+                    logger.figure(f"heads/{row + 1}", alignment.figure(every_head=True), step)
         finally:
             self.model.train(training)
-
-
-def log_heatmaps(logger: TensorBoardLogger, alignment: Alignment, name: str, every_head: bool, step: int) -> None:
-    """Log the heatmap of one pair, and with `every_head` one of every head of its layer."""
-    if not alignment.word_pair.target:  # early in training the pieces may hold no word
-        return
-    logger.figure(f"alignment/{name}", alignment.figure(), step)
-    if every_head:
-        logger.figure(f"heads/{name}", alignment.figure(every_head=True), step)
