@@ -179,7 +179,7 @@ class CheckpointManager:
 
         Raises UserError if none is sound, with what the user can do.
         """
-        damaged = []
+        damaged: list[Path] = []
         for path in (self.last_path, self.previous_path):
             try:
                 if path.exists() and checkpoint.load(path, with_tensors=False):
