@@ -46,6 +46,6 @@ def reader(options: argparse.Namespace, run: Run) -> WeightReader | None:
     """Which weights tags are put back by: those of the options, else what is best; None without attention."""
     chosen = (options.layer, options.head, options.decoder_step, options.method)
     if chosen != (None, None, None, "mean"):
-        return WeightReader.of_extractor(run.make_extractor(*chosen))
+        return WeightReader([(run.make_extractor(*chosen), 1.0)])
     model = run.translator.model
     return WeightReader.of_run(run.config.train, model) if model.has_attention else None

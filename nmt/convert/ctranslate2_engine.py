@@ -62,13 +62,7 @@ class CTranslate2Translator(Translator):
         return cls(**same | {"num_processes": 1, "map_batches": partial(map_in_threads, threads)}, engine=engine)
 
     @cached_property
-    def source_pieces(self) -> list[str]:
-        """The source pieces by their ids."""
-        return self.tokenizers.source.pieces(range(self.tokenizers.source.size))
-
-    @cached_property
     def target_ids(self) -> dict[str, int]:
-        """The ids of the target pieces."""
         pieces = self.tokenizers.target.pieces(range(self.tokenizers.target.size))
         return {piece: number for number, piece in enumerate(pieces)}
 
@@ -92,23 +86,24 @@ class CTranslate2Translator(Translator):
                 return super().search_batch(sources, forced=forced)
         if limits is None:
             limits = self.limits(np.array([len(ids) for ids in sources]))
-        results: list[list[Hypothesis] | None] = [None] * len(sources)
+        found: dict[int, list[Hypothesis] | None] = {}
         for limit in set(limits.tolist()) - {1}:  # 1 is </s> alone, for which CTranslate2 has no option
             rows = np.flatnonzero(limits == limit).tolist()
-            for row, result in zip(rows, self.run_engine([sources[row] for row in rows], limit), strict=True):
-                results[row] = self.complete_hypotheses(result, sources[row])
-        if missing := [row for row, hypotheses in enumerate(results) if hypotheses is None]:
+            results = self.run_engine([sources[row] for row in rows], limit)
+            found |= {
+                row: self.complete_hypotheses(each, sources[row]) for row, each in zip(rows, results, strict=True)
+            }
+        if missing := [row for row in range(len(sources)) if found.get(row) is None]:
             with self.lock:
                 again = super().search_batch([sources[row] for row in missing], limits[missing])
-            for row, hypotheses in zip(missing, again, strict=True):
-                results[row] = hypotheses
-        return [hypotheses for hypotheses in results if hypotheses is not None]
+            found |= dict(zip(missing, again, strict=True))
+        return [found[row] or [] for row in range(len(sources))]
 
     def run_engine(self, sources: Sequence[Source], limit: int) -> list[Any]:
         """CTranslate2's results for sentences that have the same limit."""
         try:
             return self.engine.translate_batch(
-                [[self.source_pieces[piece] for piece in ids] for ids in sources],
+                [self.tokenizers.source.pieces([int(piece) for piece in ids]) for ids in sources],
                 beam_size=self.decode.beam,
                 num_hypotheses=self.decode.beam,
                 length_penalty=self.decode.length_penalty or NO_PENALTY,

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
+from torch import Tensor
 
 from nmt.config.transformer import TransformerConfig
 from nmt.convert.export import HOLD_EVERY_MODEL, Export, position_table
@@ -27,8 +27,6 @@ example does not.
 
 
 class CTranslate2Export(Export):
-    """The folder."""
-
     format = "ctranslate2"
 
     @property
@@ -150,11 +148,10 @@ def set_linear(spec: Any, linear: Any) -> None:
     spec.weight, spec.bias = array(linear.weight), array(linear.bias)
 
 
-def set_norm(spec: Any, norm: nn.Module) -> None:
+def set_norm(spec: Any, norm: Any) -> None:
     spec.gamma, spec.beta = array(norm.weight), array(norm.bias)
 
 
-def array(tensor: Any) -> np.ndarray:
+def array(tensor: Tensor) -> np.ndarray:
     """Weights as float32; a copy, because CTranslate2 quantizes in place."""
-    assert isinstance(tensor, Tensor)
     return tensor.detach().float().cpu().numpy().copy()

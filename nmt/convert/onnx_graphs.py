@@ -46,8 +46,6 @@ class Graphs:
 
 
 class EncoderGraph(nn.Module):
-    """The encoder's graph."""
-
     def __init__(self, model: EncoderDecoder) -> None:
         super().__init__()
         self.model = model
@@ -55,9 +53,8 @@ class EncoderGraph(nn.Module):
     def named(self, source: Tensor) -> dict[str, Tensor]:
         """[1 S] → memory.NAME, state.NAME."""
         memory = self.model.encode(source, None)
-        return prefixed("memory", {"values": memory.values} | memory.static) | prefixed(
-            "state", self.model.start(memory)
-        )
+        of_memory = prefixed("memory", {"values": memory.values} | memory.static)
+        return of_memory | prefixed("state", self.model.start(memory))
 
     def forward(self, source: Tensor) -> tuple[Tensor, ...]:
         return tuple(self.named(source).values())
@@ -82,14 +79,11 @@ class DecoderGraph(nn.Module):
         return outputs | prefixed("next", {name: decoded.state[name] for name in state})
 
     def forward(self, ids: Tensor, memory: list[Tensor], state: list[Tensor]) -> tuple[Tensor, ...]:
-        named = self.named(
-            ids, *(dict(zip(*each, strict=True)) for each in ((self.memory, memory), (self.state, state)))
-        )
-        return tuple(named.values())
+        by_name = (dict(zip(*each, strict=True)) for each in ((self.memory, memory), (self.state, state)))
+        return tuple(self.named(ids, *by_name).values())
 
 
 def prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The same under names with a prefix."""
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
 
 
@@ -118,14 +112,11 @@ class ExportedRNN(nn.Module):
         if state is None:
             state = (inputs.new_zeros(directions, batch, self.size),) * (1 + has_cell)
         parts = state if isinstance(state, tuple) else (state,)
-        attributes: dict[str, Any] = {
-            "hidden_size": self.size,
-            "direction": "bidirectional" if directions > 1 else "forward",
-        }
+        direction: dict[str, Any] = {"direction": "bidirectional" if directions > 1 else "forward"}
         outputs, *last = torch.onnx.ops.symbolic_multi_out(
             f"::{self.operator}",
             (inputs.transpose(0, 1), *self.weights, None, *parts),
-            attributes if has_cell else attributes | {"linear_before_reset": 1},
+            direction | {"hidden_size": self.size} | ({} if has_cell else {"linear_before_reset": 1}),
             dtypes=[torch.float32] * (1 + len(parts)),
             shapes=[[length, directions, batch, self.size], *([directions, batch, self.size] for _ in parts)],
             version=OPSET,
@@ -222,9 +213,8 @@ def export_graphs(model: EncoderDecoder) -> Graphs:
 
 
 def without_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Those whose names have a prefix, without it."""
-    start = f"{prefix}."
-    return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
+    named = {name.partition(".")[::2]: tensor for name, tensor in tensors.items()}
+    return {name: tensor for (of, name), tensor in named.items() if of == prefix}
 
 
 def changed_dimensions(part: Tensor, other: Tensor, name: str) -> dict[int, Any]:

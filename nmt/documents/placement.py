@@ -226,7 +226,12 @@ class Placement:
         free = [region]
         for node in sorted(pairs, key=lambda pair: -best_sum(self.gains(pair, region))[0]):
             node.start, node.stop = self.best_span(node, free, source)
-            free = [part for gap in free for part in without(gap, (node.start, node.stop))]
+            start, stop = node.start, node.stop
+            free = [
+                part
+                for low, high in free
+                for part in ([(low, start), (stop, high)] if low <= start < stop <= high else [(low, high)])
+            ]
         for node in pairs:
             self.place(node.children, (node.start, node.stop), (node.first, node.last))
         for node in nodes:
@@ -284,13 +289,6 @@ def best_sum(gains: np.ndarray) -> tuple[float, int, int]:
         if total > best[0]:
             best = total, start, index + 1
     return best
-
-
-def without(gap: Region, taken: Region) -> list[Region]:
-    (low, high), (start, stop) = gap, taken
-    if start == stop or stop <= low or start >= high:
-        return [gap]
-    return [(low, start), (stop, high)]
 
 
 def render(nodes: Sequence[Node], text: str, words: Sequence[Span], escape: Callable[[str], str] = str) -> str:

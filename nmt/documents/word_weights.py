@@ -36,25 +36,21 @@ class WordWeights(NamedTuple):
 
 @dataclass(frozen=True)
 class WeightReader:
-    """Which weights of a model are read: a mean of extractors by their shares, raised to a power between words."""
+    """Which weights of a model are read: a mean of extractors by their shares, raised to a power between words.
+
+    The power is 2 for weights that were not trained with links.
+    """
 
     extractors: Sequence[tuple[Extractor, float]]
-    power: float = 1.0
+    power: float = 2.0
 
     @classmethod
     def of_run(cls, train: TrainConfig, model: EncoderDecoder) -> WeightReader:
         """The one for a trained model with attention."""
         if not train.guided_alignment:
-            return cls.of_extractor(Extractor((-2, -1) if model.num_layers > 1 else -1))
-        guided = default_extractor(train, model)
-        if model.num_layers == 1:
-            return cls([(guided, 1.0)])
-        return cls([(guided, GUIDED_SHARE), (Extractor(-1), 1 - GUIDED_SHARE)])
-
-    @classmethod
-    def of_extractor(cls, extractor: Extractor) -> WeightReader:
-        """The one for weights that were not trained with links."""
-        return cls([(extractor, 1.0)], power=2.0)
+            return cls([(Extractor((-2, -1) if model.num_layers > 1 else -1), 1.0)])
+        guided, share = default_extractor(train, model), GUIDED_SHARE if model.num_layers > 1 else 1.0
+        return cls([(guided, share), (Extractor(-1), 1 - share)], power=1.0)
 
     def read(self, records: Sequence[AttentionRecord], source: str, target: str) -> WordWeights:
         """From the records of a sentence, of each part where it was translated in parts."""
