@@ -241,8 +241,11 @@ class Same:
 
     def __init__(self, tokenizers: Tokenizers) -> None:
         source, target = (np.array(side.encode(text)) for side, text in zip(tokenizers, self.text, strict=True))
-        self.source, self.target = (lambda row, ids=ids: ids for ids in (source, target))
+        self.ids = {"source": source, "target": target}
         self.source_lengths, self.target_lengths = np.full(12, len(source)), np.full(12, len(target))
+
+    def sentences(self, side: str, rows: np.ndarray) -> Sentences:
+        return join([self.ids[side]] * len(rows))
 
     def shard(self, number: int) -> "Same":
         return self

@@ -126,7 +126,7 @@ def test_without_a_record_the_same_text_gives_the_same_sets(tmp_path: Path) -> N
 def test_what_another_training_has_written_meanwhile_stays(tmp_path: Path) -> None:
     data = DataConfig("files", "de", "en", "a", "split", "split", 1000, 5.0)
     origins = [[Origin(name, name, name, name, [], lambda _: iter(()))] for name in "ab"]
-    records = [SplitRecord(tmp_path / "splits.json", data, each, [[each[0].name]]) for each in origins]
+    records = [SplitRecord(tmp_path / "splits.json", data, {"train": each}, [[each[0].name]]) for each in origins]
     for number, record in enumerate(records):
         record.save({"test": [None]}, {"test": [number + 5]})
     stored = json.loads((tmp_path / "splits.json").read_text())

@@ -224,23 +224,23 @@ class BatchIterator:
         """Batch `position` of a shard in `epoch`, with newly sampled pieces when subword sampling is on."""
         number = self.shard_number(epoch, shard)
         pairs, rows = self.pairs.shard(number), self.plan(epoch, shard)[position]
+        both = pairs.sentences("source", rows), pairs.sentences("target", rows)
         if not (self.sampling or self.noise or self.links):
-            return collate(pairs.sentences("source", rows), pairs.sentences("target", rows))
+            return collate(*both)
         texts = [pairs.texts(row) for row in rows]
-        sources, targets = [pairs.source(row) for row in rows], [pairs.target(row) for row in rows]
+        sources, targets = (side.rows() for side in both)
         if self.sampling or self.noise:
             seed = int(random_generator(self.seed, epoch, position, shard=number).integers(2**31))
             sources, targets = self.variation.vary(texts, (sources, targets), seed)
         batch = collate(sources, targets)
         if self.links is None:
             return batch
-        both = zip(self.tokenizers.protect_pairs(texts), sources, targets, strict=True)
-        encoded = [(source.encoded(first.tolist()), target.encoded(second.tolist()))
-                   for (source, target), first, second in both]  # fmt: skip
-        lines = [pairs.line(int(row)) for row in rows]
-        return batch._replace(
-            links=self.links.batch([each for each, _ in encoded], [each for _, each in encoded], lines)
-        )
+        protected = zip(*self.tokenizers.protect_pairs(texts), strict=True)
+        encoded = [
+            [text.encoded(ids.tolist()) for text, ids in zip(side, rows_of_ids, strict=True)]
+            for side, rows_of_ids in zip(protected, (sources, targets), strict=True)
+        ]
+        return batch._replace(links=self.links.batch(encoded[0], encoded[1], [pairs.line(int(row)) for row in rows]))
 
     @cached_property
     def variation(self) -> Variation:

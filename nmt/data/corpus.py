@@ -29,7 +29,6 @@ from nmt.data.training_plan import (
     open_record,
     origin_tags,
     prepare_training,
-    split_roles,
 )
 from nmt.data.write_sets import IN_TRAINING, TrainingSet, write_held_out_set
 
@@ -64,8 +63,8 @@ def corpus_inputs(data: DataConfig, cache: Path) -> dict[str, Any]:
                 found.append(PackedFile(origin.files[0]).ending)
     if links := find_link_files(data, sets["train"]):
         inputs["links"] = cached_digests(links, cache)
-    if roles := split_roles(sets):
-        inputs["split"] = open_record(data, sets, cache).thresholds(roles)
+    if record := open_record(data, sets, cache):
+        inputs["split"] = record.thresholds()
     return inputs
 
 

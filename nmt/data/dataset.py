@@ -67,6 +67,10 @@ class Sentences(NamedTuple):
     ids: numpy.ndarray  # [N]
     lengths: numpy.ndarray  # [B], int64, their sum is N
 
+    def rows(self) -> list[numpy.ndarray]:
+        """The ids of each sentence."""
+        return numpy.split(self.ids, numpy.cumsum(self.lengths)[:-1])
+
 
 def join(rows: Sequence[numpy.ndarray]) -> Sentences:
     """Sentences from an array of ids for each."""
@@ -111,7 +115,6 @@ class ParallelDataset:
         return numpy.concatenate([numpy.diff(offsets) for offsets, _ in self.columns["target"]])
 
     def shard(self, number: int) -> "ParallelDataset":
-        """This dataset, which has a single shard; as ShardedDataset has it."""
         return self
 
     def length_runs(self, number: int) -> LengthRuns:
@@ -119,12 +122,12 @@ class ParallelDataset:
         return length_runs(self.source_lengths, self.target_lengths)
 
     def source(self, index: int) -> numpy.ndarray:
-        """The ids of a source sentence, int32, read-only."""
-        return self.ids("source", index)
+        """The ids of a source sentence, int32."""
+        return self.sentences("source", numpy.array([index])).ids
 
     def target(self, index: int) -> numpy.ndarray:
-        """The ids of a target sentence, int32, read-only."""
-        return self.ids("target", index)
+        """The ids of a target sentence, int32."""
+        return self.sentences("target", numpy.array([index])).ids
 
     def texts(self, index: int) -> tuple[str, str]:
         """The source and the target sentence as text, as in the corpus files."""
@@ -139,14 +142,6 @@ class ParallelDataset:
     def block_and_row(self, index: int) -> tuple[int, int]:
         block = bisect_right(self.starts, index) - 1
         return block, index - self.starts[block]
-
-    def ids(self, side: str, index: int) -> numpy.ndarray:
-        block, row = self.block_and_row(index)
-        offsets, first = self.columns[side][block]
-        start, end = first + int(offsets[row]), first + int(offsets[row + 1])
-        if self.file is None:
-            return self.numbers[start:end]
-        return numpy.frombuffer(self.file.read_at(4 * (end - start), 4 * start), numpy.int32)
 
     def sentences(self, side: str, indices: numpy.ndarray) -> Sentences:
         """The ids of some sentences of "source" or "target", without Python for each of them in a mapped file."""

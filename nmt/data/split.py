@@ -12,12 +12,11 @@ recipe of that corpus.
 """
 
 import hashlib
-import heapq
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from pathlib import Path
 
@@ -51,9 +50,7 @@ def pair_hashes(source: str, target: str) -> dict[str, int]:
     return {role: int.from_bytes(digest[8 * n : 8 * n + 8], "little") for n, role in enumerate(ROLES)}
 
 
-@lru_cache(1 << 16)
-def hash_word(word: str) -> int:
-    return hash_text(word)
+hash_word = lru_cache(1 << 16)(hash_text)
 
 
 class SideSet:
@@ -64,7 +61,6 @@ class SideSet:
         self.bags: set[int] = set()  # sums of the hashes of words
 
     def add(self, text: str) -> None:
-        """Add a sentence."""
         words = words_of(text)
         self.letters.add("".join(words))
         if len(words) >= MIN_WORDS:
@@ -80,11 +76,9 @@ class SideSet:
         if len(words) < MIN_WORDS - 1:
             return ""
         hashes = list(map(hash_word, words))
-        total = sum(hashes)
-        near = total in self.bags or (
-            len(words) >= MIN_WORDS and not self.bags.isdisjoint([total - each for each in hashes])
-        )
-        return "near" if near else ""
+        bags = [sum(hashes)]
+        bags += [bags[0] - each for each in hashes] if len(words) >= MIN_WORDS else []
+        return "" if self.bags.isdisjoint(bags) else "near"
 
 
 class HeldOut:
@@ -94,7 +88,6 @@ class HeldOut:
         self.sides = SideSet(), SideSet()
 
     def add(self, pairs: Iterable[Pair]) -> None:
-        """Hold out these pairs."""
         for pair in pairs:
             for side, text in zip(self.sides, pair, strict=True):
                 side.add(text)
@@ -113,21 +106,12 @@ class Lowest:
     def __init__(self, size: int, threshold: int | None) -> None:
         self.size, self.threshold = size, threshold
         self.pairs: dict[int, Pair] = {}
-        self.heap: list[int] = []  # the negated hashes, if the number is limited
 
     def offer(self, value: int, pair: Pair) -> None:
-        if self.threshold is not None:
-            if value <= self.threshold:
-                self.pairs.setdefault(value, pair)
-        elif (len(self.heap) < self.size or value < -self.heap[0]) and value not in self.pairs:
-            self.pairs[value] = pair
-            heapq.heappush(self.heap, -value)
-            if len(self.heap) > self.size:
-                del self.pairs[-heapq.heappop(self.heap)]
-
-    def choose(self, number: int) -> list[int]:
-        """The lowest hashes in order: all up to the threshold, else the first `number`."""
-        return sorted(self.pairs) if self.threshold is not None else sorted(self.pairs)[:number]
+        if self.threshold is None or value <= self.threshold:
+            self.pairs.setdefault(value, pair)
+        if self.threshold is None and len(self.pairs) > 2 * self.size:
+            self.pairs = dict(sorted(self.pairs.items())[: self.size])
 
 
 @dataclass
@@ -164,14 +148,18 @@ def hold_out(data: DataConfig, origins: list[Origin], thresholds: Thresholds) ->
 def choose_pairs(role: str, split: Split, origins: list[Origin], lowest: list[Lowest], data: DataConfig) -> None:
     parts, taken = list[Origin](), set[int]()
     for origin, accepted, each in zip(origins, split.accepted, lowest, strict=True):
-        chosen = each.choose(min(-(-data.split_size // len(lowest)), accepted // SMALLEST_SHARE))
-        threshold = max(chosen, default=None) if each.threshold is None else each.threshold
+        chosen, threshold = sorted(each.pairs), each.threshold
+        if threshold is None:
+            chosen = chosen[: min(-(-data.split_size // len(lowest)), accepted // SMALLEST_SHARE)]
+            threshold = max(chosen, default=None)
         split.thresholds.setdefault(role, []).append(threshold)
         new = [value for value in chosen if value not in taken]  # a pair may be in an earlier origin, too
         pairs = [each.pairs[value] for value in new if split.held_out.reason(*each.pairs[value]) is None]
         taken.update(new)
         if pairs:
-            parts.append(held_part(origin, pairs))
+            place = f"{origin.word} (split)"
+            read = partial(held_pairs, pairs)
+            parts.append(replace(origin, read=read, sides=None, table=None, place=place))
     if not parts:
         raise UserError(
             f"data.train has too few different pairs to hold out a {'test' if role == 'test' else 'validation'} set "
@@ -184,9 +172,8 @@ def choose_pairs(role: str, split: Split, origins: list[Origin], lowest: list[Lo
         split.held_out.add(part.pairs(Skipped()))
 
 
-def held_part(origin: Origin, pairs: list[Pair]) -> Origin:
-    place = f"{origin.word} (split)"
-    return replace(origin, read=lambda skipped, errors: iter(pairs), sides=None, table=None, place=place)
+def held_pairs(pairs: list[Pair], skipped: Skipped, errors: str) -> Iterator[Pair]:
+    yield from pairs
 
 
 class SplitRecord:
@@ -195,8 +182,9 @@ class SplitRecord:
     Raises UserError for a damaged one.
     """
 
-    def __init__(self, path: Path, data: DataConfig, origins: list[Origin], digests: list[list[str]]) -> None:
-        self.path, self.data, self.origins = path, data, origins
+    def __init__(self, path: Path, data: DataConfig, sets: dict[str, list[Origin]], digests: list[list[str]]) -> None:
+        self.path, self.data, self.origins = path, data, sets["train"]
+        self.roles = [role for role in ROLES if sets.get(role) == []]
         text = sorted("".join(sorted(each)) for each in digests)
         limits = [data.split_size, data.max_characters, data.max_length_ratio]
         self.corpus = hashlib.sha256(json.dumps([text, limits]).encode()).hexdigest()
@@ -209,13 +197,13 @@ class SplitRecord:
 
     def threshold(self, role: str, origin: Origin) -> int | None:
         """The threshold of an origin that other text has set, if any."""
-        entry = self.entries.get(self.key(role, origin))
-        is_other = entry and entry["corpus"] != self.corpus and entry["split_size"] == self.data.split_size
-        return entry["threshold"] if entry and is_other else None
+        entry = self.entries.get(self.key(role, origin), {"corpus": self.corpus})
+        is_other = entry["corpus"] != self.corpus and entry["split_size"] == self.data.split_size
+        return entry["threshold"] if is_other else None
 
-    def thresholds(self, roles: list[str]) -> Thresholds:
+    def thresholds(self) -> Thresholds:
         """The thresholds of all origins for each role that is split."""
-        return {role: [self.threshold(role, origin) for origin in self.origins] for role in ROLES if role in roles}
+        return {role: [self.threshold(role, origin) for origin in self.origins] for role in self.roles}
 
     def save(self, before: Thresholds, found: Thresholds) -> None:
         """Write down the thresholds that this text has set. Raises OSError; UserError where the folder is locked."""

@@ -41,7 +41,6 @@ class OldText:
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """What the new corpus depends on."""
         return {"corpus": self.report["corpus_hash"], "share": self.share}
 
     def training_text(self, data: DataConfig) -> list[Origin]:
@@ -62,11 +61,9 @@ class OldText:
         return sets
 
     def origin(self, name: str, data: DataConfig) -> Origin:
-        """The pairs of a set of the old corpus."""
         return prefix_origin(str(self.folder / name), data.source, data.target)
 
     def copy_gold_alignments(self, folder: Path) -> None:
-        """Copy the gold links of the old test sets. Raises OSError."""
         for name in self.report["sets"]:
             if (links := self.folder / f"{name}.align").exists():
                 shutil.copyfile(links, folder / f"{OLD}{name}.align")
@@ -112,23 +109,24 @@ class TrainingPlan:
 
 def prepare_training(data: DataConfig, sets: dict[str, list[Origin]], cache: Path) -> TrainingPlan:
     """Choose weights and tags, and fill the sets that are split. Raises UserError."""
-    origins, roles = sets["train"], split_roles(sets)
+    origins, record = sets["train"], open_record(data, sets, cache)
     if data.origin_tags:  # also before pairs that are split from an origin
         tags = origin_tags(origins)
         origins = [
             replace(origin, tag=f"{origin.tag} {tag}".strip()) for origin, tag in zip(origins, tags, strict=True)
         ]
     plan = TrainingPlan(origins, [data.weights[origin.part] if data.weights else 1.0 for origin in origins])
-    if roles:
-        record = open_record(data, sets, cache)
-        thresholds = record.thresholds(roles)
+    if record:
+        thresholds = record.thresholds()
         plan.split = hold_out(data, origins, thresholds)
         record.save(thresholds, plan.split.thresholds)
         sets |= plan.split.sets
     elif data.temperature is not None:
         plan.split = hold_out(data, origins, {})
     if plan.split and data.temperature is not None:
-        plan.weights = temperature_weights(plan.split.accepted, data.temperature)
+        sizes = plan.split.accepted
+        weights = [(max(1, size) / max(sizes)) ** (1 / data.temperature - 1) for size in sizes]
+        plan.weights = [min(MAX_WEIGHT, weight) for weight in weights]
     return plan
 
 
@@ -138,14 +136,11 @@ def file_digests(origins: list[Origin], cache: Path) -> list[list[str]]:
     return [list(islice(found, len(origin.files))) for origin in origins]
 
 
-def split_roles(sets: dict[str, list[Origin]]) -> list[str]:
-    """Which of valid and test are split from the training text: those without an origin."""
-    return [name for name, origins in sets.items() if not origins]
-
-
-def open_record(data: DataConfig, sets: dict[str, list[Origin]], cache: Path) -> SplitRecord:
-    """The thresholds that the origins of the training text were split with before."""
-    return SplitRecord(cache.with_name("splits.json"), data, sets["train"], file_digests(sets["train"], cache))
+def open_record(data: DataConfig, sets: dict[str, list[Origin]], cache: Path) -> SplitRecord | None:
+    """The thresholds with which the training text was split before; None where no set is split, which has no origin."""
+    if all(sets.values()):
+        return None
+    return SplitRecord(cache.with_name("splits.json"), data, sets, file_digests(sets["train"], cache))
 
 
 def check_mixture(data: DataConfig, parts: int) -> None:
@@ -159,12 +154,6 @@ def check_mixture(data: DataConfig, parts: int) -> None:
             )
         if not all(0 < weight <= MAX_WEIGHT for weight in data.weights):
             raise UserError(f"data.weights={data.weights} is not possible; each is above 0 and at most {MAX_WEIGHT:g}.")
-
-
-def temperature_weights(sizes: list[int], temperature: float) -> list[float]:
-    """The weight of each part, at most MAX_WEIGHT."""
-    largest = max(sizes)
-    return [min(MAX_WEIGHT, (max(1, size) / largest) ** (1 / temperature - 1)) for size in sizes]
 
 
 def copies(weight: float, source: str, target: str) -> int:

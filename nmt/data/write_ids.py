@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
-from itertools import count, islice
+from itertools import count, islice, takewhile
 from pathlib import Path
 
 import numpy
@@ -31,7 +31,6 @@ BYTES_PER_PROCESS = 4 << 20  # of the source file; for less, another process doe
 BLOCKS_PER_WRITE = 10  # that are held in memory before their pairs are dealt to the shards
 logger = logging.getLogger("nmt")
 Files = tuple[Path, Path]
-Batches = Iterator[pyarrow.RecordBatch]
 Block = tuple[pyarrow.RecordBatch, Counter[str]]  # the pairs that are kept, how many had which outcome
 Texts = tuple[int, list[tuple[str, str]]]  # the line of the first pair, the pairs
 
@@ -55,21 +54,13 @@ def write_datasets(
     for name in sets:
         limit = max_pieces if name == "train" else None
         files = corpus / f"{name}.{source}", corpus / f"{name}.{target}"
-        paths, counts = shard_paths(folder, name, shards if name == "train" else 1), Counter[str]()
+        paths = shard_paths(folder, name, shards if name == "train" else 1)
         with (
             report_write_errors(folder),
             Progress(PackedFile(files[0]).count_lines(), "pair", f"tokenizing {name}") as bar,
             closing(tokenized_blocks(tokenizers, files, limit)) as blocks,
         ):
-
-            def kept(blocks: Iterator[Block] = blocks, counts: Counter[str] = counts, bar: Progress = bar) -> Batches:
-                for pairs, outcomes in blocks:
-                    bar.update(outcomes.total())
-                    counts.update(outcomes)
-                    if pairs.num_rows:
-                        yield pairs
-
-            write_shards(paths, kept())
+            counts = write_shards(paths, blocks, bar)
             if not counts["kept"]:
                 raise UserError(f"No pair of '{name}' is left with at most tokenizer.max_pieces={max_pieces} pieces.")
             if len(paths) > 1:
@@ -83,19 +74,26 @@ def write_datasets(
         (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
-def write_shards(paths: list[Path], batches: Batches) -> None:
-    """Write the pairs to one file, or each to that of several which its line number gives. Raises OSError."""
+def write_shards(paths: list[Path], blocks: Iterator[Block], bar: Progress) -> Counter[str]:
+    """Write the pairs to one file, or each to that of several which its line number gives; returns the outcomes.
+
+    Raises OSError.
+    """
+    counts = Counter[str]()
     with ExitStack() as stack:
         writers = [stack.enter_context(ipc.new_file(str(path), SCHEMA)) for path in paths]
-        while held := list(islice(batches, BLOCKS_PER_WRITE if len(paths) > 1 else 1)):
-            table = pyarrow.Table.from_batches(held, SCHEMA)
-            if len(paths) == 1:
-                writers[0].write_table(table)
-                continue
+        while held := list(islice(blocks, BLOCKS_PER_WRITE if len(paths) > 1 else 1)):
+            for _, outcomes in held:
+                counts.update(outcomes)
+                bar.update(outcomes.total())
+            table = pyarrow.Table.from_batches([pairs for pairs, _ in held if pairs.num_rows], SCHEMA)
             numbers = shard_numbers(table.column("line").to_numpy(), len(paths))
             for number, writer in enumerate(writers):
                 chosen = pyarrow.array(numpy.flatnonzero(numbers == number))
-                writer.write_table(table.take(chosen).combine_chunks())
+                part = table if len(paths) == 1 else table.take(chosen).combine_chunks()
+                if part.num_rows:
+                    writer.write_table(part)
+    return counts
 
 
 def shard_numbers(lines: numpy.ndarray, shards: int) -> numpy.ndarray:
@@ -114,16 +112,10 @@ def tokenized_blocks(
     if processes is None:
         processes = min(usable_processors(), 1 + files[0].stat().st_size // BYTES_PER_PROCESS)
     encode = partial(encode_block, tokenizers, limit, -1 if processes == 1 else 1)
-    for content, outcomes in map_in_order(encode, read_blocks(files), processes, "tokenizes"):
-        yield ipc.read_record_batch(pyarrow.py_buffer(content), SCHEMA), outcomes
-
-
-def read_blocks(files: Files) -> Iterator[Texts]:
     pairs = read_pairs(*files)
-    for number in count():
-        if not (texts := list(islice(pairs, ROWS))):
-            return
-        yield number * ROWS + 1, texts
+    texts = takewhile(lambda block: block[1], ((number * ROWS + 1, list(islice(pairs, ROWS))) for number in count()))
+    for content, outcomes in map_in_order(encode, texts, processes, "tokenizes"):
+        yield ipc.read_record_batch(pyarrow.py_buffer(content), SCHEMA), outcomes
 
 
 def encode_block(tokenizers: Tokenizers, limit: int | None, threads: int, block: Texts) -> tuple[bytes, Counter[str]]:
