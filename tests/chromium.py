@@ -108,17 +108,6 @@ class Browser:
                 )
             time.sleep(0.02)
 
-    def picture(self, path: Path, width: int, height: int, dark: bool = False) -> None:
-        """A PNG of the page."""
-        import base64
-
-        features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-        self.send("Emulation.setEmulatedMedia", features=features)
-        self.send(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
-        )
-        path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"]))
-
 
 def translated(browser: Browser, line: str, beam: int, more: str = "") -> tuple[str, float]:
     """What the page shows after a line was typed into it, and the milliseconds until then."""

@@ -131,7 +131,6 @@ def test_the_first_letter_sets_the_direction_of_a_sentence():
 def test_values_that_do_not_match_are_refused():
     for matrices, gold, message in (
         ({"m": WEIGHTS[:2]}, None, "does not fit"),
-        ({"m": WEIGHTS * 2}, None, "outside 0..1"),
         ({"m": WEIGHTS * np.nan}, None, "outside 0..1"),
         ({"m": WEIGHTS}, ({(3, 0)}, set()), "Link 3-0 is outside"),
     ):

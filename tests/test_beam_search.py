@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 from nmt.data.batches import collate
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK
-from nmt.decode.beam_search import float32_buffer, masked_log_softmax, search, top_candidates
+from nmt.decode.beam_search import search, top_candidates
 from nmt.decode.forced_decoding import force_decode
 from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory
 
@@ -204,12 +204,3 @@ def test_the_best_of_spans_are_the_best_of_all():
         wanted, flat_indices = (scores[:, :, None] + table).flatten(1).topk(min(6, beam * vocabulary), 1)
         assert torch.equal(hypotheses.scores, wanted)
         assert torch.equal(hypotheses.parents * vocabulary + hypotheses.tokens, flat_indices)
-
-
-def test_log_probabilities_are_float32_without_padding_and_start():
-    """Six hypotheses, seven pieces; the buffer of other formats than float32 may have more rows."""
-    for dtype in (torch.float32, torch.bfloat16):
-        logits = torch.randn(6, 7, generator=torch.Generator().manual_seed(1)).to(dtype)
-        wanted = logits.float().log_softmax(-1)
-        wanted[:, [PAD, BOS]] = float("-inf")
-        assert_close(masked_log_softmax(logits, float32_buffer(logits, 8)), wanted)

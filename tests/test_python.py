@@ -94,10 +94,9 @@ def test_an_alignment_has_weights_words_and_links(run):
     assert alignment._repr_html_().startswith("<iframe")
 
 
-@pytest.mark.parametrize("name", ["transformer", "luong_global"])
-def test_bertviz_gets_one_tensor_a_layer(run, small_model, name, monkeypatch):
-    """Rows are probabilities; decoder self-attention is causal; a recurrent model has cross attention alone."""
-    model = small_model(name).float()
+def test_bertviz_gets_one_tensor_a_layer(run, small_model):
+    """Rows are probabilities; decoder self-attention is causal."""
+    model = small_model("transformer").float()
     object.__setattr__(run.translator, "model", model)
     source, target = [5, 6, 7], [8, 9]
     record = run.translator.force_decode((source, target))
@@ -106,15 +105,13 @@ def test_bertviz_gets_one_tensor_a_layer(run, small_model, name, monkeypatch):
     assert arguments["encoder_tokens"] == [*record.source_pieces, "</s>"]
     assert arguments["decoder_tokens"] == ["<s>", *record.target_pieces]
     sizes = {"encoder_attention": (4, 4), "decoder_attention": (3, 3), "cross_attention": (3, 4)}
-    expected = sizes if name == "transformer" else {"cross_attention": (3, 4)}
-    assert arguments.keys() - {"encoder_tokens", "decoder_tokens"} == expected.keys()
-    for kind, size in expected.items():
+    assert arguments.keys() - {"encoder_tokens", "decoder_tokens"} == sizes.keys()
+    for kind, size in sizes.items():
         assert all(layer.shape == (1, model.num_heads, *size) for layer in arguments[kind])
         torch.testing.assert_close(
             torch.stack(arguments[kind]).sum(-1), torch.ones_like(torch.stack(arguments[kind])[..., 0])
         )
-    if name == "transformer":
-        assert not torch.stack(arguments["decoder_attention"]).triu(1).any()
+    assert not torch.stack(arguments["decoder_attention"]).triu(1).any()
     np.testing.assert_allclose(torch.stack(arguments["cross_attention"])[:, 0].numpy(), record.weights, atol=1e-6)
 
 

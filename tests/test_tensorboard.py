@@ -12,7 +12,6 @@ from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import plugin_data_pb2
 
-from nmt.view import progress
 from nmt.view.heatmap import heatmap, pixels
 from nmt.view.progress import Progress, install_logging
 from nmt.view.tensorboard import TensorBoardLogger, translation_table
@@ -81,31 +80,6 @@ def logger_nmt():
     """Logger `nmt` as the command line sets it up."""
     install_logging()
     return logging.getLogger("nmt")
-
-
-@pytest.fixture
-def monotonic(monkeypatch):
-    """The time that the progress bar reads; the test changes it."""
-    now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    return now
-
-
-def test_without_a_terminal_a_line_comes_every_30_seconds(logger_nmt, monotonic, capsys):
-    with Progress(1000, "step", "training", start=100) as bar:
-        for _ in range(70):
-            monotonic[0] += 1
-            bar.update(2, {"loss": 3.21456})
-    with Progress(None, "pair", "reading") as bar:
-        monotonic[0] += 40
-        bar.update(668_000)
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.splitlines() == [
-        "training: 160/1000 step, 2 step/s, 07:00 left, loss 3.215",
-        "training: 220/1000 step, 2 step/s, 06:30 left, loss 3.215",
-        "reading: 668000 pair, 16,700 pair/s",
-    ]
 
 
 def test_on_a_terminal_log_lines_are_above_the_bar(logger_nmt, monkeypatch):
