@@ -1,11 +1,10 @@
 """--engine auto: CTranslate2 by itself where it is installed and can do all that is asked, said in one line."""
 
 import shutil
+import sys
 
 import pytest
 from corpora import Trained, run_command
-
-from nmt.commands import engine
 
 pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed; the environment of `make test` brings it")
 SENTENCE = "Ein Junge malt das rote Fahrrad im Garten."
@@ -39,7 +38,7 @@ def test_without_it_or_its_export_our_own_search_is_used(translate, tmp_path, mo
     blocked = translate(SENTENCE)
     own = translate("--engine", "torch", SENTENCE)
     assert blocked.code == 0 and (blocked.out, blocked.err) == (own.out, own.err)
-    monkeypatch.setattr(engine.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
     assert translate(SENTENCE).err == ""
 
 
