@@ -14,6 +14,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from random import Random
 from typing import NamedTuple
 
@@ -119,13 +120,14 @@ def add_copies(source: str, target: str, marks: Collection[str], generator: Rand
     kind = NUMBERS if generator.random() < 0.3 else OTHERS
     free = [mark for mark in kind if mark in marks and mark not in source]
     words = [word for word in WORD.findall(source) if word[0].isupper() and len(word) > 1]
-    shared = [word for word in words if occurs_once(word, source) and occurs_once(word, target)]
+    found = {word: re.compile(rf"(?<!\w){re.escape(word)}(?!\w)") for word in words}
+    shared = [word for word in words if len(found[word].findall(source)) == len(found[word].findall(target)) == 1]
     if shared:
-        word = generator.choice(shared)
+        word = found[generator.choice(shared)]
         name = "".join(generator.choices(SYLLABLES, k=generator.randint(1, 4))).capitalize()
         by_placeholder = free and generator.random() < 0.5
         new = generator.choice(free) if by_placeholder else name
-        return replace_word(word, new, source), replace_word(word, new, target)
+        return word.sub(new, source), word.sub(new, target)
     if not free:
         return source, target
     placeholder = generator.choice(free)
@@ -141,14 +143,6 @@ def add_copies(source: str, target: str, marks: Collection[str], generator: Rand
         source = source[: ends[0].start()] + inner + ends[0][0]
         target = target[: ends[1].start()] + inner + ends[1][0]
     return source, target
-
-
-def occurs_once(word: str, text: str) -> bool:
-    return len(re.findall(rf"(?<!\w){re.escape(word)}(?!\w)", text)) == 1
-
-
-def replace_word(word: str, new: str, text: str) -> str:
-    return re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", lambda _: new, text)
 
 
 def add_typos(text: str, generator: Random) -> str:
@@ -197,13 +191,12 @@ class Variation:
         protected = self.tokenizers.protect_pairs(texts)
         pairs = [NoisyPair(source.text, target.text, [row], False) for row, (source, target) in enumerate(protected)]
         if self.noise:
-            plain, marks = [(pair.source, pair.target) for pair in pairs], self.tokenizers.source.marks
-            noisy = add_noise(plain, self.noise, marks, Random(seed + 2), self.tokenizers.source.tags)
-            pairs = [
-                part
-                for pair in noisy
-                for part in ([pair] if self.fits(clean_ids(pair, stored)) else [pairs[row] for row in pair.rows])
+            plain, source = [(pair.source, pair.target) for pair in pairs], self.tokenizers.source
+            noisy = add_noise(plain, self.noise, source.marks, Random(seed + 2), source.tags)
+            divided = [
+                [pair] if self.fits(clean_ids(pair, stored)) else [pairs[row] for row in pair.rows] for pair in noisy
             ]
+            pairs = list(chain.from_iterable(divided))
         clean = [clean_ids(pair, stored) for pair in pairs]
         sides = [
             self.encode(tokenizer, side, pairs, [ids[side] for ids in clean], seed + side)

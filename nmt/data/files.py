@@ -88,7 +88,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
     folder = Path(os.path.abspath(folder))
     with ExitStack() as stack:
         try:
-            had_content = has_content(folder)
+            had_content = folder.is_dir() and any(folder.iterdir())
             folder.parent.mkdir(parents=True, exist_ok=True)
             temporary = stack.enter_context(temporary_folder(folder)) / "new"
             temporary.mkdir()
@@ -96,19 +96,14 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
             raise UserError(f"Nothing can be written to {folder.parent}: {error.strerror or error}.") from None
         with report_write_errors(folder):
             yield temporary
-            for parent, _, names in os.walk(temporary):
-                for path in (*(Path(parent, name) for name in names), Path(parent)):
-                    sync(path)
+            for path in (*temporary.rglob("*"), temporary):
+                sync(path)
         try:
             temporary.rename(folder)
         except OSError as error:
-            if had_content or not has_content(folder):
+            if had_content or not (folder.is_dir() and any(folder.iterdir())):
                 raise UserError(f"{folder} cannot be written: {error.strerror or error}.") from None
     sync(folder.parent)
-
-
-def has_content(folder: Path) -> bool:
-    return folder.is_dir() and any(folder.iterdir())
 
 
 def sync(path: Path) -> None:
@@ -161,13 +156,8 @@ def remove_leftovers(folder: Path) -> None:
                     with lock(path / LOCK, timeout=0) as is_locked:
                         if is_locked:
                             shutil.rmtree(path)
-                elif time.time() - newest_change(path) > DAY:
+                elif time.time() - max(each.lstat().st_mtime for each in (path, *path.rglob("*"))) > DAY:
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def newest_change(path: Path) -> float:
-    inside = [Path(parent, name) for parent, _, names in os.walk(path) for name in names]
-    return max(os.lstat(each).st_mtime for each in (path, *inside))
 
 
 @contextmanager

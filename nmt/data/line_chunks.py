@@ -13,6 +13,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import BinaryIO
 
 from nmt.data.parallel_text import BYTE_ORDER_MARK
@@ -82,7 +83,8 @@ def read_chunks(file: BinaryIO, name: str, live: bool) -> Iterator[LineChunk]:
     live = live and not is_regular(file)
     digest, chunk, began, problem = hashlib.sha256(), LineChunk(1), 0.0, ""
     try:
-        for raw in split_lines(pipe_blocks(file.fileno()) if live else file_blocks(file)):
+        read: Callable[[int], bytes] = getattr(file, "read1", file.read)  # of a damaged file all that can be unpacked
+        for raw in split_lines(pipe_blocks(file.fileno()) if live else iter(partial(read, BLOCK), b"")):
             if raw is not None:
                 began = began if chunk.texts else time.monotonic()
                 chunk.add(raw)
@@ -109,13 +111,6 @@ def is_regular(file: BinaryIO) -> bool:
         return stat.S_ISREG(os.fstat(file.fileno()).st_mode) or not hasattr(select, "poll")
     except OSError:  # a file in memory has no number
         return True
-
-
-def file_blocks(file: BinaryIO) -> Iterator[bytes]:
-    """A file in blocks, of a damaged one all that can be unpacked."""
-    read: Callable[[int], bytes] = getattr(file, "read1", file.read)
-    while block := read(BLOCK):
-        yield block
 
 
 def pipe_blocks(descriptor: int) -> Iterator[bytes | None]:

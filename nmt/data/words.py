@@ -11,6 +11,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -42,9 +43,10 @@ def piece_spans(pieces: list[str]) -> tuple[str, list[Span]]:
         while index < len(pieces) and (match := BYTE.fullmatch(pieces[index])):
             run.append(int(match[1], 16))
             index += 1
-        for character, width in decode_utf8(bytes(run)):
-            spans += [(len(text), len(text) + 1)] * width
-            text += character
+        for character in bytes(run).decode(errors="surrogateescape"):
+            is_valid = not "\ud800" <= character <= "\udfff"
+            spans += [(len(text), len(text) + 1)] * (len(character.encode()) if is_valid else 1)
+            text += character if is_valid else "\ufffd"
         if not run:
             surface = UNKNOWN if pieces[index] == "<unk>" else pieces[index].replace(SPACE, " ")
             surface = surface if text else surface.lstrip(" ")
@@ -52,12 +54,6 @@ def piece_spans(pieces: list[str]) -> tuple[str, list[Span]]:
             text += surface
             index += 1
     return text, spans
-
-
-def decode_utf8(run: bytes) -> list[tuple[str, int]]:
-    """The characters of UTF-8 bytes, with their numbers of bytes; an invalid byte is a U+FFFD, as in SentencePiece."""
-    decoded = run.decode(errors="surrogateescape")
-    return [("\ufffd", 1) if "\ud800" <= each <= "\udfff" else (each, len(each.encode())) for each in decoded]
 
 
 def word_spans(text: str, tokenized: bool = False) -> list[Span]:
@@ -70,9 +66,8 @@ def word_spans(text: str, tokenized: bool = False) -> list[Span]:
             first += 1
         while not tokenized and last > first and is_punctuation(text[last - 1]):
             last -= 1
-        spans += [(index, index + 1) for index in range(start, first)]
-        spans += [(first, last)] if first < last else []
-        spans += [(index, index + 1) for index in range(last, end)]
+        edges = [*range(start, first + 1), *range(last, end + 1)] if first < last else range(start, end + 1)
+        spans += pairwise(edges)
     return spans
 
 

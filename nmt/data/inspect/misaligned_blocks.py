@@ -117,8 +117,7 @@ def find_misaligned_blocks(moments: np.ndarray, chunk: Chunk) -> list[Misaligned
     """The misaligned blocks of a chunk, cut off at the ends of its core and numbered from 1 in it."""
     found = []
     for block in blocks_of(moments, *([pair[side] for pair in chunk.pairs] for side in (0, 1))):
-        block = block.moved(-chunk.core.start)
-        first, last = max(block.first, 1), min(block.last, chunk.size)
+        first, last = max(block.first - chunk.core.start, 1), min(block.last - chunk.core.start, chunk.size)
         if first <= last:
             found.append(MisalignedBlock(first, last, block.shift))
     return found
@@ -141,9 +140,16 @@ def blocks_of(moments: np.ndarray, source: list[str], target: list[str]) -> list
 
 
 def all_evidence(scores: Sides, area: tuple[Lines, Lines], correlation: float) -> np.ndarray:
-    """The evidence for each shift, and 0 for lines that do not belong together [states pairs]."""
-    rare = [np.flatnonzero(evidential(side)) for side in area]
-    rows = [length_evidence(scores, correlation, k) + shared_words(*area, rare, k) for k in SHIFTS[:-1]]
+    """The evidence for each shift, and 0 for lines that do not belong together [states pairs].
+
+    Each word that both lines have counts SHARED, at most MOST_SHARED.
+    """
+    source, target = (side.words for side in area)
+    chosen, others = (np.flatnonzero(side.digit | (side.length >= MIN_WORD)) for side in (source, target))
+    rows = []
+    for shift in SHIFTS[:-1]:
+        shared = source.lines_with(chosen[source.in_other(target, chosen, shift, others)])
+        rows.append(length_evidence(scores, correlation, shift) + np.minimum(SHARED * shared, MOST_SHARED))
     return np.stack([*rows, np.zeros(area[0].count)])
 
 
@@ -163,18 +169,6 @@ def length_evidence(scores: Sides, correlation: float, shift: int) -> np.ndarray
     if shift:
         ratio[slice(-shift, None) if shift > 0 else slice(0, -shift)] = 0
     return ratio
-
-
-def evidential(side: Lines) -> np.ndarray:
-    """Which words are evidence where both sides have them."""
-    return side.words.digit | (side.words.length >= MIN_WORD)
-
-
-def shared_words(source: Lines, target: Lines, rare: list[np.ndarray], shift: int) -> np.ndarray:
-    """SHARED for each word that source line i and target line i + shift have in common, at most MOST_SHARED."""
-    words = source.words
-    shared = words.in_other(target.words, rare[0], shift, rare[1])
-    return np.minimum(SHARED * words.lines_with(rare[0][shared]), MOST_SHARED)
 
 
 def suspicious_areas(evidence: np.ndarray) -> list[tuple[int, int]]:
