@@ -17,8 +17,7 @@ from corpora import Trained, environment, run_command
 from exporting import some, translator
 
 from nmt.config.schema import Config
-from nmt.convert.ctranslate2_engine import CTranslate2Translator
-from nmt.convert.ctranslate2_folder import EXPORTABLE, CTranslate2Export, check_exportable
+from nmt.convert.ctranslate2_folder import EXPORTABLE, CTranslate2Export, CTranslate2Translator, check_exportable
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator

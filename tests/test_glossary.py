@@ -200,8 +200,7 @@ def test_parts_of_a_long_line_have_the_terms(untrained):
 
 @needs_ctranslate2
 def test_ctranslate2_writes_the_same(trained, tmp_path):
-    from nmt.convert.ctranslate2_engine import CTranslate2Translator
-    from nmt.convert.ctranslate2_folder import CTranslate2Export
+    from nmt.convert.ctranslate2_folder import CTranslate2Export, CTranslate2Translator
 
     run = nmt.load(trained.folder, glossary=write_terms(tmp_path, {"Garten": "riverbank"}))
     (tmp_path / "export").mkdir()

@@ -12,8 +12,14 @@ import torch
 from conftest import MODELS, VOCABULARY, composed, small_config
 from exporting import some, translator
 
-from nmt.convert.onnx_folder import OnnxExport
-from nmt.convert.onnx_graphs import DecoderGraph, EncoderGraph, export_graphs, require_packages, without_prefix
+from nmt.convert.onnx_folder import (
+    DecoderGraph,
+    EncoderGraph,
+    OnnxExport,
+    export_graphs,
+    require_packages,
+    without_prefix,
+)
 from nmt.errors import UserError
 from nmt.models.build import build
 from nmt.models.ensemble import Ensemble

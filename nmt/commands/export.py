@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.convert.argos import SUFFIX, ArgosExport
-from nmt.convert.ctranslate2_engine import CTranslate2Translator
-from nmt.convert.ctranslate2_folder import CTranslate2Export
+from nmt.convert.ctranslate2_folder import CTranslate2Export, CTranslate2Translator
 from nmt.convert.export import Export, training_licences
 from nmt.convert.html_page import HtmlExport, write_page
 from nmt.convert.hugging_face import HuggingFaceExport, check_push, push

@@ -24,7 +24,7 @@ import sentencepiece
 
 from nmt.convert.ctranslate2_folder import CTranslate2Export
 from nmt.convert.export import as_json, score_lines
-from nmt.convert.onnx_graphs import require_packages
+from nmt.convert.onnx_folder import require_packages
 from nmt.data.language_pairs import is_multilingual
 from nmt.data.normalization import normalize
 from nmt.data.tokenizer import Tokenizer

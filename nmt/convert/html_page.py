@@ -20,8 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from nmt.convert.export import Export, read_resource
-from nmt.convert.onnx_folder import OnnxExport, write_graph
-from nmt.convert.onnx_graphs import export_graphs
+from nmt.convert.onnx_folder import OnnxExport, export_graphs, write_graph
 from nmt.data.files import report_write_errors, write_atomic
 from nmt.data.normalization import INVISIBLE, SPACES
 from nmt.data.tags import TAG

@@ -1,18 +1,268 @@
-"""A folder with a model of any kind as ONNX graphs, its tokenizers, and a README whose Python needs nothing of ours."""
+"""Any model as two ONNX graphs: the encoder, and one column of the decoder with its state; and a folder of them.
 
-from dataclasses import asdict
+The folder has tokenizers and a README too, whose Python needs nothing of ours.
+
+One sentence, K hypotheses of it. S source length, P target columns so far, L layers, H heads, M memory size, V pieces.
+encoder: source [1 S] → memory.NAME (read by every column), state.NAME [1 …] before the first column
+decoder: ids [K 1], memory.NAME, state.NAME [K …] → logits [K V], weights [K L H S], p_t [K], next.NAME: state after it
+Weights are there where a decoder attends, p_t in local attention. The state of a search is reordered by its rows.
+"""
+
+import contextlib
+import copy
+import importlib
+import io
+import logging
+import warnings
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+
+from nmt.attention.fast_weights import FastWeightState, normalized_features
+from nmt.attention.positions import Learned, Start
+from nmt.attention.self_attention import DeltaSelfAttention, FastWeightSelfAttention
 from nmt.convert.export import Export
-from nmt.convert.onnx_graphs import PACKAGES, Graphs, export_graphs, require_packages
 from nmt.data.tokenizer import BOS, EOS, PAD
-from nmt.errors import UserError
+from nmt.errors import UserError, install_extra
 from nmt.evaluate.extraction import default_extractor
+from nmt.models.base import EncoderDecoder, Memory
+from nmt.models.cells import StackedRNNCell
+from nmt.models.encoder import RecurrentEncoder
 from nmt.models.ensemble import Ensemble
 
+PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 FORMAT = 1  # of model.json
+OPSET = 18
+GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2)}  # as ONNX has them: input, output, forget, cell; update, reset, hidden
+LARGEST = 1 << 40  # bytes of a constant that is made from others
+EXAMPLE, ROWS = 7, 3  # pieces of the example that is traced, and its hypotheses
+
+
+@dataclass
+class Graphs:
+    """The two graphs, and the names of what goes from one to the other."""
+
+    encoder: Any  # onnx.ModelProto
+    decoder: Any
+    memory: list[str]
+    state: dict[str, bool]  # name → whether it has one more column, in dimension 2, after every column
+
+
+class EncoderGraph(nn.Module):
+    def __init__(self, model: EncoderDecoder) -> None:
+        super().__init__()
+        self.model = model
+
+    def named(self, source: Tensor) -> dict[str, Tensor]:
+        """[1 S] → memory.NAME, state.NAME."""
+        memory = self.model.encode(source, None)
+        of_memory = prefixed("memory", {"values": memory.values} | memory.static)
+        return of_memory | prefixed("state", self.model.start(memory))
+
+    def forward(self, source: Tensor) -> tuple[Tensor, ...]:
+        return tuple(self.named(source).values())
+
+
+class DecoderGraph(nn.Module):
+    """The graph of one column of the decoder, for memory and state of these names."""
+
+    def __init__(self, model: EncoderDecoder, memory: Iterable[str], state: Iterable[str]) -> None:
+        super().__init__()
+        self.model, self.memory, self.state = model, list(memory), list(state)
+
+    def named(self, ids: Tensor, memory: dict[str, Tensor], state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """ids [K 1], memory, state [K …] → logits [K V], weights [K L H S], p_t [K], next.NAME."""
+        static = {name: part for name, part in memory.items() if name != "values"}
+        decoded = self.model.decode(ids, state, Memory(memory["values"], None, static), self.model.has_attention)
+        outputs = {"logits": self.model.logits(decoded.hidden)[:, 0]}
+        if decoded.weights is not None:
+            outputs["weights"] = decoded.weights[:, :, :, 0]
+        if decoded.p_t is not None:
+            outputs["p_t"] = decoded.p_t[:, 0]
+        return outputs | prefixed("next", {name: decoded.state[name] for name in state})
+
+    def forward(self, ids: Tensor, memory: list[Tensor], state: list[Tensor]) -> tuple[Tensor, ...]:
+        by_name = (dict(zip(*each, strict=True)) for each in ((self.memory, memory), (self.state, state)))
+        return tuple(self.named(ids, *by_name).values())
+
+
+def prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
+
+
+class ExportedRNN(nn.Module):
+    """A layer of PyTorch's LSTM or GRU, in one direction or both, as ONNX's operator, for sentences of any length.
+
+    PyTorch's own export fixes the length to that of the example.
+    """
+
+    def __init__(self, layer: nn.RNNBase) -> None:
+        super().__init__()
+        self.size, self.operator = layer.hidden_size, layer.mode
+        gates = GATES[layer.mode]
+        weights = [
+            [torch.cat([part.detach().chunk(len(gates))[gate] for gate in gates]) for part in direction]
+            for direction in layer.all_weights
+        ]
+        inputs, hidden, *biases = (torch.stack(parts) for parts in zip(*weights, strict=True))
+        parts = (inputs, hidden, torch.cat(biases, 1))  # [directions gates·D …]
+        self.weights = nn.ParameterList(nn.Parameter(part, requires_grad=False) for part in parts)
+
+    def forward(self, inputs: Tensor, state: Tensor | tuple[Tensor, ...] | None = None) -> tuple[Tensor, Any]:
+        """inputs [B S E], state [directions B D] or zeros → outputs [B S D·directions], the last state."""
+        (batch, length, _), directions = inputs.shape, len(self.weights[0])
+        has_cell = self.operator == "LSTM"
+        if state is None:
+            state = (inputs.new_zeros(directions, batch, self.size),) * (1 + has_cell)
+        parts = state if isinstance(state, tuple) else (state,)
+        direction: dict[str, Any] = {"direction": "bidirectional" if directions > 1 else "forward"}
+        outputs, *last = torch.onnx.ops.symbolic_multi_out(
+            f"::{self.operator}",
+            (inputs.transpose(0, 1), *self.weights, None, *parts),
+            direction | {"hidden_size": self.size} | ({} if has_cell else {"linear_before_reset": 1}),
+            dtypes=[torch.float32] * (1 + len(parts)),
+            shapes=[[length, directions, batch, self.size], *([directions, batch, self.size] for _ in parts)],
+            version=OPSET,
+        )
+        return outputs.permute(2, 0, 1, 3).flatten(2), tuple(last) if has_cell else last[0]
+
+
+class LearnedAnyStart(Learned):
+    """Learned positions whose first column is not read off the graph; who runs it must end at max_positions."""
+
+    def __init__(self, plain: Learned) -> None:
+        nn.Module.__init__(self)
+        self.table = plain.table
+
+    def forward(self, embedded: Tensor, start: Start) -> Tensor:
+        positions = start + torch.arange(embedded.size(1))
+        return embedded + embedded.size(2) ** 0.5 * self.table[positions]
+
+
+class WholeFastWeights(FastWeightSelfAttention):
+    """Fast weights of an encoder, all columns at once; by the delta rule one after the other, as `scan`."""
+
+    def __init__(self, plain: FastWeightSelfAttention) -> None:
+        nn.Module.__init__(self)
+        self.causal = False
+        if isinstance(plain, DeltaSelfAttention):
+            self.rate = plain.rate
+
+    def attend(self, inputs: Tensor, heads: Any, state: Any, mask: Any, weights: bool) -> Any:
+        query, key, value = heads
+        queries, keys = normalized_features(query), normalized_features(key)
+        if hasattr(self, "rate"):
+            written = delta_rule(keys, value, torch.sigmoid(self.rate(inputs)).transpose(1, 2))
+        else:
+            written = keys.transpose(2, 3) @ value
+        return queries @ written, None, FastWeightState(written)
+
+
+def delta_rule(keys: Tensor, values: Tensor, rates: Tensor) -> Tensor:
+    """W after all columns of keys and values [B H T K] at rates [B H T]: [B H K K]."""
+    from torch._higher_order_ops.scan import scan
+
+    def write(weights: Tensor, column: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        key, value, rate = column  # [B H K], [B H K], [B H]
+        difference = rate[..., None] * (value - (key[:, :, None] @ weights)[:, :, 0])
+        after = weights + key[..., None] * difference[:, :, None]
+        return after, rate.clone()  # something must come out of each column
+
+    batch, heads, _, size = keys.shape
+    columns = tuple(part.movedim(2, 0) for part in (keys, values, rates))
+    return scan(write, keys.new_zeros(batch, heads, size, size), columns)[0]
+
+
+def exportable_copy(model: EncoderDecoder) -> EncoderDecoder:
+    """The same model with what cannot be exported as it is replaced by the same function in other steps."""
+    tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    result = copy.deepcopy(model, tensors).eval()
+    for module in list(result.modules()):
+        if isinstance(module, RecurrentEncoder) or (isinstance(module, StackedRNNCell) and not module.feed_size):
+            module.layers = nn.ModuleList(ExportedRNN(layer) for layer in module.layers)  # type: ignore[arg-type]
+        for name, child in list(module.named_children()):
+            if isinstance(child, Learned):
+                setattr(module, name, LearnedAnyStart(child))
+            elif isinstance(child, FastWeightSelfAttention) and not child.causal:
+                setattr(module, name, WholeFastWeights(child))
+    return result
+
+
+@torch.no_grad()
+def export_graphs(model: EncoderDecoder) -> Graphs:
+    """The graphs of a model in float32, on the CPU. Raises UserError where a package is missing."""
+    require_packages()
+    model = copy.deepcopy(model).cpu().float().eval()
+    exportable = exportable_copy(model)
+    source, longer = torch.full((1, EXAMPLE), 4), torch.full((1, EXAMPLE + 2), 4)
+    encoded, other = (EncoderGraph(model).named(each) for each in (source, longer))
+    memory, state = (without_prefix(prefix, encoded) for prefix in ("memory", "state"))
+    lengths = [changed_dimensions(part, other[f"memory.{name}"], "S") for name, part in memory.items()]
+    ids, state = torch.full((ROWS, 1), 4), {name: torch.cat([part] * ROWS) for name, part in state.items()}
+    decoder = DecoderGraph(model, memory, state)
+    for _ in range(2):  # so that there are earlier columns, as nearly always
+        state = without_prefix("next", decoder.named(ids, memory, state))
+    decoded = decoder.named(ids, memory, state)
+    columns = [changed_dimensions(part, decoded[f"next.{name}"], "P") for name, part in state.items()]
+    inputs = ids, list(memory.values()), list(state.values())
+    shapes = {0: Dim("K")}, lengths, [{0: Dim("K")} | changed for changed in columns]
+    names = ["ids", *prefixed("memory", memory), *prefixed("state", state)]
+    return Graphs(
+        to_onnx(EncoderGraph(exportable), (source,), ({1: Dim("S")},), ["source"], list(encoded)),
+        to_onnx(DecoderGraph(exportable, memory, state), inputs, shapes, names, list(decoded)),
+        list(memory),
+        {name: bool(changed) for name, changed in zip(state, columns, strict=True)},
+    )
+
+
+def without_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    named = {name.partition(".")[::2]: tensor for name, tensor in tensors.items()}
+    return {name: tensor for (of, name), tensor in named.items() if of == prefix}
+
+
+def changed_dimensions(part: Tensor, other: Tensor, name: str) -> dict[int, Any]:
+    """The dimensions in which two shapes differ, under one name."""
+    pairs = enumerate(zip(part.shape, other.shape, strict=True))
+    return {number: Dim(name) for number, (size, changed) in pairs if size != changed}
+
+
+def to_onnx(graph: nn.Module, arguments: Any, shapes: Any, inputs: list[str], outputs: list[str]) -> Any:
+    """A graph as onnx.ModelProto; slices and transposes of weights are made here, once."""
+    import onnxscript.optimizer
+
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it tells of libraries that it does without
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            graph,
+            arguments,
+            dynamo=True,
+            verbose=False,
+            opset_version=OPSET,
+            input_names=inputs,
+            output_names=outputs,
+            dynamic_shapes=shapes,
+        )
+        assert program is not None
+        onnxscript.optimizer.optimize(program.model, input_size_limit=LARGEST, output_size_limit=LARGEST)
+        for node in program.model.graph.all_nodes():
+            node.metadata_props.clear()  # where in which file of this machine it was made
+    return program.model_proto
+
+
+def require_packages(*packages: str) -> None:
+    """Raise UserError unless these packages are there, or all of the export."""
+    for package in packages or PACKAGES:
+        try:
+            importlib.import_module(package)
+        except ImportError:
+            raise UserError(f"This export needs the package {package}: {install_extra('export')}.") from None
 
 
 class OnnxExport(Export):
