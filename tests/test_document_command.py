@@ -8,9 +8,7 @@ from corpora import Trained, run_command
 from documents import SAMPLES
 
 from nmt import cli
-from nmt.commands import translate_document
 from nmt.documents.segment import Document
-from nmt.documents.translation import without_added_period
 
 
 @pytest.fixture
@@ -71,10 +69,8 @@ CUE = "1\n00:00:01,000 --> 00:00:03,000\nEin Junge.\n\n"
     [
         ("a.pages", "x", "'.pages' is of no known format; possible: .txt, .md"),
         ("a.docx", "x", "a.docx: this is no package"),
-        ("a", "x", "'' is of no known format"),
         ("a.html", b"<p>gut</p>\nM\xfcller", "a.html, line 2, is not UTF-8"),
         ("a.html", "Ja.\n<p class='x>gut</p>", "a.html, line 2: the tag <p has no end."),
-        ("a.html", "Ja.\n\n<!-- gut", "a.html, line 3: the comment has no end."),
         ("a.html", "<meta charset='latin-1'><p>gut", "says that its encoding is latin-1; convert it to UTF-8."),
         ("a.txt", b"gut\n\0", "a.txt, line 2: a NUL character"),
         ("a.srt", "Ein Junge.\n", "a.srt: there is no line of times"),
@@ -82,7 +78,6 @@ CUE = "1\n00:00:01,000 --> 00:00:03,000\nEin Junge.\n\n"
         ("a.po", 'msgid "a"\nmsgstr "', "a.po: translate-toolkit cannot read it"),
         ("a.json", '{"a": }', "a.json: this is no JSON"),
         ("a.yaml", "a: [b", "a.yaml: this is no YAML"),
-        ("a.toml", "a = ", "a.toml: this is no TOML"),
         ("a.po", 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=CP1252\\n"\n', "encoding is CP1252"),
         ("a.xlf", "<xliff>\n<file></xliff>", "a.xlf, line 2: the file is no well-formed XML"),
         ("a.xlf", "<html></html>", "a.xlf: an XLIFF file has the root element xliff, not html."),
@@ -145,19 +140,3 @@ def test_a_killed_translation_leaves_the_old_file(trained, translate, tmp_path):
     assert output.read_text() == "old"
     assert translate("--document", path, "--output", output).code == 0
     assert sorted(os.listdir(tmp_path)) == ["in.txt", "out"] and output.read_text() != "old"
-
-
-def test_an_interruption_leaves_nothing(translate, tmp_path, monkeypatch):
-    def fail(*arguments):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(translate_document, "translate_document", fail)
-    (tmp_path / "in.txt").write_text("Ein Junge malt.\n")
-    assert translate("--document", tmp_path / "in.txt", "--output", tmp_path / "out").code == 130
-    assert os.listdir(tmp_path) == ["in.txt"]
-
-
-def test_a_heading_gets_no_period():
-    assert without_added_period("Titel", "Title.") == "Title"
-    assert without_added_period("Er geht.", "He goes.") == "He goes."
-    assert without_added_period("und so weiter", "and so on...") == "and so on..."

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.documents.html import read_html
-from nmt.documents.placement import DEEPEST, TranslatedSentence, best_sum, put_back
+from nmt.documents.placement import DEEPEST, TranslatedSentence, put_back
 from nmt.documents.segment import Segment
 from nmt.documents.word_weights import WordWeights, locate, proportional_weights, whole_words
 
@@ -78,11 +78,6 @@ def test_without_attention_a_tag_keeps_its_share_of_the_sentence():
     assert proportional_weights("a b c d", "A B").weights.tolist() == [[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]]
 
 
-def test_best_sum():
-    assert best_sum(np.array([-0.5, 0.5, -0.25, 0.5, -0.5])) == (0.75, 1, 4)
-    assert best_sum(np.array([-0.5, -0.25])) == (-0.25, 1, 2)  # never empty
-
-
 def test_pieces_are_located_in_a_text_that_the_tokenizer_changed():
     assert locate(["▁Das", "▁ü", "ber"], "Das  u\u0308ber") == [(0, 3), (3, 7), (7, 10)]
     assert locate(["▁<unk>", "▁b"], "☃ b")[1] == (1, 3)
@@ -146,8 +141,3 @@ def test_each_line_keeps_a_word_where_there_are_enough(breaks):
     from_the_first = {(0, target) for target in range(4)}
     assert "<br><br>" not in (new := translate(html, "w x y z", from_the_first))
     assert new.count("<br>") == breaks and not new.startswith("<br>") and not new.endswith("<br>")
-
-
-def test_spaces_around_tags():
-    segment = segment_of("a  <b> \n c</b>")
-    assert segment.text == "a c" and segment.tags[0].parts == ["<b>", " \n "]

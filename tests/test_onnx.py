@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -17,7 +16,6 @@ from nmt.convert.onnx_folder import (
     EncoderGraph,
     OnnxExport,
     export_graphs,
-    require_packages,
     without_prefix,
 )
 from nmt.errors import UserError
@@ -110,12 +108,6 @@ def test_the_folder_translates_without_nmt(vocabularies, tmp_path, onnxruntime, 
     equal = sum(map(str.__eq__, found, wanted))
     assert len(set(wanted)) > len(wanted) / 2
     assert equal > 0.8 * len(wanted)
-
-
-def test_a_missing_package_is_said(monkeypatch):
-    monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(UserError, match=r"package onnxscript: `pip install -e '.\[export\]'` in the checkout"):
-        require_packages()
 
 
 def test_an_ensemble_is_refused():
