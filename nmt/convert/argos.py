@@ -52,8 +52,6 @@ LANGUAGES = {
 
 
 class ArgosExport(CTranslate2Export):
-    """The package."""
-
     format = "argos"
 
     @property

@@ -53,7 +53,6 @@ class CTranslate2Export(Export):
         import_ctranslate2()
 
     def write_model(self, folder: Path, positions: int) -> None:
-        """CTranslate2's own files."""
         model = self.translator.model
         assert isinstance(model, Transformer)
         spec = build_spec(model, self.config.model, self.translator.tokenizers, positions)
@@ -245,7 +244,6 @@ class CTranslate2Translator(Translator):
         return [found[row] or [] for row in range(len(sources))]
 
     def run_engine(self, sources: Sequence[Source], limit: int) -> list[Any]:
-        """CTranslate2's results for sentences that have the same limit."""
         try:
             return self.engine.translate_batch(
                 [self.tokenizers.source.pieces([int(piece) for piece in ids]) for ids in sources],

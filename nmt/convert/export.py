@@ -87,7 +87,6 @@ class Export:
 
     @property
     def versions(self) -> dict[str, str]:
-        """Of the libraries that write it."""
         return {}
 
     def check(self) -> None:

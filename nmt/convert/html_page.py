@@ -63,7 +63,6 @@ class HtmlExport(Export):
 
     @property
     def onnx(self) -> OnnxExport:
-        """The same as ONNX graphs."""
         return OnnxExport(self.translator, self.config, "int8" if self.quantization == "int8" else "float32")
 
     format = "html"

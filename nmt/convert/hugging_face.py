@@ -136,7 +136,6 @@ class HuggingFaceExport(Export):
         self.write_files(folder, files)
 
     def card(self, model: TransformerConfig, parameters: int, provenance: dict[str, Any]) -> str:
-        """The model card."""
         data, targets, run = self.config.data, self.config.data.target.split("+"), provenance.get("run", {})
         versions = ", ".join(f"{name} {version}" for name, version in run.get("trained_with", {}).items())
         made = (
@@ -184,7 +183,6 @@ def check_exportable(config: Any, model: EncoderDecoder, tokenizers: Tokenizers)
 
 
 def model_config(config: TransformerConfig, vocabulary: int, positions: int) -> dict[str, Any]:
-    """config.json."""
     kind, architecture = ARCHITECTURES[config.norm]
     sides: dict[str, Any] = {}
     for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):

@@ -293,7 +293,6 @@ class OnnxExport(Export):
         self.write_files(folder, files)
 
     def description(self, graphs: Graphs) -> dict[str, Any]:
-        """What a program needs to know to run the graphs."""
         model, tokenizers = self.translator.model, self.translator.tokenizers
         extractor = default_extractor(self.config.train, model)
         return {

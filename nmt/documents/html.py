@@ -132,7 +132,6 @@ def element_end(text: str, name: str, start: int, end: int) -> int:
 
 
 def tag_parts(text: str, match: re.Match[str], name: str, attributes: dict[str, str]) -> list[Part]:
-    """A tag as it is written, its attributes that are text as segments."""
     names = set(TEXT_ATTRIBUTES)
     if name == "meta" and (attributes.get("name") in META or attributes.get("property") in META):
         names.add("content")

@@ -224,7 +224,7 @@ class Placement:
         """Pairs and points between two breaks: the clearest pair first, then what is inside, then points."""
         pairs = [node for node in nodes if node.is_pair]
         free = [region]
-        for node in sorted(pairs, key=lambda pair: -best_sum(self.gains(pair, region))[0]):
+        for node in sorted(pairs, key=lambda pair: -self.clearest(pair, *region)[0]):
             node.start, node.stop = self.best_span(node, free, source)
             start, stop = node.start, node.stop
             free = [
@@ -242,10 +242,10 @@ class Placement:
                         node.start = node.stop = pair.start if node.first <= pair.first else pair.stop
                 node.after |= node.start == region[1]
 
-    def gains(self, node: Node, region: Region) -> np.ndarray:
-        """How much more of each target word than THRESHOLD comes from the source words of a pair."""
-        gains: np.ndarray = self.weights[slice(*region), node.first : node.last].sum(1) - THRESHOLD
-        return gains
+    def clearest(self, node: Node, low: int, high: int) -> tuple[float, int, int]:
+        """Which of the target words [low, high) come from the source words of a pair, by the sum above THRESHOLD."""
+        total, start, stop = best_sum(self.weights[low:high, node.first : node.last].sum(1) - THRESHOLD)
+        return total, low + start, low + stop
 
     def best_span(self, node: Node, free: Sequence[Region], source: Region) -> Region:
         """The target words of a pair among those that are free; none only where all are taken.
@@ -254,12 +254,7 @@ class Placement:
         """
         if len(free) == 1 and (node.first, node.last) == source:
             return free[0]
-        spans = [
-            (total, low + first, low + last)
-            for low, high in free
-            if low < high
-            for total, first, last in [best_sum(self.gains(node, (low, high)))]
-        ]
+        spans = [self.clearest(node, low, high) for low, high in free if low < high]
         if not spans:
             return free[0][0], free[0][0]
         _, start, stop = max(spans, key=lambda span: span[0])

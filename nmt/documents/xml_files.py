@@ -96,11 +96,9 @@ class Mixed:
         self.elements: list[Any] = []
 
     def items(self, element: Any) -> list[Any]:
-        """The texts and the elements inside an element."""
         return [element.text or "", *(item for child in element for item in (child, child.tail or ""))]
 
     def fill(self, element: Any, new: Any) -> None:
-        """Put into an element what its translation says."""
         element[:] = []
         element.text = new.text
         for child in new:
