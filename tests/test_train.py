@@ -26,6 +26,8 @@ EVERYTHING = [
     "train.max_steps=12",
 ]
 
+WORDS = ["data.test=null"]
+
 
 def at_update(monkeypatch: pytest.MonkeyPatch, *steps: int) -> None:
     """Ctrl-C in the middle of the training, as the terminal sends it, after these updates of the run."""
@@ -150,7 +152,7 @@ def test_a_finished_run_is_left_as_it_is(trained: Trained, copied, tmp_path):
 
 def test_a_folder_of_another_training_is_refused(train, folder):
     """Without last.safetensors (deleted, or a full disk) its checkpoints would be mixed with those of the new one."""
-    words = ["train.max_steps=4", "train.validate_every=2", "data.test=null"]
+    words = ["train.max_steps=4", "train.validate_every=2"]
     assert train("mixed", *words).code == 0
     for name in ("last", "previous"):
         (folder("mixed") / f"{name}.safetensors").unlink()
@@ -255,7 +257,8 @@ def test_a_resumed_training_refuses_another_corpus(copied, tmp_path):
 
 def test_weights_that_are_not_finite_are_never_the_best(train, folder):
     """A validation follows the update after which they are not finite."""
-    answer = train("not-finite", "optim.lr=1e30", "optim.warmup_steps=0", "train.max_steps=3", "train.validate_every=1")
+    words = ["optim.lr=1e30", "optim.warmup_steps=0", "train.max_steps=3", "train.validate_every=1"]
+    answer = train("not-finite", *words)
     assert answer.code == 2 and "Traceback" not in answer.err
     assert ("corpus lines" in answer.err) == ("gradient norm" in answer.err), "a validation has no batch of training"
     for path in folder("not-finite").glob("*.safetensors"):
@@ -312,4 +315,4 @@ def test_an_empty_translation_at_a_validation_is_no_crash(train, folder, monkeyp
     assert train("empty", *RECURRENT, *words).code == 0
     events = EventAccumulator(str(folder("empty") / "tensorboard"))
     events.Reload()
-    assert "loss/valid" in events.Tags()["scalars"] and events.Tags()["images"] == ["confidence/test"]
+    assert "loss/valid" in events.Tags()["scalars"] and not events.Tags()["images"]
