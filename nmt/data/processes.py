@@ -63,23 +63,17 @@ def map_in_order(
 
 
 def start(function: Callable[[Any], Any], parent: int) -> None:
-    """In a new process: keep the function, leave SIGINT to the parent, and end when it does."""
+    """In a new process: keep the function, leave SIGINT to the parent, and end when it does, also in a task."""
     global work
     work = function
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    end_with_parent(parent)
-
-
-def call(item: Any) -> Any:
-    """In a new process: the result for an item."""
-    assert work is not None
-    return work(item)
-
-
-def end_with_parent(parent: int) -> None:
-    """Let Linux kill this process when the one that forked it ends, also in the middle of a task."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before that
         os._exit(1)
+
+
+def call(item: Any) -> Any:
+    assert work is not None
+    return work(item)

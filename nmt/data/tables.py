@@ -46,7 +46,10 @@ class Columns:
         ]  # fmt: skip
         if given is not None:
             pairs = list(zip(given[::2], given[1::2], strict=False)) if isinstance(given, list) else []
-            if not pairs or len(given) % 2 or not all(map(is_choice, pairs)):
+            texts = [pair for pair in pairs if all(isinstance(column, str) and column for column in pair)]
+            numbers = [pair for pair in pairs if all(type(column) is int and column > 0 for column in pair)]
+            is_mixed = len(texts) + len(numbers) < len(pairs) or any(source == target for source, target in pairs)
+            if not pairs or len(given) % 2 or is_mixed:
                 raise UserError(
                     f"data.columns={given} is not possible; give two names, data.columns=[NAME,NAME], or two numbers "
                     "from 1 for tables without a header, or several pairs of them for several tables."
@@ -76,12 +79,6 @@ class Columns:
             f"{table} has no columns {wanted}; it has {shown or 'none'}. Choose with data.columns=[SOURCE,TARGET]; "
             "numbers are for TSV and CSV without a header."
         )
-
-
-def is_choice(pair: tuple[Any, Any]) -> bool:
-    """Whether these are two different names, or two different numbers from 1 on."""
-    names = all(isinstance(column, str) and column for column in pair)
-    return pair[0] != pair[1] and (names or all(type(column) is int and column > 0 for column in pair))
 
 
 def read_table(file: PackedFile, data: DataConfig, skipped: Skipped) -> Iterator[Pair]:

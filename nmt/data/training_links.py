@@ -106,7 +106,6 @@ class TrainingLinks:
         self.starts = np.concatenate(ends)
 
     def line(self, number: int) -> str:
-        """Line `number` of the file, from 1."""
         start, end = (int(each) for each in self.starts[number - 1 : number + 1])
         return self.file.read_at(end - start, start).decode()
 
@@ -129,9 +128,8 @@ class TrainingLinks:
 
     def batch(self, sources: Sequence[Encoded], targets: Sequence[Encoded], numbers: Sequence[int]) -> Tensor:
         """[B T S]: G of some pairs (lines `numbers`), the row of target piece t at t + `shift`; zeros elsewhere."""
-        shift = self.shift
         longest = [max(map(len, side)) + 1 for side in (targets, sources)]
         rows = np.zeros((len(sources), *longest), dtype=np.float32)
         for row, source, target, number in zip(rows, sources, targets, numbers, strict=True):
-            row[shift : shift + len(target), : len(source)] = self.piece_links(source, target, number)
+            row[self.shift : self.shift + len(target), : len(source)] = self.piece_links(source, target, number)
         return torch.from_numpy(rows)
