@@ -47,11 +47,13 @@ def map_in_order(
     pool = ProcessPoolExecutor(processes, multiprocessing.get_context("fork"), start, (function, os.getpid()))
     waiting: deque[Future[Result]] = deque()
     try:
-        with warnings.catch_warnings():  # PyTorch's threads are idle, and a child does not use them
-            warnings.simplefilter("ignore", DeprecationWarning)
-            waiting.append(pool.submit(call, first[0]))
-        for item in chain(first[1:], items):
-            waiting.append(pool.submit(call, item))
+        for item in chain(first, items):
+            # A new process gets no Ctrl-C before `start`. PyTorch's threads are idle, and a child does not use them.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)
+                waiting.append(pool.submit(call, item))
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             if len(waiting) > 2 * processes:
                 yield waiting.popleft().result()
         while waiting:
@@ -67,6 +69,7 @@ def start(function: Callable[[Any], Any], parent: int) -> None:
     global work
     work = function
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
