@@ -1,5 +1,6 @@
 """Work divided among processes comes back complete, in order, and is what one process would compute."""
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -30,10 +31,12 @@ def test_results_come_back_in_order():
 
 
 def test_without_a_new_process_the_parent_does_the_work(monkeypatch):
-    monkeypatch.setattr(os, "fork", lambda: (_ for _ in ()).throw(BlockingIOError("no more processes")))
-    assert list(parallel_map(lambda number: (number, os.getpid()), range(3), 2)) == [
-        (number, os.getpid()) for number in range(3)
-    ]
+    for error in (BlockingIOError("no more processes"), OSError(errno.ENOMEM, "no memory")):
+        monkeypatch.setattr(os, "fork", lambda error=error: (_ for _ in ()).throw(error))
+        assert list(parallel_map(lambda number: (number, os.getpid()), range(3), 2)) == [
+            (number, os.getpid()) for number in range(3)
+        ]
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, [])  # Ctrl-C still ends the program
 
 
 def test_the_work_of_a_killed_process_is_done_again(tmp_path, caplog):
@@ -46,6 +49,7 @@ def test_the_work_of_a_killed_process_is_done_again(tmp_path, caplog):
     assert list(parallel_map(task, range(9), 2)) == list(range(9))
     assert 1 <= len([record for record in caplog.records if "was killed" in record.message]) <= 2
     assert not multiprocessing.active_children()
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
 def test_lines_whose_search_kills_are_named(trained, monkeypatch):

@@ -50,10 +50,12 @@ def map_in_order(
         for item in chain(first, items):
             # A new process gets no Ctrl-C before `start`. PyTorch's threads are idle, and a child does not use them.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)
-                waiting.append(pool.submit(call, item))
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    waiting.append(pool.submit(call, item))
+            finally:  # also where no process can be forked, or one has been killed
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
             if len(waiting) > 2 * processes:
                 yield waiting.popleft().result()
         while waiting:

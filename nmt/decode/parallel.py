@@ -45,7 +45,7 @@ def parallel_map(function: Callable[[Any], Any], items: Sequence[Any], num_proce
     this one does the work.
     """
     one_by_one = partial(in_one_thread, function, os.getpid())
-    done = kills = 0
+    others, done, kills = set(multiprocessing.active_children()), 0, 0
     while done < len(items):
         try:
             for result in map_in_order(one_by_one, items[done:], num_processes, "translates"):
@@ -56,8 +56,10 @@ def parallel_map(function: Callable[[Any], Any], items: Sequence[Any], num_proce
             if kills == MOST_KILLS:
                 raise WorkersKilled(done) from None
             log.warning("A worker process was killed; its batch is done again.")
-        except BlockingIOError:
-            for process in multiprocessing.active_children():  # those that could be started
+        except OSError:  # the system allows no more processes, or has no memory for them
+            if num_processes == 1:
+                raise
+            for process in set(multiprocessing.active_children()) - others:  # those that could be started
                 process.terminate()
             num_processes = 1
 
