@@ -101,8 +101,11 @@ def test_speech_marks_in_tsv_are_text(tmp_path: Path) -> None:
     """Cells that begin and end in a quote, and one that only a spreadsheet can have written, far behind."""
     rows = [('"Komm!"', '"Come!"'), ("Ja.", "Yes."), ('"Los", rief er.', '"Go", he called.')]
     text = "".join(f"{source}\t{target}\n" for source, target in rows * 400)
-    found = read(save(tmp_path / "a.tsv", text + '"Das ""Haus"" fällt."\tIt falls.\n'), [1, 2])
-    assert found == [*rows * 400, ('Das "Haus" fällt.', "It falls.")]
+    text += '"Das ""Haus"" fällt."\tIt falls.\n'
+    odd = [('"Ja", rief er.', 'He said ""yes"".'), ('"Ja\rnein', 'a ""')]
+    text += "".join(f"{source}\t{target}\n" for source, target in odd)
+    found = read(save(tmp_path / "a.tsv", text), [1, 2])
+    assert found == [*rows * 400, ('Das "Haus" fällt.', "It falls."), *odd]
 
 
 def test_the_width_of_a_table_is_that_of_most_rows(tmp_path: Path) -> None:

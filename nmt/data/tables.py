@@ -117,8 +117,11 @@ def is_quoted(text: str) -> bool:
 
 
 def tsv_cells(line: str) -> list[str]:
-    """The cells of a line; doubled quotes are as a spreadsheet writes them."""
-    return next(csv.reader([line], delimiter="\t")) if '""' in line else line.split("\t")
+    """The cells of a line; one in quotes that has doubled ones is as a spreadsheet writes it."""
+    return [
+        cell[1:-1].replace('""', '"') if '""' in cell[1:-1] and QUOTED.fullmatch(cell) else cell
+        for cell in line.split("\t")
+    ]
 
 
 def find_delimiter(line: str, columns: Columns) -> str:
