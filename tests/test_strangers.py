@@ -123,6 +123,8 @@ CASES = {
     "a missing weight": weights(bias=...),
     "an unknown weight": weights(surprise=torch.zeros(3)),
     "a weight in a group": weights(**{"a/b": torch.zeros(3)}),
+    "a weight in a weight": weights(**{f"{WEIGHT}/b": torch.zeros(3)}),
+    "an optimizer that is a tensor": entry(optimizer=torch.zeros(3)),
     "a weight that is text": weights(bias="heavy"),
     "a name with an escape": weights(**{"\x1b[2J": torch.zeros(3)}),
 }

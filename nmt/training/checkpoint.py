@@ -139,7 +139,7 @@ def load(path: Path, with_tensors: bool = True) -> Payload:
         check_entries(payload)
     except UserError as error:
         raise UserError(f"{path} is not a checkpoint of this program: {error}.") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, LookupError, TypeError, AttributeError, RuntimeError):  # RuntimeError: of a tensor as a dict
         raise UserError(f"{path} is not a checkpoint of this program.") from None
     return payload
 
@@ -173,7 +173,7 @@ def flatten(payload: Payload, prefix: str = "") -> tuple[dict[str, Tensor], Payl
 
 
 def insert(payload: Payload, path: list[str], tensor: Tensor) -> None:
-    """Put a tensor back to its place in nested dicts; raises ValueError or AttributeError where something else is."""
+    """Put a tensor back to its place in nested dicts; raises one of several errors where something else is."""
     for key in path[:-1]:
         payload = payload.setdefault(key, {})
     if path[-1] in payload:
