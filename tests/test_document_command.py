@@ -1,7 +1,9 @@
 """nmt translate --document: a trained model, bad input in one sentence, and nothing half-made."""
 
+import io
 import os
 import signal
+import zipfile
 
 import pytest
 from corpora import Trained, run_command
@@ -64,11 +66,18 @@ def test_stdout_has_the_document_alone(translate, tmp_path):
 CUE = "1\n00:00:01,000 --> 00:00:03,000\nEin Junge.\n\n"
 
 
+archive = io.BytesIO()
+with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:
+    package.writestr("word/document.xml", "".join(f"<p>{number * number}</p>" for number in range(200)))
+DAMAGED = archive.getvalue().replace(archive.getvalue()[100:300], bytes(200))
+
+
 @pytest.mark.parametrize(
     ("name", "content", "wanted"),
     [
         ("a.pages", "x", "'.pages' is of no known format; possible: .txt, .md"),
         ("a.docx", "x", "a.docx: this is no package"),
+        ("a.docx", DAMAGED, "a.docx: this is no package"),
         ("a.html", b"<p>gut</p>\nM\xfcller", "a.html, line 2, is not UTF-8"),
         ("a.html", "Ja.\n<p class='x>gut</p>", "a.html, line 2: the tag <p has no end."),
         ("a.html", "<meta charset='latin-1'><p>gut", "says that its encoding is latin-1; convert it to UTF-8."),

@@ -119,6 +119,13 @@ def test_lines_of_text_join_only_where_they_are_full():
         (".md", "Ja *kursiv\nüber* [r] an_b.  \nNeu\n\n[r]: u\n", "JA *KURSIV ÜBER* [R][r] AN_B.  \nNEU\n\n[r]: u\n"),
         (".md", "> Ein Zitat, das\n> weitergeht.\n", "> EIN ZITAT, DAS WEITERGEHT.\n"),
         (".html", "<option>eins<option>zwei", "<option>EINS<option>ZWEI"),
+        # Patterns that could need exponential time.
+        (".html", f"<li><a href=u>{'2023-01-02 ' * 9}ja</a></li>", f"<li><a href=u>{'2023-01-02 ' * 9}JA</a></li>"),
+        (".html", '<meta http-equiv=a content="text/html; charset=UTF-8;">ja',
+         '<meta http-equiv=a content="text/html; charset=UTF-8;">JA'),
+        (".html", '<meta name=robots content="charset=latin1">ja', '<meta name=robots content="charset=latin1">JA'),
+        (".vtt", "WEBVTT\r\n\r\n00:01.000 --> 00:02.000\r\nja\r\n\r\nNOTE so\r\n",
+         "WEBVTT\r\n\r\n00:01.000 --> 00:02.000\r\nJA\r\n\r\nNOTE so\r\n"),
     ],
 )  # fmt: skip
 def test_what_is_no_text_stays(extension, text, wanted):

@@ -30,12 +30,12 @@ BUTTONS = {"submit", "button", "reset"}
 LONGEST_BLOCK = 5_000  # characters; a longer one is read in parts
 
 # A word with an index, which would not be one word without it: H₂O, 10⁶, 4th.
-NO_LETTERS = r"(?:[^<>\w]|[\d_])+"
-INDEX, NUMBER = (rf"(?:<su[bp]\b[^<>]*>{content}</su[bp]>\w*)+" for content in ("[^<>]+", NO_LETTERS))
+NO_LETTER = r"(?:[^<>\w]|[\d_])"
+INDEX, NUMBER = (rf"(?:<su[bp]\b[^<>]*>{content}+</su[bp]>\w*)+" for content in ("[^<>]", NO_LETTER))
 FORMULA = rf"(?<!\w)(?:\d+{INDEX}|\w+{NUMBER}(?:(?<=\w)|(?=[-‐’'])))"
 TOKEN = re.compile(
     r"(?P<comment><!--.*?(?:-->|\Z)|<[!?][^>]*(?:>|\Z))"
-    rf"|(?P<mark>(?<=\S)<(?P<of>sup|sub|a)\b[^<>]*>(?:</?(?!(?P=of)\b)\w[^<>]*>|{NO_LETTERS})+</(?P=of)>)"
+    rf"|(?P<mark>(?<=\S)<(?P<of>sup|sub|a)\b[^<>]*>(?:</?(?!(?P=of)\b)\w[^<>]*>|{NO_LETTER})+</(?P=of)>)"
     # What may stand in a tag: values in quotation marks, which may have > in them, and all else.
     r"""|<(?P<close>/?)(?P<name>[A-Za-z][^\s/>]*)(?P<rest>(?:[^>=]|=\s*"[^"]*"|=\s*'[^']*'|=(?!\s*["']))*)>?"""
     rf"|(?P<formula>{FORMULA})",
@@ -109,7 +109,8 @@ def read_markup(text: str, match: re.Match[str], end: int | None = None) -> list
     if (is_kept or name in KEPT) and kind == "open":
         stop = element_end(text, name, stop, len(text) if end is None else end) or (len(text) if is_block else stop)
         return [Token("unit", start, stop, [text[start:stop]], name, is_block)]
-    declared = attributes.get("charset") or attributes.get("content", "").partition("charset=")[2]
+    content = attributes.get("content", "") if "http-equiv" in attributes else ""
+    declared = attributes.get("charset") or content.partition("charset=")[2].partition(";")[0].strip()
     if name == "meta" and declared not in ("", "utf-8", "utf8", "us-ascii", "ascii"):
         raise Malformed(f"the document says that its encoding is {declared}; convert it to UTF-8", start)
     return [Token(kind, start, stop, parts, name, is_block)]

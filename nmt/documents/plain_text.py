@@ -73,7 +73,7 @@ DIALOGUE = re.compile(rf"^Dialogue:[^,\r\n]*,\s*{CLOCK}\s*,\s*{CLOCK}\s*,(?:[^,\
 # Where the text of a cue ends, by the kind of file; in SRT before the number of the next one.
 CUE_END = {
     "srt": re.compile(r"^[ \t]*\d+[ \t]*\r?\n\Z", re.MULTILINE),
-    "vtt": re.compile(r"^[ \t]*$", re.MULTILINE),
+    "vtt": re.compile(r"^[ \t]*\r?$", re.MULTILINE),
     "ass": re.compile(r"\r?$", re.MULTILINE),
 }
 INLINE = re.compile(r"<(/?)([A-Za-z]+)(?:[ \t.][^<>\r\n]*)?>|\{[\\/][^{}\r\n]*\}|<[\d:.]+>|\\h")

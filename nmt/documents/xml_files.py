@@ -17,6 +17,7 @@ from io import BytesIO
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from nmt.data.packed import DAMAGED
 from nmt.documents.segment import Document, Field, Malformed, SegmentBuilder, TagKind
 from nmt.errors import UserError, install_extra
 
@@ -220,7 +221,7 @@ def read_package(dialect: Dialect, data: bytes, _: bool) -> Document:
     try:
         archive = zipfile.ZipFile(BytesIO(data))
         files = {each.filename: archive.read(each) for each in archive.infolist()}
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
+    except (*DAMAGED, RuntimeError, NotImplementedError) as error:
         raise Malformed(f"this is no package of XML files ({error})") from None
     roots = {name: parse(files[name], name) for name in files if re.fullmatch(dialect.members, name)}
     if not roots:
