@@ -27,6 +27,7 @@ T target pieces.
 import hashlib
 import re
 import unicodedata
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -114,7 +115,7 @@ class Glossary:
         for start in edges:
             if terms and start < terms[-1].last:
                 continue
-            for end in (each for each in reversed(edges) if start < each <= start + longest):
+            for end in reversed(edges[bisect_right(edges, start) : bisect_right(edges, start + longest)]):
                 found = text[start:end]
                 entry = self.in_small_letters.get(found.lower()) if any_case else self.entries.get(found)
                 if entry is None and found[:1].isupper() and SENTENCE_END.search(text, 0, start):
