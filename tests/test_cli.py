@@ -307,7 +307,7 @@ def test_given_gold_links_give_an_error_rate(trained: Trained, align, pair_files
     for wrong, message in {
         (*words[4:6],): "--gold",
         (*words[:4], "--reverse"): "--reverse",
-        (*words, "--valid-source", own): "belong together",
+        (*words, "--valid-source", own): "--valid-source needs",
         (*words[:4], "--valid-source", own, "--valid-target", own, "--valid-gold", own): "no effect",
     }.items():
         refused = run_command(capfd, "evaluate", "tiny", "--runs", trained.runs, *wrong)

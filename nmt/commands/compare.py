@@ -6,15 +6,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt.commands.scoring_options import check_scoring_options, chosen_sets, valid_gold
-from nmt.data.files import report_write_errors, write_atomic
+from nmt.commands import check_given
+from nmt.commands.evaluate import NEEDS, NOT_WITH, chosen_sets, valid_gold
+from nmt.data.files import report_write_errors
 from nmt.errors import UserError
 from nmt.evaluate.significance import check_samples
 from nmt.runs.comparison import compare_runs, count_words, write_report
 from nmt.runs.folders import find_checkpoints
 from nmt.runs.results import check_writable
 from nmt.runs.run import Run, load
-from nmt.runs.test_sets import TestSet, corpus_hashes
+from nmt.runs.scoring import TestSet, corpus_hashes, write_set
 
 log = logging.getLogger("nmt")
 SHORT = range(6, 13)  # words of a source sentence whose heatmap is neither trivial nor large
@@ -22,7 +23,7 @@ SHORT = range(6, 13)  # words of a source sentence whose heatmap is neither triv
 
 def run(options: argparse.Namespace) -> int:
     """Compare runs on the same sets; the tables go to stdout as Markdown, the whole report to --output."""
-    check_scoring_options(options)
+    check_given(options, NEEDS, NOT_WITH)
     check_samples(options.samples)
     runs = open_runs(options.names, Path(options.runs), options.beam)
     (name, first), output = next(iter(runs.items())), Path(options.output)
@@ -78,11 +79,7 @@ def joined_sets(test_set: TestSet, most: int | None, folder: Path) -> list[TestS
     if most is not None and not 2 <= most <= len(pairs):
         raise UserError(f"--long {most} is not possible with {test_set.name}; choose 2 to {len(pairs)}.")
     for count in range(2, (most or 1) + 1):
-        paths = [folder / f"{test_set.name}-joined{count}.{side}" for side in ("source", "reference")]
-        with report_write_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            for side, path in enumerate(paths):
-                groups = (pairs[start : start + count] for start in range(0, len(pairs) - count + 1, count))
-                write_atomic(path, "".join(" ".join(pair[side] for pair in group) + "\n" for group in groups))
-        sets.append(TestSet(paths[0].stem, paths[0], paths[1:]))
+        groups = (pairs[start : start + count] for start in range(0, len(pairs) - count + 1, count))
+        joined = (list(map(" ".join, zip(*group, strict=True))) for group in groups)
+        sets.append(write_set(f"{test_set.name}-joined{count}", folder, joined))
     return sets

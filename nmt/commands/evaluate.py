@@ -2,31 +2,50 @@
 
 import argparse
 import logging
+from pathlib import Path
 from random import Random
 
-from nmt.commands import open_run
-from nmt.commands.scoring_options import check_scoring_options, chosen_sets, valid_gold
+from nmt.commands import check_given, open_run
 from nmt.data.augmentation import FINAL, add_typos
-from nmt.data.files import refuse_links, report_write_errors, write_atomic
+from nmt.data.files import refuse_links
+from nmt.data.parallel_text import read_pairs
 from nmt.errors import UserError
+from nmt.evaluate.aer import GoldAlignments, read_gold_alignments
 from nmt.evaluate.odd_lines import odd_report, read_odd_lines
 from nmt.runs.results import Result
 from nmt.runs.run import Run
-from nmt.runs.scoring import calibrate, make_layer_selector, score_set, score_sets
-from nmt.runs.test_sets import TestSet, validation_gold
+from nmt.runs.scoring import (
+    TestSet,
+    calibrate,
+    make_layer_selector,
+    score_set,
+    score_sets,
+    sets_of_split,
+    validation_gold,
+    write_set,
+)
 from nmt.view.text import visible
 
 log = logging.getLogger("nmt")
 SEED = 1
 NOISE = ("capitals", "small", "typos", "punctuation")
 KINDS = (*NOISE[:3], "noised")  # noised: one of NOISE, line by line
+# Of the options that say what is scored and which gold links are used, in `nmt compare` as well
+NEEDS = {
+    "--source": "--reference",
+    "--reference": "--source",
+    "--gold": "--source",
+    "--valid-source": "--valid-target",
+    "--valid-target": "--valid-gold",
+    "--valid-gold": "--valid-source",
+    **dict.fromkeys(("--base", "--reverse", "--tokenized"), "--gold --valid-gold"),  # how links are written
+}
+NOT_WITH = {"--source": "--split", "--odd": "--source --split --noised --gold --valid-gold"}
 
 
 def run(options: argparse.Namespace) -> int:
     """Print one line of scores for each test set."""
-    check_scoring_options(options)
-    if options.odd and (options.source or options.split or options.noised or options.gold or options.valid_gold):
-        raise UserError("--odd scores a list of lines of its own; it goes with no other option of scoring.")
+    check_given(options, NEEDS, NOT_WITH)
     run = open_run(options)
     if options.odd:
         lines = read_odd_lines()
@@ -50,19 +69,39 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def chosen_sets(options: argparse.Namespace, name: str, run: Run) -> list[TestSet]:
+    """The given files, or the sets of the run's corpus that --split selects; raises UserError."""
+    if not options.source:
+        return sets_of_split(options.split, name, run)
+    source, references = Path(options.source), list(map(Path, options.reference))
+    gold = read_gold(options, options.gold, source, references[0]) if options.gold else None
+    name = source.name.removesuffix(".gz").encode(errors="replace").decode()  # bytes that are not UTF-8 become ?
+    return [TestSet(name, source, references, gold)]
+
+
+def valid_gold(options: argparse.Namespace, test_sets: list[TestSet]) -> GoldAlignments | None:
+    """The pairs with links of --valid-gold; raises UserError where nothing that is scored has gold links."""
+    if not options.valid_gold:
+        return None
+    if not any(test_set.gold for test_set in test_sets):
+        raise UserError("--valid-gold FILE has no effect: there are no gold links of what is scored.")
+    return read_gold(options, options.valid_gold, Path(options.valid_source), Path(options.valid_target))
+
+
+def read_gold(options: argparse.Namespace, links: str, source: Path, target: Path) -> GoldAlignments:
+    """Pairs with their gold links, written as --base, --reverse and --tokenized describe; raises UserError."""
+    pairs = list(read_pairs(source, target))
+    return read_gold_alignments(Path(links), pairs, options.base, options.reverse, options.tokenized)
+
+
 def score_noised(run: Run, test_set: TestSet) -> list[Result]:
     """The scores of a test set whose sources are in capitals (so are the references), in small letters, and so on."""
     results, folder = [], run.folder / "evaluate" / "noised"
+    refuse_links(folder.parent, folder, *folder.glob("*"))
     for kind in KINDS:
-        paths = [folder / f"{test_set.name}-{kind}.{side}" for side in ("source", "reference")]
-        refuse_links(folder.parent, folder, *paths)
         generator = Random(SEED)
         pairs = [noise(*pair, kind, generator) for pair in test_set.pairs]
-        with report_write_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            for path, lines in zip(paths, zip(*pairs, strict=True), strict=True):
-                write_atomic(path, "".join(f"{line}\n" for line in lines))
-        results.append(score_set(run, TestSet(f"{test_set.name}-{kind}", paths[0], paths[1:])))
+        results.append(score_set(run, write_set(f"{test_set.name}-{kind}", folder, pairs)))
     return results
 
 

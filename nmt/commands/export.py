@@ -21,7 +21,7 @@ from nmt.errors import UserError
 from nmt.evaluate.metrics import scores_in
 from nmt.runs.folders import existing_corpus, find_checkpoints
 from nmt.runs.run import Run, load
-from nmt.runs.test_sets import corpus_hashes
+from nmt.runs.scoring import corpus_hashes
 
 log = logging.getLogger("nmt")
 FORMATS: dict[str, tuple[type[Export], tuple[str, ...]]] = {  # and the number formats of its weights, default first

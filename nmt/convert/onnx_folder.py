@@ -33,8 +33,8 @@ from nmt.errors import UserError, install_extra
 from nmt.evaluate.extraction import default_extractor
 from nmt.models.base import EncoderDecoder, Memory
 from nmt.models.cells import StackedRNNCell
-from nmt.models.encoder import RecurrentEncoder
 from nmt.models.ensemble import Ensemble
+from nmt.models.recurrent import RecurrentEncoder
 
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 FORMAT = 1  # of model.json

@@ -20,8 +20,7 @@ from nmt.evaluate.metrics import SEED, STANDARD, Translated, find_metric, open_s
 from nmt.evaluate.significance import Significance, paired_bootstrap
 from nmt.runs.results import Result
 from nmt.runs.run import Run
-from nmt.runs.scoring import fingerprint, make_layer_selector, score_set
-from nmt.runs.test_sets import TestSet, validation_gold
+from nmt.runs.scoring import TestSet, fingerprint, make_layer_selector, score_set, validation_gold
 from nmt.training import checkpoint
 from nmt.training.state import TrainState
 from nmt.view.curves import plot_curves

@@ -1,36 +1,109 @@
-"""Runs scored on test sets: the metrics, and the alignment error rate where there are gold links."""
+"""Test sets, of the corpus of a run or files of one's own, and the scores of runs on them."""
 
 import hashlib
 import logging
-import platform
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
-import torch
-
-from nmt.config.schema import DecodeConfig, flatten
-from nmt.data.corpus import set_files
-from nmt.data.files import report_write_errors
+from nmt.config.schema import Config, DecodeConfig, flatten
+from nmt.data.corpus import read_report, set_files
+from nmt.data.files import report_write_errors, write_atomic
 from nmt.data.language_pairs import target_language
 from nmt.data.parallel_text import read_lines, read_pairs
-from nmt.decode.translator import Translator
-from nmt.evaluate.aer import GoldAlignments, LayerSelector
+from nmt.errors import UserError
+from nmt.evaluate.aer import GoldAlignments, LayerSelector, read_gold_alignments
 from nmt.evaluate.calibration import fit_calibration, measure_confidence, some_pairs, write_calibration
 from nmt.evaluate.extraction import default_extractor
 from nmt.evaluate.metrics import STANDARD, Translated, open_scorer, score, tokenization_warning
 from nmt.evaluate.odd_lines import is_loop
 from nmt.evaluate.significance import compositional_gap
+from nmt.runs.folders import existing_corpus
 from nmt.runs.provenance import code_digest
 from nmt.runs.results import Result, check_writable, read_result, write_result
 from nmt.runs.run import Run, load
-from nmt.runs.test_sets import TestSet, corpus_set
 from nmt.view.progress import Progress
 from nmt.view.tensorboard import TensorBoardLogger
 
 SEEN, UNSEEN = "test_seen", "test_unseen"  # known and new combinations of verb and object; their gap is measured
 log = logging.getLogger("nmt")
+
+
+@dataclass
+class TestSet:
+    """Source sentences with one or more references, and gold links of the first if there are any."""
+
+    __test__ = False  # pytest collects no class of this name
+    name: str
+    source: Path
+    references: list[Path]
+    gold: GoldAlignments | None = field(default=None, repr=False)
+
+    @cached_property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Each source sentence with its first reference; raises UserError if the numbers of lines differ."""
+        return list(read_pairs(self.source, self.references[0]))
+
+    @property
+    def sources(self) -> list[str]:
+        return [source for source, _ in self.pairs]
+
+    @cached_property
+    def reference_lines(self) -> list[list[str]]:
+        more = ([target for _, target in read_pairs(self.source, path)] for path in self.references[1:])
+        return [[target for _, target in self.pairs], *more]
+
+
+def corpus_set(config: Config, corpus: Path, name: str) -> TestSet:
+    """A set of a corpus, with its gold links where it has some."""
+    source, target = set_files(corpus, name, config.data)
+    test_set, links = TestSet(name, source, [target]), corpus / f"{name}.align"
+    if links.exists():
+        test_set.gold = read_gold_alignments(links, test_set.pairs)
+    return test_set
+
+
+def write_set(name: str, folder: Path, pairs: Iterable[Sequence[str]]) -> TestSet:
+    """Pairs of sentences as a set of its own, in two files of a folder; raises UserError."""
+    paths = [folder / f"{name}.{side}" for side in ("source", "reference")]
+    with report_write_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, lines in zip(paths, zip(*pairs, strict=True), strict=True):
+            write_atomic(path, "".join(f"{line}\n" for line in lines))
+    return TestSet(name, paths[0], paths[1:])
+
+
+def validation_gold(run: Run) -> GoldAlignments | None:
+    """The gold links of the validation set that the run was trained with, whatever the current folder; None without."""
+    corpus = existing_corpus(run.config, corpus_hashes(run), run.folder)
+    return None if corpus is None else corpus_set(run.config, corpus, "valid").gold
+
+
+def corpus_hashes(run: Run) -> set[str]:
+    """The hashes of the corpora that its members were trained on."""
+    return {model["corpus_hash"] for model in run.provenance["models"]}
+
+
+def sets_of_split(split: str | None, name: str, run: Run) -> list[TestSet]:
+    """The sets of the corpus of a run that --split selects; raises UserError where it has none, or is gone.
+
+    It is never prepared again: what a stranger's checkpoint names would be downloaded, or copied, where it says.
+    """
+    corpus = existing_corpus(run.config, corpus_hashes(run), run.folder)
+    if corpus is None:
+        raise UserError(
+            f"The corpus that {name} was trained on is no longer in {run.config.data_folder}, or not that of all its "
+            "members; prepare it with `nmt download` and the words of the training, or give --source and --reference."
+        )
+    sets = read_report(corpus)["sets"]
+    if split not in (None, "test", "valid", *sets):
+        possible = ", ".join(dict.fromkeys(["test", "valid", *sets]))
+        raise UserError(f"--split {split} is not possible; choose one of {possible}.")
+    if split in (None, "test") and not sets:
+        raise UserError(f"The corpus of {name} has no test set; give --source and --reference.")
+    return [corpus_set(run.config, corpus, each) for each in (sets if split in (None, "test") else [split])]
 
 
 def score_set(
@@ -68,7 +141,6 @@ def score_set(
         hypotheses = [translation.text for translation in translations]
         measured["loops"] = sum(map(is_loop, test_set.sources, hypotheses))
         measured["confidence"] = measure_confidence(run.translator, translations, references)
-        measured["machine"] = describe_machine(run.translator)
     translated = Translated(hypotheses, test_set.reference_lines, test_set.sources)
     result = measured | score(translated, language, metrics, measured)
     if result != stored:
@@ -140,15 +212,6 @@ def make_layer_selector(run: Run, valid: GoldAlignments | None) -> LayerSelector
     if not run.translator.model.has_attention:
         return None
     return LayerSelector(run.translator, default_extractor(run.config.train, run.translator.model), valid)
-
-
-def describe_machine(translator: Translator) -> str:
-    """The hardware that the seconds of a translation were measured on."""
-    if translator.device.type == "cuda":
-        return torch.cuda.get_device_name(translator.device)
-    processes = translator.num_processes
-    parallel = f"processes: {processes}" if processes > 1 else f"threads: {torch.get_num_threads()}"
-    return f"CPU {platform.machine()}, {parallel}"
 
 
 def fingerprint(test_set: TestSet) -> str:

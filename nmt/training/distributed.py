@@ -10,10 +10,12 @@ import atexit
 import functools
 import logging
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import accumulate
+from types import FrameType
 from typing import Any, TypeVar
 
 import torch
@@ -28,6 +30,10 @@ VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")  
 EXCHANGE_TIMEOUT = timedelta(minutes=30)  # of updates: a process that is that late is lost
 WAIT_TIMEOUT = timedelta(days=7)  # of other work: process 0 may build a corpus for hours
 ALIGNMENT = 16  # floats; each parameter's gradient starts at a multiple of it
+# Ctrl-C; a scheduler's end of time, before and after its warning; a closed terminal.
+SIGNALS = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP") if hasattr(signal, name)
+]  # Windows has the first two
 
 
 @contextmanager
@@ -157,6 +163,50 @@ def after_restart() -> dict[str, Any]:
 def has_joined() -> bool:
     """Whether this process communicates with others."""
     return dist.is_available() and dist.is_initialized()
+
+
+class Interrupted(Exception):
+    """A signal has asked the training to stop; `signal` is its number."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.signal = number
+
+
+class StopSignal:
+    """A request to stop, raised only where `check` is called, that is, where the training can be saved."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.signal = 0  # its number; 0: none has come
+
+    def check(self) -> None:
+        """Raise Interrupted if any process has been asked to stop; every process must call it at the same point."""
+        if number := int(self.world.max(self.signal)):
+            raise Interrupted(number)
+
+    @contextmanager
+    def on_signals(self) -> Iterator[None]:
+        """Within the block the first signal requests a stop; a second one stops a single process at once.
+
+        Under torchrun a Ctrl-C comes twice, from the terminal and from torchrun, so there a second one changes nothing.
+        """
+
+        def request(number: int, frame: FrameType | None) -> None:
+            if self.signal and self.world.size == 1:
+                raise KeyboardInterrupt
+            self.signal = self.signal or number
+            log.info("Stopping after this update …")
+
+        try:
+            before = {number: signal.signal(number, request) for number in SIGNALS}
+        except ValueError:  # not in the main thread, which alone may handle signals
+            before = {}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 class OrderedSum:

@@ -21,12 +21,11 @@ from nmt.evaluate.extraction import DECODER_STEPS
 from nmt.models.build import build
 from nmt.training import checkpoint
 from nmt.training.checkpoint_manager import CheckpointManager
-from nmt.training.distributed import World
+from nmt.training.distributed import Interrupted, StopSignal, World
 from nmt.training.optimizers import make_optimizer
 from nmt.training.precision import autocast, select_device, select_precision
 from nmt.training.schedule import TimeBudget, can_be_extended, planned_updates, warn_if_only_warmup
 from nmt.training.state import TrainingDiverged, TrainState
-from nmt.training.stop_signal import Interrupted, StopSignal
 from nmt.training.train_step import TrainMetrics, TrainStep
 from nmt.training.validation import Validation, ValidationResult
 from nmt.view.progress import Progress

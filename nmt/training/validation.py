@@ -16,10 +16,9 @@ from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.extraction import default_extractor, record_words
 from nmt.evaluate.metrics import STANDARD, Translated, direction, find_metric, score
 from nmt.models.inference import inference_copy
-from nmt.training.distributed import World
+from nmt.training.distributed import StopSignal, World
 from nmt.training.loss import token_losses
 from nmt.training.state import TrainingDiverged
-from nmt.training.stop_signal import StopSignal
 from nmt.view.tensorboard import TensorBoardLogger
 
 
