@@ -17,10 +17,10 @@ from nmt.audit.profile import (
     without_capitals,
 )
 from nmt.config.schema import DataConfig
-from nmt.data.checks import Pair, pair_hashes, text_faults
+from nmt.data.checks import Pair, text_faults
 from nmt.data.filtering import SLACK
 from nmt.data.inspect.language import in_other_language
-from nmt.data.inspect.lines import SMALL, Lines, Words, is_in, powers, scripts, table_of
+from nmt.data.inspect.lines import SMALL, Lines, Words, is_in, mix, powers, scripts, table_of
 from nmt.data.inspect.misaligned_blocks import MIN_PAIRS, Chunk, MisalignedBlock, find_misaligned_blocks
 
 BOTH = 2  # stands for both sides, where 0 is the source and 1 the target
@@ -70,6 +70,10 @@ def sequences(words: Words) -> np.ndarray:
     """A hash of the words of each line in their order; 0 for a line without words."""
     position = np.arange(len(words.line)) - (np.cumsum(words.count) - words.count)[words.line]
     return line_sums(words, words.hash * powers(WORD_BASE, int(words.count.max(initial=0)) + 1)[position])
+
+
+def pair_hashes(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    return mix(mix(source) + target)
 
 
 def line_sums(words: Words, values: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt.data.inspect.language import describe_languages, in_other_language, log_likelihood_ratio
-from nmt.data.inspect.lines import SMALL, Lines, mix, table_of
+from nmt.data.inspect.lines import SMALL, Lines, table_of
 from nmt.data.inspect.misaligned_blocks import (
     MIN_PAIRS,
     UNRELATED,
@@ -70,7 +70,6 @@ class ChunkFaults(NamedTuple):
     size: int
     faults: dict[str, np.ndarray]  # the indices of the pairs of each kind
     misaligned: list[MisalignedBlock]  # numbered from 1 in the chunk
-    hashes: np.ndarray  # of each pair, to the letter
 
 
 @dataclass
@@ -104,8 +103,7 @@ class PairChecks:
             other = [in_other_language(self.usual.language, number, side) for number, side in enumerate(sides)]
             found |= {"in the other language": other[0] | other[1], SWAPPED: other[0] & other[1]}
         indices = {kind: np.flatnonzero(lines) for kind, lines in found.items() if lines.any()}
-        blocks = find_misaligned_blocks(self.usual.moments, chunk)
-        return ChunkFaults(chunk.size, indices, blocks, pair_hashes(sides[0].hashes, sides[1].hashes))
+        return ChunkFaults(chunk.size, indices, find_misaligned_blocks(self.usual.moments, chunk))
 
     def watch(self, pairs: Iterator[Pair]) -> Iterator[Pair]:
         """The same pairs, which are looked at a chunk at a time."""
@@ -152,8 +150,3 @@ def text_faults(side: Lines) -> dict[str, np.ndarray]:
         "characters of a wrong encoding": lost | side.matching(side.having(BROKEN_TABLE[side.codes]), BROKEN),
         "HTML entities": side.matching(side.having(side.codes == ord("&")), ENTITY),
     }
-
-
-def pair_hashes(source: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Hashes of pairs from those of their sides."""
-    return mix(mix(source) + target)

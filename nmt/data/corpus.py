@@ -9,7 +9,6 @@ Everything streams.
 import hashlib
 import json
 import logging
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -74,14 +73,8 @@ def without_effect(data: DataConfig) -> set[str]:
         return {*OWN_KEYS, *AUDIT_KEYS}
     is_split = sources.SPLIT in (data.valid, *(data.test if isinstance(data.test, list) else [data.test]))
     default = {key for key in OWN_KEYS if getattr(data, key) == DataConfig.__dataclass_fields__[key].default}
-    return {
-        "train",
-        "valid",
-        "test",
-        "opus_url",
-        *AUDIT_KEYS,
-        *(default - ({"split_size"} if is_split else set())),
-    }
+    used = {"split_size"} if is_split else set()
+    return {"train", "valid", "test", "opus_url", *AUDIT_KEYS, *(default - used)}
 
 
 def build_corpus(data: DataConfig, folder: Path, downloads: Path, old: OldText | None = None) -> None:
@@ -89,8 +82,8 @@ def build_corpus(data: DataConfig, folder: Path, downloads: Path, old: OldText |
 
     `old`: what a training that starts from a run has from it: pairs to train on again, and test sets.
     """
-    with report_write_errors(folder), tempfile.TemporaryDirectory(dir=folder) as temporary:
-        generated, cache = Path(temporary), downloads.parent / "digests.json"
+    with report_write_errors(folder):
+        cache = downloads.parent / "digests.json"
         sets = sources.find_sets(data, downloads)
         plan = prepare_training(data, sets, cache)
         sets = divide_tests(sets)
@@ -103,7 +96,7 @@ def build_corpus(data: DataConfig, folder: Path, downloads: Path, old: OldText |
         checks = {name: PairChecks(None, languages) for name in sets if name != "train"}
         for name in checks:
             audit[name] = write_held_out_set(name, sets[name], data, folder, held_out, checks[name])
-        training = TrainingSet(plan, data, held_out, PairChecks(checks["valid"], languages), generated)
+        training = TrainingSet(plan, data, held_out, PairChecks(checks["valid"], languages))
         audit = {"train": training.write(folder)} | audit
         if leaked := held_out.found_lines("valid"):
             audit["valid"]["counted"][IN_TRAINING] = len(leaked)

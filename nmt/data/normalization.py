@@ -14,7 +14,3 @@ def normalize(text: str, lowercase: bool = False) -> str:
     """
     text = unicodedata.normalize("NFC", INVISIBLE.sub("", SPACES.sub(" ", text)))
     return text.lower() if lowercase else text
-
-
-def odd_spaces(text: str) -> int:
-    return len(SPACES.findall(text)) + len(INVISIBLE.findall(text))

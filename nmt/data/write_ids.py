@@ -87,18 +87,13 @@ def write_shards(paths: list[Path], blocks: Iterator[Block], bar: Progress) -> C
                 counts.update(outcomes)
                 bar.update(outcomes.total())
             table = pyarrow.Table.from_batches([pairs for pairs, _ in held if pairs.num_rows], SCHEMA)
-            numbers = shard_numbers(table.column("line").to_numpy(), len(paths))
+            numbers = mix(table.column("line").to_numpy()) % numpy.uint64(len(paths))
             for number, writer in enumerate(writers):
                 chosen = pyarrow.array(numpy.flatnonzero(numbers == number))
                 part = table if len(paths) == 1 else table.take(chosen).combine_chunks()
                 if part.num_rows:
                     writer.write_table(part)
     return counts
-
-
-def shard_numbers(lines: numpy.ndarray, shards: int) -> numpy.ndarray:
-    """The shard of each line: a hash of its number modulo the number of shards."""
-    return mix(lines) % numpy.uint64(shards)
 
 
 def tokenized_blocks(

@@ -1,8 +1,9 @@
 """Writes training, validation and test sets as two files of lines each, and counts what came from where.
 
 Training pairs are looked at by several processes, in chunks. This one reads the pairs and writes them; what the others
-answer is in the order read, so the corpus does not depend on their number. Duplicates, copies and pairs that are also
-in validation or test sets are counted and reported only; whether they are a fault depends on the corpus.
+answer is in the order read, so the corpus does not depend on their number. Copies and pairs that are also in validation
+or test sets are counted and reported only; whether they are a fault depends on the corpus. Repeated pairs are found by
+`nmt audit`.
 """
 
 from collections import Counter, deque
@@ -13,8 +14,6 @@ from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
-
-import numpy as np
 
 from nmt.config.schema import DataConfig
 from nmt.data.checks import SAMPLE, SWAPPED, ChunkFaults, PairChecks
@@ -35,7 +34,6 @@ IN_TRAINING = "also in train"  # the remark on a validation pair
 CHUNK = 4000  # pairs that a process looks at together
 MOST_SKIPPED = 0.5  # of the records of an origin; more are an error
 MANY_SKIPPED = 0.1  # and a warning
-HASHES_AT_ONCE = 4_000_000  # that are in memory to find duplicates, 64 MB
 Item = TypeVar("Item")
 
 
@@ -142,18 +140,16 @@ def first_pairs(origins: Sequence[Origin]) -> list[Pair]:
 class Judgement(NamedTuple):
     reason: str | None  # why it is left out
     held_out: set[int]  # the sentences of validation and test sets that it has, by their hashes
-    hash: int  # of both sides, to the letter
 
 
 @dataclass
 class TrainingSet:
-    """Writes the training pairs that are not left out; `temporary` is a folder for hashes."""
+    """Writes the training pairs that are not left out."""
 
     plan: TrainingPlan
     data: DataConfig
     held_out: HeldOutSentences
     checks: PairChecks
-    temporary: Path
 
     def write(self, folder: Path) -> dict[str, Any]:
         """Write train.SOURCE, train.TARGET and the links; returns the set's entry in report.json.
@@ -163,13 +159,12 @@ class TrainingSet:
         counts, plan = PairCounts(), self.plan
         link_files = find_link_files(self.data, plan.origins)
         self.checks.prepare(first_pairs(plan.origins))
-        with SetWriter("train", self.data, folder) as writer, open(self.temporary / "hashes", "wb") as hashes:
+        with SetWriter("train", self.data, folder) as writer:
             link_writer = writer.enter_context(LineWriter(folder / LINKS)) if link_files else None
             for number, origin in enumerate(plan.origins):
                 weight = plan.weight(number, sum(file.file.tell() for file in writer.files.values()))
                 judge = partial(self.judged, links=link_files[number] if link_files else None, place=origin.place)
                 for (source, target), line, judgement in counts.each(origin, judge):
-                    hashes.write((0 if judgement.reason else judgement.hash).to_bytes(8, "little"))
                     if judgement.reason:
                         counts.drop(judgement.reason)
                         continue
@@ -188,9 +183,6 @@ class TrainingSet:
                         counts.drop("left out by its weight")
                 check_part(counts.origins[-1], self.data)
                 counts.origins[-1] |= {"weight": round(weight, 4)} | ({"tag": origin.tag} if origin.tag else {})
-        repeated, first = count_repeated(self.temporary / "hashes")
-        if repeated:
-            counts.count("duplicates", first, repeated)
         return counts.report_entry(self.checks, writer)
 
     def judged(self, pairs: Iterator[Pair], links: Path | None, place: str) -> Iterator[tuple[Pair, str, Judgement]]:
@@ -213,10 +205,10 @@ class TrainingSet:
         found = self.checks.inspect(chunk)
         limits = self.data.max_characters, self.data.max_length_ratio
         judgements = []
-        for pair, value in zip(chunk.pairs[chunk.core], found.hashes.tolist(), strict=True):
+        for pair in chunk.pairs[chunk.core]:
             reason = rejection_reason(*pair, *limits) or self.plan.reason(*pair)
-            judgements.append(Judgement(reason, set() if reason else self.held_out.find(*pair), value))
-        return found._replace(hashes=found.hashes[:0]), judgements
+            judgements.append(Judgement(reason, set() if reason else self.held_out.find(*pair)))
+        return found, judgements
 
 
 def check_part(entry: dict[str, Any], data: DataConfig) -> None:
@@ -229,25 +221,3 @@ def check_part(entry: dict[str, Any], data: DataConfig) -> None:
     hint = " Its sentences are too much alike to be split; give data.valid, and data.test=null." if alike else ""
     left = f"No training pair is left of {entry['read']:,} in data.train={entry['origin']}: {reasons}."
     raise UserError(left + hint)
-
-
-def count_repeated(path: Path) -> tuple[int, int]:
-    """How many of the pairs whose hashes are in a file repeat an earlier one, and the number of the first (0: none).
-
-    A hash of 0 is none. Each pass over the file takes one share of the hashes, so that memory stays bounded.
-    """
-    shares = 1 + path.stat().st_size // (8 * HASHES_AT_ONCE)
-    repeated, firsts = 0, list[int]()
-    for share in range(shares):
-        hashes, numbers, before = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)], 1
-        with open(path, "rb") as file:
-            while len(block := np.fromfile(file, np.uint64, 1 << 20)):
-                chosen = np.flatnonzero((block != 0) & (block % np.uint64(shares) == share))
-                hashes.append(block[chosen])
-                numbers.append(chosen + before)
-                before += len(block)
-        own = np.concatenate(numbers)
-        _, first = np.unique(np.concatenate(hashes), return_index=True)
-        again = np.delete(own, first)
-        repeated, firsts = repeated + len(again), [*firsts, *again[:1].tolist()]
-    return repeated, min(firsts, default=0)

@@ -19,7 +19,6 @@ KINDS = {"Ll": SMALL, "Lu": CAPITAL, "Lt": CAPITAL, "Lo": UNCASED, "Lm": UNCASED
 TOGETHER = dict.fromkeys(("HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "IDEOGRAPHIC"), "CJK") | {"FULLWIDTH": "LATIN"}
 BASE = np.uint64(0x9E3779B97F4A7C15)  # odd: powers do not vanish
 NEWLINE = 10
-STEM = 4  # letters by which the forms of a name are taken for one
 
 
 @lru_cache
@@ -162,7 +161,6 @@ class Words:
         factors = powers(BASE, int(self.length.max(initial=0)) + 1)
         letters = character_hashes()[small_letters()[lines.codes[where]]] * factors[position]
         self.hash = mix(np.add.reduceat(letters, begins)) if len(begins) else np.zeros(0, np.uint64)
-        self.stem = mix(np.add.reduceat(letters * (position < STEM), begins)) if len(begins) else self.hash
         self.kind = lines.kinds[firsts]
         self.digit = self.kind == DIGIT
         self.lines = lines.count
@@ -173,12 +171,9 @@ class Words:
         return np.bincount(self.line[chosen], minlength=self.lines)
 
     def in_other(
-        self, other: "Words", chosen: np.ndarray, offset: int = 0, among: np.ndarray | None = None, by: str = "hash"
+        self, other: "Words", chosen: np.ndarray, offset: int = 0, among: np.ndarray | None = None
     ) -> np.ndarray:
-        """Whether each chosen word is also in the other side's line (`among` its words), `offset` lines further on.
-
-        by: "hash" for whole words, "stem" for their first STEM letters.
-        """
-        keys = mix(getattr(self, by)[chosen] ^ mix(self.line[chosen] + offset))
-        hashes = getattr(other, by) ^ mix(other.line)
+        """Whether each chosen word is also in the other side's line (`among` its words), `offset` lines further on."""
+        keys = mix(self.hash[chosen] ^ mix(self.line[chosen] + offset))
+        hashes = other.hash ^ mix(other.line)
         return is_in(keys, mix(hashes if among is None else hashes[among]))
