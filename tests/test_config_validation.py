@@ -26,7 +26,6 @@ IDLE = [
 ]
 # Model and keys, of which the first cannot have this value
 IMPOSSIBLE = [
-    "transformer self_attention=flex",
     "transformer_alibi attention_dropout=0.1",
     "transformer_delta positions=rotary",
     "transformer_sliding positions=none",

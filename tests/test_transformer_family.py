@@ -1,6 +1,5 @@
 """Self-attention functions, positions and rollout: against NumPy, finite differences, PyTorch, and their laws."""
 
-import re
 import warnings
 from types import SimpleNamespace
 
@@ -8,7 +7,6 @@ import numpy as np
 import oracle_heads as oracle
 import pytest
 import torch
-from corpora import small, write_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -21,10 +19,8 @@ from nmt.attention.flex import compiled_flex_attention, explicit_attention, make
 from nmt.attention.positions import make_positions, rotate
 from nmt.attention.rollout import rollout
 from nmt.attention.self_attention import AdditiveSelfAttention, SelfAttention, make_self_attention
-from nmt.config.compose import compose_all
 from nmt.data.batches import collate
 from nmt.errors import UserError
-from nmt.runs import pipeline
 
 HEADS, SIZE = 3, 4
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 2e-2}
@@ -204,24 +200,6 @@ def batch():
     """Three pairs of uneven lengths."""
     random = np.random.default_rng(1)
     return collate(*([random.integers(8, 50, length) for length in lengths] for lengths in ([6, 2, 4], [3, 7, 5])))
-
-
-def test_a_validation_pair_beyond_the_last_position_is_refused_at_the_start(tmp_path):
-    """Validation pairs are never dropped; with as many positions as the sentence names training starts."""
-    corpus = write_corpus(tmp_path / "text", train=40)
-    valid = tmp_path / "text" / "valid.en"
-    lines = valid.read_text(encoding="utf-8").splitlines()
-    lines[4] = " ".join(["x"] * 60)
-    valid.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    words = ["model.hidden_size=16", "model.num_heads=2", "tokenizer.max_pieces=30", "model.max_positions=40"]
-    words += ["model=transformer_learned", "decode.max_length_extra=6", "train.max_steps=2"]
-    config = compose_all(small(tmp_path, corpus, *words), multirun=False)[0]
-    with pytest.raises(UserError) as error:
-        pipeline.train(config)
-    needed = re.search(r"=40 is too small; line 5 of .* has (\d+) pieces,", str(error.value))[1]
-    assert not (tmp_path / "runs").exists()
-    config.model.max_positions = int(needed)
-    pipeline.train(config)
 
 
 def test_learned_positions_end(small_model):

@@ -13,8 +13,11 @@ from nmt.view.text import visible
 
 def run(options: argparse.Namespace) -> int:
     """Run the command for one configuration, or with -m for each combination; print the scores of test sets."""
-    if options.command == "suggest":
-        return print_suggestions(options)
+    if options.command == "suggest":  # KEY=VALUE and the reason for what the corpus and the time decide
+        for config in compose_all(options.overrides, options.multirun, open_run=parent_of):
+            for suggestion in pipeline.suggestions(config):
+                print(f"{suggestion.word}\t{suggestion.reason}")
+        return 0
     configs = pipeline.compose(options.overrides, options.multirun)  # before any is run
     codes = []
     for config in configs:
@@ -29,11 +32,3 @@ def run(options: argparse.Namespace) -> int:
             print(f"nmt: {config.name}: {visible(str(error))}", file=sys.stderr)
             codes.append(2)
     return max(codes)
-
-
-def print_suggestions(options: argparse.Namespace) -> int:
-    """KEY=VALUE and the reason for each value that the corpus and the time decide."""
-    for config in compose_all(options.overrides, options.multirun, open_run=parent_of):
-        for suggestion in pipeline.suggestions(config):
-            print(f"{suggestion.word}\t{suggestion.reason}")
-    return 0

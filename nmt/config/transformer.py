@@ -88,39 +88,24 @@ class TransformerConfig:
             raise UserError(
                 f"model.hidden_size={self.hidden_size} must be a multiple of 2 × model.num_heads={self.num_heads}."
             )
-        if self.self_attention == "flex":
-            self.check_flex(config)
+        if self.self_attention == "flex" and config.train.compile:
+            raise UserError(
+                f"train.compile=true is not possible with {attention}, which compiles its attention itself."
+            )
         if self.self_attention != "softmax" and self.attention_dropout:
             given = f"model.attention_dropout={self.attention_dropout}"
             raise UserError(f"{given} is not possible with {attention}, which drops no weights; it must be 0.")
         if self.positions == "rotary" and self.self_attention in (*POSITIVE_FEATURES, "additive"):
-            why = "rotated features can be negative"
-            if self.self_attention == "additive":
-                why = "only dot products of rotated vectors depend on the distance"
             raise UserError(
-                f"model.positions=rotary is not possible with {attention}: {why}; choose "
-                "model.positions=sinusoidal or learned."
+                f"model.positions=rotary is not possible with {attention}: only dot products of rotated vectors depend "
+                "on the distance; choose model.positions=sinusoidal or learned."
             )
         if self.positions == "none" and self.distance_bias == "none":
-            why = "the model could not tell the order of the words"
             raise UserError(
-                "model.positions=none needs model.distance_bias=alibi or model.distance_bias=relative; "
-                f"without one, {why}."
+                "model.positions=none needs model.distance_bias=alibi or relative; without one the model could not "
+                "tell the order of the words."
             )
         self.check_positions(config)
-
-    def check_flex(self, config: Config) -> None:
-        """self_attention=flex compiles its attention itself, and differs from softmax by a window or a bias."""
-        if config.train.compile:
-            raise UserError(
-                "train.compile=true is not possible with model.self_attention=flex, which compiles its attention "
-                "itself."
-            )
-        if not self.sliding_window and self.distance_bias == "none":
-            raise UserError(
-                "model.self_attention=flex without a window or a bias is softmax; give model.sliding_window=N, "
-                "model.distance_bias=alibi or model.distance_bias=relative, or choose model.self_attention=softmax."
-            )
 
     def check_positions(self, config: Config) -> None:
         """Learned positions must reach to the end of any sentence that is kept, and of any that search may write."""

@@ -29,8 +29,7 @@ def find_parent(run: str, root: Path) -> Path:
 
 def parent_of(run: str, root: Path) -> tuple[Path, Config]:
     """The checkpoint of a run to start from and its configuration; raises UserError."""
-    path = find_parent(run, root)
-    return path, load_config(path)
+    return (path := find_parent(run, root)), load_config(path)
 
 
 def open_parent(config: Config) -> Parent | None:

@@ -4,9 +4,6 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from nmt.attention.cpu import keep_freed_memory
 from nmt.config.compose import compose_all
@@ -60,14 +57,9 @@ def suggestions(config: Config) -> list[Suggestion]:
     check_metric(config)  # before anything is downloaded
     gpu = select_device(config.device).type == "cuda"
     folder = world().main_first(lambda: build_corpus_stage(config))
-    size = read_corpus_size(folder, (config.data.source, config.data.target))
-    return suggest(size, config.train.max_minutes, gpu)
-
-
-def read_corpus_size(folder: Path, languages: Sequence[str]) -> CorpusSize:
-    """The size of the training pairs of a corpus folder, from its report and the sizes of its files."""
     pairs = max(1, read_report(folder)["audit"]["train"]["kept"])
-    return CorpusSize(pairs, max(count_characters(folder / f"train.{language}") for language in languages) / pairs)
+    sides = (folder / f"train.{language}" for language in (config.data.source, config.data.target))
+    return suggest(CorpusSize(pairs, max(map(count_characters, sides)) / pairs), config.train.max_minutes, gpu)
 
 
 def count_characters(path: Path) -> float:
@@ -91,11 +83,15 @@ def train(config: Config) -> list[Result]:
         processes.check_equal("The run that is started from", parent.provenance["weights"])
     folders = processes.main_first(lambda: build_stages(config, parent))
     data = TrainingData.open(folders.corpus, folders.tokenizer, folders.ids)
-    check_validation(config, data)
     folder = run_folder(config)
     with work_in(folder, processes):
         report = read_report(folders.corpus)
-        warn_of_validation_set(report["audit"]["valid"], config, data)
+        valid = report["audit"]["valid"]
+        if (in_training := valid["counted"].get(IN_TRAINING, 0)) >= 0.9 * valid["kept"]:
+            log.warning(
+                "%d of the %d validation pairs are training pairs: its scores, and the choice of the best checkpoint, "
+                "say nothing about new sentences; give another data.valid.", in_training, valid["kept"],
+            )  # fmt: skip
         trainer = build_trainer(config, data, folder, processes, parent)
         if processes.is_main:
             write_atomic(folder / "config.yaml", to_yaml(config))  # some keys may change when a run is continued
@@ -117,42 +113,3 @@ def work_in(folder: Path, processes: World) -> Iterator[None]:
             stack.enter_context(only_writer(folder, timeout=2.0 if processes.size == 1 else 30.0))
             stack.enter_context(log_file(folder / "train.log"))
         yield
-
-
-def check_validation(config: Config, data: TrainingData) -> None:
-    """Raises UserError when learned positions are fewer than the pieces of the longest validation sentence.
-
-    No validation pair may be left out, so that the loss is that of the whole set. Longer lines of a test set are
-    translated in parts.
-    """
-    if getattr(config.model, "positions", None) != "learned":
-        return
-    valid, max_positions = data.valid, config.model.max_positions
-    row = int(np.maximum(valid.source_lengths, valid.target_lengths).argmax())
-    longest = 1 + int(max(valid.source_lengths[row], valid.target_lengths[row]))  # </s>
-    if longest > max_positions:
-        raise UserError(
-            f"model.max_positions={max_positions} is too small; line {valid.line(row)} of the validation set has "
-            f"{longest} pieces, </s> counted, and no validation pair is left out; give model.max_positions={longest} or "
-            "more, or choose other model.positions."
-        )
-
-
-def warn_of_validation_set(entry: dict[str, Any], config: Config, data: TrainingData) -> None:
-    """Log warnings of a validation set that is training data, and of a sentence that makes every validation slow.
-
-    `entry`: of the set in the report of the corpus.
-    """
-    in_training = entry["counted"].get(IN_TRAINING, 0)
-    if in_training >= 0.9 * entry["kept"]:
-        log.warning(
-            "%d of the %d validation pairs are training pairs: its scores, and the choice of the best checkpoint, say "
-            "nothing about new sentences; give another data.valid.", in_training, entry["kept"],
-        )  # fmt: skip
-    pieces, row = int(data.valid.source_lengths.max()), int(data.valid.source_lengths.argmax())
-    if pieces > config.tokenizer.max_pieces:
-        log.warning(
-            "Line %d of %s has %d pieces, more than tokenizer.max_pieces=%d: each validation translates it whole, "
-            "which takes long and much memory.",
-            data.valid.line(row), data.corpus / f"valid.{config.data.source}", pieces, config.tokenizer.max_pieces,
-        )  # fmt: skip

@@ -56,12 +56,8 @@ def warn_if_only_warmup(warmup: int, total: int | None) -> None:
 
 def planned_updates(train: TrainConfig, updates_per_epoch: float) -> int | None:
     """The smaller of max_steps and max_epochs in updates; None if max_minutes is the only limit."""
-    limits = []
-    if train.max_steps is not None:
-        limits.append(train.max_steps)
-    if train.max_epochs is not None:
-        limits.append(max(1, round(train.max_epochs * updates_per_epoch)))
-    return min(limits) if limits else None
+    epochs = None if train.max_epochs is None else max(1, round(train.max_epochs * updates_per_epoch))
+    return min((limit for limit in (train.max_steps, epochs) if limit is not None), default=None)
 
 
 class TimeBudget:

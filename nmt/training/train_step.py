@@ -2,7 +2,6 @@
 
 import logging
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -60,8 +59,7 @@ class TrainMetrics:
             "optim/gradient_norm": self.gradient_norm / self.updates,
             "speed/target_tokens_per_second": (self.tokens - self.earlier_tokens) / seconds,
             "speed/padding_fraction": self.padding / self.updates,
-            "speed/memory_gib": peak_memory(device),
-        }
+        } | ({"speed/memory_gib": torch.cuda.max_memory_allocated(device) / 2**30} if device.type == "cuda" else {})
 
 
 class Figures:
@@ -296,15 +294,3 @@ def compiled(model: EncoderDecoder) -> Callable[..., DecoderOutput]:
 
     forward = torch.compile(outputs, dynamic=True)
     return lambda *inputs: DecoderOutput(*forward(*inputs), {})
-
-
-def peak_memory(device: torch.device) -> float:
-    """Peak memory so far in GiB: of the GPU, or of the process (0 on a system without `resource`, such as Windows)."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / 2**30
-    try:
-        import resource
-    except ImportError:
-        return 0.0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**30 if sys.platform == "darwin" else peak / 2**20  # bytes on macOS, KiB on Linux

@@ -169,7 +169,10 @@ class Trainer:
                     self.loop(progress)
                     self.finish()
                 except Interrupted as interruption:
-                    self.settle()
+                    try:
+                        self.train_step.settle()
+                    except TrainingDiverged as error:  # one invalid update too many
+                        self.roll_back(error)
                     self.save()
                     self.world.gather_objects(None)  # torchrun ends the others as soon as one process has ended
                     saved = f"Interrupted after update {state.step}; everything is saved in {self.checkpoints.folder}"
@@ -218,13 +221,6 @@ class Trainer:
             except TrainingDiverged as error:
                 self.roll_back(error)
             self.stop.check()
-
-    def settle(self) -> None:
-        """Read the figures of the last update; the training goes back where it was one invalid update too many."""
-        try:
-            self.train_step.settle()
-        except TrainingDiverged as error:
-            self.roll_back(error)
 
     def roll_back(self, error: TrainingDiverged) -> None:
         """Go on with the weights of the last validation and the next batches; raises TrainingDiverged at a second time.
