@@ -21,7 +21,6 @@ from nmt.models.build import build as build_model
 from nmt.runs.comparison import reference_perplexity
 from nmt.runs.run import load
 from nmt.training import checkpoint
-from nmt.view.curves import plot_curves
 from nmt.view.page import Table
 
 
@@ -33,15 +32,6 @@ def test_a_markdown_table_keeps_its_columns(rows):
     for line in table:
         assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) == 3
     assert re.fullmatch(r"\| -+:? \| -+:? \|", table[1])
-
-
-def test_ten_curves_differ_in_more_than_color():
-    curves = {f"_run_{number}": [float(number), 50.0 - number] for number in range(10)}
-    figure = plot_curves(curves, {"1–5": 30, "6+": 19}, "a title", "words", "BLEU")
-    drawn = figure.axes[0].get_lines()
-    assert len({(line.get_marker(), line.get_linestyle()) for line in drawn}) == 10
-    assert len({(line.get_color(), line.get_linestyle()) for line in drawn}) == 10
-    assert [text.get_text().strip() for text in figure.legends[0].get_texts()] == list(curves)  # from the highest end
 
 
 class Runs(NamedTuple):

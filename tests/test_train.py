@@ -117,21 +117,21 @@ def test_interrupted_and_continued_is_uninterrupted(model, train, folder, monkey
 
 def test_a_longer_budget_continues_a_finished_run(train, folder):
     """With a schedule that does not depend on the end, N updates and then M - N more are M updates."""
-    words = [*EVERYTHING, "optim.schedule=inverse_sqrt", "train.average_checkpoints=0"]
+    words = [*RECURRENT, *EVERYTHING, "optim.schedule=inverse_sqrt", "train.average_checkpoints=0", "train.max_steps=6"]
     assert train("once", *words).code == 0
-    assert train("twice", *words, "train.max_steps=7").code == 0
-    assert train_state(folder("twice"))["step"] == 7
+    assert train("twice", *words, "train.max_steps=3").code == 0
+    assert train_state(folder("twice"))["step"] == 3
     assert train("twice", *words).code == 0
     once, twice = (comparable(folder(name) / "last.safetensors") for name in ("once", "twice"))
     for key in ("model", "optimizer"):
         assert differing(once[key], twice[key]) == [], key
-    assert once["train_state"]["step"] == twice["train_state"]["step"] == 12
+    assert once["train_state"]["step"] == twice["train_state"]["step"] == 6
 
 
 def test_patience_counts_validations_without_a_better_score(train, folder):
-    words = ["optim.lr=1e-30", "train.patience=2", "train.max_steps=40", "train.validate_every=2"]
+    words = [*RECURRENT, "optim.lr=1e-30", "train.patience=2", "train.max_steps=40", "train.validate_every=1"]
     assert train("patient", *words, "train.average_checkpoints=0").code == 0
-    assert train_state(folder("patient"))["step"] == 6 and train_state(folder("patient"))["finished"]
+    assert train_state(folder("patient"))["step"] == 3 and train_state(folder("patient"))["finished"]
 
 
 def list_curves(folder: Path) -> set[Path]:
@@ -152,11 +152,11 @@ def test_a_finished_run_is_left_as_it_is(trained: Trained, copied, tmp_path):
 
 def test_a_folder_of_another_training_is_refused(train, folder):
     """Without last.safetensors (deleted, or a full disk) its checkpoints would be mixed with those of the new one."""
-    words = ["train.max_steps=4", "train.validate_every=2"]
+    words = [*RECURRENT, "train.max_steps=4", "train.validate_every=2"]
     assert train("mixed", *words).code == 0
     for name in ("last", "previous"):
         (folder("mixed") / f"{name}.safetensors").unlink()
-    answer = train("mixed", *words, "model.hidden_size=32")
+    answer = train("mixed", *words, "model.hidden_size=8")
     assert answer.code == 2 and "model.hidden_size" in answer.err
     later = folder("mixed") / "step-9.safetensors"  # as a longer training leaves it
     (folder("mixed") / "step-2.safetensors").rename(later)
@@ -231,7 +231,7 @@ def test_a_resumed_training_refuses_another_configuration(copied):
 def test_a_run_of_an_earlier_configuration_is_resumed(train, folder):
     """An option that was added later has its default, as if the run had been trained with it; others were renamed."""
     words = [*RECURRENT, "optim.schedule=constant", "train.average_checkpoints=0"]
-    assert train("older", *words, "train.max_steps=5").code == 0
+    assert train("older", *words, "train.max_steps=2").code == 0
     path = folder("older") / "last.safetensors"
     payload = checkpoint.load(path)
     for key in ("hard_attention_gradient", "window_narrowing_batches", "max_positions"):
@@ -240,8 +240,8 @@ def test_a_run_of_an_earlier_configuration_is_resumed(train, folder):
     payload["config"]["train"]["keep_checkpoints"] = "all"
     payload["config"]["data"]["pairs"] = 0
     checkpoint.save(path, payload)
-    assert train("older", *words, "train.max_steps=8").code == 0
-    assert train_state(folder("older"))["step"] == 8
+    assert train("older", *words, "train.max_steps=3").code == 0
+    assert train_state(folder("older"))["step"] == 3
 
 
 def test_a_resumed_training_refuses_another_corpus(copied, tmp_path):
