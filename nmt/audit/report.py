@@ -5,6 +5,7 @@ The page needs no other file.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from nmt.audit.faults import BOTH
@@ -14,39 +15,8 @@ from nmt.view.text import escape_html
 
 OTHER_LANGUAGES = "languages not as named"
 UNMATCHED = "line without a counterpart"
-# What each fault means, and what to do about it.
-MEANINGS = {
-    "both sides blank": "The lines hold nothing; training drops them.",
-    "one side blank": "One line has no translation; training drops the pair.",
-    OTHER_LANGUAGES: "The script or the most frequent words are those of another language.",
-    UNMATCHED: "One file has more lines than the other: lines are missing, perhaps before a shift.",
-    "not UTF-8": "The line has bytes that are no UTF-8; convert the file. Training refuses it.",
-    "characters of a wrong encoding": "UTF-8 that was read as Latin-1 or Windows-1252 (Ã¼ for ü), U+FFFD, or M?ller.",
-    "byte order mark": "U+FEFF. At the start of a file it is removed when read; elsewhere it becomes part of a word.",
-    "control characters": "Characters that control a terminal or the direction of text.",
-    "invisible characters": "A tab, a carriage return or U+2028 in the line, a soft hyphen, a zero-width space.",
-    "unusual spaces": "No-break, thin or ideographic spaces; they are read as plain ones.",
-    "HTML entities": "Such as &amp;, which stands for &.",
-    "quoted as in a table": 'The line is in quotation marks with "" inside, as spreadsheets write it.',
-    "tags": "Tags of HTML, such as <br>. Not reported where a twentieth of the pairs have them on both sides.",
-    "duplicate": "The pair repeats an earlier one to the letter.",
-    "near duplicate": "The pair has the words of an earlier one, apart from case, punctuation and order.",
-    "in valid or test": "Both sides are those of a pair of a validation or test set: scores would be too good.",
-    "a side in valid or test": "One side is a sentence of a validation or test set.",
-    "both sides equal": "At least three words, the same on both sides.",
-    "partly untranslated": "At least half of the target's longer words in small letters are also in the source.",
-    "another script": "A third of the letters are of a script that the side does not use, or Latin and Cyrillic touch.",
-    "in the other language": "The line reads like the other side's language.",
-    "unlike the rest": "Most words are unknown to the rest of the side, its characters rare: another language.",
-    "in a misaligned block": "By lengths, shared words and numbers these lines do not belong together.",
-    "too long": "Longer than data.max_characters; training drops the pair.",
-    "lengths too unlike": "More than data.max_length_ratio; training drops the pair.",
-    "unusual difference of lengths": "More than data.audit_deviation standard deviations from what is usual.",
-    "number not on both sides": "A number from three digits on is on one side only, or no number is on both.",
-    "looks tokenized": "A full stop or comma between spaces. Not reported where most lines have them.",
-    "all in capitals": "At least three words, and no small letter. Not reported where a twentieth of the pairs are so.",
-    "no capital letters": "Begins with a small letter and has no capital. Not reported where that is usual.",
-}
+TABLE = Path(__file__).with_name("meanings.tsv").read_text(encoding="utf-8").splitlines()
+MEANINGS = dict(line.split("\t") for line in TABLE)  # what each fault means, and what to do about it
 
 
 @dataclass

@@ -58,12 +58,6 @@ class Count:
     first: int = 0  # the number of the first
 
 
-class Usual(NamedTuple):
-    pairs: int  # it was learnt from
-    moments: np.ndarray  # `length_moments`
-    language: np.ndarray  # `log_likelihood_ratio`
-
-
 class ChunkFaults(NamedTuple):
     """What was found in a chunk of pairs."""
 
@@ -79,7 +73,9 @@ class PairChecks:
     valid: "PairChecks | None" = None
     languages: Pair | None = None
     read: int = 0  # pairs that were looked at
-    usual: Usual | None = None
+    learnt: int = 0  # pairs from which is known what is usual
+    moments: np.ndarray = field(default_factory=lambda: np.zeros((3, 2)))  # `length_moments`
+    language: np.ndarray | None = None  # `log_likelihood_ratio`
     other_languages: str | None = None  # what is wrong with the languages of the first pairs
     faults: dict[str, Count] = field(default_factory=dict)
     misaligned: list[MisalignedBlock] = field(default_factory=list)
@@ -87,23 +83,22 @@ class PairChecks:
     def prepare(self, pairs: list[Pair]) -> None:
         """Learn from the first pairs of the set what is usual; languages from the validation set if it has enough."""
         sides = Lines([source for source, _ in pairs]), Lines([target for _, target in pairs])
-        valid = self.valid.usual if self.valid else None
-        language = valid.language if valid and valid.pairs >= MIN_PAIRS else log_likelihood_ratio(*sides)
-        self.usual = Usual(len(pairs), length_moments(*sides), language)
+        is_known = self.valid is not None and self.valid.learnt >= MIN_PAIRS
+        self.language = self.valid.language if self.valid and is_known else log_likelihood_ratio(*sides)
+        self.learnt, self.moments = len(pairs), length_moments(*sides)
         if self.languages:
             self.other_languages = describe_languages(pairs, self.languages)
 
     def inspect(self, chunk: Chunk) -> ChunkFaults:
         """The faults of a chunk; `prepare` comes first."""
-        assert self.usual is not None
         sides = [Lines([pair[side] for pair in chunk.pairs[chunk.core]]) for side in (0, 1)]
         by_side = [text_faults(side) for side in sides]
         found = {kind: by_side[0][kind] | by_side[1][kind] for kind in by_side[0]}
-        if self.usual.pairs >= MIN_PAIRS:
-            other = [in_other_language(self.usual.language, number, side) for number, side in enumerate(sides)]
+        if self.language is not None and self.learnt >= MIN_PAIRS:
+            other = [in_other_language(self.language, number, side) for number, side in enumerate(sides)]
             found |= {"in the other language": other[0] | other[1], SWAPPED: other[0] & other[1]}
         indices = {kind: np.flatnonzero(lines) for kind, lines in found.items() if lines.any()}
-        return ChunkFaults(chunk.size, indices, find_misaligned_blocks(self.usual.moments, chunk))
+        return ChunkFaults(chunk.size, indices, find_misaligned_blocks(self.moments, chunk))
 
     def watch(self, pairs: Iterator[Pair]) -> Iterator[Pair]:
         """The same pairs, which are looked at a chunk at a time."""

@@ -31,11 +31,6 @@ class Origin:
     tag: str = ""  # before each source: the target language, the origin
     languages: tuple[str, str] | None = None  # of the pairs, where the corpus has several language pairs
 
-    @property
-    def has_lines(self) -> bool:
-        """Whether pair n is line n."""
-        return self.sides is not None
-
     def pairs(self, skipped: Skipped, errors: str = "strict") -> Iterator[Pair]:
         """The pairs; raises UserError when there is none.
 

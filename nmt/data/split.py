@@ -14,7 +14,7 @@ recipe of that corpus.
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from hashlib import blake2b
@@ -157,9 +157,8 @@ def choose_pairs(role: str, split: Split, origins: list[Origin], lowest: list[Lo
         pairs = [each.pairs[value] for value in new if split.held_out.reason(*each.pairs[value]) is None]
         taken.update(new)
         if pairs:
-            place = f"{origin.word} (split)"
-            read = partial(held_pairs, pairs)
-            parts.append(replace(origin, read=read, sides=None, table=None, place=place))
+            read = partial(lambda pairs, skipped, errors: iter(pairs), pairs)
+            parts.append(replace(origin, read=read, sides=None, table=None, place=f"{origin.word} (split)"))
     if not parts:
         raise UserError(
             f"data.train has too few different pairs to hold out a {'test' if role == 'test' else 'validation'} set "
@@ -170,10 +169,6 @@ def choose_pairs(role: str, split: Split, origins: list[Origin], lowest: list[Lo
     split.sets[role] = parts
     for part in parts:
         split.held_out.add(part.pairs(Skipped()))
-
-
-def held_pairs(pairs: list[Pair], skipped: Skipped, errors: str) -> Iterator[Pair]:
-    yield from pairs
 
 
 class SplitRecord:

@@ -82,8 +82,8 @@ class Sampler:
         """
         forward, lattice = [0.0], [LastPieces([], [], [])]
         for end in range(1, len(word) + 1):
-            starts = [start for start in range(max(0, end - self.longest), end) if self.is_possible(word[start:end])]
-            scores = self.vocabulary.scores
+            firsts, scores = range(max(0, end - self.longest), end), self.vocabulary.scores
+            starts = [start for start in firsts if start == end - 1 or word[start:end] in self.vocabulary.ids]
             logs = [forward[start] + alpha * scores.get(word[start:end], self.worst) for start in starts]
             highest = max(logs)
             total = sum(math.exp(log - highest) for log in logs)
@@ -95,9 +95,6 @@ class Sampler:
             ids = [self.vocabulary.piece_ids(word[start:end]) for start in starts]
             lattice.append(LastPieces(cumulative, starts, ids))
         return lattice
-
-    def is_possible(self, piece: str) -> bool:
-        return len(piece) == 1 or piece in self.vocabulary.ids
 
     def sample_merges(self, word: str, dropout: float, generator: Random) -> list[int]:
         """BPE-dropout: at each step the best merge that is not left out, until none is left."""

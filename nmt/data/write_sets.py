@@ -84,7 +84,7 @@ class PairCounts:
     def location(self, number: int) -> str:
         """FILE:LINE of pair `number`, the source file; `FILE, pair N` where pairs are no lines."""
         before, origin = next(start for start in reversed(self.starts) if start[0] < number)
-        return f"{origin.place}{':' if origin.has_lines else ', pair '}{number - before}"
+        return f"{origin.place}{':' if origin.sides else ', pair '}{number - before}"
 
     def report_entry(self, checks: PairChecks, writer: "SetWriter") -> dict[str, Any]:
         """The set's entry in report.json, with what the checks of all pairs have found."""

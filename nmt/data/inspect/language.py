@@ -8,6 +8,7 @@ columns and a wrong code are found so, which no single line shows. Languages tha
 import re
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -76,42 +77,10 @@ SCRIPTS = {
     "DEVANAGARI": "hi mr ne sa", "BENGALI": "as bn", "CJK": "ja zh", "HANGUL": "ko", "THAI": "th", "ARMENIAN": "hy",
     "GEORGIAN": "ka", "ETHIOPIC": "am ti", "TAMIL": "ta", "TELUGU": "te",
 }  # fmt: skip
-FREQUENT = {
-    "af": "die en is nie het van ek wat sy dit hulle ons vir word met",
-    "bg": "на да се не за от това са ще съм беше как той тя като",
-    "ca": "de la que el és no els amb per una són aquest està hi molt",
-    "cs": "je se že na jsem to jsou byl při jako který aby nebo ale jsme",
-    "da": "det er jeg ikke og en til at på af med den der hvad havde",
-    "de": "der die und ist nicht ich das zu ein sie den mit eine auf dem",
-    "en": "the to of and is you it that was he for with they have this",
-    "eo": "la mi estas ne kaj vi de li al ŝi tio estis kiu por ĉu",
-    "es": "el la que no los una por está es con las pero muy del hay",
-    "et": "on ma ei ja see ta et oli kui mis ning oma tema olen seda",
-    "fi": "on ei ja hän se että oli en minä mutta mitä ovat hänen kun olen",
-    "fr": "le les est pas je une des vous dans et elle nous que qui pour",
-    "hr": "je se da na nije sam su što bio nisam ali ovo kako će biti",
-    "hu": "az nem és mert hogy egy van meg volt ez csak már mint kell vagy",
-    "id": "yang saya dia tidak ini itu dan di akan dengan untuk ada dari kamu apa",
-    "is": "og að ég er það ekki hann hún var við þú sem með fyrir um",
-    "it": "il non che è di un una per sono gli della ha con mi questo",
-    "lt": "ir yra kad jis aš tai ne jos buvo su kaip mano bet nuo iki",
-    "lv": "ir un es nav tas ka viņš par no kas ar bija man lai viņa",
-    "nl": "het een ik niet van de dat zijn hij voor met wat heeft deze naar",
-    "no": "det er jeg ikke og en til på av med som hva har den fra",
-    "pl": "nie się w jest to że na z do jak jestem czy ale który był",
-    "pt": "o não que uma do da em para eu ele você com os está foi",
-    "ro": "nu este un să în la pe și cu am că care sunt mai din",
-    "ru": "не в что я на и он это как был она мы для но они",
-    "sk": "je sa že na som nie to sú bol ako ktorý aby alebo ale sme",
-    "sl": "je se da ne ni sem so kot bil ki ali pri smo tudi bi",
-    "sv": "det är jag inte och en att som på av har den för vad ett",
-    "tl": "ang ng sa na mga ay ako si hindi siya ko at ba ito kung",
-    "tr": "bir bu ve ne için çok değil var ben mi daha o gibi kadar ama",
-    "uk": "не в що я на і він це як був вона ми для але та",
-    "vi": "tôi không là có một anh này của cho và đã người được những với",
-}  # language → its most frequent words in running text
 SCRIPT_OF = {language: script for script, languages in SCRIPTS.items() for language in languages.split()}
-FREQUENT_WORDS = {language: set(words.split()) for language, words in FREQUENT.items()}
+# Language → its most frequent words in running text.
+TABLE = Path(__file__).with_name("frequent_words.tsv").read_text(encoding="utf-8").splitlines()
+FREQUENT_WORDS = {language: set(words.split()) for language, words in (line.split("\t") for line in TABLE)}
 LANGUAGES_OF = Counter(word for words in FREQUENT_WORDS.values() for word in words)  # word → how many languages have it
 
 
