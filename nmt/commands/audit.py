@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nmt.audit.run import audit
 from nmt.config.compose import compose_all
-from nmt.runs.fine_tuning import parent_of
+from nmt.runs.stages import parent_of
 from nmt.view.text import visible
 
 log = logging.getLogger("nmt")

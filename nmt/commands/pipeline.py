@@ -6,7 +6,7 @@ import sys
 from nmt.config.compose import compose_all
 from nmt.errors import Stopped, UserError
 from nmt.runs import pipeline
-from nmt.runs.fine_tuning import parent_of
+from nmt.runs.stages import parent_of
 from nmt.training.distributed import world
 from nmt.view.text import visible
 

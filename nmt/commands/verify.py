@@ -10,8 +10,6 @@ from nmt.evaluate import calibration
 from nmt.runs.folders import find_checkpoint
 from nmt.training.checkpoint import has_right_checksum
 
-STATES = {True: "ok", False: "damaged"}
-
 
 def run(options: argparse.Namespace) -> int:
     """Print FILE<TAB>ok or FILE<TAB>damaged for each file of the run that a command reads; raises UserError."""
@@ -20,7 +18,7 @@ def run(options: argparse.Namespace) -> int:
     folder = found or find_checkpoint(options.name, Path(options.runs)).parent
     states = dict(check_files(folder))
     for name, sound in states.items():
-        print(f"{name if is_printable(name) else ascii(name)}\t{STATES[sound]}")
+        print(f"{name if is_printable(name) else ascii(name)}\t{'ok' if sound else 'damaged'}")
     if damaged := [name for name, sound in states.items() if not sound]:
         raise UserError(
             f"{len(damaged)} of {len(states)} files of {folder} are damaged: {', '.join(damaged)}; copy them from a "

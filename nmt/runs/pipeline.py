@@ -14,11 +14,10 @@ from nmt.data.files import only_writer, report_write_errors, write_atomic
 from nmt.data.write_sets import IN_TRAINING
 from nmt.errors import UserError
 from nmt.evaluate.metrics import open_scorer
-from nmt.runs.fine_tuning import open_parent, parent_of
 from nmt.runs.folders import run_folder
 from nmt.runs.results import Result
 from nmt.runs.scoring import score_trained
-from nmt.runs.stages import build_corpus_stage, build_stages
+from nmt.runs.stages import build_corpus_stage, build_stages, open_parent, parent_of
 from nmt.training.distributed import World, world
 from nmt.training.precision import select_device
 from nmt.training.trainer import TrainingData, build_trainer

@@ -1,29 +1,32 @@
-"""The stages before a training: corpus, tokenizer and ids.
+"""What a training begins with: the run of from=RUN, and the stages corpus, tokenizer and ids.
 
-Each is built once into a folder named by the hash of its recipe, and reused. A recipe holds all that the result depends
-on, the folder it is made from included, so that a change upstream renames everything downstream. A folder that exists
-is complete; its files are checked against its manifest when they are used.
+Each stage is built once into a folder named by the hash of its recipe, and reused. A recipe holds all that the result
+depends on, the folder it is made from included, so that a change upstream renames everything downstream. A folder that
+exists is complete; its files are checked against its manifest when they are used.
 """
 
 import hashlib
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt.config.schema import Config
+from nmt.config.compose import FREE
+from nmt.config.schema import Config, to_dict
 from nmt.data import corpus, dataset, training_links
 from nmt.data.checksums import Manifest, check_folder, write_manifest
 from nmt.data.corpus import read_report
 from nmt.data.files import atomic_folder
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers
+from nmt.data.training_plan import OldText
 from nmt.data.write_ids import write_datasets
-from nmt.runs.fine_tuning import check_tags, find_old_text
+from nmt.errors import UserError
+from nmt.runs.folders import existing_corpus, find_checkpoint
 from nmt.runs.provenance import code_digest
-from nmt.training.checkpoint import Parent
+from nmt.training.checkpoint import Parent, load_config, load_parent
 
 log = logging.getLogger("nmt")
 # The module that builds each stage: a folder is named also by the code that it is built with.
@@ -33,6 +36,52 @@ BUILDERS = {
     "ids": "nmt.data.write_ids",
 }
 Recipe = dict[str, Any]
+
+
+def find_parent(run: str, root: Path) -> Path:
+    """The checkpoint of a run to start from; raises UserError."""
+    if run == "latest":
+        raise UserError(
+            "from=latest would be another run as soon as this training has begun, so that the same command could not "
+            "continue it; give the name of the run."
+        )
+    return find_checkpoint(run, root)
+
+
+def parent_of(run: str, root: Path) -> tuple[Path, Config]:
+    """The checkpoint of a run to start from and its configuration; raises UserError."""
+    return (path := find_parent(run, root)), load_config(path)
+
+
+def open_parent(config: Config) -> Parent | None:
+    """The run that a training starts from, None without from=RUN; raises UserError."""
+    if config.from_run is None:
+        if config.train.replay:
+            raise UserError("train.replay is a share of the old pairs of a run; it needs from=RUN.")
+        return None
+    parent = load_parent(find_parent(config.from_run, Path(config.run_folder)))
+    for group in ("model", "tokenizer"):
+        new, old = (to_dict(each)[group] for each in (config, parent.config))
+        if any(new.get(name) != old.get(name) for name in new.keys() | old.keys() if f"{group}.{name}" not in FREE):
+            raise UserError(f"The configuration has another {group} than {parent.path}, from which it is to start.")
+    return parent
+
+
+def find_old_text(config: Config, parent: Parent) -> OldText | None:
+    """The corpus that the run was trained on; raises UserError where it is gone but needed for train.replay."""
+    where = parent.path.parent
+    for data_folder in (config.data_folder, parent.config.data_folder):
+        moved = replace(parent.config, data_folder=data_folder)
+        if folder := existing_corpus(moved, {parent.corpus_hash}, where):
+            return OldText(folder, read_report(folder), config.train.replay)
+    gone = f"The corpus that {where} was trained on is no longer in {config.data_folder}"
+    if config.train.replay:
+        raise UserError(
+            f"{gone}; prepare it with `nmt download` and the words of its training, or give train.replay=0 to train on "
+            "new text alone."
+        )
+    log.warning("%s; its test sets are not scored again.", gone)
+    return None
 
 
 class StageFolders(NamedTuple):
@@ -84,8 +133,12 @@ def build_tokenizer_stage(config: Config, corpus_folder: Path, parent: Parent | 
     """The folder of the tokenizers trained on the training pairs, or of those of the run that is started from."""
     source, target = corpus.set_files(corpus_folder, "train", config.data)
     if parent:
-        check_tags(read_report(corpus_folder)["tags"], parent)
         tokenizers = parent.tokenizers
+        if unknown := sorted(set(read_report(corpus_folder)["tags"]) - tokenizers.source.tags):
+            raise UserError(
+                f"The vocabulary of {parent.path.parent} has no piece {', '.join(unknown)}, and pieces cannot be added; "
+                "train without these tags, or train a new model."
+            )
         models = [hashlib.sha256(tokenizer.model).hexdigest() for tokenizer in tokenizers]
         recipe = {"models": models, "lowercase": tokenizers.source.lowercase}
         return build_stage(Path(config.data_folder), "tokenizer", recipe, tokenizers.save)

@@ -61,7 +61,11 @@ class LinearCrossEntropy(Function):
                     real = slice(rows.start, min(rows.stop, tokens))  # without the rows that `pad_rows` has added
                     chunk_gradients = logit_gradients[rows.start - group.start : rows.stop - group.start]
                     out = chunk_gradients if in_place else buffer[: rows.stop - rows.start]
-                    logits = matmul_into(out, hidden_low[rows], weight_low)[: real.stop - real.start]
+                    if out.dtype == low:
+                        torch.mm(hidden_low[rows], weight_low.t(), out=out)
+                    else:
+                        out.copy_(functional.linear(hidden_low[rows], weight_low))
+                    logits = out[: real.stop - real.start]
                     if bias is not None:
                         logits += bias
                     log_ratio = logits[::2] - logits[1::2] if divergence else None
@@ -107,13 +111,6 @@ def uniform_gradients(
     rows = [-smoothing * mean_weight, -smoothing / len(weight) * total]
     gradients = [row.to(like.dtype).repeat(len(like), 1) for row, like in zip(rows, (hidden, weight), strict=True)]
     return [*gradients, None if bias is None else torch.full_like(bias, -smoothing * len(hidden) / len(bias))]
-
-
-def matmul_into(out: Tensor, hidden: Tensor, weight: Tensor) -> Tensor:
-    """h Wᵀ, written to `out`."""
-    if out.dtype == hidden.dtype:
-        return torch.mm(hidden, weight.t(), out=out)
-    return out.copy_(functional.linear(hidden, weight))
 
 
 def chunk_loss_(logits: Tensor, target: Tensor, mean_logits: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
