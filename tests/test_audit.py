@@ -183,8 +183,3 @@ def test_half_of_the_longer_words_are_those_of_the_source() -> None:
         ]
     )
     assert partly_untranslated(source, target).tolist() == [True, False, False]
-
-
-def test_bad_words_end_in_a_sentence(audit, capfd) -> None:
-    answer = run_command(capfd, "audit", *WORDS, "data.train=nothing")
-    assert answer.code == 2 and "There is no file nothing.de" in answer.err and not answer.out

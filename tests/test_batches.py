@@ -12,7 +12,6 @@ from nmt.data.augmentation import Noise
 from nmt.data.batches import (
     BatchIterator,
     Cursor,
-    batch_boundaries,
     batches_by_length,
     collate,
     count_batches,
@@ -55,12 +54,6 @@ def plain_boundaries(source: np.ndarray, target: np.ndarray, budget: int) -> lis
     return bounds + [len(source)] if len(source) else bounds
 
 
-def bounds_of(source: np.ndarray, target: np.ndarray, budget: int) -> list[int]:
-    """`batch_boundaries` of rows that are sorted already."""
-    lengths, rows = np.unique(np.stack([source, target]), axis=1, return_counts=True)
-    return batch_boundaries(lengths[0], lengths[1], rows, budget).tolist()
-
-
 def corpus(rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Many equal lengths, as in Multi30k."""
     random = np.random.default_rng(1)
@@ -87,19 +80,6 @@ def test_a_plan_equals_a_plan_built_row_by_row(data, longest, budget, seed, epoc
     batches = plan_batches(source, target, budget, seed, epoch)
     assert len(batches) == len(expected)
     assert [rows.tolist() for rows in batches] == [rows.tolist() for rows in expected]
-
-
-def test_batch_boundaries_by_hand():
-    """12: two of 5, two of 6, and 7 twice is too much. 20: three times 6 would fit, but 2 × 5 is half of it.
-
-    21: 2 × 5 is not, so a 6 joins; the next opens a batch, a 7 joins it; the last 7 would fit, but 2 × 7 is over half.
-    """
-    source, target = np.array([5, 5, 6, 6, 7, 7]), np.array([5, 5, 5, 6, 3, 3])
-    assert bounds_of(source, target, 12) == [0, 2, 4, 5, 6]
-    assert bounds_of(source, target, 20) == [0, 2, 4, 6]
-    assert bounds_of(source, target, 21) == [0, 3, 5, 6]
-    assert bounds_of(source, target, 10**6) == [0, 6]
-    assert bounds_of(source[:0], target[:0], 12) == [0]
 
 
 def test_collate_by_hand():

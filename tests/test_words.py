@@ -105,14 +105,6 @@ def test_scripts_without_spaces_keep_their_pieces():
     assert split_into_words(["▁", "<0xE4>", "<0xBA>", "<0xAC>", "都"])[0] == ["京", "都"]
 
 
-def test_other_shapes_are_refused():
-    for shape in ((1, 2), (3, 3)):
-        with pytest.raises(ValueError, match="do not fit"):
-            merge(np.ones(shape), ["▁a", "b"], ["▁c"])
-    with pytest.raises(ValueError, match="does not fit 4 target pieces"):
-        window_spans(np.zeros(3), 1, SOURCE_PIECES, SOURCE_PIECES[:4])
-
-
 @given(PIECES, PIECES, st.integers(0, 2**32 - 1), st.booleans(), st.booleans())
 def test_merging_loses_no_weight(source, target, seed, ending, tokenized):
     weights = np.random.default_rng(seed).random((len(target) + ending, len(source) + 1))
