@@ -35,10 +35,6 @@ class Batch(NamedTuple):
     def to(self, device: torch.device) -> "Batch":
         return self.map(lambda tensor: tensor.to(device, non_blocking=True))
 
-    def pinned(self) -> "Batch":
-        """The same batch in page-locked memory, from which it is copied to a GPU asynchronously."""
-        return self.map(Tensor.pin_memory)
-
     def map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         """The same batch with every tensor changed."""
         fields: Any = (change(each) if isinstance(each, Tensor) else each for each in self)
@@ -92,27 +88,6 @@ def padding_mask(source: Tensor) -> Tensor | None:
     return None if bool(is_token.all()) else is_token
 
 
-class BatchPlan:
-    """A sequence of the batches of an epoch, each as the row numbers of its pairs; stored as three arrays.
-
-    `order` holds all rows, sorted by length; batch k of them is order[bounds[k] : bounds[k + 1]]. Position i of the
-    epoch is batch batches[i].
-    """
-
-    def __init__(self, order: np.ndarray, bounds: np.ndarray, batches: np.ndarray) -> None:
-        self.order, self.bounds, self.batches = order, bounds, batches
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __getitem__(self, position: int) -> np.ndarray:
-        start, end = self.bounds[self.batches[position] :][:2]
-        return self.order[start:end]
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        return (self[position] for position in range(len(self)))
-
-
 def random_generator(*numbers: int, shard: int) -> np.random.Generator:
     """A generator for these numbers and a shard; for shard 0 that of the numbers alone, as for an undivided corpus."""
     return np.random.default_rng((*numbers, shard) if shard else numbers)
@@ -120,10 +95,10 @@ def random_generator(*numbers: int, shard: int) -> np.random.Generator:
 
 def plan_batches(
     source: np.ndarray, target: np.ndarray, budget: int, seed: int, epoch: int, shard: int = 0
-) -> BatchPlan:
-    """The batches of a shard in an epoch: rows sorted by both lengths, ties and the order of batches shuffled.
+) -> list[np.ndarray]:
+    """The row numbers of each batch of a shard in an epoch.
 
-    source and target are lengths in pieces. A batch has at most `budget` padded positions on its longer side (a longer
+    Rows are sorted by both lengths, ties and the order of batches shuffled. source and target are lengths in pieces. A batch has at most `budget` padded positions on its longer side (a longer
     sentence is a batch of its own). A new source length opens a new batch once the last is half full, so that nearly
     all batches need no source mask.
     """
@@ -132,7 +107,7 @@ def plan_batches(
     order = ties[np.argsort(combined_lengths(source, target)[0][ties], kind="stable")]
     runs = length_runs(source, target)
     bounds = batch_boundaries(runs.source + 1, runs.target + 1, runs.rows, budget)
-    return BatchPlan(order, bounds, random.permutation(len(bounds) - 1))
+    return [order[bounds[number] : bounds[number + 1]] for number in random.permutation(len(bounds) - 1)]
 
 
 def count_batches(source: np.ndarray, target: np.ndarray, rows: np.ndarray, budget: int) -> int:
@@ -198,7 +173,7 @@ class BatchIterator:
     def shard_number(self, epoch: int, shard: int) -> int:
         return int(np.random.default_rng((self.seed, epoch)).permutation(self.pairs.shard_count)[shard])
 
-    def make_plan(self, epoch: int, shard: int = 0) -> BatchPlan:
+    def make_plan(self, epoch: int, shard: int = 0) -> list[np.ndarray]:
         """The rows of each batch of a shard in an epoch."""
         number = self.shard_number(epoch, shard)
         pairs = self.pairs.shard(number)
@@ -266,14 +241,15 @@ class BatchIterator:
         """Yield (cursor, batch): of the batches from `cursor` on every `world_size`-th, from the `rank`-th on, epoch
         after epoch without end.
 
-        A thread builds the next batch while the last one is trained on. A batch depends on its cursor alone, so a
-        stream may be dropped at any time and another begun at the same batch.
+        A thread builds the next batch while the last one is trained on; `pinned`: in page-locked memory, from which it
+        is copied to a GPU asynchronously. A batch depends on its cursor alone, so a stream may be dropped at any time
+        and another begun at the same batch.
         """
 
         def build_later(cursor: Cursor, count: int) -> tuple[Cursor, Batch]:
             cursor = self.existing_position(self.skip(cursor, count))
             batch = self.batch(*cursor)
-            return cursor, batch.pinned() if pinned else batch
+            return cursor, batch.map(Tensor.pin_memory) if pinned else batch
 
         with ThreadPoolExecutor(1, "batches") as thread:
             future = thread.submit(build_later, cursor, rank)

@@ -11,9 +11,9 @@ checked, when its plan is made.
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy
 import pyarrow
@@ -100,19 +100,13 @@ class ParallelDataset:
             side: [list_column(block.column(side), content.address) for block in self.blocks]
             for side in ("source", "target")
         }
+        # Pieces of every sentence, int32, without EOS: the differences of the offsets.
+        self.source_lengths, self.target_lengths = (
+            numpy.concatenate([numpy.diff(offsets) for offsets, _ in columns]) for columns in self.columns.values()
+        )
 
     def __len__(self) -> int:
         return self.starts[-1]
-
-    @cached_property
-    def source_lengths(self) -> numpy.ndarray:
-        """Pieces of every source sentence, int32, without EOS: the differences of the offsets."""
-        return numpy.concatenate([numpy.diff(offsets) for offsets, _ in self.columns["source"]])
-
-    @cached_property
-    def target_lengths(self) -> numpy.ndarray:
-        """Pieces of every target sentence, int32, without EOS."""
-        return numpy.concatenate([numpy.diff(offsets) for offsets, _ in self.columns["target"]])
 
     def shard(self, number: int) -> "ParallelDataset":
         return self
@@ -131,17 +125,15 @@ class ParallelDataset:
 
     def texts(self, index: int) -> tuple[str, str]:
         """The source and the target sentence as text, as in the corpus files."""
-        block, row = self.block_and_row(index)
-        return tuple(self.blocks[block].column(name)[row].as_py() for name in ("source_text", "target_text"))
+        return self.cell("source_text", index), self.cell("target_text", index)
 
     def line(self, index: int) -> int:
         """The line of a pair in the corpus files, from 1."""
-        block, row = self.block_and_row(index)
-        return self.blocks[block].column("line")[row].as_py()
+        return self.cell("line", index)
 
-    def block_and_row(self, index: int) -> tuple[int, int]:
+    def cell(self, column: str, index: int) -> Any:
         block = bisect_right(self.starts, index) - 1
-        return block, index - self.starts[block]
+        return self.blocks[block].column(column)[index - self.starts[block]].as_py()
 
     def sentences(self, side: str, indices: numpy.ndarray) -> Sentences:
         """The ids of some sentences of "source" or "target", without Python for each of them in a mapped file."""

@@ -136,7 +136,7 @@ def blocks_of(moments: np.ndarray, source: list[str], target: list[str]) -> list
         area = Lines(source[start:end]), Lines(target[start:end])
         table = all_evidence((scores[0][start:end], scores[1][start:end]), area, correlation)
         found += runs(most_likely(table, SHIFTS.index(0)), start)
-    return [block for block in found if block.last - block.first >= 2]
+    return [block for block in found if block.size > 2]
 
 
 def all_evidence(scores: Sides, area: tuple[Lines, Lines], correlation: float) -> np.ndarray:
