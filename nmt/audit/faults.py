@@ -111,17 +111,14 @@ def inspect_chunk(profile: Profile, data: DataConfig, held_out: HeldOutHashes | 
         for kind, of_kind in sides.items()
     }
     near = pair_hashes(bags(source.words), bags(target.words))
+    shown = (number for places in faults.values() for number, _ in places[: data.audit_examples])
     return ChunkFaults(
         {kind: places for kind, places in faults.items() if places},
         [block.moved(chunk.first - 1) for block in find_misaligned_blocks(profile.moments, chunk)],
         pair_hashes(source.hashes, target.hashes),
         np.where((source.words.count > 0) & (target.words.count > 0), near, np.uint64(0)),
         in_order,
-        {
-            number: pairs[number - chunk.first]
-            for places in faults.values()
-            for number, _ in places[: data.audit_examples]
-        },
+        {number: pairs[number - chunk.first] for number in shown},
     )
 
 

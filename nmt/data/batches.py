@@ -98,9 +98,9 @@ def plan_batches(
 ) -> list[np.ndarray]:
     """The row numbers of each batch of a shard in an epoch.
 
-    Rows are sorted by both lengths, ties and the order of batches shuffled. source and target are lengths in pieces. A batch has at most `budget` padded positions on its longer side (a longer
-    sentence is a batch of its own). A new source length opens a new batch once the last is half full, so that nearly
-    all batches need no source mask.
+    Rows are sorted by both lengths, ties and the order of batches shuffled. source and target are lengths in pieces. A
+    batch has at most `budget` padded positions on its longer side (a longer sentence is a batch of its own). A new
+    source length opens a new batch once the last is half full, so that nearly all batches need no source mask.
     """
     random = random_generator(seed, epoch, shard=shard)
     ties = np.argsort(random.random(len(source)), kind="stable")

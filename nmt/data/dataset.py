@@ -112,7 +112,6 @@ class ParallelDataset:
         return self
 
     def length_runs(self, number: int) -> LengthRuns:
-        """How many pairs have which lengths."""
         return length_runs(self.source_lengths, self.target_lengths)
 
     def source(self, index: int) -> numpy.ndarray:

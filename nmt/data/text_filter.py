@@ -186,7 +186,6 @@ def assign(spans: list[Span], placeholders: Collection[str]) -> list[str | None]
 
 
 def replaced(text: str, spans: list[Span], placeholders: list[str | None], capitals: bool) -> Protected:
-    """The text with these placeholders for these spans."""
     parts, filled, end = [], {}, 0
     for span, placeholder in zip(spans, placeholders, strict=True):
         if placeholder is not None:

@@ -66,9 +66,7 @@ def write_datasets(
             if len(paths) > 1:
                 write_length_runs(folder, name, [ParallelDataset(path).length_runs(0) for path in paths])
         left_out = ", ".join(f"{counts[reason]:,} {reason}" for reason in ("too long", "blank") if counts[reason])
-        in_shards = f" in {len(paths)} shards" if len(paths) > 1 else ""
-        number = f"{counts['kept']:,}"
-        logger.info("%-20s %11s pairs as ids%s; left out: %s", name, number, in_shards, left_out or "none")
+        logger.info("%-20s %11s pairs as ids; left out: %s", name, f"{counts['kept']:,}", left_out or "none")
         report[name] = {outcome: counts[outcome] for outcome in ("kept", "too long", "blank")}
     with report_write_errors(folder):
         (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

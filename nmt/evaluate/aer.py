@@ -156,18 +156,9 @@ class LayerSelector:
         )  # fmt: skip
         return best
 
-    def chosen_on(self, gold: GoldAlignments) -> str | None:
-        """The pairs that the choice was made on, None without one; it flatters the score where they are of `gold`."""
-        if self.default.head is not None:
-            return "the training, which guided this head"
-        if self.valid is None or not self.selection_rows:
-            return None
-        is_same = gold.pairs == self.valid.pairs
-        return "these pairs" if is_same else f"{len(self.selection_rows)} validation pairs"
-
     def provenance(self, gold: GoldAlignments) -> dict[str, Any]:
         """What a score depends on besides the model, the text and the code: the links, also those of the choice."""
-        return {"links": gold.digest(), "chosen_on": None if self.valid is None else self.valid.digest()}
+        return {"links": gold.digest(), "chosen_on": self.valid and self.valid.digest()}
 
     def score(self, gold: GoldAlignments) -> dict[str, Any]:
         """AER, precision, recall and the extractor, as result.json keeps them; empty if all pairs are too long."""
@@ -176,8 +167,13 @@ class LayerSelector:
             log.warning("%d pairs of %s are too long; AER leaves them out.", left_out, gold.path)
         if not rows:
             return {}
-        extractor = self.selected
+        extractor, chosen_on = self.selected, None  # the pairs of the choice; if they are these, it flatters the score
+        if extractor.head is not None:
+            chosen_on = "the training, which guided this head"
+        elif self.valid and self.selection_rows:
+            is_same = gold.pairs == self.valid.pairs
+            chosen_on = "these pairs" if is_same else f"{len(self.selection_rows)} validation pairs"
         scores = alignment_error_rates(self.translator, gold, [extractor], rows=rows)[extractor]
         alignment = {"layer": extractor.labels()[0], "decoder_step": extractor.decoder_step, "left_out": left_out}
-        alignment |= {"chosen_on": self.chosen_on(gold)} | ({} if extractor.head is None else {"head": extractor.head})
+        alignment |= {"chosen_on": chosen_on} | ({} if extractor.head is None else {"head": extractor.head})
         return {**scores._asdict(), "alignment": alignment}

@@ -110,8 +110,7 @@ def reliability(confidences: np.ndarray, right: np.ndarray) -> dict[str, Any]:
     confidences [W], right [W]. words: W. right: their share. error: the expected calibration error, mean |confidence −
     share that is right| over the bins, by words. bins: words, mean confidence and share that is right of each.
     """
-    bins = []
-    number = np.minimum((confidences * BINS).astype(int), BINS - 1)
+    bins, number = [], np.minimum((confidences * BINS).astype(int), BINS - 1)
     for index in range(BINS):
         inside = number == index
         means = (float(confidences[inside].mean()), float(right[inside].mean())) if inside.any() else (0.0, 0.0)
