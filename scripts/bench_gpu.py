@@ -9,6 +9,7 @@ Without a CUDA device: one sentence, exit code 2. docs/guides/gpu.md says more.
 """
 
 import argparse
+import gc
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,14 +17,15 @@ from typing import Any
 
 import torch
 from benchmarks.frame import make_parser, measure_parts, note, report_parts, run_benchmark
-from benchmarks.gpu import configuration, free_memory, repeat
 from benchmarks.machine import ROOT
 from benchmarks.models import time_search
 from benchmarks.tables import Figures, spread, summarize
 from benchmarks.training import synchronize, time_updates, train_step_on_random_ids
 
 from nmt.commands.options import positive
-from nmt.data.batches import Batch
+from nmt.config.compose import compose_all
+from nmt.config.schema import Config
+from nmt.data.batches import Batch, Cursor
 from nmt.errors import UserError
 from nmt.training.precision import select_device
 from nmt.training.train_step import TrainStep
@@ -141,6 +143,25 @@ def measure_training(words: list[str], options: argparse.Namespace) -> tuple[Fig
             if batch_tokens < SMALLEST:
                 raise UserError(f"not even batches of {SMALLEST} positions fit into the memory.") from None
             note(f"it does not fit; batches of {batch_tokens} positions instead.")
+
+
+def configuration(overrides: list[str], device: str) -> Config:
+    return compose_all([f"device={device}", "precision=bf16", *overrides], multirun=False)[0]
+
+
+def free_memory(device: torch.device) -> None:
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def repeat(step: TrainStep) -> TrainStep:
+    """The same updates, to be made again over the same batches."""
+    step.settle()
+    step.state.epoch = step.state.shard = step.state.position = 0
+    step.stream = step.batches.stream(Cursor(0, 0, 0), pinned=step.device.type == "cuda")
+    return step
 
 
 def new_step(words: list[str], batch_tokens: int, options: argparse.Namespace) -> TrainStep:

@@ -26,21 +26,14 @@ those of `model=transformer` and `model=luong_global`. The other files of `conf/
 def page() -> str:
     configs = [compose_all([f"model={name}"], multirun=False)[0] for name in MODELS]
     sections = [section("The run", "", configs[0], [item for item in fields(Config) if item.metadata])]
-    for group in ("data", "tokenizer"):
-        sections.append(group_section(group, getattr(configs[0], group)))
-    for config in configs:
-        sections.append(group_section("model", config.model, f"model, kind={config.model.kind}"))
-    for group in ("optim", "train", "decode"):
-        sections.append(group_section(group, getattr(configs[0], group)))
+    groups = [(group, group, getattr(configs[0], group)) for group in ("data", "tokenizer", "optim", "train", "decode")]
+    groups[2:2] = [(f"model, kind={config.model.kind}", "model", config.model) for config in configs]
+    sections += [section(title, f"{group}.", values, list(fields(values))) for title, group, values in groups]
     return "\n".join([INTRODUCTION, *sections])
 
 
-def group_section(group: str, values: Any, title: str = "") -> str:
-    """One group: the docstring of its dataclass and a table."""
-    return section(title or group, f"{group}.", values, list(fields(values)))
-
-
 def section(title: str, prefix: str, values: Any, items: list[Field]) -> str:
+    """The docstring of the dataclass and a table of these fields."""
     types = get_type_hints(type(values))
     lines = [f"## {title}", "", str(type(values).__doc__).strip(), "", "| key | type | default | meaning |"]
     lines += ["| --- | --- | --- | --- |"]

@@ -37,11 +37,7 @@ Rows = list[dict[str, Any]]
 VOCABULARY = 2000
 UPDATES, FURTHER_BATCHES = 10, 5000  # updates of a start; batches read after the second one
 # A small corpus, whose training ids are replaced by those of a large one.
-SMALL = [
-    f"tokenizer.vocabulary_size={VOCABULARY}",
-    "train.max_minutes=null",
-    "device=cpu",
-]
+SMALL = [f"tokenizer.vocabulary_size={VOCABULARY}", "train.max_minutes=null", "device=cpu"]
 TEXT = ["data=files", "data.source=de", "data.target=en", "data.test=null"]
 ENDLESS = ["train.max_steps=1000000000", "train.validate_every=1000000000", "name=scale"]
 in_process = partial(in_fresh_process, threads=1)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ class Environments:
         folder, environment = self.folder / name, ENVIRONMENTS[name]
         note(f"installing {name} into {folder}; this takes a minute or two …")
         pip = [str(self.python(name)), "-m", "pip", "install", "-q"]
+        run_quietly = partial(subprocess.run, check=True, capture_output=True, text=True)
         try:
             run_quietly([sys.executable, "-m", "venv", str(folder)])
             packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
@@ -65,7 +67,3 @@ class Environments:
         environment = SHARED | {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": str(ROOT / "scripts")}
         command, log = [self.python(name), "-m", *arguments], self.folder / f"{name}.log"
         return read_json(run_process(command, environment, self.folder, log, TIMEOUT))
-
-
-def run_quietly(command: list[str]) -> None:
-    subprocess.run(command, check=True, capture_output=True, text=True)

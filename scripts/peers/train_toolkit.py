@@ -4,7 +4,7 @@ python -m peers.train_toolkit WARMUP UPDATES TOOLKIT ARGUMENT …      the argum
 
 Every toolkit is counted by the same lines: before each batch its target ids are read, those that are no padding are
 its tokens (</s> counted), and a hook on torch's optimisers counts the updates. After WARMUP + UPDATES updates the
-figures are written to stdout as JSON and the process ends at once. UPDATES = 0 counts nothing. nmt itself is timed by
+figures are written to stdout as JSON and the process ends at once. nmt itself is timed by
 benchmarks/training.py, with the same stopwatch and the same definition of a token.
 """
 
@@ -99,8 +99,7 @@ def attach(meter: Meter, toolkit: Toolkit) -> None:
 def main() -> None:
     warmup, updates, name = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     toolkit = TOOLKITS[name]
-    if updates:
-        attach(Meter(warmup, updates), toolkit)
+    attach(Meter(warmup, updates), toolkit)
     sys.argv = [name, *sys.argv[4:]]
     sys.exit(importlib.import_module(toolkit.main).main())
 
