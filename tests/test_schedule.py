@@ -75,7 +75,7 @@ def test_the_smaller_of_steps_and_epochs():
 def test_minutes_are_converted_by_updates_that_are_no_longer_slow(monkeypatch):
     """2 minutes: 6 s are measured; updates take 0.5 s for 4 s, then 0.05 s, and validations 1 s every 100 updates."""
     now = 1000.0
-    monkeypatch.setattr(schedule.time, "monotonic", lambda: now)
+    monkeypatch.setattr("time.monotonic", lambda: now)
     state = TrainState()
     budget = TimeBudget(state, train_config(max_minutes=2.0), World())
     while not budget.can_estimate():

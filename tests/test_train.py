@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator
-from nmt.training import checkpoint, schedule
+from nmt.training import checkpoint, distributed, schedule
 from nmt.view.progress import Progress
 
 EVERYTHING = [
@@ -166,11 +166,11 @@ def test_a_folder_of_another_training_is_refused(train, folder):
 
 @pytest.fixture
 def seconds_per_update(monkeypatch) -> Callable[[float], None]:
-    """seconds_per_update(S): the budget reads a clock by which updates and validations take S seconds."""
+    """seconds_per_update(S): processes read a clock by which updates take S seconds; each reads it twice."""
     monkeypatch.setattr(schedule, "MIN_UPDATES", 20)
 
     def set_clock(seconds: float) -> None:
-        monkeypatch.setattr(schedule, "time", SimpleNamespace(monotonic=count(0.0, seconds).__next__))
+        monkeypatch.setattr(distributed, "time", SimpleNamespace(monotonic=count(0.0, seconds / 2).__next__))
 
     set_clock(0.01)
     return set_clock

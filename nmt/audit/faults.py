@@ -82,7 +82,7 @@ def line_sums(words: Words, values: np.ndarray) -> np.ndarray:
     return running[ends] - running[ends - words.count]
 
 
-class ChunkFaults(NamedTuple):
+class AuditedChunk(NamedTuple):
     """The faults of a chunk, and what whole sets need."""
 
     faults: dict[str, list[tuple[int, int]]]  # by kind: numbers of pairs in the set's origin, sides
@@ -93,7 +93,7 @@ class ChunkFaults(NamedTuple):
     texts: dict[int, Pair]  # of the first pairs of each fault, by their numbers
 
 
-def inspect_chunk(profile: Profile, data: DataConfig, held_out: HeldOutHashes | None, chunk: Chunk) -> ChunkFaults:
+def inspect_chunk(profile: Profile, data: DataConfig, held_out: HeldOutHashes | None, chunk: Chunk) -> AuditedChunk:
     """Look at the pairs of a chunk; those around it are context for misaligned blocks."""
     pairs = chunk.pairs[chunk.core]
     source, target = (Lines([pair[side] for pair in pairs]) for side in (0, 1))
@@ -112,7 +112,7 @@ def inspect_chunk(profile: Profile, data: DataConfig, held_out: HeldOutHashes | 
     }
     near = pair_hashes(bags(source.words), bags(target.words))
     shown = (number for places in faults.values() for number, _ in places[: data.audit_examples])
-    return ChunkFaults(
+    return AuditedChunk(
         {kind: places for kind, places in faults.items() if places},
         [block.moved(chunk.first - 1) for block in find_misaligned_blocks(profile.moments, chunk)],
         pair_hashes(source.hashes, target.hashes),

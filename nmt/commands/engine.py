@@ -14,7 +14,7 @@ import sys
 from nmt.commands import open_run
 from nmt.commands.export import with_ctranslate2
 from nmt.commands.output import PRECISIONS, is_file
-from nmt.convert.ctranslate2_folder import check_exportable, import_ctranslate2
+from nmt.convert.ctranslate2_folder import import_ctranslate2
 from nmt.errors import UserError
 from nmt.runs.run import Run
 
@@ -39,7 +39,6 @@ def open_engine(options: argparse.Namespace, precision: str | None, live: bool =
     options.engine = "torch"
     if is_auto and run.translator.device.type == "cpu" and has_format(FAST):
         try:  # where CTranslate2 cannot be used, our own search is, which is never an error
-            check_exportable(run.config.model, run.translator.model)
             run = with_ctranslate2(run, FAST)
             options.engine, options.quantization = "ctranslate2", FAST
             log.info("CTranslate2 searches (%s), which is faster; --engine torch does without it.", FAST)

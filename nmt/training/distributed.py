@@ -11,6 +11,7 @@ import functools
 import logging
 import os
 import signal
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -89,6 +90,10 @@ class World:
     def broadcast(self, value: float) -> float:
         """The value of process 0."""
         return self.gather([value])[0][0]
+
+    def now(self) -> float:
+        """Seconds on the clock of process 0."""
+        return self.broadcast(time.monotonic())
 
     def check_device(self, device: torch.device) -> None:
         """Raise UserError where several processes of this machine would use the same GPU."""

@@ -5,7 +5,6 @@ count, so a resumed training ends at the same update as an uninterrupted one.
 """
 
 import logging
-import time
 from collections.abc import Callable
 
 from nmt.config.schedules import SCHEDULES
@@ -69,28 +68,24 @@ class TimeBudget:
     def __init__(self, state: TrainState, train: TrainConfig, world: World) -> None:
         self.state, self.train, self.world = state, train, world
         self.seconds_before = state.seconds  # of earlier processes of this training
-        self.start = self.now() - state.seconds
+        self.start = self.world.now() - state.seconds
         self.measured_seconds = min(60 * MEASURED_FRACTION * (train.max_minutes or 0.0), MAX_MEASURED_SECONDS)
         self.timed_from: tuple[int, float] | None = None  # an update and its second, once the slow ones are over
         self.validation_seconds = 0.0  # of the validations since then
 
-    def now(self) -> float:
-        """Seconds on the clock of process 0."""
-        return self.world.broadcast(time.monotonic())
-
     def after_update(self) -> None:
         """Bring state.seconds up to date; timing starts after half of the seconds and half of the updates needed."""
         state = self.state
-        state.seconds = self.now() - self.start
+        state.seconds = self.world.now() - self.start
         warmed_up = state.seconds - self.seconds_before >= self.measured_seconds / 2 and state.step >= MIN_UPDATES // 2
         if warmed_up and self.timed_from is None:
             self.timed_from, self.validation_seconds = (state.step, state.seconds), 0.0
 
     def time_validation(self, validate: Callable[[], object]) -> float:
         """Run `validate`; its seconds are returned, and do not count as those of an update."""
-        start = self.now()
+        start = self.world.now()
         validate()
-        seconds = self.now() - start
+        seconds = self.world.now() - start
         self.validation_seconds += seconds
         return seconds
 

@@ -2,7 +2,6 @@
 
 import logging
 import math
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -140,7 +139,10 @@ class Trainer:
         self.config, self.train_step, self.validation, self.checkpoints = config, train_step, validation, checkpoints
         self.stop, self.world = validation.stop, train_step.world
         self.model, self.state, self.device = train_step.model, train_step.state, train_step.device
-        self.saved_at, self.save_seconds = self.now(), 0.0  # of the last save, and of the last by train.save_minutes
+        self.saved_at, self.save_seconds = (
+            self.world.now(),
+            0.0,
+        )  # of the last save, and of the last by train.save_minutes
         self.logger: TensorBoardLogger | None = None  # of process 0, while `run` trains
 
     def run(self) -> None:
@@ -312,18 +314,14 @@ class Trainer:
                     self.logger.flush()  # before: the curves of a saved update are never missing
             finally:
                 self.checkpoints.save_last(self.model, self.train_step.optimizer, self.state)
-        self.saved_at = self.now()
+        self.saved_at = self.world.now()
 
     def save_by_time(self) -> None:
         """Save train.save_minutes after the last save; such saves take at most LARGEST_SHARE of the time."""
-        start, minutes = self.now(), self.config.train.save_minutes
+        start, minutes = self.world.now(), self.config.train.save_minutes
         if minutes is not None and start - self.saved_at >= max(60 * minutes, self.save_seconds / LARGEST_SHARE):
             self.save()
             self.save_seconds = self.saved_at - start
-
-    def now(self) -> float:
-        """Seconds on the clock of process 0."""
-        return self.world.broadcast(time.monotonic())
 
     def log_scalars(self, values: dict[str, float], step: int) -> None:
         """Add one point to each curve."""
