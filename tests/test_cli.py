@@ -277,9 +277,11 @@ def test_other_text_can_be_scored(trained: Trained, capfd, tmp_path):
     (tmp_path / "some.de").write_text(f"{SENTENCE}\n{OTHER}\n", encoding="utf-8")
     (tmp_path / "some.en").write_text("A boy paints the red bicycle.\nMy brother.\n", encoding="utf-8")
     words = ["--source", str(tmp_path / "some.de"), "--reference", str(tmp_path / "some.en"), "--noised"]
+    words += ["--metrics", "ter"]
     answer = run_command(capfd, "evaluate", str(run), *words)
     first, *noised = answer.out.splitlines()
-    assert answer.code == 0 and re.fullmatch(rf"some.de\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}", first)
+    assert answer.code == 0 and re.fullmatch(rf"some.de\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}\tTER .*", first)
+    assert all("\tTER " in line for line in noised)
     assert {"some.de-capitals", "some.de-noised"} <= {line.split("\t")[0] for line in noised}
     assert run_command(capfd, "evaluate", str(run), *words).out == answer.out
     assert (run / "evaluate" / "some.de" / "result.json").exists()

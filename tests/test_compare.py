@@ -17,9 +17,12 @@ from hypothesis import strategies as st
 from nmt.config.compose import compose_all
 from nmt.data.checksums import write_manifest
 from nmt.data.tokenizer import Tokenizers
+from nmt.evaluate.significance import Interval, Significance
 from nmt.models.build import build as build_model
-from nmt.runs.comparison import reference_perplexity
+from nmt.runs.comparison import Scored, SetComparison, reference_perplexity
+from nmt.runs.results import Result
 from nmt.runs.run import load
+from nmt.runs.test_sets import TestSet
 from nmt.training import checkpoint
 from nmt.view.page import Table
 
@@ -115,6 +118,17 @@ def test_tables_over_runs(runs: Runs, trained: Trained, capfd):
     html = (runs.root / "out" / "comparison.html").read_text(encoding="utf-8")
     assert html.count("data:image/png;base64,") == 2 + 3  # curves of two sets, a sentence of three runs with attention
     assert (runs.root / "out" / "comparison.md").read_text(encoding="utf-8") == answer.out
+
+
+def test_two_checkpoints_of_a_metric_are_two_columns():
+    names = ["comet=A", "comet=B"]
+    scored = Scored(Result("test", {"sentences": 1, "seconds": 0}, [], names), 1.0, 0, [])
+    scored.result.stored |= {"comet=A": 0.5, "comet=A_signature": "", "comet=B": 0.6, "comet=B_signature": ""}
+    significance = Significance({name: [Interval(0.5, 0.5, 0.1, None)] for name in names}, {})
+    test_set = TestSet("test", Path("a"), [Path("b")])
+    test_set.pairs = []
+    columns = SetComparison(test_set, {"run": scored}, significance).table().columns
+    assert columns[1::2][:2] == ["COMET A", "COMET B"] and list(scored.numbers())[:2] == ["COMET A", "COMET B"]
 
 
 def test_perplexity_is_that_of_each_sentence_alone(runs: Runs):

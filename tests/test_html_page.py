@@ -1,6 +1,7 @@
 """nmt export --format html: its scripts do what the Python does, and the page translates as the command in Chromium."""
 
 import json
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -196,6 +197,16 @@ def half_translator(name: str, vocabularies) -> HtmlExport:
     cpu = torch.device("cpu")
     plain = Translator(model, tokenizers, config.decode, 60, cpu, torch.autocast("cpu", enabled=False))
     return HtmlExport(plain, config)
+
+
+@pytest.mark.slow
+def test_the_page_names_every_score(vocabularies, tmp_path, monkeypatch):
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed; `make test` brings it")
+    monkeypatch.setattr(html_page, "read_runtime", lambda archive: {})
+    scores = {"test": {"bleu": 41.234, "bleu_signature": "", "ter": 51.0, "ter_signature": ""}}
+    write_page(half_translator("seq2seq", vocabularies), tmp_path / "page.html", {"scores": scores})
+    rows = re.findall(r"<th>(.*) of test</th><td><bdi>(.*)</bdi>", (tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert rows == [("BLEU", "41.23"), ("TER", "51.00")]
 
 
 @pytest.mark.slow

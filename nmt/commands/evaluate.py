@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -63,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     selector = make_layer_selector(run, valid or validation_gold(run)) if aligned else None
     results = score_sets(run, test_sets, selector, options.metrics)
     for test_set in test_sets if options.noised else []:
-        results += score_noised(run, test_set)
+        results += score_noised(run, test_set, options.metrics)
     for result in results:
         print(result.line())
     return 0
@@ -94,14 +95,14 @@ def read_gold(options: argparse.Namespace, links: str, source: Path, target: Pat
     return read_gold_alignments(Path(links), pairs, options.base, options.reverse, options.tokenized)
 
 
-def score_noised(run: Run, test_set: TestSet) -> list[Result]:
+def score_noised(run: Run, test_set: TestSet, metrics: Sequence[str]) -> list[Result]:
     """The scores of a test set whose sources are in capitals (so are the references), in small letters, and so on."""
     results, folder = [], run.folder / "evaluate" / "noised"
     refuse_links(folder.parent, folder, *folder.glob("*"))
     for kind in KINDS:
         generator = Random(SEED)
         pairs = [noise(*pair, kind, generator) for pair in test_set.pairs]
-        results.append(score_set(run, write_set(f"{test_set.name}-{kind}", folder, pairs)))
+        results.append(score_set(run, write_set(f"{test_set.name}-{kind}", folder, pairs), metrics=metrics))
     return results
 
 

@@ -27,6 +27,7 @@ from nmt.data.tags import TAG
 from nmt.data.text_filter import NUMBERS, OTHERS, PLACEHOLDERS, SPANS
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
+from nmt.evaluate.metrics import scores_in
 from nmt.view.alignment_page import USAGE, legend_html, provenance_html, read_asset
 from nmt.view.text import escape_html
 
@@ -96,8 +97,9 @@ class HtmlExport(Export):
         choices = {beam: f"beam {beam}, as in the run"} | {1: "greedy, faster"}
         run = provenance.get("run", {})
         about_run = {key: str(run[key]) for key in ("checkpoint", "origin", "seed") if key in run}
-        scores = provenance.get("scores", {}).items()
-        about_run |= {f"BLEU of {name}": f"{each['bleu']:.2f}" for name, each in scores if "bleu" in each}
+        for name, scores in provenance.get("scores", {}).items():
+            for _, metric, value, _ in scores_in(scores):
+                about_run[f"{metric.label} of {name}"] = f"{value:.{metric.digits}f}"
         about_run["numbers of the weights"] = self.quantization
         worker = "\n".join(["", *(read_resource(f"web/{name}.js") for name in WORKER)])
         is_local = about["attention"]["window_reach"] is not None

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol
@@ -133,8 +133,10 @@ METRICS: dict[str, Metric] = {
 
 
 def find_metric(name: str) -> Metric:
-    """The entry of `bleu`, or of `comet=CHECKPOINT`; raises UserError for a name that is not in METRICS."""
-    return choose("metric", name.partition("=")[0], METRICS)
+    """The entry of `bleu`, or of `comet=CHECKPOINT`, which its label names; raises UserError for an unknown name."""
+    kind, _, variant = name.partition("=")
+    metric = choose("metric", kind, METRICS)
+    return replace(metric, label=f"{metric.label} {variant}") if variant else metric
 
 
 def direction(name: str) -> int:

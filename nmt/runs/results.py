@@ -16,7 +16,7 @@ from typing import Any
 
 from nmt.data.checksums import has_digest, read_json, write_json
 from nmt.data.files import LOCK, only_writer, refuse_links, write_atomic
-from nmt.evaluate.metrics import STANDARD, scores_in
+from nmt.evaluate.metrics import STANDARD, find_metric, scores_in
 from nmt.evaluate.significance import Gap
 from nmt.view.text import visible
 
@@ -69,7 +69,8 @@ class Result:
 
     def line(self) -> str:
         """SET, BLEU, chrF, signature, and what else there is, with tabs between."""
-        parts = [self.name, f"{self.bleu:.2f}", f"{self.chrf:.2f}", self.signatures["bleu"]]
+        standard = (f"{self.values[name]:.{find_metric(name).digits}f}" for name in STANDARD)
+        parts = [self.name, *standard, self.signatures[STANDARD[0]]]
         if self.before is not None:
             parts.append(f"before {self.before:.2f} ({self.bleu - self.before:+.2f})")
         for name, metric, value, signature in scores_in(self.stored):
