@@ -69,6 +69,14 @@ def test_a_result_is_reused_only_for_the_same_weights_and_precision(run, capfd):
         assert again.code == 0 and ("sentences in" in again.err) == (change != "nothing"), change
 
 
+def test_a_result_of_another_beam_is_stored_beside_that_of_the_run(run, capfd):
+    first = run_command(capfd, "evaluate", str(run))
+    assert run_command(capfd, "evaluate", str(run), "--beam", "3").code == 0
+    again = run_command(capfd, "evaluate", str(run))
+    assert again.out == first.out and "sentences in" not in again.err
+    assert (run / "evaluate" / "test-beam-3" / "result.json").exists()
+
+
 def test_scores_are_never_left_with_other_translations(tmp_path, monkeypatch):
     """A disk that fills up between the two files leaves new translations without scores."""
     results.write_result(tmp_path, ["one"], {"bleu": 1})

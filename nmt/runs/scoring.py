@@ -114,7 +114,8 @@ def score_set(
     metrics: besides BLEU and chrF. With gold links and a selector the references are aligned as well. A stored result
     of the same provenance is reused; metrics that it lacks are computed from its translations.
     """
-    name, folder = test_set.name, run.folder / "evaluate" / test_set.name
+    name, beam = test_set.name, run.translator.decode.beam
+    folder = run.folder / "evaluate" / (name if beam == run.config.decode.beam else f"{name}-beam-{beam}")
     language = target_language(run.config.data, name)
     metrics = list(dict.fromkeys([*STANDARD, *metrics]))
     for metric in metrics:
