@@ -22,7 +22,7 @@ from nmt.models.build import build as build_model
 from nmt.runs.comparison import Scored, SetComparison, reference_perplexity
 from nmt.runs.results import Result
 from nmt.runs.run import load
-from nmt.runs.test_sets import TestSet
+from nmt.runs.scoring import TestSet
 from nmt.training import checkpoint
 from nmt.view.page import Table
 
