@@ -187,7 +187,9 @@ def mark_stages(descriptor: int) -> None:
 
 def differences(killed: Path, reference: Path) -> list[str]:
     """What differs between two run folders: checkpoints (to the bit), hypotheses, scores, curves; what is left over."""
-    left = [path for path in killed.parent.parent.rglob("*") if ".damaged." in path.name or path.name.endswith(".tmp")]
+    files = [path for path in killed.parent.parent.rglob("*") if path.is_file()]
+    # A kill while a temporary folder is made or removed may leave it empty, until the next writer a day later.
+    left = [path for path in files if ".damaged." in path.name or any(part.endswith(".tmp") for part in path.parts)]
     found, expected = outcome_of(killed), outcome_of(reference)
     names = [name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name)]
     return [*(f"left over: {path}" for path in left), *sorted(names)]
