@@ -23,6 +23,7 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import EventA
 
 from nmt import cli
 from nmt.data import corpus, multi30k
+from nmt.data.files import LOCK
 from nmt.runs import pipeline, stages
 from nmt.training import checkpoint
 from nmt.training.train_step import TrainStep
@@ -187,8 +188,8 @@ def mark_stages(descriptor: int) -> None:
 
 def differences(killed: Path, reference: Path) -> list[str]:
     """What differs between two run folders: checkpoints (to the bit), hypotheses, scores, curves; what is left over."""
-    files = [path for path in killed.parent.parent.rglob("*") if path.is_file()]
-    # A kill while a temporary folder is made or removed may leave it empty, until the next writer a day later.
+    # A kill after the work of a temporary folder may leave it, with its lock, until something is written beside it.
+    files = [path for path in killed.parent.parent.rglob("*") if path.is_file() and path.name != LOCK]
     left = [path for path in files if ".damaged." in path.name or any(part.endswith(".tmp") for part in path.parts)]
     found, expected = outcome_of(killed), outcome_of(reference)
     names = [name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name)]
