@@ -49,7 +49,7 @@ def test_log_lines_errors_and_progress(trained: Trained, capfd, tmp_path, monkey
     with Progress(3, "line", f"translating {name}") as bar:
         assert not acting(bar.line())
     assert (
-        Result(name, {"bleu": 1.0, "chrf": 2.0, "bleu_signature": "x"}, [])
+        Result(name, {"bleu": 1.0, "chrf": 2.0, "bleu_signature": "x", "chrf_signature": "y"}, [])
         .line()
         .startswith("bad\\x1b[2J\\u202e.de\t1.00\t")
     )
