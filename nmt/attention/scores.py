@@ -4,6 +4,7 @@ B batch, S source length, T target length, D query size, M memory size, A key si
 A new score is one class here and one line in SCORES; docs/design/extending.md shows one.
 """
 
+import logging
 from abc import ABC, abstractmethod
 
 import torch
@@ -11,6 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from nmt.errors import UserError, choose
+
+log = logging.getLogger("nmt")
 
 
 class Score(nn.Module, ABC):
@@ -143,11 +146,16 @@ class Location(Score):
     def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
         super().__init__()
         self.position_scores = nn.Linear(query_size, positions, bias=False)
+        self.warned = False
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         scores, length, max_length = self.position_scores(query), keys.size(1), self.position_scores.out_features
         if length <= max_length:
             return scores[:, :, :length]
+        if not self.warned:
+            log.warning("A source has %d positions; location scores give none past model.max_positions=%d a weight.",
+                        length, max_length)  # fmt: skip
+            self.warned = True
         return functional.pad(scores, (0, length - max_length), value=torch.finfo(scores.dtype).min)
 
 
