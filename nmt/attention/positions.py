@@ -1,4 +1,4 @@
-"""Positional encodings of the Transformer: sinusoidal, learned, rotary, none.
+"""Positional encodings of the Transformer: sinusoidal (two kinds), learned, rotary, none.
 
 B batch, T length, D model size, H heads, K head size. Positions count from 0; `start` is that of the first column,
 an int or, where reading it from the device would block, a tensor of one element.
@@ -43,6 +43,8 @@ class Positions(nn.Module, ABC):
 class Sinusoidal(Positions):
     """sin and cos of position / 10000^(2i/D), added (Vaswani 2017 §3.5)."""
 
+    first, ends_at_longest = 0, False
+
     def __init__(self, size: int, head_size: int, max_positions: int) -> None:
         super().__init__(size, head_size, max_positions)
         self.table = torch.empty(0, size)  # of the first positions; made when they are first needed
@@ -50,12 +52,18 @@ class Sinusoidal(Positions):
     def forward(self, embedded: Tensor, start: Start) -> Tensor:
         _, length, size = embedded.shape
         if isinstance(start, Tensor) or torch.compiler.is_compiling():
-            return embedded + sinusoids(start, length, size, embedded)
+            return embedded + sinusoids(self.first + start, length, size, embedded, self.ends_at_longest)
         stop, (dtype, device) = start + length, (embedded.dtype, embedded.device)
         if len(self.table) < stop or self.table.dtype != dtype or self.table.device != device:
             with torch.inference_mode(False):
-                self.table = sinusoids(0, 2 * stop, size, embedded)
+                self.table = sinusoids(self.first, 2 * stop, size, embedded, self.ends_at_longest)
         return embedded + self.table[start:stop]
+
+
+class FairseqSinusoidal(Sinusoidal):
+    """sin and cos of (position + 2) / 10000^(i/(D/2 − 1)), added: those of fairseq, M2M-100 and NLLB-200."""
+
+    first, ends_at_longest = 2, True
 
 
 class Learned(Positions):
@@ -116,21 +124,23 @@ def rotate(inputs: Tensor, rotation: Rotation) -> Tensor:
     return torch.addcmul(inputs * cosine, inputs.roll(inputs.size(-1) // 2, -1), sine).to(inputs.dtype)
 
 
-def sinusoids(start: Start, length: int, size: int, like: Tensor) -> Tensor:
+def sinusoids(start: Start, length: int, size: int, like: Tensor, ends_at_longest: bool = False) -> Tensor:
     """sin and cos of position / 10000^(2i/D) for the positions from `start` (Vaswani 2017 §3.5): [T D].
 
-    Computed in float32 at least, then cast to the dtype of `like`.
+    Computed in float32 at least, then cast to the dtype of `like`. `ends_at_longest`: position / 10000^(i/(D/2 − 1)),
+    so that the last wavelength is 2π · 10000 itself, as in tensor2tensor and fairseq.
     """
     full = torch.promote_types(like.dtype, torch.float32)
     position = (start + torch.arange(length, device=like.device)).to(full)
     dimension = torch.arange(0, size, 2, device=like.device, dtype=full)
-    frequency = torch.exp(dimension * (-math.log(10000.0) / size))
+    frequency = torch.exp(dimension * (-math.log(10000.0) / (size - 2 if ends_at_longest else size)))
     angle = position[:, None] * frequency
     return functional.pad(torch.cat((angle.sin(), angle.cos()), 1), (0, size % 2)).to(like.dtype)
 
 
 POSITIONS: dict[str, type[Positions]] = {
     "sinusoidal": Sinusoidal,
+    "sinusoidal_fairseq": FairseqSinusoidal,
     "learned": Learned,
     "rotary": Rotary,
     "none": NoPositions,

@@ -82,6 +82,10 @@ def check_options(options: argparse.Namespace) -> None:
 def make_export(run: Run, format: str, quantization: str | None = None, licence: str | None = None) -> Export:
     """The export of a run, not yet written; raises UserError where it cannot be made, or lacks a library."""
     kind, quantizations = FORMATS[format]
+    if format != "ctranslate2" and any(side.prefixes or side.normalizes for side in run.translator.tokenizers):
+        raise UserError(
+            f"The tokenizers of {run.name} were imported, and --format {format} cannot hold them; ctranslate2 can."
+        )
     of_data: tuple[str, ...] = ()
     if format in ("hf", "argos"):
         of_data = training_licences(run.config, existing_corpus(run.config, corpus_hashes(run), run.folder))

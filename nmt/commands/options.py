@@ -38,6 +38,7 @@ def positive(text: str) -> int:
     return number
 
 
+MODULES = {"backtranslate": "synthesis", "distil": "synthesis", "import": "pretrained"}  # where not of the same name
 COMPOSED_COMMANDS = {
     "audit": "what is wrong with sentence pairs",
     "suggest": "what model=auto and tokenizer=auto would choose, and why",
@@ -103,12 +104,13 @@ def make_parser() -> argparse.ArgumentParser:
         ("distil", "pairs that a teacher has translated, for a smaller student", add_synthesis),
         ("words", "single words with their translations, from a corpus and its links", add_word_pairs),
         ("export", "a folder that another engine translates with", add_export),
+        ("import", "a translator of Hugging Face transformers as a run", add_import),
         ("compare", "one table over several runs", add_compare),
         ("verify", "whether the files of a run are as they were written", add_single_run),
     ):
         command = subparsers.add_parser(name, help=purpose, allow_abbrev=False)
         add_options(command)
-        command.set_defaults(command=name, module="synthesis" if name in ("backtranslate", "distil") else name)
+        command.set_defaults(command=name, module=MODULES.get(name, name))
     return parser
 
 
@@ -209,6 +211,15 @@ def add_export(parser: argparse.ArgumentParser) -> None:
     licence = "hf, argos: the model's licence for its card, such as cc-by-sa-4.0 (default: none is named)"
     add("--push", metavar="OWNER/NAME", help="hf: upload the folder to the Hugging Face hub")
     add("--license", metavar="ID", help=licence)
+
+
+def add_import(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("name", metavar="SOURCE", help="a folder, or hf:OWNER/NAME[@REVISION] of the Hugging Face hub")
+    add("--name", dest="run_name", metavar="NAME", required=True, help="of the new run")
+    add("--source", metavar="LANGUAGE", help="of a multilingual model; several: de+fr")
+    add("--target", metavar="LANGUAGE", help="the same of the other side")
+    add_runs(parser)
 
 
 def add_align(parser: argparse.ArgumentParser) -> None:

@@ -26,7 +26,7 @@ class TransformerConfig:
     norm: str = option(
         "layer norm before or after each sub-layer", choices=("pre", "post"), paper="Vaswani et al. 2017 §5.4"
     )
-    activation: str = option("of the feed-forward layers", choices=("relu", "gelu"))
+    activation: str = option("of the feed-forward layers", choices=("relu", "gelu", "silu"))
     dropout: float = option("dropout of embeddings and sub-layers", minimum=0, below=1)
     attention_dropout: float = option(
         "dropout of attention weights; self_attention=softmax only", 0.0, minimum=0, below=1
@@ -34,6 +34,7 @@ class TransformerConfig:
     tie_embeddings: bool = option(
         "the output layer shares the target embedding; with a joint vocabulary the source does too"
     )
+    output_bias: bool = option("the output layer has a bias", False)
     self_attention: str = option(
         "self-attention of encoder and decoder; cross-attention is always softmax",
         "softmax",

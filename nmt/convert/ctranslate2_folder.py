@@ -108,7 +108,8 @@ def build_spec(model: Transformer, config: TransformerConfig, tokenizers: Tokeni
     `positions` is the length of the position tables: the longest sentence, </s> counted.
     """
     specs = import_ctranslate2().specs
-    activation = {"relu": specs.Activation.RELU, "gelu": specs.Activation.GELU}[config.activation]
+    names = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
+    activation = getattr(specs.Activation, names[config.activation])
     options: dict[str, Any] = {"pre_norm": config.norm == "pre", "activation": activation}
     if config.positions == "rotary":  # dimension i is paired with i + K/2 in both: no interleaving
         options |= {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": 10000.0}
@@ -120,12 +121,14 @@ def build_spec(model: Transformer, config: TransformerConfig, tokenizers: Tokeni
     encoder.embeddings[0].weight = array(model.source_embedding.weight)
     decoder.embeddings.weight = array(model.target_embedding.weight)
     decoder.projection.weight = array(model.output.weight)
+    if config.output_bias:
+        decoder.projection.bias = array(model.output.bias)
     if config.norm == "pre":
         set_norm(encoder.layer_norm, model.encoder_norm)
         set_norm(decoder.layer_norm, model.decoder_norm)
     if config.positions != "rotary":  # in full: CTranslate2's own sinusoids count from 1 and have other frequencies
-        for spec, learned in ((encoder, model.source_positions), (decoder, model.target_positions)):
-            spec.position_encodings.encodings = array(position_table(config, learned, positions))
+        for spec, module in ((encoder, model.source_positions), (decoder, model.target_positions)):
+            spec.position_encodings.encodings = array(position_table(module, config.hidden_size, positions))
     result = specs.TransformerSpec(encoder, decoder)
     source, target = (tokenizer.pieces(range(tokenizer.size)) for tokenizer in tokenizers)
     result.register_source_vocabulary(source)
@@ -250,6 +253,7 @@ class CTranslate2Translator(Translator):
                 beam_size=self.decode.beam,
                 num_hypotheses=self.decode.beam,
                 length_penalty=self.decode.length_penalty or NO_PENALTY,
+                target_prefix=[self.tokenizers.target.pieces(getattr(ids, "begin", ())) for ids in sources],
                 max_input_length=0,
                 min_decoding_length=0,
                 max_decoding_length=limit - 1,

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.attention.positions import sinusoids
+from nmt.attention.positions import Learned, Positions
 from nmt.config.schema import Config
 from nmt.data import multi30k, normalization, tags, text_filter
 from nmt.data.corpus import read_report
@@ -77,7 +77,7 @@ class Export:
             digest.update(name.encode())
             digest.update(tensor.cpu().contiguous().numpy().tobytes())
         for tokenizer in self.translator.tokenizers:
-            digest.update(tokenizer.model)
+            digest.update(tokenizer.model + json.dumps(tokenizer.prefixes).encode())
         return f"{self.format}-{self.quantization}-{digest.hexdigest()[:10]}"
 
     @property
@@ -111,8 +111,8 @@ class Export:
         known = "; ".join(self.data_licences) or "unknown; ask the owner of the text"
         common = {
             "title": f"{self.config.name}: {data.source} to {data.target}",
-            "source": "joint" if tokenizers.joint else "source",
-            "target": "joint" if tokenizers.joint else "target",
+            "source": next(iter(tokenizers.models)),
+            "target": list(tokenizers.models)[-1],
             "quantization": self.quantization,
             "lower": ", lowercase=True" if tokenizers.source.lowercase else "",
             "beam": decode.beam,
@@ -152,9 +152,9 @@ def as_json(content: Mapping[str, Any]) -> str:
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
-def position_table(config: Any, learned: Any, positions: int) -> Tensor:
+def position_table(module: Positions, size: int, positions: int) -> Tensor:
     """[N D], added to √D · embedding, for `positions` N; a learned table that is shorter repeats its last row."""
-    if config.positions != "learned":
-        return sinusoids(0, positions, config.hidden_size, torch.empty(0))
-    rows = torch.arange(positions).clamp(max=len(learned.table) - 1)
-    return math.sqrt(config.hidden_size) * learned.table.detach().float().cpu()[rows]
+    if not isinstance(module, Learned):
+        return module(torch.zeros(1, positions, size), 0)[0]
+    rows = torch.arange(positions).clamp(max=len(module.table) - 1)
+    return math.sqrt(size) * module.table.detach().float().cpu()[rows]

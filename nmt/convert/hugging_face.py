@@ -9,7 +9,6 @@ merges, first ones first.
 import json
 import logging
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from nmt.config.transformer import TransformerConfig
 from nmt.convert.export import HOLD_EVERY_MODEL, Export, position_table, score_lines
+from nmt.convert.pretrained import weight_names
 from nmt.data.normalization import INVISIBLE, SPACES
 from nmt.data.tags import language_tag
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
@@ -30,14 +30,6 @@ from nmt.models.transformer import Transformer
 
 log = logging.getLogger("nmt")
 ARCHITECTURES = {"pre": ("pegasus", "PegasusForConditionalGeneration"), "post": ("marian", "MarianMTModel")}
-# The modules of a layer by the names of Pegasus and Marian, and by ours.
-FEED_FORWARD = {"fc1": "feed_forward.0", "fc2": "feed_forward.2", "final_layer_norm": "feed_forward_residual.norm"}
-LAYERS = {
-    "encoder": {"self_attn": "attention", "self_attn_layer_norm": "attention_residual.norm"} | FEED_FORWARD,
-    "decoder": {"self_attn": "self_attention", "self_attn_layer_norm": "self_residual.norm"}
-    | {"encoder_attn": "cross_attention", "encoder_attn_layer_norm": "cross_residual.norm"}
-    | FEED_FORWARD,
-}
 SPACE = "▁"
 NEVER = -1e9  # the score of pieces that are no text: <pad>, <s>, </s>
 SPECIAL = {"pad_token": PAD, "unk_token": UNK, "bos_token": BOS, "eos_token": EOS}
@@ -56,33 +48,18 @@ any other text:
 
 def model_weights(model: Transformer, config: TransformerConfig, positions: int) -> dict[str, Tensor]:
     """The tensors of model.safetensors, in float32; `positions` is the length N of the position tables."""
-    weights, state = {"final_logits_bias": torch.zeros(1, model.output.out_features)}, model.state_dict()
-
-    def copy(theirs: str, ours: str, third: int | None = None) -> None:
-        """`third`: it is the query's, the key's or the value's part of ours (0, 1, 2)."""
-        for kind in ("weight", "bias"):
-            tensor = state[f"{ours}.{kind}"].float().cpu()
-            weights[f"model.{theirs}.{kind}"] = (tensor if third is None else tensor.chunk(3)[third]).clone()
-
+    state = {name: tensor.float().cpu() for name, tensor in model.state_dict().items()}
+    weights = {"final_logits_bias": state.get("output.bias", torch.zeros(model.output.out_features))[None]}
+    for ours, theirs in weight_names(vars(config)).items():
+        weights |= dict(zip(theirs, (part.clone() for part in state[ours].chunk(len(theirs))), strict=True))
     tables = (
         {"model.shared": "target_embedding"} if config.tie_embeddings
         else {"lm_head": "output", "model.encoder.embed_tokens": "source_embedding",
               "model.decoder.embed_tokens": "target_embedding"}
     )  # fmt: skip
-    weights |= {f"{theirs}.weight": state[f"{ours}.weight"].float().cpu().clone() for theirs, ours in tables.items()}
-    for side, count in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
-        for number, (theirs, ours) in product(range(count), LAYERS[side].items()):
-            their_layer, our_layer = f"{side}.layers.{number}.{theirs}", f"{side}.{number}.{ours}"
-            if not theirs.endswith("_attn"):
-                copy(their_layer, our_layer)
-                continue
-            for third, part in enumerate("qkv"):
-                copy(f"{their_layer}.{part}_proj", our_layer, third)
-            copy(f"{their_layer}.out_proj", f"{our_layer}.output")
-        if config.norm == "pre":
-            copy(f"{side}.layer_norm", f"{side}_norm")
-    for side, learned in (("encoder", model.source_positions), ("decoder", model.target_positions)):
-        weights[f"model.{side}.embed_positions.weight"] = position_table(config, learned, positions)
+    weights |= {f"{theirs}.weight": state[f"{ours}.weight"].clone() for theirs, ours in tables.items()}
+    for side, module in (("encoder", model.source_positions), ("decoder", model.target_positions)):
+        weights[f"model.{side}.embed_positions.weight"] = position_table(module, config.hidden_size, positions)
     return weights
 
 
@@ -174,7 +151,7 @@ def check_exportable(config: Any, model: EncoderDecoder, tokenizers: Tokenizers)
             f"Pegasus and Marian have no model.positions={config.positions}; sinusoidal and learned can, and "
             "--format ctranslate2 can hold rotary ones"
         )
-    elif not tokenizers.joint:
+    elif tokenizers.source.model != tokenizers.target.model:
         reason = "one tokenizer must read and write; tokenizer.joint=true can, and --format ctranslate2 can hold two"
     else:
         return

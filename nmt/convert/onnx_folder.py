@@ -306,7 +306,7 @@ class OnnxExport(Export):
             "shapes": {"encoder": shapes(graphs.encoder.graph), "decoder": shapes(graphs.decoder.graph)},
             "special": {"pad": PAD, "bos": BOS, "eos": EOS},
             "vocabulary": {"source": tokenizers.source.size, "target": tokenizers.target.size},
-            "joint": tokenizers.joint,
+            "joint": "joint" in tokenizers.models,
             "lowercase": tokenizers.source.lowercase,
             "protects": tokenizers.protects,
             "max_pieces": self.translator.max_pieces,

@@ -2,16 +2,18 @@
 
 <bt>     the source is a back-translation (Caswell et al. 2019)
 <2fr>    the target is in this language (Johnson et al. 2017)
+<de2fr>  so is the source; for models that are told both (M2M-100, NLLB-200)
 <name>   the origin of the pair, with data.origin_tags (nmt/data/mixture.py)
 
-The first two are recognised in the training text; those of origins are known by their configuration.
+The first three are recognised in the training text; those of origins are known by their configuration.
 """
 
 import re
 from collections.abc import Collection
 
 BACK_TRANSLATED = "<bt>"
-KNOWN = re.compile(r"<(?:bt|2[a-z]{2,3}(?:[-_][a-z0-9]+)*)>")
+LANGUAGE = r"[a-z]{2,3}(?:[-_][a-z0-9]+)*"
+KNOWN = re.compile(rf"<(?:bt|(?:{LANGUAGE})?2{LANGUAGE})>")
 TAG = re.compile(r"<[\w.+-]+>")
 
 

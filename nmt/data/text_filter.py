@@ -103,7 +103,7 @@ class Protected:
 class Encoded(list[int]):
     """Ids of pieces with what their placeholders stand for, by piece, and which of these stand apart in the source.
 
-    A slice has it too.
+    `begin`: the ids that the translation begins with. A slice has all this too.
     """
 
     def __init__(
@@ -112,13 +112,14 @@ class Encoded(list[int]):
         spans: dict[str, str] | None = None,
         capitals: bool = False,
         apart: frozenset[str] = frozenset(),
+        begin: tuple[int, ...] = (),
     ) -> None:
         super().__init__(ids)
-        self.spans, self.capitals, self.apart = spans or {}, capitals, apart
+        self.spans, self.capitals, self.apart, self.begin = spans or {}, capitals, apart, begin
 
     def like(self, ids: Iterable[int]) -> "Encoded":
         """Other ids with the same placeholders: those of a translation."""
-        return Encoded(ids, self.spans, self.capitals, self.apart)
+        return Encoded(ids, self.spans, self.capitals, self.apart, self.begin)
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> int: ...

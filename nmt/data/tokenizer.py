@@ -7,12 +7,12 @@ which is SentencePiece's sign for a space.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sentencepiece
 
@@ -27,23 +27,42 @@ BYTE = re.compile(r"<0x[0-9A-F]{2}>|<unk>")
 
 
 class Tokenizer:
-    """A SentencePiece model; encoded sentences have no BOS and no EOS. `model` is the serialized model."""
+    """A SentencePiece model; encoded sentences have no BOS and no EOS. `model` is the serialized model.
 
-    def __init__(self, model: bytes, lowercase: bool) -> None:
-        self.model, self.lowercase = model, lowercase
+    `prefixes`: the ids that a sentence begins with, by the tag before it; those of "" where it has none.
+    """
+
+    def __init__(self, model: bytes, lowercase: bool, prefixes: Mapping[str, Sequence[int]] | None = None) -> None:
+        self.model, self.lowercase, self.prefixes = model, lowercase, dict(prefixes or {})
         self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         self.size: int = self.processor.get_piece_size()
+        self.normalizes = "½" not in self.processor.normalize("½")  # by a table of its own, as NFKC
         ids = {piece: self.processor.piece_to_id(piece) for piece in PLACEHOLDERS}
         self.marks = [piece for piece in ids if ids[piece] != UNK]  # of PLACEHOLDERS; none without tokenizer.protect
         self.placeholders = [ids[piece] for piece in self.marks]
 
     def encode(self, text: str) -> list[int]:
         """The most probable pieces of a sentence."""
-        return self.processor.encode(normalize(text, self.lowercase))
+        return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str], threads: int = -1) -> list[list[int]]:
         """`encode` of many sentences in so many threads; by default on all processors."""
-        return self.processor.encode([normalize(text, self.lowercase) for text in texts], num_threads=threads)
+        begun = [self.begin(text) for text in texts]
+        encoded = self.processor.encode([self.normalize(text) for _, text in begun], num_threads=threads)
+        return [[*prefix, *ids] for (prefix, _), ids in zip(begun, encoded, strict=True)] if self.prefixes else encoded
+
+    def begin(self, text: str) -> tuple[Sequence[int], str]:
+        """The ids that a sentence begins with, and the sentence without the tag that asks for them."""
+        word, _, rest = text.partition(" ") if self.prefixes else ("", "", "")
+        return (self.prefixes[word], rest) if word in self.prefixes else (self.prefixes.get("", ()), text)
+
+    def prefix(self, ids: Sequence[int]) -> int:
+        """How many ids at the beginning of an encoded sentence are no text."""
+        return next((place for place, piece in enumerate(ids) if not self.processor.is_control(int(piece))), len(ids))
+
+    def normalize(self, text: str) -> str:
+        """A text as it is encoded; nothing is changed where the SentencePiece model has a table of its own."""
+        return text if self.normalizes else normalize(text, self.lowercase)
 
     def encode_protected(self, texts: Sequence[Protected]) -> list[Encoded]:
         """`encode` of texts with placeholders."""
@@ -52,12 +71,18 @@ class Tokenizer:
 
     @cached_property
     def tags(self) -> frozenset[str]:
-        """The pieces that are words of their own, such as <tatoeba>."""
-        return frozenset(self.sampler.vocabulary.whole)
+        """The pieces that are words of their own, such as <tatoeba>, and the tags that ask for a prefix."""
+        return frozenset({*self.sampler.vocabulary.whole, *filter(None, self.prefixes)})
+
+    @cached_property
+    def all_pieces(self) -> list[str]:
+        """The vocabulary, by id."""
+        return self.processor.id_to_piece(list(range(self.size)))
 
     def sample(self, text: str, alpha: float, generator: Random) -> list[int]:
         """Pieces sampled at random: unigram sampling (Kudo 2018) with its α, or BPE-dropout with probability alpha."""
-        return self.sampler.sample(normalize(text, self.lowercase), alpha, generator)
+        prefix, text = self.begin(text)
+        return [*prefix, *self.sampler.sample(self.normalize(text), alpha, generator)]
 
     def sample_all(self, texts: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
         """`sample` of many sentences, a pure function of texts, alpha and seed, so that a resumed run is exact."""
@@ -68,7 +93,7 @@ class Tokenizer:
     def sampler(self) -> Sampler:
         """A sampler over the model's vocabulary; it does BPE-dropout if the model is BPE."""
         model = self.processor
-        special_tests = (model.is_byte, model.is_control, model.is_unknown)
+        special_tests = (model.is_byte, model.is_control, model.is_unknown, model.is_unused)
         text_ids = [number for number in range(self.size) if not any(test(number) for test in special_tests)]
         ids = {model.id_to_piece(number): number for number in text_ids}
         scores = {piece: model.get_score(number) for piece, number in ids.items()}
@@ -111,8 +136,8 @@ class Tokenizers(NamedTuple):
 
     @property
     def joint(self) -> bool:
-        """Whether both languages share one vocabulary."""
-        return self.source.model == self.target.model
+        """Whether both languages share one vocabulary; each may divide its text into pieces of its own."""
+        return self.source.model == self.target.model or self.source.all_pieces == self.target.all_pieces
 
     @property
     def protects(self) -> bool:
@@ -140,8 +165,21 @@ class Tokenizers(NamedTuple):
             return [Protected(text) for text in texts]
         return [protect(text, self.source.tags, self.source.marks) for text in texts]
 
+    def encode_sources(self, protected: Sequence[Protected]) -> list[Encoded]:
+        """The ids of sources as they are translated, with those that their translation begins with."""
+        encoded = self.source.encode_protected(protected)
+        for ids, each in zip(encoded, protected, strict=True):
+            ids.begin = tuple(self.target.begin(each.text)[0])
+        return encoded
+
     def protect_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[Protected, Protected]]:
-        """Pairs as they are trained on."""
+        """Pairs as they are trained on; a target begins with the tag of its source where a prefix depends on it."""
+        if any(self.target.prefixes):
+            tags = [source.partition(" ")[0] for source, _ in pairs]
+            pairs = [
+                (source, f"{tag} {target}" if tag in self.target.prefixes else target)
+                for tag, (source, target) in zip(tags, pairs, strict=True)
+            ]
         if not self.protects:
             return [(Protected(source), Protected(target)) for source, target in pairs]
         return [protect_pair(source, target, self.source.tags, self.source.marks) for source, target in pairs]
@@ -153,15 +191,24 @@ class Tokenizers(NamedTuple):
         encoded = self.source.encode_protected(sources), self.target.encode_protected(targets)
         return list(zip(*encoded, strict=True))
 
+    @property
+    def models(self) -> dict[str, bytes]:
+        """The serialized models by their names: joint, or source and target."""
+        if self.source.model == self.target.model:
+            return {"joint": self.source.model}
+        return {"source": self.source.model, "target": self.target.model}
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What is stored beside the models."""
+        prefixes = [side.prefixes for side in self]
+        return {"lowercase": self.source.lowercase} | ({"prefixes": prefixes} if any(prefixes) else {})
+
     def save(self, folder: Path) -> None:
         """Write joint.model, or source.model and target.model and tokenizer.json."""
-        for name, tokenizer in ({"joint": self.source} if self.joint else self._asdict()).items():
-            (folder / f"{name}.model").write_bytes(tokenizer.model)
-        about = {
-            "joint": self.joint,
-            "lowercase": self.source.lowercase,
-            "size": [tokenizer.size for tokenizer in self],
-        }
+        for name, model in self.models.items():
+            (folder / f"{name}.model").write_bytes(model)
+        about = {"joint": "joint" in self.models, "size": [side.size for side in self]} | self.about
         (folder / "tokenizer.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
 
     @classmethod
@@ -169,8 +216,13 @@ class Tokenizers(NamedTuple):
         """Read what `save` wrote; raises UserError when it is missing or damaged."""
         try:
             about = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-            names = ["joint"] if about["joint"] else ["source", "target"]
-            loaded = [Tokenizer((folder / f"{name}.model").read_bytes(), about["lowercase"]) for name in names]
+            names = ["joint", "joint"] if about["joint"] else ["source", "target"]
+            prefixes = about.get("prefixes", [{}, {}])
+            return cls(
+                *(
+                    Tokenizer((folder / f"{name}.model").read_bytes(), about["lowercase"], each)
+                    for name, each in zip(names, prefixes, strict=True)
+                )
+            )
         except (OSError, ValueError, KeyError, TypeError, RuntimeError, RecursionError) as error:
             raise UserError(f"The tokenizer in {folder} cannot be loaded: {error}.") from None
-        return cls(loaded[0], loaded[-1])

@@ -115,16 +115,16 @@ class TrainingLinks:
         Zeros for a word without link. A link joins all pieces of both words (Garg et al. 2019 §4.2). Only sure links
         count. Raises UserError for a link to a word that does not exist.
         """
-        words = WordPair.from_pieces(
-            self.tokenizers.source.pieces(source), self.tokenizers.target.pieces(target), self.tokenized
-        )
+        ours, theirs = self.tokenizers
+        first, top = ours.prefix(source), theirs.prefix(target)
+        words = WordPair.from_pieces(ours.pieces(source[first:]), theirs.pieces(target[top:]), self.tokenized)
         links, _ = parse_links(self.line(number), 0, f"{self.path}:{number}")
         matrix = np.zeros((len(words.target), len(words.source)))
         for i, j in links:
             check_link((i, j), matrix.shape[::-1], f"{self.path}:{number}")
             matrix[j, i] = 1
         spread = words.target_fractions @ matrix @ words.source_fractions.T
-        return spread / np.maximum(spread.sum(1, keepdims=True), 1e-9)
+        return np.pad(spread / np.maximum(spread.sum(1, keepdims=True), 1e-9), ((top, 0), (first, 0)))
 
     def batch(self, sources: Sequence[Encoded], targets: Sequence[Encoded], numbers: Sequence[int]) -> Tensor:
         """[B T S]: G of some pairs (lines `numbers`), the row of target piece t at t + `shift`; zeros elsewhere."""

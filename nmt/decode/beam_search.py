@@ -74,9 +74,11 @@ def search(
     alpha: float,
     limit: Tensor,
     constraints: Constraint | None = None,
+    begin: Tensor | None = None,
 ) -> NBest:
     """source [B S], mask [B S] | None, limit [B] → for each sentence at most `beam` hypotheses, best first.
 
+    `begin` [B P]: the pieces that each hypothesis begins with; their log-probabilities count as 0, their length counts.
     `limit` is the maximum length of each hypothesis, </s> counted; `constraints` are those of <s>. A GPU is waited for
     once a column, in `to_host`, and gets nothing from the host but commands once the first column is begun.
     """
@@ -85,8 +87,12 @@ def search(
     last = torch.full((count, 1), BOS, device=source.device)
     scores, ids = torch.zeros(count, 1, device=source.device), np.empty((count, 1, 0), np.int64)
     ended = torch.zeros(count, dtype=torch.long, device=source.device)
+    state = model.start(memory)
+    if begin is not None:
+        state = model.decode(torch.cat((last, begin[:, :-1]), 1), state, memory).state
+        last, ids = begin[:, -1:], begin[:, None].cpu().numpy()
     beams = Beams(
-        list(range(count)), limit.tolist(), ids, last, scores, model.start(memory), memory, limit.to(source.device),
+        list(range(count)), limit.tolist(), ids, last, scores, state, memory, limit.to(source.device),
         ended, constraints,
     )  # fmt: skip
     finished: NBest = [[] for _ in range(count)]

@@ -164,7 +164,7 @@ class Translator:
         protected = self.tokenizers.protect_sources(texts)
         if self.terms is not None:
             protected = [self.terms.unprotect(each) for each in protected]
-        encoded = self.tokenizers.source.encode_protected(protected)
+        encoded = self.tokenizers.encode_sources(protected)
         # The parts of each line: one, several of a long line, none where nothing is to be translated.
         rows = [
             [] if self.tokenizers.protects and each.is_copied else self.split_long(ids, number)
@@ -196,12 +196,13 @@ class Translator:
         """The ids of line number `line` in parts of at most `max_pieces`, split between words where possible."""
         if len(ids) <= self.max_pieces:
             return [ids] if ids else []
-        stops = [0, *split_positions(self.tokenizers.source.pieces(ids), self.max_pieces), len(ids)]
+        prefix, ids = ids[: (first := self.tokenizers.source.prefix(ids))], ids[first:]
+        stops = [0, *split_positions(self.tokenizers.source.pieces(ids), self.max_pieces - first), len(ids)]
         log.warning(
             "Line %d has %d pieces, more than tokenizer.max_pieces=%d; it is translated in %d parts.",
             line, len(ids), self.max_pieces, len(stops) - 1,
         )  # fmt: skip
-        return [ids[start:stop] for start, stop in itertools.pairwise(stops)]
+        return [ids.like([*prefix, *ids[start:stop]]) for start, stop in itertools.pairwise(stops)]
 
     def to_translation(self, source: Encoded, hypothesis: Hypothesis) -> Translation:
         """A hypothesis with its text; a span that was lost, where the hypothesis had to end, is added at its end."""
@@ -283,6 +284,7 @@ class Translator:
             limits = np.array([len(template) + 1 for template in forced])
         elif limits is None:
             limits = self.limits(np.array([len(ids) for ids in sources]))
+        begin = [getattr(ids, "begin", ()) for ids in sources] if forced is None else [()]
         try:
             source = pad([np.append(ids, EOS) for ids in sources])
             mask = padding_mask(source)
@@ -295,7 +297,8 @@ class Translator:
                 constraint = Constraints.start(source, *placeholders, avoid_loops=self.decode.avoid_loops)
             model, beam, alpha = self.search_model or self.model, self.decode.beam, self.decode.length_penalty
             with self.autocast:
-                return search(model, source, mask, beam, alpha, torch.as_tensor(limits), constraint)
+                first = torch.tensor(begin, device=self.device) if begin[0] else None
+                return search(model, source, mask, beam, alpha, torch.as_tensor(limits), constraint, first)
         except torch.OutOfMemoryError:
             if len(sources) == 1:
                 raise
@@ -324,7 +327,7 @@ class Translator:
             yield from (records[row] for row in range(len(chunk)))
 
     def force_decode_batch(self, pairs: Sequence[IdPair]) -> list[AttentionRecord]:
-        """Forced decoding of one batch; the padding is removed from the records."""
+        """Forced decoding of one batch; padding and prefixes are removed from the records."""
         batch = collate(*([np.asarray(pair[side], dtype=np.int64) for pair in pairs] for side in (0, 1)))
         batch = batch.to(self.device)
         with torch.autocast(self.device.type, enabled=False):
@@ -336,14 +339,15 @@ class Translator:
         records = []
         for row, (source, target) in enumerate(pairs):
             height, width = len(target) + 1, len(source) + 1
-            pieces = self.tokenizers.source.pieces(source), self.tokenizers.target.pieces(target)
-            record = AttentionRecord(*pieces, log_probabilities[row, :height].tolist())
+            first, top = self.tokenizers.source.prefix(source), self.tokenizers.target.prefix(target)
+            pieces = self.tokenizers.source.pieces(source[first:]), self.tokenizers.target.pieces(target[top:])
+            record = AttentionRecord(*pieces, log_probabilities[row, top:height].tolist())
             if weights is not None:
-                record.weights = weights[row, :, :, :height, :width].copy()
+                record.weights = without_prefix(weights[row, :, :, top:height, :width], first)
             if rollout is not None:
-                record.rollout = rollout[row, :height, :width].copy()
+                record.rollout = without_prefix(rollout[row, top:height, :width], first)
             if p_t is not None:
-                record.p_t, record.window_reach = p_t[row, :height].copy(), self.model.window_reach
+                record.p_t, record.window_reach = p_t[row, top:height] - first, self.model.window_reach
             records.append(record)
         return records
 
@@ -390,6 +394,13 @@ class Translator:
             confidences = self.calibration.confidences(logs).tolist()
             found += zip(words, [1.0] * len(words) if translation.is_copied else confidences, strict=True)
         return found
+
+
+def without_prefix(weights: np.ndarray, first: int) -> np.ndarray:
+    """[… S+1] → [… S+1−first]: the weight of the first columns, which are no text, is added to that of </s>."""
+    rest = weights[..., first:].copy()
+    rest[..., -1] += weights[..., :first].sum(-1)
+    return rest
 
 
 def with_batch_tokens(decode: DecodeConfig, device: torch.device) -> DecodeConfig:

@@ -158,8 +158,9 @@ class Alignment:
         arguments: dict[str, Any] = {
             name: [layer[None] for layer in layers] for name, layers in tensors.items() if layers is not None
         }
-        arguments["encoder_tokens"] = [*self.record.source_pieces, "</s>"]
-        arguments["decoder_tokens"] = ["<s>", *self.record.target_pieces]
+        source, target = (each.pieces(ids) for each, ids in zip(self.translator.tokenizers, self.ids, strict=True))
+        arguments["encoder_tokens"] = [*source, "</s>"]
+        arguments["decoder_tokens"] = ["<s>", *target]
         return arguments
 
 

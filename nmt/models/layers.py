@@ -16,13 +16,13 @@ from nmt.models.dropout import Dropout
 
 
 class FeedForward(nn.Sequential):
-    """max(0, x W_1 + b_1) W_2 + b_2 (Vaswani 2017 eq. 2), or with GELU."""
+    """max(0, x W_1 + b_1) W_2 + b_2 (Vaswani 2017 eq. 2), or with GELU or SiLU."""
 
     def __init__(self, config: TransformerConfig) -> None:
-        nonlinearity = nn.GELU() if config.activation == "gelu" else nn.ReLU(inplace=True)
+        nonlinearities = {"relu": nn.ReLU(inplace=True), "gelu": nn.GELU(), "silu": nn.SiLU()}
         size, hidden = config.hidden_size, config.feed_forward_size
         linears = nn.Linear(size, hidden), nn.Linear(hidden, size)
-        super().__init__(linears[0], nonlinearity, linears[1])
+        super().__init__(linears[0], nonlinearities[config.activation], linears[1])
         for linear in linears:
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)

@@ -45,11 +45,13 @@ class Transformer(EncoderDecoder):
         self.state_type, self.has_self_weights = decoder_functions[0].state_type, decoder_functions[0].has_weights
         self.encoder_norm = nn.LayerNorm(size) if norm == "pre" else nn.Identity()
         self.decoder_norm = nn.LayerNorm(size) if norm == "pre" else nn.Identity()
-        self.output = nn.Linear(size, target_size, bias=False)
+        self.output = nn.Linear(size, target_size, bias=config.output_bias)
         if tie:
             self.output.weight = self.target_embedding.weight
         else:
             nn.init.normal_(self.output.weight, std=size**-0.5)
+        if config.output_bias:
+            nn.init.zeros_(self.output.bias)
 
     @property
     def num_layers(self) -> int:

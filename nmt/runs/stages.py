@@ -68,8 +68,11 @@ def open_parent(config: Config) -> Parent | None:
 
 
 def find_old_text(config: Config, parent: Parent) -> OldText | None:
-    """The corpus that the run was trained on; raises UserError where it is gone but needed for train.replay."""
+    """The corpus that the run was trained on, None for an imported run; raises UserError where train.replay needs it."""
     where = parent.path.parent
+    if not parent.corpus_hash:
+        log.info("%s was imported, so there is no old text to mix in.", where)
+        return None
     for data_folder in (config.data_folder, parent.config.data_folder):
         moved = replace(parent.config, data_folder=data_folder)
         if folder := existing_corpus(moved, {parent.corpus_hash}, where):

@@ -62,12 +62,14 @@ def pack(config: Config, tokenizers: Tokenizers, corpus_hash: str, parent: dict[
 
     `parent`: the checkpoint that the training started from, and the sha256 of its weights.
     """
-    sides = {"source": tokenizers.source} | ({} if tokenizers.joint else {"target": tokenizers.target})
-    models = {side: torch.frombuffer(bytearray(each.model), dtype=torch.uint8) for side, each in sides.items()}
+    models = {
+        name.replace("joint", "source"): torch.frombuffer(bytearray(model), dtype=torch.uint8)
+        for name, model in tokenizers.models.items()
+    }
     common = {
         "format": FORMAT,
         "config": to_dict(config),
-        "tokenizers": {"lowercase": config.tokenizer.lowercase, **models},
+        "tokenizers": tokenizers.about | models,
         "corpus_hash": corpus_hash,
         "versions": versions(),
     }
@@ -235,8 +237,7 @@ def checked(path: Path, payload: Payload) -> tuple[Config, Tokenizers]:
     """
     with naming(path):
         config, stored = validate(payload["config"]), payload["tokenizers"]
-        source = read_tokenizer(stored, "source")
-        tokenizers = Tokenizers(source, read_tokenizer(stored, "target") if "target" in stored else source)
+        tokenizers = Tokenizers(*(read_tokenizer(stored, side) for side in ("source", "target")))
         with torch.device("meta"):
             expected = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint)
         check_tensors(payload["model"], expected.state_dict(), "the model of its configuration")
@@ -299,15 +300,20 @@ def check_entries(payload: Mapping[str, Any]) -> None:
 
 
 def read_tokenizer(stored: Mapping[str, Any], side: str) -> Tokenizer:
-    model, lowercase = stored.get(side), stored.get("lowercase")
+    model, lowercase = stored.get(side, stored.get("source")), stored.get("lowercase")
     try:
         if not isinstance(model, Tensor) or model.dtype != torch.uint8 or not isinstance(lowercase, bool):
             raise ValueError
-        tokenizer = Tokenizer(bytes(model.flatten().numpy()), lowercase)
+        prefixes = stored.get("prefixes", [{}, {}])[side == "target"]
+        own = {str(tag): [int(piece) for piece in ids] for tag, ids in prefixes.items()}
+        tokenizer = Tokenizer(bytes(model.flatten().numpy()), lowercase, own)
         processor = tokenizer.processor
-        if (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()) != (PAD, UNK, BOS, EOS):
+        special = processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()
+        if special != (PAD, UNK, BOS, EOS) or not all(
+            0 <= piece < tokenizer.size for ids in own.values() for piece in ids
+        ):
             raise ValueError
-    except (RuntimeError, ValueError):
+    except (RuntimeError, ValueError, TypeError, AttributeError, LookupError):
         raise UserError(f"its {side} tokenizer is none of this program") from None
     return tokenizer
 

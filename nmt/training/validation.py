@@ -69,8 +69,10 @@ class Validation:
         texts = [pairs.texts(row) for row in range(len(pairs))]
         self.sources = [Encoded(pairs.source(row).tolist()) for row in range(len(pairs))]
         tokenizers = translator.tokenizers
-        if tokenizers.protects:  # in use any span is a placeholder, not only one of both sides
-            self.sources = tokenizers.source.encode_protected(tokenizers.protect_sources([each for each, _ in texts]))
+        if (
+            tokenizers.protects or tokenizers.target.prefixes
+        ):  # in use any span is a placeholder, not only one of both sides
+            self.sources = tokenizers.encode_sources(tokenizers.protect_sources([each for each, _ in texts]))
         self.texts, self.references = [source for source, _ in texts], [target for _, target in texts]
         self.batches = batches_by_length(np.maximum(pairs.source_lengths, pairs.target_lengths), tokens)
 
