@@ -190,6 +190,7 @@ class Longer:
     """A tokenizer whose samples double every second sentence."""
 
     placeholders: list[int] = []
+    prefixes: dict[str, list[int]] = {}
 
     def sample_all(self, texts: list[int], alpha: float, seed: int) -> list[list[int]]:
         return [[7] * (length * (1 + (number % 2))) for number, length in enumerate(texts)]

@@ -34,7 +34,7 @@ PAIRS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)).map(lambda pa
 
 def translator_of(model, max_pieces: int = 64) -> Translator:
     """A translator whose pieces are ▁5 ▁6 …: each a word."""
-    tokenizer = SimpleNamespace(pieces=lambda ids: [f"▁{number}" for number in ids])
+    tokenizer = SimpleNamespace(pieces=lambda ids: [f"▁{number}" for number in ids], prefix=lambda ids: 0)
     decode = DecodeConfig(beam=2, length_penalty=1.0, max_length_ratio=1.0, max_length_extra=5, batch_tokens=8192)
     device = torch.device("cpu")
     both = SimpleNamespace(source=tokenizer, target=tokenizer)

@@ -30,6 +30,9 @@ class Spelled:
     def pieces(self, ids: list[int]) -> list[str]:
         return [self.known[number] for number in ids]
 
+    def prefix(self, ids: list[int]) -> int:
+        return sum(self.known[number].startswith("__") for number in ids)
+
 
 def links_file(path: Path, lines: list[str], shift: int = 0, tokenized: bool = False) -> TrainingLinks:
     """Links between the pieces of `ein Gar-ten .` and of `the ga-r-den.`"""
@@ -45,6 +48,12 @@ def test_a_link_joins_all_pieces_of_both_words(tmp_path):
     expected = [[1, 0, 0, 0], *[[third, third, third, 0]] * 3, [0, 0, 0, 0]]  # possible links do not count
     np.testing.assert_allclose(links.piece_links(range(4), range(5), 2), expected)
     assert not links.piece_links(range(4), range(5), 1).any()
+
+
+def test_prefix_pieces_are_no_words(tmp_path):
+    links = links_file(tmp_path / "links", ["0-0"])
+    links.tokenizers = SimpleNamespace(source=Spelled(["__de__", "▁ein"]), target=Spelled(["__en__", "▁the"]))
+    assert links.piece_links([0, 1], [0, 1], 1).tolist() == [[0, 0], [0, 1]]
 
 
 @pytest.mark.parametrize("shift", [0, 1])

@@ -161,6 +161,10 @@ def test_the_run_is_the_same_model(name, folders, open_theirs, capfd, tmp_path):
     places = [number for number, piece in enumerate(by_piece[1]) if piece != theirs.unk_token_id and number > EOS]
     ids = torch.tensor([by_piece[1][number] for number in places])
     torch.testing.assert_close(run.translator.model.logits(hidden)[..., places], logits[..., ids], atol=1e-4, rtol=0)
+    aligned = run.align(tag.replace(">>eng<< ", "") + corpus[0][0], corpus[0][1])
+    assert aligned.record.source_pieces[0].startswith("▁") and aligned.record.target_pieces[0].startswith("▁")
+    assert aligned.matrix.shape == (len(corpus[0][1].split()) + 1, len(corpus[0][0].split()) + 2)  # full stops, </s>
+    assert abs(aligned.matrix.sum(1) - 1).max() < 1e-5
     decode = replace(run.translator.decode, beam=1, avoid_loops=False, max_length_ratio=0.0, max_length_extra=12)
     translated = replace(run.translator, decode=decode, num_processes=1).translate([source for source, _ in corpus])
     first = theirs(text_target="x").input_ids[0]

@@ -115,7 +115,7 @@ class TrainingLinks:
         Zeros for a word without link. A link joins all pieces of both words (Garg et al. 2019 §4.2). Only sure links
         count. Raises UserError for a link to a word that does not exist.
         """
-        ours, theirs = self.tokenizers
+        ours, theirs = self.tokenizers.source, self.tokenizers.target
         first, top = ours.prefix(source), theirs.prefix(target)
         words = WordPair.from_pieces(ours.pieces(source[first:]), theirs.pieces(target[top:]), self.tokenized)
         links, _ = parse_links(self.line(number), 0, f"{self.path}:{number}")
