@@ -42,7 +42,7 @@ def train_spm(path: Path, lines: list[str], size: int, kind: str) -> list[str]:
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines), model_writer=model, vocab_size=size, model_type=kind, minloglevel=2,
-        character_coverage=0.9995,
+        character_coverage=0.9995, hard_vocab_limit=False,
     )  # fmt: skip
     path.write_bytes(model.getvalue())
     processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
@@ -173,7 +173,7 @@ def translate(folder: Path, lines: list[str], languages: list[str], beam: int) -
         options["forced_bos_token_id"] = tokenizer.get_lang_id(languages[1])
     for begin in range(0, len(lines), 32):
         batch = tokenizer(lines[begin : begin + 32], return_tensors="pt", padding=True)
-        rows = model.generate(**batch, num_beams=beam, max_new_tokens=128, **options)
+        rows = model.generate(**batch, num_beams=beam, max_new_tokens=128, **options)[:, 1 + len(options) :]
         yield from tokenizer.batch_decode(rows, skip_special_tokens=True)
 
 

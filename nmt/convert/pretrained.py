@@ -171,13 +171,14 @@ def read_weights(folder: Path) -> Weights:
 def read_vocabularies(folder: Path, family: str) -> tuple[Vocabulary, Vocabulary]:
     """The vocabularies of source and target, the same one where they share it; raises UserError."""
     if (folder / "source.spm").is_file():
-        source = by_piece(read_json(folder / "vocab.json"), read_sentencepiece(folder / "source.spm"))
+        source = Vocabulary(inverse(read_json(folder / "vocab.json")), read_sentencepiece(folder / "source.spm"))
         shared = not (folder / "target_vocab.json").is_file()
         pieces = source.pieces if shared else inverse(read_json(folder / "target_vocab.json"))
         source.languages = {tag[1]: n for n, piece in source.pieces.items() if (tag := OPUS_TAG.fullmatch(piece))}
         return source, Vocabulary(pieces, read_sentencepiece(folder / "target.spm"))
     if (folder / "sentencepiece.bpe.model").is_file() and (folder / "vocab.json").is_file():
-        both = by_piece(read_json(folder / "vocab.json"), read_sentencepiece(folder / "sentencepiece.bpe.model"))
+        model = read_sentencepiece(folder / "sentencepiece.bpe.model")
+        both = Vocabulary(inverse(read_json(folder / "vocab.json")), model)
         both.languages = {code: len(both.pieces) + number for number, code in enumerate(M2M100)}
         both.pieces |= {number: f"__{code}__" for code, number in both.languages.items()}
     elif (folder / "tokenizer.json").is_file():
@@ -193,11 +194,6 @@ def read_sentencepiece(path: Path) -> Any:
         return read_model(path.read_bytes())
     except Exception as error:  # OSError, and DecodeError of protobuf
         raise UserError(f"{path.name} cannot be read: {str(error).splitlines()[0]:.200}") from None
-
-
-def by_piece(ids: Mapping[str, Any], model: Any) -> Vocabulary:
-    """A vocabulary from a JSON object {piece: id}; raises UserError."""
-    return Vocabulary(inverse(ids), model)
 
 
 def inverse(ids: Mapping[str, Any]) -> dict[int, str]:
