@@ -199,7 +199,7 @@ def test_runs_of_other_corpora_need_a_text(runs: Runs, capfd, tmp_path):
     answer = runs.compare(capfd, "tiny", "foreign")
     assert answer.code == 2 and "another corpus" in answer.err
     alone = runs.compare(capfd, "foreign")
-    assert alone.code == 2 and "is no longer in" in alone.err
+    assert alone.code == 2 and "is not in" in alone.err
     files = own_links(runs, capfd, tmp_path / "own")[:4]
     assert runs.compare(capfd, "tiny", "foreign", *files).code == 0
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import sentencepiece
 import torch
-from corpora import pairs, run_command, write_pairs
+from corpora import Trained, pairs, run_command, write_pairs
 from sentencepiece import sentencepiece_model_pb2
 
 import nmt
@@ -239,3 +239,18 @@ def test_it_is_trained_further(folders, tmp_path, capfd):
         child.translator.tokenizers.target.prefixes
         == nmt.load("parent", run_folder=tmp_path).translator.tokenizers.target.prefixes
     )
+
+
+def test_an_own_export_comes_back(trained: Trained, tmp_path, capfd):
+    """From a folder whose name has signs that a command line would read."""
+    folder, words = tmp_path / "an export, [1]=x", ["--runs", str(trained.runs)]
+    assert run_command(capfd, "export", "tiny", "--format", "hf", "--output", str(folder), *words).code == 0
+    copy = ["--name", "back", "--runs", str(tmp_path)]
+    assert run_command(capfd, "import", str(folder), "--source", "de", "--target", "en", *copy).code == 0
+    before, after = nmt.load("tiny", run_folder=trained.runs), nmt.load("back", run_folder=tmp_path)
+    old, new = (run.translator.model.state_dict() for run in (before, after))
+    assert old.keys() == new.keys() and all(torch.equal(old[name], new[name]) for name in old)
+    sentences = [source for source, _ in pairs(8)]
+    search = before.translator.decode
+    one, other = (replace(run.translator, decode=search).translate(sentences) for run in (before, after))
+    assert [(each.ids, each.text) for each in one] == [(each.ids, each.text) for each in other]

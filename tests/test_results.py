@@ -28,7 +28,7 @@ def test_a_corpus_is_only_looked_for(trained: Trained, run, capfd, tmp_path, mon
     payload["config"] |= {"data_folder": str(tmp_path / "elsewhere")}
     checkpoint.save(run / "best.safetensors", payload)
     answer = run_command(capfd, "evaluate", str(run))
-    assert answer.code == 2 and "is no longer in" in answer.err and "nmt download" in answer.err and not answer.out
+    assert answer.code == 2 and "is not in" in answer.err and "nmt download" in answer.err and not answer.out
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -43,7 +43,7 @@ def test_a_corpus_that_leads_elsewhere_is_not_read(trained: Trained, run, capfd,
     def refused() -> None:
         shutil.rmtree(run / "evaluate", ignore_errors=True)
         answer = run_command(capfd, "evaluate", str(run))
-        assert answer.code == 2 and "is no longer in" in answer.err and not (run / "evaluate").exists()
+        assert answer.code == 2 and "is not in" in answer.err and not (run / "evaluate").exists()
 
     (copy / "test.de").unlink()
     (copy / "test.de").symlink_to(corpus / "test.de")

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
             "data=files",
             f"data.source={pretrained.languages[0]}",
             f"data.target={pretrained.languages[1]}",
-            f"data.train={path}",
+            "data.train=imported",
             f"name={options.run_name}",
             "tokenizer.protect=false",
             f"tokenizer.joint={str(pretrained.tokenizers.joint).lower()}",

@@ -94,8 +94,8 @@ def sets_of_split(split: str | None, name: str, run: Run) -> list[TestSet]:
     corpus = existing_corpus(run.config, corpus_hashes(run), run.folder)
     if corpus is None:
         raise UserError(
-            f"The corpus that {name} was trained on is no longer in {run.config.data_folder}, or not that of all its "
-            "members; prepare it with `nmt download` and the words of the training, or give --source and --reference."
+            f"The corpus that {name} was trained on is not in {run.config.data_folder}, or not that of all its members; "
+            "give --source and --reference, or prepare it with `nmt download` and the words of the training."
         )
     sets = read_report(corpus)["sets"]
     if split not in (None, "test", "valid", *sets):
