@@ -62,7 +62,8 @@ class Translator {
       const isLost = ids.includes(id) && !written.includes(ofTarget[index]);
       return isLost ? [guarded.spans[this.source.pieces[id]]] : [];
     });
-    const text = [this.decode(written, guarded), ...lost].join(" ").replace(EDGES, "");
+    const found = this.decode(written, guarded);
+    const text = lost.length ? [found, ...lost].join(" ").replace(EDGES, "") : found;
     const piecesOf = (side, row) => row.map((id) => side.pieces[id]);
     const display = (side, row) =>
       splitIntoWords(piecesOf(side, row).map((piece, place, all) => displayed(piece, guarded, all[place - 1] ?? "")));
