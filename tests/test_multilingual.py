@@ -69,6 +69,15 @@ def test_into_several_languages_each_source_says_which(tmp_path, capfd):
             tokenizers.check_languages(["<2fr> A dog.", line], 7)
 
 
+def test_tags_may_say_both_languages(tmp_path, capfd):
+    words = [*write_texts(tmp_path), "data.source=de+fr", "data.target=en", "data.pair_tags=true"]
+    assert run_command(capfd, "tokenize", *small(tmp_path, words, "train.max_steps=1")).code == 0
+    assert lines(corpus_of(tmp_path) / "test-fr-en.de+fr") == [
+        f"<fr2en> {line}" for line in lines(tmp_path / "test.fr")
+    ]
+    assert Tokenizers.load(next((tmp_path / "data").glob("tokenizer-*"))).source.tags == {"<de2en>", "<fr2en>"}
+
+
 def test_a_validation_set_that_is_training_data_is_said_behind_tags_too(tmp_path, capfd):
     words = [*write_texts(tmp_path), "data.source=en", "data.target=de+fr", f"data.valid={tmp_path / 'train'}"]
     assert run_command(capfd, "download", *words, f"data_folder={tmp_path / 'data'}").code == 0
@@ -92,5 +101,10 @@ def test_scores_are_those_of_the_language_of_the_set():
     names = ("test-en-zh", "test-en-zh-before", "old-test-en-de", "test", "my-de-en-zh-capitals", "a-en-zh-joined2")
     assert [target_language(data, name) for name in names] == ["zh", "zh", "de", "de+zh", "zh", "zh"]
     assert target_language(DataConfig("files", "en", "de", "a", "b", "c", 1, 1.0), "test-zh-en") == "de"
-    for sources, language in ((["<2zh> a", "<bt> <2zh> b"], "zh"), (["<2zh> a", "<2de> b"], "de+zh"), ([], "de+zh")):
+    for sources, language in (
+        (["<2zh> a", "<bt> <2zh> b"], "zh"),
+        (["<en2zh> a"], "zh"),
+        (["<2zh> a", "<2de> b"], "de+zh"),
+        ([], "de+zh"),
+    ):
         assert tagged_language(sources, data) == language

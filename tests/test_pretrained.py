@@ -16,7 +16,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 import nmt
 from nmt.convert.pretrained import read_pretrained
-from nmt.data.tokenizer import BOS, EOS
+from nmt.data.tokenizer import BOS, EOS, UNK
 from nmt.errors import UserError
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed; `make test` brings it")
@@ -75,9 +75,9 @@ def save_marian(folder: Path, sides: list[list[str]], tags: list[str], separate:
     model.save_pretrained(folder)
 
 
-def save_m2m100(folder: Path, sides: list[list[str]], nllb: bool) -> None:
+def save_m2m100(folder: Path, sides: list[list[str]], nllb: bool, kind: str = "bpe") -> None:
     """As M2M-100's are saved, or as NLLB-200's: with tokenizer.json instead of vocab.json."""
-    model = train_spm([*sides[0], *sides[1]], 150, "bpe")
+    model = train_spm([*sides[0], *sides[1]], 150, kind)
     vocabulary = {piece: n for n, piece in enumerate(["<s>", "<pad>", "</s>", "<unk>", *pieces(model)])}
     if nllb:
         splits = [(piece[:cut], piece[cut:]) for piece in vocabulary for cut in range(1, len(piece))]
@@ -239,6 +239,98 @@ def test_it_is_trained_further(folders, tmp_path, capfd):
         child.translator.tokenizers.target.prefixes
         == nmt.load("parent", run_folder=tmp_path).translator.tokenizers.target.prefixes
     )
+
+
+SCRIPT = str.maketrans({letter: chr(0x13A0 + n) for n, letter in enumerate("abcdefghijklmnopqrstuvwxyz")})  # Cherokee
+
+
+def write_new_language(folder: Path, name: str, code: str) -> None:
+    """The toy corpus in English, and the same in the letters of another script."""
+    english = [target.lower() for _, target in pairs(120)]
+    (folder / f"{name}.{code}").write_text("".join(f"{line.translate(SCRIPT)}\n" for line in english), "utf-8")
+    (folder / f"{name}.en").write_text("".join(f"{line}\n" for line in english), "utf-8")
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "nllb"])
+def test_a_language_is_added(kind, folders, tmp_path, capfd):
+    """Text of its script has no <unk>, and what the model could before it does as before."""
+    german, english, new = ("deu_Latn", "eng_Latn", "chr_Cher") if kind == "nllb" else ("de", "en", "chr")
+    folder = folders / ("nllb" if kind == "nllb" else "m2m100")
+    if kind == "unigram":
+        torch.manual_seed(1)
+        (folder := tmp_path / "unigram").mkdir()
+        save_m2m100(folder, [list(side) for side in zip(*pairs(200), strict=True)], False, kind)
+    write_new_language(tmp_path, "text", new)
+    several = f"{german}+{english}"
+    words = [str(folder), "--runs", str(tmp_path), "--source"]
+    assert run_command(capfd, "import", *words, several, "--target", several, "--name", "old").code == 0
+    more = ["--new", f"{new}={english}", "--text", str(tmp_path / f"text.{new}"), "--pieces", "40", "--name", "new"]
+    answer = run_command(capfd, "import", *words, f"{several}+{new}", "--target", f"{several}+{new}", *more)
+    assert answer.code == 0, answer.err
+    before, after = (nmt.load(name, run_folder=tmp_path, precision="fp32") for name in ("old", "new"))
+    old, now = (run.translator.tokenizers.source for run in (before, after))
+    assert now.all_pieces[: old.size] == old.all_pieces and now.size > old.size + 30
+    tag = f"<{german}2{english}>".lower()
+    assert tag in old.tags and f"<{new}2{english}>".lower() in now.tags - old.tags
+    lines = [f"{tag} {text}" for text in [*(source for source, _ in pairs(40)), *ODD]]
+    assert old.encode_all(lines) == now.encode_all(lines)
+    texts = [target.lower().translate(SCRIPT) for _, target in pairs(40)]
+    assert not any(UNK in row for row in now.encode_all(texts)) and all(UNK in row for row in old.encode_all(texts))
+    assert max(map(len, now.encode_all(texts))) < max(map(len, texts))  # in pieces of several characters
+    for name, table in after.translator.model.state_dict().items():
+        was = before.translator.model.state_dict()[name]
+        assert torch.equal(table[: len(was)], was)
+    table, prefixes = after.translator.model.source_embedding.weight, after.translator.tokenizers.target.prefixes
+    new_tag, related = (prefixes[f"<{german}2{code}>".lower()][0] for code in (new, english))
+    assert torch.equal(table[new_tag], table[related]) and new_tag == old.size
+    (piece,) = [n for n in range(old.size, now.size) if now.all_pieces[n] == "▁" + "a".translate(SCRIPT)]
+    unknown = 2 * table[piece] - table[now.all_pieces.index("▁")]
+    assert ((unknown - table[: old.size].mean(0)).abs() < table.std(0)).all()
+    decode = replace(before.translator.decode, beam=1, avoid_loops=False)
+    translated = [replace(run.translator, decode=decode).translate(lines[:8]) for run in (before, after)]
+    # The row of the new tag is that of the related one, and a random model writes tags anywhere
+    same = [[related if piece == new_tag else piece for piece in each.ids] for each in translated[1]]
+    assert [each.ids for each in translated[0]] == same
+
+
+def test_a_new_language_is_trained_on_pairs_with_tags(folders, tmp_path, capfd):
+    write_new_language(tmp_path, "text", "chr")
+    words = [str(folders / "m2m100"), "--runs", str(tmp_path), "--name", "parent", "--source", "de+en+chr"]
+    words += ["--target", "de+en+chr", "--new", "chr=en", "--text", str(tmp_path / "text.chr")]
+    assert run_command(capfd, "import", *words).code == 0
+    answer = run_command(
+        capfd, "train", "from=parent", f"run_folder={tmp_path}", f"data_folder={tmp_path / 'data'}", "data=files",
+        f"data.train={tmp_path / 'text'}", "data.split_size=5", "data.test=null", "train.max_steps=6",
+        "train.validate_every=6", "name=child",
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    (corpus,) = (tmp_path / "data").glob("corpus-*")
+    assert json.loads((corpus / "report.json").read_text("utf-8"))["tags"] == ["<en2chr>", "<chr2en>"]
+    translated = list(
+        nmt.load("child", run_folder=tmp_path).translator.translate(["<chr2en> " + "a".translate(SCRIPT)])
+    )
+    assert len(translated) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--new", "fr=en", "--text", "text.chr"], "already has 'fr'"),
+        (["--new", "chr=xx", "--text", "text.chr"], "no language 'xx'"),
+        (["--new", "chr", "--text", "text.chr"], "NEW=RELATED"),
+        (["--new", "chr=en"], "--new needs --text"),
+        (["--new", "chr=en", "--text", "none.chr"], "none.chr"),
+        (["--new", "chr=en", "--text", "empty.chr"], "empty.chr has no text"),
+        (["--new", "ch=en", "--text", "text.chr"], "one of --source or --target"),
+    ],
+)
+def test_a_language_that_cannot_be_added(words, message, folders, tmp_path, monkeypatch, refused):
+    write_new_language(tmp_path, "text", "chr")
+    (tmp_path / "empty.chr").write_text("\n\n")
+    monkeypatch.chdir(tmp_path)
+    words = ["--source", "en+fr+chr", "--target", "fr", "--name", "run", *words]
+    assert message in refused("import", str(folders / "m2m100"), *words)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_an_own_export_comes_back(trained: Trained, tmp_path, capfd):

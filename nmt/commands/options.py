@@ -219,6 +219,9 @@ def add_import(parser: argparse.ArgumentParser) -> None:
     add("--name", dest="run_name", metavar="NAME", required=True, help="of the new run")
     add("--source", metavar="LANGUAGE", help="of a multilingual model; several: de+fr")
     add("--target", metavar="LANGUAGE", help="the same of the other side")
+    add("--new", metavar="NEW=RELATED", help="add a language, whose tag begins as another's")
+    add("--text", **FILE, help="with --new: text in that language, one sentence a line")
+    add("--pieces", type=positive, metavar="N", default=2000, help="learnt from --text beside its characters (2000)")
     add_runs(parser)
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import torch
 
+from nmt.commands import check_given
 from nmt.config.compose import compose_all
 from nmt.config.schema import to_yaml
-from nmt.convert.pretrained import fetch, read_pretrained
+from nmt.convert.pretrained import NewLanguage, fetch, read_pretrained
 from nmt.data.files import atomic_folder
 from nmt.errors import UserError
 from nmt.models.build import build
@@ -22,8 +23,12 @@ def run(options: argparse.Namespace) -> int:
     folder = Path(options.runs) / options.run_name
     if folder.exists():
         raise UserError(f"{folder} exists; give another --name.")
+    check_given(options, {"--new": "--text", "--text": "--new", "--pieces": "--new"}, {})
+    code, _, related = (options.new or "").partition("=")
+    new = NewLanguage(code, related, Path(options.text), options.pieces) if options.new else None
     path, origin = fetch(options.name)
-    pretrained = read_pretrained(path, *(each.split("+") if each else [] for each in (options.source, options.target)))
+    source, target = (each.split("+") if each else [] for each in (options.source, options.target))
+    pretrained = read_pretrained(path, source, target, new)
     model = [f"model.{key}={value}" for key, value in pretrained.options.items()]
     (config,) = compose_all(
         [
@@ -31,6 +36,7 @@ def run(options: argparse.Namespace) -> int:
             f"data.source={pretrained.languages[0]}",
             f"data.target={pretrained.languages[1]}",
             "data.train=imported",
+            f"data.pair_tags={str(any(pretrained.tokenizers.target.prefixes)).lower()}",
             f"name={options.run_name}",
             "tokenizer.protect=false",
             f"tokenizer.joint={str(pretrained.tokenizers.joint).lower()}",

@@ -200,6 +200,7 @@ def adopt(composed: dict[str, Any], given: Collection[str], open_run: OpenRun) -
         elif language != old["data"][side]:
             raise UserError(f"from={run} translates from {old['data']['source']} to {old['data']['target']}; "
                             f"data.{side}={language} does not fit it.")  # fmt: skip
+    composed["data"]["pair_tags"] = old["data"]["pair_tags"]
     for group in ("model", "tokenizer"):
         new, composed[group] = composed[group], old[group]
         for name in old[group].keys() | new.keys():

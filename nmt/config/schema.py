@@ -82,6 +82,9 @@ class DataConfig:
         None, minimum=1, maximum=100, requires=OWN_TEXT, paper="Arivazhagan et al. 2019",
     )  # fmt: skip
     origin_tags: bool = option("sources of data.train begin with their origin: <tatoeba>", False, requires=OWN_TEXT)
+    pair_tags: bool = option(
+        "tags of several languages say both, <de2fr>, as M2M-100 and NLLB-200 are told them", False
+    )
     opus_url: str = option("server of opus:, or a mirror of it", "https://object.pouta.csc.fi", requires=OWN_TEXT)
     audit_deviation: float = option("nmt audit: standard deviations from usual lengths", 5.0, above=0, maximum=100)
     audit_examples: int = option("nmt audit: examples of each fault", 5, above=0, maximum=1000)

@@ -6,23 +6,26 @@ a folder is a stranger's: sizes and types are checked before they are believed, 
 """
 
 import base64
+import io
 import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import sentencepiece
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
 from nmt.attention.positions import sinusoids
 from nmt.convert.argos import read_model
+from nmt.data.parallel_text import read_lines
 from nmt.data.subword_sampling import UNKNOWN_PENALTY
 from nmt.data.tags import language_tag
-from nmt.data.tokenizer import Tokenizer, Tokenizers
+from nmt.data.tokenizer import UNK, Tokenizer, Tokenizers
 from nmt.errors import UserError
 
 READABLE = "Marian (OPUS-MT), M2M-100, NLLB-200, and what `nmt export --format hf` wrote"
@@ -47,6 +50,9 @@ ATTENTION = {
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # our first pieces
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # types of pieces in SentencePiece
 UNIGRAM, BPE = 1, 2  # types of models in SentencePiece
+TABLES = {"model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"}
+TABLES |= {"lm_head.weight"}
+NOISE = 0.1  # of rows near the mean of a table, in its standard deviations
 MAX_JSON = 1 << 27  # bytes
 MAX_SIZE = 1 << 20  # of dimensions and vocabularies
 LANGUAGE_NAMES = re.compile(r"\w[\w-]{0,20}(\+\w[\w-]{0,20})*")
@@ -87,10 +93,22 @@ class Pretrained:
     languages: tuple[str, str]  # source and target, several joined by +
 
 
-def read_pretrained(folder: Path, source: Sequence[str] = (), target: Sequence[str] = ()) -> Pretrained:
+@dataclass
+class NewLanguage:
+    """A language to be taught to a multilingual model."""
+
+    code: str
+    related: str  # the language that its tag begins as
+    text: Path  # one sentence a line
+    pieces: int  # learnt from the text, besides its characters
+
+
+def read_pretrained(
+    folder: Path, source: Sequence[str] = (), target: Sequence[str] = (), new: NewLanguage | None = None
+) -> Pretrained:
     """Read a folder of transformers; `source` and `target` are the languages that are translated.
 
-    Raises UserError for what cannot be read, and for languages that the model does not have.
+    Raises UserError for what cannot be read, and for languages that the model does not have and that are not `new`.
     """
     try:
         config = read_json(folder / "config.json")
@@ -101,6 +119,10 @@ def read_pretrained(folder: Path, source: Sequence[str] = (), target: Sequence[s
         weights = read_weights(folder)
         sizes = [integer(config, "vocab_size"), integer(config, "decoder_vocab_size", config["vocab_size"])]
         start = integer(config, "decoder_start_token_id")
+        if new and not (family == "m2m_100" and new.code in (*source, *target)):
+            raise UserError("a new language is one of --source or --target, of a model like M2M-100 or NLLB-200")
+        if new:
+            sizes = [add_language(sides[0], weights, sizes[0], start, new)] * 2
         starts = [start if sides[0].pieces == sides[1].pieces else sides[0].id_of("<pad>"), start]
         orders = [order(*each) for each in zip(sides, starts, sizes, strict=True)]
         languages = {code: orders[0].index(piece) for code, piece in sides[0].languages.items()}
@@ -270,7 +292,7 @@ def language_prefixes(
     if not told_both:
         return {language_tag(each) if target[1:] else "": [languages[each]] for each in target}, {}
     pairs = [(here, there) for here in source for there in target if here != there]
-    tags = [f"<{here.lower()}{language_tag(there)[1:]}" if pairs[1:] else "" for here, there in pairs]
+    tags = [language_tag(there, here) if pairs[1:] else "" for here, there in pairs]
     return (
         {tag: [languages[here]] for tag, (here, _) in zip(tags, pairs, strict=True)},
         {tag: [languages[there]] for tag, (_, there) in zip(tags, pairs, strict=True)},
@@ -278,9 +300,13 @@ def language_prefixes(
 
 
 def language_names(folder: Path, source: Sequence[str], target: Sequence[str]) -> tuple[str, str]:
-    """The languages of the configuration, by default those that the tokenizer's says; raises UserError for none."""
+    """The languages of the configuration, by default those that the tokenizer's says; raises UserError for none.
+
+    Those of the target are turned round where both sides have the same: the files of a corpus end in their languages.
+    """
     path = folder / "tokenizer_config.json"
     stored = read_json(path) if path.exists() else {}
+    target = target[::-1] if list(source) == list(target) else target
     names = ["+".join(given) or stored.get(f"{side}_lang") for side, given in (("source", source), ("target", target))]
     if not all(isinstance(name, str) and LANGUAGE_NAMES.fullmatch(name) for name in names):
         raise UserError("it does not say what its languages are; give --source and --target")
@@ -317,6 +343,60 @@ def our_tokenizer(side: Vocabulary, ids: Sequence[int], prefixes: Mapping[str, S
     trainer.pad_piece, trainer.unk_piece, trainer.bos_piece, trainer.eos_piece = SPECIAL
     trainer.vocab_size = len(ids)
     return Tokenizer(message.SerializeToString(), side.lowercase, prefixes)
+
+
+def add_language(side: Vocabulary, weights: Weights, size: int, start: int, new: NewLanguage) -> int:
+    """Add a language and the pieces of its script behind the `size` ids of a model, and return how many there are then.
+
+    Only pieces with a character that no old piece has are added: all other text keeps its pieces. Those of a unigram
+    model keep their log-probabilities, and merges of BPE come after the old ones. A row of a table is the mean of those
+    of the pieces that the text was divided into, where <unk> is a random row near the mean of the table.
+    Raises UserError.
+    """
+    if new.code in side.languages or new.related not in side.languages:
+        problem = f"already has '{new.code}'" if new.code in side.languages else f"has no language '{new.related}'"
+        raise UserError(f"it {problem} as --new NEW=RELATED says; it has {', '.join(sorted(side.languages))}")
+    kind = {UNIGRAM: "unigram", BPE: "bpe"}.get(side.model.trainer_spec.model_type)
+    if kind is None:
+        raise UserError("its SentencePiece model is neither unigram nor BPE, so no pieces can be added")
+    ids, unjoined = order(side, start, size), type(side.model)()
+    unjoined.CopyFrom(side.model)
+    rules = unjoined.normalizer_spec
+    rules.add_dummy_prefix = rules.remove_extra_whitespaces = False  # a piece begins a word where it begins with ▁
+    before = our_tokenizer(replace(side, model=unjoined), ids, {})
+    lines = [before.processor.normalize(before.normalize(line)).replace("▁", " ") for line in read_lines(new.text)]
+    content = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines), model_writer=content, model_type=kind, hard_vocab_limit=False,
+            vocab_size=len(SPECIAL) + len(set().union(*lines)) + new.pieces, character_coverage=0.9999,
+            normalization_rule_name="identity", minloglevel=4,
+        )  # fmt: skip
+    except RuntimeError:
+        raise UserError(f"{new.text} has no text that pieces could be learnt from") from None
+    old = [each for each in side.model.pieces if each.type in (NORMAL, USER_DEFINED)]
+    characters, last = set().union(*(each.piece for each in old)), min(each.score for each in old)
+    learnt = [each for each in read_model(content.getvalue()).pieces if not characters.issuperset(each.piece)]
+    added = {each.piece: each.score + (0 if kind == "unigram" else last - 1) for each in learnt if each.type == NORMAL}
+    for piece, score in added.items():
+        side.model.pieces.add(piece=piece, score=score, type=NORMAL)
+    related = side.languages[new.related]
+    tag = side.pieces[related].replace(new.related, new.code)
+    side.languages[new.code] = size
+    side.pieces |= dict(enumerate([tag, *added], size))
+    divided = [torch.tensor(pieces) for pieces in before.processor.encode(list(added))]
+    for name in TABLES & weights.keys():
+        old_rows = weights[name][:size]
+        if old_rows.dim() != 2 or len(old_rows) < size:
+            raise UserError(f"its vocabulary has {size} pieces and {name} is {list(old_rows.shape)}")
+        noise = torch.randn((len(added), old_rows.size(1)), generator=torch.Generator().manual_seed(0))
+        near, table = old_rows.mean(0) + NOISE * old_rows.std(0) * noise, old_rows[ids]
+        rows = [
+            torch.where(pieces[:, None] == UNK, random, table[pieces]).mean(0)
+            for pieces, random in zip(divided, near, strict=True)
+        ]
+        weights[name] = torch.cat((old_rows, torch.stack([old_rows[related], *rows])))
+    return size + 1 + len(added)
 
 
 # ----------------------------------------------------------------------------------------------------------------------

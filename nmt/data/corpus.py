@@ -69,12 +69,13 @@ def corpus_inputs(data: DataConfig, cache: Path) -> dict[str, Any]:
 
 def without_effect(data: DataConfig) -> set[str]:
     """The keys of the configuration that do not change the corpus, because of its kind or their values."""
+    without = set(AUDIT_KEYS) if data.pair_tags else {*AUDIT_KEYS, "pair_tags"}
     if data.kind != "files":
-        return {*OWN_KEYS, *AUDIT_KEYS}
+        return {*OWN_KEYS, *without}
     is_split = sources.SPLIT in (data.valid, *(data.test if isinstance(data.test, list) else [data.test]))
     default = {key for key in OWN_KEYS if getattr(data, key) == DataConfig.__dataclass_fields__[key].default}
     used = {"split_size"} if is_split else set()
-    return {"train", "valid", "test", "opus_url", *AUDIT_KEYS, *(default - used)}
+    return {"train", "valid", "test", "opus_url", *without, *(default - used)}
 
 
 def build_corpus(data: DataConfig, folder: Path, downloads: Path, old: OldText | None = None) -> None:

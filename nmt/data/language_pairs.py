@@ -1,8 +1,8 @@
 """Several languages on a side, for one multilingual model: data.source=de+fr+cs data.target=en.
 
 Each word of data.train, data.valid and data.test is read for every language pair that it has. With several target
-languages each source begins with a tag of its target language, such as <2fr> (Johnson et al. 2017). A test set is one
-set for each pair, NAME-SOURCE-TARGET.
+languages each source begins with a tag of its target language, such as <2fr> (Johnson et al. 2017), or with
+data.pair_tags of both languages, such as <de2fr>. A test set is one set for each pair, NAME-SOURCE-TARGET.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,6 +44,7 @@ def of_pair(origin: Origin, pair: DataConfig, data: DataConfig) -> Origin:
     if not is_multilingual(data):
         return origin
     tag = language_tag(pair.target) if "+" in data.target else ""
+    tag = language_tag(pair.target, pair.source) if data.pair_tags else tag
     return replace(origin, languages=(pair.source, pair.target), tag=tag, links=None)
 
 
@@ -75,6 +76,7 @@ def tagged_language(sources: Sequence[str], data: DataConfig) -> str:
     """The target language of sources that all have its tag, such as zh of <2zh>; else data.target."""
     tags = [leading_tags(source) for source in sources]
     for language in data.target.split("+"):
-        if tags and all(language_tag(language) in each for each in tags):
+        ending = language_tag(language)[1:]
+        if tags and all(any(tag.endswith(ending) for tag in each) for each in tags):
             return language
     return data.target

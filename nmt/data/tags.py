@@ -17,9 +17,9 @@ KNOWN = re.compile(rf"<(?:bt|(?:{LANGUAGE})?2{LANGUAGE})>")
 TAG = re.compile(r"<[\w.+-]+>")
 
 
-def language_tag(language: str) -> str:
-    """The tag of a target language: <2de>."""
-    return f"<2{language.lower()}>"
+def language_tag(language: str, source: str = "") -> str:
+    """The tag of a target language: <2de>; with that of the source: <fr2de>."""
+    return f"<{source.lower()}2{language.lower()}>"
 
 
 def leading_tags(text: str) -> list[str]:

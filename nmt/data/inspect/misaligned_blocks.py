@@ -161,7 +161,7 @@ def standard_scores(moments: np.ndarray, side: int, lengths: np.ndarray) -> np.n
 def length_evidence(scores: Sides, correlation: float, shift: int) -> np.ndarray:
     """The log-likelihood ratio by the lengths of source line i and target line i + shift; 0 beyond the chunk."""
     source, moved = scores[0], np.roll(scores[1], -shift)
-    square = 1 - correlation**2
+    square = max(1 - correlation**2, 1e-9)  # it is 0 where all lengths are the same on both sides
     ratio = -0.5 * np.log(square) - (correlation**2 * (source**2 + moved**2) - 2 * correlation * source * moved) / (
         2 * square
     )
