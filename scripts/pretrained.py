@@ -117,9 +117,7 @@ def train(model: Any, pairs: list[tuple[list[int], list[int]]], minutes: float, 
     stop, losses = time.process_time() + 60 * minutes, []
     for step, batch in enumerate(batches(pairs, seed), 1):
         for group in optimizer.param_groups:
-            group["lr"] = 1.5e-3 * min(
-                step / 500, (500 / step) ** 0.5, max(0, stop - time.process_time()) / 120 + 0.05
-            )
+            group["lr"] = 1.5e-3 * min(step / 500, (500 / step) ** 0.5, max(0, stop - time.process_time()) / 120 + 0.05)
         ids = pad([source for source, _ in batch], model.config.pad_token_id)
         labels = pad([target for _, target in batch], -100)
         start = torch.full((len(batch), 1), model.config.decoder_start_token_id)
