@@ -241,6 +241,16 @@ def test_it_is_trained_further(folders, tmp_path, capfd):
     )
 
 
+def test_a_glossary_holds_behind_a_prefix(folders, tmp_path, capfd):
+    words = ["--runs", str(tmp_path), *MODELS["m2m100"]]
+    assert run_command(capfd, "import", str(folders / "m2m100"), "--name", "run", *words).code == 0
+    (tmp_path / "terms.tsv").write_text("Hund\tThe cat\n", "utf-8")
+    line = ["translate", "run", "Der Hund schläft.", "--runs", str(tmp_path), "--engine", "torch"]
+    plain, answer = (run_command(capfd, *line, *more) for more in ([], ["--glossary", str(tmp_path / "terms.tsv")]))
+    assert answer.code == 0, answer.err
+    assert "The cat" in answer.out and "The cat" not in plain.out and "__" not in answer.out
+
+
 SCRIPT = str.maketrans({letter: chr(0x13A0 + n) for n, letter in enumerate("abcdefghijklmnopqrstuvwxyz")})  # Cherokee
 
 

@@ -166,15 +166,18 @@ class Glossary:
         records = list(translator.force_decode_all([*pairs, *shorter]))
         variants: list[list[tuple[Template, float]]] = []
         for (source, ids), term, record, without in zip(pairs, terms, records, records[len(pairs) :], strict=False):
+            first, top = self.tokenizers.source.prefix(source), self.tokenizers.target.prefix(ids)
+            prefix, ids = [(piece,) for piece in ids[:top]], ids[top:]  # records have no prefixes
             measures = [np.subtract(record.log_probabilities, without.log_probabilities)[:-1]]
             if record.weights is not None:
                 upper = record.weights[record.num_layers // 2 :]
-                measures.append(upper.mean((0, 1))[:-1, term.first : term.last].sum(1))
+                measures.append(upper.mean((0, 1))[:-1, term.first - first : term.last - first].sum(1))
             _, spans = piece_spans(record.target_pieces)
             kept = [each for each, id in zip(spans, ids, strict=True) if id in self.tokenizers.target.placeholders]
             kept += [each for one in self.source_terms(source) for each in self.target_spans(ids, one.entry)]
             span = find_term_span(record.target_pieces, measures, kept)
-            variants.append(list(self.templates(ids, term.entry.targets, span)))
+            templates = self.templates(ids, term.entry.targets, span)
+            variants.append([([*prefix, *template], cost) for template, cost in templates])
         repeated = [source for source, own in zip(sources, variants, strict=True) for _ in own]
         results = iter(translator.search(repeated, [template for own in variants for template, _ in own]))
         alpha = translator.decode.length_penalty
@@ -196,7 +199,7 @@ class Glossary:
 
     def target_spans(self, ids: Encoded, entry: Entry) -> list[Span]:
         """Where one of the targets of an entry stands in a translation, pieces joined."""
-        text, _ = piece_spans(self.tokenizers.target.pieces(ids))
+        text, _ = piece_spans(self.tokenizers.target.pieces(ids[self.tokenizers.target.prefix(ids) :]))
         any_case = self.tokenizers.target.lowercase or ids.capitals or has_one_case(text)
         return [span for target in entry.targets for span in find_target(target, text, any_case)]
 
@@ -233,7 +236,8 @@ class Glossary:
             anchor, encoded = tokenizer.encode(ANCHOR), tokenizer.encode(ANCHOR + term)
             if encoded[: len(anchor)] == anchor:
                 return encoded[len(anchor) :]
-        return tokenizer.encode(term)
+        encoded = tokenizer.encode(term)
+        return encoded[tokenizer.prefix(encoded) :]
 
 
 def word_edges(text: str) -> list[int]:
